@@ -105,8 +105,11 @@ def test_objects_that_are_no_constants_of_a_launch(what: str):
 
 
 WRONG_KINDS = {
-    "an array for a number": ({"n": X}, "zg.compare takes numbers; got a pointer"),
-    "a number for an array": ({"x_ptr": 3}, "zg.load takes a pointer or a tensor of pointers; got tensor<x32, i32>"),
+    "an array for a number": ({"n": X}, "zg.compare: the operands must be numbers; got a pointer"),
+    "a number for an array": (
+        {"x_ptr": 3},
+        "zg.load: 'ptr' must be a pointer or a tensor of pointers; got tensor<x32, i32>",
+    ),
     "arrays of unlike types": (
         {"x_ptr": X.astype("f8")},
         "the value must be f32, the type that the pointers point to; got tensor<x32, f64>",
@@ -360,7 +363,7 @@ def test_objects_that_are_no_models(call: str, thing: Any):
 
 @pytest.mark.parametrize("text", [None, 1, b"module", scale], ids=str)
 def test_only_text_is_parsed(text: Any):
-    assert "parse takes the text of a model" in failure_of_any(lambda: zg.parse(text)).summary
+    assert "parse: 'text' must be the text of a model" in failure_of_any(lambda: zg.parse(text)).summary
 
 
 @pytest.mark.parametrize("thing", [1, "kernel", [], zg.f32], ids=str)

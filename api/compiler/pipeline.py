@@ -100,7 +100,7 @@ def _compilable(model: Any) -> Op:
         isinstance(op, tt.Func) for op in model.functions().values()
     ):
         raise KernelTypeError(
-            f"zg.compile takes a Triton model or a GPU model: a module with a tt.func; got {model.NAME}"
+            f"zg.compile: the model must be a Triton model or a GPU model, with a tt.func; got {model.NAME}"
         )
     return model
 

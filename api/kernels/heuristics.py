@@ -165,7 +165,7 @@ def heuristics(values: Mapping[str, Heuristic]) -> Callable[[Any], Any]:
 def _computed(target: Any, values: Mapping[str, Heuristic]) -> Any:
     if not isinstance(values, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise LaunchError(
-            f"zg.heuristics takes a dict of functions by parameter; got {values!r}",
+            f"zg.heuristics: 'values' must be a dict of functions by parameter; got {values!r}",
             hint='zg.heuristics({"EVEN": lambda args: args["n"] % args["BLOCK"] == 0})',
         )
     return decorated(target, "zg.heuristics", ComputedKernel, heuristics=values)

@@ -56,7 +56,8 @@ class Config:
 def _keywords(config: Config) -> dict[str, Any]:
     if not isinstance(config.values, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise LaunchError(
-            f"zg.Config takes a dict of values by parameter; got {config.values!r}", hint='zg.Config({"BLOCK": 128})'
+            f"zg.Config: 'values' must be a dict of values by parameter; got {config.values!r}",
+            hint='zg.Config({"BLOCK": 128})',
         )
     options = {name: checked_option(name, getattr(config, name)) for name in ("num_warps", "num_stages")}
     return {**config.values, **options}

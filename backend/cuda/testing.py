@@ -77,7 +77,8 @@ def _demand(run: Any, warmup: Any, rep: Any, quantiles: Sequence[float] | None, 
     """Raise `LaunchError` for arguments out of range, before anything is timed."""
     if not callable(run):
         raise LaunchError(
-            f"do_bench takes a function without arguments; got {run!r}", hint="do_bench(lambda: kernel[grid](…))"
+            f"do_bench: 'run' must be a function without arguments; got {run!r}",
+            hint="do_bench(lambda: kernel[grid](…))",
         )
     for name, given in (("warmup", warmup), ("rep", rep)):
         if not isinstance(given, (int, float)) or not 0 <= given < math.inf:

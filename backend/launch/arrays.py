@@ -124,7 +124,7 @@ def no_argument(name: str, kernel: str, given: Any) -> LaunchError:
     elif isinstance(given, Iterable) and not isinstance(given, str):
         items = name if isinstance(given, Sequence) else f"list({name})"
         hint = f"pass an array of the element type: np.array({items}, np.float32)"
-    return LaunchError(f"'{name}' of '{kernel}' takes an array or a number; got {got}", hint=hint)
+    return LaunchError(f"'{name}' of '{kernel}' must be an array or a number; got {got}", hint=hint)
 
 
 def address(array: np.ndarray[Any, Any]) -> int:

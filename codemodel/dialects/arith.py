@@ -55,7 +55,7 @@ _KINDS: dict[str, tuple[str, Callable[[ScalarType], bool]]] = {
 }
 
 
-def scalar_of(op: Op, value: Value | Type, kind: str, verb: str = "takes") -> ScalarType:
+def scalar_of(op: Op, value: Value | Type, kind: str, which: str = "the operands") -> ScalarType:
     """The scalar type of a number or of a tensor of numbers. Kind is any, float, int (with i1), signed, unsigned (with
     i1), or bits (int without i1)."""
     type_ = value.type if isinstance(value, Value) else value
@@ -63,12 +63,12 @@ def scalar_of(op: Op, value: Value | Type, kind: str, verb: str = "takes") -> Sc
     noun, holds = _KINDS[kind]
     if isinstance(scalar, ScalarType) and holds(scalar):
         return scalar
-    raise BuildError(f"{op.NAME} {verb} {noun}; got {type_}")
+    raise BuildError(f"{op.NAME}: {which} must be {noun}; got {type_}")
 
 
 def tensor_of(op: Op, value: Value) -> TensorType:
     """The type of a tensor operand."""
-    return expect(value.type, TensorType, f"{op.NAME} takes a tensor; got {value.type}")
+    return expect(value.type, TensorType, f"{op.NAME}: the operand must be a tensor; got {value.type}")
 
 
 def same_types(op: Op, *values: Value) -> None:
@@ -76,7 +76,7 @@ def same_types(op: Op, *values: Value) -> None:
     first = values[0].type
     for value in values[1:]:
         if value.type is not first and value.type != first:
-            raise BuildError(f"{op.NAME} takes operands of one type; got {first} and {value.type}")
+            raise BuildError(f"{op.NAME}: the operands must be of one type; got {first} and {value.type}")
 
 
 class ConstantOp(Op, Pure, Constant, name="arith.constant"):
@@ -86,7 +86,7 @@ class ConstantOp(Op, Pure, Constant, name="arith.constant"):
     type: Type = result_type()
 
     def check(self) -> None:
-        scalar = scalar_of(self, self.type, "any", "gives")
+        scalar = scalar_of(self, self.type, "any", "the result")
         value = self.value
         if scalar.is_float:
             require(isinstance(value, float), f"a constant of {self.type} must hold a float; got {value!r}")
@@ -104,7 +104,7 @@ class Conditional(Op):
     condition: Value = operand()
 
     def check(self) -> None:
-        require(self.condition.type == i1, f"{self.NAME} takes an i1; got {self.condition.type}")
+        require(self.condition.type == i1, f"{self.NAME}: the condition must be an i1; got {self.condition.type}")
 
 
 class Elementwise(Op, Pure):
@@ -334,7 +334,7 @@ class Cast(Op, Pure):
 
     def check(self) -> None:
         before, after = self.operand.type, self.type
-        source, target = scalar_of(self, before, self.SOURCE), scalar_of(self, after, self.TARGET, "gives")
+        source, target = scalar_of(self, before, self.SOURCE), scalar_of(self, after, self.TARGET, "the result")
         same = shape_of(before) == shape_of(after) and isinstance(before, TensorType) == isinstance(after, TensorType)
         require(same, f"{self.NAME} keeps the shape of {before}")
         if self.WIDTH:

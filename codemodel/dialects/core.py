@@ -120,7 +120,7 @@ class MakeTuple(Op, traits.Pure, name="tuple"):
 
 
 def _component(op: str, type_: Type, index: int) -> Type:
-    components = expect(type_, TupleType, f"{op} takes a Tuple; got {type_}").components
+    components = expect(type_, TupleType, f"{op}: the operand must be a Tuple; got {type_}").components
     require(0 <= index < len(components), f"{op} index {index} is outside {type_}")
     return components[index]
 
@@ -163,4 +163,4 @@ class CondBranch(Op, traits.PythonTier, traits.BlockTerminator, name="cbranch"):
 
     def check(self) -> None:
         type_ = self.condition.type
-        require(type_ in (i1, pyobject), f"cbranch takes an i1; got {type_}")
+        require(type_ in (i1, pyobject), f"cbranch: the condition must be an i1; got {type_}")

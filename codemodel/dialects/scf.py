@@ -101,7 +101,7 @@ class If(Structured, MayReturn, name="scf.if"):
         return (self.then, self.otherwise) if body is None else (None,)
 
     def check(self) -> None:
-        require(self.condition.type == i1, f"scf.if takes an i1; got {self.condition.type}")
+        require(self.condition.type == i1, f"scf.if: the condition must be an i1; got {self.condition.type}")
         require(not any(part.parameters for part in self.bodies), "the bodies of scf.if take no parameters")
         handed = _handed(self)
         for types in handed:

@@ -235,7 +235,9 @@ class Split(Op, traits.Pure, name="tt.split"):
 
     def infer_type(self) -> Type:
         source = tensor_of(self, self.value)
-        require(source.shape[-1] == 2, f"tt.split takes a tensor whose last axis has size 2; got {source}")
+        require(
+            source.shape[-1] == 2, f"tt.split: the operand must be a tensor whose last axis has size 2; got {source}"
+        )
         layout = None if source.layout is None else source.layout.split()
         require(source.layout is None or layout is not None, "tt.split takes both halves from the same thread")
         half = shaped(source.shape[:-1], source.element, layout)
@@ -294,7 +296,7 @@ class Histogram(Op, traits.Pure, name="tt.histogram"):
         element = source.element
         require(
             isinstance(element, ScalarType) and element.is_int and source.rank == 1,
-            f"tt.histogram takes a tensor of integers with one axis; got {source}",
+            f"tt.histogram: the operand must be a tensor of integers with one axis; got {source}",
         )
         if self.mask is not None:
             require(self.mask.type == with_element(source, i1), f"the mask of tt.histogram is {self.mask.type}")
@@ -338,16 +340,18 @@ class Dot(Op, traits.Pure, name="tt.dot"):
         a, b, c = (tensor_of(self, value) for value in (self.a, self.b, self.c))
         require(
             a.rank == b.rank and a.rank in (2, 3) and a.shape[:-2] == b.shape[:-2],
-            f"tt.dot takes two matrices, or two equal batches of them; got {a} and {b}",
+            f"tt.dot: the operands must be two matrices, or two equal batches of them; got {a} and {b}",
         )
         require(
             a.shape[-1] == b.shape[-2],
             f"tt.dot: the inner sizes differ: {list(a.shape)} has {a.shape[-1]} columns, {list(b.shape)} has "
             f"{b.shape[-2]} rows",
         )
-        require(a.element == b.element, f"tt.dot takes operands of one element type; got {a.element} and {b.element}")
+        require(
+            a.element == b.element, f"tt.dot: the operands must be of one element type; got {a.element} and {b.element}"
+        )
         allowed = accumulators(a.element)
-        require(bool(allowed), f"tt.dot takes floats or 8-bit integers; got {a.element}")
+        require(bool(allowed), f"tt.dot: the operands must be floats or 8-bit integers; got {a.element}")
         shape = (*a.shape[:-1], b.shape[-1])
         require(c.shape == shape, f"tt.dot: the accumulator must have the shape {list(shape)}; got {c}")
         require(
@@ -399,7 +403,10 @@ class Combining(Op, traits.Pure):
         axis_of(self, self.axis, first.rank)
         for value in self.values:
             shape = tensor_of(self, value).shape
-            require(shape == first.shape, f"{self.NAME} takes tensors of one shape; got {first.shape} and {shape}")
+            require(
+                shape == first.shape,
+                f"{self.NAME}: the operands must be tensors of one shape; got {first.shape} and {shape}",
+            )
         return [element_of(value.type) for value in self.values]
 
     def check(self) -> None:
@@ -506,7 +513,9 @@ class Assert(Op, name="tt.assert"):
     message: str = attribute(str, default="", unnamed=True)
 
     def check(self) -> None:
-        require(element_of(self.condition.type) == i1, f"tt.assert takes i1; got {self.condition.type}")
+        require(
+            element_of(self.condition.type) == i1, f"tt.assert: the condition must be i1; got {self.condition.type}"
+        )
 
 
 class Barrier(Op, name="tt.barrier"):
@@ -588,7 +597,9 @@ _ATOMIC_OPERANDS: dict[AtomicKind, str] = {
 
 def pointee_of(op: Op, value: Value) -> ScalarType:
     """The type that a pointer, or each pointer of a tensor, points to."""
-    return expect(element_of(value.type), PtrType, f"{op.NAME} takes pointers; got {value.type}").pointee
+    return expect(
+        element_of(value.type), PtrType, f"{op.NAME}: the operands must be pointers; got {value.type}"
+    ).pointee
 
 
 def _pointed_to(op: Op, ptr: Value, value: Value, verb: str) -> None:
@@ -679,7 +690,7 @@ class AtomicRMW(Op, traits.MemoryRead, traits.MemoryWrite, name="tt.atomic_rmw")
     def check(self) -> None:
         _pointed_to(self, self.ptr, self.value, "combines with")
         _mask(self, self.ptr, self.mask)
-        scalar_of(self, self.value, _ATOMIC_OPERANDS.get(self.kind, "int"), f"{self.kind.value} takes")
+        scalar_of(self, self.value, _ATOMIC_OPERANDS.get(self.kind, "int"), f"the operands of {self.kind.value}")
 
 
 class AtomicCAS(Op, traits.MemoryRead, traits.MemoryWrite, name="tt.atomic_cas"):
@@ -741,7 +752,7 @@ class MakeTensorDescriptor(Op, traits.Pure, name="tt.make_tensor_descriptor"):
 
 
 def _described(op: Op, value: Value, indices: Sequence[Value]) -> DescriptorType:
-    type_ = expect(value.type, DescriptorType, f"{op.NAME} takes a descriptor; got {value.type}")
+    type_ = expect(value.type, DescriptorType, f"{op.NAME}: the operand must be a descriptor; got {value.type}")
     require(len(indices) == len(type_.block), f"{op.NAME} of {type_} takes {len(type_.block)} offsets")
     require(all(v.type == i32 for v in indices), f"the offsets of {op.NAME} must be i32")
     return type_

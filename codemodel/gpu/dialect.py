@@ -21,14 +21,14 @@ from ziggurat.codemodel.types import DescriptorType, PtrType, SharedType, Tensor
 def laid_out(op: Op, type_: Type) -> TensorType:
     """A tensor type with a layout."""
     if not isinstance(type_, TensorType) or type_.layout is None:
-        raise BuildError(f"{op.NAME} takes a tensor with a layout; got {type_}")
+        raise BuildError(f"{op.NAME}: the operand must be a tensor with a layout; got {type_}")
     return type_
 
 
 def buffer_of(op: Op, value: Value) -> SharedType:
     """The type of a buffer in shared memory."""
     if not isinstance(value.type, SharedType):
-        raise BuildError(f"{op.NAME} takes a buffer in shared memory; got {value.type}")
+        raise BuildError(f"{op.NAME}: the operand must be a buffer in shared memory; got {value.type}")
     return value.type
 
 
@@ -333,7 +333,10 @@ class RoundTf32(Op, Pure, name="gpu.round_tf32"):
         return self.value.type
 
     def check(self) -> None:
-        require(laid_out(self, self.value.type).element == f32, f"gpu.round_tf32 takes f32; got {self.value.type}")
+        require(
+            laid_out(self, self.value.type).element == f32,
+            f"gpu.round_tf32: the operand must be f32; got {self.value.type}",
+        )
 
 
 class Mma(MatrixProduct, name="gpu.mma"):

@@ -63,7 +63,9 @@ def parse(text: str, file: str = "<text>") -> Op:
     Raises `ParseError` with line, column and caret. Run `verify` on the result to check its types.
     """
     if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ParseError(f"parse takes the text of a model; got {text!r}", hint="give the text of a model: str(model)")
+        raise ParseError(
+            f"parse: 'text' must be the text of a model; got {text!r}", hint="give the text of a model: str(model)"
+        )
     return _Parser(text, file).model()
 
 

@@ -105,7 +105,7 @@ def _combined(name: str, a: Any, b: Any) -> Any:
     floats, signed, unsigned = OPS[name]
     if floats is None and (isinstance(a, float) or isinstance(b, float)):
         hint = "for floats, zg.floor(zg.div(a, b))" if name == "floordiv" else None
-        raise KernelTypeError(f"zg.{name} takes integers; got {a!r} and {b!r}", hint=hint)
+        raise KernelTypeError(f"zg.{name}: the operands must be integers; got {a!r} and {b!r}", hint=hint)
     a, b = _promoted(a, b)
     if signed is None:
         a, b = float(a), float(b)
@@ -147,7 +147,7 @@ def neg(x: Any) -> Any:
     """The number with its sign changed."""
     if isinstance(x, bool):
         raise KernelTypeError(
-            f"zg.neg takes integers or floats; got {x}", hint="use zg.invert to exchange true and false"
+            f"zg.neg: the operands must be integers or floats; got {x}", hint="use zg.invert to exchange true and false"
         )
     return -x
 
@@ -162,7 +162,7 @@ def abs(x: Any) -> Any:
 def invert(x: Any) -> Any:
     """Every bit inverted; the negation of a bool."""
     if isinstance(x, float):
-        raise KernelTypeError(f"zg.invert takes integers; got {x}")
+        raise KernelTypeError(f"zg.invert: the operands must be integers; got {x}")
     return not x if isinstance(x, bool) else ~x
 
 
@@ -202,7 +202,9 @@ def run_body(body: Callable[..., Any]) -> Callable[..., Any]:
     @_on_numbers
     def meaning(*values: Any) -> Any:
         if any(isinstance(value, float) for value in values):
-            raise KernelTypeError(f"zg.{body.__name__} takes integers; got {' and '.join(map(repr, values))}")
+            raise KernelTypeError(
+                f"zg.{body.__name__}: the operands must be integers; got {' and '.join(map(repr, values))}"
+            )
         return run(*values)
 
     return meaning

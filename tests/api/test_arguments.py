@@ -199,7 +199,7 @@ def test_tuples_of_types():
 
 
 def test_a_list_of_numbers_is_no_argument():
-    with pytest.raises(zg.LaunchError, match="'scale' of 'total' takes an array or a number; got list"):
+    with pytest.raises(zg.LaunchError, match="'scale' of 'total' must be an array or a number; got list"):
         total[(1,)]((np.zeros(8, np.float32),) * 2, [1, 2.0], np.zeros(8, np.float32), 8)
 
 

@@ -346,7 +346,7 @@ def test_options_of_a_configuration_are_checked(name, value):
 def test_configurations_as_triton_writes_them():
     assert zg.Config({"BLOCK": 64}, 8, 2) == zg.Config({"BLOCK": 64}, num_warps=8, num_stages=2)
     for wrong in (None, 64, ["BLOCK"]):
-        with pytest.raises(zg.LaunchError, match=r"zg\.Config takes a dict of values by parameter; got"):
+        with pytest.raises(zg.LaunchError, match=r"zg\.Config: 'values' must be a dict of values by parameter; got"):
             zg.Config(wrong)
 
 

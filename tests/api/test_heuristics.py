@@ -153,7 +153,7 @@ def helper(x):
         ({"EVN": even}, zg.kernel(scale), r"'scale' has no parameter 'EVN' \(in zg\.heuristics\)"),
         ({"stream": even}, zg.kernel(scale), r"'scale' has no parameter 'stream'"),
         ({"EVEN": True}, zg.kernel(scale), "'EVEN' must be a function of the arguments; got True"),
-        ([even], zg.kernel(scale), "takes a dict of functions by parameter; got "),
+        ([even], zg.kernel(scale), "'values' must be a dict of functions by parameter; got "),
         ({"EVEN": even}, 3, r"zg\.heuristics must decorate a kernel; got 3"),
         ({"EVEN": even}, helper, r"must decorate a kernel; 'helper' is a zg\.function"),
         ({"BLOCK": even}, zg.autotune(CONFIGS)(zg.kernel(scale)), "'BLOCK' of 'scale' is computed by .*configurations"),

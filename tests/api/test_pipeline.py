@@ -44,7 +44,7 @@ def test_divisibility_is_handed_on():
 
 
 def test_errors_of_the_kernel_are_raised_as_they_are():
-    with pytest.raises(zg.KernelTypeError, match="takes a pointer"):
+    with pytest.raises(zg.KernelTypeError, match="'ptr' must be a pointer"):
         triton_model(kernel, (f32, i32, constant(7)))
 
 

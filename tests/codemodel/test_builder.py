@@ -196,7 +196,7 @@ def test_a_body_is_free_after_an_op_refused_it():
     spare = b.nested()
     spare.add(scf.Yield([]))
     other = spare.finish()
-    with refused("scf.if takes an i1; got i32"):
+    with refused("scf.if: the condition must be an i1; got i32"):
         scf.If(number, part, other)
     b.add(scf.If(b.parameters[0], part, other))
 
@@ -301,8 +301,8 @@ def _reaches(start, goals) -> bool:
 def test_types_are_checked_when_the_op_is_made():
     b = Builder.root([i32, f32])
     x, y = b.parameters
-    with refused("arith.addi takes operands of one type; got i32 and f32"):
+    with refused("arith.addi: the operands must be of one type; got i32 and f32"):
         arith.AddI(x, y)
-    with refused("arith.addf takes floats; got i32"):
+    with refused("arith.addf: the operands must be floats; got i32"):
         arith.AddF(x, x)
     assert py.Add(x, y).result.type is pyobject

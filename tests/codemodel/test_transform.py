@@ -291,7 +291,7 @@ def test_a_type_rule_that_fails_is_a_build_error():
     def float_constant(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Value | None:
         return builder.add(arith.ConstantOp(1.0, f32)) if isinstance(op, arith.ConstantOp) else None
 
-    with refused("arith.addi takes integers; got f32"):
+    with refused("arith.addi: the operands must be integers; got f32"):
         transform(model, float_constant)
 
 

@@ -295,9 +295,11 @@ def test_result_types():
 
 
 def test_type_rules():
-    only(function("%0 : f32 = arith.addi %x %x;"), "arith.addi", "arith.addi takes integers; got f32")
+    only(function("%0 : f32 = arith.addi %x %x;"), "arith.addi", "arith.addi: the operands must be integers; got f32")
     only(
-        function("%0 : i32 = arith.addi %n %x;"), "arith.addi", "arith.addi takes operands of one type; got i32 and f32"
+        function("%0 : i32 = arith.addi %n %x;"),
+        "arith.addi",
+        "arith.addi: the operands must be of one type; got i32 and f32",
     )
 
 

@@ -107,11 +107,11 @@ def test_errors_under_a_run_time_if_come_with_the_others_in_order(kernel):
     )
     assert "error @" in str(made.model)  # Reading it is no error: it may be compiled with a constant for n.
     assert [error.summary for error in errors_of(made, P, zg.i32)] == [
-        "zg.load takes a pointer or a tensor of pointers; got i32",
+        "zg.load: 'ptr' must be a pointer or a tensor of pointers; got i32",
         "name 'unknown' is not defined",
-        "zg.load takes a pointer or a tensor of pointers; got i32",
+        "zg.load: 'ptr' must be a pointer or a tensor of pointers; got i32",
         "name 'missing' is not defined",
-        "zg.store takes a pointer or a tensor of pointers; got i32",
+        "zg.store: 'ptr' must be a pointer or a tensor of pointers; got i32",
     ]
     assert [error.location.line for error in errors_of(made, P, zg.i32) if error.location] == [2, 4, 6, 8, 10]
 

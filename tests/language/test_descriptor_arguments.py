@@ -259,7 +259,7 @@ def test_a_plain_array_where_a_descriptor_is_wanted():
     with pytest.raises(zg.KernelTypeError, match=r"ptr<f32> has no method") as caught:
         scale[1](x, x, M=16, N=32)
     assert "launch with zg.TensorDescriptor(array, block)" in str(caught.value.hint)
-    with pytest.raises(zg.KernelTypeError, match="takes a tensor descriptor; got ptr<f32>") as caught:
+    with pytest.raises(zg.KernelTypeError, match="'desc' must be a tensor descriptor; got ptr<f32>") as caught:
         move_1d[1](x, x, 0, 0)
     assert "launch with zg.TensorDescriptor(array, block)" in str(caught.value.hint)
 
@@ -269,7 +269,7 @@ def test_a_descriptor_where_an_array_is_wanted():
     def read(x_ptr):
         zg.load(x_ptr)
 
-    with pytest.raises(zg.KernelTypeError, match="takes a pointer or a tensor of pointers; got") as caught:
+    with pytest.raises(zg.KernelTypeError, match="'ptr' must be a pointer or a tensor of pointers; got") as caught:
         read[1](zg.TensorDescriptor(np.zeros((16, 32), np.float32), (16, 32)))
     assert caught.value.hint == "zg.load_tensor_descriptor moves blocks of a descriptor"
 

@@ -69,7 +69,7 @@ def bitwise(call: Typing, a: Type, b: Type) -> Type:
     for type_ in (a, b):
         if scalar_type(type_).is_float:
             hint = "for floats, zg.floor(zg.div(a, b))" if call.name == "floordiv" else None
-            raise KernelTypeError(f"{call} takes integers; got {describe(type_)}", hint=hint)
+            raise KernelTypeError(f"{call}: the operands must be integers; got {describe(type_)}", hint=hint)
     return arithmetic(call, a, b)
 
 
@@ -103,7 +103,7 @@ def _difference(call: Typing, a: Type, b: Type) -> Type:
 def _fused(call: Typing, a: Type, b: Type, c: Type) -> Type:
     result = arithmetic(call, a, b, c)
     if not isinstance(result, ConstantType) and not scalar_type(result).is_float:
-        raise KernelTypeError(f"zg.fma takes floats; got {result}", hint="use zg.add(zg.mul(a, b), c)")
+        raise KernelTypeError(f"zg.fma: the operands must be floats; got {result}", hint="use zg.add(zg.mul(a, b), c)")
     return result
 
 
@@ -111,10 +111,10 @@ def _as_given(call: Typing, x: Type) -> Type:
     """The type of the operand."""
     numbers(call, x)
     if call.name == "invert" and scalar_type(x).is_float:
-        raise KernelTypeError(f"zg.invert takes integers; got {describe(x)}")
+        raise KernelTypeError(f"zg.invert: the operands must be integers; got {describe(x)}")
     if call.name == "neg" and not isinstance(x, ConstantType) and scalar_type(x) == i1:
         raise KernelTypeError(
-            f"zg.neg takes integers or floats; got {x}", hint="use zg.invert to exchange true and false"
+            f"zg.neg: the operands must be integers or floats; got {x}", hint="use zg.invert to exchange true and false"
         )
     return call.computed(x) or x
 
@@ -123,7 +123,9 @@ def _upper_half(call: Typing, a: Type, b: Type) -> Type:
     literal = isinstance(a, ConstantType) and isinstance(b, ConstantType)
     result = None if literal else bitwise(call, a, b)
     if result is None or scalar_type(result).bits < 32:
-        raise KernelTypeError(f"{call} takes 32- or 64-bit integers; got {describe(a)} and {describe(b)}")
+        raise KernelTypeError(
+            f"{call}: the operands must be integers of 32 or 64 bits; got {describe(a)} and {describe(b)}"
+        )
     return with_element(result, scalar_type(result).unsigned)
 
 
@@ -131,10 +133,11 @@ def _bits(call: Typing, x: Type) -> Type:
     """An integer whose width is known."""
     if isinstance(x, ConstantType):
         raise KernelTypeError(
-            f"{call} takes an integer of a known width; got {describe(x)}", hint="give it a width with zg.cast"
+            f"{call}: the operand must be an integer of a known width; got {describe(x)}",
+            hint="give it a width with zg.cast",
         )
     if not is_number(x) or scalar_type(x).kind != "int":
-        raise KernelTypeError(f"{call} takes integers; got {describe(x)}")
+        raise KernelTypeError(f"{call}: the operands must be integers; got {describe(x)}")
     return x
 
 

@@ -121,7 +121,7 @@ def _objection(part: str, register: _Register, named: Sequence[str]) -> str | No
         letter = named[int(part)].lstrip("=&")
     elif part == "n":
         fits = isinstance(given, ConstantType) and not scalar_type(given).is_float and register.pack == 1
-        return None if fits else f"'n' takes an integer known at compile time; got {describe(given)}"
+        return None if fits else f"'n' must be an integer known at compile time; got {describe(given)}"
     if letter not in LETTERS:
         return f"the constraint {show(part)} is none of PTX's: {_KNOWN}"
     if letter in register.letters:

@@ -43,7 +43,7 @@ def _as_call(name: str, call: str) -> Rule:
     def type_of(_: Typing, *types: Type) -> Type:
         for type_ in types:
             if isinstance(type_, TensorType):
-                raise KernelTypeError(f"{name}() takes scalars; got {type_}", hint=f"use zg.{call}")
+                raise KernelTypeError(f"{name}(): the operands must be scalars; got {type_}", hint=f"use zg.{call}")
         if name != "abs" and len(types) < 2:
             raise KernelTypeError(f"{name}() takes two scalars or more", hint=f"use zg.{name} to reduce a tensor")
         if all(isinstance(type_, ConstantType) and is_number(type_) for type_ in types):
@@ -92,13 +92,15 @@ def _conversion(convert: Callable[[Any], Any], kind: str, otherwise: ScalarType)
     def type_of(_: Typing, x: Type) -> Type:
         if isinstance(x, ConstantType):
             if convert is not bool and not isinstance(x.value, bool | int | float | str):
-                raise KernelTypeError(f"{name}() takes a number; got {describe(x)}")
+                raise KernelTypeError(f"{name}(): the operand must be a number; got {describe(x)}")
             try:
                 return constant(convert(x.value))
             except (ValueError, OverflowError) as error:
                 raise KernelValueError(f"cannot compute {name}({show(x.value)}): {error}") from None
         if not is_number(x) or shape_of(x):
-            raise KernelTypeError(f"{name}() takes a scalar; got {describe(x)}", hint="use zg.cast for tensors")
+            raise KernelTypeError(
+                f"{name}(): the operand must be a scalar; got {describe(x)}", hint="use zg.cast for tensors"
+            )
         return x if scalar_type(x).kind == kind else otherwise
 
     return Rule(type_of, _convert)

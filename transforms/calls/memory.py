@@ -60,7 +60,7 @@ def _pointee(call: Typing, ptr: Type) -> ScalarType:
     element = element_of(ptr)
     if not isinstance(element, PtrType):
         raise KernelTypeError(
-            f"{call} takes a pointer or a tensor of pointers; got {describe(ptr)}",
+            f"{call}: 'ptr' must be a pointer or a tensor of pointers; got {describe(ptr)}",
             hint=f"{call}_tensor_descriptor moves blocks of a descriptor"
             if isinstance(ptr, DescriptorType) and call.name in ("load", "store")
             else "make the pointers to the elements: zg.add(pointer, offsets)",
@@ -176,7 +176,7 @@ def _atomic(call: Typing, dtypes: tuple[str, ...], ptr: Type, sem: Any, scope: A
     pointee = _pointee(call, ptr)
     if pointee.name not in dtypes:
         raise KernelTypeError(
-            f"{call} takes pointers to {', '.join(dtypes)}, not to {pointee}",
+            f"{call}: 'ptr' must point to {', '.join(dtypes)}; got {pointee}",
             hint="use one of these types: the hardware has no such operation on others",
         )
     choice("sem", sem, SEMANTICS)
@@ -233,7 +233,7 @@ def _integers(call: Typing, what: str, given: Type, count: int) -> tuple[Type, .
 
 def _described(call: Typing, base: Type, sizes: Type, strides: Type, block: Any, padding: Any) -> Type:
     if not isinstance(base, PtrType):
-        raise KernelTypeError(f"{call} takes the pointer to the tensor; got {describe(base)}")
+        raise KernelTypeError(f"{call}: 'base' must be the pointer to the tensor; got {describe(base)}")
     dims = shape(call, block)
     _integers(call, "the sizes", sizes, len(dims))
     last = _integers(call, "the strides", strides, len(dims))[-1:]
@@ -267,7 +267,7 @@ def _descriptor(call: Typing, descriptor: Type, offsets: Type) -> list[Type]:
     """The operands of an access to a block of a descriptor: the descriptor and the offsets."""
     if not isinstance(descriptor, DescriptorType):
         raise KernelTypeError(
-            f"{call} takes a tensor descriptor; got {describe(descriptor)}",
+            f"{call}: 'desc' must be a tensor descriptor; got {describe(descriptor)}",
             hint="launch with zg.TensorDescriptor(array, block), or make one with zg.make_tensor_descriptor"
             if isinstance(descriptor, PtrType)
             else None,

@@ -72,11 +72,13 @@ def _hinted(call: Typing, x: Type, values: Any) -> Type:
     numbers = (values,) if isinstance(values, int) else tuple(values)
     rank = max(1, len(shape_of(x)))
     if not is_pointer(x) and (not is_number(x) or (scalar_type(x).is_float and call.name != "max_constancy")):
-        raise KernelTypeError(f"{call} takes integers or pointers; got {describe(x)}")
+        raise KernelTypeError(f"{call}: the operands must be integers or pointers; got {describe(x)}")
     if not all(type(n) is int and n > 0 for n in numbers) or len(numbers) != rank:
-        raise KernelValueError(f"{call} takes {rank} positive integer(s), one for each axis; got {show(values)}")
+        raise KernelValueError(
+            f"{call}: the values must be {rank} positive integer(s), one for each axis; got {show(values)}"
+        )
     if call.name == "multiple_of" and not all(map(is_power_of_two, numbers)):
-        raise KernelValueError(f"{call} takes powers of two; got {show(values)}")
+        raise KernelValueError(f"{call}: the values must be powers of two; got {show(values)}")
     return x
 
 
@@ -90,7 +92,7 @@ def _hint(cls: type[tt.Hint], emit: Emitter, result: Type, x: Operand, values: A
 def _assumed(call: Typing, x: Type) -> Type:
     condition(call, x)
     if shape_of(x):
-        raise KernelTypeError(f"{call} takes a scalar condition; got {x}")
+        raise KernelTypeError(f"{call}: the condition must be a scalar; got {x}")
     if isinstance(x, ConstantType) and not x.value:
         raise KernelValueError(f"{call} of a condition that is false")
     return NONE
@@ -106,7 +108,9 @@ def _assume(emit: Emitter, result: Type, x: Operand) -> Built:
 def _asserted(call: Typing, holds: Any, message: Any = "") -> Type:
     if not isinstance(holds, bool | int):
         hint = "write zg.static_assert(condition, message), without a tuple" if isinstance(holds, tuple) else None
-        raise KernelTypeError(f"a static assertion takes True or False; got {show(holds)}", hint=hint)
+        raise KernelTypeError(
+            f"the condition of a static assertion must be True or False; got {show(holds)}", hint=hint
+        )
     if not holds:
         raise KernelValueError(f"static assertion failed{f': {message}' if message else ''}")
     return NONE
@@ -147,7 +151,7 @@ def _assembled(call: Typing, asm: str, constraints: str, args: Type, dtype: Any,
     parts = (args,) if several is None else several
     for part in parts:
         if not is_number(part) and not is_pointer(part):
-            raise KernelTypeError(f"{call} takes tensors and numbers; got {describe(part)}")
+            raise KernelTypeError(f"{call}: the operands must be tensors and numbers; got {describe(part)}")
     sizes = common_shape(str(call), *parts)
     if not is_power_of_two(pack) or pack > MAX_PACK:
         raise KernelValueError(f"{call}: 'pack' must be a power of two up to {MAX_PACK}; got {show(pack)}")

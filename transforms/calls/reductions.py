@@ -85,7 +85,7 @@ def _combined(call: Typing, x: Type, along: Any, keep: bool, dtype: Any = None) 
         call.combine(call.name, [element])
     else:
         if call.name in _BITWISE and element.is_float:
-            raise KernelTypeError(f"{call} takes integers; got {describe(x)}")
+            raise KernelTypeError(f"{call}: the operands must be integers; got {describe(x)}")
         call.combine(call.name, [element])
     return _reduced(call, tensor, along, keep, element)
 
@@ -115,11 +115,11 @@ def _tensors(call: Typing, x: Type) -> list[TensorType]:
     parts: Sequence[Type] = [x] if isinstance(x, TensorType) else components(x) or ()
     tensors = [part for part in parts if isinstance(part, TensorType)]
     if not tensors or len(tensors) != len(parts):
-        raise KernelTypeError(f"{call} takes a tensor, or a tuple of tensors; got {describe(x)}")
+        raise KernelTypeError(f"{call}: the operand must be a tensor, or a tuple of tensors; got {describe(x)}")
     for tensor in tensors:
         if tensor.shape != tensors[0].shape:
             raise KernelTypeError(
-                f"{call} takes tensors of one shape; got {list(tensors[0].shape)} and {list(tensor.shape)}"
+                f"{call}: the tensors must be of one shape; got {list(tensors[0].shape)} and {list(tensor.shape)}"
             )
     return tensors
 

@@ -102,7 +102,7 @@ def numbers(call: Typing, *types: Type) -> None:
     for type_ in types:
         if not is_number(type_):
             given = f"a pointer, {type_}" if is_pointer(type_) else describe(type_)
-            raise KernelTypeError(f"{call} takes numbers; got {given}")
+            raise KernelTypeError(f"{call}: the operands must be numbers; got {given}")
 
 
 def integers(call: Typing, **arguments: Type) -> None:
@@ -115,27 +115,27 @@ def integers(call: Typing, **arguments: Type) -> None:
 def tensor(call: Typing, x: Type) -> TensorType:
     """A tensor of anything."""
     if not isinstance(x, TensorType):
-        raise KernelTypeError(f"{call} takes a tensor; got {describe(x)}")
+        raise KernelTypeError(f"{call}: the operand must be a tensor; got {describe(x)}")
     return x
 
 
 def number_tensor(call: Typing, x: Type) -> TensorType:
     """A tensor of numbers."""
     if not isinstance(x, TensorType) or not is_number(x):
-        raise KernelTypeError(f"{call} takes a tensor of numbers; got {describe(x)}")
+        raise KernelTypeError(f"{call}: the operand must be a tensor of numbers; got {describe(x)}")
     return x
 
 
 def condition(call: Typing, x: Type) -> None:
     """Something that is true or false."""
     if not is_number(x) or scalar_type(x).is_float:
-        raise KernelTypeError(f"{call} takes a condition; got {describe(x)}")
+        raise KernelTypeError(f"{call}: the condition must be an integer; got {describe(x)}")
 
 
 def scalar_dtype(call: Typing, dtype: Any) -> ScalarType:
     """A dtype that is no pointer."""
     if not isinstance(dtype, ScalarType):
-        raise KernelTypeError(f"{call} takes a dtype such as zg.f32; got {show(dtype)}")
+        raise KernelTypeError(f"{call}: 'dtype' must be a dtype such as zg.f32; got {show(dtype)}")
     return dtype
 
 

@@ -77,7 +77,7 @@ def _zeros(call: Typing, sizes: Any, dtype: Any) -> Type:
 
 def _full(call: Typing, sizes: Any, value: Type, dtype: Any) -> Type:
     if not is_number(value) or shape_of(value):
-        raise KernelTypeError(f"{call} takes a scalar value; got {describe(value)}")
+        raise KernelTypeError(f"{call}: 'value' must be a scalar; got {describe(value)}")
     target = scalar_dtype(call, dtype)
     if isinstance(value, ConstantType):
         require_fits(value.value, target)
@@ -116,7 +116,7 @@ def _broadcasted(call: Typing, x: Type, other: Type) -> Type:
     elif not isinstance(other, ConstantType) and (is_number(other) or is_pointer(other)):
         target = shape_of(other)
     else:
-        raise KernelTypeError(f"{call} takes a shape or a tensor; got {describe(other)}")
+        raise KernelTypeError(f"{call}: 'shape' must be a shape or a tensor; got {describe(other)}")
     if broadcast_shapes(shape_of(x), target, str(call)) != target:
         raise KernelTypeError(f"{call}: the shape {list(shape_of(x))} does not broadcast to {list(target)}")
     return shaped(target, _element(x))
@@ -156,7 +156,7 @@ def _permuted(call: Typing, x: Type, dims: Sequence[Any]) -> Type:
     order = _order(dims)
     if not order and call.name == "trans":
         if source.rank < 2:
-            raise KernelTypeError(f"{call} takes a tensor of at least two axes; got {source}")
+            raise KernelTypeError(f"{call}: the operand must be a tensor of at least two axes; got {source}")
         order = _swap(source.rank)
     if not all(type(one) is int for one in order):
         raise KernelValueError(f"{call}: {show(order)} is not a permutation of the {source.rank} axes")
@@ -173,9 +173,11 @@ def _pair_element(call: Typing, a: Type, b: Type) -> ScalarType | PtrType:
         return _element(a)
     for part in (a, b):
         if not is_number(part):
-            raise KernelTypeError(f"{call} takes numbers, or pointers of one type; got {describe(part)}")
+            raise KernelTypeError(
+                f"{call}: the operands must be numbers, or pointers of one type; got {describe(part)}"
+            )
     if isinstance(a, ConstantType) and isinstance(b, ConstantType):
-        raise KernelTypeError(f"{call} takes tensors; got two constants")
+        raise KernelTypeError(f"{call}: the operands must be tensors; got two constants")
     return promote(a, b)
 
 

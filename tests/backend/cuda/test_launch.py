@@ -255,7 +255,7 @@ def test_wrong_arguments_are_launch_errors(fake):
             kernel.at((1,))(array())
         with pytest.raises(LaunchError, match="takes 2"):
             kernel.at((1,))(array(), 1, 2)
-        with pytest.raises(LaunchError, match="takes an array or a number; got str"):
+        with pytest.raises(LaunchError, match="must be an array or a number; got str"):
             kernel.at((1,))(array(), "n")
         kernel.at((1,))(array(), 3)
 

@@ -79,8 +79,8 @@ def test_a_constexpr_takes_anything(value):
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ("relu", r"'p' of 'k' takes an array or a number; got str"),
-        ([1, 2], r"'p' of 'k' takes an array or a number; got list"),
+        ("relu", r"'p' of 'k' must be an array or a number; got str"),
+        ([1, 2], r"'p' of 'k' must be an array or a number; got list"),
         (np.complex64(1), r"'p' of 'k' must be a number of a type that kernels have"),
         (2**64, r"must fit in 64 bits"),
     ],

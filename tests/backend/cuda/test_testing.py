@@ -130,7 +130,7 @@ def test_milliseconds_stand_where_triton_has_them(timed, monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"run": 3}, "takes a function without arguments; got 3"),
+        ({"run": 3}, "'run' must be a function without arguments; got 3"),
         ({"warmup": -1}, "warmup of do_bench must be a number of milliseconds; got -1"),
         ({"rep": float("nan")}, "rep of do_bench must be a number of milliseconds; got nan"),
         ({"rep": "10"}, "rep of do_bench must be a number of milliseconds; got '10'"),

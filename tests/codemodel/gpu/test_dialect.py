@@ -30,16 +30,20 @@ WRONG: dict[str, tuple[type[Op], tuple[Type, ...], str]] = {
         "'predicate' of gpu.mbarrier_arrive must be i1; got i32",
     ),
     "mbarriers": (gpu.MbarrierInval, (BUFFER,), "the mbarriers of gpu.mbarrier_inval must be i64; got shared<x64, f32"),
-    "no buffer": (gpu.MbarrierInval, (i64,), "gpu.mbarrier_inval takes a buffer in shared memory; got i64"),
+    "no buffer": (
+        gpu.MbarrierInval,
+        (i64,),
+        "gpu.mbarrier_inval: the operand must be a buffer in shared memory; got i64",
+    ),
     "no layout": (
         gpu.LocalStore,
         (BUFFER, TensorType((64,), i32)),
-        "gpu.local_store takes a tensor with a layout",
+        "gpu.local_store: the operand must be a tensor with a layout",
     ),
     "b": (
         gpu.Mma,
         (BUFFER, i32, TensorType((64,), i32, blocked((64,), (0,), 1, 1))),
-        "gpu.mma takes a buffer in shared memory; got i32",
+        "gpu.mma: the operand must be a buffer in shared memory; got i32",
     ),
 }
 

@@ -13,8 +13,8 @@ CASES = {
     "zg.popc(n)": "i32",
     "zg.clz(zg.cast(t, zg.u64))": "tensor<x16, i32>",
     "zg.brev(zg.cast(t, zg.i8))": "tensor<x16, i8>",
-    **{f"zg.{name}(f)": f"error: zg.{name} takes integers" for name in BITS},
-    **{f"zg.{name}(p)": f"error: zg.{name} takes integers" for name in BITS},
+    **{f"zg.{name}(f)": f"error: zg.{name}: the operands must be integers" for name in BITS},
+    **{f"zg.{name}(p)": f"error: zg.{name}: the operands must be integers" for name in BITS},
     **{f"zg.{name}(5)": "error: an integer of a known width" for name in BITS},
 }
 

@@ -11,7 +11,7 @@ from ziggurat.frontends.language import CompareKind
 CASES = {
     "zg.compare(t, 0.5, K.EQUAL)": "tensor<x16, i1>",
     "zg.compare(p, p, K.EQUAL)": "i1",
-    "zg.compare(p, n, K.EQUAL)": "error: takes numbers; got a pointer",
+    "zg.compare(p, n, K.EQUAL)": "error: the operands must be numbers; got a pointer",
     "zg.compare(t, t, 'eq')": "error: a member of zg.CompareKind",
     "zg.compare(1, 2, K.LESS_THAN)": 'constant<i1, "True">',
     "zg.where(b, t, 1.5)": "tensor<x16, f32>",

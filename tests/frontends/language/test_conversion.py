@@ -22,7 +22,7 @@ CASES = {
     "zg.cast(300, zg.u8)": "error: does not fit in u8",
     "zg.bitcast(f, zg.u32)": "tensor<x16, u32>",
     "zg.bitcast(f, zg.f16)": "error: keeps the width",
-    "zg.bitcast(p, zg.i64)": "error: takes numbers",
+    "zg.bitcast(p, zg.i64)": "error: the operands must be numbers",
     "zg.cast(t, x)": "error: must be known at compile time",
 }
 

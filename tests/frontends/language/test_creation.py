@@ -14,11 +14,11 @@ CASES = {
     "zg.zeros((), zg.f16)": "f16",
     "zg.zeros(16, zg.i1)": "tensor<x16, i1>",
     "zg.zeros((3,), zg.f16)": "error: not a power of two",
-    "zg.zeros((4,), BYTES)": "error: takes a dtype",
+    "zg.zeros((4,), BYTES)": "error: 'dtype' must be a dtype",
     "zg.zeros((2048, 1024), zg.f32)": "error: more than 1048576",
     "zg.full((4,), x, zg.i8)": "tensor<x4, i8>",
     "zg.full((4,), value=-1, dtype=zg.u8)": "error: does not fit in u8",
-    "zg.full((4,), t, zg.i8)": "error: takes a scalar value",
+    "zg.full((4,), t, zg.i8)": "error: 'value' must be a scalar",
 }
 
 

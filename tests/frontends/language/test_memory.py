@@ -9,7 +9,7 @@ CASES = {
     "zg.load(ps)": "tensor<x16, f32>",
     "zg.load(ps, b)": "tensor<x16, f32>",
     "zg.load(ps, mask=b, other=0)": "tensor<x16, f32>",
-    "zg.load(n)": "error: takes a pointer",
+    "zg.load(n)": "error: 'ptr' must be a pointer",
     "zg.load(ps, t)": "error: the mask must be i1",
     "zg.load(ps, other=0.0)": "error: there is no mask",
     "zg.load(p, b)": "error: for a single pointer",
@@ -22,7 +22,7 @@ CASES = {
     "zg.store(p, f)": "error: for a single pointer",
     "zg.store(ps, t)": "error: the value must be f32",
     "zg.store(qs, 2**40)": "error: does not fit in i32",
-    "zg.store(f, f)": "error: takes a pointer",
+    "zg.store(f, f)": "error: 'ptr' must be a pointer",
     "zg.store(p, 1.0, eviction_policy='never')": "error: eviction_policy must be one of",
 }
 

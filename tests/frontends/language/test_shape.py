@@ -7,12 +7,12 @@ import pytest
 CASES = {
     "zg.flip(m)": "tensor<x4, x16, f32>",
     "zg.flip(m, 2)": "error: axis 2 is not one of the 2 axes",
-    "zg.flip(x)": "error: zg.flip takes a tensor",
+    "zg.flip(x)": "error: zg.flip: the operand must be a tensor",
     "zg.interleave(m, 1)": "tensor<x4, x32, f32>",
     "zg.interleave(n, x)": "tensor<x2, f32>",
     "zg.interleave(p, p)": "tensor<x2, ptr<f32>>",
     "zg.interleave(1, 2)": "error: two constants",
-    "zg.interleave(p, t)": "error: takes numbers, or pointers of one type",
+    "zg.interleave(p, t)": "error: the operands must be numbers, or pointers of one type",
     "zg.expand(t, 0)": "tensor<x1, x16, i32>",
     "zg.expand(t, (0, -1))": "tensor<x1, x16, x1, i32>",
     "zg.expand(x, 0)": "tensor<x1, f32>",
@@ -25,7 +25,7 @@ CASES = {
     "zg.reshape(m, (8, 8))": "tensor<x8, x8, f32>",
     "zg.reshape(m, (8,))": "error: elements",
     "zg.ravel(m)": "tensor<x64, f32>",
-    "zg.ravel(x)": "error: takes a tensor",
+    "zg.ravel(x)": "error: the operand must be a tensor",
     "zg.trans(m)": "tensor<x16, x4, f32>",
     "zg.trans(t)": "error: at least two axes",
     "zg.trans(m, 0, 1)": "tensor<x4, x16, f32>",
@@ -38,7 +38,7 @@ CASES = {
     "zg.split(zg.zeros((2,), zg.f32))": "Tuple<f32, f32>",
     "zg.cat(t, f)": "tensor<x32, f32>",
     "zg.cat(t, m)": "error: two tensors of one shape",
-    "zg.cat(n, n)": "error: takes a tensor",
+    "zg.cat(n, n)": "error: the operand must be a tensor",
 }
 
 

@@ -21,11 +21,11 @@ ELEMENTARY = {name for name in LIBRARY if SIGNATURES[name].group == "Math"} - {"
 CASES = {
     **{f"zg.{name}(h)": "tensor<x16, f16>" for name in BOUNDS},
     **{f"zg.{name}(t)": "tensor<x16, f32>" for name in (*BOUNDS, "round", "rint", "trunc")},
-    **{f"zg.{name}(p)": f"error: zg.{name} takes numbers" for name in sorted(ELEMENTARY - {"atan2"})},
+    **{f"zg.{name}(p)": f"error: zg.{name}: the operands must be numbers" for name in sorted(ELEMENTARY - {"atan2"})},
     **{f"zg.{name}(f)": "tensor<x16, i1>" for name in ("isnan", "isinf", "isfinite")},
     "zg.atan2(t, t)": "tensor<x16, f32>",
     "zg.atan2(h, 1)": "tensor<x16, f16>",
-    "zg.atan2(p, 1)": "error: zg.atan2 takes numbers",
+    "zg.atan2(p, 1)": "error: zg.atan2: the operands must be numbers",
     "zg.atan2(t, zg.arange(0, 8))": "error: do not match",
     "zg.tan(0.5)": "f32",
     "zg.isnan(n)": "i1",

@@ -228,7 +228,7 @@ def test_an_error_of_a_helper_is_reported_once_for_one_list_of_types(error_of: C
 
 def test_an_error_of_a_helper_in_a_loop_is_not_lost(error_of: Callable[..., ZigguratError]):
     error = error_of(HELPERS + suite("a = 0\nfor i in range(n):\n    a = a + 0.5\n    b = outer(i)"))
-    assert error.summary == "zg.load takes a pointer or a tensor of pointers; got i32"
+    assert error.summary == "zg.load: 'ptr' must be a pointer or a tensor of pointers; got i32"
 
 
 def test_errors_in_the_source_of_a_helper_say_where_it_is_called(error_of: Callable[..., ZigguratError]):

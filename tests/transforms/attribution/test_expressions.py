@@ -64,7 +64,7 @@ def test_operators_of_one_operand(op, x, expected):
         ("in", constant(1), constant(2), KernelTypeError, "'in' does not work on the constant 1 and the constant 2"),
         ("div", constant(1), constant(0), KernelValueError, "division by zero"),
         ("add", PtrType(f32), PtrType(f32), KernelTypeError, "one operand must be an integer; got two pointers"),
-        ("add", constant(None), i32, KernelTypeError, "takes numbers; got None"),
+        ("add", constant(None), i32, KernelTypeError, "the operands must be numbers; got None"),
         ("lt", constant(None), constant(1), KernelTypeError, "'<' does not work on"),
     ],
 )

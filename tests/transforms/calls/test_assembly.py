@@ -64,8 +64,8 @@ def test_what_fits(constraints, arguments, results, pack):
         ("=r,r", [constant(0.5)], [i64], 1, "'=r' is a register of 32 bits", "'=l,f'"),
         ("=r,1", [i32], [i32], 1, "'1' is the number of no result", "'=r,r'"),
         ("=f,0", [i64], [f32], 1, "'0' is a register of 32 bits; the operand has 64", "'=f,l'"),
-        ("=r,n", [i32], [i32], 1, "'n' takes an integer known at compile time; got i32", "'=r,r'"),
-        ("=r,n", [constant(0.5)], [i32], 1, "'n' takes an integer known", "'=r,f'"),
+        ("=r,n", [i32], [i32], 1, "'n' must be an integer known at compile time; got i32", "'=r,r'"),
+        ("=r,n", [constant(0.5)], [i32], 1, "'n' must be an integer known", "'=r,f'"),
         ("=r,r,~memory", [i32], [i32], 1, "'~memory' is no clobber", "~{memory}"),
     ],
 )

@@ -46,8 +46,8 @@ def test_a_load_has_the_shape_of_the_pointers():
 @pytest.mark.parametrize(
     ("arguments", "error", "words"),
     [
-        ((i64,), KernelTypeError, "zg.load takes a pointer or a tensor of pointers; got i64"),
-        ((constant(0),), KernelTypeError, "zg.load takes a pointer"),
+        ((i64,), KernelTypeError, "zg.load: 'ptr' must be a pointer or a tensor of pointers; got i64"),
+        ((constant(0),), KernelTypeError, "zg.load: 'ptr' must be a pointer"),
         ((PT, TensorType((8,), i1)), KernelTypeError, r"shapes of the mask and the pointers do not match: \[8\]"),
         ((P, MASK), KernelTypeError, r"the mask must be a scalar for a single pointer; got the shape \[16\]"),
         ((PT, i32), KernelTypeError, "the mask must be i1"),
@@ -78,7 +78,7 @@ def test_a_store_gives_nothing_and_takes_the_pointee():
 @pytest.mark.parametrize(
     ("ptr", "value", "error", "words"),
     [
-        (f32, f32, KernelTypeError, "zg.store takes a pointer"),
+        (f32, f32, KernelTypeError, "zg.store: 'ptr' must be a pointer"),
         (P, f64, KernelTypeError, "the value must be f32, the type that the pointers point to; got f64"),
         (P, i32, KernelTypeError, r"must be f32, .*; got i32"),
         (P, P, KernelTypeError, "the value must be a number"),
@@ -105,7 +105,7 @@ def test_atomics_of_every_dtype(name):
             assert rule(pointers, dtype, MASK, None, None) == TensorType((16,), dtype)
             assert rule(PtrType(dtype), constant(1), None, "relaxed", "cta") == dtype
         else:
-            with pytest.raises(KernelTypeError, match=f"zg.{name} takes pointers to .*, not to {dtype}"):
+            with pytest.raises(KernelTypeError, match=f"zg.{name}: 'ptr' must point to .*; got {dtype}"):
                 rule(pointers, dtype, MASK, None, None)
 
 
@@ -127,7 +127,7 @@ def test_compare_and_swap_checks_both_values():
         R.atomic_cas(PtrType(i32), i64, i32, None, None)
     with pytest.raises(KernelTypeError, match=r"the value must be i32, .*; got i64"):
         R.atomic_cas(PtrType(i32), i32, i64, None, None)
-    with pytest.raises(KernelTypeError, match="not to i8"):
+    with pytest.raises(KernelTypeError, match=r"must point to .*; got i8"):
         R.atomic_cas(PtrType(i8), i8, i8, None, None)
 
 
@@ -146,8 +146,8 @@ def test_a_descriptor_has_its_block():
 @pytest.mark.parametrize(
     ("arguments", "error", "words"),
     [
-        ((i64, PAIR, STEPS, (8, 16), "zero"), KernelTypeError, "takes the pointer to the tensor; got i64"),
-        ((PT, PAIR, STEPS, (8, 16), "zero"), KernelTypeError, "takes the pointer to the tensor"),
+        ((i64, PAIR, STEPS, (8, 16), "zero"), KernelTypeError, "'base' must be the pointer to the tensor; got i64"),
+        ((PT, PAIR, STEPS, (8, 16), "zero"), KernelTypeError, "'base' must be the pointer to the tensor"),
         (
             (P, i32, STEPS, (8, 16), "zero"),
             KernelTypeError,
@@ -171,7 +171,7 @@ def test_blocks_are_loaded_and_stored():
     block = TensorType((8, 16), f32)
     assert R.load_tensor_descriptor(BLOCK, PAIR) == R.load_tensor_descriptor(BLOCK, constant((0, 0))) == block
     assert R.store_tensor_descriptor(BLOCK, PAIR, block) == NONE
-    with pytest.raises(KernelTypeError, match="takes a tensor descriptor; got ptr<f32>"):
+    with pytest.raises(KernelTypeError, match="'desc' must be a tensor descriptor; got ptr<f32>"):
         R.load_tensor_descriptor(P, PAIR)
     with pytest.raises(KernelTypeError, match=r"the offsets must be a tuple of 2, .*; got i32"):
         R.load_tensor_descriptor(BLOCK, i32)
@@ -179,6 +179,7 @@ def test_blocks_are_loaded_and_stored():
         R.load_tensor_descriptor(BLOCK, TupleType((i32, TensorType((4,), i32))))
     for value in (f32, TensorType((8, 16), f16), TensorType((16, 8), f32), constant(0.0)):
         with pytest.raises(
-            KernelTypeError, match=r"writes tensor<x8, x16, f32>; got|takes a tensor|must be f32, the type of"
+            KernelTypeError,
+            match=r"writes tensor<x8, x16, f32>; got|the operand must be a tensor|must be f32, the type of",
         ):
             R.store_tensor_descriptor(BLOCK, PAIR, value)

@@ -87,14 +87,14 @@ def test_dtypes_of_results(rules):
 @pytest.mark.parametrize(
     ("name", "arguments", "error", "words"),
     [
-        ("sum", (f32, 0, False, None), KernelTypeError, "zg.sum takes a tensor of numbers; got f32"),
+        ("sum", (f32, 0, False, None), KernelTypeError, "zg.sum: the operand must be a tensor of numbers; got f32"),
         ("sum", (TensorType((4,), PtrType(f32)), 0, False, None), KernelTypeError, "a tensor of numbers"),
         ("sum", (T, 2, False, None), KernelValueError, "axis 2 is not one of the 2 axes"),
         ("sum", (T, -3, False, None), KernelValueError, "axis -3"),
         ("sum", (T, 0, False, i1), KernelValueError, "zg.sum: dtype must be an integer or a float; got i1"),
-        ("xor_sum", (F, 0, False), KernelTypeError, "zg.xor_sum takes integers"),
-        ("max", (constant(1), 0, False, True, False), KernelTypeError, "zg.max takes a tensor"),
-        ("argmax", (f32, 0, True, False), KernelTypeError, "takes a tensor"),
+        ("xor_sum", (F, 0, False), KernelTypeError, "zg.xor_sum: the operands must be integers"),
+        ("max", (constant(1), 0, False, True, False), KernelTypeError, "zg.max: the operand must be a tensor"),
+        ("argmax", (f32, 0, True, False), KernelTypeError, "the operand must be a tensor"),
         ("reduce", (f32, 0, FUNCTION, False), KernelTypeError, "a tensor, or a tuple of tensors; got f32"),
         ("reduce", (TupleType((T, i32)), 0, FUNCTION, False), KernelTypeError, "a tuple of tensors"),
         (
