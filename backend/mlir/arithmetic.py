@@ -5,8 +5,7 @@ Most ops have the same name in MLIR. Triton converts 8-bit floats from and to f3
 
 from __future__ import annotations
 
-from ziggurat.backend.mlir.emitter import Attributes, Emitter, Names, emits
-from ziggurat.backend.mlir.spelling import mlir_type
+from ziggurat.backend.mlir.emitter import Attributes, Emitter, Names, emits, mlir_type
 from ziggurat.codemodel.dialects import arith, math, tt
 from ziggurat.codemodel.dialects.arith import Rounding
 from ziggurat.codemodel.errors import TargetError

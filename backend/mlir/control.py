@@ -7,8 +7,7 @@ MLIR's loops count upward only; others become loops over the number of iteration
 from __future__ import annotations
 
 from ziggurat.backend.mlir.arithmetic import choose, compare
-from ziggurat.backend.mlir.emitter import Attributes, Emitter, Names, emits
-from ziggurat.backend.mlir.spelling import leaves, mlir_type, mlir_types, result_list
+from ziggurat.backend.mlir.emitter import Attributes, Emitter, Names, emits, leaves, mlir_type, mlir_types, result_list
 from ziggurat.backend.mlir.tensors import listed
 from ziggurat.codemodel.dialects import arith, cf, core, scf, tt
 from ziggurat.codemodel.errors import TargetError

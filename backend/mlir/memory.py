@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from ziggurat.backend.mlir.arithmetic import cast, choose, compare, is_boolean
-from ziggurat.backend.mlir.emitter import Attributes, Emitter, Names, emits
-from ziggurat.backend.mlir.spelling import mlir_type
+from ziggurat.backend.mlir.emitter import Attributes, Emitter, Names, emits, mlir_type
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.dialects.tt import AtomicKind, CacheModifier, EvictionPolicy, Padding
 from ziggurat.codemodel.errors import TargetError

@@ -6,8 +6,7 @@ import re
 
 # The emitters register themselves when these are imported.
 from ziggurat.backend.mlir import arithmetic, control, memory, tensors  # noqa: F401  # pyright: ignore[reportUnusedImport]
-from ziggurat.backend.mlir.emitter import Emitter
-from ziggurat.backend.mlir.spelling import location, mlir_types, quoted, result_list, symbol
+from ziggurat.backend.mlir.emitter import Emitter, location, mlir_types, quoted, result_list, symbol
 from ziggurat.backend.mlir.tensors import power_of_two
 from ziggurat.codemodel.dialects import core, tt
 from ziggurat.codemodel.errors import TargetError

@@ -6,8 +6,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from ziggurat.backend.mlir.arithmetic import cast, compare
-from ziggurat.backend.mlir.emitter import Attributes, Emitter, Names, emits
-from ziggurat.backend.mlir.spelling import leaves, mlir_type, mlir_types, quoted, result_list
+from ziggurat.backend.mlir.emitter import (
+    Attributes,
+    Emitter,
+    Names,
+    emits,
+    leaves,
+    mlir_type,
+    mlir_types,
+    quoted,
+    result_list,
+)
 from ziggurat.codemodel.dialects import cf, tt
 from ziggurat.codemodel.dialects.tt import InputPrecision
 from ziggurat.codemodel.op import Op, Value

@@ -10,8 +10,7 @@ import numpy as np
 
 from ziggurat.backend.reference.machine import Machine, triton
 from ziggurat.backend.reference.marks import explained, marks
-from ziggurat.backend.reference.memory import Access, Region, real_addresses
-from ziggurat.backend.reference.sharing import READ, WRITE
+from ziggurat.backend.reference.memory import READ, WRITE, Access, Region, real_addresses
 from ziggurat.backend.reference.tensors import full
 from ziggurat.backend.reference.values import Array, marked, marks_of, over, plain, undefined
 from ziggurat.codemodel.dialects import tt

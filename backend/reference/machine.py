@@ -10,8 +10,7 @@ import attrs
 import numpy as np
 
 from ziggurat.backend.reference.marks import Sources, marks, undefined_error
-from ziggurat.backend.reference.memory import Access, Memory
-from ziggurat.backend.reference.sharing import Conflict, Sharing
+from ziggurat.backend.reference.memory import Access, Conflict, Memory, Sharing
 from ziggurat.backend.reference.values import Array, Frame, Marked, element_dtype, is_tuple
 from ziggurat.codemodel.dispatch import OpTable
 from ziggurat.codemodel.errors import InternalError, KernelRuntimeError

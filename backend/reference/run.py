@@ -10,10 +10,9 @@ import numpy as np
 
 from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.backend.launch.grids import MAX_SIZE, sizes_of
-from ziggurat.backend.reference import access, control, host, reductions, tensors
+from ziggurat.backend.reference import access, control, reductions, tensors
 from ziggurat.backend.reference.machine import Machine, triton
-from ziggurat.backend.reference.memory import Argument, Memory
-from ziggurat.backend.reference.sharing import Conflict
+from ziggurat.backend.reference.memory import Argument, Conflict, Memory
 from ziggurat.backend.reference.values import POINTER, Array, Frame, descriptor, is_array
 from ziggurat.codemodel.dialects import core, tt
 from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError, shown
@@ -21,7 +20,7 @@ from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.scalars import array_of
 from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, TensorType, TupleType, Type
 
-MEANINGS = (access, control, host, reductions, tensors)  # They fill the table.
+MEANINGS = (access, control, reductions, tensors)  # They fill the table.
 
 BATCH_ELEMENTS = 1 << 18  # Elements of the largest tensor in a batch: temporaries of 1 to 2 MB stay in the cache.
 LOOP_LIMIT = 1 << 20
@@ -51,7 +50,7 @@ def run(
     `loop_limit` iterations.
 
     In `strict` mode a program must not depend on undefined elements (`marks`), its accesses of one element must have a
-    barrier between them where a GPU needs one (`sharing`), and its hints and assumptions must hold.
+    barrier between them where a GPU needs one (`memory`), and its hints and assumptions must hold.
 
     Raises `LaunchError` when grid or arguments do not fit, `MemoryAccessError` for an access outside of the arrays,
     `KernelRuntimeError` for any other failure of a program; these with the location of the op. The programs before the

@@ -80,7 +80,7 @@ class Shared:
         their own."""
         time, agent = np.divmod(stamps, _AGENTS)
         found: Array = time >= self.known[who, agent]
-        shared: Array = found & ((agent == self.several) | (agent == self.atomic))
+        shared = np.asarray(found & ((agent == self.several) | (agent == self.atomic)))
         if shared.any():
             pairs, at = np.unique(np.where(shared, time * _AGENTS + who, 0)[shared], return_inverse=True)
             time, who = np.divmod(pairs, _AGENTS)

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 import ziggurat.codemodel.dialects  # noqa: F401
 from ziggurat.backend.mlir import to_mlir
-from ziggurat.backend.mlir.emitter import EMITTERS
-from ziggurat.backend.mlir.spelling import number, quoted, symbol
+from ziggurat.backend.mlir.emitter import EMITTERS, number, quoted, symbol
 from ziggurat.codemodel.declare import OPS
 from ziggurat.codemodel.dialects import core, py, tt
 from ziggurat.codemodel.errors import TargetError

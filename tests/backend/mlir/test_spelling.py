@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from ziggurat.backend.mlir.spelling import location, number, quoted, symbol
+from ziggurat.backend.mlir.emitter import location, number, quoted, symbol
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.types import bf16, f8e4m3, f8e5m2, f16, f32, f64, i1, i8, i32, u8, u64
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ziggurat.backend.mlir.spelling import leaves, mlir_type, mlir_types, result_list
+from ziggurat.backend.mlir.emitter import leaves, mlir_type, mlir_types, result_list
 from ziggurat.codemodel.errors import TargetError
 from ziggurat.codemodel.types import (
     DescriptorType,
