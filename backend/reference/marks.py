@@ -20,7 +20,6 @@ import numpy as np
 from ziggurat.backend.reference.values import (
     Array,
     Marked,
-    element_dtype,
     is_array,
     is_tuple,
     marked,
@@ -129,7 +128,7 @@ def _absorbing(meaning: Meaning, machine: Machine, op: Op, operands: Operands) -
     result = elementwise(meaning, machine, op, operands)
     if not isinstance(result, Marked):
         return result
-    element = np.zeros((), element_dtype(op.result.type))
+    element = result.array.dtype.type(0)
     if isinstance(op, arith.OrI):
         element = ~element
     absorbed = np.zeros((), np.bool_)

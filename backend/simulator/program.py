@@ -10,37 +10,9 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
+from ziggurat.backend.simulator import text, values
 from ziggurat.backend.simulator.memory import SHIFT, USED, Memory
 from ziggurat.backend.simulator.shared import Array, Shared, SimulationError
-from ziggurat.backend.simulator.text import (
-    Function,
-    Module,
-    Places,
-    called,
-    dtype_of,
-    elements_of,
-    incoming,
-    instruction,
-    odd_width,
-    operands_of,
-    size_of,
-    split,
-    targets,
-    typed,
-    unknown,
-    unquoted,
-)
-from ziggurat.backend.simulator.values import (
-    BINARY,
-    binary,
-    broken,
-    cast_to,
-    chosen,
-    compared,
-    function_named,
-    over,
-    signed,
-)
 from ziggurat.codemodel.errors import KernelRuntimeError, ZigguratError
 from ziggurat.codemodel.location import Location
 
@@ -68,8 +40,8 @@ def unit(pattern: str) -> Callable[[Unit], Unit]:
 
 
 @lru_cache(maxsize=1 << 12)
-def _unit_for(text: str) -> tuple[Unit, re.Match[str]] | None:
-    return next(((function, match) for pattern, function in _UNITS if (match := pattern.fullmatch(text))), None)
+def _unit_for(assembly: str) -> tuple[Unit, re.Match[str]] | None:
+    return next(((function, match) for pattern, function in _UNITS if (match := pattern.fullmatch(assembly))), None)
 
 
 _WORDS = {"true": 1, "false": 0, "null": 0, "poison": 0, "undef": 0, "zeroinitializer": 0}
@@ -87,11 +59,11 @@ class Blocked(SimulationError):
 class Frame:
     """A call of a function: its values by name."""
 
-    def __init__(self, function: Function, values: dict[str, Any]) -> None:
+    def __init__(self, function: text.Function, arguments: dict[str, Any]) -> None:
         self.function = function
         self.labels = list(function.blocks)
         self.numbers = {label: number for number, label in enumerate(self.labels)}
-        self.values = values
+        self.values = arguments
         self.loads: dict[str, frozenset[int]] = {}  # The loads that each value depends on, by number.
         self.result: Any = None
 
@@ -99,7 +71,9 @@ class Frame:
 class Program:
     """One program: the values of its threads, its memory, and its units."""
 
-    def __init__(self, module: Module, threads: int, shared: int, memory: Memory, seed: int, max_steps: int) -> None:
+    def __init__(
+        self, module: text.Module, threads: int, shared: int, memory: Memory, seed: int, max_steps: int
+    ) -> None:
         self.module = module
         self.memory = memory
         self.promises = True  # Whether the flags of instructions have to hold.
@@ -116,7 +90,7 @@ class Program:
         self.program: tuple[int, ...] = (0, 0, 0)
         self.grid: tuple[int, ...] = (1, 1, 1)
         self.frame = Frame(module.kernel, {})
-        self.places = Places(module.metadata)
+        self.places = text.Places(module.metadata)
         self.steps = 0
         self.requests = 0  # Counts copies and requests for the state of a unit, which may change it.
         self.loads: frozenset[int] = _NONE  # The loads that the current instruction depends on.
@@ -139,7 +113,7 @@ class Program:
                 continue
             if space == 3:
                 symbols[f"@{name}"] = self._shared
-                self._shared += -(-size_of(kind) // 16) * 16
+                self._shared += -(-text.size_of(kind) // 16) * 16
             else:
                 symbols[f"@{name}"] = self.memory.variable(
                     name, f"the constant '{name}'", partial(self._data, kind, value)
@@ -148,7 +122,7 @@ class Program:
 
     def _data(self, kind: str, value: str) -> Array:
         """The elements of a variable's initial value."""
-        elements = self.get(kind, value) if elements_of(kind) else [self.get(kind, value)]
+        elements = self.get(kind, value) if text.elements_of(kind) else [self.get(kind, value)]
         return np.array([np.ravel(element)[0] for element in elements])
 
     def unit(self, kind: type[_T]) -> _T:
@@ -164,20 +138,20 @@ class Program:
         """An operand: one array, or a list of arrays for a vector or a struct."""
         if token.startswith("%"):
             return self.frame.values[token]
-        elements = elements_of(kind)
+        elements = text.elements_of(kind)
         if elements is not None:
             if token.startswith("splat ("):
                 return [self.operand(token[len("splat (") : -1])] * len(elements)
             if token.startswith('c"'):
-                return list(np.frombuffer(unquoted(token[2:-1]), np.uint8))
+                return list(np.frombuffer(text.unquoted(token[2:-1]), np.uint8))
             if token[0] in "<{[":
-                return [self.operand(part) for part in split(token[1:-1])]
+                return [self.operand(part) for part in text.split(token[1:-1])]
             if token in ("poison", "undef", "zeroinitializer"):
                 return [self.get(element, token) for element in elements]
         expression = _EXPRESSION.fullmatch(token)
         if expression is not None:
             return self._value(expression[1], expression[2])
-        dtype = dtype_of(kind)
+        dtype = text.dtype_of(kind)
         if token.startswith("0xH") or token.startswith("0xR"):
             number: Any = np.array([int(token[3:], 16)], np.uint16).view(dtype)[0]
         elif token.startswith("0x"):
@@ -187,15 +161,15 @@ class Program:
         elif token.startswith("@"):
             number = self._symbols.get(token.replace('"', ""))
             if number is None:
-                raise unknown(token)
+                raise text.unknown(token)
         elif kind.startswith("i"):
             number = int(token) % (1 << int(kind[1:]))
         else:
             number = float(token)
         return np.full(self.threads, number, dtype)
 
-    def operand(self, text: str) -> Any:
-        return self.get(*typed(text))
+    def operand(self, written: str) -> Any:
+        return self.get(*text.typed(written))
 
     # Memory.
 
@@ -230,20 +204,20 @@ class Program:
         if self.loads:
             self.memory.use(self.loads, np.flatnonzero(mask))
 
-    def store(self, space: str, addresses: Array, values: Sequence[Array], mask: Array, align: int = 0) -> None:
+    def store(self, space: str, addresses: Array, given: Sequence[Array], mask: Array, align: int = 0) -> None:
         """Write the values of vectors where the mask holds."""
         threads = np.flatnonzero(mask)
         if not len(threads):
             return
         self.use(mask)
-        parts = [np.ascontiguousarray(value[threads]).view(np.uint8).reshape(len(threads), -1) for value in values]
-        given = np.concatenate(parts, axis=1)
+        parts = [np.ascontiguousarray(value[threads]).view(np.uint8).reshape(len(threads), -1) for value in given]
+        written = np.concatenate(parts, axis=1)
         where = addresses[threads]
-        self._aligned(where, threads, "writes", given.shape[1], align)
+        self._aligned(where, threads, "writes", written.shape[1], align)
         if space == "shared":
-            self.shared.store(where, threads, given)
+            self.shared.store(where, threads, written)
         else:
-            self.memory.store(where, given, threads)
+            self.memory.store(where, written, threads)
 
     def _aligned(self, addresses: Array, threads: Array, verb: str, size: int, align: int) -> None:
         wrong = addresses % (align or size) != 0
@@ -308,7 +282,7 @@ class Program:
             if rounds & rounds - 1 == 0:
                 seen = list(map(copy, state))
 
-    def _invoke(self, function: Function, *arguments: Any) -> Any:
+    def _invoke(self, function: text.Function, *arguments: Any) -> Any:
         """Call a routine of the module in the active threads."""
         outer, active = self.frame, self.active
         names = [name for _, name in function.parameters]
@@ -339,11 +313,11 @@ class Program:
         arriving: dict[str, tuple[Any, frozenset[int]]] = {}
         for number, line in enumerate(lines[first:], first):
             if " = phi " in line:
-                name, kind, ways = incoming(line)
+                name, kind, ways = text.incoming(line)
                 value: Any = None
                 for source in sources:
                     found = self.get(kind, ways[source])
-                    value = found if value is None else chosen(before == frame.numbers[source], found, value)
+                    value = found if value is None else values.chosen(before == frame.numbers[source], found, value)
                 arriving[name] = value, self._dependences(line)
                 continue
             for name, (value, self.loads) in arriving.items():
@@ -356,7 +330,7 @@ class Program:
                 if line.startswith("ret "):
                     if line != "ret void":
                         made, old = self.operand(line[len("ret ") :]), frame.result
-                        frame.result = made if old is None else chosen(self.active, made, old)
+                        frame.result = made if old is None else values.chosen(self.active, made, old)
                         frame.loads[""] |= self.loads
                     return len(frame.labels)
                 if line == "unreachable":
@@ -378,15 +352,15 @@ class Program:
     def _dependences(self, line: str) -> frozenset[int]:
         """The loads that the operands of an instruction depend on."""
         known = self.frame.loads
-        return _NONE.union(*(known[name] for name in operands_of(line) if name in known)) if known else _NONE
+        return _NONE.union(*(known[name] for name in text.operands_of(line) if name in known)) if known else _NONE
 
     def _following(self, line: str) -> Array | int:
         """The number of the next block of each thread, from a branch."""
-        numbers = [self.frame.numbers[label] for label in targets(line)]
+        numbers = [self.frame.numbers[label] for label in text.targets(line)]
         if len(numbers) == 1 and line.startswith("br "):
             return numbers[0]
         self.use(self.active)
-        condition, *_ = split(line.partition(" ")[2])
+        condition, *_ = text.split(line.partition(" ")[2])
         value = self.operand(condition)
         if line.startswith("br "):
             return np.where(value, numbers[0], numbers[1])
@@ -396,7 +370,7 @@ class Program:
     def _set(self, name: str, value: Any) -> None:
         """Bind a name in the active threads."""
         frame, old, everyone = self.frame, self.frame.values.get(name), bool(self.active.all())
-        frame.values[name] = value if old is None or everyone else chosen(self.active, value, old)
+        frame.values[name] = value if old is None or everyone else values.chosen(self.active, value, old)
         if self.loads or name in frame.loads:
             frame.loads[name] = self.loads if everyone else self.loads | frame.loads.get(name, _NONE)
 
@@ -429,10 +403,10 @@ class Program:
         self.memory.barrier(self.active)
 
     def _instruction(self, line: str) -> None:
-        name, opcode, rest, flags = instruction(line)
+        name, opcode, rest, flags = text.instruction(line)
         made = self._value(opcode, rest)
-        if flags and self.promises and opcode in BINARY and not isinstance(made, list):
-            wrong = broken(opcode, flags, *self._two(rest), made)
+        if flags and self.promises and opcode in values.BINARY and not isinstance(made, list):
+            wrong = values.broken(opcode, flags, *self._two(rest), made)
             if wrong[self.active].any():
                 raise SimulationError(f"an instruction promises what must hold, and does not: {line}")
         if name:
@@ -440,81 +414,81 @@ class Program:
 
     def _value(self, opcode: str, rest: str) -> Any:
         """The result of an instruction or of a constant expression."""
-        if opcode in BINARY:
-            made = binary(opcode, *self._two(rest))
-            width = odd_width(rest.partition(" ")[0])
+        if opcode in values.BINARY:
+            made = values.binary(opcode, *self._two(rest))
+            width = text.odd_width(rest.partition(" ")[0])
             return made & made.dtype.type((1 << width) - 1) if width else made
         if opcode in ("icmp", "fcmp"):
             predicate, _, rest = rest.partition(" ")
-            return compared(opcode, predicate, *self._two(rest))
+            return values.compared(opcode, predicate, *self._two(rest))
         method = getattr(self, f"_{opcode}", None)
         if method is not None:
             return method(rest)
         if " to " in rest:
             source, _, target = rest.rpartition(" to ")
-            return cast_to(opcode, self.operand(source), typed(source)[0], target)
-        raise unknown(f"{opcode} {rest}")
+            return values.cast_to(opcode, self.operand(source), text.typed(source)[0], target)
+        raise text.unknown(f"{opcode} {rest}")
 
     def _two(self, rest: str) -> tuple[Any, Any]:
         """Two operands of one type, which an instruction names once and an expression twice."""
-        first, second = split(rest)
-        kind, a = typed(first)
+        first, second = text.split(rest)
+        kind, a = text.typed(first)
         return self.get(kind, a), self.get(kind, second.removeprefix(f"{kind} "))
 
     def _fneg(self, rest: str) -> Any:
-        return over(np.negative, self.operand(rest))
+        return values.over(np.negative, self.operand(rest))
 
     def _freeze(self, rest: str) -> Any:
         return self.operand(rest)
 
     def _select(self, rest: str) -> Any:
-        condition, a, b = map(self.operand, split(rest))
-        return chosen(condition, a, b)
+        condition, a, b = map(self.operand, text.split(rest))
+        return values.chosen(condition, a, b)
 
     def _getelementptr(self, rest: str) -> Array:
-        kind, pointer, *indices = split(rest)
+        kind, pointer, *indices = text.split(rest)
         address = self.operand(pointer)
         for number, index in enumerate(indices):
             if number:
-                elements = elements_of(kind)
+                elements = text.elements_of(kind)
                 if elements is None or kind.startswith("{"):
-                    raise unknown(f"getelementptr {rest}")
+                    raise text.unknown(f"getelementptr {rest}")
                 kind = elements[0]
-            address = address + signed(self.operand(index)).astype(np.int64) * size_of(kind)
+            address = address + values.signed(self.operand(index)).astype(np.int64) * text.size_of(kind)
         return address
 
     def _space(self, pointer: str) -> str:
         return "shared" if "addrspace(3)" in pointer else "global"
 
     def _load(self, rest: str) -> Any:
-        kind, pointer, *align = split(rest)
-        elements = elements_of(kind)
-        dtype = dtype_of(elements[0] if elements else kind)
+        kind, pointer, *align = text.split(rest)
+        elements = text.elements_of(kind)
+        dtype = text.dtype_of(elements[0] if elements else kind)
         blank = [np.zeros(self.threads, dtype)] * len(elements or (kind,))
         where = self.operand(pointer)
         found = self.load(self._space(pointer), where, dtype, self.active, blank, _alignment(align))
         return found if elements else found[0]
 
     def _store(self, rest: str) -> None:
-        value, pointer, *align = split(rest)
+        value, pointer, *align = text.split(rest)
         given = self.operand(value)
-        values = cast("list[Array]", given if isinstance(given, list) else [given])
-        self.store(self._space(pointer), self.operand(pointer), values, self.active, _alignment(align))
+        parts = cast("list[Array]", given if isinstance(given, list) else [given])
+        self.store(self._space(pointer), self.operand(pointer), parts, self.active, _alignment(align))
 
     def _insertelement(self, rest: str) -> Any:
-        vector, value, index = split(rest)
+        vector, value, index = text.split(rest)
         made = list(self.operand(vector))
         made[_index(index)] = self.operand(value)
         return made
 
     def _extractelement(self, rest: str) -> Any:
-        vector, index = split(rest)
+        vector, index = text.split(rest)
         return self.operand(vector)[_index(index)]
 
     _insertvalue, _extractvalue = _insertelement, _extractelement
 
     def _shufflevector(self, rest: str) -> Any:
-        first, second, mask = split(rest)
+        first, second, mask = text.split(rest)
         from_both = [*self.operand(first), *self.operand(second)]
         return [from_both[int(number[0])] for number in self.operand(mask)]
 
@@ -523,11 +497,11 @@ class Program:
     def _call(self, rest: str) -> Any:
         if " asm " in rest:
             return self._asm(rest)
-        name, given = called(rest)
+        name, given = text.called(rest)
         short = name.removeprefix("llvm.").removeprefix("nvvm.")
         if short.startswith("read.ptx.sreg."):
             return self._special(short.removeprefix("read.ptx.sreg."))
-        function = function_named(name)
+        function = values.function_named(name)
         if short.startswith("shfl.sync."):
             function = partial(self._shuffle, short.split(".")[2])
         elif short in ("assume", "vprintf", "__assertfail"):
@@ -535,7 +509,7 @@ class Program:
         elif name in self.module.functions:
             function = partial(self._invoke, self.module.functions[name])
         if function is None:
-            raise unknown(f"call {rest}")
+            raise text.unknown(f"call {rest}")
         return function(*(self.operand(argument) for argument in given))
 
     def _special(self, register: str) -> Array:
@@ -554,7 +528,7 @@ class Program:
 
     def _alloca(self, rest: str) -> Array:
         """The address of each thread's local memory."""
-        size = -(-size_of(split(rest)[0]) // 16) * 16
+        size = -(-text.size_of(text.split(rest)[0]) // 16) * 16
         make = partial(np.zeros, self.threads * size, np.uint8)
         key = (id(self.frame.function), self._line)
         return self.memory.variable(key, "local memory", make) + self.numbers * size
@@ -566,16 +540,16 @@ class Program:
     def _printed(self, form: Array, buffer: Array) -> Array:
         """Run CUDA's vprintf: the threads print one after the other."""
         for thread in np.flatnonzero(self.active):
-            at, text, values = int(buffer[thread]), self._text(int(form[thread])), list[Any]()
-            for conversion in filter(None, re.findall(r"%%|(%[.\d]*(?:ll)?[a-z])", text)):
+            at, shown, given = int(buffer[thread]), self._text(int(form[thread])), list[Any]()
+            for conversion in filter(None, re.findall(r"%%|(%[.\d]*(?:ll)?[a-z])", shown)):
                 size = 8 if "ll" in conversion or conversion[-1] in "gs" else 4
                 at = -(-at // size) * size
                 dtype = {"g": np.float64, "d": f"i{size}"}.get(conversion[-1], f"u{size}")
                 number = self.memory.bytes_at(at)[:size].view(dtype)[0].item()
-                values.append(self._text(number) if conversion[-1] == "s" else number)
+                given.append(self._text(number) if conversion[-1] == "s" else number)
                 at += size
             # Python's formats are C's, without "ll".
-            print(re.sub(r"%%|(%[.\d]*)ll", lambda found: found[1] or found[0], text) % tuple(values), end="")
+            print(re.sub(r"%%|(%[.\d]*)ll", lambda found: found[1] or found[0], shown) % tuple(given), end="")
         return np.zeros(self.threads, np.uint32)
 
     def _failed(self, message: Array, *where: Array) -> None:
@@ -593,23 +567,23 @@ class Program:
     def _asm(self, rest: str) -> Any:
         match = re.match(r'.*? asm (?:sideeffect )?"(.*?)", "(.*?)"\((.*)\)', rest)
         assert match is not None, rest
-        result = typed(rest.partition(" asm ")[0])[0]
-        kinds = () if result == "void" else elements_of(result) or (result,)
-        operands: list[Any] = [np.zeros(self.threads, dtype_of(kind)) for kind in kinds]
+        result = text.typed(rest.partition(" asm ")[0])[0]
+        kinds = () if result == "void" else text.elements_of(result) or (result,)
+        operands: list[Any] = [np.zeros(self.threads, text.dtype_of(kind)) for kind in kinds]
         self.results = len(kinds)
-        operands += map(self.operand, split(match[3]))
-        text = unquoted(match[1]).decode().replace("\n", " ").strip().removesuffix(";")
-        for statement in [text] if _unit_for(text) else filter(None, map(str.strip, text.split(";"))):
+        operands += map(self.operand, text.split(match[3]))
+        assembly = text.unquoted(match[1]).decode().replace("\n", " ").strip().removesuffix(";")
+        for statement in [assembly] if _unit_for(assembly) else filter(None, map(str.strip, assembly.split(";"))):
             self._statement(statement, operands)
         return operands[0] if len(kinds) == 1 else operands[: len(kinds)]
 
-    def _statement(self, text: str, operands: list[Any]) -> None:
+    def _statement(self, statement: str, operands: list[Any]) -> None:
         """Run an instruction of assembly, in the threads where its predicate holds."""
-        guard = re.match(r"@\$(\d+) ", text)
+        guard = re.match(r"@\$(\d+) ", statement)
         self.mask = self.active & operands[int(guard[1])] if guard else self.active
-        found = _unit_for(text[guard.end() :] if guard else text)
+        found = _unit_for(statement[guard.end() :] if guard else statement)
         if found is None:
-            raise unknown(text)
+            raise text.unknown(statement)
         found[0](self, found[1], operands)
 
 
@@ -628,12 +602,12 @@ def _same(one: Any, other: Any) -> bool:
 def _alignment(parts: Sequence[str]) -> int:
     """The alignment that an access promises; 0 for that of its type."""
     if parts and not parts[0].startswith("align "):
-        raise unknown(f"an access {parts[0]}")
+        raise text.unknown(f"an access {parts[0]}")
     return int(parts[0].split()[1]) if parts else 0
 
 
-def _index(text: str) -> int:
-    number = text.rpartition(" ")[2]
+def _index(operand: str) -> int:
+    number = operand.rpartition(" ")[2]
     if not number.isdigit():
-        raise unknown(f"an element by the index {text}")
+        raise text.unknown(f"an element by the index {operand}")
     return int(number)

@@ -80,12 +80,11 @@ class Shared:
         their own."""
         time, agent = np.divmod(stamps, _AGENTS)
         found: Array = time >= self.known[who, agent]
-        shared = np.asarray(found & ((agent == self.several) | (agent == self.atomic)))
+        shared = found & ((agent == self.several) | (agent == self.atomic))
         if shared.any():
             pairs, at = np.unique(np.where(shared, time * _AGENTS + who, 0)[shared], return_inverse=True)
-            time, who = np.divmod(pairs, _AGENTS)
-            part = np.minimum(time[:, None], self.parts)
-            found[shared] = (part >= self.known[who, : len(self.parts)]).any(1)[at]
+            parts = np.minimum(pairs[:, None] // _AGENTS, self.parts)
+            found[shared] = np.any(parts >= self.known[pairs % _AGENTS, : len(self.parts)], axis=1)[at]
         return found
 
     def begin_wgmma(self, group: int, places: Array) -> int:
