@@ -287,14 +287,10 @@ class ChoiceKey:
         found = self._parts.get(kinds)
         if found is None:
             found = self._parts[kinds] = self._found(arguments, keywords)
-        key: list[Any] = [found[0]]
-        for read, place in found[1]:
-            key.append(given[place] if read is None else read(given[place]))
-        return tuple(key)
+        label, parts = found
+        return (label, *[given[place] if read is None else read(given[place]) for read, place in parts])
 
-    def _found(
-        self, arguments: Sequence[Any], keywords: Mapping[str, Any]
-    ) -> tuple[str, list[tuple[Read | None, int]]]:
+    def _found(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> _Parts:
         """The common text of all keys of these argument types, and the reading of the other parts."""
         parameters = list(self.kernel.signature.parameters)
         given = {**dict(zip(parameters, arguments, strict=False)), **keywords}

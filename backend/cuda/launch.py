@@ -289,10 +289,9 @@ class Launcher:
     def loaded(self) -> driver.Loaded:
         """The kernel in the current context."""
         context = int(driver.current_context())
-        found = self._loaded.get(context)
-        if found is None:
-            found = self._loaded[context] = driver.load(self.binary)
-        return found
+        if context not in self._loaded:
+            self._loaded[context] = driver.load(self.binary)
+        return self._loaded[context]
 
     def __call__(self, grid: Grid, *arguments: Any, stream: Any = None, check: bool = False) -> None:
         binary = self.binary

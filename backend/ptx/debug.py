@@ -96,15 +96,13 @@ def _print_value(emitter: Emitter, op: tt.Print, value: Value, program: list[Arg
     type_, shape = value.type, shape_of(value.type)
     index = ", ".join(["%u"] * len(shape))
 
-    def show(item: str, number: str) -> None:
-        conversion, argument = _shown(emitter, item, type_, op.hex)
-        form = f"pid (%u, %u, %u) idx ({index}) {label}: {conversion}\n"
-        print_text(emitter, form, [*program, *_coordinates(emitter, number, shape), argument])
-
     def show_all() -> None:
         layout = emitter.layout(type_)
         for register in layout.unique_registers:
-            show(emitter.at(value, register), emitter.element(layout, register) if shape else "0")
+            number = emitter.element(layout, register) if shape else "0"
+            conversion, argument = _shown(emitter, emitter.at(value, register), type_, op.hex)
+            form = f"pid (%u, %u, %u) idx ({index}) {label}: {conversion}\n"
+            print_text(emitter, form, [*program, *_coordinates(emitter, number, shape), argument])
 
     _guarded(emitter, emitter.owner(type_), show_all)
 

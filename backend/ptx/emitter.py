@@ -352,10 +352,8 @@ def symbol_of(name: str) -> str:
 
 def first_place(func: tt.Func) -> Location | None:
     """The place of a kernel's source: that of the function, or of the first op that has one."""
-    if func.location is not None:
-        return func.location
-    places = (op.location for op in func.body.entry.ops if op.location is not None and op.location.caller is None)
-    return next(places, None)
+    locations = (op.location for op in (func, *func.body.entry.ops))
+    return next((place for place in locations if place is not None and place.caller is None), None)
 
 
 def kernel_of(module: gpu.Module) -> tt.Func:
