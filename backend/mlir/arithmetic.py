@@ -10,21 +10,7 @@ from ziggurat.codemodel.dialects import arith, math, tt
 from ziggurat.codemodel.dialects.arith import Rounding
 from ziggurat.codemodel.errors import TargetError
 from ziggurat.codemodel.op import Op
-from ziggurat.codemodel.types import (
-    PtrType,
-    ScalarType,
-    Type,
-    element_of,
-    f8e5m2,
-    f32,
-    f64,
-    i1,
-    i32,
-    i64,
-    scalar_element,
-    shape_of,
-    with_element,
-)
+from ziggurat.codemodel.types import ScalarType, Type, element_of, f32, f64, i1, i32, i64, scalar_element, with_element
 
 
 def cast(e: Emitter, op: str, name: str, source: Type, target: Type) -> str:
@@ -51,7 +37,7 @@ def convert_float(e: Emitter, name: str, source: Type, target: Type, rounding: R
             return cast(e, "arith.extf", convert_float(e, name, source, middle), middle, target)
         return cast(e, "tt.fp_to_fp", name, source, target)
     if rounding is Rounding.ZERO:
-        if here == f64 or (there.is_fp8 and there != f8e5m2):
+        if here == f64 or there.name == "f8e4m3":
             raise TargetError(f"Triton has no conversion from {here} to {there} that rounds toward zero")
         if there.is_fp8 and here != f32:
             name, source = cast(e, "arith.extf", name, source, middle), middle
@@ -94,7 +80,7 @@ def cast_pointer(e: Emitter, op: tt.Bitcast | tt.IntToPtr | tt.PtrToInt) -> Name
 
 def addresses(e: Emitter, name: str, type_: Type) -> tuple[str, Type]:
     """Pointers as integers, which can be compared; numbers as they are. Returns the name and the type."""
-    if not isinstance(element_of(type_), PtrType):
+    if isinstance(element_of(type_), ScalarType):
         return name, type_
     target = with_element(type_, i64)
     return cast(e, "tt.ptr_to_int", name, type_, target), target
@@ -224,11 +210,11 @@ def compare_floats(e: Emitter, op: arith.CmpF) -> Names:
 @emits(arith.Select)
 def select(e: Emitter, op: arith.Select) -> Names:
     condition, then, otherwise = e.names(op.operands)
-    return (choose(e, condition, then, otherwise, op.result.type, each=bool(shape_of(op.condition.type))),)
+    return (choose(e, condition, then, otherwise, op.result.type, op.condition.type),)
 
 
-def choose(e: Emitter, condition: str, then: str, otherwise: str, type_: Type, *, each: bool | None = None) -> str:
-    """`arith.select` with one condition, or with one for `each` element (the default for tensors)."""
-    by_each = bool(shape_of(type_)) if each is None else each
-    condition_type = f"tensor<{'x'.join(map(str, (*shape_of(type_), 'i1')))}>, " if by_each else ""
+def choose(e: Emitter, condition: str, then: str, otherwise: str, type_: Type, by: Type | None = None) -> str:
+    """`arith.select` by a condition of the type `by`; None for a condition for each element."""
+    by = with_element(type_, i1) if by is None else by
+    condition_type = "" if by == i1 else f"{mlir_type(by)}, "
     return e.value(f"arith.select {condition}, {then}, {otherwise}", f" : {condition_type}{mlir_type(type_)}")

@@ -20,18 +20,7 @@ from ziggurat.backend.mlir.emitter import (
 from ziggurat.codemodel.dialects import cf, tt
 from ziggurat.codemodel.dialects.tt import InputPrecision
 from ziggurat.codemodel.op import Op, Value
-from ziggurat.codemodel.types import (
-    PtrType,
-    ScalarType,
-    TensorType,
-    Type,
-    element_of,
-    i1,
-    i32,
-    scalar_element,
-    shape_of,
-    with_element,
-)
+from ziggurat.codemodel.types import ScalarType, TensorType, Type, element_of, i1, i32, scalar_element, with_element
 
 
 @emits(tt.GetProgramId, tt.GetNumPrograms)
@@ -98,8 +87,7 @@ def reshape(e: Emitter, op: tt.Reshape) -> Names:
 
 
 def _tensor(type_: Type, shape: Sequence[int]) -> TensorType:
-    element = element_of(type_)
-    assert isinstance(element, ScalarType | PtrType)
+    element: Any = element_of(type_)
     return TensorType(tuple(shape), element)
 
 
@@ -124,13 +112,14 @@ def join(e: Emitter, op: tt.Join) -> Names:
 def split(e: Emitter, op: tt.Split) -> Names:
     """Triton splits into tensors only, so a tensor of two elements becomes two scalars by way of tensors of one."""
     name, source = e.name(op.value), op.value.type
-    shape = shape_of(source)
-    if len(shape) == 1:
+    assert isinstance(source, TensorType)
+    rank = source.rank
+    if rank == 1:
         row = _tensor(source, (1, 2))
         name, source = _shaping(e, "tt.reshape", name, source, row), row
-    half = _tensor(source, shape_of(source)[:-1])
+    half = _tensor(source, source.shape[:-1])
     halves = e.line(f"tt.split {name}", f" : {mlir_type(source)} -> {mlir_type(half)}", 2)
-    if len(shape) > 1:
+    if rank > 1:
         return halves
     return tuple(e.value(f"tt.unsplat {part}", f" : {mlir_type(half)}") for part in halves)
 
