@@ -1,4 +1,4 @@
-"""Rules of reductions and scans.
+"""Rules of reductions and scans, of sorting and counting.
 
 As in the article's proof of concept, a reduction is a call of a function of the model (`reduce_sum_…`), in which a
 `tt.reduce` applies the function that combines two elements.
@@ -15,6 +15,7 @@ from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
 from ziggurat.codemodel.op import Body, Op, Value
 from ziggurat.codemodel.types import (
+    MAX_ELEMENTS,
     ScalarType,
     TensorType,
     TupleType,
@@ -28,11 +29,12 @@ from ziggurat.codemodel.types import (
     u32,
     with_element,
 )
-from ziggurat.transforms.calls.constants import describe, symbol_part
+from ziggurat.frontends.library import LIBRARY
+from ziggurat.transforms.calls.constants import describe, show, symbol_part
 from ziggurat.transforms.calls.emit import Builds, Built, Emitter, Operand, packed_type, split_operand
 from ziggurat.transforms.calls.lattice import components
 from ziggurat.transforms.calls.promotion import scalar_type
-from ziggurat.transforms.calls.rule import Rule, Typing, axis, number_tensor
+from ziggurat.transforms.calls.rule import Rule, Typing, axis, is_power_of_two, number_tensor
 
 # Calls that widen their elements, that give true or false, and that take integers only.
 _TOTALS = ("sum", "prod")
@@ -268,6 +270,37 @@ def _run(name: str, emit: Emitter, result: Type, x: Operand, along: Any, reverse
     return emit.cast(_scan(emit, name, [_operand(emit, name, x, element)], along, reverse)[0], element)
 
 
+# Sorting, which is written in the language, and counting.
+
+
+def _sorted(call: Typing, x: Type, dim: Any, *_options: Any) -> None:
+    rank = number_tensor(call, x).rank
+    if axis(call, -1 if dim is None else dim, rank) != rank - 1:
+        raise KernelValueError(
+            f"{call}: the axis must be the last one; got axis {dim}", hint="move the axis to the end with zg.trans"
+        )
+
+
+def _first(call: Typing, x: Type, k: Any, dim: Any, *_options: Any) -> None:
+    _sorted(call, x, dim)
+    size = number_tensor(call, x).shape[-1]
+    if not is_power_of_two(k) or k > size:
+        raise KernelValueError(f"{call}: k must be a power of two up to {size}; got {show(k)}")
+
+
+def _counts(call: Typing, x: Type, bins: Any, mask: Type | None) -> Type:
+    tensor = number_tensor(call, x)
+    if not is_power_of_two(bins) or bins > MAX_ELEMENTS:
+        raise KernelValueError(f"{call}: 'num_bins' must be a power of two up to {MAX_ELEMENTS}; got {show(bins)}")
+    if mask is not None and mask != TensorType(tensor.shape, i1):
+        raise KernelTypeError(f"{call}: the mask must be {TensorType(tensor.shape, i1)}; got {describe(mask)}")
+    return call.asked(lambda values: tt.Histogram(values[0], bins=bins), tensor)
+
+
+def _histogram(emit: Emitter, result: Type, x: Operand, bins: int, mask: Operand | None) -> Value:
+    return emit.add(tt.Histogram(x.value, None if mask is None else mask.value, bins=bins))
+
+
 # Calls that share both halves of their rules.
 _FAMILIES: list[tuple[Callable[..., Type], Builds, tuple[str, ...]]] = [
     (_combined, _combine, (*_TOTALS, *_DECISIONS, *_BITWISE)),
@@ -279,4 +312,8 @@ RULES = {
     **{f"cum{name}": Rule(_running, partial(_run, name)) for name in (*_TOTALS, "max", "min")},
     "reduce": Rule(_reduced_by, _reduce_by),
     "associative_scan": Rule(_scanned_by, _scan_by),
+    "sort": Rule(_sorted, body=LIBRARY["sort"]),
+    "argsort": Rule(_sorted, body=LIBRARY["argsort"]),
+    "topk": Rule(_first, body=LIBRARY["topk"]),
+    "histogram": Rule(_counts, _histogram),
 }
