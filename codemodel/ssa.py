@@ -13,6 +13,7 @@ declarations. Several results form a Tuple, which `tuple.load`s right after the 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ziggurat.codemodel.builder import Builder
@@ -268,8 +269,8 @@ _Place = tuple[Value, Block, int]
 class VariableFlow:
     """The variables that blocks take as parameters and structured ops hand on: those that a load can see there.
 
-    It follows each variable from its loads back to where it is set. `_needed` has the blocks at whose start a variable
-    is needed, and the results of the ops, setting it, after which it is.
+    It follows each variable from its loads back to where it is set. `_needed` has pairs of a variable and a block at
+    whose start its value is needed, or the result of an op that sets it and after which its value is needed.
     """
 
     def __init__(self, root: Op, variables: Iterable[Value]) -> None:
@@ -321,8 +322,9 @@ class VariableFlow:
 
     def _before(self, variable: Value, block: Block, count: int) -> Iterator[_Place]:
         """The places from which control comes to one where a variable is needed, if that was not known."""
-        setters = reversed(self._setters.get((variable, block), ()))
-        setter = next((op for op in setters if self.dominance.position(op) < count), None)
+        setters = self._setters.get((variable, block), ())
+        number = bisect_left(setters, count, key=self.dominance.position)
+        setter = setters[number - 1] if number else None
         node = block if setter is None else setter.result
         if (variable, node) in self._needed:
             return

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from ziggurat.codemodel import dialects  # noqa: F401
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, cf, core, py, scf, tt
+from ziggurat.codemodel.dominance import Dominance
 from ziggurat.codemodel.errors import BuildError
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Block, Body, Op, Successor, Value
@@ -30,6 +31,21 @@ def check(before: str, after: str) -> None:
     result = ssa(function(before))
     verify(result)
     assert result == function(after), f"\n{result}\nexpected\n{function(after)}"
+
+
+def test_many_stores_in_a_block_take_linear_time(monkeypatch: pytest.MonkeyPatch):
+    asked: list[Op] = []
+    position = Dominance.position
+
+    def counted(dominance: Dominance, op: Op) -> int:
+        asked.append(op)
+        return position(dominance, op)
+
+    monkeypatch.setattr(Dominance, "position", counted)
+    count = 500
+    steps = "".join(f"%a{i} : i32 = var.load %v; var.store %v %a{i};" for i in range(count))
+    check(f"""%v : Var<i32> = var %n @"v"; {steps} %b : i32 = var.load %v; tt.print %b @"";""", 'tt.print %n @"";')
+    assert len(asked) < 20 * count
 
 
 def test_straight_line():
