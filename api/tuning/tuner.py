@@ -6,11 +6,13 @@ import functools
 import math
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TextIO
 
 from ziggurat.backend.cuda import testing
+from ziggurat.backend.cuda.arrays import device_of, place_of, reader_of, view
 from ziggurat.backend.cuda.binary import Binary
 from ziggurat.backend.cuda.cache import Cache, Record, Records, chosen
 from ziggurat.backend.cuda.driver import current_device, on_device, stream_address
@@ -18,21 +20,17 @@ from ziggurat.backend.cuda.keys import compiler_version, key, structure
 from ziggurat.backend.cuda.launch import devices_of, stream_of
 from ziggurat.backend.cuda.memory import Region, Saved
 from ziggurat.backend.cuda.specialize import Specialization
+from ziggurat.backend.launch.arrays import is_array, on_gpu
 from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError, ResourceError, ZigguratError
 from ziggurat.codemodel.gpu.options import LAUNCH_ONLY, LAUNCH_OPTIONS
 from ziggurat.compiler.workers import Job, compile_all
+from ziggurat.kernels.heuristics import ComputedKernel
 from ziggurat.kernels.kernel import Grid, Kernel
 from ziggurat.launches.gpu import model_of, options_of
 
 if TYPE_CHECKING:
     from ziggurat.tuning.autotune import Config, TunedKernel
-from collections.abc import Mapping
-from operator import attrgetter
-
-from ziggurat.backend.cuda.arrays import device_of, place_of, reader_of, view
-from ziggurat.backend.launch.arrays import is_array, on_gpu
-from ziggurat.kernels.heuristics import ComputedKernel
 
 # The first of the configurations within this share of the fastest time is chosen, so that noise does not change it.
 NOISE = 0.02
@@ -271,7 +269,11 @@ _Parts = tuple[str, list[tuple[Read | None, int]]]
 
 
 class ChoiceKey:
-    """The function from the arguments of a launch to its key."""
+    """The function from the arguments of a launch to the key that a choice is kept for.
+
+    A key has the values of the parameters in `names`, the element types and devices of the arrays, and the options of
+    compilation. The arguments with these values are looked up once for each combination of argument types.
+    """
 
     def __init__(self, kernel: ComputedKernel, names: Sequence[str]) -> None:
         self.kernel, self.names = kernel, names
