@@ -47,7 +47,7 @@ _PLAIN = (int, bool, str, type(None))
 # The type that holds an int, and its class of integers that share a kernel: `integer_class` as text.
 _WIDTH = "(0 if -2147483648 <= {0} <= 2147483647 else 64 + ({0} >> 63))"
 _INTEGER = "None if {0} == 1 else {0} & 15 == 0, " + _WIDTH
-# The launch with a slot, on a stream, and its end if that is accepted.
+# Launch with the arguments of a slot, on a stream; return if the driver accepts the launch.
 _DRIVER = """\
 _z_status = _z_driver(
                     _z_function, _z_gx, _z_gy, _z_gz, _z_threads, 1, 1, _z_shared, _z_streams[{stream}], {pointers}, 0

@@ -82,7 +82,7 @@ class Join:
 
 
 class Number:
-    """A value of some code, an SSA value or a constant, with the operators of its LLVM type.
+    """A value in LLVM text, an SSA value or a constant, with the operators of its LLVM type.
 
     `>>`, `/` and `%` of integers are the unsigned ones. Python's numbers may be operands.
     """

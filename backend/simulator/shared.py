@@ -24,9 +24,9 @@ _MBARRIERS = 256
 class Shared:
     """Shared memory, with stamps of the last write and the last read of each byte.
 
-    The agent of reads by several threads is `several`, and that of atomics `atomic`: of all threads in `parts`, which
-    has the time of each thread's last part in one. Nobody ever knows of what the agent `in_flight` does. Reads by wgmma
-    are kept apart: `wgmmas` has the last one of each warp group.
+    The agent of reads by several threads is `several`, and the agent of atomics is `atomic`; `parts` has the time at
+    which each thread last took part in such an access. No thread ever knows of the accesses of the agent `in_flight`.
+    Reads by wgmma are kept apart: `wgmmas` has the last one of each warp group.
     """
 
     def __init__(self, size: int, seed: int, threads: int = 128) -> None:

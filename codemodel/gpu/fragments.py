@@ -163,8 +163,8 @@ class Panels:
 
     @staticmethod
     def widest(bytes_: int, *, k_major: bool) -> Panels | None:
-        """The widest panels for a major axis of so many bytes, in one instruction if it is not k; None if it is too
-        short for any."""
+        """The widest panels for a major axis of this many bytes; None if it is too short for any. If the axis is not
+        k, `bytes_` are those that one instruction takes."""
         return next((Panels(width, k_major) for width in (128, 64, 32) if bytes_ >= width), None)
 
     @property

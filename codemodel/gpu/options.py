@@ -55,7 +55,7 @@ def _num_stages(name: str, value: Any) -> int:
 
 
 def boolean(name: str, value: Any) -> bool:
-    """A boolean, 0 or 1 as a bool. Raises `LaunchError` that has the name for anything else."""
+    """A boolean, 0 or 1 as a bool. Raises a `LaunchError` that names the argument for anything else."""
     if _is_boolean(value) or _integer(value) in (0, 1):
         return bool(value)
     raise LaunchError(f"{name} must be True or False; got {shown(value)}")

@@ -65,7 +65,7 @@ def order_of(keys: Any, descending: zg.constexpr) -> Any:
 
 @function
 def order_of_halves(keys: Any, signed: zg.constexpr) -> Any:
-    """The same of numbers of 32 bits, in i64."""
+    """The indices by which keys of 32 bits, given as i64, are in ascending order."""
     if not signed:
         keys = zg.sub(keys, 1 << 31)
     index = zg.arange(0, keys.shape[-1])

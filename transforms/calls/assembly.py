@@ -37,7 +37,7 @@ def per_register(type_: Type, pack: int) -> int:
 
 @attrs.frozen
 class _Register:
-    """A register that is needed: of a "result" or an "operand" that was `given` so, for `pack` elements."""
+    """A register of a "result" or an "operand" (`what`), whose type was `given`, in assembly for `pack` elements."""
 
     what: str
     given: Type

@@ -155,9 +155,10 @@ def _running(call: Typing, x: Type, along: Any, _reverse: bool) -> Type:
 def _function(
     emit: Emitter, name: str, values: list[Value], words: str, result: Type, make: Callable[[Sequence[Value], Body], Op]
 ) -> list[Value]:
-    """Call the function of the model that combines these tensors, named `name`, by their types, and by `words`.
+    """Call the function of the model that combines these tensors.
 
-    `make` gives its op, of the tensors and a body.
+    Its symbol has `name`, the types of the tensors, `words`, and the type of the result. `make` gives its op, of the
+    tensors and a body.
     """
     callee = emit.functions.callee()
     tensors = [value.type for value in values]

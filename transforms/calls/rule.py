@@ -88,7 +88,7 @@ class Rule:
     `Operand` for each value, the Python value for each constant. It is None for a call that leaves no op.
 
     `body` is the function behind a call that is written in the language. Its `type` checks the arguments, and gives a
-    type only where the result is a constant. With `in_floats` its parameters are as `promotion.in_floats` says.
+    type only where the result is a constant. With `in_floats` its operands are converted to f32 or f64.
     """
 
     type: Callable[..., Type | None]

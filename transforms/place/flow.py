@@ -19,7 +19,7 @@ from ziggurat.codemodel.traits import BodyTerminator, Loop
 from ziggurat.transforms.place.components import Component, components_of
 from ziggurat.transforms.place.queries import shared_of
 
-# Ops that read buffers; and these with those that write them, mbarriers aside.
+# Ops that read buffers, and ops that read or write buffers, without those that access only mbarriers.
 READERS = (gpu.Wgmma, gpu.Mma, gpu.DotFma, gpu.LocalLoad, gpu.LocalGather, gpu.TmaStore)
 USERS = (*READERS, gpu.LocalStore, gpu.LocalAtomicAdd, gpu.AsyncCopy, gpu.TmaLoad)
 # Asynchronous ops, and the op that waits for each.

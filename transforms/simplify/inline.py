@@ -108,7 +108,7 @@ class _Inlining:
     def __init__(self, functions: Mapping[str, Op], roots: Sequence[Op]) -> None:
         self.functions = functions
         self.recursive = _recursive(functions)
-        # These are inlined at every call. They go at once, so that nothing is inlined into them before.
+        # Functions that are inlined at every call. They are dropped at once, so that no call in them is inlined first.
         self.going = {
             name
             for name, function in functions.items()
@@ -140,7 +140,7 @@ class _Inlining:
 def _can_inline(function: Op, builder: Builder | None = None) -> bool:
     """Whether all returns of a function end its blocks, and these have a place at the builder: in a function.
 
-    Without a builder, whether that is so for every place.
+    Without a builder, whether they have a place at every builder.
     """
     body = function.bodies[0]
     if len(body.blocks) > 1 and (builder is None or builder.body.ancestor is not None):

@@ -40,7 +40,7 @@ def normalize_blocks(op: Op) -> Op:
     return op
 
 
-# Branches: to where they lead.
+# The targets of branches.
 
 _Edge = tuple[Block, tuple[Value, ...]]
 
@@ -89,7 +89,7 @@ def _only_branches(block: Block) -> bool:
     return len(block) == 1 and bool(branch.successors) and all(user is branch for user in users)
 
 
-# Blocks: their number, and their parameters.
+# Merged blocks, and parameters that are left out.
 
 
 class _Shortening:
