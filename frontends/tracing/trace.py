@@ -84,7 +84,7 @@ class Trace:
         made = self.record(op)
         return None if signature.results == 0 else self.results(made, signature.result_count(bound))
 
-    def call_function(self, function: Any, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
+    def call_function(self, function: Function, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
         """Record a call of a `@zg.function`; the traced result."""
         bound = function.bind(arguments, keywords, lambda _: caller_location())
         symbol = self.link(function)
