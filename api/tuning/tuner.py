@@ -289,8 +289,10 @@ class ChoiceKey:
         found = self._parts.get(kinds)
         if found is None:
             found = self._parts[kinds] = self._found(arguments, keywords)
-        label, parts = found
-        return (label, *[given[place] if read is None else read(given[place]) for read, place in parts])
+        key: list[Any] = [found[0]]
+        for read, place in found[1]:  # Each launch makes a key: a comprehension would be one more call.
+            key.append(given[place] if read is None else read(given[place]))
+        return tuple(key)
 
     def _found(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> _Parts:
         """The common text of all keys of these argument types, and the reading of the other parts."""
