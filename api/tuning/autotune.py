@@ -12,6 +12,7 @@ On arrays in memory the first configuration is used: the reference interpreter s
 from __future__ import annotations
 
 import functools
+import numbers
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
@@ -261,10 +262,10 @@ def _check(kernel: TunedKernel, tuning: autotune) -> None:
     unknown = set(tuning.prune_configs_by) - {"early_config_prune", "perf_model", "top_k"}
     if unknown:
         raise LaunchError(f"prune_configs_by of '{kernel.name}' has '{min(unknown)}'", hint=_PRUNING)
-    numbers = {"warmup": tuning.warmup, "rep": tuning.rep, "processes": tuning.processes}
-    for name, value in {**numbers, "measure": tuning.measure, **tuning.prune_configs_by}.items():
-        of_number = name in numbers or name == "top_k"
-        fits = value is None or (isinstance(value, int | float) if of_number else callable(value))
+    counts = {"warmup": tuning.warmup, "rep": tuning.rep, "processes": tuning.processes}
+    for name, value in {**counts, "measure": tuning.measure, **tuning.prune_configs_by}.items():
+        of_number = name in counts or name == "top_k"
+        fits = value is None or (isinstance(value, numbers.Real) if of_number else callable(value))
         require_argument(value, fits, f"zg.autotune: '{name}' must be a {'number' if of_number else 'function'}")
 
 

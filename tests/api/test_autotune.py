@@ -125,7 +125,7 @@ def test_pruning_by_the_user(gpu):
     assert gpu.measured == [64, 256] and set(seen["named"]) == {"x_ptr", "out_ptr", "n"}
     assert seen["keywords"] == {"n": 1000}
     gpu.measured.clear()
-    model = tuned(gpu, prune_configs_by={"perf_model": lambda BLOCK, n, **rest: -BLOCK, "top_k": 2})
+    model = tuned(gpu, prune_configs_by={"perf_model": lambda BLOCK, n, **rest: -BLOCK, "top_k": np.int64(2)})
     model[grid](x, out, 1000)
     assert gpu.measured == [128, 256]
     gpu.measured.clear()
