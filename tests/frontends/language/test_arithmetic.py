@@ -43,7 +43,7 @@ CASES = {
     "zg.fma(f, 2, n)": "tensor<x16, f32>",
     "zg.fma(t, t, t)": "error: the operands must be floats",
     "zg.umulhi(t, n)": "tensor<x16, u32>",
-    "zg.umulhi(zg.cast(t, zg.i16), 1)": "error: 32- or 64-bit",
+    "zg.umulhi(zg.cast(t, zg.i16), 1)": "error: integers of 32 or 64 bits",
     "zg.cdiv(n, 16)": "i32",
     "zg.cdiv(33, 16)": "constant<i32, c3>",
     "zg.cdiv(x, 2)": "error: an integer",
