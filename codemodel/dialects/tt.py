@@ -128,13 +128,17 @@ class GlobalTimer(Op, name="tt.globaltimer"):
 
 
 class MakeRange(Op, traits.Pure, name="tt.make_range"):
-    """The integers from `start` to `end` - 1, a power of two of them."""
+    """The integers from `start` to `end` - 1, a power of two of them. Both bounds fit in i32."""
 
     start: int = attribute(int)
     end: int = attribute(int)
 
     def infer_type(self) -> Type:
-        count = self.end - self.start
+        count, (low, high) = self.end - self.start, i32.limits
+        require(
+            low <= self.start and self.end <= high,
+            f"the bounds of tt.make_range must fit in i32; got {self.start} and {self.end}",
+        )
         require(
             count > 0 and count & (count - 1) == 0, f"tt.make_range must give a power of two of numbers; got {count}"
         )

@@ -15,7 +15,7 @@ __all__ = [
 def arange(start: ConstInt, end: ConstInt) -> Value:
     """The integers from `start` to `end` - 1.
 
-    - `start`, `end`: their difference is a power of two; `start` itself may be any number.
+    - `start`, `end`: their difference is a power of two; `start` itself may be any number of i32.
 
     Result: a tensor of shape (end - start,), i32.
     Errors: a length that is not a power of two; a bound that does not fit in i32.

@@ -490,6 +490,14 @@ def test_a_tensor_has_a_limited_number_of_elements(text: str):
     assert "a tensor of shape [2097152] has more than 1048576 elements" in messages
 
 
+@pytest.mark.parametrize(("start", "end"), [(2**31 - 2, 2**31 + 2), (-(2**31) - 2, -(2**31) + 2)])
+def test_the_bounds_of_a_range_fit_in_i32(start: int, end: int):
+    messages = [
+        message for _, message in found(function(f"%0 : tensor<x4, i32> = tt.make_range @start={start} @end={end};"))
+    ]
+    assert f"the bounds of tt.make_range must fit in i32; got {start} and {end}" in messages
+
+
 def test_an_op_that_gives_a_larger_tensor_is_refused():
     builder = Builder.root([i32])
     with pytest.raises(BuildError, match=r"tt.splat: a tensor of shape \[1024, 2048\] has more than 1048576 elements"):

@@ -106,14 +106,14 @@ def promote(*types: Type) -> ScalarType:
     return element
 
 
-def require_fits(value: Any, target: ScalarType) -> None:
+def require_fits(value: Any, target: ScalarType, hint: str | None = None) -> None:
     """Raise `KernelValueError` when an integer literal does not fit in an integer type."""
     if target.kind == "int" and isinstance(value, int):
         low, high = target.limits
         if not low <= value <= high:
             raise KernelValueError(
                 f"the constant {shown(value)} does not fit in {target} ({low} … {high})",
-                hint=f"cast the other operand to a wider type, or write a constant that fits in {target}",
+                hint=hint or f"cast the other operand to a wider type, or write a constant that fits in {target}",
             )
 
 

@@ -68,6 +68,10 @@ def _range(call: Typing, start: int, end: int) -> Type:
             f"{call} must give at most {MAX_ELEMENTS} numbers; got {count}",
             hint="use smaller blocks, and more programs",
         )
+    for bound in (start, end):
+        require_fits(
+            bound, i32, f"add the start to smaller numbers: zg.add(zg.cast({call}(0, {count}), zg.i64), {start})"
+        )
     return TensorType((count,), i32)
 
 
