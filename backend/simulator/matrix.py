@@ -16,7 +16,7 @@ import numpy as np
 
 from ziggurat.backend.simulator.program import unit
 from ziggurat.backend.simulator.shared import Array, SimulationError
-from ziggurat.codemodel.scalars import rounded, tf32
+from ziggurat.codemodel.scalars import rounded, tf32, truncated
 from ziggurat.codemodel.types import SCALARS
 
 _ELEMENTS: dict[str, Any] = {scalar.ptx: scalar.dtype for scalar in SCALARS.values() if scalar.ptx}
@@ -307,6 +307,12 @@ def _wait(program: Any, match: re.Match[str], operands: list[Any]) -> None:
 @unit(r"cvt\.rna\.tf32\.f32 \$0, \$1")
 def _round_tf32(program: Any, match: re.Match[str], operands: list[Any]) -> None:
     operands[0] = tf32(operands[1]).view(np.uint32)
+
+
+@unit(r"cvt\.rz\.(f16|f32)\.(?:f32|f64) \$0, \$1")
+def _cut(program: Any, match: re.Match[str], operands: list[Any]) -> None:
+    """Round toward zero."""
+    operands[0] = truncated(operands[1], SCALARS[match[1]]).view(operands[0].dtype)
 
 
 @unit(r"cvt\.rn\.f16x2\.(e4m3|e5m2)x2 \$0, \$1")

@@ -190,6 +190,44 @@ def test_floats_become_pairs_of_8_bit_ones(kind: str, dtype: Any, largest: float
 
 
 @zg.kernel
+def cut(x_ptr, out_ptr, dtype: zg.constexpr, N: zg.constexpr):
+    numbers = zg.arange(0, N)
+    zg.store(zg.add(out_ptr, numbers), zg.cast(zg.load(zg.add(x_ptr, numbers)), dtype, fp_downcast_rounding="rtz"))
+
+
+@pytest.mark.parametrize("source, target", [
+    (zg.f64, zg.f32), (zg.f64, zg.f16), (zg.f64, zg.bf16), (zg.f32, zg.f16), (zg.f32, zg.bf16),
+])  # fmt: skip
+def test_casts_toward_zero_are_those_of_the_interpreter(source: Any, target: Any) -> None:
+    random = np.random.default_rng(5)
+    x = random.standard_normal(256) * 2.0 ** random.integers(-60, 60, 256)
+    x[:14] = [
+        0,
+        -0.0,
+        np.inf,
+        -np.inf,
+        np.nan,
+        65504,
+        -65519,
+        65520,
+        1e300,
+        -1e-300,
+        3.5e38,
+        2.0**-25,
+        2.0**-149,
+        1e-40,
+    ]
+    with np.errstate(over="ignore"):
+        x = x.astype(source.dtype)
+    expected, found = np.zeros((2, 256), target.dtype)
+    cut[1,](x, expected, target, 256)
+    cut.compile(zg.ptr(source), zg.ptr(target), target, 256, target="sm_90a").simulate[1,](x, found)
+    np.testing.assert_array_equal(np.isnan(found), np.isnan(expected))
+    assert np.array_equal(np.signbit(found), np.signbit(expected))
+    np.testing.assert_array_equal(found.astype(np.float64), expected.astype(np.float64))
+
+
+@zg.kernel
 def product(a_ptr, b_ptr, out_ptr, M: zg.constexpr, N: zg.constexpr, K: zg.constexpr):
     rows, columns = zg.expand(zg.arange(0, M), 1), zg.expand(zg.arange(0, N), 0)
     a = zg.load(zg.add(a_ptr, zg.add(zg.mul(rows, K), zg.expand(zg.arange(0, K), 0))))
