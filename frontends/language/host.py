@@ -12,15 +12,15 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from numbers import Real
 from typing import Any, Final
 
 from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.dialects import math as maths
-from ziggurat.codemodel.errors import KernelRuntimeError, KernelTypeError, KernelValueError
+from ziggurat.codemodel.errors import KernelRuntimeError, KernelTypeError, KernelValueError, shown
 from ziggurat.codemodel.numbers import COMPARISONS, FUNCTIONS, rounded_number, wrapped
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import ScalarType, f64, i1
+from ziggurat.frontends.language.constants import as_constant
 
 # The op of a call on floats, on signed and on unsigned integers; None where the call does not take them.
 OPS: Final[dict[str, tuple[type[Op] | None, type[Op] | None, type[Op] | None]]] = {
@@ -58,10 +58,10 @@ def _scalars() -> Any:
     return scalars
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """A number as one of Python; None for anything else."""
-    if type(value) not in _TYPES and isinstance(value, Real):
-        value = getattr(value, "item", lambda: None)()  # A number of NumPy.
+    if type(value) not in _TYPES:
+        value = as_constant(value)[1]  # A number of NumPy.
     return value if type(value) in _TYPES else None
 
 
@@ -75,7 +75,7 @@ def _on_numbers(compute: Callable[..., Any]) -> Callable[..., Any]:
     """`compute` on the arguments in their order; `NotImplemented` unless all of them are numbers."""
 
     def meaning(**arguments: Any) -> Any:
-        values = tuple(map(_plain, arguments.values()))
+        values = tuple(map(plain, arguments.values()))
         return NotImplemented if None in values else compute(*values)
 
     return meaning
@@ -97,7 +97,8 @@ def _checked(name: str, function: Callable[..., Any], *values: Any) -> Any:
         return function(*values)
     except (ValueError, ZeroDivisionError) as error:
         call = f"zg.{name}({', '.join(map(repr, values))})"
-        raise KernelValueError(f"cannot compute {call}: {error}") from None
+        reason = str(error).rpartition(": ")[2]  # Of a call that this one consists of, the reason alone.
+        raise KernelValueError(f"cannot compute {call}: {reason}") from None
 
 
 def _combined(name: str, a: Any, b: Any) -> Any:
@@ -189,6 +190,8 @@ def sigmoid(x: Any) -> float:
 @_on_numbers
 def next_power_of_2(n: int) -> int:
     """1, 2, 4, 8, …"""
+    if isinstance(n, float):
+        raise KernelTypeError(f"zg.next_power_of_2: 'n' must be an integer; got {n}")
     return 1 << max(0, n - 1).bit_length()
 
 
@@ -205,27 +208,31 @@ def run_body(body: Callable[..., Any]) -> Callable[..., Any]:
             raise KernelTypeError(
                 f"zg.{body.__name__}: the operands must be integers; got {' and '.join(map(repr, values))}"
             )
-        return run(*values)
+        return _checked(body.__name__, run, *values)
 
     return meaning
 
 
 def compare(a: Any, b: Any, kind: Any) -> Any:
     """The comparison of two numbers."""
-    values = _plain(a), _plain(b)
+    values, wanted = (plain(a), plain(b)), "a member of zg.CompareKind, or a sign such as '<'"
+    if getattr(kind, "value", None) not in COMPARISONS:
+        raise KernelTypeError(f"zg.compare: 'kind' must be {wanted}; got {shown(kind)}")
     return NotImplemented if None in values else bool(COMPARISONS[kind.value](*_promoted(*values)))
 
 
 @_on_numbers
 def where(condition: Any, x: Any, y: Any) -> Any:
     """The first number where the condition holds, else the second."""
+    if not isinstance(condition, bool):
+        raise KernelTypeError(f"zg.where: the condition must be i1 (true or false); got {condition}")
     x, y = _promoted(x, y)
     return x if condition else y
 
 
 def cast(x: Any, dtype: Any, fp_downcast_rounding: Any, bitcast: Any) -> Any:
     """A number as one of the dtype."""
-    value = _plain(x)
+    value = plain(x)
     if value is None or not isinstance(dtype, ScalarType) or bitcast:
         return NotImplemented
     if dtype.kind == "bool":
@@ -241,7 +248,7 @@ def cast(x: Any, dtype: Any, fp_downcast_rounding: Any, bitcast: Any) -> Any:
 
 def hint(x: Any, values: Any) -> Any:
     """The value itself: a hint is only for the compiler."""
-    return x if isinstance(x, Real) else NotImplemented
+    return NotImplemented if plain(x) is None else x
 
 
 def assume(cond: Any) -> None:

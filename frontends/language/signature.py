@@ -13,9 +13,9 @@ from typing import Any, Final, Generic, ParamSpec, TypeVar
 
 import attrs
 
-from ziggurat.codemodel.errors import KernelTypeError
+from ziggurat.codemodel.errors import KernelTypeError, KernelValueError, shown
 from ziggurat.codemodel.location import Location
-from ziggurat.frontends.language.host import run_body
+from ziggurat.frontends.language.host import plain, run_body
 from ziggurat.frontends.language.kinds import CONVERSIONS
 
 P = ParamSpec("P")
@@ -184,13 +184,19 @@ class Call(Generic[P, R]):
         recorder = active_recorder.get()
         if recorder is not None:
             return recorder.call(self.signature, arguments, keywords)
-        bound = self.signature.bind(arguments, keywords)
+        bound, problem = self.signature.bind(arguments, keywords), " was called outside of a kernel"
         if self.host is not None:
-            result = self.host(**{p.name: p.held(bound[p.name]) for p in self.signature.parameters})
+            try:
+                result = self.host(**{p.name: p.held(bound[p.name]) for p in self.signature.parameters})
+            except OverflowError as error:
+                raise KernelValueError(f"cannot compute zg.{self.signature.name}: {error}") from None
             if result is not NotImplemented:
                 return result
+            for p in reversed(self.signature.parameters):
+                if not p.constexpr and plain(bound[p.name]) is None:
+                    problem = f": '{p.name}' must be a number outside of a kernel; got {shown(bound[p.name])}"
         raise KernelTypeError(
-            f"zg.{self.signature.name} was called outside of a kernel",
+            f"zg.{self.signature.name}{problem}",
             hint="call it in a function decorated with @zg.kernel or @zg.function, or in one given to zg.trace",
         )
 

@@ -82,8 +82,10 @@ def folded(cls: type[Op], *values: Any) -> ConstantType:
     sign = OPERATORS[cls].sign
     shown = [f"({text})" if text.startswith("-") else text for text in map(show, values)]
     text = f" {sign} ".join(shown) if len(values) == 2 else f"{sign}({shown[0]})"
+    too_many = f"cannot compute {text}: the result has more than {MAX_TEXT} characters or items"
     if _is_too_large(cls, *values):
-        raise KernelValueError(f"cannot compute {text}: the integer does not fit in {MAX_BITS} bits")
+        too_large = f"cannot compute {text}: the integer does not fit in {MAX_BITS} bits"
+        raise KernelValueError(too_many if cls is py.Mul else too_large)
     try:
         result = PYTHON[cls](*values)
     except TypeError:
@@ -94,7 +96,7 @@ def folded(cls: type[Op], *values: Any) -> ConstantType:
     if isinstance(result, complex):
         raise KernelValueError(f"cannot compute {text}: the result is a complex number, which kernels do not have")
     if isinstance(result, str | tuple) and len(result) > MAX_TEXT:  # pyright: ignore[reportUnknownArgumentType]
-        raise KernelValueError(f"cannot compute {text}: the result has more than {MAX_TEXT} characters or items")
+        raise KernelValueError(too_many)
     try:
         return constant(result)
     except KernelValueError as error:

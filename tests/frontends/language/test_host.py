@@ -55,7 +55,7 @@ def test_comparison_and_choice():
     kinds = [zg.compare(1, 2, kind) for kind in CompareKind]
     assert kinds == [False, True, True, True, False, False]
     assert zg.compare(math.nan, math.nan, CompareKind.NOT_EQUAL) is True
-    assert zg.where(True, 1, 2) == 1 and zg.where(0, 1, 2) == 2
+    assert zg.where(True, 1, 2) == 1 and zg.where(np.bool_(False), 1, 2) == 2
 
 
 def test_functions_of_floats():
@@ -138,7 +138,17 @@ def test_assertions_and_printing(capsys: pytest.CaptureFixture[str]):
         (lambda: zg.invert(1.0), "zg.invert: the operands must be integers; got 1.0"),
         (lambda: zg.popc(3), "zg.popc was called outside of a kernel"),
         (lambda: zg.cdiv(3.5, 2), "zg.cdiv: the operands must be integers; got 3.5 and 2"),
-        (lambda: zg.cdiv("a", 2), "zg.cdiv was called outside of a kernel"),
+        (lambda: zg.cdiv("a", 2), "zg.cdiv: 'x' must be a number outside of a kernel; got 'a'"),
+        (lambda: zg.cdiv(3, 0), r"cannot compute zg.cdiv\(3, 0\): integer division or modulo by zero"),
+        (lambda: zg.sqrt("a"), "zg.sqrt: 'x' must be a number outside of a kernel; got 'a'"),
+        (lambda: zg.add(1, None), "zg.add: 'b' must be a number outside of a kernel; got None"),
+        (lambda: zg.cast(1.5, i32, bitcast=True), "zg.cast was called outside of a kernel"),
+        (lambda: zg.next_power_of_2(1.5), "zg.next_power_of_2: 'n' must be an integer; got 1.5"),
+        (lambda: zg.compare(1, 2, "x"), "zg.compare: 'kind' must be a member of zg.CompareKind, .*; got 'x'"),
+        (lambda: zg.where(1, 1, 2), r"zg.where: the condition must be i1 \(true or false\); got 1"),
+        (lambda: zg.exp(10**400), "cannot compute zg.exp: int too large to convert to float"),
+        (lambda: zg.add(10**400, 1.0), "cannot compute zg.add: int too large to convert to float"),
+        (lambda: zg.cast(10**400, f32), "cannot compute zg.cast: math range error"),
     ],
 )
 def test_what_has_no_result_is_an_error_of_the_language(compute: Callable[[], Any], message: str):

@@ -66,6 +66,12 @@ def test_constants_are_computed_by_python(cls, values, expected):
         (py.Div, (1, 0), KernelValueError, "cannot compute 1 / 0: division by zero"),
         (py.Mod, (1, 0), KernelValueError, "cannot compute 1 % 0"),
         (py.Shl, (1, -1), KernelValueError, r"cannot compute 1 << \(-1\): negative shift count"),
+        (
+            py.Mul,
+            ((1, 2), 100000),
+            KernelValueError,
+            r"cannot compute \(1, 2\) \* 100000: .* more than 65536 characters",
+        ),
         (py.Shl, (1, 10**9), KernelValueError, "does not fit in 64 bits"),
         (py.Pow, (10, 10**9), KernelValueError, "does not fit in 64 bits"),
         (py.Pow, (10, 30), KernelValueError, r"cannot compute 10 \*\* 30: .* does not fit in 64 bits"),
