@@ -150,8 +150,11 @@ def _drawn(text: str) -> list[Any]:
             return tuple(map(draw, value))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
         if isinstance(value, TensorType) and isinstance(value.element, ScalarType):
             scalar, shape = value.element, value.shape
-            drawn = random.standard_normal(shape) if scalar.is_float else random.integers(0, 2, shape)
-            return drawn.astype(scalar.dtype)
+            try:
+                drawn = random.standard_normal(shape) if scalar.is_float else random.integers(0, 2, shape)
+                return drawn.astype(scalar.dtype)
+            except (MemoryError, ValueError):  # NumPy's `ValueError` is for a number of bytes beyond an address.
+                raise LaunchError(f"the array {scalar}{list(shape)} must fit in memory") from None
         if isinstance(value, Type) and not isinstance(value, ScalarType):
             raise LaunchError(f"an argument must be an array, as f32[1024], or a value; got the type {value}")
         return value

@@ -363,7 +363,8 @@ class Records(Folder):
                 raise ValueError("it is no export of choices")
             records = list(map(Record.from_json, data["records"]))
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-            raise LaunchError(f"'{file}' has no choices that can be read: {error}") from None
+            reason = getattr(error, "strerror", None) or error
+            raise LaunchError(f"'{file}' has no choices that can be read: {reason}") from None
         return sum(map(self.put, records))
 
 

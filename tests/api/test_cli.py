@@ -218,6 +218,8 @@ def test_choices_of_tuning_are_listed_shared_and_cleared(tmp_path, monkeypatch, 
         assert words in capsys.readouterr().out
     assert main(["choices", "import"]) == 1
     assert "a file is missing" in capsys.readouterr().err
+    assert main(["choices", "import", str(tmp_path)]) == 1
+    assert "has no choices that can be read: Is a directory\n" in capsys.readouterr().err
     assert main(["choices", "clear", file]) == 1
     assert "choices clear takes no file" in capsys.readouterr().err
 
