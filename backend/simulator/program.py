@@ -276,7 +276,7 @@ class Program:
                 raise SimulationError(
                     "loop limit exceeded: a loop waits for a change of memory that nothing makes",
                     self._place(labels[current], -1),
-                    hint="programs run one after the other, so that none can wait for a later one",
+                    hint="programs run one after the other, so none can wait for a later one; steps must not be zero",
                 )
             rounds += 1
             if rounds & rounds - 1 == 0:
@@ -309,6 +309,7 @@ class Program:
             raise SimulationError(
                 f"loop limit exceeded: a program ran {self.max_steps} instructions (max_steps) without an end",
                 self._place(label, -1),
+                hint="see whether the step of a range may be zero; a larger max_steps lets a long loop end",
             )
         arriving: dict[str, tuple[Any, frozenset[int]]] = {}
         for number, line in enumerate(lines[first:], first):

@@ -139,7 +139,8 @@ class Names:
         elif isinstance(value, Call | types.FunctionType | types.BuiltinFunctionType):
             what = "is a function, which a kernel can only call"
             if not isinstance(value, types.BuiltinFunctionType):
-                hint = "decorate a function that is passed on with @zg.function"
+                hint = "pass on a function that is decorated with @zg.function"
+                hint += f", such as one that calls {name}" * isinstance(value, Call)
         elif isinstance(value, list | dict | set | bytearray):
             what = f"is a {kind}, which may change after the kernel is compiled"
         elif isinstance(value, type):

@@ -246,6 +246,20 @@ def test_the_number_of_instructions_is_limited() -> None:
 
 
 @zg.kernel
+def in_steps(x, n, step):
+    total = 0
+    for _ in range(0, n, step):
+        total += 1
+    zg.store(x, total)
+
+
+def test_a_loop_with_a_step_of_zero_exceeds_the_limit() -> None:
+    compiled = in_steps.compile(I32, zg.i32, zg.i32, num_warps=1)
+    with pytest.raises(zg.SimulationError, match=r"loop limit exceeded(.|\n)*the step of a range may be zero"):
+        compiled.simulate[1](np.zeros(1, np.int32), 4, 0, max_steps=400)
+
+
+@zg.kernel
 def by_hand(x):
     zg.store(x, zg.inline_asm_elementwise("nanosleep.u32 $1; mov.b32 $0, 0;", "=r,r", (1,), zg.i32, False, 1))
 
@@ -279,6 +293,8 @@ def test_the_command(tmp_path, capsys) -> None:
     for array in ("f31[100]", "f32[-4]", "f32[0]", "f32[4.5]"):
         assert main(["simulate", f"{file}:add", array]) == 1
         assert f"'{array}' must be a dtype and a shape of sizes from 1 on" in capsys.readouterr().err
+    assert main(["simulate", f"{file}:add", "f32[100000000000000]"]) == 1
+    assert "the array f32[100000000000000] must fit in memory" in capsys.readouterr().err
     assert main([*arguments, "--grid", "2,1"]) == 0
     assert capsys.readouterr().out.startswith("add: 2 program(s)")
     for grid in ("0", "-1", "2,0", "x", "2,"):

@@ -92,6 +92,9 @@ def method(walk: FunctionAttributor, op: py.Invoke, name: str, types: list[Type]
         return language_call(walk, op, f"{name}_tensor_descriptor")
     if name in SIGNATURES:
         hint = f"call zg.{name}(…) instead"
+        load = getattr(op.operands[0], "op", None)
+        if isinstance(load, core.VarLoad) and walk.names.get(load.var) == "zg":
+            hint = "'zg' is a variable of the kernel here; give the variable another name"
         if isinstance(receiver, PtrType) and name in ("load", "store"):
             hint += "; for blocks of a descriptor, launch with zg.TensorDescriptor(array, block)"
         raise KernelTypeError(f"{describe(receiver)} has no method '{name}'", hint=hint)

@@ -45,6 +45,7 @@ def specialize(model: Op, values: Mapping[int, int | float | bool]) -> Op:
         if isinstance(index, float | np.floating) or index not in numeric:
             hint = f"the numbers of its numeric parameters: {', '.join(map(str, numeric)) or 'none'}"
             raise BuildError(f"'{kernel.sym_name}' has no numeric parameter {index!r}", kernel.location, hint)
+        require_argument(numbers[index], (int, float), f"specialize: the value of parameter {index} must be a number")
     return _with_kernel(model, kernel, numbers) if numbers else model
 
 

@@ -156,7 +156,10 @@ def test_unknown_name_message(fail):
         ([1, 2], "'v' is a list, which may change after the kernel is compiled"),
         ({}, "'v' is a dict, which may change after the kernel is compiled"),
         (zg, "'v' is a module, not a value"),
-        (zg.load, "'v' is a function, which a kernel can only call"),
+        (
+            zg.load,
+            "'v' is a function, which a kernel can only call",
+        ),
         (max, "'v' is a function, which a kernel can only call"),
         (np.zeros(3), "'v' is of the type ndarray, which a kernel cannot use"),
         (np.array(3), "'v' is of the type ndarray, which a kernel cannot use"),
@@ -174,3 +177,4 @@ def test_value_of_another_kind(fail, value, message):
     assert failure.summary == message
     assert failure.marked == "v"
     assert "numbers, strings, None" in failure.hint or "@zg.function" in failure.hint
+    assert ("such as one that calls v" in failure.hint) == (value is zg.load)

@@ -143,6 +143,18 @@ def test_calls_that_are_none(text: str, tmp_path):
     assert error.location is not None and error.location.line == 4
 
 
+@zg.kernel
+def hides_the_language(p, n):
+    zg = n
+    zg.store(p, n)
+
+
+def test_a_variable_that_hides_the_language_is_named():
+    with pytest.raises(KernelTypeError, match="i32 has no method 'store'") as caught:
+        hides_the_language.triton(zg.ptr(zg.i32), zg.i32)
+    assert caught.value.hint == "'zg' is a variable of the kernel here; give the variable another name"
+
+
 def test_an_error_within_the_library_is_one_of_the_call(tmp_path):
     error = error_of("zg.cumsum(zg.cast(t, zg.ptr(zg.f32)))", tmp_path)
     assert not isinstance(error, KernelErrors) and error.location.line == 4 and error.location.caller is None

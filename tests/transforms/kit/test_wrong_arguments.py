@@ -59,6 +59,7 @@ MISUSES: list[tuple[Callable[[], object], str]] = [
     (lambda: zg.kit.cast(3, PARAMETER, zg.f16), "cast: 'builder' must be a Builder; got 3"),
     (lambda: zg.Builder.root().add("x"), "a builder must get an op to add; got 'x'"),
     (lambda: zg.kit.op_(int), "op_: 'kind' must be a class of ops, or a trait; got <class 'int'>"),
+    (lambda: zg.kit.specialize(MODEL, {2: None}), "specialize: the value of parameter 2 must be a number; got None"),
     (lambda: zg.kit.constant(3), "must be a string; got 3\n  hint: kit.constant(value=3) is a constant"),
     (lambda: zg.kit.shaped(zg.f32, (4,)), "must be a shape and an element type; got ScalarType and tuple"),
     (lambda: zg.kit.shaped((4,), "f32"), "must be a shape and an element type; got tuple and str"),
