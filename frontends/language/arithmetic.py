@@ -293,8 +293,9 @@ def cast(
 
     - `x`: a scalar or a tensor.
     - `dtype`: of the result. To i1: true where not zero. Float to integer: toward zero, undefined out of range. To a
-      narrower integer: the low bits. To a wider integer: by the sign of the source. Pointers go to other pointers, and
-      to and from i64.
+      narrower integer: the low bits. To a wider integer: by the sign of the source. To an 8-bit float: a number that is
+      too large, or an infinity, becomes the largest number of the dtype. Pointers go to other pointers, and to and from
+      i64.
     - `fp_downcast_rounding`: "rtne" (to nearest, ties to even; the default) or "rtz" (toward zero); only from a float
       to a narrower one.
     - `bitcast`: keep the bits instead of the value; the dtypes have one width.
