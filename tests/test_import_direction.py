@@ -24,6 +24,7 @@ OURS: dict[str, tuple[str, ...]] = {
 }
 DEPENDENCIES = {"numpy", "attrs", "attr", "ml_dtypes", "llvmlite", "cuda"}
 THEIRS = dict.fromkeys(OURS, DEPENDENCIES) | {
+    "frontends": DEPENDENCIES | {"lark", "pcpp"},  # Triton-C alone
     "codemodel": {"numpy", "attrs", "attr", "ml_dtypes"},
     "api": DEPENDENCIES | {"matplotlib"},  # where it is installed: plots of benchmarks
 }

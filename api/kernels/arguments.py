@@ -22,12 +22,12 @@ from ziggurat.codemodel.types import (
     ScalarType,
     TupleType,
     Type,
-    constexpr_type,
     find_scalar,
 )
 from ziggurat.frontends.language import Function
 from ziggurat.frontends.language.function import usable
 from ziggurat.frontends.language.signature import suggest
+from ziggurat.kernels.models import Models
 
 
 @attrs.frozen
@@ -46,6 +46,7 @@ def _got(thing: Any) -> str:
 
 
 _MAX_DEPTH = 100
+_PLAIN = Models()
 _MOST_DIVISIBLE = 1 << 30  # LLVM has no alignments from 2^33 on.
 
 
@@ -200,11 +201,14 @@ def _without_lists(given: Any) -> Any:
     return given
 
 
-def constexpr_names(function: Function) -> set[str]:
+def constexpr_names(function: Function) -> frozenset[str]:
     """The names of the parameters that are known at compile time."""
-    parameters = function.model.bodies[0].parameters
-    names = list(function.signature.parameters)
-    return {name for name, p in zip(names, parameters, strict=True) if p.type == constexpr_type}
+    return models_of(function).constexprs(function)
+
+
+def models_of(function: Function) -> Models:
+    """The object that makes the models of a kernel or a function."""
+    return getattr(function, "models", _PLAIN)
 
 
 def bind(function: Function, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,10 +15,10 @@ from ziggurat.boundary import no_faults, public
 from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.gpu.options import COMPILE_OPTIONS, SHARED_OPTIONS, CompileOptions
+from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import require_argument
 from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType, TupleType, Type, i1
 from ziggurat.frontends.language import Function
-from ziggurat.frontends.reflection import reader
 from ziggurat.kernels.arguments import (
     Signature,
     bind,
@@ -30,6 +30,7 @@ from ziggurat.kernels.arguments import (
     parts_of,
     signature_of,
 )
+from ziggurat.kernels.models import Models, PythonModels
 
 if TYPE_CHECKING:
     from ziggurat.backend.cuda.launch import Dispatcher
@@ -47,7 +48,9 @@ class Kernel(Function):
     """
 
     def __init__(self, fn: Callable[..., Any], do_not_specialize: Iterable[str] = ()) -> None:
-        super().__init__(fn, reader(fn))
+        # A stub in the place of a Python function brings its own models.
+        self.models: Models = getattr(fn, "ziggurat_models", None) or PythonModels(fn)
+        super().__init__(fn, self.models.python)
         names = [do_not_specialize] if isinstance(do_not_specialize, str) else do_not_specialize
         require_argument(names, Iterable, "zg.kernel: 'do_not_specialize' must be names of parameters")
         self.do_not_specialize = frozenset(names)
@@ -62,14 +65,19 @@ class Kernel(Function):
     @property
     def module(self) -> core.Module:
         """The Python code models of the kernel and of the functions it reaches, in one module, callees first."""
-        return compiler.link(self)
+        return self.models.module(self)
+
+    @property
+    def place(self) -> Location | None:
+        """The place of the kernel in its source."""
+        return self.models.place(self)
 
     @public
     def attribution(self, /, *arguments: Any, **keywords: Any) -> Attribution:
         """The type of each value of the Python model for these arguments. Its `str` is the model with the types."""
         types = signature_of(self, arguments, keywords).types
         with no_faults("attributing", lambda: self.model, self.name):
-            return compiler.attribute(self, types)
+            return self.models.attribution(self, types)
 
     @public
     def triton(self, /, *arguments: Any, **keywords: Any) -> core.Module:
@@ -100,7 +108,10 @@ class Kernel(Function):
         shared = constexpr_names(self).intersection(SHARED_OPTIONS)
         options = {**options, **{name: bound[name] for name in shared}}
         compiled = compiler.compile_model(
-            self.model_for(signature), CompileOptions.of(options), self.model, name=self.name
+            self.model_for(signature),
+            CompileOptions.of(options),
+            self.models.python_for(self, signature.types),
+            name=self.name,
         )
         typed = zip(self.signature.parameters, signature.types, strict=True)
         names = [name for parameter, type_ in typed for name in _run_time_names(parameter, type_)]
@@ -117,7 +128,7 @@ class Kernel(Function):
         self.check_globals()
         model = self._models.get(signature)
         if model is None:
-            model = self._models[signature] = compiler.triton_model(self, signature.types, signature.divisibility)
+            model = self._models[signature] = self.models.triton(self, signature)
             self.watch()
         return model
 

@@ -62,7 +62,7 @@ def dispatcher_of(kernel: Kernel, on_host: OnHost, shape: Sequence[Any] = ()) ->
         _components(parameters, shape) if shape else parameters,
         lambda spec: built(kernel, spec, shape),
         run_on_host if shape else on_host,
-        kernel.model.location,
+        kernel.place,
         lambda options: check_options(kernel, options),
         None if shape else with_tuples,
     )

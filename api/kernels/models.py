@@ -1,0 +1,75 @@
+"""How the code models of a kernel are made: by default from a Python function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ziggurat import compiler
+from ziggurat.codemodel.dialects import core
+from ziggurat.codemodel.location import Location
+from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.types import PtrType, ScalarType, Type, constexpr_type
+from ziggurat.frontends.language import Function
+from ziggurat.frontends.reflection import reader
+
+if TYPE_CHECKING:
+    from ziggurat.kernels.arguments import Signature
+    from ziggurat.transforms.attribution import Attribution
+
+
+class Models:
+    """Makes the models of a kernel. A kernel calls this object and keeps the results.
+
+    A kernel that is no Python function is made of a stub in its place: a callable with `__name__`, `__qualname__`,
+    `__signature__` and `ziggurat_models`, an object of a class derived from this one. What is not overridden works on
+    `kernel.model`, the Python code model.
+    """
+
+    def python(self, kernel: Function) -> Op:
+        """The Python code model, `kernel.model`. A kernel with parameters that change it has that of their defaults."""
+        raise NotImplementedError
+
+    def python_for(self, kernel: Function, types: Sequence[Type]) -> Op:
+        """The Python code model that is compiled for arguments of these types, one for each parameter."""
+        return kernel.model
+
+    def module(self, kernel: Function) -> core.Module:
+        """The Python code models of the kernel and of the functions it reaches, in one module, callees first."""
+        return compiler.link(kernel)
+
+    def attribution(self, kernel: Function, types: Sequence[Type]) -> Attribution:
+        """The type of each value of the Python model for arguments of these types."""
+        return compiler.attribute(kernel, types)
+
+    def triton(self, kernel: Function, signature: Signature) -> core.Module:
+        """The Triton code model for a signature."""
+        return compiler.triton_model(kernel, signature.types, signature.divisibility)
+
+    def constexprs(self, kernel: Function) -> frozenset[str]:
+        """The names of the parameters that take values known at compile time."""
+        parameters = kernel.model.bodies[0].parameters
+        named = zip(kernel.signature.parameters, parameters, strict=True)
+        return frozenset(name for name, parameter in named if parameter.type == constexpr_type)
+
+    def declared(self, kernel: Function) -> Mapping[str, ScalarType | PtrType]:
+        """The types of parameters that the source declares. An argument must have the declared type, or takes it."""
+        return {}
+
+    def place(self, kernel: Function) -> Location | None:
+        """The place of the kernel in its source."""
+        return kernel.model.location
+
+    def text(self, kernel: Function) -> str | None:
+        """The source, where Python's `inspect` cannot find it."""
+        return None
+
+
+class PythonModels(Models):
+    """The models of a Python function, whose source is read."""
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self._read = reader(fn)
+
+    def python(self, kernel: Function) -> Op:
+        return self._read(kernel)
