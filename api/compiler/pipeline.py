@@ -27,11 +27,19 @@ from ziggurat.transforms.simplify.dce import remove_unused
 TIDY: tuple[Callable[[Op], Op], ...] = (remove_unused,)
 
 
-def triton_model(kernel: Function | Op, types: Sequence[Type], divisibility: Sequence[int] = ()) -> core.Module:
-    """The Triton code model of a kernel's Python model at these argument types. Raises the errors of the kernel."""
+def triton_model(
+    kernel: Function | Op,
+    types: Sequence[Type],
+    divisibility: Sequence[int] = (),
+    functions: Mapping[str, Op] | None = None,
+) -> core.Module:
+    """The Triton code model of a kernel's Python model at these argument types. Raises the errors of the kernel.
+
+    `functions` are those that a kernel calls which is given by its model alone.
+    """
     name = kernel.name if isinstance(kernel, Function) else str(kernel.attributes["sym_name"])
     with compiling, no_faults("compiling", lambda: kernel.model if isinstance(kernel, Function) else kernel, name):
-        model: Op = mirror(attribute(kernel, types), divisibility)
+        model: Op = mirror(attribute(kernel, types, functions), divisibility)
         for step in TIDY:
             model = step(model)
         assert isinstance(model, core.Module)

@@ -98,8 +98,9 @@ def signature_of(function: Function, arguments: Sequence[Any], keywords: Mapping
     A constexpr parameter takes its value; another takes a type, a tuple with types in it, or a value that is then
     compiled in. Raises `LaunchError` that names the parameter.
     """
-    bound = bind(function, arguments, keywords)
+    bound = bind_types(function, arguments, keywords)
     constexprs = constexpr_names(function)
+    declared = models_of(function).declared(function, bound)
     divisibility: list[int] = []
 
     def type_of(name: str, given: Any) -> Type:
@@ -124,7 +125,18 @@ def signature_of(function: Function, arguments: Sequence[Any], keywords: Mapping
         return constant_of(function, name, given)
 
     types = tuple(type_of(name, given) for name, given in bound.items())
+    for name, type_ in zip(bound, types, strict=True):
+        if name in declared and not isinstance(type_, ConstantType) and type_ != declared[name]:
+            raise LaunchError(f"'{name}' of '{function.name}' is declared as {declared[name]}; got {type_}")
     return Signature(types, tuple(divisibility))
+
+
+def bind_types(function: Function, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
+    """Types and values by parameter, as `bind` has them; a parameter that is left out has its declared type."""
+    given = {**dict(zip(function.signature.parameters, arguments, strict=False)), **keywords}
+    declared = models_of(function).declared(function, given)
+    more = {name: type_ for name, type_ in declared.items() if name not in given}
+    return bind(function, arguments, {**more, **keywords})
 
 
 def components_of(value: Any) -> Sequence[Any] | None:
@@ -254,3 +266,24 @@ def check_options(function: Function, given: Mapping[str, Any], known: Sequence[
             )
         if value is not None:
             checked_option(name, value)
+
+
+def declared_number(
+    kernel: str, name: str, given: Any, type_: ScalarType, declared: ScalarType | PtrType
+) -> tuple[Any, ScalarType]:
+    """A number of this type as one of the declared type, and that type.
+
+    Raises `LaunchError` for a float where an integer is declared, an integer out of range, and a number where a pointer
+    is declared.
+    """
+    what = f"'{name}' of '{kernel}' is declared as {declared}"
+    if isinstance(declared, PtrType):
+        raise LaunchError(f"{what}; got the number {given}", hint="pass an array")
+    if declared.is_float:
+        return declared.dtype.type(given), declared
+    if type_.is_float:
+        raise LaunchError(f"{what}; got the float {given}", hint=f"pass int({name})")
+    low, high = declared.limits
+    if not low <= int(given) <= high:
+        raise LaunchError(f"{what}, which holds {low} … {high}; got {given}")
+    return declared.dtype.type(given), declared

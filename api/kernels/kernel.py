@@ -22,9 +22,11 @@ from ziggurat.frontends.language import Function
 from ziggurat.kernels.arguments import (
     Signature,
     bind,
+    bind_types,
     check_options,
     constant_of,
     constexpr_names,
+    declared_number,
     is_tuple_of_arguments,
     leaves,
     parts_of,
@@ -100,7 +102,7 @@ class Kernel(Function):
         names = self.signature.parameters
         given = {name: value for name, value in keywords.items() if name not in names}
         check_options(self, given, COMPILE_OPTIONS)
-        bound = bind(self, arguments, {name: value for name, value in keywords.items() if name in names})
+        bound = bind_types(self, arguments, {name: value for name, value in keywords.items() if name in names})
         return self.compiled_for(signature_of(self, (), bound), bound, given)
 
     def compiled_for(self, signature: Signature, bound: Mapping[str, Any], options: Mapping[str, Any]) -> Compiled:
@@ -191,6 +193,7 @@ class Kernel(Function):
         from ziggurat.backend.launch.descriptors import TensorDescriptor
 
         constexprs = constexpr_names(self)
+        declared = self.models.declared(self, bound)
         divisibility: list[int] = []
         names: list[str] = []
         values: list[Any] = []
@@ -208,6 +211,8 @@ class Kernel(Function):
                 type_, number = PtrType(ELEMENTS[value.dtype]), address(value)
             else:
                 value, type_ = given, self._number(name, given)
+                if name in declared:
+                    value, type_ = declared_number(self.name, name, given, type_, declared[name])
                 number = int(given) if type_.is_int else 1
             divisibility.append(16 if specialize and number % 16 == 0 and type_ != i1 else 1)
             names.append(name)
@@ -255,7 +260,7 @@ class Kernel(Function):
         from ziggurat.codemodel.text.html import side_by_side
 
         try:
-            source = inspect.getsource(self.fn)
+            source = self.models.text(self) or inspect.getsource(self.fn)
         except (OSError, TypeError):
             source = repr(self)
         return side_by_side({"source": source, "Python model": self.model})

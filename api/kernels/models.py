@@ -52,9 +52,18 @@ class Models:
         named = zip(kernel.signature.parameters, parameters, strict=True)
         return frozenset(name for name, parameter in named if parameter.type == constexpr_type)
 
-    def declared(self, kernel: Function) -> Mapping[str, ScalarType | PtrType]:
-        """The types of parameters that the source declares. An argument must have the declared type, or takes it."""
+    def declared(self, kernel: Function, given: Mapping[str, Any]) -> Mapping[str, ScalarType | PtrType]:
+        """The types of parameters that the source declares, for these arguments by name.
+
+        An argument has its declared type; a number of another type is converted to it.
+        """
         return {}
+
+    def identity(self, kernel: Function) -> str:
+        """A text that is equal for equal kernels, under which the choices of tuning are kept."""
+        from ziggurat.backend.cuda.keys import structure
+
+        return structure(self.module(kernel))
 
     def place(self, kernel: Function) -> Location | None:
         """The place of the kernel in its source."""

@@ -16,7 +16,7 @@ from ziggurat.backend.cuda.arrays import device_of, place_of, reader_of, view
 from ziggurat.backend.cuda.binary import Binary
 from ziggurat.backend.cuda.cache import Cache, Record, Records, chosen
 from ziggurat.backend.cuda.driver import current_device, on_device, stream_address
-from ziggurat.backend.cuda.keys import compiler_version, key, structure
+from ziggurat.backend.cuda.keys import compiler_version, key
 from ziggurat.backend.cuda.launch import devices_of, stream_of
 from ziggurat.backend.cuda.memory import Region, Saved
 from ziggurat.backend.cuda.specialize import Specialization
@@ -91,7 +91,7 @@ class Tuner:
         kernel, types = self.kernel, types_of(bound)
         about: dict[str, Any] = {
             "kernel": kernel.name,
-            "structure": structure(kernel.module),
+            "structure": kernel.models.identity(kernel),
             # The types and devices of arrays are part of the record anyway; their addresses do not count.
             "key": {name: repr(bound[name]) for name in kernel.tuning.key if name not in types},
             "types": types,

@@ -215,9 +215,7 @@ def call(
     """
 
     def declare(stub: Callable[P, R]) -> Call[P, R]:
-        parameters = {name: Parameter.of(plain) for name, plain in inspect.signature(stub).parameters.items()}
-        count = 0 if stub.__annotations__.get("return") == "None" else results
-        signature = Signature(stub.__name__, group, parameters, inspect.cleandoc(stub.__doc__ or ""), count)
+        signature = signature_of(stub, group, results)
         if signature.name in SIGNATURES:
             raise ValueError(f"the call '{signature.name}' is declared twice")
         SIGNATURES[signature.name] = signature
@@ -226,3 +224,10 @@ def call(
         return made
 
     return declare
+
+
+def signature_of(stub: Callable[..., Any], group: str, results: int | str) -> Signature:
+    """The signature that a declaration states; its annotations are text."""
+    parameters = {name: Parameter.of(plain) for name, plain in inspect.signature(stub).parameters.items()}
+    count = 0 if stub.__annotations__.get("return") == "None" else results
+    return Signature(stub.__name__, group, parameters, inspect.cleandoc(stub.__doc__ or ""), count)

@@ -11,6 +11,7 @@ from ziggurat.codemodel.errors import KernelErrors, KernelNameError, KernelTypeE
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.types import ConstantType, DescriptorType, PtrType, TupleType, Type, constexpr_type, pyobject
 from ziggurat.frontends.language import SIGNATURES, Function
+from ziggurat.frontends.language.c import C_SIGNATURES, SPELLINGS
 from ziggurat.frontends.language.function import Default
 from ziggurat.frontends.language.signature import Parameter, Signature
 from ziggurat.frontends.language.spellings import of_attribute
@@ -19,6 +20,7 @@ from ziggurat.transforms.attribution.attribute import FunctionAttributor, handle
 from ziggurat.transforms.attribution.attribution import Attribution
 from ziggurat.transforms.calls import RULES, Rule, Typing
 from ziggurat.transforms.calls.builtins import BUILTINS
+from ziggurat.transforms.calls.c import C_RULES
 from ziggurat.transforms.calls.constants import FunctionName, describe, held
 from ziggurat.transforms.calls.lattice import ERROR, ErrorType, components, join
 from ziggurat.transforms.calls.promotion import NONE, constant, in_floats, outer_constant, rounded_type
@@ -78,6 +80,8 @@ def invoke(walk: FunctionAttributor, op: py.Invoke) -> Type:
     space, _, name = op.callee.rpartition(".")
     if space == "zg":
         return language_call(walk, op, name)
+    if space == "c":
+        return bound_call(walk, op, C_SIGNATURES[name], C_RULES[name], Typing(name, spelling=SPELLINGS[name]))
     types = [walk.scope.type_of(operand) for operand in op.operands]
     if space != "builtins":
         return method(walk, op, name, types)
@@ -105,7 +109,11 @@ def method(walk: FunctionAttributor, op: py.Invoke, name: str, types: list[Type]
 
 
 def language_call(walk: FunctionAttributor, op: py.Invoke, name: str) -> Type:
-    signature = SIGNATURES[name]
+    return bound_call(walk, op, SIGNATURES[name], RULES[name], Typing(name, partial(combine, walk)))
+
+
+def bound_call(walk: FunctionAttributor, op: py.Invoke, signature: Signature, rule: Rule, typing: Typing) -> Type:
+    """A call with this signature and this rule, which is asked in the context `typing`."""
     positional = len(op.arguments) - len(op.keywords)
     keywords = dict(zip(op.keywords, op.arguments[positional:], strict=True))
     bound = signature.bind(op.arguments[:positional], keywords)
@@ -121,8 +129,7 @@ def language_call(walk: FunctionAttributor, op: py.Invoke, name: str) -> Type:
     walk.scope.arguments[op.result] = bound
     if any(isinstance(argument, ErrorType) for argument in arguments):
         return ERROR
-    rule = RULES[name]
-    result = rule.type(Typing(name, partial(combine, walk)), *arguments)
+    result = rule.type(typing, *arguments)
     return result if result is not None else library_call(walk, op, rule, arguments)
 
 

@@ -28,14 +28,15 @@ _OP_NAME = re.compile(r"^[a-z_]+\.\w+")
 class Typing:
     """The context of a type rule: the name of the call, and `combiner`, which attributes the function of a reduction.
 
-    Its `str` is the name of the call as a kernel writes it.
+    Its `str` is the call as a kernel writes it: `spelling`, or by default the name after `zg.`.
     """
 
     name: str
     combiner: Callable[[FunctionName | str, Sequence[Type], str], None] | None = None
+    spelling: str = ""
 
     def __str__(self) -> str:
-        return f"zg.{self.name}"
+        return self.spelling or f"zg.{self.name}"
 
     def combine(self, function: FunctionName | str, types: Sequence[Type]) -> None:
         """Attribute the function that combines two elements of each of `types`: a function, or a reduction's name.

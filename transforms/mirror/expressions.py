@@ -11,6 +11,7 @@ from ziggurat.codemodel.types import ConstantType, Type, i1
 from ziggurat.transforms.attribution.operators import OPERATORS
 from ziggurat.transforms.calls import RULES, Rule
 from ziggurat.transforms.calls.builtins import BUILTINS
+from ziggurat.transforms.calls.c import C_RULES
 from ziggurat.transforms.calls.emit import Built, Emitter, Operand, split_operand
 from ziggurat.transforms.calls.promotion import NONE
 from ziggurat.transforms.mirror.mirror import FunctionMirror, handles
@@ -84,7 +85,7 @@ def invoke(walk: FunctionMirror, op: py.Invoke) -> Built:
     space, _, name = op.callee.rpartition(".")
     if space == "builtins":
         return built(BUILTINS[name], walk.emit, result, *map(walk.operand, op.operands))
-    rule = RULES[name if space == "zg" else f"{name}_tensor_descriptor"]
+    rule = C_RULES[name] if space == "c" else RULES[name if space == "zg" else f"{name}_tensor_descriptor"]
     if rule.body is not None:
         made = call(walk, op)
         return walk.emit.convert(Operand(walk.callee().result, made), result) if isinstance(made, Value) else made

@@ -1,0 +1,334 @@
+"""Kernels of Triton-C: `zg.triton_c(source, TYPE="float", TM=[32, 64])`.
+
+The macros of the source are constexpr parameters of the kernel, after the parameters that the source declares.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import inspect
+import itertools
+import keyword
+import math
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from ziggurat import compiler
+from ziggurat.boundary import no_faults, public
+from ziggurat.codemodel.builder import Builder
+from ziggurat.codemodel.dialects import core
+from ziggurat.codemodel.errors import KernelNameError, KernelSyntaxError, LaunchError, ZigguratError
+from ziggurat.codemodel.location import Location
+from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.recursion import deep_recursion
+from ziggurat.codemodel.transform import transform
+from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType, Type, f32
+from ziggurat.frontends.language import Function
+from ziggurat.frontends.language.constants import as_constant
+from ziggurat.frontends.triton_c.declared import SPELLINGS, spelled
+from ziggurat.frontends.triton_c.names import Header, headers, undeclared
+from ziggurat.frontends.triton_c.preprocess import Preprocessed, preprocess, register
+from ziggurat.frontends.triton_c.reader import KernelSource, read_kernel
+from ziggurat.frontends.triton_c.words import reworded
+from ziggurat.kernels.arguments import Signature
+from ziggurat.kernels.kernel import Kernel
+from ziggurat.kernels.models import Models
+
+if TYPE_CHECKING:
+    from ziggurat.transforms.attribution import Attribution
+
+_OPTIONS = ("num_warps", "num_stages")
+
+
+@public
+def triton_c(source: str | os.PathLike[str], name: str | None = None, /, **macros: Any) -> Kernel:
+    """The kernel of a Triton-C source: its text, or the path of its file.
+
+        add = zg.triton_c(open("add.tc").read(), TYPE="float", SIZE=128)
+        add[lambda meta: (zg.cdiv(n, meta["SIZE"]),)](n, a, b, c)
+
+    `name` is the kernel's, needed where the source has several. Macros are numbers, bools, text of C, and dtypes. A
+    macro without a value here gets one at the launch (`add[grid](…, SIZE=64)`), like a constexpr parameter; a value
+    here is the default. The values of a list are tuned: the fastest combination is found by measuring at the first
+    launch with new integers or element types (see `zg.autotune`); `num_warps` and `num_stages` may be lists too.
+
+    Raises `KernelSyntaxError` and `KernelNameError` for what is wrong with the source as far as it is read here: the
+    macros without a value may change the rest.
+    """
+    lists = {key: [*value] for key, value in macros.items() if isinstance(value, (list, tuple))}
+    for key, values in lists.items():
+        if not values:
+            raise LaunchError(f"the list of '{key}' must have values", hint=f"{key}=[32, 64]")
+    models = TritonCModels(source, name, {key: lists.get(key, [value])[0] for key, value in macros.items()})
+    options = {key: lists.pop(key, [macros[key]]) for key in _OPTIONS if key in macros and key not in models.macros}
+    if not lists and not options:
+        return Kernel(cast(Any, models.stub))
+    from ziggurat.tuning.autotune import Config, TunedKernel, autotune
+
+    models.macros = {key: value for key, value in models.macros.items() if key not in lists} | dict.fromkeys(
+        lists, inspect.Parameter.empty
+    )
+    models.firsts = {key: values[0] for key, values in lists.items()}
+    names = [*lists, *options]
+    configs = [
+        Config(
+            {key: value for key, value in zip(names, values, strict=True) if key in lists},
+            **{key: value for key, value in zip(names, values, strict=True) if key in options},
+        )
+        for values in itertools.product(*lists.values(), *options.values())
+    ]
+    return TunedKernel(cast(Any, models.stub), (), tuning=autotune(configs, key=models.sizes([*lists])))
+
+
+class _Stub:
+    """Stands in the place of a Python function."""
+
+    def __init__(self, models: TritonCModels) -> None:
+        self.__name__ = self.__qualname__ = models.header.name
+        self.__doc__ = None
+        self.ziggurat_models = models
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        return self.ziggurat_models.signature
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        raise LaunchError(f"'{self.__name__}' is a kernel, which must be launched over a grid")
+
+
+class TritonCModels(Models):
+    """The models of a kernel of Triton-C: one Python model for each combination of values of the macros.
+
+    `macros` has the default of each macro by name, `Parameter.empty` where there is none, and None for a macro that
+    conditions ask for and that need not be defined. `firsts` has the first values of those that are tuned.
+    """
+
+    def __init__(self, source: str | os.PathLike[str], name: str | None, given: Mapping[str, Any]) -> None:
+        if isinstance(source, os.PathLike):
+            self.file = os.fspath(source)
+            self.source = Path(self.file).read_text(encoding="utf-8")
+        else:
+            self.source = source
+            self.file = f"<triton-c {hashlib.sha256(source.encode()).hexdigest()[:8]}>"
+        register(self.file, self.source)
+        for key in given:
+            if not key.isidentifier():
+                raise LaunchError(f"a macro must have a name of C; got {key!r}")
+        self.name = name
+        texts = {key: macro_text(key, value) for key, value in given.items()}
+        found = self._preprocessed(texts)
+        self.header = self._header(found)
+        free = undeclared(found.tokens)
+        options = [key for key in given if key in _OPTIONS and not _uses(self.source, key)]
+        empty: Any = inspect.Parameter.empty
+        self.macros: dict[str, Any] = {key: value for key, value in given.items() if key not in options}
+        self.macros |= dict.fromkeys((key for key in free if key not in self.macros), empty)
+        self.macros |= dict.fromkeys((key for key in found.asked if key not in self.macros), None)
+        self.firsts: dict[str, Any] = {}
+        self._uses = free
+        self._read: dict[tuple[tuple[str, str], ...], KernelSource] = {}
+        self.stub = _Stub(self)
+
+    def _preprocessed(self, texts: Mapping[str, str]) -> Preprocessed:
+        with no_faults("reading", lambda: self.source, self.file), deep_recursion():
+            try:
+                return preprocess(self.source, self.file, texts)
+            except RecursionError:
+                raise self._too_deep() from None
+
+    def _header(self, found: Preprocessed) -> Header:
+        """The head of the kernel. Where tokens do not show it, the parser says what is wrong."""
+        defined = headers(found.tokens)
+        kernels = [header for header in defined if header.is_kernel]
+        if self.name is not None:
+            header = next((header for header in defined if header.name == self.name), None)
+        else:
+            header = kernels[0] if len(kernels) == 1 else None if kernels or not defined else defined[-1]
+        if header is not None and len(set(header.parameters)) == len(header.parameters):
+            return header
+        with no_faults("reading", lambda: self.source, self.file):
+            read_kernel(self.source, self.file, {}, self.name)
+        raise KernelSyntaxError(f"{self.file} has no function that can be found", None, "write __global__ void f(…) { … }")
+
+    def _too_deep(self) -> KernelSyntaxError:
+        return KernelSyntaxError(f"the source of '{self.file}' is nested too deeply to be read", Location(self.file, 1))
+
+    @functools.cached_property
+    def parameters(self) -> dict[str, str]:
+        """The names of the parameters in C by their names in Python, where a keyword gets an underscore."""
+        return {python_name(name): name for name in self.header.parameters}
+
+    @property
+    def signature(self) -> inspect.Signature:
+        """The parameters of C, and the macros by keyword."""
+        made = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in self.parameters]
+        made += [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default)
+            for name, default in self.macros.items()
+        ]
+        return inspect.Signature(made)
+
+    def sizes(self, tuned: Sequence[str]) -> list[str]:
+        """The parameters whose values choose among configurations: integers, and macros that are not tuned."""
+        key = [name for name, default in self.macros.items() if name not in tuned and default is inspect.Parameter.empty]
+        try:
+            declared = self.read(self.defaults()).parameters
+        except ZigguratError:  # The types depend on macros without values: every parameter may be an integer.
+            return [*self.parameters, *key]
+        return [python_name(p.name) for p in declared if isinstance(p.type, ScalarType) and p.type.is_int] + key
+
+    # Macros.
+
+    def defaults(self) -> dict[str, Any]:
+        """The macros with their defaults. Raises `KernelNameError` for a macro without one."""
+        values = {**self.macros, **self.firsts}
+        missing = [name for name, value in values.items() if value is inspect.Parameter.empty]
+        if missing:
+            listed = ", ".join(f"'{name}'" for name in missing)
+            noun = "the macro" if len(missing) == 1 else "the macros"
+            token = self._uses.get(missing[0])
+            raise KernelNameError(
+                f"'{self.header.name}' uses {noun} {listed}, which nobody defines",
+                None if token is None else token.place,
+                f"give a value: zg.triton_c(source, {missing[0]}=…), or -D{missing[0]}=… on the command line",
+            )
+        return values
+
+    def read(self, values: Mapping[str, Any]) -> KernelSource:
+        """The kernel for values of the macros, read once for each combination."""
+        texts = {name: macro_text(name, value) for name, value in values.items() if value is not None}
+        key = tuple(sorted(texts.items()))
+        found = self._read.get(key)
+        if found is None:
+            try:
+                with no_faults("reading", lambda: self.source, self.header.name), deep_recursion():
+                    try:
+                        found = read_kernel(self.source, self.file, texts, self.header.name)
+                    except RecursionError:
+                        raise self._too_deep() from None
+            except ZigguratError as error:
+                raise reworded(error) from None
+            if [parameter.name for parameter in found.parameters] != [*self.parameters.values()]:
+                raise KernelSyntaxError(
+                    f"the parameters of '{self.header.name}' must be the same for all values of the macros",
+                    found.model.location,
+                    "make a kernel of its own for each value",
+                )
+            self._read[key] = found
+        return found
+
+    def split(self, types: Sequence[Type]) -> tuple[KernelSource, Sequence[Type]]:
+        """The kernel for attributed types of all parameters, and the types of those of C."""
+        count = len(self.parameters)
+        values = {
+            name: type_.value for name, type_ in zip(self.macros, types[count:], strict=True) if isinstance(type_, ConstantType)
+        }
+        found = self.read(values)
+        for parameter, type_ in zip(found.parameters, types, strict=False):
+            _check(self.header.name, parameter.name, parameter.type, type_)
+        return found, types[:count]
+
+    # Models.
+
+    def python(self, kernel: Function) -> Op:
+        return self.read(self.defaults()).model
+
+    def python_for(self, kernel: Function, types: Sequence[Type]) -> Op:
+        return self.split(types)[0].model
+
+    def module(self, kernel: Function) -> core.Module:
+        found = self.read(self.defaults())
+        builder = Builder.root()
+        for function in reversed([*found.functions.values()]):
+            builder.add(transform(function), function.location)
+        builder.add(core.Unreachable())
+        return core.Module(builder.finish())
+
+    def attribution(self, kernel: Function, types: Sequence[Type]) -> Attribution:
+        found, own = self.split(types)
+        try:
+            return compiler.attribute(found.model, own, found.functions)
+        except ZigguratError as error:
+            raise reworded(found.source.explained(error)) from None
+
+    def triton(self, kernel: Function, signature: Signature) -> core.Module:
+        found, own = self.split(signature.types)
+        known = iter(signature.divisibility or [1] * len(own))
+        divisibility: list[int] = []
+        for parameter, type_ in zip(found.parameters, own, strict=True):
+            if not isinstance(type_, ConstantType):
+                divisibility.append(max(next(known), parameter.divisibility))
+        try:
+            return compiler.triton_model(found.model, own, divisibility, found.functions)
+        except ZigguratError as error:
+            raise reworded(found.source.explained(error)) from None
+
+    def constexprs(self, kernel: Function) -> frozenset[str]:
+        return frozenset(self.macros)
+
+    def declared(self, kernel: Function, given: Mapping[str, Any]) -> Mapping[str, ScalarType | PtrType]:
+        values = {name: given.get(name, default) for name, default in {**self.macros, **self.firsts}.items()}
+        if any(value is inspect.Parameter.empty for value in values.values()):
+            return {}
+        return {python_name(parameter.name): parameter.type for parameter in self.read(values).parameters}
+
+    def place(self, kernel: Function) -> Location | None:
+        return Location(self.file, 1)
+
+    def text(self, kernel: Function) -> str | None:
+        return self.source
+
+    def identity(self, kernel: Function) -> str:
+        macros = sorted((name, repr(value)) for name, value in self.macros.items())
+        return hashlib.sha256(repr((self.source, self.header.name, macros)).encode()).hexdigest()
+
+
+def python_name(name: str) -> str:
+    """The name of a parameter of C in Python."""
+    return f"{name}_" if keyword.iskeyword(name) else name
+
+
+def macro_text(name: str, value: Any) -> str:
+    """The replacement of a macro. Raises `LaunchError` for a value that has no text in C."""
+    good, known = as_constant(value)
+    if isinstance(known, bool) and good:
+        return str(int(known))
+    if isinstance(known, int) and good:
+        return str(known) if known >= 0 else f"({known})"
+    if isinstance(known, float) and good:
+        text = repr(known) if math.isfinite(known) else "NAN" if math.isnan(known) else "INFINITY"
+        return f"(-{text.lstrip('-')})" if known < 0 else text
+    if isinstance(known, ScalarType) and good:
+        return SPELLINGS[known]
+    if isinstance(known, PtrType) and good:
+        return spelled(known)
+    if isinstance(known, str) and good:
+        return known
+    raise LaunchError(
+        f"the macro '{name}' must be a number, a bool, a text of C or a dtype; got {type(value).__name__}",
+        hint="TYPE='float', TM=64, TYPE=zg.f16",
+    )
+
+
+def _uses(source: str, name: str) -> bool:
+    """Whether a source uses a name."""
+    import re
+
+    return re.search(rf"\b{name}\b", source) is not None
+
+
+def _check(kernel: str, name: str, declared: ScalarType | PtrType, given: Type) -> None:
+    """Raise `LaunchError` unless an argument of this type can be converted to the declared one without loss."""
+    if isinstance(given, ConstantType):
+        number = isinstance(given.value, bool | int | float)
+        fits = number and isinstance(declared, ScalarType) and (declared.is_float or not isinstance(given.value, float))
+    elif isinstance(given, ScalarType) and isinstance(declared, ScalarType):
+        fits = given == declared or given.is_int or (declared.is_float and given == f32 and declared.bits < 32)
+    else:
+        fits = given == declared
+    if not fits:
+        got = given.value if isinstance(given, ConstantType) else spelled(given)
+        raise LaunchError(f"'{name}' of '{kernel}' is declared as {spelled(declared)}; got {got}")

@@ -1,0 +1,104 @@
+"""Calls that Triton-C has besides those of the language: `c.<name>` in the Python code model.
+
+They hold the rules of C that differ from those of the language's calls. No kernel calls them by name, so they are not
+among `SIGNATURES`. `spelling` is the text of a message for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from ziggurat.frontends.language.kinds import ConstAny, ConstBool, ConstInt, ConstStr, Value
+from ziggurat.frontends.language.signature import Signature, signature_of
+
+C_SIGNATURES: Final[dict[str, Signature]] = {}
+SPELLINGS: Final[dict[str, str]] = {}
+
+
+def _c_call(spelling: str) -> Callable[[Callable[..., Any]], None]:
+    def declare(stub: Callable[..., Any]) -> None:
+        C_SIGNATURES[stub.__name__] = signature_of(stub, "Triton-C", 1)
+        SPELLINGS[stub.__name__] = spelling
+
+    return declare
+
+
+@_c_call("the operator '/'")
+def div(a: Value, b: Value, where: Value = None) -> Value:  # pyright: ignore[reportUnusedFunction]
+    """The quotient; of integers rounded toward zero. Where `where` is false, an integer divisor counts as 1."""
+
+
+@_c_call("the operator '%'")
+def rem(a: Value, b: Value, where: Value = None) -> Value:  # pyright: ignore[reportUnusedFunction]
+    """The remainder of integers, with the sign of `a`. Where `where` is false, the divisor counts as 1."""
+
+
+@_c_call("the operator '-'")
+def neg(x: Value) -> Value:  # pyright: ignore[reportUnusedFunction]
+    """`-x`; a bool counts as an int."""
+
+
+@_c_call("the operator '~'")
+def invert(x: Value) -> Value:  # pyright: ignore[reportUnusedFunction]
+    """`~x` of integers that are no bools."""
+
+
+@_c_call("the operator '<<'")
+def shl(a: Value, b: Value) -> Value:  # pyright: ignore[reportUnusedFunction]
+    """`a << b`; a bool counts as an int."""
+
+
+@_c_call("the operator '>>'")
+def shr(a: Value, b: Value) -> Value:  # pyright: ignore[reportUnusedFunction]
+    """`a >> b`; a bool counts as an int."""
+
+
+@_c_call("a condition")
+def truth(x: Value) -> Value:  # pyright: ignore[reportUnusedFunction]
+    """Whether each element is not zero."""
+
+
+@_c_call("the operator '?:'")
+def choose(condition: Value, x: Value, y: Value) -> Value:  # pyright: ignore[reportUnusedFunction]
+    """`condition ? x : y`, element by element; one of them where the condition is known at compile time."""
+
+
+@_c_call("the declaration")
+def declare(  # pyright: ignore[reportUnusedFunction]
+    x: Value, type: ConstAny, shape: ConstAny, what: ConstStr, const: ConstBool = False
+) -> Value:
+    """The value that `what`, declared with this element type and shape, gets from `x`: converted and broadcast.
+
+    A shape of None is that of `x`. With `const`, a scalar that is known at compile time stays known.
+    """
+
+
+@_c_call("the cast")
+def cast(x: Value, type: ConstAny) -> Value:  # pyright: ignore[reportUnusedFunction]
+    """`(type)x`, element by element."""
+
+
+@_c_call("the operator '*'")
+def load(p: Value, mask: Value = None, other: Value = None) -> Value:  # pyright: ignore[reportUnusedFunction]
+    """The elements at the pointers; where `mask` is false, nothing is read and the result is `other`, or 0."""
+
+
+@_c_call("the assignment")
+def store(p: Value, value: Value, mask: Value = None) -> None:  # pyright: ignore[reportUnusedFunction]
+    """Write the value, converted to the pointers' elements, where `mask` is true."""
+
+
+@_c_call("the value")
+def pointee(p: Value, value: Value) -> Value:  # pyright: ignore[reportUnusedFunction]
+    """`value` as the elements that `p` points to."""
+
+
+@_c_call("the operator '@'")
+def dot(a: Value, b: Value, acc: Value = None) -> Value:  # pyright: ignore[reportUnusedFunction]
+    """The matrix product of `a` and `b`, after promotion, added to `acc`."""
+
+
+@_c_call("the subscript")
+def ranked(x: Value, count: ConstInt) -> Value:  # pyright: ignore[reportUnusedFunction]
+    """`x`, an array with `count` axes."""

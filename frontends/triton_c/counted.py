@@ -1,0 +1,158 @@
+"""Loops that count: `for (int k = a; k < b; k += s)` as a loop over a range, which the compiler pipelines.
+
+It must be certain that the loop counts: the variable is declared in the head and assigned nowhere else, the bound and
+the step do not change, and the condition and the step agree on the direction. Any other loop is a `while`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import attrs
+import lark
+
+from ziggurat.codemodel.types import ScalarType, i32
+from ziggurat.frontends.triton_c.expressions import grouped, without_groups
+from ziggurat.frontends.triton_c.grammar import Node
+from ziggurat.frontends.triton_c.library import EFFECTS, call_of
+
+if TYPE_CHECKING:
+    from ziggurat.frontends.triton_c.statements import Statements
+
+# Comparisons with the direction of counting, and what is added to the bound to leave it out of the range.
+_COMPARISONS = {"<": (1, 0), "<=": (1, 1), ">": (-1, 0), ">=": (-1, -1)}
+_EXCHANGED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "!=": "!="}
+
+
+@attrs.frozen
+class Counted:
+    """The head of a loop that counts: the range from `start` to `stop` (plus `more`, 1 or -1 or 0) by `step`.
+
+    `step` is a number or an expression, which is `negated` in a loop that counts down. `is_plain` says that the start
+    needs no conversion to the variable's type.
+    """
+
+    variable: Node
+    name: str
+    type: ScalarType
+    start: Node
+    is_plain: bool
+    stop: Node
+    more: int
+    step: int | Node
+    negated: bool
+
+
+def counted(reader: Statements, initial: Node, test: Node, step: Node, suite: Node) -> Counted | None:
+    """The range of a loop that counts; None for another loop."""
+    if initial is None or initial.data != "declaration" or len(initial.children) != 2 or test is None or step is None:
+        return None
+    specifiers, variable = initial.children
+    stars, token, dims, *rest = variable.children
+    if stars.children or dims.children or len(rest) != 2 or rest[-1] is None or rest[-1].data == "braces":
+        return None
+    made, name, start = reader.specifiers(specifiers), str(token), rest[-1]
+    type_ = made.type
+    if type_ is None or type_.kind != "int" or made.qualifiers or made.multiple > 1:
+        return None
+    counting = _counting(name, step)
+    compared = _compared(name, test)
+    if counting is None or compared is None:
+        return None
+    amount, sign = counting
+    comparison, stop = compared
+    known = amount if isinstance(amount, int) else reader.known(amount)
+    if known is not None:
+        if known == 0:
+            return None
+        sign, known = (sign, known) if known > 0 else (-sign, -known)
+    if comparison == "!=":
+        if known != 1 or not type_.signed:
+            return None
+        direction, more = sign, 0
+    else:
+        direction, more = _COMPARISONS[comparison]
+    # Unsigned numbers that count down, or whose step is unknown, may wrap around; that is for the `while`.
+    if direction != sign or (not type_.signed and (sign < 0 or known is None)):
+        return None
+    parts = [stop] if isinstance(amount, int) else [stop, amount]
+    changed = set(_assigned(suite)) | {name}
+    for part in (suite, *parts):
+        if part is suite and name in set(_assigned(suite)):
+            return None
+        if part is not suite and not _is_fixed(reader, part, changed):
+            return None
+    return Counted(
+        variable, name, type_, start, type_ == i32 and reader.known(start) is not None, stop, more,
+        amount if known is None else sign * known, known is None and sign < 0,
+    )  # fmt: skip
+
+
+def _counting(name: str, step: Node) -> tuple[int | Node, int] | None:
+    """What a step adds to the variable, 1 or an expression, and the sign with which it does."""
+    step = without_groups(step)
+    if step.data in ("step", "step_after"):
+        sign, target = step.children if step.data == "step" else reversed(step.children)
+        return (1, 1 if str(sign) == "++" else -1) if _is(target, name) else None
+    if step.data != "assign" or not _is(step.children[0], name):
+        return None
+    sign, amount = str(step.children[1].children[0]), step.children[2]
+    if sign in ("+=", "-="):
+        return amount, 1 if sign == "+=" else -1
+    amount = without_groups(amount)
+    if sign != "=" or amount.data != "chain":
+        return None
+    left, operator, right = grouped(amount).children
+    if _is(left, name) and str(operator) in ("+", "-"):
+        return right, 1 if str(operator) == "+" else -1
+    return (left, 1) if _is(right, name) and str(operator) == "+" else None
+
+
+def _compared(name: str, test: Node) -> tuple[str, Node] | None:
+    """The comparison of the variable, on its left, and what it is compared with."""
+    test = without_groups(test)
+    if test.data != "chain":
+        return None
+    left, sign, right = grouped(test).children
+    sign = str(sign)
+    if sign not in _EXCHANGED:
+        return None
+    if _is(left, name):
+        return sign, right
+    return (_EXCHANGED[sign], left) if _is(right, name) else None
+
+
+def _is(node: Node, name: str) -> bool:
+    node = without_groups(node)
+    return node.data == "name" and str(node.children[0]) == name
+
+
+def _assigned(tree: Node) -> Iterator[str]:
+    """The names of variables that a statement assigns to."""
+    for part in tree.iter_subtrees():
+        if part.data in ("assign", "step"):
+            target = part.children[0 if part.data == "assign" else 1]
+        elif part.data == "step_after":
+            target = part.children[0]
+        else:
+            continue
+        target = without_groups(target)
+        if target.data == "name":
+            yield str(target.children[0])
+
+
+def _is_fixed(reader: Statements, tree: Node, changed: set[str]) -> bool:
+    """Whether an expression has the same value in every iteration, in which these variables change."""
+    for part in tree.iter_subtrees():
+        if part.data in ("assign", "step", "step_after", "load", "masked"):
+            return False
+        if part.data == "name" and str(part.children[0]) in changed:
+            return False
+        if part.data == "call":
+            name = str(part.children[0].children[0]) if part.children[0].data == "name" else ""
+            count = sum(isinstance(child, lark.Tree) for child in part.children[1:])
+            known = call_of(name, count)
+            if name in reader.program.functions or known is None or known in EFFECTS:
+                return False
+    return True

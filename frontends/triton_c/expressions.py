@@ -1,0 +1,670 @@
+"""Expressions of Triton-C as ops of the Python code model. Each gives one value and has the place of its text.
+
+An operand that C might not evaluate (of `&&`, `||` and `?:`) is evaluated all the same, and its loads are masked: they
+read where C would have evaluated them. Its integer divisions divide by 1 elsewhere.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import lark
+
+from ziggurat.codemodel.builder import Builder
+from ziggurat.codemodel.dialects import core, py
+from ziggurat.codemodel.errors import KernelNameError, KernelTypeError, KernelValueError
+from ziggurat.codemodel.op import Op, Value
+from ziggurat.codemodel.types import PtrType, ScalarType, VarType, i64, pyobject, u32, u64
+from ziggurat.frontends.language.function import suggest
+from ziggurat.frontends.language.signature import SIGNATURES
+from ziggurat.frontends.triton_c.declared import Specifiers, scalar_of
+from ziggurat.frontends.triton_c.grammar import LEVELS, Node
+from ziggurat.frontends.triton_c.library import CONDITIONS, CONSTANTS, EFFECTS, NAMES, TO_POINTEES, call_of
+from ziggurat.frontends.triton_c.source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from ziggurat.frontends.triton_c.reader import Program
+
+_VARIABLE = VarType(pyobject)
+
+# Binary operators as calls. `&&`, `||` and `@` have methods of their own.
+_BINARY: Final = {
+    "+": "zg.add", "-": "zg.sub", "*": "zg.mul", "/": "c.div", "%": "c.rem", "&": "zg.and_", "|": "zg.or_",
+    "^": "zg.xor", "<<": "c.shl", ">>": "c.shr", "==": "zg.equal", "!=": "zg.not_equal", "<": "zg.less",
+    ">": "zg.greater", "<=": "zg.less_equal", ">=": "zg.greater_equal",
+}  # fmt: skip
+_LEVEL: Final = {sign: level for level, signs in enumerate(LEVELS) for sign in signs}
+_REDUCTIONS: Final = {"+": "zg.sum", "max": "zg.max", "min": "zg.min"}
+_ESCAPE = re.compile(r"\\([0-7]{1,3}|x[0-9a-fA-F]+|.)", re.DOTALL)
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
+
+
+class Reported(Exception):
+    """A use of a variable whose declaration is in error. The error is reported there."""
+
+
+@attrs.define(eq=False)
+class Variable:
+    """A variable: its `var`, declared element type, and shape as a value (None for an array of any shape).
+
+    Stores through a `readonly` pointer are errors; a `constant` is not assigned.
+    """
+
+    name: str
+    var: Value
+    type: ScalarType | PtrType
+    shape: Value | None
+    constant: bool = False
+    readonly: bool = False
+
+
+@attrs.frozen
+class Condition:
+    """A condition under which an operand is evaluated: `value` makes it when it is first needed."""
+
+    value: Callable[[], Value]
+
+
+class Expressions:
+    """Reads expressions into `builder`. `scopes` has the variables of each block around, outermost first."""
+
+    def __init__(self, program: Program, builder: Builder) -> None:
+        self.program = program
+        self.source: Source = program.source
+        self.builder = builder
+        self.scopes: list[dict[str, Variable | None]] = [{}]
+        # The conditions under which C would evaluate the operand that is read, outermost first.
+        self.conditions: list[Condition] = []
+
+    # Ops.
+
+    def add(self, op: Op, node: Node) -> Value:
+        """Add an op that models `node`."""
+        return self.builder.add(op, self.source.place(node))
+
+    def constant(self, value: Any, node: Node) -> Value:
+        return self.add(core.ConstantOp(value, pyobject), node)
+
+    def invoke(self, callee: str, node: Node, *arguments: Value) -> Value:
+        """A call of the language (`zg.add`) or of Triton-C (`c.load`)."""
+        return self.add(py.Invoke(arguments, callee), node)
+
+    # Conditions of evaluation.
+
+    @contextmanager
+    def under(self, condition: Value, node: Node, *, negated: bool = False) -> Generator[None]:
+        """Read what C evaluates only where a condition holds, or where it does not."""
+        outer = self.mask
+        made: list[Value] = []
+
+        def mask() -> Value:
+            if not made:
+                here = self.invoke("zg.invert", node, condition) if negated else condition
+                around = outer(node)
+                made.append(here if around is None else self.invoke("zg.and_", node, around, here))
+            return made[0]
+
+        self.conditions.append(Condition(mask))
+        try:
+            yield
+        finally:
+            self.conditions.pop()
+
+    @property
+    def mask(self) -> Callable[[Node], Value | None]:
+        """A function that gives the condition of the operand that is read now, or None if it is always evaluated."""
+        if not self.conditions:
+            return lambda node: None
+        innermost = self.conditions[-1]
+        return lambda node: innermost.value()
+
+    # Expressions.
+
+    def expression(self, node: Node) -> Value:
+        """The value of an expression."""
+        return _READERS[node.data](self, node)
+
+    def truth(self, node: Node) -> Value:
+        """Whether an expression is not zero."""
+        return self.invoke("c.truth", node, self.expression(node))
+
+    def find(self, name: str) -> Variable | None:
+        """The variable that a name means here; None for a name that is no variable."""
+        for scope in reversed(self.scopes):
+            if name in scope:
+                found = scope[name]
+                if found is None:
+                    raise Reported
+                return found
+        return None
+
+    def name(self, node: Node) -> Value:
+        name = str(node.children[0])
+        variable = self.find(name)
+        if variable is not None:
+            return self.add(core.VarLoad(variable.var), node)
+        if name in CONSTANTS:
+            return self.constant(CONSTANTS[name], node)
+        if name in self.program.functions:
+            self.program.reach(name)
+            return self.add(core.FuncRef(name, pyobject), node)
+        if name == "newaxis":
+            raise self.source.syntax("newaxis must stand in a subscript", node, "write x[:, newaxis]")
+        raise self.unknown(name, node)
+
+    def unknown(self, name: str, node: Node) -> KernelNameError:
+        """The error for a name that is not declared."""
+        known = [known for scope in self.scopes for known in scope]
+        hint = suggest(name, known) or suggest(name, [*self.program.functions, *NAMES])
+        hint = hint or f"declare it, or define it as a macro: zg.triton_c(source, {name}=…), or -D{name}=…"
+        return self.source.at(KernelNameError(f"'{name}' is not declared", hint=hint), node)
+
+    def number(self, node: Node) -> Value:
+        value, type_ = self.literal(node)
+        made = self.constant(value, node)
+        return made if type_ is None else self.invoke("c.cast", node, made, self.constant(type_, node))
+
+    def literal(self, node: Node) -> tuple[Any, ScalarType | None]:
+        """The number of a literal, and the type that its suffix gives it."""
+        token = node.children[0]
+        text = str(token)
+        if token.type == "CHARACTER":
+            characters = self.unescaped(text.removeprefix("L"), node)
+            if len(characters) != 1:
+                raise self.source.syntax("a character must be one: 'a'", node)
+            return ord(characters), None
+        if token.type == "FLOAT":
+            digits = text.rstrip("fFlL") if "x" not in text.lower() else text.rstrip("lL")
+            if "x" in digits.lower():
+                try:
+                    return float.fromhex(digits.rstrip("fF") if "p" in digits.lower() else digits), None
+                except (ValueError, OverflowError):
+                    raise self.source.at(KernelValueError(f"the number {text} is not a float"), node) from None
+            return float(digits), None
+        digits = text.rstrip("uUlL")
+        suffix = text[len(digits) :].lower()
+        if suffix not in ("", "u", "l", "ul", "lu", "ll", "ull", "llu"):
+            raise self.source.syntax(f"a number cannot end in '{suffix}'", node, "write u, l or ul, or nothing")
+        octal = len(digits) > 1 and digits[0] == "0" and digits.isdecimal()
+        if len(digits) > 100:
+            raise self.source.at(KernelValueError("an integer must fit in 64 bits"), node)
+        try:
+            value = int(digits, 8 if octal else 0)
+        except ValueError:
+            raise self.source.syntax(f"{text} is not an octal number", node, "leave out the 0 before it") from None
+        if value >= 1 << 64:
+            raise self.source.at(KernelValueError(f"the integer {text} does not fit in 64 bits"), node)
+        long, unsigned = "l" in suffix, "u" in suffix
+        if not suffix:
+            return value, None
+        return value, u64 if unsigned and (long or value >= 1 << 32) else u32 if unsigned else i64
+
+    def unescaped(self, text: str, node: Node) -> str:
+        """The characters of a string or a character with its quotes."""
+
+        def escape(found: re.Match[str]) -> str:
+            code = found[1]
+            if code[0] == "x" and len(code) > 1:
+                return chr(min(int(code[1:], 16), 0x10FFFF))
+            return chr(int(code, 8)) if code[0] in "01234567" else _ESCAPES.get(code, code)
+
+        return _ESCAPE.sub(escape, text[1:-1])
+
+    def string(self, node: Node) -> Value:
+        return self.constant("".join(self.unescaped(str(part), node) for part in node.children), node)
+
+    def group(self, node: Node) -> Value:
+        return self.expression(node.children[1])
+
+    def commas(self, node: Node) -> Value:
+        return [self.expression(child) for child in node.children][-1]
+
+    def known(self, node: Node) -> int | None:
+        """The value of an expression of integer literals; None for another expression."""
+        if node.data == "group":
+            return self.known(node.children[1])
+        if node.data == "number" and node.children[0].type in ("INTEGER", "CHARACTER"):
+            return self.literal(node)[0]
+        if node.data == "name" and self.find(str(node.children[0])) is None:
+            value = CONSTANTS.get(str(node.children[0]))
+            return int(value) if isinstance(value, int) else None
+        if node.data == "unary" and str(node.children[0]) in "-+!~":
+            value = self.known(node.children[1])
+            return None if value is None else _KNOWN_UNARY[str(node.children[0])](value)
+        if node.data == "chain":
+            node = grouped(node)
+        if node.data != "binary":
+            return None
+        left, sign, right = node.children
+        a, b = self.known(left), self.known(right)
+        if a is None or b is None or str(sign) not in _KNOWN or (str(sign) in ("<<", ">>") and not 0 <= b < 64):
+            return None
+        if str(sign) in "/%":
+            if b == 0:
+                return None
+            quotient = abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+            return quotient if str(sign) == "/" else a - b * quotient
+        return int(_KNOWN[str(sign)](a, b))
+
+    # Operators.
+
+    def unary(self, node: Node) -> Value:
+        sign, operand = str(node.children[0]), node.children[1]
+        if sign == "-":
+            if operand.data == "number" and operand.children[0].type in ("INTEGER", "FLOAT"):
+                value, type_ = self.literal(operand)
+                if type_ is None:
+                    return self.constant(-value, node)
+            return self.invoke("c.neg", node, self.expression(operand))
+        if sign == "+":
+            return self.invoke("zg.add", node, self.expression(operand), self.constant(0, node))
+        if sign == "!":
+            return self.invoke("zg.invert", node, self.truth(operand))
+        if sign == "~":
+            return self.invoke("c.invert", node, self.expression(operand))
+        if sign == "^":
+            return self.invoke("zg.trans", node, self.expression(operand))
+        raise self.source.syntax(
+            "Triton-C has no addresses of variables", node, "pass the value, or a pointer parameter"
+        )
+
+    def chain(self, node: Node) -> Value:
+        return self.binary(grouped(node))
+
+    def binary(self, node: Node) -> Value:
+        left, sign, right = node.children
+        sign = str(sign)
+        if sign in ("&&", "||"):
+            return self.logical(node, left, right, is_and=sign == "&&")
+        if sign == "@":
+            return self.invoke("c.dot", node, self.expression(left), self.expression(right))
+        held = self.expression(left)
+        return self.combined(sign, held, right, node)
+
+    def combined(self, sign: str, left: Value, right: Node, node: Node) -> Value:
+        """A binary operator on a value and an expression: `c + a @ b` is one product that is added to `c`."""
+        factors = without_groups(right)
+        if sign == "+" and factors.data == "chain":
+            factors = grouped(factors)
+        if sign == "+" and factors.data == "binary" and str(factors.children[1]) == "@":
+            a, b = self.expression(factors.children[0]), self.expression(factors.children[2])
+            return self.invoke("c.dot", node, a, b, left)
+        return self.operator(sign, left, self.expression(right), node)
+
+    def operator(self, sign: str, left: Value, right: Value, node: Node) -> Value:
+        """A binary operator on values."""
+        if sign == "@":
+            return self.invoke("c.dot", node, left, right)
+        mask = self.mask(node) if sign in ("/", "%") else None
+        return self.invoke(_BINARY[sign], node, left, right, *(() if mask is None else (mask,)))
+
+    def logical(self, node: Node, left: Node, right: Node, is_and: bool) -> Value:
+        known = self.known(left)
+        if known is not None and bool(known) != is_and:
+            return self.constant(not is_and, node)
+        first = self.truth(left)
+        with self.under(first, node, negated=not is_and):
+            second = self.truth(right)
+        return self.invoke("zg.and_" if is_and else "zg.or_", node, first, second)
+
+    def choose(self, node: Node) -> Value:
+        condition, then, _, otherwise = node.children
+        known = self.known(condition)
+        if known is not None:
+            return self.expression(then if known else otherwise)
+        test = self.truth(condition)
+        for branch, other, negated in ((then, otherwise, False), (otherwise, then, True)):
+            if without_groups(branch).data == "load":
+                return self.loaded_or(without_groups(branch), other, test, node, negated)
+        with self.under(test, node):
+            first = self.expression(then)
+        with self.under(test, node, negated=True):
+            second = self.expression(otherwise)
+        return self.invoke("c.choose", node, test, first, second)
+
+    def loaded_or(self, load: Node, other: Node, test: Value, node: Node, negated: bool) -> Value:
+        """`test ? *p : other`, or with the operands exchanged: one load with a mask."""
+        with self.under(test, node, negated=negated):
+            pointer = self.expression(load.children[1])
+            mask = self.mask(node)
+        with self.under(test, node, negated=not negated):
+            value = self.expression(other)
+        assert mask is not None
+        return self.invoke("c.load", load, pointer, mask, value)
+
+    def range(self, node: Node) -> Value:
+        return self.invoke("zg.arange", node, self.expression(node.children[0]), self.expression(node.children[2]))
+
+    def load(self, node: Node) -> Value:
+        pointer = self.expression(node.children[1])
+        mask = self.mask(node)
+        return self.invoke("c.load", node, pointer, *(() if mask is None else (mask,)))
+
+    def masked(self, node: Node) -> Value:
+        mask, pointer = self.mask_and_pointer(node)
+        return self.invoke("c.load", node, pointer, mask)
+
+    def mask_and_pointer(self, node: Node) -> tuple[Value, Value]:
+        """The mask and the pointer of `*?(mask) pointer`, which C evaluates where the operand is evaluated."""
+        mask = self.truth(node.children[1])
+        with self.under(mask, node):
+            pointer = self.expression(node.children[2])
+            both = self.mask(node)
+        assert both is not None
+        return both, pointer
+
+    # Types.
+
+    def specifiers(self, node: Node) -> Specifiers:
+        """The words before a declared name."""
+        words = [str(t) for t in node.children if isinstance(t, lark.Token) and t.type == "TYPE"]
+        qualifiers = {str(t) for t in node.children if isinstance(t, lark.Token) and t.type == "QUALIFIER"}
+        try:
+            type_ = scalar_of(words)
+        except KeyError:
+            said = f"'{' '.join(words)}' is no type" if words else "the declaration has no type"
+            raise self.source.syntax(said, node, "write float, int, half, unsigned char …") from None
+        attributes = [child for child in node.children if not isinstance(child, lark.Token)]
+        return self.attributed(Specifiers(type_, frozenset(qualifiers)), attributes)
+
+    def attributed(self, made: Specifiers, attributes: Sequence[Node]) -> Specifiers:
+        """The beginning of a declaration with the attributes and qualifiers that follow the name."""
+        for attribute in attributes:
+            if isinstance(attribute, lark.Token):
+                made = attrs.evolve(made, qualifiers=made.qualifiers | {str(attribute)})
+                continue
+            name, argument = str(attribute.children[0]), attribute.children[1]
+            number = None if argument is None else self.known(argument)
+            if number is None or number < 1:
+                raise self.source.syntax(f"{name} must have a positive number: {name}(16)", attribute)
+            divisor = min(number & -number, 1 << 30)  # The greatest power of two that divides it.
+            field = "multiple" if name == "__multipleof" else "aligned"
+            made = attrs.evolve(made, **{field: divisor})
+        return made
+
+    def pointed(self, made: Specifiers, stars: Node, node: Node) -> ScalarType | PtrType:
+        """The type of specifiers followed by stars. Raises `KernelSyntaxError` for types that do not exist."""
+        count = sum(str(star) == "*" for star in stars.children)
+        if count > 1:
+            raise self.source.syntax("Triton-C has no pointers to pointers", node, "pass each pointer as a parameter")
+        if made.type is None:
+            what = "a pointer must have a type" if count else "a value must have a type"
+            raise self.source.syntax(f"{what}; got void", node)
+        return PtrType(made.type) if count else made.type
+
+    def shape(self, dims: Node) -> Value | None:
+        """The sizes between brackets as a tuple; an empty one without brackets. None for `[...]`, any shape."""
+        sizes: list[Value] = []
+        for part in dims.children:
+            if part is None:
+                raise self.source.syntax("an array must have sizes", dims, "write float x[64], or x[...] for any shape")
+            for size in part.children:
+                if isinstance(size, lark.Token):
+                    return None
+                sizes.append(self.expression(size))
+        place = self.source.place(dims) if dims.children else None
+        return self.builder.add(py.Pack(tuple(sizes)), place)
+
+    def cast(self, node: Node) -> Value:
+        specifiers, stars, dims = node.children[1].children
+        made = self.specifiers(specifiers)
+        value = self.expression(node.children[3])
+        type_ = self.constant(self.pointed(made, stars, node), node)
+        value = self.invoke("c.cast", node, value, type_)
+        if not dims.children:
+            return value
+        shape = self.shape(dims)
+        shape = self.constant(None, node) if shape is None else shape
+        return self.invoke("c.declare", node, value, type_, shape, self.constant("the cast value", node))
+
+    def sizeof(self, node: Node) -> Value:
+        specifiers, stars, dims = node.children[2].children
+        type_ = self.pointed(self.specifiers(specifiers), stars, node)
+        if dims.children:
+            raise self.source.syntax("sizeof must have an element type", node)
+        return self.constant(8 if isinstance(type_, PtrType) else type_.bytes, node)
+
+    # Subscripts and calls.
+
+    def subscript(self, node: Node) -> Value:
+        indices = [child for child in node.children if isinstance(child, lark.Tree) and child.data == "index"]
+        value = self.expression(node.children[0])
+        kinds = [self.index(index) for index in indices]
+        axes = [kind for kind in kinds if kind != "newaxis"]
+        value = self.invoke("c.ranked", node, value, self.constant(len(axes), node))
+        for axis, kind in reversed([*enumerate(axes)]):
+            if kind != ":":
+                value = self.invoke(_REDUCTIONS[kind], node, value, self.constant(axis, node))
+        left = [kind for kind in kinds if kind in (":", "newaxis")]
+        added = tuple(place for place, kind in enumerate(left) if kind == "newaxis")
+        if not added:
+            return value
+        return self.invoke("zg.expand", node, value, self.constant(added[0] if len(added) == 1 else added, node))
+
+    def index(self, node: Node) -> str:
+        """The kind of an index: `:`, `newaxis`, or the sign of a reduction."""
+        item = node.children[0]
+        if isinstance(item, lark.Token):
+            return str(item)
+        name = str(item.children[0]) if item.data == "name" else ""
+        if name == "newaxis" or (name in _REDUCTIONS and self.find(name) is None):
+            return name
+        raise self.source.syntax(
+            "an index must be ':', newaxis, '+', max or min; got an expression",
+            node,
+            "write *(p + i) to read an element of memory; gather(x, i, 0) picks elements of an array",
+        )
+
+    def member(self, node: Node) -> Value:
+        raise self.source.syntax("Triton-C has no structures, and no members", node)
+
+    def call(self, node: Node) -> Value:
+        callee = node.children[0]
+        arguments = [
+            child for child in node.children[2:-1] if child is not None and not isinstance(child, lark.Token)
+        ]
+        name = str(callee.children[0]) if callee.data == "name" else ""
+        if not name or self.find(name) is not None:
+            raise self.source.syntax("only a function can be called", node, "write the name of a function")
+        if name in self.program.functions:
+            return self.call_function(name, arguments, node)
+        known = call_of(name, len(arguments))
+        if known is None:
+            hint = suggest(name, [*self.program.functions, *NAMES])
+            raise self.source.at(KernelNameError(f"there is no function '{name}'", hint=hint), callee)
+        if known in EFFECTS and self.conditions:
+            raise self.effect(f"'{name}'", node)
+        values = [self.argument(argument) for argument in arguments]
+        try:
+            SIGNATURES[known].bind(values, {})
+        except KernelTypeError as error:
+            summary = error.summary.replace(f"zg.{known}", f"'{name}'")
+            raise self.source.at(KernelTypeError(summary, hint=error.hint), node) from None
+        for place in TO_POINTEES.get(known, ()):
+            if place < len(values):
+                values[place] = self.invoke("c.pointee", arguments[place], values[0], values[place])
+        place = CONDITIONS.get(known)
+        if place is not None and place < len(values):
+            values[place] = self.invoke("c.truth", arguments[place], values[place])
+        return self.invoke(f"zg.{known}", node, *values)
+
+    def effect(self, what: str, node: Node) -> KernelTypeError:
+        """The error for an effect in an operand that C may not evaluate."""
+        return self.source.at(
+            KernelTypeError(
+                f"{what} must not be in an operand of '?:', '&&' or '||', which is not always evaluated",
+                hint="write an if, or a mask: *?(mask) p = x",
+            ),
+            node,
+        )
+
+    def argument(self, node: Node) -> Value:
+        """An argument of a call: an expression, or a type."""
+        if node.data != "type":
+            return self.expression(node)
+        specifiers, stars, dims = node.children
+        if dims.children:
+            raise self.source.syntax("a type in a call must have no sizes", node)
+        return self.constant(self.pointed(self.specifiers(specifiers), stars, node), node)
+
+    def call_function(self, name: str, arguments: Sequence[Node], node: Node) -> Value:
+        """A call of a function of the source."""
+        parameters = self.program.functions[name].parameters
+        if len(arguments) != len(parameters):
+            noun = "argument" if len(parameters) == 1 else "arguments"
+            raise self.source.at(
+                KernelTypeError(f"'{name}' takes {len(parameters)} {noun}; got {len(arguments)}"), node
+            )
+        if self.program.functions[name].is_kernel:
+            raise self.source.syntax(f"'{name}' is a kernel, which only a launch runs", node, "leave out __global__")
+        if self.conditions and self.program.functions[name].has_effects:
+            raise self.effect(f"a call of '{name}', which uses memory,", node)
+        self.program.reach(name)
+        values = [self.expression(argument) for argument in arguments]
+        return self.add(core.FuncCall(tuple(values), name, type=pyobject), node)
+
+    # Assignments. Statements use them as well.
+
+    def assign(self, node: Node) -> Value:
+        target, sign, source = node.children
+        sign = str(sign.children[0])[:-1]  # '' for '=', '+' for '+='.
+        if self.conditions:
+            raise self.effect("an assignment", node)
+        if not sign:
+            return self.give(target, lambda _: self.expression(source), node)
+        return self.give(target, lambda held: self.combined(sign, held(), source, node), node)
+
+    def give(self, target: Node, value: Callable[[Callable[[], Value]], Value], node: Node) -> Value:
+        """Give a target what `value` makes of its present value; the new value."""
+        target = without_groups(target)
+        if target.data == "name":
+            variable = self.find(str(target.children[0]))
+            if variable is None:
+                raise self.unknown(str(target.children[0]), target)
+            return self.store(variable, value(lambda: self.expression(target)), node)
+        if target.data not in ("load", "masked"):
+            hint = "assign to the variable, or to memory: *(p + i) = x" if target.data == "subscript" else None
+            raise self.source.syntax("a value can be given to a variable, *p or *?(mask) p only", target, hint)
+        self.check_writable(target.children[-1], target)
+        masks: tuple[Value, ...] = ()
+        if target.data == "masked":
+            mask, pointer = self.mask_and_pointer(target)
+            masks = (mask,)
+        else:
+            pointer = self.expression(target.children[1])
+        made = value(lambda: self.invoke("c.load", target, pointer, *masks))
+        self.invoke("c.store", node, pointer, made, *masks)
+        return made
+
+    def store(self, variable: Variable, value: Value, node: Node) -> Value:
+        """Assign to a variable, after conversion; the value that it has then."""
+        if variable.constant:
+            raise self.source.syntax(f"'{variable.name}' is const, and must not be assigned", node)
+        if isinstance(variable.type, PtrType) and not variable.readonly:
+            variable.readonly = self.is_readonly(node)
+        made = self.converted(value, variable.type, variable.shape, f"'{variable.name}'", node)
+        self.add(core.VarStore(variable.var, made), node)
+        return made
+
+    def converted(
+        self, value: Value, type_: ScalarType | PtrType, shape: Value | None, what: str, node: Node, *, const: bool = False
+    ) -> Value:
+        """A value converted to a declared type and broadcast to a shape; None keeps its shape."""
+        constants = (self.constant(type_, node), self.constant(None, node) if shape is None else shape)
+        more = (self.constant(True, node),) if const else ()
+        return self.invoke("c.declare", node, value, *constants, self.constant(what, node), *more)
+
+    def check_writable(self, pointer: Node, node: Node) -> None:
+        """Raise `KernelTypeError` for a store through a pointer that is declared as read only."""
+        if self.is_readonly(pointer):
+            raise self.source.at(
+                KernelTypeError(
+                    "nothing can be written through a pointer that is __readonly or to const",
+                    hint="leave out __readonly or const in its declaration",
+                ),
+                node,
+            )
+
+    def is_readonly(self, node: Node) -> bool:
+        """Whether a pointer is made of one that must not be written through."""
+        if isinstance(node, lark.Token) or node is None:
+            return False
+        if node.data == "name":
+            found = next((scope[str(node.children[0])] for scope in reversed(self.scopes) if node.children[0] in scope), None)
+            return found is not None and found.readonly
+        if node.data in ("load", "masked", "call", "cast"):
+            return False
+        return any(self.is_readonly(child) for child in node.children)
+
+    def step(self, node: Node) -> Value:
+        return self.stepped(node.children[1], str(node.children[0]), node)[1]
+
+    def step_after(self, node: Node) -> Value:
+        return self.stepped(node.children[0], str(node.children[1]), node)[0]
+
+    def stepped(self, target: Node, sign: str, node: Node) -> tuple[Value, Value]:
+        """The value of a target before and after `++` or `--`."""
+        if self.conditions:
+            raise self.effect(f"'{sign}'", node)
+        before: list[Value] = []
+
+        def following(held: Callable[[], Value]) -> Value:
+            before.append(held())
+            return self.operator(sign[0], before[0], self.constant(1, node), node)
+
+        after = self.give(target, following, node)
+        return before[0], after
+
+
+_READERS: Mapping[str, Callable[[Expressions, Node], Value]] = {
+    name: getattr(Expressions, name)
+    for name in (
+        "name", "number", "string", "group", "commas", "unary", "chain", "binary", "choose", "range", "load", "masked",
+        "cast", "sizeof", "subscript", "member", "call", "assign", "step", "step_after",
+    )
+}  # fmt: skip
+_KNOWN_UNARY: Mapping[str, Callable[[int], int]] = {
+    "-": lambda x: -x, "+": lambda x: x, "!": lambda x: int(not x), "~": lambda x: ~x,
+}  # fmt: skip
+_KNOWN: Mapping[str, Callable[[int, int], int]] = {
+    "+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b, "/": lambda a, b: 0,
+    "%": lambda a, b: 0, "&": lambda a, b: a & b, "|": lambda a, b: a | b, "^": lambda a, b: a ^ b,
+    "<<": lambda a, b: a << b, ">>": lambda a, b: a >> b, "==": lambda a, b: a == b, "!=": lambda a, b: a != b,
+    "<": lambda a, b: a < b, ">": lambda a, b: a > b, "<=": lambda a, b: a <= b, ">=": lambda a, b: a >= b,
+    "&&": lambda a, b: bool(a) and bool(b), "||": lambda a, b: bool(a) or bool(b),
+}  # fmt: skip
+
+
+def without_groups(node: Node) -> Node:
+    """An expression without parentheses around it."""
+    while node.data == "group":
+        node = node.children[1]
+    return node
+
+
+def grouped(chain: Node) -> Node:
+    """A chain of operands and binary operators as a tree: a `binary` of two operands, which may be such trees."""
+    items = chain.children
+    if len(items) == 3:
+        return lark.Tree("binary", items)
+    operands: list[Node] = [items[0]]
+    signs: list[Node] = []
+
+    def reduce() -> None:
+        right, left = operands.pop(), operands.pop()
+        operands.append(lark.Tree("binary", [left, signs.pop(), right]))
+
+    for sign, operand in zip(items[1::2], items[2::2], strict=True):
+        while signs and _LEVEL[str(signs[-1])] >= _LEVEL[str(sign)]:
+            reduce()
+        signs.append(sign)
+        operands.append(operand)
+    while signs:
+        reduce()
+    return operands[0]

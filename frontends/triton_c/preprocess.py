@@ -1,0 +1,195 @@
+"""The preprocessor: from the text of a source and macros to tokens, each with its place in the source.
+
+`pcpp` does the work: directives, macros with and without arguments, `#include`. It knows the line of a token. Here each
+token gets its column as well, and a token of a macro's replacement two places: that of the macro's use, and that in the
+definition.
+"""
+
+from __future__ import annotations
+
+import functools
+import linecache
+import types
+import warnings
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import attrs
+from pcpp import parser as pcpp_rules
+from pcpp import preprocessor as pcpp
+
+from ziggurat.codemodel.errors import KernelSyntaxError, ZigguratError, ZigguratWarning
+from ziggurat.codemodel.location import Location
+
+# Kinds of tokens of the preprocessor.
+IDENTIFIER, INTEGER, FLOAT, STRING, CHARACTER = "CPP_ID", "CPP_INTEGER", "CPP_FLOAT", "CPP_STRING", "CPP_CHAR"
+_SKIPPED = ("CPP_WS", "CPP_LINECONT", "CPP_COMMENT1", "CPP_COMMENT2")
+
+# The preprocessor's own rules cut 0x1p3, .5, 10ull and ^= into pieces. The end of `1...2` is no part of a float.
+_RULES = {
+    "t_CPP_ELLIPSIS": r"\.\.\.",
+    "t_CPP_XOREQUAL": r"\^=",
+    "t_CPP_FLOAT": r"(0[xX][0-9a-fA-F]+(\.[0-9a-fA-F]*)?[pP][+-]?\d+|\d+\.(?!\.)\d*([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?"
+    r"|\d+[eE][+-]?\d+)[fFlL]?",
+    "t_CPP_INTEGER": r"(0[xX][0-9a-fA-F]+|0[bB][01]+|\d+)[uUlL]*",
+}
+
+
+@attrs.frozen
+class Token:
+    """A token after the preprocessor. `defined` is its place in the definition of the macro that it comes from."""
+
+    kind: str
+    text: str
+    place: Location
+    defined: Location | None = None
+    macro: str | None = None
+
+
+@attrs.frozen
+class Preprocessed:
+    """The tokens of a source. `asked` are the names, not defined in the end, that conditions of `#if` ask for."""
+
+    tokens: tuple[Token, ...]
+    asked: tuple[str, ...]
+    includes: tuple[str, ...] = ()
+
+
+class _Line(int):
+    """The number of a token's line, with the token's whole place. pcpp gives the tokens of a macro's replacement the
+    line of the macro's use, and so this place."""
+
+    place: Location
+
+
+@functools.cache
+def _lexer() -> Any:
+    """The lexer, which takes 20 ms to make."""
+    rules = types.SimpleNamespace(**vars(pcpp_rules), **{})
+    for name, pattern in _RULES.items():
+        setattr(rules, name, pattern)
+    rules.tokens = (*pcpp_rules.tokens, "CPP_ELLIPSIS")
+    return pcpp_rules.lex.lex(module=rules)
+
+
+class _Preprocessor(pcpp.Preprocessor):
+    """pcpp with places for tokens and with errors for messages. `file` is the source that is read now."""
+
+    def __init__(self) -> None:
+        super().__init__(_lexer().clone())
+        self.asked: dict[str, None] = {}
+        self.included: dict[str, None] = {}
+        for name in ("__DATE__", "__TIME__", "__PCPP__"):  # A model must not depend on the time.
+            del self.macros[name]
+
+    def group_lines(self, input: str, abssource: str) -> Iterator[Any]:
+        text = "\n".join(line.rstrip() for line in input.splitlines())
+        starts = [0]
+        for line in text.split("\n"):
+            starts.append(starts[-1] + len(line) + 1)
+        plain = text.isascii()
+        for line in super().group_lines(input, abssource):
+            for token in line:
+                number = bisect_right(starts, token.lexpos)
+                start = starts[number - 1]
+                column, width = token.lexpos - start, len(token.value)
+                if not plain:
+                    column = len(text[start : token.lexpos].encode())
+                    width = len(token.value.encode())
+                token.lineno = _Line(number)
+                token.lineno.place = token.place = Location(abssource, number, column, number, column + width)
+            yield line
+
+    def define(self, tokens: Any) -> None:
+        super().define(tokens)
+        if not isinstance(tokens, str):
+            for token in self.macros[tokens[0].value].value:
+                token.replacement = True  # Copies have it too; tokens of a macro's argument do not.
+
+    def on_error(self, file: str, line: int, msg: str) -> None:
+        place = line.place if isinstance(line, _Line) else self._here()
+        raise KernelSyntaxError(f"the preprocessor: {msg[:1].lower()}{msg[1:]}", place)
+
+    def _here(self) -> Location | None:
+        directive = self.lastdirective
+        return None if directive is None else directive.place
+
+    def on_include_not_found(self, is_malformed: bool, is_system_include: bool, curdir: str, includepath: str) -> Any:
+        summary = f"there is no file '{includepath}' to include"
+        raise KernelSyntaxError("#include must name a file" if is_malformed else summary, self._here())
+
+    def on_file_open(self, is_system_include: bool, includepath: str) -> Any:
+        file = super().on_file_open(is_system_include, includepath)
+        self.included[includepath] = None
+        return file
+
+    def on_unknown_macro_in_defined_expr(self, tok: Any) -> bool:
+        self.asked[tok.value] = None
+        return False
+
+    def on_unknown_macro_in_expr(self, ident: str) -> int:
+        self.asked[ident] = None
+        return 0
+
+    def on_directive_unknown(self, directive: Any, toks: Sequence[Any], ifpassthru: bool, precedingtoks: Any) -> bool:
+        name, said = directive.value, "".join(token.value for token in toks)
+        place: Location = directive.place
+        if name == "error":
+            raise KernelSyntaxError(f"#error {said}".rstrip(), place)
+        if name == "warning":
+            warnings.warn_explicit(f"#warning {said}", ZigguratWarning, place.file, place.line)
+        elif name not in ("pragma", "line"):
+            raise KernelSyntaxError(f"the preprocessor has no directive #{name}", place)
+        return True
+
+    def read(self, text: str, file: str) -> list[Token]:
+        """The tokens of a text. Raises `KernelSyntaxError`."""
+        made: list[Token] = []
+        try:
+            for token in self.parsegen(text, file, file):
+                if token.type not in _SKIPPED:
+                    if getattr(token, "replacement", False):
+                        made.append(
+                            Token(token.type, token.value, token.lineno.place, token.place, token.expanded_from[-1])
+                        )
+                    else:
+                        made.append(Token(token.type, token.value, token.place))
+        except (ZigguratError, RecursionError, MemoryError):
+            raise
+        except Exception as error:  # pcpp has no errors of its own for directives that are cut off.
+            said = f"{type(error).__name__}: {error}".partition("\n")[0]
+            raise KernelSyntaxError(f"the preprocessor cannot read this: {said}", self._here()) from None
+        return made
+
+
+def preprocess(text: str, file: str, macros: Mapping[str, str]) -> Preprocessed:
+    """The tokens of a source with these macros defined, by name and replacement.
+
+    Raises `KernelSyntaxError` for what the preprocessor rejects, and for a macro that is given and that the source
+    defines as well.
+    """
+    run = _Preprocessor()
+    prelude = "".join(f"#define {name} {' '.join(value.split())}\n" for name, value in macros.items())
+    given = f"<macros of {file.strip('<>')}>"
+    register(given, prelude)
+    run.read(prelude, given)
+    ours = dict(run.macros)
+    tokens = run.read(text, file)
+    for name in macros:
+        now = run.macros.get(name)
+        if now is not ours[name] and now is not None and now.lineno is not None:
+            raise KernelSyntaxError(
+                f"the macro '{name}' is given, and the source defines it as well",
+                now.lineno.place,
+                f"write #ifndef {name} before the definition and #endif after it, or leave the macro out",
+            )
+    # The name of an include guard is asked for, and is then defined as nothing.
+    guards = {name for name, macro in run.macros.items() if macro.arglist is None and not macro.value}
+    asked = tuple(name for name in run.asked if name not in guards and name not in macros)
+    return Preprocessed(tuple(tokens), asked, tuple(run.included))
+
+
+def register(file: str, text: str) -> None:
+    """Let messages find the lines of a text that is in no file."""
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)

@@ -1,0 +1,225 @@
+"""From the source of a Triton-C program to the Python code models of its functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import attrs
+import lark
+
+from ziggurat.codemodel.builder import Builder
+from ziggurat.codemodel.dialects import core
+from ziggurat.codemodel.errors import KernelErrors, KernelNameError, KernelSyntaxError, ZigguratError
+from ziggurat.codemodel.types import PtrType, ScalarType, pyobject
+from ziggurat.frontends.triton_c.declared import Specifiers
+from ziggurat.frontends.triton_c.expressions import Expressions
+from ziggurat.frontends.triton_c.grammar import Node, merged, parse
+from ziggurat.frontends.triton_c.library import EFFECTS, call_of
+from ziggurat.frontends.triton_c.preprocess import preprocess
+from ziggurat.frontends.triton_c.source import Source
+from ziggurat.frontends.triton_c.statements import Statements
+
+
+@attrs.define(eq=False)
+class FunctionSource:
+    """A function of a source. `result` is its declared type, None for `void`."""
+
+    name: str
+    header: Node
+    block: Node
+    parameters: Sequence[Node]
+    result: ScalarType | PtrType | None
+    is_kernel: bool
+    has_effects: bool = False
+
+    def is_pointer(self, node: Node) -> bool:
+        """Whether a parameter `float x[]` is a pointer: as C has it, where there are no sizes."""
+        return [*node.children[3].children] == [None]
+
+    def declared(self, reader: Expressions, node: Node) -> tuple[Specifiers, ScalarType | PtrType, str]:
+        """The specifiers, the type and the name of a parameter."""
+        specifiers, stars, name, dims, *attributes = node.children
+        made = reader.attributed(reader.specifiers(specifiers), attributes)
+        type_ = reader.pointed(made, stars, node)
+        if self.is_pointer(node):
+            if isinstance(type_, PtrType):
+                raise reader.source.syntax("Triton-C has no pointers to pointers", node)
+            type_ = PtrType(type_)
+        elif dims.children and self.is_kernel:
+            raise reader.source.syntax(
+                "the parameter of a kernel must be a number or a pointer; got an array", node, "write float *x"
+            )
+        return made, type_, str(name)
+
+
+@attrs.frozen
+class ParameterSource:
+    """A parameter of the kernel: its declared type, and the power of two that its value is a multiple of."""
+
+    name: str
+    type: ScalarType | PtrType
+    divisibility: int
+    is_readonly: bool
+
+
+@attrs.frozen
+class KernelSource:
+    """A kernel that was read: the models of its functions by name, itself last, and its declared parameters."""
+
+    name: str
+    functions: Mapping[str, core.Func]
+    parameters: Sequence[ParameterSource]
+    source: Source
+    included: tuple[str, ...] = ()
+
+    @property
+    def model(self) -> core.Func:
+        """The Python code model of the kernel."""
+        return self.functions[self.name]
+
+
+class Program:
+    """The functions of a source, while they are read. `constants` are the declarations outside of functions."""
+
+    def __init__(self, source: Source, tree: Node) -> None:
+        self.source = source
+        self.functions: dict[str, FunctionSource] = {}
+        self.constants: list[Node] = []
+        self._reached: dict[str, None] = {}
+        bare = Expressions(self, Builder.root((), pyobject))
+        for part in tree.children:
+            if part.data == "declaration":
+                self._constant(bare, part)
+            elif part.data == "function":
+                self._function(bare, part)
+        for function in self.functions.values():
+            function.has_effects = self._has_effects(function.block, {function.name})
+
+    def _constant(self, bare: Expressions, node: Node) -> None:
+        if "const" not in bare.specifiers(node.children[0]).qualifiers:
+            raise self.source.syntax(
+                "a variable outside of functions must be const", node, "pass it to the kernel, or write const int n = 4;"
+            )
+        self.constants.append(node)
+
+    def _function(self, bare: Expressions, node: Node) -> None:
+        header, block = node.children
+        specifiers, stars, token, listed = header.children
+        name = str(token)
+        if name in self.functions:
+            raise self.source.syntax(f"the function '{name}' is defined twice", header)
+        made = bare.specifiers(specifiers)
+        result = None if made.type is None and not stars.children else bare.pointed(made, stars, header)
+        is_kernel = "__global__" in made.qualifiers
+        if is_kernel and result is not None:
+            raise self.source.syntax(f"the kernel '{name}' must return void", header, f"__global__ void {name}(…)")
+        parameters = [] if listed is None else [p for p in listed.children if isinstance(p, lark.Tree)]
+        if len(parameters) == 1 and len(parameters[0].children) == 1:
+            if bare.specifiers(parameters[0].children[0]).type is None:
+                parameters = []  # f(void)
+        for parameter in parameters:
+            if len(parameter.children) == 1:
+                raise self.source.syntax("a parameter must have a name", parameter, "float *x")
+        self.functions[name] = FunctionSource(name, header, block, parameters, result, is_kernel)
+
+    def _has_effects(self, tree: Node, seen: set[str]) -> bool:
+        """Whether running a function uses memory, or has another effect."""
+        for part in tree.iter_subtrees():
+            if part.data in ("load", "masked"):
+                return True
+            if part.data != "call" or part.children[0].data != "name":
+                continue
+            name = str(part.children[0].children[0])
+            if name in self.functions:
+                if name not in seen and self._has_effects(self.functions[name].block, {*seen, name}):
+                    return True
+            elif call_of(name, 0) in EFFECTS:
+                return True
+        return False
+
+    def reach(self, name: str) -> None:
+        """Note that a function is used."""
+        self._reached.setdefault(name)
+
+    def kernel(self, name: str | None, file: str) -> FunctionSource:
+        """The kernel of this name, or the only one. Raises `KernelNameError` or `KernelSyntaxError`."""
+        kernels = [function for function in self.functions.values() if function.is_kernel]
+        if name is not None:
+            found = self.functions.get(name)
+            if found is None:
+                known = ", ".join(self.functions) or "none"
+                raise KernelNameError(f"there is no function '{name}' in {file}", None, f"it has {known}")
+        elif len(kernels) > 1:
+            listed = ", ".join(f"'{kernel.name}'" for kernel in kernels)
+            raise KernelSyntaxError(
+                f"{file} has several kernels: {listed}", self.source.place(kernels[1].header), "say which by its name"
+            )
+        elif kernels:
+            found = kernels[0]
+        elif self.functions:
+            # Without __global__, as the document writes its last kernel: the last function.
+            found = [*self.functions.values()][-1]
+        else:
+            raise KernelSyntaxError(f"{file} has no function", None, "write __global__ void f(float *x) { … }")
+        if found.result is not None:
+            raise self.source.syntax(f"the kernel '{found.name}' must return void", found.header)
+        found.is_kernel = True
+        return found
+
+    def read(self, kernel: FunctionSource) -> dict[str, core.Func]:
+        """The models of a kernel and of the functions that it reaches. Raises their errors, all of them together."""
+        models: dict[str, core.Func] = {}
+        errors: list[ZigguratError] = []
+        self._reached = {kernel.name: None}
+        work = [kernel.name]
+        while work:
+            name = work.pop()
+            function = self.functions[name]
+            builder = Builder.root([pyobject] * len(function.parameters), pyobject)
+            try:
+                body = Statements(self, builder, function).function_body()
+            except ZigguratError as error:
+                errors += error.errors if isinstance(error, KernelErrors) else (error,)
+            else:
+                models[name] = func = core.Func(name, body)
+                func.__dict__["location"] = self.source.place(function.header)
+            work += [reached for reached in self._reached if reached not in models and reached not in work]
+            if errors:
+                work = []
+        if errors:
+            raise errors[0] if len(errors) == 1 else KernelErrors(errors)
+        return models
+
+
+def read_kernel(text: str, file: str, macros: Mapping[str, str], name: str | None = None) -> KernelSource:
+    """Read the kernel of a source for macros by name and replacement.
+
+    `name` is needed where the source has several kernels. Raises `KernelSyntaxError`, `KernelNameError` and
+    `KernelTypeError` at the place that is wrong, and `KernelErrors` for several.
+    """
+    found = preprocess(text, file, macros)
+    source = Source(merged(found.tokens))
+    try:
+        program = Program(source, parse(source.tokens))
+        kernel = program.kernel(name, file)
+        bare = Expressions(program, Builder.root((), pyobject))
+        parameters = [_parameter(kernel, bare, node) for node in kernel.parameters]
+        names = [parameter.name for parameter in parameters]
+        for node, parameter in zip(kernel.parameters, names, strict=True):
+            if names.count(parameter) > 1:
+                raise source.syntax(f"two parameters have the name '{parameter}'", node)
+        models = program.read(kernel)
+    except ZigguratError as error:
+        raise source.explained(error) from None
+    return KernelSource(kernel.name, models, parameters, source, found.includes)
+
+
+def _parameter(kernel: FunctionSource, bare: Expressions, node: Node) -> ParameterSource:
+    made, type_, name = kernel.declared(bare, node)
+    is_pointer = isinstance(type_, PtrType)
+    divisibility = max(made.aligned, made.multiple) if is_pointer else made.multiple
+    if divisibility > 1 and not is_pointer and not (isinstance(type_, ScalarType) and type_.kind == "int"):
+        raise bare.source.syntax("__multipleof must be on an integer or a pointer", node)
+    return ParameterSource(name, type_, divisibility, bool(made.qualifiers & {"const", "__readonly"}))
+
+

@@ -1,0 +1,408 @@
+"""Statements of Triton-C as ops of the Python code model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import lark
+
+from ziggurat.codemodel.builder import Builder
+from ziggurat.codemodel.dialects import core, py
+from ziggurat.codemodel.errors import KernelErrors, ZigguratError
+from ziggurat.codemodel.op import Body, Value
+from ziggurat.codemodel.types import PtrType, ScalarType, Type, VarType, pyobject
+from ziggurat.frontends.triton_c.counted import Counted, counted
+from ziggurat.frontends.triton_c.declared import Specifiers
+from ziggurat.frontends.triton_c.expressions import Expressions, Reported, Variable, without_groups
+from ziggurat.frontends.triton_c.grammar import Node
+
+if TYPE_CHECKING:
+    from ziggurat.frontends.triton_c.reader import FunctionSource, Program
+
+_VARIABLE = VarType(pyobject)
+
+
+@attrs.define(eq=False)
+class Loop:
+    """A loop that is read now. `following` reads what `continue` runs before the next iteration.
+
+    `returns` says that a `return` in it, which becomes a `break`, is still to be made after it.
+    """
+
+    following: Callable[[], None]
+    returns: bool = False
+
+
+class Statements(Expressions):
+    """Reads the statements of a function."""
+
+    def __init__(self, program: Program, builder: Builder, function: FunctionSource) -> None:
+        super().__init__(program, builder)
+        self.function = function
+        self.loops: list[Loop] = []
+        self.errors: list[ZigguratError] = []
+        # Set where a `return` stands in a loop: whether the function has returned, and the result.
+        self.has_returned: Value | None = None
+        self.result: Value | None = None
+
+    def function_body(self) -> Body:
+        """The body of the function. Raises its error, or `KernelErrors` for several."""
+        function = self.function
+        node = function.header
+        for constant in self.program.constants:
+            self.attempt(lambda constant=constant: self.declaration(constant))
+        for parameter, value in zip(function.parameters, self.builder.parameters, strict=True):
+            self.attempt(lambda parameter=parameter, value=value: self.parameter(parameter, value), parameter)
+        if any(loop for loop in function.block.find_pred(_is_loop) if any(loop.find_data("return"))):
+            self.has_returned = self.hidden("returned", self.constant(False, node), node)
+            if function.result is not None:
+                zero = self.converted(self.constant(0, node), function.result, self.no_shape(node), "the result", node)
+                self.result = self.hidden("result", zero, node)
+        self.block(function.block)
+        if not self.builder.terminated:
+            self.add(core.Return(()), node)
+        if self.errors:
+            errors = sorted(self.errors, key=_place)
+            raise errors[0] if len(errors) == 1 else KernelErrors(errors)
+        return self.builder.finish()
+
+    def no_shape(self, node: Node) -> Value:
+        return self.add(py.Pack(()), node)
+
+    def hidden(self, name: str, value: Value, node: Node) -> Value:
+        """A variable that the source does not have."""
+        return self.add(core.Var(value, name=name, type=_VARIABLE), node)
+
+    def attempt(self, read: Callable[[], None], *declares: Node) -> None:
+        """Read something; note its error, and that the names which `declares` declares have no value."""
+        builder = self.builder
+        try:
+            read()
+        except ZigguratError as error:
+            self.errors += error.errors if isinstance(error, KernelErrors) else (error,)
+        except Reported:
+            pass
+        else:
+            return
+        self.builder = builder
+        for tree in declares:
+            for name in _declared_names(tree):
+                self.scopes[-1].setdefault(name, None)
+
+    def parameter(self, node: Node, value: Value) -> None:
+        """Declare a parameter."""
+        made, type_, name = self.function.declared(self, node)
+        dims = node.children[3]
+        shape = self.shape(dims) if dims.children and not self.function.is_pointer(node) else self.no_shape(node)
+        held = self.converted(value, type_, shape, f"'{name}'", node)
+        if not self.function.is_kernel:
+            held = self.hinted(held, made, type_, node)
+        self.declare(name, held, type_, shape, made, node)
+
+    def declare(
+        self,
+        name: str,
+        value: Value | None,
+        type_: ScalarType | PtrType,
+        shape: Value | None,
+        made: Specifiers,
+        node: Node,
+        *,
+        is_readonly: bool = False,
+    ) -> None:
+        scope = self.scopes[-1]
+        if scope.get(name) is not None:
+            raise self.source.syntax(f"'{name}' is declared twice in this block", node, "use another name")
+        pointer = isinstance(type_, PtrType)
+        readonly = is_readonly or (pointer and bool(made.qualifiers & {"const", "__readonly"}))
+        var = self.add(core.Var(value, name=name, type=_VARIABLE), node)
+        constant = "const" in made.qualifiers and not pointer
+        scope[name] = Variable(name, var, type_, shape, constant=constant, readonly=readonly)
+
+    def hinted(self, value: Value, made: Specifiers, type_: ScalarType | PtrType, node: Node) -> Value:
+        """A value with what its declaration states about its divisibility."""
+        by = max(made.aligned, made.multiple) if isinstance(type_, PtrType) else made.multiple
+        return value if by == 1 else self.invoke("zg.multiple_of", node, value, self.constant(by, node))
+
+    # Blocks.
+
+    def body(self, node: Node, fill: Callable[[], Value | None], parameters: Sequence[Type] = ()) -> Body:
+        """A body that `fill` adds ops to. It yields the value that `fill` returns, unless a statement has left it."""
+        outer = self.builder
+        inner = self.builder = outer.nested(parameters, pyobject)
+        try:
+            value = fill()
+            if not inner.terminated:
+                self.add(core.Yield(() if value is None else (value,)), node)
+            return inner.finish()
+        except BaseException:
+            inner.abandon()
+            raise
+        finally:
+            self.builder = outer
+
+    def statement(self, node: Node) -> None:
+        """Read a statement. Nothing is made of one that follows a `return`, `break` or `continue` in its block."""
+        if not self.builder.terminated:
+            _STATEMENTS[node.data](self, node)
+
+    def block(self, node: Node) -> None:
+        self.scopes.append({})
+        for statement in node.children:
+            declares = [statement] if statement.data == "declaration" else []
+            self.attempt(lambda statement=statement: self.statement(statement), *declares)
+        self.scopes.pop()
+
+    def suite(self, node: Node) -> Callable[[], None]:
+        """Reads a statement that is the whole of a body, as a block of its own."""
+
+        def fill() -> None:
+            if node.data == "block":
+                self.block(node)
+            else:
+                self.scopes.append({})
+                self.attempt(lambda: self.statement(node))
+                self.scopes.pop()
+
+        return fill
+
+    def declaration(self, node: Node) -> None:
+        specifiers, *variables = node.children
+        made = self.specifiers(specifiers)
+        for variable in variables:
+            self.attempt(lambda variable=variable: self.variable(made, variable), variable)
+
+    def variable(self, made: Specifiers, node: Node) -> None:
+        stars, token, dims, *rest = node.children
+        initial, attributes = rest[-1], rest[:-2]
+        made = self.attributed(made, attributes)
+        name = str(token)
+        type_ = self.pointed(made, stars, node)
+        shape = self.shape(dims)
+        if initial is None:
+            self.declare(name, None, type_, shape, made, node)
+            return
+        if initial.data == "braces":
+            items = [item for item in initial.children if item is not None]
+            if len(items) > 1 or (items and self.known(items[0]) != 0):
+                raise self.source.syntax(
+                    "an array is initialised by one value for all elements: float x[16] = 3.14; of braces only {0}", initial
+                )
+            value = self.constant(0, node)
+        else:
+            value = self.expression(initial)
+        is_scalar = not dims.children
+        const = "const" in made.qualifiers and is_scalar and isinstance(type_, ScalarType)
+        value = self.converted(value, type_, shape, f"'{name}'", node, const=const)
+        value = self.hinted(value, made, type_, node)
+        readonly = isinstance(type_, PtrType) and initial.data != "braces" and self.is_readonly(initial)
+        self.declare(name, value, type_, shape, made, node, is_readonly=readonly)
+
+    def evaluate(self, node: Node) -> None:
+        expression = without_groups(node.children[0])
+        items = expression.children if expression.data == "commas" else [expression]
+        for item in items:
+            kind = without_groups(item)
+            if kind.data == "cast" and self.specifiers(kind.children[1].children[0]).type is None:
+                kind = kind.children[3]  # (void) x
+            elif kind.data not in ("assign", "step", "step_after", "call"):
+                raise self.source.syntax(
+                    "a statement must have an effect; this one only computes a value", item, "assign the value: x = …"
+                )
+            self.expression(kind)
+
+    def empty(self, node: Node) -> None:
+        """`;` has no op."""
+
+    # Control flow.
+
+    def if_(self, node: Node) -> None:
+        _, test, then, otherwise = node.children
+        condition = self.truth(test)
+        first = self.body(node, self.suite(then))
+        second = self.body(node, self.suite(otherwise) if otherwise is not None else lambda: None)
+        self.add(py.If(condition, first, second), node)
+
+    def while_(self, node: Node) -> None:
+        _, test, suite = node.children
+        condition = self.body(test, lambda: self.truth(test))
+        self.loop(node, Loop(lambda: None), suite, lambda body: self.add(py.While(condition, body), node))
+
+    def do(self, node: Node) -> None:
+        """The condition is not asked before the first iteration."""
+        _, suite, _, test = node.children
+        first = self.hidden("first", self.constant(True, node), node)
+
+        def again() -> Value:
+            one = self.body(node, lambda: self.add(core.VarLoad(first), node))
+            other = self.body(test, lambda: self.truth(test))
+            return self.add(py.CondOr((one, other)), node)
+
+        asked = self.body(node, again)
+
+        def start() -> None:
+            self.add(core.VarStore(first, self.constant(False, node)), node)
+
+        self.loop(node, Loop(lambda: None), suite, lambda body: self.add(py.While(asked, body), node), start)
+
+    def for_(self, node: Node) -> None:
+        _, initial, test, step, suite = node.children
+        self.scopes.append({})
+        found = counted(self, initial, test, step, suite)
+        if found is not None:
+            self.counted_for(node, found, suite)
+        else:
+            self.general_for(node, initial, test, step, suite)
+        self.scopes.pop()
+
+    def counted_for(self, node: Node, found: Counted, suite: Node) -> None:
+        """A loop over a range."""
+        type_, name = found.type, found.name
+
+        def iterable() -> Value:
+            start = self.expression(found.start)
+            if not found.is_plain:
+                start = self.converted(start, type_, self.no_shape(node), f"'{name}'", node)
+            stop = self.expression(found.stop)
+            if found.more:
+                sign = "+" if found.more > 0 else "-"
+                stop = self.operator(sign, stop, self.constant(1, node), node)
+            step = self.constant(found.step, node) if isinstance(found.step, int) else self.expression(found.step)
+            if found.negated and not isinstance(found.step, int):
+                step = self.invoke("c.neg", node, step)
+            return self.add(py.Invoke((start, stop, step), "builtins.range"), node)
+
+        counter = self.body(node, iterable)
+
+        def start() -> None:
+            item = self.builder.parameters[0]
+            value = self.converted(item, type_, self.no_shape(node), f"'{name}'", node)
+            self.declare(name, value, type_, self.no_shape(node), Specifiers(type_), found.variable)
+
+        self.loop(
+            node, Loop(lambda: None), suite, lambda body: self.add(py.For(counter, body), node), start, (pyobject,)
+        )
+
+    def general_for(self, node: Node, initial: Node, test: Node, step: Node, suite: Node) -> None:
+        """A loop with any head, as a `while`. `continue` runs the step as well."""
+        if initial is not None:
+            if initial.data == "declaration":
+                self.declaration(initial)
+            else:
+                self.evaluate(lark.Tree("evaluate", [initial]))
+        scopes = list(self.scopes)
+
+        def following() -> None:
+            if step is not None:
+                around, self.scopes = self.scopes, list(scopes)  # Without the variables of the suite.
+                self.evaluate(lark.Tree("evaluate", [step]))
+                self.scopes = around
+
+        condition = self.body(
+            node, lambda: self.constant(True, node) if test is None else self.truth(test)
+        )
+        self.loop(node, Loop(following), suite, lambda body: self.add(py.While(condition, body), node))
+
+    def loop(
+        self,
+        node: Node,
+        loop: Loop,
+        suite: Node,
+        add: Callable[[Body], object],
+        start: Callable[[], object] = lambda: None,
+        parameters: Sequence[Type] = (),
+    ) -> None:
+        """Read the suite of a loop and add the loop. `start` adds ops at the start of an iteration."""
+
+        def iteration() -> None:
+            self.scopes.append({})
+            start()
+            self.suite(suite)()
+            self.scopes.pop()
+            if not self.builder.terminated:
+                loop.following()
+
+        self.loops.append(loop)
+        body = self.body(node, iteration, parameters)
+        self.loops.pop()
+        add(body)
+        if loop.returns:
+            self.return_after(node)
+
+    def return_after(self, node: Node) -> None:
+        """After a loop in which a `return` stands: return, or leave the loop around this one too."""
+        assert self.has_returned is not None
+
+        def leave() -> None:
+            if self.loops:
+                self.loops[-1].returns = True
+                self.add(py.Break(), node)
+            else:
+                result = () if self.result is None else (self.add(core.VarLoad(self.result), node),)
+                self.add(core.Return(result), node)
+
+        condition = self.add(core.VarLoad(self.has_returned), node)
+        self.add(py.If(condition, self.body(node, leave), self.body(node, lambda: None)), node)
+
+    def break_(self, node: Node) -> None:
+        if not self.loops:
+            raise self.source.syntax("break must stand in a loop", node)
+        self.add(py.Break(), node)
+
+    def continue_(self, node: Node) -> None:
+        if not self.loops:
+            raise self.source.syntax("continue must stand in a loop", node)
+        self.loops[-1].following()
+        self.add(py.Continue(), node)
+
+    def return_(self, node: Node) -> None:
+        value, type_ = node.children[1], self.function.result
+        if (value is None) != (type_ is None):
+            said = "returns nothing" if type_ is None else "must return a value"
+            raise self.source.syntax(f"'{self.function.name}' {said}, as it is declared", node)
+        values: tuple[Value, ...] = ()
+        if value is not None and type_ is not None:
+            values = (self.converted(self.expression(value), type_, None, "the result", node),)
+        if not self.loops:
+            self.add(core.Return(values), node)
+            return
+        assert self.has_returned is not None
+        if self.result is not None:
+            self.add(core.VarStore(self.result, values[0]), node)
+        self.add(core.VarStore(self.has_returned, self.constant(True, node)), node)
+        self.loops[-1].returns = True
+        self.add(py.Break(), node)
+
+
+_STATEMENTS: Final[dict[str, Callable[[Statements, Node], None]]] = {
+    "block": Statements.block,
+    "declaration": Statements.declaration,
+    "evaluate": Statements.evaluate,
+    "empty": Statements.empty,
+    "if": Statements.if_,
+    "for": Statements.for_,
+    "while": Statements.while_,
+    "do": Statements.do,
+    "break": Statements.break_,
+    "continue": Statements.continue_,
+    "return": Statements.return_,
+}
+
+
+def _is_loop(tree: Node) -> bool:
+    return tree.data in ("for", "while", "do")
+
+
+def _declared_names(tree: Node) -> Iterable[str]:
+    """The names that a declaration, one of its variables or a parameter declares."""
+    if tree.data == "declaration":
+        for variable in tree.children[1:]:
+            yield from _declared_names(variable)
+    else:
+        yield from (str(child) for child in tree.children if isinstance(child, lark.Token) and child.type == "NAME")
+
+
+def _place(error: ZigguratError) -> tuple[int, int]:
+    return (error.location.line, error.location.column) if error.location is not None else (0, 0)

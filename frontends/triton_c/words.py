@@ -1,0 +1,66 @@
+"""Messages of the compiler in the words of C: types, and the operators behind calls of the language."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from ziggurat.codemodel.errors import KernelErrors, ZigguratError
+from ziggurat.codemodel.types import SCALARS
+from ziggurat.frontends.language.signature import SIGNATURES
+from ziggurat.frontends.triton_c.declared import SPELLINGS
+
+_OPERATORS: Final = {
+    "add": "+", "sub": "-", "mul": "*", "and_": "&", "or_": "|", "xor": "^", "equal": "==", "not_equal": "!=",
+    "less": "<", "greater": ">", "less_equal": "<=", "greater_equal": ">=", "invert": "!",
+}  # fmt: skip
+_CALLS: Final = {"program_id": "get_program_id", "num_programs": "get_num_programs"}
+_SCALARS: Final = {name: SPELLINGS[scalar] for name, scalar in SCALARS.items()}
+_NAMES = "|".join(_SCALARS)
+_TENSOR = re.compile(rf"tensor<((?:x\d+, )+)(?:ptr<({_NAMES})>|({_NAMES}))>")
+_POINTER = re.compile(rf"\bptr<({_NAMES})>|zg\.ptr\(zg\.({_NAMES})\)")
+_SCALAR = re.compile(rf"(?<![\w.<'\"])({_NAMES})(?![\w>'\"])")
+_DTYPE = re.compile(rf"\bzg\.({_NAMES})\b")
+_CALL = re.compile(r"\bzg\.(\w+)")
+# Whole hints and messages that speak of Python.
+_WHOLE: Final = {
+    "use zg.where to choose element by element, or reduce it to a scalar first (zg.any, zg.all)":
+        "choose element by element with c ? x : y, or reduce it to a scalar first: any(x), all(x)",
+    "make the sizes equal, or one of them 1; add an axis of size 1 with zg.expand":
+        "make the sizes equal, or one of them 1; add an axis of size 1 with x[:, newaxis]",
+    "pass a literal, or make it a zg.constexpr parameter": "write a number, or a macro",
+    "exchange rows and columns with zg.trans": "exchange rows and columns with ^x",
+    "convert the operands with zg.cast": "convert the operands: (half)x",
+    "store results with zg.store": "store results: *p = x",
+    "make a condition with zg.compare": "compare numbers: x != 0",
+}  # fmt: skip
+
+
+def in_words_of_c(text: str) -> str:
+    """A message or a hint with the types and operators of C."""
+    if text in _WHOLE:
+        return _WHOLE[text]
+
+    def array(found: re.Match[str]) -> str:
+        sizes = ", ".join(size.strip(" x") for size in found[1].split(",") if size.strip())
+        return f"{_SCALARS[found[2]]}*[{sizes}]" if found[2] else f"{_SCALARS[found[3]]}[{sizes}]"
+
+    def call(found: re.Match[str]) -> str:
+        name = found[1]
+        if name in _OPERATORS:
+            return f"the operator '{_OPERATORS[name]}'"
+        return _CALLS.get(name, name) if name in SIGNATURES else found[0]
+
+    text = _TENSOR.sub(array, text)
+    text = _POINTER.sub(lambda found: f"{_SCALARS[found[1] or found[2]]}*", text)
+    text = _DTYPE.sub(lambda found: _SCALARS[found[1]], text)
+    text = _CALL.sub(call, text)
+    return _SCALAR.sub(lambda found: _SCALARS[found[1]], text)
+
+
+def reworded(error: ZigguratError) -> ZigguratError:
+    """The error with its message and its hint in the words of C."""
+    for one in error.errors if isinstance(error, KernelErrors) else (error,):
+        one.summary = in_words_of_c(one.summary)
+        one.hint = None if one.hint is None else in_words_of_c(one.hint)
+    return error
