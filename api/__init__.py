@@ -78,8 +78,8 @@ __all__ = [
     "OpResult", "TensorDescriptor", "TunedKernel", "Value", "autotune", "bf16", "build", "compile", "descriptor",
     "dialects", "divisible", "empty", "execute", "f8e4m3", "f8e5m2", "f16", "f32", "f64", "for_", "function",
     "heuristics", "i1", "i8", "i16", "i32", "i64", "if_", "kernel", "kit", "parse", "ptr", "run", "simplify",
-    "testing", "to_device", "to_host", "to_mlir", "to_text", "trace", "transform", "triton_c", "u8", "u16", "u32", "u64",
-    "verify", "while_",
+    "testing", "to_device", "to_host", "to_mlir", "to_text", "trace", "transform", "triton_c", "u8", "u16", "u32",
+    "u64", "verify", "while_",
 ]  # fmt: skip
 __all__ += _errors.__all__
 __all__ += _language.__all__

@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import importlib.util
 import os
+import re
 import sys
 import traceback
 from collections.abc import Iterable, Sequence
@@ -31,6 +32,7 @@ STAGES = ("python", "triton", "gpu", "llvm", "ptx", "sass", "mlir", "all")
 _ALL = ("python", "triton", "gpu", "llvm", "ptx")
 _HTML = ("python", "triton", "gpu", "all")
 _LOCATIONS = (*_HTML, "mlir")
+_TRITON_C = (".tc", ".c", ".h", ".cl", ".cu")  # The ends of the names of files with Triton-C.
 _MODELS = ("python", "triton", "mlir")  # Shown without compiling.
 
 
@@ -65,7 +67,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"ziggurat {ziggurat.__version__}")
     commands = parser.add_subparsers(required=True, metavar="command")
     show = commands.add_parser("show", help="print a kernel's code model at a tier")
-    show.add_argument("kernel", metavar="FILE.py:NAME", help="where the kernel is")
+    show.add_argument(
+        "kernel", metavar="FILE:NAME", help="where the kernel is: in a file of Python, or of Triton-C (.tc, .c, .h)"
+    )
     show.add_argument("types", nargs="?", default="", help='argument types and values: "ptr<f32>, i32, 64"')
     show.add_argument("--stage", choices=STAGES, help="which tier, or all (default: triton)")
     show.add_argument(
@@ -77,6 +81,7 @@ def _parser() -> argparse.ArgumentParser:
     show.add_argument("--locations", action="store_true", help="with the source location of each op")
     show.add_argument("--types", dest="attributed", action="store_true", help="the Python model with attributed types")
     _add_options(show)
+    _add_macros(show)
     show.add_argument(
         "--divisible",
         action="append",
@@ -87,12 +92,15 @@ def _parser() -> argparse.ArgumentParser:
     show.add_argument("--html", action="store_true", help="as HTML with colours")
     show.set_defaults(run=_show)
     simulate = commands.add_parser("simulate", help="run a kernel thread by thread on the host, and look for faults")
-    simulate.add_argument("kernel", metavar="FILE.py:NAME", help="where the kernel is")
+    simulate.add_argument(
+        "kernel", metavar="FILE:NAME", help="where the kernel is: in a file of Python, or of Triton-C (.tc, .c, .h)"
+    )
     simulate.add_argument("arguments", help='arrays and values: "f32[1024], f32[1024], 1000, 64"')
     simulate.add_argument("--grid", nargs="+", default=["1"], help="programs along each axis (default: 1)")
     simulate.add_argument("--seed", type=int, default=0, help="when asynchronous work happens (default: 0, late)")
     simulate.add_argument("--optimized", action="store_true", help="the code after LLVM's passes")
     _add_options(simulate)
+    _add_macros(simulate)
     simulate.set_defaults(run=_simulate)
     cache = commands.add_parser("cache", help="list or clear the compiled kernels kept on disk")
     cache.add_argument("what", nargs="?", choices=("list", "clear"), default="list")
@@ -105,6 +113,18 @@ def _parser() -> argparse.ArgumentParser:
     docs.add_argument("what", nargs="?", choices=("language", "ops", "options"), default="language")
     docs.set_defaults(run=_docs)
     return parser
+
+
+def _add_macros(command: argparse.ArgumentParser) -> None:
+    """The macros of a Triton-C source as arguments of a command."""
+    command.add_argument(
+        "-D",
+        dest="macros",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a macro of a Triton-C source; of a list, -DTM=[32,64], the first value",
+    )
 
 
 def _add_options(command: argparse.ArgumentParser) -> None:
@@ -127,7 +147,7 @@ def _show(options: argparse.Namespace) -> str:
     options.stage = options.stage or "triton"
     _check_forms(options)
     CompileOptions.of({name: getattr(options, name) for name in COMPILE_OPTIONS})  # Checks them at every stage.
-    kernel = _find(options.kernel, functions=options.stage == "python" and not options.attributed)
+    kernel = _find(options.kernel, options.macros, functions=options.stage == "python" and not options.attributed)
     arguments = _divisible(kernel, parse_values(options.types, "argument types"), options.divisible)
     if options.attributed:
         return str(kernel.attribution(*arguments))
@@ -227,7 +247,7 @@ def _compiled(kernel: Kernel, arguments: Sequence[Any], options: argparse.Namesp
 def _simulate(options: argparse.Namespace) -> str:
     from ziggurat.launches.simulated import report
 
-    kernel = _find(options.kernel)
+    kernel = _find(options.kernel, options.macros)
     sizes = ",".join(options.grid).split(",")
     if not all(size.isdecimal() and int(size) for size in sizes):
         raise LaunchError(f"--grid must be sizes of one or more; got {' '.join(options.grid)}", hint="--grid 4 1")
@@ -301,14 +321,36 @@ def _raised(error: Exception, file: Path) -> Location | None:
     return Location(at.filename, at.lineno, at.colno or 0, at.end_lineno or at.lineno, at.end_colno or 0)
 
 
-def _find(place: str, functions: bool = False) -> Kernel:
-    """The kernel at `FILE.py:NAME`; with `functions`, a function of the language as well."""
+def _macro(text: str) -> tuple[str, Any]:
+    """A macro of the command line: `TM=64`, `TYPE=float`, `TM=[32, 64]`; a name alone is defined as 1."""
+    name, equals, value = text.partition("=")
+    if not equals:
+        return name, 1
+
+    def number(part: str) -> Any:
+        return int(part) if re.fullmatch(r"-?\d+", part.strip()) else part.strip()
+
+    if value.strip().startswith("[") and value.strip().endswith("]"):
+        return name, [number(part) for part in value.strip()[1:-1].split(",")]
+    return name, number(value)
+
+
+def _find(place: str, macros: Sequence[str] = (), functions: bool = False) -> Kernel:
+    """The kernel at `FILE:NAME`; with `functions`, a function of the language as well."""
     path, colon, name = place.rpartition(":")
-    if not colon or not path:
+    if not colon and place.endswith(_TRITON_C):
+        path, name = place, None
+    if not path:
         raise LaunchError(f"'{place}' does not name a kernel", hint="write FILE.py:NAME")
     file = Path(path)
     if not file.is_file():
         raise LaunchError(f"there is no file '{path}'")
+    if path.endswith(_TRITON_C):
+        return ziggurat.triton_c(file, name, **dict(map(_macro, macros)))
+    if macros or name is None:
+        raise LaunchError(
+            f"-D must go with a Triton-C source; got '{path}'", hint="give constexpr parameters as values"
+        )
     spec = importlib.util.spec_from_file_location(file.stem, file)
     if spec is None or spec.loader is None:
         raise LaunchError(f"'{path}' is not a Python file")

@@ -12,6 +12,7 @@ import itertools
 import keyword
 import math
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -58,28 +59,21 @@ def triton_c(source: str | os.PathLike[str], name: str | None = None, /, **macro
     Raises `KernelSyntaxError` and `KernelNameError` for what is wrong with the source as far as it is read here: the
     macros without a value may change the rest.
     """
-    lists = {key: [*value] for key, value in macros.items() if isinstance(value, (list, tuple))}
+    lists: dict[str, list[Any]] = {key: [*value] for key, value in macros.items() if isinstance(value, list | tuple)}
     for key, values in lists.items():
         if not values:
             raise LaunchError(f"the list of '{key}' must have values", hint=f"{key}=[32, 64]")
     models = TritonCModels(source, name, {key: lists.get(key, [value])[0] for key, value in macros.items()})
-    options = {key: lists.pop(key, [macros[key]]) for key in _OPTIONS if key in macros and key not in models.macros}
+    options: dict[str, list[Any]] = {
+        key: lists.pop(key, [macros[key]]) for key in _OPTIONS if key in macros and key not in models.macros
+    }
     if not lists and not options:
         return Kernel(cast(Any, models.stub))
     from ziggurat.tuning.autotune import Config, TunedKernel, autotune
 
-    models.macros = {key: value for key, value in models.macros.items() if key not in lists} | dict.fromkeys(
-        lists, inspect.Parameter.empty
-    )
-    models.firsts = {key: values[0] for key, values in lists.items()}
     names = [*lists, *options]
-    configs = [
-        Config(
-            {key: value for key, value in zip(names, values, strict=True) if key in lists},
-            **{key: value for key, value in zip(names, values, strict=True) if key in options},
-        )
-        for values in itertools.product(*lists.values(), *options.values())
-    ]
+    chosen = [dict(zip(names, values, strict=True)) for values in itertools.product(*lists.values(), *options.values())]
+    configs = [Config({key: one[key] for key in lists}, **{key: one[key] for key in options}) for one in chosen]
     return TunedKernel(cast(Any, models.stub), (), tuning=autotune(configs, key=models.sizes([*lists])))
 
 
@@ -103,7 +97,7 @@ class TritonCModels(Models):
     """The models of a kernel of Triton-C: one Python model for each combination of values of the macros.
 
     `macros` has the default of each macro by name, `Parameter.empty` where there is none, and None for a macro that
-    conditions ask for and that need not be defined. `firsts` has the first values of those that are tuned.
+    conditions ask for and that need not be defined. The default of a macro that is tuned is its first value.
     """
 
     def __init__(self, source: str | os.PathLike[str], name: str | None, given: Mapping[str, Any]) -> None:
@@ -127,7 +121,6 @@ class TritonCModels(Models):
         self.macros: dict[str, Any] = {key: value for key, value in given.items() if key not in options}
         self.macros |= dict.fromkeys((key for key in free if key not in self.macros), empty)
         self.macros |= dict.fromkeys((key for key in found.asked if key not in self.macros), None)
-        self.firsts: dict[str, Any] = {}
         self._uses = free
         self._read: dict[tuple[tuple[str, str], ...], KernelSource] = {}
         self.stub = _Stub(self)
@@ -151,7 +144,9 @@ class TritonCModels(Models):
             return header
         with no_faults("reading", lambda: self.source, self.file):
             read_kernel(self.source, self.file, {}, self.name)
-        raise KernelSyntaxError(f"{self.file} has no function that can be found", None, "write __global__ void f(…) { … }")
+        raise KernelSyntaxError(
+            f"{self.file} has no function that can be found", None, "write __global__ void f(…) { … }"
+        )
 
     def _too_deep(self) -> KernelSyntaxError:
         return KernelSyntaxError(f"the source of '{self.file}' is nested too deeply to be read", Location(self.file, 1))
@@ -173,18 +168,20 @@ class TritonCModels(Models):
 
     def sizes(self, tuned: Sequence[str]) -> list[str]:
         """The parameters whose values choose among configurations: integers, and macros that are not tuned."""
-        key = [name for name, default in self.macros.items() if name not in tuned and default is inspect.Parameter.empty]
+        key = [
+            name for name, default in self.macros.items() if name not in tuned and default is inspect.Parameter.empty
+        ]
         try:
-            declared = self.read(self.defaults()).parameters
+            declared = self.read(self.values({})).parameters
         except ZigguratError:  # The types depend on macros without values: every parameter may be an integer.
             return [*self.parameters, *key]
         return [python_name(p.name) for p in declared if isinstance(p.type, ScalarType) and p.type.is_int] + key
 
     # Macros.
 
-    def defaults(self) -> dict[str, Any]:
-        """The macros with their defaults. Raises `KernelNameError` for a macro without one."""
-        values = {**self.macros, **self.firsts}
+    def values(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The value of each macro, given by name or its default. Raises `KernelNameError` for a macro without one."""
+        values = {name: given.get(name, default) for name, default in self.macros.items()}
         missing = [name for name, value in values.items() if value is inspect.Parameter.empty]
         if missing:
             listed = ", ".join(f"'{name}'" for name in missing)
@@ -224,7 +221,9 @@ class TritonCModels(Models):
         """The kernel for attributed types of all parameters, and the types of those of C."""
         count = len(self.parameters)
         values = {
-            name: type_.value for name, type_ in zip(self.macros, types[count:], strict=True) if isinstance(type_, ConstantType)
+            name: type_.value
+            for name, type_ in zip(self.macros, types[count:], strict=True)
+            if isinstance(type_, ConstantType)
         }
         found = self.read(values)
         for parameter, type_ in zip(found.parameters, types, strict=False):
@@ -234,13 +233,13 @@ class TritonCModels(Models):
     # Models.
 
     def python(self, kernel: Function) -> Op:
-        return self.read(self.defaults()).model
+        return self.read(self.values({})).model
 
     def python_for(self, kernel: Function, types: Sequence[Type]) -> Op:
         return self.split(types)[0].model
 
     def module(self, kernel: Function) -> core.Module:
-        found = self.read(self.defaults())
+        found = self.read(self.values({}))
         builder = Builder.root()
         for function in reversed([*found.functions.values()]):
             builder.add(transform(function), function.location)
@@ -270,10 +269,8 @@ class TritonCModels(Models):
         return frozenset(self.macros)
 
     def declared(self, kernel: Function, given: Mapping[str, Any]) -> Mapping[str, ScalarType | PtrType]:
-        values = {name: given.get(name, default) for name, default in {**self.macros, **self.firsts}.items()}
-        if any(value is inspect.Parameter.empty for value in values.values()):
-            return {}
-        return {python_name(parameter.name): parameter.type for parameter in self.read(values).parameters}
+        found = self.read(self.values(given))
+        return {python_name(parameter.name): parameter.type for parameter in found.parameters}
 
     def place(self, kernel: Function) -> Location | None:
         return Location(self.file, 1)
@@ -315,8 +312,6 @@ def macro_text(name: str, value: Any) -> str:
 
 def _uses(source: str, name: str) -> bool:
     """Whether a source uses a name."""
-    import re
-
     return re.search(rf"\b{name}\b", source) is not None
 
 

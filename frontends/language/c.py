@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from ziggurat.frontends.language.kinds import ConstAny, ConstBool, ConstInt, ConstStr, Value
+from ziggurat.frontends.language.kinds import ConstAny, ConstInt, Value
 from ziggurat.frontends.language.signature import Signature, signature_of
 
 C_SIGNATURES: Final[dict[str, Signature]] = {}
@@ -65,12 +65,11 @@ def choose(condition: Value, x: Value, y: Value) -> Value:  # pyright: ignore[re
 
 
 @_c_call("the declaration")
-def declare(  # pyright: ignore[reportUnusedFunction]
-    x: Value, type: ConstAny, shape: ConstAny, what: ConstStr, const: ConstBool = False
-) -> Value:
-    """The value that `what`, declared with this element type and shape, gets from `x`: converted and broadcast.
+def declare(x: Value, shape: ConstAny, declared: ConstAny) -> Value:  # pyright: ignore[reportUnusedFunction]
+    """The value that a declared variable gets from `x`: converted, and broadcast to the shape; None is that of `x`.
 
-    A shape of None is that of `x`. With `const`, a scalar that is known at compile time stays known.
+    `declared` has the element type, the name for messages, and whether a scalar that is known at compile time stays
+    known, because it is `const`.
     """
 
 

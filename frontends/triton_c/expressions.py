@@ -79,6 +79,8 @@ class Expressions:
         self.source: Source = program.source
         self.builder = builder
         self.scopes: list[dict[str, Variable | None]] = [{}]
+        # The shape of every scalar.
+        self.scalar: Value = builder.add(py.Pack(()))
         # The conditions under which C would evaluate the operand that is read, outermost first.
         self.conditions: list[Condition] = []
 
@@ -400,6 +402,8 @@ class Expressions:
 
     def shape(self, dims: Node) -> Value | None:
         """The sizes between brackets as a tuple; an empty one without brackets. None for `[...]`, any shape."""
+        if not dims.children:
+            return self.scalar
         sizes: list[Value] = []
         for part in dims.children:
             if part is None:
@@ -408,8 +412,7 @@ class Expressions:
                 if isinstance(size, lark.Token):
                     return None
                 sizes.append(self.expression(size))
-        place = self.source.place(dims) if dims.children else None
-        return self.builder.add(py.Pack(tuple(sizes)), place)
+        return self.add(py.Pack(tuple(sizes)), dims)
 
     def cast(self, node: Node) -> Value:
         specifiers, stars, dims = node.children[1].children
@@ -419,9 +422,7 @@ class Expressions:
         value = self.invoke("c.cast", node, value, type_)
         if not dims.children:
             return value
-        shape = self.shape(dims)
-        shape = self.constant(None, node) if shape is None else shape
-        return self.invoke("c.declare", node, value, type_, shape, self.constant("the cast value", node))
+        return self.converted(value, self.pointed(made, stars, node), self.shape(dims), "the cast value", node)
 
     def sizeof(self, node: Node) -> Value:
         specifiers, stars, dims = node.children[2].children
@@ -466,9 +467,7 @@ class Expressions:
 
     def call(self, node: Node) -> Value:
         callee = node.children[0]
-        arguments = [
-            child for child in node.children[2:-1] if child is not None and not isinstance(child, lark.Token)
-        ]
+        arguments = [child for child in node.children[2:-1] if child is not None and not isinstance(child, lark.Token)]
         name = str(callee.children[0]) if callee.data == "name" else ""
         if not name or self.find(name) is not None:
             raise self.source.syntax("only a function can be called", node, "write the name of a function")
@@ -523,7 +522,7 @@ class Expressions:
             )
         if self.program.functions[name].is_kernel:
             raise self.source.syntax(f"'{name}' is a kernel, which only a launch runs", node, "leave out __global__")
-        if self.conditions and self.program.functions[name].has_effects:
+        if self.conditions and self.program.has_effects(name):
             raise self.effect(f"a call of '{name}', which uses memory,", node)
         self.program.reach(name)
         values = [self.expression(argument) for argument in arguments]
@@ -573,12 +572,11 @@ class Expressions:
         return made
 
     def converted(
-        self, value: Value, type_: ScalarType | PtrType, shape: Value | None, what: str, node: Node, *, const: bool = False
+        self, value: Value, type_: ScalarType | PtrType, shape: Value | None, what: str, node: Node, const: bool = False
     ) -> Value:
         """A value converted to a declared type and broadcast to a shape; None keeps its shape."""
-        constants = (self.constant(type_, node), self.constant(None, node) if shape is None else shape)
-        more = (self.constant(True, node),) if const else ()
-        return self.invoke("c.declare", node, value, *constants, self.constant(what, node), *more)
+        dims = self.constant(None, node) if shape is None else shape
+        return self.invoke("c.declare", node, value, dims, self.constant((type_, what, const), node))
 
     def check_writable(self, pointer: Node, node: Node) -> None:
         """Raise `KernelTypeError` for a store through a pointer that is declared as read only."""
@@ -596,7 +594,9 @@ class Expressions:
         if isinstance(node, lark.Token) or node is None:
             return False
         if node.data == "name":
-            found = next((scope[str(node.children[0])] for scope in reversed(self.scopes) if node.children[0] in scope), None)
+            found = next(
+                (scope[str(node.children[0])] for scope in reversed(self.scopes) if node.children[0] in scope), None
+            )
             return found is not None and found.readonly
         if node.data in ("load", "masked", "call", "cast"):
             return False

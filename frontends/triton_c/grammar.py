@@ -62,9 +62,9 @@ _KINDS = {
 }  # fmt: skip
 _TERMINALS = ("NAME", "TYPE", "QUALIFIER", "ATTRIBUTE", *_KINDS.values(), *WORDS.values(), *_SIGNS.values())
 
-# The binary operators, from the loosest to the tightest. The range `a ... b` binds tighter than all of them. The grammar
-# has a chain of operands and operators, which is grouped when it is read: a rule for each level would take the parser
-# ten times as long.
+# The binary operators, from the loosest to the tightest. The range `a ... b` binds tighter than all of them. The
+# grammar has a chain of operands and operators, which is grouped when it is read: a rule for each level would take the
+# parser several times as long.
 LEVELS = (
     ("||",), ("&&",), ("|",), ("^",), ("&",), ("==", "!="), ("<", ">", "<=", ">="), ("<<", ">>"), ("+", "-"),
     ("*", "/", "%", "@"),
@@ -290,6 +290,9 @@ def _expected(accepted: set[str]) -> str:
     rest = sorted((accepted - _ALWAYS if accepted - _ALWAYS else accepted), key=[*_TEXTS].index)
     if "_SEMICOLON" in rest:
         return "';'"
-    shown = [text if (text := _TEXTS[name])[0].isalpha() and name in ("NAME", "$END", "TYPE") else f"'{text}'" for name in rest]
+    shown = [
+        text if (text := _TEXTS[name])[0].isalpha() and name in ("NAME", "$END", "TYPE") else f"'{text}'"
+        for name in rest
+    ]
     listed = [text for text in shown if not text.endswith("='")] or shown
     return listed[0] if len(listed) == 1 else f"{', '.join(listed[:-1])} or {listed[-1]}"

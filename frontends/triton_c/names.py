@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
+from ziggurat.frontends.language.signature import SIGNATURES
 from ziggurat.frontends.triton_c.grammar import ATTRIBUTES, QUALIFIERS, TYPE_WORDS, WORDS
 from ziggurat.frontends.triton_c.library import ALIASES, CONSTANTS
 from ziggurat.frontends.triton_c.preprocess import IDENTIFIER, Token
-from ziggurat.frontends.language.signature import SIGNATURES
 
 _KEYWORDS = frozenset((*WORDS, *TYPE_WORDS, *QUALIFIERS, *ATTRIBUTES))
 _KNOWN = _KEYWORDS | set(SIGNATURES) | set(ALIASES) | set(CONSTANTS) | {"newaxis"}
@@ -70,9 +70,9 @@ def undeclared(tokens: Sequence[Token]) -> dict[str, Token]:
     for index, token in enumerate(tokens):
         following = tokens[index + 1].text if index + 1 < len(tokens) else ""
         before = tokens[index - 1].text if index else ""
-        if token.kind == IDENTIFIER and token.text not in _KNOWN and token.text not in declared:
-            if following != "(" and before not in (".", "->"):
-                found.setdefault(token.text, token)
+        is_used = token.kind == IDENTIFIER and following != "(" and before not in (".", "->")
+        if is_used and token.text not in _KNOWN and token.text not in declared:
+            found.setdefault(token.text, token)
     return found
 
 

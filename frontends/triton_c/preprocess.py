@@ -91,6 +91,8 @@ class _Preprocessor(pcpp.Preprocessor):
         plain = text.isascii()
         for line in super().group_lines(input, abssource):
             for token in line:
+                if token.type in _SKIPPED:
+                    continue
                 number = bisect_right(starts, token.lexpos)
                 start = starts[number - 1]
                 column, width = token.lexpos - start, len(token.value)

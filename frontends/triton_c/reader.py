@@ -30,7 +30,6 @@ class FunctionSource:
     parameters: Sequence[Node]
     result: ScalarType | PtrType | None
     is_kernel: bool
-    has_effects: bool = False
 
     def is_pointer(self, node: Node) -> bool:
         """Whether a parameter `float x[]` is a pointer: as C has it, where there are no sizes."""
@@ -92,13 +91,13 @@ class Program:
                 self._constant(bare, part)
             elif part.data == "function":
                 self._function(bare, part)
-        for function in self.functions.values():
-            function.has_effects = self._has_effects(function.block, {function.name})
 
     def _constant(self, bare: Expressions, node: Node) -> None:
         if "const" not in bare.specifiers(node.children[0]).qualifiers:
             raise self.source.syntax(
-                "a variable outside of functions must be const", node, "pass it to the kernel, or write const int n = 4;"
+                "a variable outside of functions must be const",
+                node,
+                "pass it to the kernel, or write const int n = 4;",
             )
         self.constants.append(node)
 
@@ -114,26 +113,26 @@ class Program:
         if is_kernel and result is not None:
             raise self.source.syntax(f"the kernel '{name}' must return void", header, f"__global__ void {name}(…)")
         parameters = [] if listed is None else [p for p in listed.children if isinstance(p, lark.Tree)]
-        if len(parameters) == 1 and len(parameters[0].children) == 1:
-            if bare.specifiers(parameters[0].children[0]).type is None:
-                parameters = []  # f(void)
+        if [len(parameter.children) for parameter in parameters] == [1]:
+            alone = bare.specifiers(parameters[0].children[0])
+            parameters = parameters if alone.type is not None else []  # f(void)
         for parameter in parameters:
             if len(parameter.children) == 1:
                 raise self.source.syntax("a parameter must have a name", parameter, "float *x")
         self.functions[name] = FunctionSource(name, header, block, parameters, result, is_kernel)
 
-    def _has_effects(self, tree: Node, seen: set[str]) -> bool:
+    def has_effects(self, name: str, seen: frozenset[str] = frozenset()) -> bool:
         """Whether running a function uses memory, or has another effect."""
-        for part in tree.iter_subtrees():
+        for part in self.functions[name].block.iter_subtrees():
             if part.data in ("load", "masked"):
                 return True
             if part.data != "call" or part.children[0].data != "name":
                 continue
-            name = str(part.children[0].children[0])
-            if name in self.functions:
-                if name not in seen and self._has_effects(self.functions[name].block, {*seen, name}):
+            called = str(part.children[0].children[0])
+            if called in self.functions:
+                if called not in seen and self.has_effects(called, seen | {name}):
                     return True
-            elif call_of(name, 0) in EFFECTS:
+            elif call_of(called, 0) in EFFECTS:
                 return True
         return False
 
@@ -221,5 +220,3 @@ def _parameter(kernel: FunctionSource, bare: Expressions, node: Node) -> Paramet
     if divisibility > 1 and not is_pointer and not (isinstance(type_, ScalarType) and type_.kind == "int"):
         raise bare.source.syntax("__multipleof must be on an integer or a pointer", node)
     return ParameterSource(name, type_, divisibility, bool(made.qualifiers & {"const", "__readonly"}))
-
-

@@ -55,10 +55,10 @@ class Statements(Expressions):
             self.attempt(lambda constant=constant: self.declaration(constant))
         for parameter, value in zip(function.parameters, self.builder.parameters, strict=True):
             self.attempt(lambda parameter=parameter, value=value: self.parameter(parameter, value), parameter)
-        if any(loop for loop in function.block.find_pred(_is_loop) if any(loop.find_data("return"))):
+        if any(any(loop.find_data("return")) for loop in function.block.find_pred(_is_loop)):
             self.has_returned = self.hidden("returned", self.constant(False, node), node)
             if function.result is not None:
-                zero = self.converted(self.constant(0, node), function.result, self.no_shape(node), "the result", node)
+                zero = self.converted(self.constant(0, node), function.result, self.scalar, "the result", node)
                 self.result = self.hidden("result", zero, node)
         self.block(function.block)
         if not self.builder.terminated:
@@ -67,9 +67,6 @@ class Statements(Expressions):
             errors = sorted(self.errors, key=_place)
             raise errors[0] if len(errors) == 1 else KernelErrors(errors)
         return self.builder.finish()
-
-    def no_shape(self, node: Node) -> Value:
-        return self.add(py.Pack(()), node)
 
     def hidden(self, name: str, value: Value, node: Node) -> Value:
         """A variable that the source does not have."""
@@ -95,7 +92,7 @@ class Statements(Expressions):
         """Declare a parameter."""
         made, type_, name = self.function.declared(self, node)
         dims = node.children[3]
-        shape = self.shape(dims) if dims.children and not self.function.is_pointer(node) else self.no_shape(node)
+        shape = self.scalar if self.function.is_pointer(node) else self.shape(dims)
         held = self.converted(value, type_, shape, f"'{name}'", node)
         if not self.function.is_kernel:
             held = self.hinted(held, made, type_, node)
@@ -188,7 +185,8 @@ class Statements(Expressions):
             items = [item for item in initial.children if item is not None]
             if len(items) > 1 or (items and self.known(items[0]) != 0):
                 raise self.source.syntax(
-                    "an array is initialised by one value for all elements: float x[16] = 3.14; of braces only {0}", initial
+                    "an array is initialised by one value for all elements: float x[16] = 3.14; of braces only {0}",
+                    initial,
                 )
             value = self.constant(0, node)
         else:
@@ -264,7 +262,7 @@ class Statements(Expressions):
         def iterable() -> Value:
             start = self.expression(found.start)
             if not found.is_plain:
-                start = self.converted(start, type_, self.no_shape(node), f"'{name}'", node)
+                start = self.converted(start, type_, self.scalar, f"'{name}'", node)
             stop = self.expression(found.stop)
             if found.more:
                 sign = "+" if found.more > 0 else "-"
@@ -278,8 +276,8 @@ class Statements(Expressions):
 
         def start() -> None:
             item = self.builder.parameters[0]
-            value = self.converted(item, type_, self.no_shape(node), f"'{name}'", node)
-            self.declare(name, value, type_, self.no_shape(node), Specifiers(type_), found.variable)
+            value = self.converted(item, type_, self.scalar, f"'{name}'", node)
+            self.declare(name, value, type_, self.scalar, Specifiers(type_), found.variable)
 
         self.loop(
             node, Loop(lambda: None), suite, lambda body: self.add(py.For(counter, body), node), start, (pyobject,)
@@ -300,9 +298,7 @@ class Statements(Expressions):
                 self.evaluate(lark.Tree("evaluate", [step]))
                 self.scopes = around
 
-        condition = self.body(
-            node, lambda: self.constant(True, node) if test is None else self.truth(test)
-        )
+        condition = self.body(node, lambda: self.constant(True, node) if test is None else self.truth(test))
         self.loop(node, Loop(following), suite, lambda body: self.add(py.While(condition, body), node))
 
     def loop(

@@ -170,8 +170,9 @@ def _incompatible(what: str, given: tuple[int, ...], wanted: tuple[int, ...]) ->
     )
 
 
-def _declared(call: Typing, x: Type, type_: ScalarType | PtrType, dims: Any, what: str, const: bool) -> Type:
+def _declared(call: Typing, x: Type, dims: Any, declared: tuple[ScalarType | PtrType, str, bool]) -> Type:
     """The declared type, if the value can be converted to it."""
+    type_, what, const = declared
     if isinstance(type_, PtrType):
         if element_of(x) != type_:
             hint = "write the cast: (type *)p" if is_pointer(x) else None
@@ -261,7 +262,7 @@ def _load(emit: Emitter, result: Type, p: Operand, mask: Operand | None, other: 
     assert isinstance(element, PtrType)
     loaded = with_element(pointers, element.pointee)
     zero = Operand(constant(0), None)
-    if mask is None or isinstance(mask.type, ConstantType) and mask.type.value:
+    if mask is None or (isinstance(mask.type, ConstantType) and mask.type.value):
         return _built(_LOAD, emit, loaded, spread, None, None, *_POLICY)
     if _takes(None if other is None else other.type, pointers):
         return _built(_LOAD, emit, loaded, spread, mask, other or zero, *_POLICY)
@@ -274,7 +275,7 @@ def _stored(call: Typing, p: Type, value: Type, mask: Type | None) -> Type:
     pointers = _pointers(call, p, None)
     element = element_of(pointers)
     assert isinstance(element, PtrType)
-    _declared(call, value, element.pointee, None, "the value", const=False)
+    _declared(call, value, None, (element.pointee, "the value", False))
     given, wanted = shape_of(value), shape_of(pointers)
     if given != wanted:
         try:
@@ -295,7 +296,7 @@ def _store(emit: Emitter, result: Type, p: Operand, value: Operand, mask: Operan
 def _as_pointee(call: Typing, p: Type, value: Type) -> Type:
     element = element_of(_pointers(call, p, None))
     assert isinstance(element, PtrType)
-    return _declared(call, value, element.pointee, None, "the value", const=False)
+    return _declared(call, value, None, (element.pointee, "the value", False))
 
 
 def _convert(emit: Emitter, result: Type, p: Operand, value: Operand) -> Built:
