@@ -184,15 +184,18 @@ def _end(node: Node, step: int) -> int:
 
 
 def merged(tokens: Sequence[Token]) -> list[Token]:
-    """The tokens that the parser numbers: `*` and `?` are one, `*?`, because `?` cannot begin an operand."""
+    """The tokens that the parser numbers, with `*?` and `@=` as one each, which the preprocessor does not know."""
     made: list[Token] = []
     for token in tokens:
-        if token.text == "?" and made and made[-1].text == "*":
-            star = made.pop()
-            place = star.place
+        last = made[-1] if made else None
+        if last is not None and last.text + token.text in ("*?", "@="):
+            place = last.place
+            if token.text == "=" and place.end_column != token.place.column:
+                made.append(token)  # `a @ = b` is an error.
+                continue
             if (place.file, place.end_line) == (token.place.file, token.place.line):
                 place = attrs.evolve(place, end_column=token.place.end_column)
-            made.append(attrs.evolve(star, kind="MASKED", text="*?", place=place))
+            made[-1] = attrs.evolve(last, text=last.text + token.text, place=place)
         else:
             made.append(token)
     return made

@@ -541,3 +541,20 @@ def test_a_constexpr_if_never_looks_at_the_other_branch(kernel, launch):
         out = np.zeros(1, np.int32)
         launch(choose, 1, [out], FLAG=True, KIND=kind)
         assert out[0] == expected
+
+
+@zg.kernel
+def counts_at_least_once(out_ptr, n):
+    first = True
+    count = 0
+    while first or count < n:
+        first = False
+        count = count + 1
+    zg.store(out_ptr, count)
+
+
+@pytest.mark.parametrize(("n", "wanted"), [(0, 1), (4, 4)])
+def test_a_condition_that_is_constant_before_a_loop_only(n, wanted):
+    out = np.zeros(1, np.int32)
+    counts_at_least_once[1](out, n)
+    assert out[0] == wanted

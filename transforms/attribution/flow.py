@@ -242,6 +242,8 @@ def conditional(walk: FunctionAttributor, op: py.CondExpression) -> Type:
 @handles(py.CondAnd, py.CondOr)
 def short_circuit(walk: FunctionAttributor, op: Op) -> Type:
     is_and = isinstance(op, py.CondAnd)
+    # An earlier visit of a loop may have seen a constant where there is none.
+    walk.scope.static_branches.pop(op.result, None)
     result: Type = constant(is_and)
     runtime = False
     for index, body in enumerate(op.bodies):
