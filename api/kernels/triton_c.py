@@ -21,7 +21,7 @@ from ziggurat import compiler
 from ziggurat.boundary import no_faults, public
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import core
-from ziggurat.codemodel.errors import KernelNameError, KernelSyntaxError, LaunchError, ZigguratError
+from ziggurat.codemodel.errors import KernelErrors, KernelNameError, KernelSyntaxError, LaunchError, ZigguratError
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.recursion import deep_recursion
@@ -31,7 +31,7 @@ from ziggurat.frontends.language import Function
 from ziggurat.frontends.language.constants import as_constant
 from ziggurat.frontends.triton_c.declared import SPELLINGS, spelled
 from ziggurat.frontends.triton_c.names import Header, headers, undeclared
-from ziggurat.frontends.triton_c.preprocess import Preprocessed, preprocess, register
+from ziggurat.frontends.triton_c.preprocess import Preprocessed, Token, preprocess, register
 from ziggurat.frontends.triton_c.reader import KernelSource, read_kernel
 from ziggurat.frontends.triton_c.words import reworded
 from ziggurat.kernels.arguments import Signature
@@ -115,7 +115,7 @@ class TritonCModels(Models):
         texts = {key: macro_text(key, value) for key, value in given.items()}
         found = self._preprocessed(texts)
         self.header = self._header(found)
-        free = undeclared(found.tokens)
+        free = self._free(found, texts)
         options = [key for key in given if key in _OPTIONS and not _uses(self.source, key)]
         empty: Any = inspect.Parameter.empty
         self.macros: dict[str, Any] = {key: value for key, value in given.items() if key not in options}
@@ -131,6 +131,23 @@ class TritonCModels(Models):
                 return preprocess(self.source, self.file, texts)
             except RecursionError:
                 raise self._too_deep() from None
+
+    def _free(self, found: Preprocessed, texts: Mapping[str, str]) -> dict[str, Token]:
+        """The names that must be macros, with their first uses. They are found in the tokens, which may look as if a
+        declared name were none; a source that can be read without them has none."""
+        free = undeclared(found.tokens)
+        if free and self._error_without(texts) is None:
+            return {}
+        return free
+
+    def _error_without(self, texts: Mapping[str, str]) -> ZigguratError | None:
+        """The error of the source with these macros only."""
+        try:
+            with no_faults("reading", lambda: self.source, self.file):
+                read_kernel(self.source, self.file, texts, self.name)
+        except ZigguratError as error:
+            return error
+        return None
 
     def _header(self, found: Preprocessed) -> Header:
         """The head of the kernel. Where tokens do not show it, the parser says what is wrong."""
@@ -184,13 +201,24 @@ class TritonCModels(Models):
         values = {name: given.get(name, default) for name, default in self.macros.items()}
         missing = [name for name, value in values.items() if value is inspect.Parameter.empty]
         if missing:
+            texts = {
+                name: macro_text(name, value)
+                for name, value in values.items()
+                if name not in missing and value is not None
+            }
+            error = self._error_without(texts)
+            first = error.errors[0] if isinstance(error, KernelErrors) else error
+            if first is not None and not isinstance(first, KernelNameError) and _text_at(first) not in missing:
+                raise reworded(first) from None
             listed = ", ".join(f"'{name}'" for name in missing)
-            noun = "the macro" if len(missing) == 1 else "the macros"
+            what = "is neither declared nor defined as a macro"
+            if len(missing) > 1:
+                what = "are neither declared nor defined as macros"
             token = self._uses.get(missing[0])
             raise KernelNameError(
-                f"'{self.header.name}' uses {noun} {listed}, which nobody defines",
+                f"'{self.header.name}' uses {listed}, which {what}",
                 None if token is None else token.place,
-                f"give a value: zg.triton_c(source, {missing[0]}=…), or -D{missing[0]}=… on the command line",
+                f"define it: zg.triton_c(source, {missing[0]}=…), or -D{missing[0]}=… on the command line",
             )
         return values
 
@@ -308,6 +336,15 @@ def macro_text(name: str, value: Any) -> str:
         f"the macro '{name}' must be a number, a bool, a text of C or a dtype; got {type(value).__name__}",
         hint="TYPE='float', TM=64, TYPE=zg.f16",
     )
+
+
+def _text_at(error: ZigguratError) -> str:
+    """The text of the source at the place of an error."""
+    place = error.location
+    line = None if place is None else place.source_line()
+    if place is None or line is None:
+        return ""
+    return line.encode()[place.column : place.end_column].decode(errors="replace")
 
 
 def _uses(source: str, name: str) -> bool:

@@ -247,12 +247,14 @@ _SAID = (
     (frozenset(("TYPE", "QUALIFIER", "_RPAR")), "a parameter, such as float *x"),
     (frozenset(("TYPE", "QUALIFIER")), "a type"),
 )
-# Continuations that are always possible in an expression and would hide the one that is missing.
+# Continuations that are always possible and would hide the one that is missing.
 _ALWAYS = frozenset(_OPERATORS) | {
-    "_QUESTION", "ELLIPSIS", "_LSQB", "INCREMENT", "DECREMENT", "DOT", "ARROW", "ATTRIBUTE",
+    "_QUESTION", "ELLIPSIS", "_LSQB", "INCREMENT", "DECREMENT", "DOT", "ARROW", "ATTRIBUTE", "QUALIFIER",
 }  # fmt: skip
-_TEXTS = {name: text for text, name in (*_SIGNS.items(), *WORDS.items())} | {
-    "NAME": "a name", "$END": "the end of the source", "TYPE": "a type",
+_TEXTS = {name: f"'{text}'" for text, name in (*_SIGNS.items(), *WORDS.items())} | {
+    "NAME": "a name", "$END": "the end of the source", "TYPE": "a type", "QUALIFIER": "a qualifier",
+    "ATTRIBUTE": "an attribute", "INTEGER": "a number", "FLOAT": "a number", "STRING": "a string",
+    "CHARACTER": "a character",
 }  # fmt: skip
 
 
@@ -290,12 +292,9 @@ def _expected(accepted: set[str]) -> str:
     for terminals, words in _SAID:
         if terminals <= accepted:
             return words
-    rest = sorted((accepted - _ALWAYS if accepted - _ALWAYS else accepted), key=[*_TEXTS].index)
+    rest = accepted - _ALWAYS or accepted
     if "_SEMICOLON" in rest:
         return "';'"
-    shown = [
-        text if (text := _TEXTS[name])[0].isalpha() and name in ("NAME", "$END", "TYPE") else f"'{text}'"
-        for name in rest
-    ]
+    shown = [*dict.fromkeys(text for name, text in _TEXTS.items() if name in rest)]
     listed = [text for text in shown if not text.endswith("='")] or shown
     return listed[0] if len(listed) == 1 else f"{', '.join(listed[:-1])} or {listed[-1]}"

@@ -45,11 +45,18 @@ def test_constant_expressions_are_those_of_c(expression: str, value: int):
     assert scalar(expression) == value
 
 
-@pytest.mark.parametrize("name", ["+", "-", "*", "/", "%", "&", "|", "^", "<<", ">>", "<", ">", "<=", ">=", "==", "!=", "&&", "||"])
+@pytest.mark.parametrize(
+    "name", ["+", "-", "*", "/", "%", "&", "|", "^", "<<", ">>", "<", ">", "<=", ">=", "==", "!=", "&&", "||"]
+)
 def test_integer_operators_at_run_time_are_those_of_c(name: str):
     a, b = RANDOM.integers(-50, 50, 64).astype(np.int32), RANDOM.integers(1, 7, 64).astype(np.int32)
     out = np.zeros(64, np.int32)
-    run(f"__global__ void f(int *a, int *b, int *out) {{ int i[64] = 0 ... 64; *(out + i) = *(a + i) {name} *(b + i); }}", a, b, out)
+    run(
+        f"__global__ void f(int *a, int *b, int *out) {{ int i[64] = 0 ... 64; *(out + i) = *(a + i) {name} *(b + i); }}",
+        a,
+        b,
+        out,
+    )
     wide = {
         "/": lambda x, y: int(x / y), "%": lambda x, y: x - int(x / y) * y, "&&": lambda x, y: int(bool(x) and bool(y)),
         "||": lambda x, y: int(bool(x) or bool(y)),
@@ -270,7 +277,11 @@ def test_atomics_convert_their_values():
     run("__global__ void f(float *p) { atomic_add(p, 2); }", out, grid=5)
     assert out[0] == 10
     out = np.zeros(8, np.int32)
-    run("__global__ void f(int *p) { int i[8] = 0 ... 8; atomic_add(p + i, 1.0, i < 4); atomic_max(p, 3); }", out, grid=3)
+    run(
+        "__global__ void f(int *p) { int i[8] = 0 ... 8; atomic_add(p + i, 1.0, i < 4); atomic_max(p, 3); }",
+        out,
+        grid=3,
+    )
     assert list(out) == [5, 3, 3, 3, 0, 0, 0, 0]
 
 
