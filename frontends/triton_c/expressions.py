@@ -434,6 +434,9 @@ class Expressions:
     # Subscripts and calls.
 
     def subscript(self, node: Node) -> Value:
+        items = self.component(node)
+        if items is not None:
+            return items
         indices = [child for child in node.children if isinstance(child, lark.Tree) and child.data == "index"]
         value = self.expression(node.children[0])
         kinds = [self.index(index) for index in indices]
@@ -447,6 +450,17 @@ class Expressions:
         if not added:
             return value
         return self.invoke("zg.expand", node, value, self.constant(added[0] if len(added) == 1 else added, node))
+
+    def component(self, node: Node) -> Value | None:
+        """A result of a call that gives several: `split(x)[0]`. None for a subscript of an array."""
+        if node.children[0].data != "call" or len(node.children) != 4:
+            return None
+        item = node.children[2].children[0]
+        number = None if isinstance(item, lark.Token) else self.known(item)
+        if number is None:
+            return None
+        value = self.expression(node.children[0])
+        return self.add(py.Subscript(value, self.constant(number, node)), node)
 
     def index(self, node: Node) -> str:
         """The kind of an index: `:`, `newaxis`, or the sign of a reduction."""
@@ -504,7 +518,10 @@ class Expressions:
         )
 
     def argument(self, node: Node) -> Value:
-        """An argument of a call: an expression, or a type."""
+        """An argument of a call: an expression, a type, or a tuple in braces."""
+        if node.data == "braces":
+            items = [self.argument(item) for item in node.children if item is not None]
+            return self.builder.add(py.Pack(tuple(items)), self.source.place(node) if items else None)
         if node.data != "type":
             return self.expression(node)
         specifiers, stars, dims = node.children

@@ -134,7 +134,7 @@ braces: _LBRACE [assignment (_COMMA assignment)*] _RBRACE
         | group
 !group: _LPAR commas _RPAR
 index: COLON | PLUS | assignment
-?argument: assignment | type
+?argument: assignment | type | braces
 type: specifiers stars dims
 """
 

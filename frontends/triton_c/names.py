@@ -15,8 +15,8 @@ from ziggurat.frontends.triton_c.grammar import ATTRIBUTES, QUALIFIERS, TYPE_WOR
 from ziggurat.frontends.triton_c.library import ALIASES, CONSTANTS
 from ziggurat.frontends.triton_c.preprocess import IDENTIFIER, Token
 
-_KEYWORDS = frozenset((*WORDS, *TYPE_WORDS, *QUALIFIERS, *ATTRIBUTES))
-_KNOWN = _KEYWORDS | set(SIGNATURES) | set(ALIASES) | set(CONSTANTS) | {"newaxis"}
+KEYWORDS = frozenset((*WORDS, *TYPE_WORDS, *QUALIFIERS, *ATTRIBUTES))
+KNOWN_NAMES = KEYWORDS | set(SIGNATURES) | set(ALIASES) | set(CONSTANTS) | {"newaxis"}
 _OPENING, _CLOSING = ("(", "[", "{"), (")", "]", "}")
 # A declaration stands at the start of a source, and after these.
 _BEFORE = (";", "{", "}", "(", ")", "else", "do")
@@ -71,13 +71,13 @@ def undeclared(tokens: Sequence[Token]) -> dict[str, Token]:
         following = tokens[index + 1].text if index + 1 < len(tokens) else ""
         before = tokens[index - 1].text if index else ""
         is_used = token.kind == IDENTIFIER and following != "(" and before not in (".", "->")
-        if is_used and token.text not in _KNOWN and token.text not in declared:
+        if is_used and token.text not in KNOWN_NAMES and token.text not in declared:
             found.setdefault(token.text, token)
     return found
 
 
 def _is_name(token: Token) -> bool:
-    return token.kind == IDENTIFIER and token.text not in _KEYWORDS
+    return token.kind == IDENTIFIER and token.text not in KEYWORDS
 
 
 def _closing(tokens: Sequence[Token], index: int) -> int:
