@@ -208,18 +208,28 @@ class TritonCModels(Models):
             }
             error = self._error_without(texts)
             first = error.errors[0] if isinstance(error, KernelErrors) else error
-            if first is not None and not isinstance(first, KernelNameError) and _text_at(first) not in missing:
+            concerns = (
+                first is None
+                or isinstance(first, KernelNameError)
+                or set(re.findall(r"\w+", _text_at(first))) & set(missing)
+            )
+            if first is not None and not concerns:
                 raise reworded(first) from None
+            if len(missing) == 1 and first is not None and (first.hint or "").startswith("did you mean"):
+                raise first from None
             listed = ", ".join(f"'{name}'" for name in missing)
             what = "is neither declared nor defined as a macro"
             if len(missing) > 1:
                 what = "are neither declared nor defined as macros"
             token = self._uses.get(missing[0])
-            raise KernelNameError(
+            made = KernelNameError(
                 f"'{self.header.name}' uses {listed}, which {what}",
                 None if token is None else token.place,
                 f"define it: zg.triton_c(source, {missing[0]}=…), or -D{missing[0]}=… on the command line",
             )
+            if token is not None and token.macro is not None:
+                made.add(f"in the definition of the macro '{token.macro}'", token.defined)
+            raise made
         return values
 
     def read(self, values: Mapping[str, Any]) -> KernelSource:

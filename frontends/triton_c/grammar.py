@@ -37,7 +37,7 @@ WORDS = {
     "return": "RETURN", "sizeof": "SIZEOF",
 }  # fmt: skip
 # Words of C that the language does not have, and words to write in their place.
-_NOT_C = {
+NOT_C = {
     "switch": "write if and else", "case": "write if and else", "default": "write if and else",
     "goto": "write a loop, with break or continue", "struct": "pass its members as parameters",
     "union": "cast with bitcast(x, type)", "enum": "write #define or const int", "typedef": "write #define",
@@ -78,7 +78,7 @@ function: header block
 prototype: header _SEMICOLON
 header: specifiers stars NAME _LPAR [parameters] _RPAR
 parameters: parameter (_COMMA parameter)*
-parameter: specifiers stars NAME dims attribute*
+parameter: specifiers stars NAME dims (attribute | QUALIFIER)*
          | specifiers
 specifiers: (TYPE | QUALIFIER | attribute)+
 stars: (STAR QUALIFIER*)*
@@ -205,6 +205,8 @@ def _kind(token: Token) -> str:
     """The terminal that a token is. Raises `KernelSyntaxError` for a token that is none."""
     text = token.text
     if token.kind == preprocess.IDENTIFIER:
+        if text in NOT_C:
+            raise error_at(token, f"Triton-C has no '{text}'", NOT_C[text])
         return _NAMES.get(text, "NAME")
     kind = _KINDS.get(token.kind) or _SIGNS.get(text)
     if kind is None:
@@ -250,6 +252,7 @@ _SAID = (
 # Continuations that are always possible and would hide the one that is missing.
 _ALWAYS = frozenset(_OPERATORS) | {
     "_QUESTION", "ELLIPSIS", "_LSQB", "INCREMENT", "DECREMENT", "DOT", "ARROW", "ATTRIBUTE", "QUALIFIER",
+    "_LPAR",
 }  # fmt: skip
 _TEXTS = {name: f"'{text}'" for text, name in (*_SIGNS.items(), *WORDS.items())} | {
     "NAME": "a name", "$END": "the end of the source", "TYPE": "a type", "QUALIFIER": "a qualifier",
@@ -266,17 +269,11 @@ def _unexpected(tokens: Sequence[Token], number: int, accepted: set[str]) -> Ker
     token = tokens[-1] if ended else tokens[number]
     before = tokens[number - 1] if number else None
     got = "the source ends here" if ended else f"got '{token.text}'"
-    if not ended and token.kind == preprocess.IDENTIFIER:
-        hint = _NOT_C.get(token.text)
-        if hint is not None:
-            return error_at(token, f"Triton-C has no '{token.text}'", hint)
-        if before is not None and before.kind == preprocess.IDENTIFIER and _kind(before) == "NAME":
-            near = suggest(before.text, [*_NAMES])
-            return error_at(
-                before,
-                f"'{before.text}' is not a type",
-                near or f"define it as a macro: zg.triton_c(source, {before.text}=…), or -D{before.text}=…",
-            )
+    two = () if ended or before is None else (before, token)
+    if two and all(one.kind == preprocess.IDENTIFIER for one in two) and _kind(two[0]) == "NAME":
+        name = two[0].text
+        hint = suggest(name, [*_NAMES]) or f"define it as a macro: zg.triton_c(source, {name}=…), or -D{name}=…"
+        return error_at(two[0], f"'{name}' is not a type", hint)
     said = _expected(accepted)
     # A missing ';' belongs to the line before.
     at = before if before is not None and said == "';'" and not ended else token

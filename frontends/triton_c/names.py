@@ -11,12 +11,12 @@ from collections.abc import Iterator, Sequence
 import attrs
 
 from ziggurat.frontends.language.signature import SIGNATURES
-from ziggurat.frontends.triton_c.grammar import ATTRIBUTES, QUALIFIERS, TYPE_WORDS, WORDS
+from ziggurat.frontends.triton_c.grammar import ATTRIBUTES, NOT_C, QUALIFIERS, TYPE_WORDS, WORDS
 from ziggurat.frontends.triton_c.library import ALIASES, CONSTANTS
 from ziggurat.frontends.triton_c.preprocess import IDENTIFIER, Token
 
 KEYWORDS = frozenset((*WORDS, *TYPE_WORDS, *QUALIFIERS, *ATTRIBUTES))
-KNOWN_NAMES = KEYWORDS | set(SIGNATURES) | set(ALIASES) | set(CONSTANTS) | {"newaxis"}
+KNOWN_NAMES = KEYWORDS | set(SIGNATURES) | set(ALIASES) | set(CONSTANTS) | {"newaxis", *NOT_C}
 _OPENING, _CLOSING = ("(", "[", "{"), (")", "]", "}")
 # A declaration stands at the start of a source, and after these.
 _BEFORE = (";", "{", "}", "(", ")", "else", "do")

@@ -153,7 +153,7 @@ class _Preprocessor(pcpp.Preprocessor):
                 if token.type not in _SKIPPED:
                     if getattr(token, "replacement", False):
                         made.append(
-                            Token(token.type, token.value, token.lineno.place, token.place, token.expanded_from[-1])
+                            Token(token.type, token.value, token.lineno.place, token.place, token.expanded_from[0])
                         )
                     else:
                         made.append(Token(token.type, token.value, token.place))

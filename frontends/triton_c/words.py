@@ -22,6 +22,14 @@ _POINTER = re.compile(rf"\bptr<({_NAMES})>|zg\.ptr\(zg\.({_NAMES})\)")
 _SCALAR = re.compile(rf"(?<![\w.<'\"])({_NAMES})(?![\w>'\"])")
 _DTYPE = re.compile(rf"\bzg\.({_NAMES})\b")
 _CALL = re.compile(r"\bzg\.(\w+)")
+# Calls with two arguments that C writes with an operator between them.
+_BETWEEN: Final = {**_OPERATORS, "floordiv": "/", "div": "/", "mod": "%", "shl": "<<", "shr": ">>", "arange": "..."}
+_OF_TWO = re.compile(rf"\bzg\.({'|'.join(_BETWEEN)})\(([^(),]+), ([^(),]+)\)")
+_SHAPE = re.compile(r"zg\.declare: 'shape' must be known at compile time; got the tuple \((.*?),?\), a run-time value")
+_WORDS: Final = (
+    ("zg.arange", "the range"), ("a tensor of pointers", "an array of pointers"), ("tensors", "arrays"),
+    ("a tensor", "an array"), ("tensor", "array"), ("positional argument", "argument"),
+)  # fmt: skip
 # Whole hints and messages that speak of Python.
 _WHOLE: Final = {
     "use zg.where to choose element by element, or reduce it to a scalar first (zg.any, zg.all)":
@@ -52,6 +60,10 @@ def in_words_of_c(text: str) -> str:
         return _CALLS.get(name, name) if name in SIGNATURES else found[0]
 
     text = _TENSOR.sub(array, text)
+    text = _OF_TWO.sub(lambda found: f"{found[2]} {_BETWEEN[found[1]]} {found[3]}", text)
+    text = _SHAPE.sub(r"the sizes of an array must be known at compile time; got \1", text)
+    for words, ours in _WORDS:
+        text = text.replace(words, ours)
     text = _POINTER.sub(lambda found: f"{_SCALARS[found[1] or found[2]]}*", text)
     text = _DTYPE.sub(lambda found: _SCALARS[found[1]], text)
     text = _CALL.sub(call, text)

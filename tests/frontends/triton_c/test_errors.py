@@ -1,0 +1,141 @@
+"""Errors in Triton-C: their words, and their places in the source."""
+
+import pytest
+
+import ziggurat as zg
+
+
+def error(body: str, parameters: str = "", before: str = "", **macros: object) -> zg.ZigguratError:
+    """The error of a kernel with these statements, on line 2 where nothing stands before it."""
+    more = f", {parameters}" if parameters else ""
+    with pytest.raises(zg.ZigguratError) as found:
+        zg.triton_c(f"{before}__global__ void f(float *out{more}) {{\n{body}\n}}\n", **macros).triton()
+    assert not isinstance(found.value, zg.InternalError)
+    return found.value
+
+
+@pytest.mark.parametrize(
+    ("body", "parameters", "kind", "summary", "marked"),
+    [
+        ("float z[8, 8] = x + y;", "", zg.KernelNameError, "'f' uses 'x', 'y', which are neither declared nor defined as macros", "x"),
+        ("float x[8, 8] = 1; float y[8] = x;", "", zg.KernelTypeError, "incompatible shapes: 'y' must be [8]; got [8, 8]", "y[8] = x"),
+        ("int i[8] = 0 ... 8; int k[8] = i + (0 ... 16);", "", zg.KernelTypeError, "the operator '+': the shapes [8] and [16] do not match: 8 and 16 along axis 0", "i + (0 ... 16)"),
+        ("*out = 0 ... 8;", "", zg.KernelTypeError, "incompatible shapes: the value must be a scalar; got [8]", "*out = 0 ... 8"),
+        ("float x[8] = 1; if (x > 0) *out = 1;", "", zg.KernelTypeError, "the condition of 'if' must be a scalar; got bool[8]", "x > 0"),
+        ("half *p = out;", "", zg.KernelTypeError, "'p' must be of the type half*; got float*", "*p = out"),
+        ("*p = 1;", "const float *p", zg.KernelTypeError, "nothing can be written through a pointer that is __readonly or to const", "*p"),
+        ("float *q[8] = p + (0 ... 8); *q = 1;", "float *p __readonly", zg.KernelTypeError, "nothing can be written through a pointer that is __readonly or to const", "*q"),
+        ("*out = 1 / 0;", "", zg.KernelValueError, "cannot compute 1 / 0: integer division or modulo by zero", "1 / 0"),
+        ("int i[10] = 0 ... 10;", "", zg.KernelValueError, "0 ... 10 must give a power of two of numbers; got 10", "0 ... 10"),
+        ("int i[16] = 0 ... n;", "int n", zg.KernelTypeError, "the range: 'end' must be known at compile time; got int, a run-time value", "0 ... n"),
+        ("float x[n] = 0;", "int n", zg.KernelTypeError, "the sizes of an array must be known at compile time; got int", "x[n] = 0"),
+        ("*out = n[:, newaxis];", "int n", zg.KernelTypeError, "the subscript must follow an array; got int", "n[:, newaxis]"),
+        ("*out = x[3];", "float *x", zg.KernelSyntaxError, "an index must be ':', newaxis, '+', max or min; got an expression", "3"),
+        ("*out = ~(n > 3);", "int n", zg.KernelTypeError, "the operator '~' takes integers; got bool", "~(n > 3)"),
+        ("int a[16, 16] = 1; int b[16, 16] = a @ a;", "", zg.KernelTypeError, "the operator '@' takes floats or 8-bit integers; got int", "a @ a"),
+        ("int x = 1; float x = 2;", "", zg.KernelSyntaxError, "'x' is declared twice in this block", "x = 2"),
+        ("const int n = 3; n++;", "", zg.KernelSyntaxError, "'n' is const, and must not be assigned", "n++"),
+        ("{ int inner = 1; } *out = inner;", "", zg.KernelNameError, "'inner' is not declared", "inner"),
+        ("*out = sqroot(2);", "", zg.KernelNameError, "there is no function 'sqroot'", "sqroot"),
+        ("*out = sqrt(1, 2);", "", zg.KernelTypeError, "'sqrt' takes at most 1 argument; got 2", "sqrt(1, 2)"),
+        ("get_program_id(3);", "", zg.KernelValueError, "get_program_id: the axis of the grid must be 0, 1 or 2; got 3", "get_program_id(3)"),
+        ("*out = n ? atomic_add(out, 1) : 0;", "int n", zg.KernelTypeError, "'atomic_add' must not be in an operand of '?:', '&&' or '||', which is not always evaluated", "atomic_add(out, 1)"),
+        ("int a = 1; *out = n && a++;", "int n", zg.KernelTypeError, "'++' must not be in an operand of '?:', '&&' or '||', which is not always evaluated", "a++"),
+        ("return 3;", "", zg.KernelSyntaxError, "'f' returns nothing, as it is declared", "return 3"),
+        ("continue;", "", zg.KernelSyntaxError, "continue must stand in a loop", "continue"),
+        ("while (1) *out = 1;", "", zg.KernelSyntaxError, "this loop never ends: its condition is always true", "1"),
+        ("float **p;", "", zg.KernelSyntaxError, "Triton-C has no pointers to pointers", "*"),
+        ("unsigned float x;", "", zg.KernelSyntaxError, "'unsigned float' is no type", "unsigned float"),
+        ("int y = 08;", "", zg.KernelSyntaxError, "08 is not an octal number", "08"),
+        ("int y = 1lul;", "", zg.KernelSyntaxError, "a number cannot end in 'lul'", "1lul"),
+        ("switch (1) { }", "", zg.KernelSyntaxError, "Triton-C has no 'switch'", "switch"),
+        ("__shared__ float x[8];", "", zg.KernelSyntaxError, "Triton-C has no '__shared__'", "__shared__"),
+    ],
+)  # fmt: skip
+def test_an_error_says_what_is_wrong_and_where(body, parameters, kind, summary, marked):
+    found = error(body, parameters)
+    assert type(found) is kind
+    assert found.summary == summary
+    place = found.location
+    assert place is not None and place.line == 2
+    assert body[place.column : place.end_column].startswith(marked), body[place.column : place.end_column]
+
+
+@pytest.mark.parametrize(
+    ("body", "summary"),
+    [
+        ("int x = 3 int y;", "';' is expected here; got 'int' next"),
+        ("x = ;", "an expression is expected; got ';'"),
+        ("int x = (1 + 2;", "')' is expected; got ';'"),
+        ("int [3];", "a name is expected; got '['"),
+        ("if 1", "'(' is expected; got '1'"),
+        ("for (int i = 0; i < 3; i++ { }", "')' or ',' is expected; got '{'"),
+        ("float y = f(;", "an expression or a type is expected; got ';'"),
+        ("TIPE *x; x = 3;", "'f' uses 'TIPE', which is neither declared nor defined as a macro"),
+        ("floot y = 3;", "'floot' is not a type"),
+        ("int x = 'a;", "a string or a character is not closed on its line"),
+        ("int x = 1 ` 2;", "Triton-C has no character '`'"),
+    ],
+)
+def test_a_syntax_error_says_what_was_expected(body, summary):
+    found = error(body)
+    assert found.summary == summary
+    assert found.location is not None and found.location.line == 2
+
+
+def test_a_source_that_ends_too_early():
+    with pytest.raises(zg.KernelSyntaxError, match="a statement or '}' is expected; the source ends here"):
+        _ = zg.triton_c("__global__ void f(float *x) { *x = 1;").model
+    with pytest.raises(zg.KernelSyntaxError, match="has no function"):
+        zg.triton_c("  // nothing\n")
+    with pytest.raises(zg.KernelSyntaxError, match="a function, such as __global__ void"):
+        zg.triton_c("3 + 4;")
+
+
+def test_an_error_in_a_macro_shows_its_use_and_its_definition():
+    found = error("float y[8] = WIDE(x);", "float *x", before="#define WIDE(v) *(v + (0 ... 16))\n")
+    assert str(found).splitlines()[1:7] == [
+        f"  at {found.location}",
+        "    float y[8] = WIDE(x);",
+        "          ^^^^^^^^^^^",
+        "  in the definition of the macro 'WIDE'",
+        f"  at {found.location.file}:1:17",
+        "    #define WIDE(v) *(v + (0 ... 16))",
+    ]
+    found = error("float a[TM] = 1; float b[TN] = a;", TM=16, TN=32)
+    assert "  in the definition of the macro 'TN'" in str(found)
+    assert "    #define TN 32" in str(found)
+    found = error("*out = OUTER + 1;", before="#define INNER nobody\n#define OUTER INNER\n")
+    assert "    #define INNER nobody" in str(found)
+
+
+def test_errors_of_the_preprocessor():
+    assert error("#error not today").summary == "#error not today"
+    assert error('#include "no/such.h"').summary == "there is no file 'no/such.h' to include"
+    assert error("#elif 1\n#endif").summary == "the preprocessor: misplaced #elif"
+    assert error("#nonsense").summary == "the preprocessor has no directive #nonsense"
+    found = error("*out = TM;", before="#define TM 4\n", TM=8)
+    assert found.summary == "the macro 'TM' is given, and the source defines it as well"
+    assert found.location is not None and (found.location.line, found.location.column) == (1, 8)
+
+
+def test_all_errors_of_a_kernel_are_reported_together():
+    found = error("float a = undeclared_function(1);\n*out = a;\nint b = sqroot(2);\nbreak;")
+    assert isinstance(found, zg.KernelErrors)
+    assert [one.location.line for one in found.errors] == [2, 4, 5]
+
+
+def test_columns_count_bytes_as_pythons_do():
+    found = error("/* é */ *out = sqroot(2);")
+    assert "    /* é */ *out = sqroot(2);\n                   ^^^^^^" in str(found)
+
+
+def test_kernels_are_named_where_there_are_several():
+    source = "__global__ void f(float *x) { *x = 1; }\n__global__ void g(float *x) { *x = 2; }\n"
+    with pytest.raises(zg.KernelSyntaxError, match="has several kernels: 'f', 'g'"):
+        zg.triton_c(source)
+    assert zg.triton_c(source, "g").name == "g"
+    with pytest.raises(zg.KernelNameError, match="there is no function 'h'"):
+        zg.triton_c(source, "h")
+    with pytest.raises(zg.KernelSyntaxError, match="the kernel 'f' must return void"):
+        _ = zg.triton_c("__global__ int f(int x) { return x; }").model
