@@ -367,8 +367,12 @@ def _check(kernel: str, name: str, declared: ScalarType | PtrType, given: Type) 
     if isinstance(given, ConstantType):
         number = isinstance(given.value, bool | int | float)
         fits = number and isinstance(declared, ScalarType) and (declared.is_float or not isinstance(given.value, float))
+    elif isinstance(given, ScalarType) and isinstance(declared, ScalarType) and given.is_int:
+        # A launch gives the first of i32, i64 and u64 that holds the integer.
+        wide = 32 if declared.is_float or declared.bits < 32 else declared.bits if declared.signed else 64
+        fits = declared.is_float or given.bits <= wide
     elif isinstance(given, ScalarType) and isinstance(declared, ScalarType):
-        fits = given == declared or given.is_int or (declared.is_float and given == f32 and declared.bits < 32)
+        fits = given == declared or (declared.is_float and given == f32 and declared.bits < 32)
     else:
         fits = given == declared
     if not fits:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from ziggurat.backend.launch.grids import computed_grid
+from ziggurat.codemodel.errors import KernelNameError
 from ziggurat.codemodel.gpu.options import LAUNCH_ONLY, SHARED_OPTIONS, CompileOptions, default_of
 from ziggurat.codemodel.op import Op
-from ziggurat.codemodel.types import TupleType, Type
+from ziggurat.codemodel.types import ScalarType, TupleType, Type
 from ziggurat.compiler.compiled import binary_of
 from ziggurat.compiler.pipeline import compile_model
 from ziggurat.kernels.arguments import Signature as KernelSignature
@@ -48,12 +49,14 @@ def dispatcher_of(kernel: Kernel, on_host: OnHost, shape: Sequence[Any] = ()) ->
     constexprs = constexpr_names(kernel)
     # A constexpr parameter that has the name of an option is that option: see `options_of`.
     options = {name: default_of(name) for name in constexprs.intersection(SHARED_OPTIONS)}
+    declared = _declared(kernel)
     parameters = [
         KernelParameter(
             name,
             name in constexprs,
             name not in kernel.do_not_specialize,
             options.get(name, MISSING) if parameter.default is parameter.empty else parameter.default,
+            declared.get(name),
         )
         for name, parameter in kernel.signature.parameters.items()
     ]
@@ -66,6 +69,15 @@ def dispatcher_of(kernel: Kernel, on_host: OnHost, shape: Sequence[Any] = ()) ->
         lambda options: check_options(kernel, options),
         None if shape else with_tuples,
     )
+
+
+def _declared(kernel: Kernel) -> Mapping[str, ScalarType]:
+    """The types that the source declares for numbers; none where launches decide them, by macros."""
+    try:
+        declared = kernel.models.declared(kernel, {})
+    except KernelNameError:
+        return {}
+    return {name: type_ for name, type_ in declared.items() if isinstance(type_, ScalarType)}
 
 
 def _shape(value: Any) -> Any:

@@ -29,12 +29,22 @@ INTEGERS: Final = (int, np.int64)
 
 @attrs.frozen
 class KernelParameter:
-    """A parameter as the kernel's author declared it. With `specialize` False, one kernel serves all its values."""
+    """A parameter as the kernel's author declared it. With `specialize` False, one kernel serves all its values.
+
+    A float is passed as one of the float type that the source declares, if it does.
+    """
 
     name: str
     constexpr: bool = False
     specialize: bool = True
     default: Any = MISSING
+    declared: ScalarType | None = None
+
+    def type_of(self, value: Any) -> ScalarType | None:
+        """The type that a number is passed as; None for anything but a number."""
+        scalar = number_type(value)
+        is_float = scalar is not None and scalar.is_float
+        return self.declared if is_float and self.declared is not None and self.declared.is_float else scalar
 
 
 @attrs.frozen
@@ -122,7 +132,7 @@ def _exact_type(value: Any) -> type[Any]:
 
 
 def _kind_of_number(value: Any, parameter: KernelParameter, kernel: str) -> Kind:
-    scalar = number_type(value)
+    scalar = parameter.type_of(value)
     if scalar is None:
         raise LaunchError(
             f"'{parameter.name}' of '{kernel}' must be a number of a type that kernels have; got {value!r}"
@@ -146,7 +156,7 @@ def described(value: Any, kind: Kind, parameter: KernelParameter) -> RunTime | C
         seen = view(value, name)
         divisible = parameter.specialize and seen.address % DIVISOR == 0
         return RunTime(name, PtrType(seen.element), DIVISOR if divisible else 1)
-    scalar = number_type(value)
+    scalar = parameter.type_of(value)
     assert scalar is not None
     if kind.way == "integer":
         if int(value) == 1:

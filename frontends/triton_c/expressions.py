@@ -437,7 +437,9 @@ class Expressions:
         items = self.component(node)
         if items is not None:
             return items
-        indices = [child for child in node.children if isinstance(child, lark.Tree) and child.data == "index"]
+        indices: list[Node] = [
+            child for child in node.children if isinstance(child, lark.Tree) and child.data == "index"
+        ]
         value = self.expression(node.children[0])
         kinds = [self.index(index) for index in indices]
         axes = [kind for kind in kinds if kind != "newaxis"]

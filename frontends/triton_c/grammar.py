@@ -155,7 +155,8 @@ def parse(tokens: Sequence[Token]) -> Node:
 
     Raises `KernelSyntaxError` at the first token that cannot stand where it is.
     """
-    run = parser().parse_interactive()
+    run: Any = parser()
+    run = run.parse_interactive()
     number = 0
     try:
         for number, token in enumerate(tokens):

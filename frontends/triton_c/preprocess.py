@@ -5,6 +5,10 @@ token gets its column as well, and a token of a macro's replacement two places: 
 definition.
 """
 
+# pcpp has no types.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportIncompatibleMethodOverride=false
+
 from __future__ import annotations
 
 import functools
@@ -12,7 +16,7 @@ import linecache
 import types
 import warnings
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -66,7 +70,7 @@ class _Line(int):
 @functools.cache
 def _lexer() -> Any:
     """The lexer, which takes 20 ms to make."""
-    rules = types.SimpleNamespace(**vars(pcpp_rules), **{})
+    rules = types.SimpleNamespace(**vars(pcpp_rules))
     for name, pattern in _RULES.items():
         setattr(rules, name, pattern)
     rules.tokens = (*pcpp_rules.tokens, "CPP_ELLIPSIS")
@@ -83,7 +87,7 @@ class _Preprocessor(pcpp.Preprocessor):
         for name in ("__DATE__", "__TIME__", "__PCPP__"):  # A model must not depend on the time.
             del self.macros[name]
 
-    def group_lines(self, input: str, abssource: str) -> Iterator[Any]:
+    def group_lines(self, input: str, abssource: str) -> Generator[Any]:
         text = "\n".join(line.rstrip() for line in input.splitlines())
         starts = [0]
         for line in text.split("\n"):

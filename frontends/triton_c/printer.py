@@ -771,8 +771,7 @@ def _for(p: Printer, op: scf.For) -> None:
     for parameter, name in zip(carried, names, strict=True):
         p.values[parameter] = name
     step = _known(op.step)
-    down = step is not None and step < 0
-    sign, change = (">", f"-= {-step}") if down else ("<", f"+= {p[op.step]}")
+    sign, change = (">", f"-= {-step}") if step is not None and step < 0 else ("<", f"+= {p[op.step]}")
     start = f"{p.declared(index.type, counter, op)} = {p[op.start]}"
     head = f"for ({start}; {counter} {sign} {p[op.stop]}; {counter} {change})"
     p.block(head, lambda: p.assign(names, p.statements(op.body), op))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import attrs
-import lark
 
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import core
@@ -112,7 +111,7 @@ class Program:
         is_kernel = "__global__" in made.qualifiers
         if is_kernel and result is not None:
             raise self.source.syntax(f"the kernel '{name}' must return void", header, f"__global__ void {name}(…)")
-        parameters = [] if listed is None else [p for p in listed.children if isinstance(p, lark.Tree)]
+        parameters: list[Node] = [] if listed is None else list(listed.children)
         if [len(parameter.children) for parameter in parameters] == [1]:
             alone = bare.specifiers(parameters[0].children[0])
             parameters = parameters if alone.type is not None else []  # f(void)
@@ -217,6 +216,6 @@ def _parameter(kernel: FunctionSource, bare: Expressions, node: Node) -> Paramet
     made, type_, name = kernel.declared(bare, node)
     is_pointer = isinstance(type_, PtrType)
     divisibility = max(made.aligned, made.multiple) if is_pointer else made.multiple
-    if divisibility > 1 and not is_pointer and not (isinstance(type_, ScalarType) and type_.kind == "int"):
+    if divisibility > 1 and isinstance(type_, ScalarType) and type_.kind != "int":
         raise bare.source.syntax("__multipleof must be on an integer or a pointer", node)
     return ParameterSource(name, type_, divisibility, bool(made.qualifiers & {"const", "__readonly"}))

@@ -22,7 +22,9 @@ class Source:
     """The tokens of a source. `macros` has the places of the definitions that a place in the source comes from."""
 
     tokens: Sequence[Token]
-    macros: dict[Location, tuple[tuple[str, Location], ...]] = attrs.field(factory=dict)
+    macros: dict[Location, tuple[tuple[str, Location], ...]] = attrs.field(
+        factory=lambda: dict[Location, tuple[tuple[str, Location], ...]]()
+    )
 
     def place(self, node: Node) -> Location:
         """The place of a tree that has tokens."""

@@ -358,15 +358,15 @@ class Statements(Expressions):
         if (value is None) != (type_ is None):
             said = "returns nothing" if type_ is None else "must return a value"
             raise self.source.syntax(f"'{self.function.name}' {said}, as it is declared", node)
-        values: tuple[Value, ...] = ()
+        result: Value | None = None
         if value is not None and type_ is not None:
-            values = (self.converted(self.expression(value), type_, None, "the result", node),)
+            result = self.converted(self.expression(value), type_, None, "the result", node)
         if not self.loops:
-            self.add(core.Return(values), node)
+            self.add(core.Return(() if result is None else (result,)), node)
             return
         assert self.has_returned is not None
-        if self.result is not None:
-            self.add(core.VarStore(self.result, values[0]), node)
+        if self.result is not None and result is not None:
+            self.add(core.VarStore(self.result, result), node)
         self.add(core.VarStore(self.has_returned, self.constant(True, node)), node)
         self.loops[-1].returns = True
         self.add(py.Break(), node)
