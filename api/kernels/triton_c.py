@@ -155,6 +155,9 @@ class TritonCModels(Models):
         kernels = [header for header in defined if header.is_kernel]
         if self.name is not None:
             header = next((header for header in defined if header.name == self.name), None)
+            if header is None and defined:
+                known = ", ".join(header.name for header in defined)
+                raise KernelNameError(f"there is no function '{self.name}' in {self.file}", None, f"it has {known}")
         else:
             header = kernels[0] if len(kernels) == 1 else None if kernels or not defined else defined[-1]
         if header is not None and len(set(header.parameters)) == len(header.parameters):

@@ -270,11 +270,11 @@ def _unexpected(tokens: Sequence[Token], number: int, accepted: set[str]) -> Ker
     token = tokens[-1] if ended else tokens[number]
     before = tokens[number - 1] if number else None
     got = "the source ends here" if ended else f"got '{token.text}'"
-    two = () if ended or before is None else (before, token)
-    if two and all(one.kind == preprocess.IDENTIFIER for one in two) and _kind(two[0]) == "NAME":
-        name = two[0].text
-        hint = suggest(name, [*_NAMES]) or f"define it as a macro: zg.triton_c(source, {name}=…), or -D{name}=…"
-        return error_at(two[0], f"'{name}' is not a type", hint)
+    names = () if ended else [one for one in (before, token) if one is not None and one.kind == preprocess.IDENTIFIER]
+    if len(names) == 2 and _kind(names[0]) == "NAME":
+        return _no_type(names[0])
+    if names[-1:] == [token] and before is not None and "TYPE" in accepted and "NAME" not in accepted:
+        return _no_type(token)
     said = _expected(accepted)
     # A missing ';' belongs to the line before.
     at = before if before is not None and said == "';'" and not ended else token
@@ -283,6 +283,13 @@ def _unexpected(tokens: Sequence[Token], number: int, accepted: set[str]) -> Ker
         end = attrs.evolve(place, line=place.end_line, column=place.end_column, end_column=place.end_column + 1)
         return KernelSyntaxError(f"';' is expected here; {got} next", end)
     return error_at(token, f"{said} is expected; {got}")
+
+
+def _no_type(token: Token) -> KernelSyntaxError:
+    """The error of a name in the place of a type."""
+    name = token.text
+    hint = suggest(name, [*_NAMES]) or f"define it as a macro: zg.triton_c(source, {name}=…), or -D{name}=…"
+    return error_at(token, f"'{name}' is not a type", hint)
 
 
 def _expected(accepted: set[str]) -> str:

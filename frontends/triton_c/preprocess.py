@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import linecache
+import os
 import types
 import warnings
 from bisect import bisect_right
@@ -181,6 +182,8 @@ def preprocess(text: str, file: str, macros: Mapping[str, str]) -> Preprocessed:
     register(given, prelude)
     run.read(prelude, given)
     ours = dict(run.macros)
+    if os.path.isfile(file):
+        run.temp_path = [os.path.dirname(file)]  # Files to include are looked for beside the source.
     tokens = run.read(text, file)
     for name in macros:
         now = run.macros.get(name)
