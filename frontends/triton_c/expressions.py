@@ -19,8 +19,7 @@ from ziggurat.codemodel.dialects import core, py
 from ziggurat.codemodel.errors import KernelNameError, KernelTypeError, KernelValueError
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.types import PtrType, ScalarType, VarType, i64, pyobject, u32, u64
-from ziggurat.frontends.language.function import suggest
-from ziggurat.frontends.language.signature import SIGNATURES
+from ziggurat.frontends.language.signature import SIGNATURES, suggest
 from ziggurat.frontends.triton_c.declared import Specifiers, scalar_of
 from ziggurat.frontends.triton_c.grammar import LEVELS, Node
 from ziggurat.frontends.triton_c.library import CONDITIONS, CONSTANTS, EFFECTS, NAMES, TO_POINTEES, call_of

@@ -15,7 +15,7 @@ import lark
 from lark.exceptions import UnexpectedToken
 
 from ziggurat.codemodel.errors import KernelSyntaxError
-from ziggurat.frontends.language.function import suggest
+from ziggurat.frontends.language.signature import suggest
 from ziggurat.frontends.triton_c import preprocess
 from ziggurat.frontends.triton_c.preprocess import Token
 

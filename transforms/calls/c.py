@@ -19,7 +19,7 @@ from ziggurat.codemodel.types import (
     shaped,
     with_element,
 )
-from ziggurat.transforms.calls import arithmetic, comparison, memory, shape
+from ziggurat.transforms.calls import RULES
 from ziggurat.transforms.calls.constants import describe
 from ziggurat.transforms.calls.emit import Built, Emitter, Operand, number_as
 from ziggurat.transforms.calls.promotion import (
@@ -70,7 +70,7 @@ def _int(emit: Emitter, x: Operand) -> Operand:
     return Operand(type_, emit.cast(x.value, i32))
 
 
-_FLOATS, _QUOTIENT, _REMAINDER = (arithmetic.RULES[name] for name in ("div", "floordiv", "mod"))
+_FLOATS, _QUOTIENT, _REMAINDER = (RULES[name] for name in ("div", "floordiv", "mod"))
 
 
 def _divided(call: Typing, a: Type, b: Type, where: Type | None) -> Type:
@@ -86,7 +86,7 @@ def _divided(call: Typing, a: Type, b: Type, where: Type | None) -> Type:
     name = "mod" if call.name == "rem" else "floordiv"
     if where is not None and isinstance(a, ConstantType) and isinstance(b, ConstantType) and b.value == 0:
         return constant(0)
-    result = _asked(arithmetic.RULES[name], call, name, a, b)
+    result = _asked(RULES[name], call, name, a, b)
     if where is None or isinstance(b, ConstantType):
         return result
     return shaped(common_shape(str(call), result, where), scalar_type(result))
@@ -106,7 +106,7 @@ def _division(integers: Rule) -> Any:
 
 def _on_ints(name: str) -> Rule:
     """A call of the language whose operands that are bools count as ints."""
-    rule = arithmetic.RULES[name]
+    rule = RULES[name]
 
     def type_of(call: Typing, *operands: Type) -> Type:
         numbers(call, *operands)
@@ -121,7 +121,7 @@ def _on_ints(name: str) -> Rule:
 def _inverted(call: Typing, x: Type) -> Type:
     if _is_bool(x):
         raise KernelTypeError(f"{call} takes integers; got {describe(x)}", hint="write !x to exchange true and false")
-    return _asked(arithmetic.RULES["invert"], call, "invert", x)
+    return _asked(RULES["invert"], call, "invert", x)
 
 
 # Conditions.
@@ -138,7 +138,7 @@ def _is_nonzero(emit: Emitter, result: Type, x: Operand) -> Value:
     return emit.nonzero(x.value)
 
 
-_WHERE = comparison.RULES["where"]
+_WHERE = RULES["where"]
 
 
 def _choice(call: Typing, condition: Type, x: Type, y: Type) -> Type:
@@ -201,7 +201,7 @@ def _declare(emit: Emitter, result: Type, x: Operand, *_: Any) -> Built:
     return emit.convert(x, result, dense=True)
 
 
-_CAST = arithmetic.RULES["cast"]
+_CAST = RULES["cast"]
 
 
 def _casted(call: Typing, x: Type, type_: ScalarType | PtrType) -> Type:
@@ -218,7 +218,7 @@ def _cast(emit: Emitter, result: Type, x: Operand, type_: ScalarType | PtrType) 
 
 # Memory.
 
-_LOAD, _STORE = memory.RULES["load"], memory.RULES["store"]
+_LOAD, _STORE = RULES["load"], RULES["store"]
 _POLICY = ("", "", False)
 
 
@@ -305,7 +305,7 @@ def _convert(emit: Emitter, result: Type, p: Operand, value: Operand) -> Built:
 
 # Arrays.
 
-_DOT, _ADD = shape.RULES["dot"], arithmetic.RULES["add"]
+_DOT, _ADD = RULES["dot"], RULES["add"]
 
 
 def _factors(call: Typing, a: Type, b: Type) -> tuple[Type, Type]:
@@ -363,7 +363,7 @@ C_RULES: dict[str, Rule] = {
     "neg": _on_ints("neg"),
     "shl": _on_ints("shl"),
     "shr": _on_ints("shr"),
-    "invert": Rule(_inverted, arithmetic.RULES["invert"].build),
+    "invert": Rule(_inverted, RULES["invert"].build),
     "truth": Rule(_truth, _is_nonzero),
     "choose": Rule(_choice, _chosen),
     "declare": Rule(_declared, _declare),
