@@ -32,7 +32,8 @@ __global__ void transpose(TYPE * X, TYPE * Y, int M, int N, int ldx __multipleof
 }
 """,
     """
-__global__ void dot(TYPE * A __readonly __aligned(16), TYPE * B, TYPE * C, int M, int N, int K, int lda, int ldb, int ldc) {
+__global__ void dot(TYPE * A __readonly __aligned(16), TYPE * B, TYPE * C, int M, int N, int K,
+                    int lda, int ldb, int ldc) {
   int rm[TM] = get_program_id(0) * TM + 0 ... TM;
   int rn[TN] = get_program_id(1) * TN + 0 ... TN;
   int rk[TK] = 0 ... TK;

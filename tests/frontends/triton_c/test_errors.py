@@ -4,6 +4,8 @@ import pytest
 
 import ziggurat as zg
 
+NOT_ALWAYS = "'{}' must not be in an operand of '?:', '&&' or '||', which is not always evaluated"
+
 
 def error(body: str, parameters: str = "", before: str = "", **macros: object) -> zg.ZigguratError:
     """The error of a kernel with these statements, on line 2 where nothing stands before it."""
@@ -17,30 +19,120 @@ def error(body: str, parameters: str = "", before: str = "", **macros: object) -
 @pytest.mark.parametrize(
     ("body", "parameters", "kind", "summary", "marked"),
     [
-        ("float z[8, 8] = x + y;", "", zg.KernelNameError, "'f' uses 'x', 'y', which are neither declared nor defined as macros", "x"),
-        ("float x[8, 8] = 1; float y[8] = x;", "", zg.KernelTypeError, "incompatible shapes: 'y' must be [8]; got [8, 8]", "y[8] = x"),
-        ("int i[8] = 0 ... 8; int k[8] = i + (0 ... 16);", "", zg.KernelTypeError, "the operator '+': the shapes [8] and [16] do not match: 8 and 16 along axis 0", "i + (0 ... 16)"),
-        ("*out = 0 ... 8;", "", zg.KernelTypeError, "incompatible shapes: the value must be a scalar; got [8]", "*out = 0 ... 8"),
-        ("float x[8] = 1; if (x > 0) *out = 1;", "", zg.KernelTypeError, "the condition of 'if' must be a scalar; got bool[8]", "x > 0"),
+        (
+            "float z[8, 8] = x + y;",
+            "",
+            zg.KernelNameError,
+            "'f' uses 'x', 'y', which are neither declared nor defined as macros",
+            "x",
+        ),
+        (
+            "float x[8, 8] = 1; float y[8] = x;",
+            "",
+            zg.KernelTypeError,
+            "incompatible shapes: 'y' must be [8]; got [8, 8]",
+            "y[8] = x",
+        ),
+        (
+            "int i[8] = 0 ... 8; int k[8] = i + (0 ... 16);",
+            "",
+            zg.KernelTypeError,
+            "the operator '+': the shapes [8] and [16] do not match: 8 and 16 along axis 0",
+            "i + (0 ... 16)",
+        ),
+        (
+            "*out = 0 ... 8;",
+            "",
+            zg.KernelTypeError,
+            "incompatible shapes: the value must be a scalar; got [8]",
+            "*out = 0 ... 8",
+        ),
+        (
+            "float x[8] = 1; if (x > 0) *out = 1;",
+            "",
+            zg.KernelTypeError,
+            "the condition of 'if' must be a scalar; got bool[8]",
+            "x > 0",
+        ),
         ("half *p = out;", "", zg.KernelTypeError, "'p' must be of the type half*; got float*", "*p = out"),
-        ("*p = 1;", "const float *p", zg.KernelTypeError, "nothing can be written through a pointer that is __readonly or to const", "*p"),
-        ("float *q[8] = p + (0 ... 8); *q = 1;", "float *p __readonly", zg.KernelTypeError, "nothing can be written through a pointer that is __readonly or to const", "*q"),
+        (
+            "*p = 1;",
+            "const float *p",
+            zg.KernelTypeError,
+            "nothing can be written through a pointer that is __readonly or to const",
+            "*p",
+        ),
+        (
+            "float *q[8] = p + (0 ... 8); *q = 1;",
+            "float *p __readonly",
+            zg.KernelTypeError,
+            "nothing can be written through a pointer that is __readonly or to const",
+            "*q",
+        ),
         ("*out = 1 / 0;", "", zg.KernelValueError, "cannot compute 1 / 0: integer division or modulo by zero", "1 / 0"),
-        ("int i[10] = 0 ... 10;", "", zg.KernelValueError, "0 ... 10 must give a power of two of numbers; got 10", "0 ... 10"),
-        ("int i[16] = 0 ... n;", "int n", zg.KernelTypeError, "the range: 'end' must be known at compile time; got int, a run-time value", "0 ... n"),
-        ("float x[n] = 0;", "int n", zg.KernelTypeError, "the sizes of an array must be known at compile time; got int", "x[n] = 0"),
-        ("*out = n[:, newaxis];", "int n", zg.KernelTypeError, "the subscript must follow an array; got int", "n[:, newaxis]"),
-        ("*out = x[3];", "float *x", zg.KernelSyntaxError, "an index must be ':', newaxis, '+', max or min; got an expression", "3"),
+        (
+            "int i[10] = 0 ... 10;",
+            "",
+            zg.KernelValueError,
+            "0 ... 10 must give a power of two of numbers; got 10",
+            "0 ... 10",
+        ),
+        (
+            "int i[16] = 0 ... n;",
+            "int n",
+            zg.KernelTypeError,
+            "the range: 'end' must be known at compile time; got int, a run-time value",
+            "0 ... n",
+        ),
+        (
+            "float x[n] = 0;",
+            "int n",
+            zg.KernelTypeError,
+            "the sizes of an array must be known at compile time; got int",
+            "x[n] = 0",
+        ),
+        (
+            "*out = n[:, newaxis];",
+            "int n",
+            zg.KernelTypeError,
+            "the subscript must follow an array; got int",
+            "n[:, newaxis]",
+        ),
+        (
+            "*out = x[3];",
+            "float *x",
+            zg.KernelSyntaxError,
+            "an index must be ':', newaxis, '+', max or min; got an expression",
+            "3",
+        ),
         ("*out = ~(n > 3);", "int n", zg.KernelTypeError, "the operator '~' takes integers; got bool", "~(n > 3)"),
-        ("int a[16, 16] = 1; int b[16, 16] = a @ a;", "", zg.KernelTypeError, "the operator '@' takes floats or 8-bit integers; got int", "a @ a"),
+        (
+            "int a[16, 16] = 1; int b[16, 16] = a @ a;",
+            "",
+            zg.KernelTypeError,
+            "the operator '@' takes floats or 8-bit integers; got int",
+            "a @ a",
+        ),
         ("int x = 1; float x = 2;", "", zg.KernelSyntaxError, "'x' is declared twice in this block", "x = 2"),
         ("const int n = 3; n++;", "", zg.KernelSyntaxError, "'n' is const, and must not be assigned", "n++"),
         ("{ int inner = 1; } *out = inner;", "", zg.KernelNameError, "'inner' is not declared", "inner"),
         ("*out = sqroot(2);", "", zg.KernelNameError, "there is no function 'sqroot'", "sqroot"),
         ("*out = sqrt(1, 2);", "", zg.KernelTypeError, "'sqrt' takes at most 1 argument; got 2", "sqrt(1, 2)"),
-        ("get_program_id(3);", "", zg.KernelValueError, "get_program_id: the axis of the grid must be 0, 1 or 2; got 3", "get_program_id(3)"),
-        ("*out = n ? atomic_add(out, 1) : 0;", "int n", zg.KernelTypeError, "'atomic_add' must not be in an operand of '?:', '&&' or '||', which is not always evaluated", "atomic_add(out, 1)"),
-        ("int a = 1; *out = n && a++;", "int n", zg.KernelTypeError, "'++' must not be in an operand of '?:', '&&' or '||', which is not always evaluated", "a++"),
+        (
+            "get_program_id(3);",
+            "",
+            zg.KernelValueError,
+            "get_program_id: the axis of the grid must be 0, 1 or 2; got 3",
+            "get_program_id(3)",
+        ),
+        (
+            "*out = n ? atomic_add(out, 1) : 0;",
+            "int n",
+            zg.KernelTypeError,
+            NOT_ALWAYS.format("atomic_add"),
+            "atomic_add(out, 1)",
+        ),
+        ("int a = 1; *out = n && a++;", "int n", zg.KernelTypeError, NOT_ALWAYS.format("++"), "a++"),
         ("return 3;", "", zg.KernelSyntaxError, "'f' returns nothing, as it is declared", "return 3"),
         ("continue;", "", zg.KernelSyntaxError, "continue must stand in a loop", "continue"),
         ("while (1) *out = 1;", "", zg.KernelSyntaxError, "this loop never ends: its condition is always true", "1"),
@@ -51,7 +143,7 @@ def error(body: str, parameters: str = "", before: str = "", **macros: object) -
         ("switch (1) { }", "", zg.KernelSyntaxError, "Triton-C has no 'switch'", "switch"),
         ("__shared__ float x[8];", "", zg.KernelSyntaxError, "Triton-C has no '__shared__'", "__shared__"),
     ],
-)  # fmt: skip
+)
 def test_an_error_says_what_is_wrong_and_where(body, parameters, kind, summary, marked):
     found = error(body, parameters)
     assert type(found) is kind

@@ -15,8 +15,7 @@ def run(source: str, *arguments: object, grid: object = 1, **macros: object) -> 
 def outputs(body: str, inputs: str = "", *arguments: object, shape: tuple[int, ...] = (8,), dtype: object = np.float32):
     """The array that the statements of a kernel leave in `out`."""
     out = np.zeros(shape, dtype)
-    name = {"float32": "float", "int32": "int", "float64": "double", "int64": "long", "bool": "bool",
-            "float16": "half", "uint32": "unsigned", "int8": "char", "uint8": "unsigned char"}[np.dtype(dtype).name]  # fmt: skip
+    name = {"float32": "float", "int32": "int", "float64": "double", "int64": "long"}[np.dtype(dtype).name]
     run(f"__global__ void f({name} *out{', ' if inputs else ''}{inputs}) {{ {body} }}", out, *arguments)
     return out
 
@@ -36,8 +35,9 @@ def scalar(expression: str, dtype: object = np.int32, inputs: str = "", *argumen
         ("sizeof(long)", 8), ("sizeof(half*)", 8), ("(int)3.9", 3), ("(int)-3.9", -3), ("min(3, 4)", 3),
         ("max(3, 4)", 4), ("abs(-3)", 3), ("10 - 3 - 2", 5), ("2 * 3 % 4", 2), ("1 + 2 << 3", 24), ("7 & 3 == 3", 1),
         ("1 | 2 ^ 3 & 2", 1), ("1 < 2 == 1", 1), ("-2 * -3", 6), ("+5", 5), ("- - 5", 5), ("true + true", 2),
-        ("(3 > 2) + (2 > 1)", 2), ("-(3 > 2)", -1), ("(3 > 2) << 3", 8), ("(2 > 1) / (2 > 1)", 1), ("INT_MAX", 2**31 - 1),
-        ("(char)300", 44), ("(unsigned char)-1", 255), ("(bool)7", 1), ("(short)40000", -25536), ("1, 2", 2) if False else ("(1, 2)", 2),
+        ("(3 > 2) + (2 > 1)", 2), ("-(3 > 2)", -1), ("(3 > 2) << 3", 8), ("(2 > 1) / (2 > 1)", 1),
+        ("INT_MAX", 2**31 - 1),
+        ("(char)300", 44), ("(unsigned char)-1", 255), ("(bool)7", 1), ("(short)40000", -25536), ("(1, 2)", 2),
         ("cdiv(7, 2)", 4), ("1 ? 2 : 0 ? 3 : 4", 2), ("0 ? 2 : 0 ? 3 : 4", 4), ("!!7", 1), ("3 - -3", 6),
     ],
 )  # fmt: skip
@@ -52,7 +52,8 @@ def test_integer_operators_at_run_time_are_those_of_c(name: str):
     a, b = RANDOM.integers(-50, 50, 64).astype(np.int32), RANDOM.integers(1, 7, 64).astype(np.int32)
     out = np.zeros(64, np.int32)
     run(
-        f"__global__ void f(int *a, int *b, int *out) {{ int i[64] = 0 ... 64; *(out + i) = *(a + i) {name} *(b + i); }}",
+        "__global__ void f(int *a, int *b, int *out)"
+        f"{{ int i[64] = 0 ... 64; *(out + i) = *(a + i) {name} *(b + i); }}",
         a,
         b,
         out,
@@ -98,10 +99,8 @@ def test_subscripts_reduce_and_add_axes():
         ("t[:, +]", x.sum(1)), ("t[:, max]", x.max(1)), ("t[:, min]", x.min(1)), ("(^t)[max, :]", x.max(1)),
     ]:  # fmt: skip
         assert np.allclose(outputs(body.format(index), "float *x", x), wanted, atol=1e-5), index
-    assert np.allclose(scalar("t[+, +]", np.float32), 0) if False else True
     total = outputs(body.replace("*(out + i)", "*out").format("t[+, max]"), "float *x", x, shape=(1,))
     assert np.allclose(total, x.max(1).sum(), atol=1e-4)
-    total = outputs(body.format("t[newaxis, +, newaxis, +][+, :]"), "float *x", x, shape=(8,)) if False else total
 
 
 def test_masked_loads_and_stores():
@@ -157,7 +156,10 @@ def test_compound_assignments_and_steps():
     x = x * 4 // 3 % 5
     x = ((x << 3 >> 1 | 3) ^ 1) & 14
     assert outputs(body, shape=(1,), dtype=np.int32)[0] == x
-    body = "int i = 4; int a = i++; int b = ++i; int c = i--; int d = --i; *(out + 0 ... 1) = a; *(out + 1) = b; *(out + 2) = c; *(out + 3) = d;"
+    body = """
+    int i = 4; int a = i++; int b = ++i; int c = i--; int d = --i;
+    *(out + 0 ... 1) = a; *(out + 1) = b; *(out + 2) = c; *(out + 3) = d;
+    """
     assert list(outputs(body, shape=(4,), dtype=np.int32)) == [4, 6, 6, 4]
     assert list(outputs("int a, b; a = b = 3; *out = a + b;", shape=(1,), dtype=np.int32)) == [6]
     assert list(outputs("int a = 1, b = 2; a = 5, b = 6; *out = a * b;", shape=(1,), dtype=np.int32)) == [30]
@@ -223,12 +225,21 @@ def test_if_else_and_returns():
     assert [outputs(body, "int n", n, shape=(1,), dtype=np.int32)[0] for n in (5, 0)] == [1, 2]
     body = "for (int i = 0; i < 10; i++) { *out = i; if (i == n) return; } *out = 99;"
     assert [outputs(body, "int n", n, shape=(1,), dtype=np.int32)[0] for n in (4, 20)] == [4, 99]
-    body = "for (int i = 0; i < 5; i++) for (int j = 0; j < 5; j++) { *out = i * 10 + j; if (i * j == n) return; } *out = 99;"
+    body = """
+    for (int i = 0; i < 5; i++) for (int j = 0; j < 5; j++) { *out = i * 10 + j; if (i * j == n) return; }
+    *out = 99;
+    """
     assert [outputs(body, "int n", n, shape=(1,), dtype=np.int32)[0] for n in (6, 50)] == [23, 99]
 
 
 def test_names_are_those_of_the_innermost_block():
-    body = "int x = 1; { int x = 2; x = 3; { float x = 0.5; } } if (1) { int x = 9; } for (int x = 5; x < 6; x++); *out = x;"
+    body = """
+    int x = 1;
+    { int x = 2; x = 3; { float x = 0.5; } }
+    if (1) { int x = 9; }
+    for (int x = 5; x < 6; x++);
+    *out = x;
+    """
     assert outputs(body, shape=(1,), dtype=np.int32)[0] == 1
     body = "int t = 0; for (int i = 0; i < 3; i++) { int i = 7; t += i; } *out = t;"
     assert outputs(body, shape=(1,), dtype=np.int32)[0] == 21
@@ -290,15 +301,17 @@ def test_matrix_products():
     source = """
     __global__ void f(float *a, float *b, float *c) {
       int i[16] = 0 ... 16, k[32] = 0 ... 32;
-      float x[16, 32] = *(a + i[:, newaxis] * 32 + k[newaxis, :]), y[32, 16] = *(b + k[:, newaxis] * 16 + i[newaxis, :]);
+      float x[16, 32] = *(a + i[:, newaxis] * 32 + k[newaxis, :]);
+      float y[32, 16] = *(b + k[:, newaxis] * 16 + i[newaxis, :]);
       float z[16, 16] = 1;
       PRODUCT
       *(c + i[:, newaxis] * 16 + i[newaxis, :]) = z;
     }
     """
     for product, wanted in [
-        ("z = x @ y;", a @ b), ("z += x @ y;", 1 + a @ b), ("z = z + x @ y;", 1 + a @ b), ("z = 2 * z + x @ y;", 2 + a @ b),
-        ("z -= x @ y;", 1 - a @ b), ("z = ^y @ ^x;", (a @ b).T), ("z = x @ y * 2;", 2 * (a @ b)), ("z @= x @ y;", np.ones((16, 16)) @ (a @ b)),
+        ("z = x @ y;", a @ b), ("z += x @ y;", 1 + a @ b), ("z = z + x @ y;", 1 + a @ b),
+        ("z = 2 * z + x @ y;", 2 + a @ b), ("z -= x @ y;", 1 - a @ b), ("z = ^y @ ^x;", (a @ b).T),
+        ("z = x @ y * 2;", 2 * (a @ b)), ("z @= x @ y;", np.ones((16, 16)) @ (a @ b)),
     ]:  # fmt: skip
         c = np.zeros((16, 16), np.float32)
         run(source.replace("PRODUCT", product), a, b, c)
@@ -323,7 +336,10 @@ def test_half_products_are_accumulated_in_float():
 
 def test_pointers_are_moved_compared_and_cast():
     x = np.arange(8, dtype=np.int32)
-    body = "int *p = x + 2; p++; p += 2; p = p - 1; *out = *p; *(out + 1) = *(1 + p); *(out + 2) = x == x; *(out + 3) = *(int*)(char*)x;"
+    body = """
+    int *p = x + 2; p++; p += 2; p = p - 1;
+    *out = *p; *(out + 1) = *(1 + p); *(out + 2) = x == x; *(out + 3) = *(int*)(char*)x;
+    """
     assert list(outputs(body, "int *x", x, shape=(4,), dtype=np.int32)) == [4, 5, 1, 0]
     body = "int* p[4] = x; int* q[4] = p + (0 ... 4); *(out + (0 ... 4)) = *q;"
     assert list(outputs(body, "int x[]", x, shape=(4,), dtype=np.int32)) == [0, 1, 2, 3]
