@@ -29,7 +29,8 @@ TYPE_WORDS = (
 )  # fmt: skip
 QUALIFIERS = (
     "__global__", "__device__", "const", "volatile", "static", "inline", "__inline__", "__forceinline__", "extern",
-    "restrict", "__restrict__", "__restrict", "register", "__readonly", "__writeonly", "__noalias", "__retune", "__constant__",
+    "restrict", "__restrict__", "__restrict", "register", "__readonly", "__writeonly", "__noalias", "__retune",
+    "__constant__",
 )  # fmt: skip
 ATTRIBUTES = ("__multipleof", "__aligned")
 WORDS = {

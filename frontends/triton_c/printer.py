@@ -64,10 +64,10 @@ _SCANS: Final[dict[type[Op], str]] = {
     arith.MaxNumF: "cummax", arith.MaxSI: "cummax", arith.MaxUI: "cummax", arith.MinNumF: "cummin",
     arith.MinSI: "cummin", arith.MinUI: "cummin",
 }  # fmt: skip
-# Reductions to a value and its index, by the name of the function that combines them: the sign and the call.
+# Reductions to a value and its index, by the name of the function that combines them.
 _EXTREMES: Final = {
-    "argmax": ("max", "argmax({}, {})"), "argmin": ("min", "argmin({}, {})"),
-    "argmax_any": ("max", "argmax({}, {}, false)"), "argmin_any": ("min", "argmin({}, {}, false)"),
+    "argmax": "max({}, {}, true)", "argmin": "min({}, {}, true)",
+    "argmax_any": "max({}, {}, true, false)", "argmin_any": "min({}, {}, true, false)",
 }  # fmt: skip
 _KEPT = KEYWORDS  # Names that the kernel itself must not have.
 _KEPT_WIDTH = 32  # Sums of narrower integers give wider ones.
@@ -395,7 +395,7 @@ def _cast(p: Printer, op: Any) -> str:
     value = op.operands[0]
     source, target = element_of(value.type), element_of(op.result.type)
     assert isinstance(source, ScalarType) and isinstance(target, ScalarType)
-    if isinstance(op, arith.Bitcast) and source.is_float != target.is_float:
+    if isinstance(op, arith.Bitcast) and (source.is_float or target.is_float):
         return f"bitcast({p[value]}, {SPELLINGS[target]})"
     if isinstance(op, arith.TruncF) and op.rounding is arith.Rounding.ZERO:
         return f'cast({p[value]}, {SPELLINGS[target]}, "rtz")'
@@ -504,22 +504,17 @@ def _load(p: Printer, op: tt.Load) -> str:
         policy = [*(policy or ['""', '""']), "true"]
     if op.mask is None and not policy:
         return f"*{p[op.ptr]}"
-    if op.mask is None:
-        raise unsaid(op, "a cache modifier or an eviction policy without a mask")
-    other = [] if op.other is None else [p[op.other]]
-    if policy and not other:
-        raise unsaid(op, "a cache modifier or an eviction policy without a value for what the mask leaves out")
-    return f"load({p.arguments(op.ptr, op.mask, *other, *policy)})"
+    mask = "true" if op.mask is None else p[op.mask]
+    other = [p[op.other]] if op.other is not None else ["0"] if policy else []
+    return f"load({p.arguments(op.ptr, mask, *other, *policy)})"
 
 
 @prints(tt.Store)
 def _store(p: Printer, op: tt.Store) -> str:
     policy = _policy(op)
-    if policy and op.mask is None:
-        raise unsaid(op, "a cache modifier or an eviction policy without a mask")
     if policy:
-        assert op.mask is not None
-        return f"store({p.arguments(op.ptr, op.value, op.mask, *policy)})"
+        mask = "true" if op.mask is None else p[op.mask]
+        return f"store({p.arguments(op.ptr, op.value, mask, *policy)})"
     return f"{'*' if op.mask is None else f'*?({p[op.mask]})'}{p[op.ptr]} = {p[op.value]}"
 
 
@@ -539,9 +534,7 @@ def _order(op: tt.AtomicRMW | tt.AtomicCAS) -> list[str]:
 @prints(tt.AtomicRMW)
 def _atomic(p: Printer, op: tt.AtomicRMW) -> str:
     order = _order(op)
-    mask = [] if op.mask is None else [p[op.mask]]
-    if order and not mask:
-        raise unsaid(op, "a memory order without a mask")
+    mask = [p[op.mask]] if op.mask is not None else ["true"] if order else []
     name = _ATOMICS.get(op.kind, op.kind.value)
     return f"atomic_{name}({p.arguments(op.ptr, op.value, *mask, *order)})"
 
@@ -650,15 +643,15 @@ def form_of(op: tt.Reduce | tt.Scan, functions: Mapping[str, Any]) -> Callable[[
     return lambda x: f"{x}[{indices}]"
 
 
-def extreme(function: tt.Func) -> tuple[str, str, int] | None:
-    """The sign, the call and the axis of a function that only finds the greatest or least element and its index."""
+def extreme(function: tt.Func) -> tuple[str, int] | None:
+    """The call and the axis of a function that only finds the greatest or least element and its index."""
     ops = function.body.entry.ops
     reduce = ops[0]
     if not isinstance(reduce, tt.Reduce) or [*reduce.values] != [*function.body.parameters] or len(reduce.values) != 2:
         return None
     combined = reduce.combine.entry.ops[0]
     name = _bare(combined.callee) if isinstance(combined, tt.Call) else ""
-    return (*_EXTREMES[name], reduce.axis) if name in _EXTREMES else None
+    return (_EXTREMES[name], reduce.axis) if name in _EXTREMES else None
 
 
 def _is_index(value: Value, axis: int) -> bool:
@@ -676,12 +669,10 @@ def _called(p: Printer, op: tt.Call) -> str | None:
     function = functions[op.callee]
     found = extreme(function)
     if found is not None:
-        sign, call, axis = found
+        call, axis = found
         if not _is_index(op.arguments[1], axis):
             raise unsaid(op, "a reduction of several tensors together")
-        x = p[op.arguments[0]]
-        rank = len(shape_of(op.arguments[0].type))
-        texts = f"{x}[{', '.join(sign if at == axis else ':' for at in range(rank))}]", call.format(x, axis)
+        texts = [f"{call.format(p[op.arguments[0]], axis)}[{part}]" for part in (0, 1)]
         names: list[str] = []
         for text, type_ in zip(texts, _types(op.result.type), strict=True):
             names.append(p.fresh())

@@ -104,6 +104,29 @@ def test_the_text_computes_the_same():
     assert zg.to_triton_c(kernel.triton()).count("\n") >= 40
 
 
+@zg.kernel
+def of_options(x_ptr, out_ptr, N: zg.constexpr):
+    i = zg.arange(0, N)
+    x = zg.load(zg.add(x_ptr, i), cache_modifier=".cg", eviction_policy="evict_first")
+    bits = zg.bitcast(zg.bitcast(x, zg.bf16), zg.f16)
+    value, place = zg.min(x, axis=0, return_indices=True)
+    zg.store(zg.add(out_ptr, i), zg.cast(bits, zg.f32), cache_modifier=".wb")
+    zg.atomic_add(out_ptr, zg.cast(place, zg.f32), sem="relaxed", scope="cta")
+    zg.atomic_max(out_ptr, zg.cast(value, zg.f32))
+
+
+def test_options_of_accesses_and_bits_are_kept():
+    model = of_options.triton(zg.ptr(zg.f16), zg.ptr(zg.f32), 16)
+    text = zg.to_triton_c(model)
+    for said in ('".cg", "evict_first")', "bitcast(", '".wb"', '"relaxed", "cta")', "min(v", "true)[1]"):
+        assert said in text, said
+    x = np.array([1.5, np.nan, -2.25, 3.0] * 4, np.float16)
+    results = [np.zeros(16, np.float32), np.zeros(16, np.float32)]
+    of_options[1](x, results[0], 16)
+    zg.triton_c(text)[1](x, results[1])
+    np.testing.assert_array_equal(*results)
+
+
 def test_the_text_of_a_small_kernel():
     @zg.kernel
     def scale(x_ptr, out_ptr, n, BLOCK: zg.constexpr):
