@@ -7,6 +7,7 @@ import pytest
 import triton_c_listings as documents
 
 import ziggurat as zg
+from ziggurat.backend.ptx.sass import sass, tool
 
 RANDOM = np.random.default_rng(0)
 FLOATS = {"float": np.float32, "half": np.float16}
@@ -123,6 +124,18 @@ def test_fused_product_in_all_transpositions(listings, where, transpose_a, trans
     left = (a[:k].T if transpose_a else a[:m]).astype(np.float64)
     right = (b[:n].T if transpose_b else b[:k]).astype(np.float64)
     np.testing.assert_allclose(c, left @ right, rtol=1e-2, atol=2e-2)
+
+
+@pytest.mark.skipif(tool("ptxas") is None, reason="ptxas is not installed")
+@pytest.mark.parametrize("name", ["dot", "prefetched", "fused"])
+def test_products_assemble_for_tensor_cores(listings, name):
+    """A loop that counts down is pipelined; tiles of halves are multiplied by wgmma."""
+    kernel = zg.triton_c(listings[name], TYPE="half", TM=64, TN=64, TK=32, **documents.macros_of_dot(False, False))
+    pointer = zg.divisible(zg.ptr(zg.f16), 16)
+    compiled = kernel.compile(pointer, pointer, pointer, target="sm_90a")
+    assert "wgmma.mma_async" in compiled.ptx
+    assert ("cp.async" in compiled.ptx) == (name == "dot")
+    assert "HGMMA" in sass(compiled.ptx, "sm_90a")
 
 
 def test_lists_of_macros_tune(listings):

@@ -110,7 +110,7 @@ def error(body: str, parameters: str = "", before: str = "", **macros: object) -
             "int a[16, 16] = 1; int b[16, 16] = a @ a;",
             "",
             zg.KernelTypeError,
-            "the operator '@' takes floats or 8-bit integers; got int",
+            "the operator '@': the operands must be floats or 8-bit integers; got int",
             "a @ a",
         ),
         ("int x = 1; float x = 2;", "", zg.KernelSyntaxError, "'x' is declared twice in this block", "x = 2"),
