@@ -141,6 +141,23 @@ def load_block(e: Emitter, op: tt.DescriptorLoad) -> Names:
     return (e.value(f"{op.NAME} {place}", types, cache_policy(op.cache, op.eviction)),)
 
 
+# The names of `DescriptorReduceKind` in Triton; its sums of floats and of integers have one name.
+_REDUCE_KINDS = {
+    AtomicKind.ADD: "add", AtomicKind.FADD: "add", AtomicKind.MIN: "min", AtomicKind.UMIN: "min",
+    AtomicKind.FMIN: "min", AtomicKind.MAX: "max", AtomicKind.UMAX: "max", AtomicKind.FMAX: "max",
+    AtomicKind.AND: "and", AtomicKind.OR: "or", AtomicKind.XOR: "xor",
+}  # fmt: skip
+
+
+@emits(tt.DescriptorReduce)
+def reduce_block(e: Emitter, op: tt.DescriptorReduce) -> Names:
+    if op.kind not in _REDUCE_KINDS:
+        raise TargetError(f"Triton has no {op.NAME} {op.kind.value}")
+    place = f"{e.name(op.descriptor)}[{', '.join(e.names(op.offsets))}]"
+    types = f" : {mlir_type(op.descriptor.type)}, {mlir_type(op.value.type)}"
+    return e.line(f"{op.NAME} {_REDUCE_KINDS[op.kind]}, {place}, {e.name(op.value)}", types)
+
+
 @emits(tt.DescriptorStore)
 def store_block(e: Emitter, op: tt.DescriptorStore) -> Names:
     place = f"{e.name(op.descriptor)}[{', '.join(e.names(op.offsets))}]"

@@ -18,7 +18,7 @@ from ziggurat.codemodel.dialects.tt import AtomicKind
 from ziggurat.codemodel.interpret import Meaning
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.scalars import bits_of, maxnum, minnum, rounded, widened
-from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, element_of, shape_of
+from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, element_of, scalar_element, shape_of
 
 Operands = tuple[Any, ...]
 
@@ -169,7 +169,7 @@ def _block(descriptor: Operands, offsets: Operands, type_: DescriptorType) -> tu
     return pointers, inside
 
 
-def _descriptor_type(op: tt.DescriptorLoad | tt.DescriptorStore) -> DescriptorType:
+def _descriptor_type(op: tt.DescriptorLoad | tt.DescriptorStore | tt.DescriptorReduce) -> DescriptorType:
     assert isinstance(op.descriptor.type, DescriptorType)
     return op.descriptor.type
 
@@ -189,8 +189,10 @@ def _descriptor_store(machine: Machine, op: tt.DescriptorStore, operands: Operan
     store_elements(machine, pointers, full(op.value, operands[1]), inside, machine.access("writes", op, op.value.type))
 
 
-@marks.of(tt.DescriptorStore)
-def _marks_of_descriptor_store(meaning: Meaning, machine: Machine, op: tt.DescriptorStore, operands: Operands) -> None:
+@marks.of(tt.DescriptorStore, tt.DescriptorReduce)
+def _marks_of_descriptor_store(
+    meaning: Meaning, machine: Machine, op: tt.DescriptorStore | tt.DescriptorReduce, operands: Operands
+) -> None:
     descriptor, value, *offsets = operands
     descriptor, *offsets = (machine.known(op, operand, "writes at") for operand in (descriptor, *offsets))
     _, inside = _block(descriptor, tuple(offsets), _descriptor_type(op))
@@ -266,19 +268,27 @@ def _swap(old: Array, expected: Array, new: Array) -> Array:
     return np.where(bits_of(old) == bits_of(expected), new, old)
 
 
+@triton.of(tt.DescriptorReduce)
+def _descriptor_reduce(machine: Machine, op: tt.DescriptorReduce, operands: Operands) -> None:
+    type_ = _descriptor_type(op)
+    pointers, inside = _block(operands[0], operands[2:], type_)
+    _atomic(machine, op, (pointers, full(op.value, operands[1]), inside))
+
+
 @triton.of(tt.AtomicRMW, tt.AtomicCAS)
-def _atomic(machine: Machine, op: tt.AtomicRMW | tt.AtomicCAS, operands: Operands) -> Array:
-    scalar = pointee(op.ptr)
-    shape = (len(machine.frame), *shape_of(op.ptr.type))  # One access for each program and element.
+def _atomic(machine: Machine, op: tt.AtomicRMW | tt.AtomicCAS | tt.DescriptorReduce, operands: Operands) -> Array:
+    """`operands` are the pointers, the values, and the mask if there is one."""
+    scalar = scalar_element(op.value.type)
+    shape = (len(machine.frame), *shape_of(op.value.type))  # One access for each program and element.
     pointers, *values = (np.broadcast_to(operand, shape) for operand in operands)
     mask: Array | None = None
     update: Callable[..., Array] = _swap
     use = WRITE
-    if isinstance(op, tt.AtomicRMW):
-        mask = values.pop() if op.mask is not None else None
+    if not isinstance(op, tt.AtomicCAS):
+        mask = values.pop() if len(values) > 1 else None
         update = functools.partial(_update, op.kind, scalar)
         use = op.kind.value if op.kind not in _ORDERED and not op.result.uses else WRITE
-    access = machine.access("updates", op, op.result.type)
+    access = machine.access("updates", op, op.value.type)
     result = np.zeros(shape, scalar.dtype)
     for target in machine.memory.locate(pointers, None if mask is None or mask.all() else mask, access):
         machine.sharing.touch(target, access, use)

@@ -789,6 +789,23 @@ class DescriptorStore(Op, traits.MemoryWrite, name="tt.descriptor_store"):
         require(found == expected, f"tt.descriptor_store writes {expected}; got {self.value.type}")
 
 
+class DescriptorReduce(Op, traits.MemoryRead, traits.MemoryWrite, name="tt.descriptor_reduce"):
+    """Combine the block at these offsets with the value, each element atomically; elements outside of the tensor are
+    not written. The order with other accesses is not defined (relaxed)."""
+
+    descriptor: Value = operand()
+    value: Value = operand()
+    offsets: Sequence[Value] = operands()
+    kind: AtomicKind = attribute(AtomicKind, unnamed=True, kw_only=True)
+
+    def check(self) -> None:
+        type_ = _described(self, self.descriptor, self.offsets)
+        expected = TensorType(type_.block, type_.element)
+        found = tensor_of(self, self.value).without_layout()
+        require(found == expected, f"tt.descriptor_reduce combines with {expected}; got {self.value.type}")
+        scalar_of(self, self.value, _ATOMIC_OPERANDS.get(self.kind, "int"), f"the operands of {self.kind.value}")
+
+
 class Bitcast(Op, traits.Pure, name="tt.bitcast"):
     """Pointers as pointers to another type of the same size."""
 

@@ -70,6 +70,10 @@ def lower_descriptors(module: core.Module, kept: Container[Value] = (), disjoint
                 pointers, inside = _address(builder, _maker(operands[0]), operands[2:])
                 builder.add(tt.Store(pointers, operands[1], inside))
                 return DROP
+            case tt.DescriptorReduce():
+                pointers, inside = _address(builder, _maker(operands[0]), operands[2:])
+                builder.add(tt.AtomicRMW(pointers, operands[1], inside, kind=op.kind, sem=tt.MemSemantic.RELAXED))
+                return DROP
             case _:
                 return None
 

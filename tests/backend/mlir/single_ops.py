@@ -240,6 +240,8 @@ def _descriptor(f: Builder, element: Value, size: Value, padding: tt.Padding) ->
     described = f.add(tt.MakeTensorDescriptor(element.op.ptr, [size, size], [stride, one], type_, padding=padding))
     block = f.add(tt.DescriptorLoad(described, [size, size], eviction=tt.EvictionPolicy.FIRST))
     f.add(tt.DescriptorStore(described, block, [size, size]))
+    if padding is tt.Padding.ZERO and scalar in (f16, bf16, f32):  # As Triton's descriptor.atomic_add.
+        f.add(tt.DescriptorReduce(described, block, [size, size], kind=tt.AtomicKind.FADD))
     return block
 
 

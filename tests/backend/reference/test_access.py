@@ -5,13 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.backend.reference.access import pointee
 from ziggurat.backend.reference.run import run
 from ziggurat.codemodel import dialects  # noqa: F401
 from ziggurat.codemodel.builder import Builder
-from ziggurat.codemodel.errors import KernelRuntimeError, MemoryAccessError
+from ziggurat.codemodel.errors import KernelRuntimeError, MemoryAccessError, VerifyError
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.types import PtrType, TensorType, f32, i8
+from ziggurat.codemodel.verify import verify
 
 COPY = """
 tt.func @"f" (%p : ptr<T>, %q : ptr<T>)void -> {
@@ -116,3 +118,44 @@ def test_blocks_end_at_the_edges_of_the_tensor(i, j):
     inside = np.zeros((3, 8), np.bool_)
     inside[max(i, 0) : max(0, min(i + 2, 3)), max(j, 0) : max(0, min(j + 4, 5))] = True
     np.testing.assert_array_equal(out, np.where(inside, source, 0))
+
+
+REDUCE = """
+tt.func @"f" (%d : descriptor<x2, x4, f32>, %p : ptr<f32>, %n : i32)void -> {
+    %r : tensor<x8, i32> = tt.make_range @start=0 @end=8;
+    %s : tensor<x8, ptr<f32>> = tt.splat %p;
+    %t : tensor<x8, ptr<f32>> = tt.addptr %s %r;
+    %b : tensor<x8, i32> = tt.splat %n;
+    %m : tensor<x8, i1> = arith.cmpi %r %b @slt;
+    %v : tensor<x8, f32> = tt.load %t %m;
+    %w : tensor<x2, x4, f32> = tt.reshape %v;
+    %i : i32 = arith.constant @2;
+    tt.descriptor_reduce %d %w %i %i @KIND;
+    tt.return;
+};
+"""
+
+
+@pytest.mark.parametrize(("kind", "combined"), [("fadd", np.add), ("fmax", np.maximum), ("fmin", np.minimum)])
+def test_a_block_is_combined_with_memory_inside_of_the_tensor(kind, combined):
+    values = np.arange(8, dtype=np.float32)
+    array = np.full((3, 8), 2.5, np.float32)[:, :5]
+    expected = array.copy()
+    for _ in range(3):  # Each program.
+        expected[2, 2:] = combined(expected[2, 2:], values[:3])
+    run(parse(REDUCE.replace("KIND", kind)), None, (3,), [TensorDescriptor(array, (2, 4)), values, 8], strict=True)
+    np.testing.assert_array_equal(array, expected)
+
+
+def test_only_the_elements_inside_must_be_defined():
+    array = np.zeros((3, 8), np.float32)[:, :5]
+    given = [TensorDescriptor(array, (2, 4)), np.ones(8, np.float32)]
+    run(parse(REDUCE.replace("KIND", "fadd")), None, (1,), [*given, 3], strict=True)
+    assert array.sum() == 3
+    with pytest.raises(KernelRuntimeError, match="the mask of this load"):
+        run(parse(REDUCE.replace("KIND", "fadd")), None, (1,), [*given, 2], strict=True)
+
+
+def test_the_kind_must_fit_the_elements():
+    with pytest.raises(VerifyError, match=r"the operands of and must be integers; got tensor<x2, x4, f32>"):
+        verify(parse(REDUCE.replace("KIND", "and")))

@@ -156,6 +156,17 @@ def test_an_access_that_is_kept_goes_through_the_tensor_map() -> None:
     assert kept.descriptor is func.body.parameters[1]
 
 
+def test_a_block_is_combined_with_memory_by_atomics() -> None:
+    added = TAKING.replace("tt.return", "tt.descriptor_reduce %d %v %n %n @fadd; tt.return")
+    made = lower_descriptors(zg.parse(added))
+    verify(made)
+    (atomic,) = (op for op in made.walk() if isinstance(op, tt.AtomicRMW))
+    assert (atomic.kind, atomic.sem) == (tt.AtomicKind.FADD, tt.MemSemantic.RELAXED) and atomic.mask is not None
+    x, y = np.arange(12, dtype=np.float32).reshape(3, 4), np.zeros(8, np.float32)
+    run(made, None, (1,), [2, x, 3, 4, 4, y])
+    np.testing.assert_array_equal(x, [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 20, 22]])
+
+
 def test_a_descriptor_that_is_used_in_both_ways_is_passed_in_both() -> None:
     twice = TAKING.replace("tt.return", "tt.descriptor_store %d %v %n %n; tt.return")
     model = zg.parse(twice)
