@@ -19,7 +19,7 @@ from ziggurat.codemodel.traits import Returns, Symbol, SymbolTable
 from ziggurat.codemodel.types import TupleType, void
 
 Through = Callable[[Op], bool]
-_Node = tuple[Value, int]  # A component of a value; 0 of a value that is no Tuple.
+Node = tuple[Value, int]  # A component of a value; 0 of a value that is no Tuple.
 
 
 def derived(value: Value, through: Through = lambda op: True) -> tuple[Value, ...]:
@@ -28,9 +28,9 @@ def derived(value: Value, through: Through = lambda op: True) -> tuple[Value, ..
     `through` says which ops count: `lambda op: not isinstance(op, MemoryRead)` leaves out what is read from memory.
     """
     root = _root(value, through)
-    flow = _flow(root, through)
-    found = reached(_nodes(value), lambda node: flow.get(node, ()))
-    return tuple(v for v in dict.fromkeys((value, *_values(root))) if v is value or any(n in found for n in _nodes(v)))
+    edges = flow(root, through)
+    found = reached(nodes(value), lambda node: edges.get(node, ()))
+    return tuple(v for v in dict.fromkeys((value, *_values(root))) if v is value or any(n in found for n in nodes(v)))
 
 
 def origins(value: Value, through: Through = lambda op: True) -> tuple[Value, ...]:
@@ -40,11 +40,11 @@ def origins(value: Value, through: Through = lambda op: True) -> tuple[Value, ..
     `through` does not hold.
     """
     root = _root(value, through)
-    sources: dict[_Node, list[_Node]] = {}
-    for source, targets in _flow(root, through).items():
+    sources: dict[Node, list[Node]] = {}
+    for source, targets in flow(root, through).items():
         for target in targets:
             sources.setdefault(target, []).append(source)
-    ends = {node[0] for node in reached(_nodes(value), lambda node: sources.get(node, ())) if node not in sources}
+    ends = {node[0] for node in reached(nodes(value), lambda node: sources.get(node, ())) if node not in sources}
     return tuple(v for v in _values(root) if v in ends)
 
 
@@ -68,14 +68,15 @@ def _values(root: Op) -> Iterator[Value]:
                 yield from block.parameters
 
 
-def _nodes(value: Value) -> list[_Node]:
+def nodes(value: Value) -> list[Node]:
+    """The components of a value."""
     count = len(value.type.components) if isinstance(value.type, TupleType) else 1
     return [(value, index) for index in range(count)]
 
 
-def _flow(root: Op, through: Through) -> dict[_Node, list[_Node]]:
+def flow(root: Op, through: Through) -> dict[Node, list[Node]]:
     """The nodes that each node flows into directly."""
-    edges: dict[_Node, list[_Node]] = {}
+    edges: dict[Node, list[Node]] = {}
     functions = root.functions() if isinstance(root, SymbolTable) else {}
     for op in root.walk():
         for successor in op.successors:
@@ -84,10 +85,10 @@ def _flow(root: Op, through: Through) -> dict[_Node, list[_Node]]:
         if isinstance(op, Structured):
             _structured_flow(op, edges)
         elif isinstance(op, core.TupleLoad):
-            edges.setdefault((op.tuple, op.index), []).extend(_nodes(op.result))
+            edges.setdefault((op.tuple, op.index), []).extend(nodes(op.result))
         elif isinstance(op, core.MakeTuple):
             for index, component in enumerate(op.components):
-                for node in _nodes(component):
+                for node in nodes(component):
                     edges.setdefault(node, []).append((op.result, index))
         elif isinstance(op, tt.Call | core.FuncCall):
             callee = functions.get(op.callee)
@@ -97,32 +98,32 @@ def _flow(root: Op, through: Through) -> dict[_Node, list[_Node]]:
                 for returned in (inner for inner in callee.walk() if isinstance(inner, Returns)):
                     _hand(returned.operands, op.result, edges)
         elif not isinstance(op, Symbol) and through(op):
-            targets = _nodes(op.result) if op.result.type != void else []
+            targets = nodes(op.result) if op.result.type != void else []
             for body in op.bodies:  # The body of a reduction takes the elements of the operands.
-                targets += [node for parameter in body.parameters for node in _nodes(parameter)]
+                targets += [node for parameter in body.parameters for node in nodes(parameter)]
             for operand in op.operands:
-                for node in _nodes(operand):
+                for node in nodes(operand):
                     edges.setdefault(node, []).extend(targets)
     return edges
 
 
-def _join(source: Value, target: Value, edges: dict[_Node, list[_Node]]) -> None:
+def _join(source: Value, target: Value, edges: dict[Node, list[Node]]) -> None:
     """Let the components of a value flow into those of another."""
-    for node, following in zip(_nodes(source), _nodes(target), strict=False):
+    for node, following in zip(nodes(source), nodes(target), strict=False):
         edges.setdefault(node, []).append(following)
 
 
-def _hand(values: tuple[Value, ...], result: Value, edges: dict[_Node, list[_Node]]) -> None:
+def _hand(values: tuple[Value, ...], result: Value, edges: dict[Node, list[Node]]) -> None:
     """Let several values flow into a result that packs them."""
     if len(values) == 1:
         _join(values[0], result, edges)
         return
     for index, value in enumerate(values):
-        for node in _nodes(value):
+        for node in nodes(value):
             edges.setdefault(node, []).append((result, index))
 
 
-def _structured_flow(op: Structured, edges: dict[_Node, list[_Node]]) -> None:
+def _structured_flow(op: Structured, edges: dict[Node, list[Node]]) -> None:
     for values in (op.inits, *(terminator.handed for terminator in op.terminators())):
         for body in op.bodies:
             for source, target in zip(values, op.entry_arguments(body), strict=False):

@@ -43,12 +43,13 @@ def fold(op: Op) -> Op:
     A loop-carried value that no iteration changes becomes the initial one. A result of `scf.if` that is the same in
     both branches becomes that value. Returns `op` itself if there is nothing to fold.
     """
-    while (made := transform(op, _folded, pass_name="fold")) is not op:
+    while (made := transform(op, folding, pass_name="fold")) is not op:
         op = made
     return op
 
 
-def _folded(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+def folding(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+    """The transformer of `fold`, for one level."""
     if isinstance(op, arith.ConstantOp):
         return None
     if isinstance(op, scf.If):
