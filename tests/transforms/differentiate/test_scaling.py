@@ -1,0 +1,242 @@
+"""Maxima that only keep exponentials small: proofs, loops, and the gradients against finite differences."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from finite_differences import check_gradient
+
+import ziggurat as zg
+from ziggurat.codemodel.dialects import arith, scf, tt
+from ziggurat.codemodel.op import constant_of
+from ziggurat.transforms.differentiate import differentiate
+
+f64, i32 = zg.ptr(zg.f64), zg.i32
+
+
+def loops(model: Any) -> list[Any]:
+    return [op for op in model.walk() if isinstance(op, scf.For)]
+
+
+def depth(model: Any) -> int:
+    return max((sum(isinstance(around, scf.For) for around in op.path()) for op in loops(model)), default=0)
+
+
+def comparisons(model: Any) -> int:
+    """The comparisons with a maximum; those of adjoints are with zero."""
+    return sum(isinstance(op, arith.CmpF) and constant_of(op.rhs) != 0.0 for op in model.walk())
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
+@zg.function
+def natural(x):
+    return zg.exp(x)
+
+
+@zg.function
+def binary(x):
+    return zg.exp2(x)
+
+
+@zg.kernel
+def online_softmax(x, w, out, lse, n, BLOCK: zg.constexpr, power: zg.constexpr, logarithm: zg.constexpr):
+    """Σ softmax(x) · w of a row, in blocks."""
+    row = zg.program_id(0)
+    top = -float("inf")
+    total = 0.0
+    weighted = zg.zeros((BLOCK,), zg.f64)
+    for start in range(0, n, BLOCK):
+        at = zg.add(start, zg.arange(0, BLOCK))
+        mask = zg.less(at, n)
+        a = zg.load(zg.add(x + row * n, at), mask, other=-float("inf"))
+        b = zg.load(zg.add(w, at), mask, other=0.0)
+        higher = zg.maximum(top, zg.max(a, axis=0))
+        shrink = power(top - higher)
+        powers = power(zg.sub(a, higher))
+        weighted = zg.add(zg.mul(weighted, shrink), zg.mul(powers, b))
+        total = total * shrink + zg.sum(powers, axis=0)
+        top = higher
+    zg.store(out + row, zg.sum(weighted, axis=0) / total)
+    zg.store(lse + row, top + logarithm(total))
+
+
+@zg.function
+def natural_log(x):
+    return zg.log(x)
+
+
+@zg.function
+def binary_log(x):
+    return zg.log2(x)
+
+
+PAIRS = [(natural, natural_log), (binary, binary_log)]
+
+
+@pytest.mark.parametrize(("power", "logarithm"), PAIRS)
+def test_a_running_maximum(rng, power, logarithm):
+    model = online_softmax.triton(f64, f64, f64, f64, i32, 8, power, logarithm)
+    arguments = [rng.standard_normal((3, 29)), rng.standard_normal(29), np.zeros(3), np.zeros(3), 29]
+    check_gradient(model, 3, arguments, [2], [0, 1])
+    check_gradient(model, 3, arguments, [2, 3], [0, 1])
+    gradient = differentiate(model, [2, 3], [0, 1])
+    assert depth(gradient) == 1 and len(loops(gradient)) == 2
+    assert comparisons(gradient) == 0
+
+
+def test_other_bases_do_not_cancel(rng):
+    model = online_softmax.triton(f64, f64, f64, f64, i32, 8, natural, binary_log)
+    arguments = [rng.standard_normal((3, 29)), rng.standard_normal(29), np.zeros(3), np.zeros(3), 29]
+    check_gradient(model, 3, arguments, [2, 3], [0, 1])  # top + log2(total) depends on top: exact all the same.
+    assert depth(differentiate(model, [2, 3], [0, 1])) == 2
+    assert depth(differentiate(model, [2], [0, 1])) == 1
+
+
+@zg.kernel
+def softmax(x, out, ROWS: zg.constexpr, COLUMNS: zg.constexpr, FORM: zg.constexpr):
+    rows = zg.mul(zg.expand(zg.arange(0, ROWS), 1), COLUMNS)
+    at = zg.add(rows, zg.expand(zg.arange(0, COLUMNS), 0))
+    a = zg.load(zg.add(x, at))
+    top = zg.max(a, axis=1)
+    if FORM == "clipped":
+        top = zg.minimum(top, 1.0)
+    centred = zg.sub(a, zg.expand(top, 1))
+    powers = zg.exp(zg.mul(centred, 2.0))
+    total = zg.sum(powers, axis=1)
+    if FORM == "log":
+        result = zg.sub(centred, zg.expand(zg.mul(zg.log(total), 0.5), 1))
+    elif FORM == "biased":
+        result = zg.div(powers, zg.expand(zg.add(total, 1.0), 1))
+    elif FORM == "maximum":
+        result = zg.mul(zg.div(powers, zg.expand(total, 1)), zg.expand(top, 1))
+    elif FORM == "other axis":
+        result = zg.div(powers, zg.expand(zg.sum(powers, axis=0), 0))
+    else:
+        result = zg.div(powers, zg.expand(total, 1))
+    zg.store(zg.add(out, at), result)
+
+
+@pytest.mark.parametrize(
+    ("form", "is_free"),
+    [("plain", True), ("log", True), ("clipped", True), ("biased", False), ("maximum", False), ("other axis", False)],
+)
+def test_a_maximum(rng, form, is_free):
+    model = softmax.triton(f64, f64, 4, 8, form)
+    check_gradient(model, 1, [rng.standard_normal((4, 8)), np.zeros((4, 8))], [1], [0])
+    gradient = differentiate(model, [1], [0])
+    assert (comparisons(gradient) == 0) is is_free
+
+
+def test_a_maximum_of_each_iteration(rng):
+    @zg.kernel
+    def kernel(x, out, n, BLOCK: zg.constexpr):
+        at = zg.arange(0, BLOCK)
+        for row in range(n):
+            a = zg.load(zg.add(x + row * BLOCK, at))
+            powers = zg.exp(zg.sub(a, zg.max(a, axis=0)))
+            zg.store(zg.add(out + row * BLOCK, at), zg.div(powers, zg.sum(powers, axis=0)))
+
+    model = kernel.triton(f64, f64, i32, 8)
+    check_gradient(model, 1, [rng.standard_normal((3, 8)), np.zeros((3, 8)), 3], [1], [0])
+    assert comparisons(differentiate(model, [1], [0])) == 0
+
+
+def test_a_maximum_that_the_next_iteration_uses(rng):
+    """Each maximum matters, but a common shift of all does not."""
+
+    @zg.kernel
+    def kernel(x, out, n, BLOCK: zg.constexpr):
+        at = zg.arange(0, BLOCK)
+        before = 0.0
+        total = zg.zeros((BLOCK,), zg.f64)
+        for row in range(n):
+            a = zg.load(zg.add(x + row * BLOCK, at))
+            top = zg.max(a, axis=0)
+            total = zg.add(zg.mul(total, zg.exp(before - top)), zg.exp(zg.sub(a, top)))
+            before = zg.minimum(top, 3.0)
+        zg.store(zg.add(out, at), total)
+
+    model = kernel.triton(f64, f64, i32, 8)
+    check_gradient(model, 1, [rng.standard_normal((3, 8)), np.zeros(8), 3], [1], [0])
+    assert comparisons(differentiate(model, [1], [0])) > 0
+
+
+def test_two_loops_share_a_running_maximum(rng):
+    """As causal attention does: the second loop starts with what the first has summed up."""
+
+    @zg.kernel
+    def kernel(x, out, n, split, BLOCK: zg.constexpr):
+        at = zg.arange(0, BLOCK)
+        top = zg.full((BLOCK,), -float("inf"), zg.f64)
+        total = zg.zeros((BLOCK,), zg.f64)
+        for row in range(0, split):
+            a = zg.load(zg.add(x + row * BLOCK, at))
+            higher = zg.maximum(top, a)
+            total = zg.add(zg.mul(total, zg.exp2(zg.sub(top, higher))), zg.exp2(zg.sub(a, higher)))
+            top = higher
+        for row in range(split, n):
+            a = zg.load(zg.add(x + row * BLOCK, at))
+            higher = zg.maximum(zg.mul(a, 3.0), top)
+            total = zg.add(zg.mul(total, zg.exp2(zg.sub(top, higher))), zg.exp2(zg.sub(zg.mul(a, 3.0), higher)))
+            top = higher
+        zg.store(zg.add(out, at), zg.add(top, zg.log2(total)))
+
+    model = kernel.triton(f64, f64, i32, i32, 8)
+    for split in (0, 2, 5):
+        check_gradient(model, 1, [rng.standard_normal((5, 8)), np.zeros(8), 5, split], [1], [0])
+    gradient = differentiate(model, [1], [0])
+    assert depth(gradient) == 1 and comparisons(gradient) == 0
+
+
+def test_a_running_maximum_in_a_loop(rng):
+    @zg.kernel
+    def kernel(x, out, rows, columns):
+        for row in range(rows):
+            top = -float("inf")
+            total = 0.0
+            for column in range(columns):
+                a = zg.load(x + row * columns + column)
+                higher = zg.maximum(top, a)
+                total = total * zg.exp(top - higher) + zg.exp(a - higher)
+                top = higher
+            zg.store(out + row, top + zg.log(total))
+
+    model = kernel.triton(f64, f64, i32, i32)
+    check_gradient(model, 1, [rng.standard_normal((3, 5)), np.zeros(3), 3, 5], [1], [0])
+    assert depth(differentiate(model, [1], [0])) == 2
+
+
+def test_a_loop_that_stores_keeps_its_maximum(rng):
+    @zg.kernel
+    def kernel(x, out, n):
+        top = -float("inf")
+        total = 0.0
+        for i in range(n):
+            a = zg.load(x + i)
+            higher = zg.maximum(top, a)
+            total = total * zg.exp(top - higher) + zg.exp(a - higher)
+            top = higher
+            zg.store(out + i, total)
+
+    model = kernel.triton(f64, f64, i32)
+    check_gradient(model, 1, [rng.standard_normal(6), np.zeros(6), 6], [1], [0])
+
+
+def test_the_gradient_of_attention_is_that_of_flash_attention():
+    """The gradient of attention computes five dots for each block, as the one written by hand does."""
+    import sys
+    from pathlib import Path
+
+    sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "examples"))
+    import attention
+
+    blocks = [zg.descriptor((rows, 16), zg.f16) for rows in (32, 16, 16, 32)]
+    model = attention.attention_kernel.triton(*blocks, zg.i32, zg.f32, False, 32, 16, 16)
+    gradient = differentiate(model, [3], [0, 1, 2])
+    assert [sum(isinstance(op, tt.Dot) for op in loop.walk()) for loop in loops(gradient)] == [2, 5]

@@ -1,0 +1,274 @@
+"""The reverse sweep over the ops of a body: the adjoints of values, and the context of the gradient rules.
+
+The adjoint of a value is the derivative of the sum of d_out · out with respect to it. It has the shape of the value, in
+f64 for f64 and in f32 for all narrower floats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+import attrs
+
+from ziggurat.codemodel.dialects import arith, core, tt
+from ziggurat.codemodel.dispatch import OpTable
+from ziggurat.codemodel.errors import KernelTypeError
+from ziggurat.codemodel.location import Location
+from ziggurat.codemodel.op import Body, Op, OpResult, Value
+from ziggurat.codemodel.structured import Structured
+from ziggurat.codemodel.transform import Rewriter
+from ziggurat.codemodel.types import (
+    ScalarType,
+    TensorType,
+    TupleType,
+    Type,
+    element_of,
+    f32,
+    f64,
+    shape_of,
+    with_element,
+)
+from ziggurat.transforms.casts import cast
+from ziggurat.transforms.differentiate.finite import may_be_infinite
+from ziggurat.transforms.kit.dataflow import Node, nodes
+from ziggurat.transforms.place.obstacle import LIBRARY
+
+PASS: Final = "differentiate"
+
+
+class Rule(Protocol):
+    """A gradient rule: gives the operands of an op their part of the adjoint of its result.
+
+    `adjoint` is None for an op without a result, and a list with an adjoint or None for each component of a Tuple.
+    """
+
+    def __call__(self, at: Reverse, op: Any, adjoint: Any) -> None: ...
+
+
+gradients: OpTable[Rule] = OpTable("gradient")
+
+
+@attrs.frozen
+class Access:
+    """An access of an array that has a gradient: the pointer or descriptor of the same place in the gradient."""
+
+    op: Op
+    arrays: frozenset[int]
+    """The numbers of the arrays that it may access, among the parameters of the forward kernel."""
+    gradient: Value
+
+
+@attrs.frozen
+class Plan:
+    """The facts about a forward kernel that the rules need."""
+
+    of: Mapping[Value, Access]
+    """The accesses that write an array whose adjoint is given, by the result of the op."""
+    wrt: Mapping[Value, Access]
+    """The accesses that read an array whose gradient is computed."""
+    carrying: frozenset[Node]
+    """The values that have an adjoint: computed from an array of `wrt`, and used for one of `of`."""
+    plain: frozenset[Value]
+    """The reads whose gradients are stored, not added: no two programs or lanes read one element."""
+    redirected: Mapping[Node, Node | None]
+    """The values whose adjoints go to others, or, for None, are zero: see `scaling`."""
+
+    def writes(self, op: Op) -> bool:
+        """Whether an op, or one inside it, writes an array whose adjoint is given."""
+        return any(inner.result in self.of for inner in op.walk())
+
+
+def adjoint_type(type_: Type) -> Type:
+    """The type of the adjoint of a value."""
+    return with_element(type_, f64 if element_of(type_) == f64 else f32)
+
+
+def component_types(value: Value) -> list[Type]:
+    """The types of the components of a value."""
+    return list(value.type.components) if isinstance(value.type, TupleType) else [value.type]
+
+
+def is_float(type_: Type) -> bool:
+    """Whether a type is that of floats."""
+    element = element_of(type_)
+    return isinstance(element, ScalarType) and element.is_float
+
+
+def no_gradient(op: Op, why: str, hint: str | None = None) -> KernelTypeError:
+    """The error for an op that an adjoint reaches and that has no gradient."""
+    location = op.location
+    if location is not None:
+        location = location.outside(LIBRARY)
+    return KernelTypeError(f"{op.NAME} has no gradient: {why}", location, hint)
+
+
+class Reverse:
+    """The reverse sweep at one place: rules read values there, emit ops there, and add to adjoints.
+
+    `builder` maps values of the forward kernel to those of the gradient kernel. Adjoints are found by node: a value of
+    the forward kernel and the index of a component.
+    """
+
+    def __init__(self, builder: Rewriter, plan: Plan) -> None:
+        self.builder = builder
+        self.plan = plan
+        self.adjoints: dict[Node, Value] = {}
+        self.finite: dict[Node, bool] = {}
+        """The answers of `may_be_infinite` so far."""
+
+    # The sweep.
+
+    def sweep(self, ops: Sequence[Op]) -> None:
+        """Apply the rules of ops of the forward kernel, the last first."""
+        for op in reversed(ops):
+            found = [self.adjoints.pop(node, None) for node in nodes(op.result)]
+            if op.result in self.plan.plain:
+                found = [found[0] or self.zero(op.result.type)]  # Each element is stored, also a zero.
+            elif all(adjoint is None for adjoint in found) and not self.plan.writes(op):
+                continue
+            self.builder.location = _place(op.location)
+            rule = gradients.get(type(op))
+            if rule is None:
+                raise no_gradient(op, "the compiler has no rule for it")
+            if isinstance(op, Structured):
+                rule(self, op, found[: len(op.value_types)])
+            else:
+                rule(self, op, found if isinstance(op.result.type, TupleType) else found[0])
+
+    def inside(self, builder: Rewriter) -> Reverse:
+        """The sweep of a body, whose builder is given."""
+        builder.location = self.builder.location
+        made = Reverse(builder, self.plan)
+        made.finite = self.finite
+        return made
+
+    def wants(self, node: Node) -> bool:
+        """Whether a component of a value has an adjoint."""
+        return node in self.plan.carrying and is_float(component_types(node[0])[node[1]])
+
+    def wanted(self, values: Iterable[Value]) -> list[Node]:
+        """The components of values that have adjoints."""
+        found = (self.plan.redirected.get(node, node) for value in values for node in nodes(value))
+        return list(dict.fromkeys(node for node in found if node is not None and self.wants(node)))
+
+    def add(self, value: Value, adjoint: Value, component: int = 0) -> None:
+        """Add to the adjoint of a value of the forward kernel. Does nothing for a value without an adjoint."""
+        node = self.plan.redirected.get((value, component), (value, component))
+        if node is None or not self.wants(node):
+            return
+        known = self.adjoints.get(node)
+        self.adjoints[node] = adjoint if known is None else self.plus(known, adjoint)
+
+    def take(self, node: Node) -> Value:
+        """The adjoint of a component, zero where nothing was added."""
+        return self.adjoints.pop(node, None) or self.zero(component_types(node[0])[node[1]])
+
+    # Values of the forward kernel.
+
+    def value(self, value: Value) -> Value:
+        """The value of the gradient kernel that a value of the forward kernel has become."""
+        return self.builder[value]
+
+    def wide(self, value: Value) -> Value:
+        """The same, in the type of its adjoint."""
+        element = element_of(adjoint_type(value.type))
+        assert isinstance(element, ScalarType)
+        return cast(self.builder, self.value(value), element)
+
+    # Emission.
+
+    def emit(self, op: Op) -> OpResult:
+        """Append an op to the gradient kernel."""
+        return self.builder.add(op)
+
+    def constant(self, number: float, type_: Type) -> Value:
+        """A float of the adjoint's type of a value of `type_`."""
+        return self.emit(arith.ConstantOp(number, type=adjoint_type(type_)))
+
+    def zero(self, type_: Type) -> Value:
+        """The adjoint zero of a value of `type_`."""
+        return self.constant(0.0, type_)
+
+    def plus(self, lhs: Value, rhs: Value) -> Value:
+        return self.emit(arith.AddF(lhs, rhs))
+
+    def minus(self, lhs: Value, rhs: Value) -> Value:
+        return self.emit(arith.SubF(lhs, rhs))
+
+    def times(self, lhs: Value, rhs: Value | float) -> Value:
+        return self.emit(arith.MulF(lhs, rhs if isinstance(rhs, Value) else self.constant(rhs, lhs.type)))
+
+    def part(self, adjoint: Value, product: Value, *factors: Value) -> Value:
+        """A product of the adjoint with factors, which are values of the forward kernel; zero for a zero adjoint, also
+        where a factor is not finite (`finite`)."""
+        if not any(may_be_infinite(factor, 0, self.finite) for factor in factors):
+            return product
+        return self.where(self.compare(adjoint, self.zero(adjoint.type), arith.FloatPredicate.OEQ), 0.0, product)
+
+    def over(self, lhs: Value, rhs: Value) -> Value:
+        return self.emit(arith.DivF(lhs, rhs))
+
+    def negative(self, value: Value) -> Value:
+        return self.emit(arith.NegF(value))
+
+    def where(self, condition: Value, then: Value | float, otherwise: Value | float) -> Value:
+        """`arith.select` of adjoints and numbers, at least one of them an adjoint."""
+        type_ = then.type if isinstance(then, Value) else otherwise.type if isinstance(otherwise, Value) else f32
+        chosen = [one if isinstance(one, Value) else self.constant(one, type_) for one in (then, otherwise)]
+        return self.emit(arith.Select(condition, *chosen))
+
+    def compare(self, lhs: Value, rhs: Value, predicate: arith.FloatPredicate) -> Value:
+        return self.emit(arith.CmpF(lhs, rhs, predicate))
+
+    def both(self, lhs: Value, rhs: Value) -> Value:
+        return self.emit(arith.AndI(lhs, rhs))
+
+    def opposite(self, condition: Value) -> Value:
+        return self.emit(arith.XOrI(condition, self.emit(arith.ConstantOp(True, type=condition.type))))
+
+    def as_type(self, value: Value, type_: Type) -> Value:
+        """Numbers as the element type of `type_`."""
+        element = element_of(type_)
+        assert isinstance(element, ScalarType)
+        return cast(self.builder, value, element)
+
+    def combining(
+        self, element: Type, ends: type[tt.ReduceReturn | tt.ScanReturn], combiner: type[arith.Binary] = arith.AddF
+    ) -> Body:
+        """The body of a reduction or a scan that combines by one op."""
+        inner = self.builder.nested([element, element], element)
+        inner.add(ends([inner.add(combiner(*inner.parameters))]))
+        return inner.finish()
+
+    def total(self, value: Value, axis: int, combiner: type[arith.Binary] = arith.AddF) -> Value:
+        """The sum along an axis, or the elements combined by another op."""
+        return self.emit(tt.Reduce([value], axis, self.combining(element_of(value.type), tt.ReduceReturn, combiner)))
+
+    def total_of_all(self, value: Value) -> Value:
+        """The sum of all elements, a scalar."""
+        type_ = value.type
+        assert isinstance(type_, TensorType)
+        if type_.rank > 1:
+            value = self.emit(tt.Reshape(value, TensorType((type_.numel,), type_.element), allow_reorder=True))
+        return self.total(value, 0)
+
+    def expand(self, value: Value, axis: int, type_: Type) -> Value:
+        """A value that lacks an axis of `type_`, repeated along it; a scalar becomes a tensor of one axis."""
+        element = element_of(value.type)
+        assert isinstance(element, ScalarType)
+        full = TensorType(shape_of(type_), element)
+        if not isinstance(value.type, TensorType):
+            return self.emit(tt.Splat(value, full))
+        value = self.emit(tt.ExpandDims(value, axis))
+        return value if value.type == full else self.emit(tt.Broadcast(value, full))
+
+    def components(self, packed: Value, count: int) -> list[Value]:
+        """The values that an op with `count` results has given as one."""
+        if count == 1:
+            return [packed]
+        return [self.emit(core.TupleLoad(packed, index)) for index in range(count)]
+
+
+def _place(location: Location | None) -> Location | None:
+    return location if location is None else location.made_by(PASS)

@@ -1,0 +1,247 @@
+"""The arrays of a kernel with their gradients: parameters, pointers, and the accesses that have a gradient.
+
+Each parameter that is an array of `of` or `wrt` is followed by its gradient, of the same type. Each pointer or
+descriptor that is computed from such a parameter is computed a second time from the gradient:
+
+    %5 : tensor<x64, ptr<f32>> = tt.splat %0;         %5 : tensor<x64, ptr<f32>> = tt.splat %0;
+                                                      %6 : tensor<x64, ptr<f32>> = tt.splat %1;
+    %6 : tensor<x64, ptr<f32>> = tt.addptr %5 %4;     %7 : tensor<x64, ptr<f32>> = tt.addptr %5 %4;
+                                                      %8 : tensor<x64, ptr<f32>> = tt.addptr %6 %4;
+
+Loops and branches carry both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+import attrs
+
+from ziggurat.codemodel.builder import Builder
+from ziggurat.codemodel.dialects import core, scf, tt
+from ziggurat.codemodel.errors import KernelTypeError
+from ziggurat.codemodel.op import BlockParameter, Body, Op, OpResult, Value, constant_of
+from ziggurat.codemodel.structured import packed
+from ziggurat.codemodel.traits import MemoryRead, MemoryWrite, Pure
+from ziggurat.codemodel.transform import Outcome, Rewriter
+from ziggurat.codemodel.types import DescriptorType, PtrType, TupleType, Type, element_of
+from ziggurat.transforms.differentiate.adjoint import Access
+from ziggurat.transforms.differentiate.scaling import Scaled
+from ziggurat.transforms.kit.dataflow import origins
+
+
+@attrs.frozen
+class Arrays:
+    """A kernel that has the gradients of its arrays among its parameters."""
+
+    kernel: tt.Func
+    of: dict[Value, Access]
+    wrt: dict[Value, Access]
+    fixed: dict[Value, tuple[Value, int]]
+    """See `Scaled`."""
+    free: frozenset[Value]
+
+
+def is_array(type_: Type) -> bool:
+    """Whether a parameter of this type is an array."""
+    return isinstance(type_, PtrType | DescriptorType)
+
+
+def _points(type_: Type) -> bool:
+    return isinstance(element_of(type_), PtrType) or isinstance(type_, DescriptorType)
+
+
+def arrays_of(op: Op) -> list[int]:
+    """The numbers of the parameters that the pointer or descriptor of an access may be computed from."""
+    return _array_numbers(op.operands[0])
+
+
+def _array_numbers(pointer: Value) -> list[int]:
+    found = origins(pointer, lambda inner: not isinstance(inner, MemoryRead))
+    return [v.index for v in found if isinstance(v, BlockParameter) and is_array(v.type)]
+
+
+def accesses(model: Op) -> list[Op]:
+    """The ops that read or write memory, in order."""
+    return [op for op in model.walk() if isinstance(op, MemoryRead | MemoryWrite)]
+
+
+def with_gradients(scaled: Scaled, of: Sequence[int], wrt: Sequence[int]) -> Arrays:
+    """The kernel with a gradient after each array of `of` and `wrt`, and the accesses of these arrays."""
+    kernel = scaled.kernel
+    pairing = _Pairing(frozenset(of), frozenset(wrt))
+    outcomes = pairing.outcomes
+    outcomes.update({value: value for value in (*scaled.fixed, *scaled.free)})
+    outcomes.update({after: after for after, _ in scaled.fixed.values()})
+    outside = Rewriter.over(Builder.root(), (pairing,))
+    old = kernel.body
+    given = {*of, *wrt}
+    types: list[Type] = []
+    for parameter in old.parameters:
+        types += [parameter.type] * (2 if parameter.index in given else 1)
+    inner = outside.inside(types, old.yield_type, isolated=True)
+    inner.location = kernel.location
+    left = iter(inner.parameters)
+    divisibility: list[int] = []
+    for parameter, known in zip(old.parameters, kernel.divisibility or (1,) * len(old.parameters), strict=True):
+        inner.mapping.values[parameter] = made = next(left)
+        divisibility.append(known)
+        if parameter.index in given:
+            pairing.gradients[made] = next(left), frozenset((parameter.index,))
+            divisibility.append(known)
+    inner.rewrite_blocks(old)
+    func = tt.Func(f"d_{kernel.sym_name}", inner.finish(), divisibility=tuple(divisibility))
+    outside.add(func, kernel.location)
+    fixed = {outcomes[before]: (outcomes[after], place) for before, (after, place) in scaled.fixed.items()}
+    return Arrays(func, pairing.of, pairing.wrt, fixed, frozenset(outcomes[value] for value in scaled.free))
+
+
+Pair = tuple[Value, frozenset[int]]
+"""A pointer to a gradient, and the arrays that it may be the gradient of."""
+
+
+class _Pairing:
+    """The transformer. `gradients` has, for pointers of the new kernel, those to the gradient, and the arrays."""
+
+    def __init__(self, of: frozenset[int], wrt: frozenset[int]) -> None:
+        self.numbers = {"of": of, "wrt": wrt}
+        self.gradients: dict[Value, Pair] = {}
+        self.of: dict[Value, Access] = {}
+        self.wrt: dict[Value, Access] = {}
+        self.outcomes: dict[Value, Value] = {}
+        """The values of the new kernel for some of the old one, which are the keys before the transform."""
+
+    def __call__(self, builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+        outcome = self.outcome(builder, op, operands)
+        if op.result in self.outcomes:
+            outcome = self.outcomes[op.result] = builder.copy(op, operands) if outcome is None else outcome
+        return outcome
+
+    def outcome(self, builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Value | None:
+        if isinstance(op, MemoryRead | MemoryWrite):
+            return self.access(builder, op, operands)
+        if isinstance(op, core.TupleLoad) and isinstance(operands[0], OpResult):
+            packed = operands[0].op
+            return packed.components[op.index] if isinstance(packed, core.MakeTuple) else None
+        if isinstance(op, scf.For):
+            return self.loop(builder, op, operands)
+        if isinstance(op, scf.If):
+            return self.branch(builder, op, operands)
+        if isinstance(op, Pure) and not op.bodies and any(value in self.gradients for value in operands):
+            return self.pointer(builder, op, operands)
+        return None
+
+    def access(self, builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Value | None:
+        made = builder.copy(op, operands)
+        paired = self.gradients.get(operands[0])
+        if paired is not None:
+            access = Access(made.op, paired[1], paired[0])
+            if isinstance(op, MemoryWrite) and paired[1] <= self.numbers["of"]:
+                self.of[made] = access
+            if isinstance(op, MemoryRead) and paired[1] <= self.numbers["wrt"]:
+                self.wrt[made] = access
+        elif self.with_gradient(arrays_of(op)):
+            raise KernelTypeError(
+                f"{op.NAME} accesses an array that has a gradient through a pointer that is not followed",
+                op.location,
+                hint="compute the pointer from the parameter and offsets",
+            )
+        return made
+
+    def with_gradient(self, arrays: Collection[int]) -> frozenset[int]:
+        """Those of some arrays that have a gradient."""
+        return (self.numbers["of"] | self.numbers["wrt"]).intersection(arrays)
+
+    def pair(self, op: Op, value: Value, hint: str) -> Pair:
+        """The pointer to the gradient for one of several pointers from which an op chooses."""
+        made = value.op if isinstance(value, OpResult) else None
+        if isinstance(made, tt.Poison) or (isinstance(made, tt.IntToPtr) and constant_of(made.value) == 0):
+            return value, frozenset()  # A path on which the pointer is not used.
+        paired = self.gradients.get(value)
+        if paired is None:
+            raise KernelTypeError(f"{op.NAME} chooses between arrays with and without a gradient", op.location, hint)
+        return paired
+
+    def joined(self, op: Op, pairs: Iterable[Pair], hint: str) -> frozenset[int]:
+        """The arrays that a pointer may be into. All are of `of`, or all of `wrt`."""
+        arrays = frozenset(number for pair in pairs for number in pair[1])
+        if not any(arrays <= numbers for numbers in self.numbers.values()):
+            raise KernelTypeError(f"{op.NAME} chooses between arrays of 'of' and of 'wrt'", op.location, hint)
+        return arrays
+
+    def pointer(self, builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Value | None:
+        made = builder.copy(op, operands)
+        if not any(map(_points, _components(op.result.type))):
+            return made
+        hint = "choose between the loaded values: zg.where(condition, zg.load(…), zg.load(…))"
+        pairs = {v: self.pair(op, v, hint) for v in operands if any(map(_points, _components(v.type)))}
+        arrays = self.joined(op, pairs.values(), hint)
+        gradients = [pairs[value][0] if value in pairs else value for value in operands]
+        self.gradients[made] = builder.copy(op, gradients), arrays
+        return made
+
+    def loop(self, builder: Rewriter, op: scf.For, operands: tuple[Value, ...]) -> Value | None:
+        (end,) = op.terminators(op.body)
+        found = self.chosen(zip(op.inits, end.handed, strict=True))
+        if not found:
+            return None
+        hint = "carry an offset in place of the pointer"
+        inits = operands[op.CONTROLS :]
+        begun = {place: self.pair(op, inits[place], hint) for place in found}
+        types = [value.type for value in (*inits, *(gradient for gradient, _ in begun.values()))]
+        inner = builder.inside([op.body.parameters[0].type, *types], packed(types))
+        parameters = inner.parameters
+        inner.mapping.values.update(zip(op.body.parameters, parameters, strict=False))
+        for (place, arrays), gradient in zip(found.items(), parameters[1 + len(inits) :], strict=True):
+            self.gradients[parameters[1 + place]] = gradient, arrays
+        inner.rewrite_ops(op.body.entry.ops[:-1])
+        ends = [inner[value] for value in end.handed]
+        ended = {place: self.pair(op, ends[place], hint) for place in found}
+        for place in found:
+            self.joined(op, (begun[place], ended[place]), hint)
+        inner.add(scf.Yield([*ends, *(gradient for gradient, _ in ended.values())]))
+        added = [gradient for gradient, _ in begun.values()]
+        made = builder.add(op.SPEC.copy(op, (*operands, *added), (), [inner.finish()], packed(types)))
+        return self.unpacked(builder, made, len(inits), found)
+
+    def branch(self, builder: Rewriter, op: scf.If, operands: tuple[Value, ...]) -> Value | None:
+        if not any(map(_points, op.value_types)):
+            return None
+        found = self.chosen(zip(*(end.handed for end in op.terminators()), strict=True))
+        types = [*op.value_types, *(op.value_types[place] for place in found)]
+        bodies: list[Body] = []
+        for body in op.bodies:
+            inner = builder.inside((), packed(types))
+            inner.rewrite_ops(body.entry.ops[:-1])
+            ends = [inner[value] for value in body.entry.terminator.operands]
+            paired = [self.pair(op, ends[place], "load in each branch") for place in found]
+            inner.add(scf.Yield([*ends, *(gradient for gradient, _ in paired)]))
+            bodies.append(inner.finish())
+        for arrays in found.values():
+            self.joined(op, [(operands[0], arrays)], "load in each branch")
+        made = builder.add(scf.If(operands[0], *bodies))
+        return self.unpacked(builder, made, len(op.value_types), found)
+
+    def chosen(self, values: Iterable[tuple[Value, ...]]) -> dict[int, frozenset[int]]:
+        """The places of the results of a loop or a branch that point into arrays with a gradient, and these. `values`
+        has the values of the old kernel that each result may have."""
+        found: dict[int, frozenset[int]] = {}
+        for place, several in enumerate(values):
+            if _points(several[0].type):
+                arrays = self.with_gradient([number for value in several for number in _array_numbers(value)])
+                if arrays:
+                    found[place] = arrays
+        return found
+
+    def unpacked(self, builder: Rewriter, made: Value, count: int, found: Mapping[int, frozenset[int]]) -> Value:
+        """The first `count` results, packed as before; the others are the gradients of those that have one."""
+        if not found:
+            return made
+        values = [builder.add(core.TupleLoad(made, index)) for index in range(count + len(found))]
+        for (place, arrays), gradient in zip(found.items(), values[count:], strict=True):
+            self.gradients[values[place]] = gradient, arrays
+        return values[0] if count == 1 else builder.add(core.MakeTuple(values[:count]))
+
+
+def _components(type_: Type) -> Sequence[Type]:
+    return type_.components if isinstance(type_, TupleType) else (type_,)

@@ -1,0 +1,193 @@
+"""Gradients of branches and counted loops.
+
+The reverse of `scf.if` is one on the same condition: each branch computes its values again, and then their adjoints.
+
+The reverse of `scf.for` computes the values of an iteration again, and then their adjoints.
+
+* If the floats that the loop carries are only added to, as are the accumulators of sums and of `tt.dot`, their adjoints
+  are the same in all iterations. Then the iterations come in their order, and carry what the loop carries.
+* Otherwise the last iteration comes first, and the adjoints of the carried values are carried. Integers and pointers
+  that move by a step that the loop does not change are computed from the number of the iteration (`recurrences`). Other
+  values that the reverse needs are computed by running the loop from its start up to the iteration: that is quadratic
+  in the number of iterations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ziggurat.codemodel.dialects import arith, scf, tt
+from ziggurat.codemodel.dialects.arith import IntPredicate
+from ziggurat.codemodel.op import Body, Value, constant_of
+from ziggurat.codemodel.structured import packed
+from ziggurat.codemodel.types import ScalarType, Type
+from ziggurat.transforms.differentiate.adjoint import (
+    Reverse,
+    adjoint_type,
+    component_types,
+    gradients,
+    no_gradient,
+)
+from ziggurat.transforms.differentiate.recurrences import steps_of, value_at
+from ziggurat.transforms.kit.dataflow import Node
+
+Adjoints = list[Value | None]
+
+
+def _adjoint_types(nodes: Sequence[Node]) -> list[Type]:
+    return [adjoint_type(component_types(value)[component]) for value, component in nodes]
+
+
+def _seed(inside: Reverse, body: Body, adjoints: Adjoints) -> None:
+    """Give the values that a body hands on their adjoints."""
+    for value, adjoint in zip(body.entry.terminator.operands, adjoints, strict=True):
+        if adjoint is not None:
+            inside.add(value, adjoint)
+
+
+@gradients.of(scf.If)
+def _if(at: Reverse, op: scf.If, adjoints: Adjoints) -> None:
+    outside = list(dict.fromkeys(node for body in op.bodies for node in at.wanted(body.captured())))
+    types = _adjoint_types(outside)
+    bodies: list[Body] = []
+    for body in op.bodies:
+        inside = at.inside(at.builder.inside((), packed(types)))
+        _repeat(inside, body)
+        _seed(inside, body, adjoints)
+        inside.sweep(body.entry.ops[:-1])
+        inside.emit(scf.Yield([inside.take(node) for node in outside]))
+        bodies.append(inside.builder.finish())
+    result = at.emit(scf.If(at.value(op.condition), *bodies))
+    for (value, component), adjoint in zip(outside, at.components(result, len(outside)), strict=True):
+        at.add(value, adjoint, component)
+
+
+@gradients.of(scf.For)
+def _for(at: Reverse, op: scf.For, adjoints: Adjoints) -> None:
+    carried = op.entry_arguments(op.body)
+    own = [index for index, value in enumerate(carried) if at.wants((value, 0)) or at.wants((op.result, index))]
+    outside = at.wanted(op.body.captured())
+    given = [adjoints[index] or at.zero(carried[index].type) for index in own]
+    before = [at.take(node) for node in outside]
+    if all(_only_added_to(op, index) for index in own):
+        after = _in_order(at, op, dict(zip(own, given, strict=True)), outside, before)
+    else:
+        given, after = _backwards(at, op, dict(zip(own, given, strict=True)), outside, before)
+    at.adjoints.update(zip(outside, after, strict=True))
+    for index, adjoint in zip(own, given, strict=True):
+        at.add(op.inits[index], adjoint)
+
+
+def _only_added_to(op: scf.For, index: int) -> bool:
+    """Whether an iteration only adds to carried value `index`: its adjoint is the same in all iterations."""
+    (end,) = op.terminators(op.body)
+    value: Value = op.entry_arguments(op.body)[index]
+    while True:
+        if len(value.uses) != 1 or value.uses[0].operands.count(value) != 1:
+            return False
+        (user,) = value.uses
+        if user is end:
+            return end.handed[index] is value
+        added = user.operands[-1] is value if isinstance(user, tt.Dot) else isinstance(user, arith.AddF)
+        if user.parent is not op.body.entry or not added:
+            return False
+        value = user.result
+
+
+def _in_order(
+    at: Reverse, op: scf.For, own: Mapping[int, Value], outside: Sequence[Node], before: Sequence[Value]
+) -> list[Value]:
+    """The reverse of a loop whose iterations may come in any order: in that of the loop, which runs along.
+
+    `own` has the adjoints of carried values. Gives the adjoints of the values from outside, `before` this loop.
+    """
+    carried = op.entry_arguments(op.body)
+    types = [value.type for value in (*carried, *before)]
+    inside = at.inside(at.builder.inside([op.body.parameters[0].type, *types], packed(types)))
+    parameters = inside.builder.parameters
+    inside.builder.mapping.values.update(zip(op.body.parameters, parameters, strict=False))
+    inside.adjoints.update(zip(outside, parameters[1 + len(carried) :], strict=True))
+    _repeat(inside, op.body)
+    _seed(inside, op.body, [own.get(index) for index in range(len(carried))])
+    inside.sweep(op.body.entry.ops[:-1])
+    ends = [inside.value(value) for value in op.body.entry.terminator.operands]
+    inside.emit(scf.Yield([*ends, *(inside.take(node) for node in outside)]))
+    operands = (*(at.value(value) for value in op.operands), *before)
+    result = at.emit(op.SPEC.copy(op, operands, (), [inside.builder.finish()], packed(types)))
+    return at.components(result, len(types))[len(carried) :]
+
+
+def _backwards(
+    at: Reverse, op: scf.For, own: Mapping[int, Value], outside: Sequence[Node], before: Sequence[Value]
+) -> tuple[list[Value], list[Value]]:
+    """The reverse of a loop, the last iteration first. Gives the adjoints of the initial values, and as `_in_order`."""
+    carried = op.entry_arguments(op.body)
+    start, stop, step = (at.value(control) for control in op.controls)
+    count = _trip_count(at, start, stop, step)
+    given = [*own.values(), *before]
+    types = [value.type for value in given]
+    inside = at.inside(at.builder.inside([start.type, *types], packed(types)))
+    turn, *begun = inside.builder.parameters
+    last = inside.emit(arith.SubI(count, inside.emit(arith.ConstantOp(1, type=start.type))))
+    number = inside.emit(arith.SubI(last, turn))
+    index = inside.emit(arith.AddI(start, inside.emit(arith.MulI(number, step))))
+    _enter_iteration(inside, op, number, index)
+    of_body: Adjoints = [None] * len(carried)
+    for place, adjoint in zip(own, begun, strict=False):
+        of_body[place] = adjoint
+    inside.adjoints.update(zip(outside, begun[len(own) :], strict=True))
+    _seed(inside, op.body, of_body)
+    inside.sweep(op.body.entry.ops[:-1])
+    inside.emit(scf.Yield([inside.take(node) for node in (*((carried[place], 0) for place in own), *outside)]))
+    zero, one = (at.emit(arith.ConstantOp(number, type=start.type)) for number in (0, 1))
+    result = at.emit(scf.For(zero, count, one, given, inside.builder.finish(), num_stages=op.num_stages))
+    found = at.components(result, len(given))
+    return found[: len(own)], found[len(own) :]
+
+
+def _enter_iteration(inside: Reverse, op: scf.For, number: Value, index: Value) -> None:
+    """Compute the values of an iteration, whose number and index are given."""
+    carried = op.entry_arguments(op.body)
+    known = {place: steps for place in range(len(carried)) if (steps := steps_of(op, place)) is not None}
+    begun: dict[int, Value] = {place: value_at(inside, op, place, steps, number) for place, steps in known.items()}
+    if len(known) < len(carried):
+        operands = tuple(inside.value(value) for value in op.operands)
+        body = inside.builder.rewrite_body(op.body)
+        operands = (operands[0], index, *operands[2:])
+        before = inside.emit(op.SPEC.copy(op, operands, (), [body], op.result.type))
+        begun = dict(enumerate(inside.components(before, len(carried)))) | begun
+    inside.builder.mapping.values[op.body.parameters[0]] = index
+    inside.builder.mapping.values.update({carried[place]: value for place, value in begun.items()})
+    _repeat(inside, op.body)
+
+
+def _repeat(inside: Reverse, body: Body) -> None:
+    """Compute the values of a body, whose parameters are known."""
+    location = inside.builder.location
+    inside.builder.rewrite_ops(body.entry.ops[:-1])
+    inside.builder.location = location
+
+
+def _trip_count(at: Reverse, start: Value, stop: Value, step: Value) -> Value:
+    """The number of iterations; zero or negative for a loop that runs none."""
+    type_ = start.type
+    assert isinstance(type_, ScalarType)
+    one = at.emit(arith.ConstantOp(1, type=type_))
+    if type_.signed:
+        known = constant_of(step)
+        if known is not None:
+            least = at.emit(arith.ConstantOp(1 if known > 0 else -1, type=type_))
+        else:
+            rising = at.emit(arith.CmpI(step, at.emit(arith.ConstantOp(0, type=type_)), IntPredicate.SGT))
+            least = at.emit(arith.Select(rising, one, at.emit(arith.ConstantOp(-1, type=type_))))
+        distance = at.emit(arith.AddI(at.emit(arith.SubI(stop, start)), at.emit(arith.SubI(step, least))))
+        return at.emit(arith.DivSI(distance, step))
+    rest = at.emit(arith.SubI(at.emit(arith.SubI(stop, start)), one))
+    count = at.emit(arith.AddI(at.emit(arith.DivUI(rest, step)), one))
+    runs = at.emit(arith.CmpI(start, stop, IntPredicate.ULT))
+    return at.emit(arith.Select(runs, count, at.emit(arith.ConstantOp(0, type=type_))))
+
+
+@gradients.of(scf.While)
+def _while(at: Reverse, op: scf.While, adjoints: Adjoints) -> None:
+    raise no_gradient(op, "the number of its iterations is not known before it runs", "use a for loop over a range")

@@ -1,0 +1,73 @@
+"""Values that may be infinite or NaN in lanes that do not count.
+
+A lane that no store writes may compute anything: the logarithm of the 0 that a masked load gives, say. Its adjoint is
+zero, but zero times infinity is NaN, and a sum over lanes, for an operand that was broadcast, would be NaN in all. So a
+rule takes zero for the product of a zero adjoint and a factor that may not be finite.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from ziggurat.codemodel.dialects import arith, core, scf, tt
+from ziggurat.codemodel.dialects import math as maths
+from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value
+from ziggurat.codemodel.types import TensorType, element_of
+
+# These give infinities or NaN for some finite operands.
+SINGULAR: Final[tuple[type[Op], ...]] = (
+    maths.Log, maths.Log2, maths.Sqrt, maths.Rsqrt, tt.PreciseSqrt, arith.RemF, arith.Bitcast, tt.InlineAsm, tt.Call,
+    scf.While,
+)  # fmt: skip
+_EXTREMA: Final = (arith.MaxNumF, arith.MinNumF, arith.MaximumF, arith.MinimumF)
+
+
+def is_same_in_all_lanes(value: Value) -> bool:
+    """Whether a value is a scalar, or one in all lanes: if it is infinite, it is so where lanes count."""
+    made = value.op if isinstance(value, OpResult) else None
+    return not isinstance(value.type, TensorType) or isinstance(made, tt.Splat)
+
+
+def may_be_infinite(value: Value, component: int = 0, known: dict[tuple[Value, int], bool] | None = None) -> bool:
+    """Whether a component of a value of a kernel may be infinite or NaN in some lanes, and finite in others."""
+    known = {} if known is None else known
+    node = value, component
+    if node not in known:
+        known[node] = False  # A loop that carries it: unless something else makes it infinite.
+        known[node] = _may_be(value, component, known)
+    return known[node]
+
+
+def _may_be(value: Value, component: int, known: dict[tuple[Value, int], bool]) -> bool:
+    if isinstance(value, BlockParameter):
+        loop = value.block.parent.parent
+        if not isinstance(loop, scf.For) or value.index == 0:
+            return isinstance(loop, scf.While)
+        (end,) = loop.terminators(loop.body)
+        place = value.index - 1
+        return may_be_infinite(loop.inits[place], 0, known) or may_be_infinite(end.handed[place], 0, known)
+    assert isinstance(value, OpResult)
+    op = value.op
+    match op:
+        case arith.ConstantOp():
+            return isinstance(op.value, float) and not math.isfinite(op.value) and not is_same_in_all_lanes(value)
+        case core.TupleLoad():
+            return may_be_infinite(op.tuple, op.index, known)
+        case core.MakeTuple():
+            return may_be_infinite(op.components[component], 0, known)
+        case scf.For() | scf.If():
+            return any(may_be_infinite(end.handed[component], 0, known) for end in op.terminators())
+        case tt.Load():
+            return op.other is not None and may_be_infinite(op.other, 0, known)
+        case _ if is_same_in_all_lanes(value) and not isinstance(op, scf.While):
+            return False
+        case arith.DivF() | tt.PreciseDivF():
+            return not is_same_in_all_lanes(op.rhs) or may_be_infinite(op.lhs, 0, known)
+        case _ if isinstance(op, SINGULAR):
+            return True
+        case _ if isinstance(op, _EXTREMA):
+            return all(may_be_infinite(operand, 0, known) for operand in op.operands)
+        case _:
+            floats = (v for v in op.operands if getattr(element_of(v.type), "is_float", False))
+            return any(may_be_infinite(operand, 0, known) for operand in floats)

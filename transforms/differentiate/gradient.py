@@ -1,0 +1,223 @@
+"""The gradient of a kernel: the kernel that computes the gradients of arrays it reads from those of arrays it writes.
+
+    model = kernel.triton(…)                     # out[i] = x[i] · w[i]
+    differentiate(model, of=[2], wrt=[0])        # d_x[i] += d_out[i] · w[i]
+
+The steps: helper functions are inlined and the kernel simplified; each array of `of` and `wrt` gets its gradient
+(`arrays`); the values that have an adjoint are found; the new kernel computes the values of the old one, as far as the
+adjoints need them, and then the adjoints, the last op first (`adjoint`, and a file of rules for each kind of op).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import attrs
+
+from ziggurat.codemodel.builder import Builder
+from ziggurat.codemodel.dialects import arith, core, tt
+from ziggurat.codemodel.errors import KernelTypeError
+from ziggurat.codemodel.graphs import reached
+from ziggurat.codemodel.op import Op, Value
+from ziggurat.codemodel.traits import MemoryRead, MemoryWrite, Returns
+from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
+from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, Type, element_of, i1, void
+from ziggurat.transforms.differentiate import (
+    control,
+    elementwise,
+    functions,
+    memory,
+    reductions,
+    shapes,
+    undifferentiated,
+)
+from ziggurat.transforms.differentiate.adjoint import PASS, Plan, Reverse
+from ziggurat.transforms.differentiate.arrays import Arrays, accesses, arrays_of, with_gradients
+from ziggurat.transforms.differentiate.functions import known_function
+from ziggurat.transforms.differentiate.one_to_one import plain_stores
+from ziggurat.transforms.differentiate.scaling import scaled
+from ziggurat.transforms.differentiate.undifferentiated import is_constant
+from ziggurat.transforms.kit.dataflow import Node, flow, nodes
+from ziggurat.transforms.kit.parameters import kernel_of
+from ziggurat.transforms.simplify import simplify
+
+RULES = (control, elementwise, functions, memory, reductions, shapes, undifferentiated)  # They fill the table.
+
+
+def differentiate(model: Op, of: Sequence[int], wrt: Sequence[int], names: Sequence[str] | None = None) -> core.Module:
+    """The gradient of the kernel of a Triton model; `of` and `wrt` are numbers of its parameters.
+
+    The kernel that is returned has these parameters, and after each of `of` and `wrt` the gradient of it, of the same
+    type. It reads the gradients of the arrays of `of`, and adds to those of `wrt`, or stores there: see `accumulates`.
+    It writes nothing else. `names` are the parameters' in messages.
+
+    Raises `KernelTypeError` at the place in the kernel that has no gradient, and for parameters that do not fit.
+    """
+    forward = _Forward(model, of, wrt, names)
+    made = simplify(forward.reversed())
+    assert isinstance(made, core.Module)
+    forward.check_reads(made)
+    return made
+
+
+def accumulates(model: Op, of: Sequence[int], wrt: Sequence[int]) -> dict[int, bool]:
+    """For each array of `wrt`, by its number, whether the gradient kernel adds to its gradient.
+
+    Then this must be zero before. Otherwise the kernel stores to each element of the gradient whose array it reads.
+    """
+    plan = _Forward(model, of, wrt, None).plan
+    stored = {number for read in plan.plain for number in plan.wrt[read].arrays}
+    return {number: number not in stored for number in wrt}
+
+
+class _Forward:
+    """The kernel to differentiate, and what the reverse sweep needs to know about it."""
+
+    def __init__(self, model: Op, of: Sequence[int], wrt: Sequence[int], names: Sequence[str] | None) -> None:
+        self.model = model
+        self.kernel, self.functions = _prepared(model)
+        self.of, self.wrt, self.names = tuple(of), tuple(wrt), names
+        parameters = self.kernel.body.parameters
+        self.written = self._touched(lambda op: isinstance(op, MemoryWrite))
+        self.read = self._touched(lambda op: not isinstance(op, MemoryWrite))
+        for group, numbers, touched, other in (
+            ("of", of, self.written, self.read),
+            ("wrt", wrt, self.read, self.written),
+        ):
+            does, only = ("writes", "reads") if group == "of" else ("reads", "writes")
+            for number in numbers:
+                type_ = parameters[number].type
+                self._require(_is_float_array(type_), number, f"must be an array of floats; got {type_}")
+                self._require(number in touched, number, f"in '{group}' must be an array that the kernel {does}")
+                self._require(number not in other, number, f"in '{group}' must not be an array that the kernel {only}")
+        self.arrays = with_gradients(scaled(self.kernel, self._is_of), of, wrt)
+        self.plan = _plan(self.arrays)
+
+    def _is_of(self, op: Op) -> bool:
+        return isinstance(op, MemoryWrite) and any(number in self.of for number in arrays_of(op))
+
+    def name(self, number: int) -> str:
+        """A parameter in messages."""
+        return f"parameter {number}" if self.names is None else f"'{self.names[number]}'"
+
+    def _require(self, holds: bool, number: int, what: str) -> None:
+        if not holds:
+            raise KernelTypeError(f"{self.name(number)} {what}", self.kernel.location)
+
+    def _touched(self, chosen: Callable[[Op], bool]) -> set[int]:
+        """The arrays that the chosen ones of the accesses are about, also those that simplification removes."""
+        return {number for op in accesses(self.model) if chosen(op) for number in arrays_of(op)}
+
+    def reversed(self) -> core.Module:
+        """The module of the gradient kernel, not simplified yet."""
+        kernel = self.arrays.kernel
+        outside = Rewriter.over(Builder.root(), (_repeat,), PASS)
+        inner = outside.inside([p.type for p in kernel.body.parameters], void, isolated=True)
+        inner.mapping.values.update(zip(kernel.body.parameters, inner.parameters, strict=True))
+        ops = kernel.body.entry.ops[:-1]
+        inner.rewrite_ops(ops)
+        Reverse(inner, self.plan).sweep(ops)
+        inner.add(tt.Return(()), kernel.location)
+        for function in self.functions:
+            outside.add(
+                attrs.evolve(function, body=outside.rewrite_body(function.body, isolated=True)), function.location
+            )
+        outside.add(tt.Func(kernel.sym_name, inner.finish(), divisibility=kernel.divisibility), kernel.location)
+        outside.add(core.Unreachable())
+        return core.Module(outside.finish())
+
+    def check_reads(self, gradient: core.Module) -> None:
+        """Raise `KernelTypeError` where the gradient kernel reads what the kernel has written before."""
+        given = {*self.of, *self.wrt}
+        shift = [number + sum(other < number for other in given) for number in range(len(self.kernel.body.parameters))]
+        changed = {shift[number]: number for number in self.written}
+        for op in accesses(kernel_of(gradient)):
+            for number in arrays_of(op):
+                if isinstance(op, MemoryRead) and number in changed:
+                    raise KernelTypeError(
+                        f"{self.name(changed[number])} must not change while the gradient needs its contents; the "
+                        "kernel writes it",
+                        op.location,
+                        hint="write to another array",
+                    )
+
+
+def _is_float_array(type_: Type) -> bool:
+    element = (
+        type_.pointee if isinstance(type_, PtrType) else type_.element if isinstance(type_, DescriptorType) else None
+    )
+    return element is not None and element.is_float
+
+
+def _prepared(model: Op) -> tuple[tt.Func, list[tt.Func]]:
+    """The kernel of a Triton model, simplified, and the functions of the library that it calls; others are inlined."""
+    kept: dict[str, tt.Func] = {}
+
+    def inlinable(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+        if isinstance(op, tt.Func):
+            is_kept = known_function(op) is not None
+            if is_kept:
+                kept[op.sym_name] = op
+            body = builder.rewrite_body(op.body, isolated=True)
+            return builder.add(attrs.evolve(op, body=body, noinline=is_kept), op.location)
+        return DROP if isinstance(op, tt.Print | tt.Assert | tt.Barrier) else None
+
+    kernel_of(model)
+    module = simplify(transform(model, inlinable))
+    kernel = kernel_of(module)
+    for op in kernel.walk():
+        if isinstance(op, tt.Call) and op.callee not in kept:
+            raise KernelTypeError(f"the gradient of '{op.callee}' needs its body in the kernel", op.location)
+        returns = isinstance(op, Returns) and op.parent_op is not kernel
+        if returns or any(len(body.blocks) > 1 for body in op.bodies):
+            raise KernelTypeError(f"{op.NAME} has no gradient: it leaves a body elsewhere than at its end", op.location)
+    called = {op.callee for op in module.walk() if isinstance(op, tt.Call)}
+    # What the functions call is kept with them.
+    functions = module.functions().values() if isinstance(module, core.Module) else ()
+    return kernel, [op for op in functions if isinstance(op, tt.Func) and op.sym_name in called]
+
+
+def _plan(arrays: Arrays) -> Plan:
+    kernel = arrays.kernel
+    edges = flow(kernel, lambda op: not is_constant(op) and op.result not in arrays.free)
+    for op in kernel.walk():
+        if isinstance(op, tt.Call):
+            for argument in op.arguments:
+                edges.setdefault((argument, 0), []).extend(nodes(op.result))
+    redirected: dict[Node, Node | None] = {}
+    for before, (after, place) in arrays.fixed.items():
+        for old, new in zip(nodes(before), nodes(after), strict=True):
+            redirected[old] = new if old[1] != place else None
+            following = edges.pop(old, [])
+            if old[1] != place:
+                edges.setdefault(new, []).extend(following)
+    back: dict[Node, list[Node]] = {}
+    for source, targets in edges.items():
+        for target in targets:
+            back.setdefault(target, []).append(source)
+    reads = [node for result in arrays.wrt for node in nodes(result)]
+    written = [node for access in arrays.of.values() for node in nodes(access.op.operands[1])]
+    active = reached(reads, lambda node: edges.get(node, ()))
+    carrying = active & reached(written, lambda node: back.get(node, ()))
+    return Plan(arrays.of, arrays.wrt, frozenset(carrying), plain_stores(arrays), redirected)
+
+
+def _repeat(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+    """The ops of the kernel as the gradient kernel repeats them: without effects, and without undefined elements.
+
+    The adjoint of an element that a mask leaves out is zero, but zero times an undefined number need not be.
+    """
+    if isinstance(op, tt.Load) and op.mask is not None and op.other is None:
+        element = element_of(op.result.type)
+        assert isinstance(element, ScalarType)
+        zero = builder.add(arith.ConstantOp(0.0 if element.is_float else False if element == i1 else 0, op.result.type))
+        return builder.add(tt.Load(operands[0], operands[1], zero, cache=op.cache, eviction=op.eviction), op.location)
+    if isinstance(op, tt.Reshape) and op.allow_reorder:
+        return builder.add(tt.Reshape(operands[0], op.type), op.location)
+    if isinstance(op, MemoryWrite):
+        if op.result.uses:
+            raise KernelTypeError(
+                f"{op.NAME} has no gradient: its result depends on the order of the programs", op.location
+            )
+        return DROP
+    return None

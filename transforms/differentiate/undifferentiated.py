@@ -1,0 +1,44 @@
+"""Ops whose result does not change with a small change of the operands, and ops that have no gradient."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ziggurat.codemodel.dialects import arith, tt
+from ziggurat.codemodel.dialects import math as maths
+from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.traits import BodyTerminator
+from ziggurat.transforms.differentiate.adjoint import Reverse, gradients, no_gradient
+
+# The derivative of these is zero wherever it exists: adjoints end here.
+CONSTANT: Final[tuple[type, ...]] = (
+    arith.CmpF, arith.CmpI, arith.FPToSI, arith.FPToUI, maths.Floor, maths.Ceil,
+)  # fmt: skip
+# These give integers, numbers of programs, pointers, or nothing. They have no adjoint.
+INTEGER: Final[tuple[type, ...]] = (
+    arith.ConstantOp, arith.IntBinary, arith.ExtSI, arith.ExtUI, arith.TruncI, arith.SIToFP, arith.UIToFP,
+    maths.IntUnary, tt.MulHiUI, tt.Grid, tt.SmId, tt.GlobalTimer, tt.MakeRange, tt.Histogram, tt.Poison, tt.AddPtr,
+    tt.Bitcast, tt.IntToPtr, tt.PtrToInt, tt.MakeTensorDescriptor, tt.Func, tt.Print, tt.Assert, tt.Assume, tt.Barrier,
+    BodyTerminator,
+)  # fmt: skip
+# These have no gradient, for a reason.
+REASONS: Final[dict[type[Op], tuple[str, str | None]]] = {
+    arith.Bitcast: ("it reads the bits of a number", "compute with floats, or take the gradient of a smooth function"),
+    tt.InlineAsm: ("the compiler does not know what the instructions compute", "write the computation in the language"),
+}
+
+
+def is_constant(op: Op) -> bool:
+    """Whether the result of an op has no derivative with respect to its operands."""
+    return isinstance(op, CONSTANT)
+
+
+@gradients.of(*CONSTANT, *INTEGER)
+def _nothing(at: Reverse, op: Op, adjoint: Any) -> None:
+    """The adjoint ends here."""
+
+
+@gradients.of(arith.Bitcast, tt.InlineAsm)
+def _rejected(at: Reverse, op: Op, adjoint: Any) -> None:
+    why, hint = REASONS[type(op)]
+    raise no_gradient(op, why, hint)
