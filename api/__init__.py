@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ziggurat.compiler.pipeline import compile
     from ziggurat.frontends.tracing import for_, if_, while_
     from ziggurat.frontends.triton_c.printer import to_triton_c
+    from ziggurat.gradients import grad
     from ziggurat.kernels.heuristics import heuristics
     from ziggurat.kernels.triton_c import triton_c
     from ziggurat.launches.host import execute, run
@@ -52,6 +53,7 @@ _LAZY = {
     "ziggurat.compiler.pipeline": ("compile",),
     "ziggurat.frontends.tracing": ("for_", "if_", "while_"),
     "ziggurat.frontends.triton_c.printer": ("to_triton_c",),
+    "ziggurat.gradients": ("grad",),
     "ziggurat.kernels.heuristics": ("heuristics",),
     "ziggurat.kernels.triton_c": ("triton_c",),
     "ziggurat.launches.host": ("execute", "run"),
@@ -79,9 +81,9 @@ __all__ = [
     "DROP", "Block", "BlockParameter", "Body", "Builder", "Compiled", "Config", "Kernel", "KernelBuilder", "Op",
     "OpResult", "TensorDescriptor", "TunedKernel", "Value", "autotune", "bf16", "build", "compile", "descriptor",
     "dialects", "divisible", "empty", "execute", "f8e4m3", "f8e5m2", "f16", "f32", "f64", "for_", "function",
-    "heuristics", "i1", "i8", "i16", "i32", "i64", "if_", "kernel", "kit", "parse", "ptr", "run", "simplify",
-    "testing", "to_device", "to_host", "to_mlir", "to_text", "to_triton_c", "trace", "transform", "triton_c", "u8",
-    "u16", "u32", "u64", "verify", "while_",
+    "grad", "heuristics", "i1", "i8", "i16", "i32", "i64", "if_", "kernel", "kit", "parse", "ptr", "run",
+    "simplify", "testing", "to_device", "to_host", "to_mlir", "to_text", "to_triton_c", "trace", "transform",
+    "triton_c", "u8", "u16", "u32", "u64", "verify", "while_",
 ]  # fmt: skip
 __all__ += _errors.__all__
 __all__ += _language.__all__

@@ -1,0 +1,207 @@
+"""Gradients of kernels: `zg.grad`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NoReturn
+
+import attrs
+
+from ziggurat.boundary import no_faults, public
+from ziggurat.codemodel.builder import Builder
+from ziggurat.codemodel.dialects import core, py, tt
+from ziggurat.codemodel.errors import KernelTypeError, LaunchError
+from ziggurat.codemodel.op import Op, Value
+from ziggurat.codemodel.transform import Outcome, Rewriter, transform
+from ziggurat.codemodel.types import ConstantType, TupleType, Type, VarType, constexpr_type, pyobject
+from ziggurat.compiler import compiling
+from ziggurat.frontends.language import Function
+from ziggurat.frontends.language.signature import suggest
+from ziggurat.kernels.arguments import Signature, signature_of
+from ziggurat.kernels.kernel import Kernel
+from ziggurat.kernels.models import Models
+
+__all__ = ["GradientKernel", "grad"]
+
+Names = str | Iterable[str]
+
+
+@public
+def grad(kernel: Kernel, wrt: Names, of: Names) -> GradientKernel:
+    """The gradient of a kernel: a kernel that computes the gradients of the arrays `wrt` from those of the arrays `of`.
+
+    Its parameters are the kernel's own in their order; each array of `of` and `wrt` is followed by its gradient, `d_`
+    and the name, of the same type. With `d_out` given, `d_x` gets the derivative of the sum of d_out · out with
+    respect to x:
+
+        d_scale = zg.grad(scale, wrt="x_ptr", of="out_ptr")
+        d_scale[grid](x, d_x, out, d_out, n, BLOCK=1024)
+
+    `wrt` and `of` are names of parameters, one or several: the kernel reads the arrays of `wrt` and writes those of
+    `of`. The launch is over the grid of the kernel. It adds to the gradients of `wrt`, which must be zero before, or
+    stores there: `accumulates` says which. It does not write the arrays of `of`, nor read them.
+
+    Raises `LaunchError` for names that are no parameters. A kernel without a gradient raises `KernelTypeError` when the
+    model is made, at the place in the kernel.
+    """
+    if not isinstance(kernel, Kernel):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise LaunchError(f"zg.grad takes a kernel; got {kernel!r}", hint="decorate the function with @zg.kernel")
+    stub = _Gradient(kernel, _listed(kernel, wrt, "wrt"), _listed(kernel, of, "of"))
+    kept = kernel.do_not_specialize
+    return GradientKernel(stub, kept | {stub.gradient(name) for name in kept.intersection((*stub.wrt, *stub.of))})
+
+
+def _listed(kernel: Kernel, given: Names, what: str) -> tuple[str, ...]:
+    """The names of parameters that an argument of `grad` gives."""
+    names = (given,) if isinstance(given, str) else tuple(given)
+    if not names:
+        raise LaunchError(
+            f"'{what}' of zg.grad must name a parameter of '{kernel.name}'; got none", hint=kernel.written
+        )
+    for name in names:
+        if name not in kernel.signature.parameters:
+            hint = suggest(str(name), kernel.signature.parameters) or kernel.written
+            raise LaunchError(f"'{kernel.name}' has no parameter {name!r} (in '{what}' of zg.grad)", hint=hint)
+        if names.count(name) > 1:
+            raise LaunchError(f"'{what}' of zg.grad must name each parameter once; got '{name}' twice")
+    return names
+
+
+class _Gradient(Models):
+    """The gradient of a kernel in the place of a Python function: a stub with a name and a signature, and its models.
+
+    It has slots, as a kernel takes over the `__dict__` of its function.
+    """
+
+    __slots__ = ("__name__", "__qualname__", "__signature__", "kernel", "of", "wrt")
+
+    def __init__(self, kernel: Kernel, wrt: tuple[str, ...], of: tuple[str, ...]) -> None:
+        self.kernel, self.wrt, self.of = kernel, wrt, of
+        self.__name__ = self.__qualname__ = f"d_{kernel.name}"
+        for name in wrt:
+            if name in of:
+                raise LaunchError(f"'{name}' must be in 'of' or in 'wrt' of zg.grad; got it in both")
+        known = kernel.signature.parameters
+        parameters: list[inspect.Parameter] = []
+        for name, parameter in known.items():
+            parameters.append(parameter)
+            if name in (*wrt, *of):
+                if self.gradient(name) in known:
+                    raise LaunchError(
+                        f"'{kernel.name}' must not have a parameter '{self.gradient(name)}': that is the name of the "
+                        f"gradient of '{name}'",
+                        hint="rename the parameter",
+                    )
+                parameters.append(parameter.replace(name=self.gradient(name)))
+        self.__signature__ = inspect.Signature(parameters)
+
+    @property
+    def ziggurat_models(self) -> Models:
+        """The models of a kernel with this stub."""
+        return self
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> NoReturn:
+        raise LaunchError(f"'{self.__name__}' is not a Python function", hint=f"launch it: {self.__name__}[grid](…)")
+
+    @staticmethod
+    def gradient(name: str) -> str:
+        """The name of the gradient of an array."""
+        return f"d_{name}"
+
+    def python(self, kernel: Function) -> Op:
+        """A function with the parameters whose body is an error: the gradient is made of the Triton model."""
+        known = self.kernel.models.constexprs(self.kernel)
+        types = [constexpr_type if name in known else pyobject for name in self.__signature__.parameters]
+        inner = Builder.root(types, pyobject)
+        for parameter, name in zip(inner.parameters, self.__signature__.parameters, strict=True):
+            inner.add(core.Var(parameter, type=VarType(parameter.type), name=name))
+        error = KernelTypeError(f"'{self.__name__}' has no Python model: it is made of the Triton model of a kernel")
+        inner.add(py.Error.of(error))
+        inner.add(core.Return([inner.add(core.ConstantOp(None, type=pyobject))]))
+        return core.Func(self.__name__, inner.finish())
+
+    def constexprs(self, kernel: Function) -> frozenset[str]:
+        return self.kernel.models.constexprs(self.kernel)
+
+    def triton(self, kernel: Function, signature: Signature) -> core.Module:
+        given = self._given(signature)
+        types = {name: type_ for name, type_, _ in given}
+        for name in (*self.of, *self.wrt):
+            if types[name] != types[self.gradient(name)]:
+                raise LaunchError(
+                    f"'{self.gradient(name)}' of '{self.__name__}' must be of the type of '{name}', {types[name]}; got "
+                    f"{types[self.gradient(name)]}"
+                )
+        from ziggurat.transforms.differentiate import differentiate
+
+        kernel.callees = {self.kernel.name: self.kernel}  # A change of what the kernel uses is seen through this.
+        model, of, wrt, names = self._forward(signature)
+        divisibility = tuple(number for _, _, numbers in given for number in numbers)
+        with compiling, no_faults("differentiating", lambda: model, self.kernel.name):
+            made = differentiate(model, of, wrt, names)
+            return _with_divisibility(made, divisibility)
+
+    def accumulates(self, signature: Signature) -> dict[str, bool]:
+        """By the name of each gradient that is computed, whether the kernel adds to it."""
+        from ziggurat.transforms.differentiate import accumulates
+
+        model, of, wrt, _ = self._forward(signature)
+        with compiling, no_faults("differentiating", lambda: model, self.kernel.name):
+            found = accumulates(model, of, wrt)
+        return {self.gradient(name): found[number] for name, number in zip(self.wrt, wrt, strict=True)}
+
+    def _given(self, signature: Signature) -> list[tuple[str, Type, tuple[int, ...]]]:
+        """The name and the type of each parameter, and the divisors of its run-time arguments."""
+        left: Iterator[int] = iter(signature.divisibility)
+        typed = zip(self.__signature__.parameters, signature.types, strict=True)
+        return [(name, type_, tuple(next(left, 1) for _ in _run_time(type_))) for name, type_ in typed]
+
+    def _forward(self, signature: Signature) -> tuple[core.Module, list[int], list[int], list[str]]:
+        """The Triton model of the kernel, the numbers of `of` and `wrt` among its parameters, and their names."""
+        own = [one for one in self._given(signature) if one[0] in self.kernel.signature.parameters]
+        divisibility = tuple(number for _, _, numbers in own for number in numbers)
+        model = self.kernel.model_for(Signature(tuple(type_ for _, type_, _ in own), divisibility))
+        names = [name for name, type_, _ in own for _ in _run_time(type_)]
+        types = {name: type_ for name, type_, _ in own}
+        for name in (*self.of, *self.wrt):
+            if isinstance(types[name], TupleType | ConstantType):
+                raise LaunchError(f"'{name}' of '{self.kernel.name}' must be an array; got {types[name]}")
+        of, wrt = ([names.index(name) for name in group] for group in (self.of, self.wrt))
+        return model, of, wrt, names
+
+
+class GradientKernel(Kernel):
+    """The gradient of a kernel, as `zg.grad` makes it."""
+
+    @public
+    def accumulates(self, /, *arguments: Any, **keywords: Any) -> dict[str, bool]:
+        """By the name of each gradient that is computed, whether the kernel adds to it, for arguments as of `triton`.
+
+        A gradient that is added to must be zero before the launch. Another one gets a store to each element that
+        belongs to an element which the kernel reads.
+        """
+        assert isinstance(self.models, _Gradient)
+        return self.models.accumulates(signature_of(self, arguments, keywords))
+
+
+def _run_time(type_: Type) -> list[Type]:
+    """The types of the run-time arguments of a parameter of this type."""
+    if isinstance(type_, TupleType):
+        return [leaf for component in type_.components for leaf in _run_time(component)]
+    return [] if isinstance(type_, ConstantType) else [type_]
+
+
+def _with_divisibility(model: core.Module, divisibility: Sequence[int]) -> core.Module:
+    known = tuple(divisibility) if any(number > 1 for number in divisibility) else ()
+
+    def transformer(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+        if not isinstance(op, tt.Func) or op.divisibility == known:
+            return None
+        return builder.add(
+            attrs.evolve(op, body=builder.rewrite_body(op.body, isolated=True), divisibility=known), op.location
+        )
+
+    made = transform(model, transformer)
+    assert isinstance(made, core.Module)
+    return made

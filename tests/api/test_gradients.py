@@ -1,0 +1,197 @@
+"""`zg.grad`: the signature, launches, and errors."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ziggurat as zg
+from ziggurat.codemodel.errors import KernelTypeError, LaunchError, ZigguratWarning
+
+f32, i32 = zg.ptr(zg.f32), zg.i32
+FACTOR = 2.0
+
+
+@zg.kernel
+def scale(x_ptr, w_ptr, out_ptr, n, BLOCK: zg.constexpr = 8, FORM: zg.constexpr = "product"):
+    at = zg.add(zg.program_id(0) * BLOCK, zg.arange(0, BLOCK))
+    mask = zg.less(at, n)
+    x = zg.load(zg.add(x_ptr, at), mask)
+    w = zg.load(zg.add(w_ptr, at), mask)
+    if FORM == "product":
+        y = zg.mul(x, w)
+    else:
+        y = zg.mul(zg.add(x, w), FACTOR)
+    zg.store(zg.add(out_ptr, at), y, mask)
+
+
+def run(kernel: Any, **keywords: Any) -> tuple[np.ndarray, ...]:
+    x, w, dout = np.random.default_rng(0).standard_normal((3, 20), np.float32)
+    dx, dw = np.zeros((2, 20), np.float32)
+    kernel[lambda meta: (zg.cdiv(meta["n"], 8),)](x, dx, w, dw, np.zeros_like(x), dout, 20, **keywords)
+    return x, dx, w, dw, dout
+
+
+def test_the_parameters_are_followed_by_their_gradients():
+    kernel = zg.grad(scale, wrt=("x_ptr", "w_ptr"), of="out_ptr")
+    assert list(kernel.signature.parameters) == [
+        "x_ptr", "d_x_ptr", "w_ptr", "d_w_ptr", "out_ptr", "d_out_ptr", "n", "BLOCK", "FORM",
+    ]  # fmt: skip
+    assert kernel.name == "d_scale"
+    one = zg.grad(scale, wrt="w_ptr", of=["out_ptr"])
+    assert list(one.signature.parameters)[:5] == ["x_ptr", "w_ptr", "d_w_ptr", "out_ptr", "d_out_ptr"]
+
+
+def test_launches():
+    kernel = zg.grad(scale, wrt=("x_ptr", "w_ptr"), of="out_ptr")
+    x, dx, w, dw, dout = run(kernel)
+    np.testing.assert_array_equal(dx, dout * w)
+    np.testing.assert_array_equal(dw, dout * x)
+    x, dx, w, dw, dout = run(kernel, BLOCK=8, FORM="sum")
+    np.testing.assert_array_equal(dx, dout * 2)
+
+
+def test_models():
+    kernel = zg.grad(scale, wrt="x_ptr", of="out_ptr")
+    types = [zg.divisible(f32, 16), zg.divisible(f32, 8), f32, f32, zg.divisible(f32, 16), i32]
+    model = kernel.triton(*types, 8)
+    assert kernel.triton(*types, 8) is model
+    zg.verify(model)
+    (function,) = model.functions().values()
+    assert function.attributes["divisibility"] == (16, 8, 1, 1, 16, 1)
+    assert function.attributes["sym_name"].startswith("d_scale_")
+    assert kernel.accumulates(*types, 8) == {"d_x_ptr": False}
+    compiled = kernel.compile(*types, 8, target="sm_90a")
+    assert [argument.name for argument in compiled.arguments][:3] == ["x_ptr", "d_x_ptr", "w_ptr"]
+    zg.testing.assert_same(
+        model, zg.simplify(model), [*np.random.default_rng(0).standard_normal((5, 20), np.float32), 20], grid=3
+    )
+
+
+def test_the_python_model_has_the_parameters_and_says_that_it_is_none():
+    kernel = zg.grad(scale, wrt="x_ptr", of="out_ptr")
+    assert [str(p.type) for p in kernel.model.bodies[0].parameters].count("constexpr") == 2
+    assert "d_scale" in kernel.module.functions() and zg.parse(str(kernel.model)) == kernel.model
+    with pytest.raises(KernelTypeError, match="made of the Triton model"):
+        zg.execute(kernel.model, *range(8))
+
+
+def test_tuning_keeps_the_gradient():
+    tuned = zg.autotune([zg.Config({"BLOCK": 8}), zg.Config({"BLOCK": 16})], key=["n"])(
+        zg.grad(scale, wrt=("x_ptr", "w_ptr"), of="out_ptr")
+    )
+    x, dx, w, dw, dout = run(tuned)
+    np.testing.assert_array_equal(dx, dout * w)
+
+
+def test_the_gradient_of_a_tuned_kernel():
+    tuned = zg.autotune([zg.Config({"BLOCK": 8})], key=["n"])(scale)
+    x, dx, w, dw, dout = run(zg.grad(tuned, wrt=("x_ptr", "w_ptr"), of="out_ptr"), BLOCK=8)
+    np.testing.assert_array_equal(dx, dout * w)
+
+
+def test_the_gradient_of_a_gradient():
+    once = zg.grad(scale, wrt="x_ptr", of="out_ptr")
+    twice = zg.grad(once, wrt="w_ptr", of="d_x_ptr")
+    assert "d_d_x_ptr" in twice.signature.parameters
+    x, w, dout, ddx = np.random.default_rng(0).standard_normal((4, 20), np.float32)
+    dw, unused = np.zeros((2, 20), np.float32)
+    twice[(3,)](x, unused, ddx, w, dw, unused, dout, 20)  # d_x = d_out · w
+    np.testing.assert_array_equal(dw, ddx * dout)
+
+
+def test_a_change_of_a_global_is_seen():
+    global FACTOR
+    kernel = zg.grad(scale, wrt=("x_ptr", "w_ptr"), of="out_ptr")
+    run(kernel, FORM="sum")
+    FACTOR = 3.0
+    try:
+        with pytest.warns(ZigguratWarning, match="'FACTOR' was 2.0"):
+            x, dx, w, dw, dout = run(kernel, FORM="sum")
+        np.testing.assert_array_equal(dx, dout * 3)
+    finally:
+        FACTOR = 2.0
+        scale.forget()
+
+
+@pytest.mark.parametrize(
+    ("keywords", "message"),
+    [
+        ({"wrt": "y_ptr", "of": "out_ptr"}, r"'scale' has no parameter 'y_ptr' \(in 'wrt' of zg.grad\)"),
+        ({"wrt": "x_ptr", "of": "out_prt"}, r"has no parameter 'out_prt' \(in 'of' of zg.grad\)\n  hint: .*out_ptr"),
+        ({"wrt": "x_ptr", "of": "x_ptr"}, r"'x_ptr' must be in 'of' or in 'wrt' of zg.grad; got it in both"),
+        ({"wrt": ["x_ptr", "x_ptr"], "of": "out_ptr"}, r"must name each parameter once; got 'x_ptr' twice"),
+        ({"wrt": [], "of": "out_ptr"}, r"'wrt' of zg.grad must name a parameter of 'scale'; got none"),
+        ({"wrt": [1], "of": "out_ptr"}, r"has no parameter 1"),
+    ],
+)
+def test_wrong_names(keywords, message):
+    with pytest.raises(LaunchError, match=message):
+        zg.grad(scale, **keywords)
+
+
+def test_other_wrong_arguments():
+    with pytest.raises(LaunchError, match=r"zg\.grad takes a kernel; got 3"):
+        zg.grad(3, wrt="x", of="y")  # type: ignore[arg-type]
+
+    @zg.kernel
+    def clash(x, d_x, out):
+        zg.store(out, zg.load(x) * zg.load(d_x))
+
+    with pytest.raises(LaunchError, match="'clash' must not have a parameter 'd_x': that is the name of the gradient"):
+        zg.grad(clash, wrt="x", of="out")
+
+
+@pytest.mark.parametrize(
+    ("wrt", "of", "message"),
+    [
+        ("n", "out_ptr", "'n' must be an array of floats; got i32"),
+        ("BLOCK", "out_ptr", "'BLOCK' of 'scale' must be an array; got constant"),
+        ("out_ptr", "x_ptr", "'x_ptr' in 'of' must be an array that the kernel writes"),
+        ("out_ptr", "w_ptr", "'w_ptr' in 'of' must be an array that the kernel writes"),
+    ],
+)
+def test_parameters_that_do_not_fit(wrt, of, message):
+    kernel = zg.grad(scale, wrt=wrt, of=of)
+    given = {"x_ptr": f32, "w_ptr": f32, "out_ptr": f32, "n": i32, "BLOCK": 8}
+    given |= {f"d_{name}": given[name] for name in (wrt, of)}
+    if wrt == "BLOCK":
+        given["d_BLOCK"] = 8
+    with pytest.raises((KernelTypeError, LaunchError), match=message):
+        kernel.triton(**given)
+
+
+def test_arrays_of_integers_and_of_other_types():
+    kernel = zg.grad(scale, wrt="x_ptr", of="out_ptr")
+    with pytest.raises(KernelTypeError, match=r"'x_ptr' must be an array of floats; got ptr<i32>"):
+        kernel.triton(zg.ptr(zg.i32), zg.ptr(zg.i32), f32, f32, f32, i32, 8)
+    with pytest.raises(LaunchError, match=r"'d_x_ptr' of 'd_scale' must be of the type of 'x_ptr', ptr<f32>; got"):
+        kernel.triton(f32, zg.ptr(zg.f64), f32, f32, f32, i32, 8)
+
+
+def test_an_array_that_is_only_written_has_no_gradient_of_its_own():
+    @zg.kernel
+    def copy(x, kept, out):
+        value = zg.load(x)
+        zg.store(kept, value)
+        zg.store(out, value)
+
+    with pytest.raises(KernelTypeError, match="'kept' in 'wrt' must be an array that the kernel reads"):
+        zg.grad(copy, wrt="kept", of="out").triton(f32, f32, f32, f32, f32)
+
+
+def test_it_is_no_python_function():
+    kernel = zg.grad(scale, wrt="x_ptr", of="out_ptr")
+    with pytest.raises(LaunchError, match="is a kernel, which must be launched"):
+        kernel(1)
+    with pytest.raises(LaunchError, match="is not a Python function"):
+        kernel.fn()
+    assert repr(kernel).startswith("<kernel d_scale(x_ptr, d_x_ptr")
+
+
+def test_a_pickle_is_not_offered():
+    with pytest.raises((pickle.PicklingError, AttributeError)):
+        pickle.dumps(zg.grad(scale, wrt="x_ptr", of="out_ptr"))
