@@ -15,7 +15,7 @@ from ziggurat.codemodel.transform import DROP, Rewriter, rebuilt, transform, wit
 from ziggurat.codemodel.types import element_of, shape_of, shaped, with_element
 from ziggurat.transforms.casts import cast
 from ziggurat.transforms.kit.calls import replace_calls
-from ziggurat.transforms.kit.dataflow import derived, origins, parameter_number
+from ziggurat.transforms.kit.dataflow import derived, origins, parameter_number, read_parameters, written_parameters
 from ziggurat.transforms.kit.difference import difference
 from ziggurat.transforms.kit.fuse import fuse, joined
 from ziggurat.transforms.kit.parameters import kernel_of, specialize, unspecialize
@@ -47,6 +47,7 @@ __all__ = [
     "op_",
     "origins",
     "parameter_number",
+    "read_parameters",
     "rebuilt",
     "replace_calls",
     "retype",
@@ -60,4 +61,5 @@ __all__ = [
     "unspecialize",
     "with_attributes",
     "with_element",
+    "written_parameters",
 ]

@@ -15,8 +15,8 @@ from ziggurat.codemodel.dialects import core, tt
 from ziggurat.codemodel.graphs import reached
 from ziggurat.codemodel.op import Block, BlockParameter, Op, OpResult, Value, require_argument
 from ziggurat.codemodel.structured import Structured
-from ziggurat.codemodel.traits import Returns, Symbol, SymbolTable
-from ziggurat.codemodel.types import TupleType, void
+from ziggurat.codemodel.traits import MemoryRead, MemoryWrite, Returns, Symbol, SymbolTable
+from ziggurat.codemodel.types import DescriptorType, PtrType, TupleType, element_of, void
 
 Through = Callable[[Op], bool]
 Node = tuple[Value, int]  # A component of a value; 0 of a value that is no Tuple.
@@ -46,6 +46,34 @@ def origins(value: Value, through: Through = lambda op: True) -> tuple[Value, ..
             sources.setdefault(target, []).append(source)
     ends = {node[0] for node in reached(nodes(value), lambda node: sources.get(node, ())) if node not in sources}
     return tuple(v for v in _values(root) if v in ends)
+
+
+def written_parameters(kernel: Op) -> tuple[int, ...]:
+    """The numbers of the parameters of a `tt.func`, pointers and descriptors, through which it may write memory.
+
+    These are the origins of what its stores and atomic ops, and those of the functions it calls, write through, and of
+    the pointers that inline assembly with effects is given.
+    """
+    return _accessed(kernel, MemoryWrite)
+
+
+def read_parameters(kernel: Op) -> tuple[int, ...]:
+    """The numbers of the parameters of a `tt.func`, pointers and descriptors, through which it may read memory."""
+    return _accessed(kernel, MemoryRead)
+
+
+def _accessed(kernel: Op, kind: type) -> tuple[int, ...]:
+    found: set[Value] = set()
+    for op in kernel.root().walk():
+        effect = isinstance(op, kind) or (isinstance(op, tt.InlineAsm) and not op.is_pure)
+        for operand in op.operands if effect else ():
+            if _is_address(operand):
+                found.update(origins(operand, lambda op: not isinstance(op, MemoryRead)))
+    return tuple(p.index for p in kernel.bodies[0].parameters if p in found and _is_address(p))
+
+
+def _is_address(value: Value) -> bool:
+    return isinstance(element_of(value.type), PtrType) or isinstance(value.type, DescriptorType)
 
 
 def _root(value: Value, through: object) -> Op:

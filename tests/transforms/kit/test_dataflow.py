@@ -5,7 +5,7 @@ import pytest
 import ziggurat as zg
 from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.traits import MemoryRead
-from ziggurat.transforms.kit import derived, origins, parameter_number
+from ziggurat.transforms.kit import derived, origins, parameter_number, read_parameters, written_parameters
 
 MODEL = zg.parse(
     """module ()void -> {
@@ -70,6 +70,24 @@ def test_the_parameters_that_a_pointer_comes_from():
 def test_an_index_comes_from_the_bounds():
     (index,) = (op.body.parameters[0] for op in K.walk() if op.NAME == "scf.for")
     assert N in origins(index)
+
+
+def test_the_parameters_that_memory_is_accessed_through():
+    assert read_parameters(K) == (0,)
+    assert written_parameters(K) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("op", "read", "written"),
+    [
+        ("%z : f32 = tt.atomic_rmw %p %f @fadd;", (0,), (0,)),
+        ('%z : i32 = tt.elementwise_inline_asm %n @asm="mov.b32 $0, $1;" @constraints="=r,r" @is_pure=false;', (), ()),
+    ],
+    ids=["atomic", "assembly"],
+)
+def test_other_accesses(op, read, written):
+    function = zg.parse(f'tt.func @"k" (%p : ptr<f32>, %n : i32, %f : f32)void -> {{ {op} tt.return; }};')
+    assert (read_parameters(function), written_parameters(function)) == (read, written)
 
 
 @pytest.mark.parametrize("ask", [derived, origins])
