@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from ziggurat.building import KernelBuilder, build, trace
     from ziggurat.compiler.compiled import Compiled
     from ziggurat.compiler.pipeline import compile
+    from ziggurat.frameworks.jax_ops import jax_op
+    from ziggurat.frameworks.torch_ops import torch_op
     from ziggurat.frontends.tracing import for_, if_, while_
     from ziggurat.frontends.triton_c.printer import to_triton_c
     from ziggurat.gradients import grad
@@ -51,6 +53,8 @@ _LAZY = {
     "ziggurat.building": ("KernelBuilder", "build", "trace"),
     "ziggurat.compiler.compiled": ("Compiled",),
     "ziggurat.compiler.pipeline": ("compile",),
+    "ziggurat.frameworks.jax_ops": ("jax_op",),
+    "ziggurat.frameworks.torch_ops": ("torch_op",),
     "ziggurat.frontends.tracing": ("for_", "if_", "while_"),
     "ziggurat.frontends.triton_c.printer": ("to_triton_c",),
     "ziggurat.gradients": ("grad",),
@@ -81,9 +85,9 @@ __all__ = [
     "DROP", "Block", "BlockParameter", "Body", "Builder", "Compiled", "Config", "Kernel", "KernelBuilder", "Op",
     "OpResult", "TensorDescriptor", "TunedKernel", "Value", "autotune", "bf16", "build", "compile", "descriptor",
     "dialects", "divisible", "empty", "execute", "f8e4m3", "f8e5m2", "f16", "f32", "f64", "for_", "function",
-    "grad", "heuristics", "i1", "i8", "i16", "i32", "i64", "if_", "kernel", "kit", "parse", "ptr", "run",
-    "simplify", "testing", "to_device", "to_host", "to_mlir", "to_text", "to_triton_c", "trace", "transform",
-    "triton_c", "u8", "u16", "u32", "u64", "verify", "while_",
+    "grad", "heuristics", "i1", "i8", "i16", "i32", "i64", "if_", "jax_op", "kernel", "kit", "parse", "ptr", "run",
+    "simplify", "testing", "to_device", "to_host", "to_mlir", "to_text", "to_triton_c", "torch_op", "trace",
+    "transform", "triton_c", "u8", "u16", "u32", "u64", "verify", "while_",
 ]  # fmt: skip
 __all__ += _errors.__all__
 __all__ += _language.__all__

@@ -3,7 +3,8 @@
 #
 #     benchmarks/on_device.sh python3 benchmarks/gpu_report.py "$OUT/report.json"
 #
-# The rooms of the house are linked together under one name, as pyproject.toml's package-dir says.
+# The folders are linked together under one name, as pyproject.toml's package-dir says. Python imports from wheels in
+# build/wheels, too.
 set -euo pipefail
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 site="${ZIGGURAT_SITE:-/tmp/site}"
@@ -11,10 +12,11 @@ site="${ZIGGURAT_SITE:-/tmp/site}"
 mkdir -p "$site/ziggurat"
 find "$site/ziggurat" -maxdepth 1 -type l -delete
 ln -s "$root"/api/* "$site/ziggurat/"
-for room in codemodel frontends transforms backend; do
-    ln -s "$root/$room" "$site/ziggurat/$room"
+for folder in codemodel frontends transforms backend; do
+    ln -s "$root/$folder" "$site/ziggurat/$folder"
 done
 
-export PYTHONPATH="$site${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+wheels=$(find "$root/build/wheels" -name '*.whl' -printf ':%p' 2>/dev/null || true)
+export PYTHONPATH="$site$wheels${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 cd "$root"
 exec "$@"

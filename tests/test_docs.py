@@ -2,13 +2,13 @@
 
 The ```python blocks of a file are run as one program, in a process of their own; ```python no-run blocks are not. A
 ```text output block holds what was printed since the block of that kind before it; --bless renews these. Examples in
-docstrings are doctests.
+docstrings are doctests. A document with the comment `<!-- needs: torch -->` is run where torch is installed.
 """
 
 from __future__ import annotations
 
 import doctest
-import importlib
+import importlib.util
 import inspect
 import os
 import re
@@ -81,7 +81,11 @@ def shown(file: Path) -> str:
 def test_the_code_of_a_document_runs_and_prints_what_it_shows(
     file: Path, tmp_path: Path, request: pytest.FixtureRequest
 ):
-    code, outputs = program_of(file.read_text(encoding="utf-8"))
+    text = file.read_text(encoding="utf-8")
+    for library in re.findall(r"\w+", "".join(re.findall(r"<!-- needs: (.*?) -->", text))):
+        if importlib.util.find_spec(library) is None:
+            pytest.skip(f"{library} is not installed")
+    code, outputs = program_of(text)
     script = tmp_path / f"{file.stem.replace('-', '_')}.py"
     script.write_text(code, encoding="utf-8")
     environment = {**os.environ, "PYTHONIOENCODING": "utf-8"}

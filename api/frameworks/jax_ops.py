@@ -1,0 +1,187 @@
+"""Kernels as operations of JAX: foreign functions of XLA on the CPU and on CUDA, under `jax.jit` and `jax.grad`.
+
+JAX's arrays do not change: an array that the kernel writes in place is copied (by XLA, where it must be), and the copy
+is a further result.
+"""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from ziggurat.boundary import public
+from ziggurat.codemodel.errors import LaunchError
+from ziggurat.codemodel.types import PtrType, ScalarType
+from ziggurat.frameworks.operation import Backward, Empty, Operation, Outputs, Plan, is_array, kind_of, scalar_of
+from ziggurat.frameworks.xla import DeviceBuffer, handler
+from ziggurat.kernels.kernel import Grid, Kernel
+
+jax: Any = importlib.import_module("jax")
+
+_numbers = itertools.count()
+
+
+@public
+def jax_op(
+    kernel: Kernel,
+    grid: Grid,
+    outputs: Outputs = (),
+    backward: str | Backward | None = None,
+) -> JaxOperation:
+    """A kernel as an operation of JAX, which works under `jax.jit` and `jax.grad`, on the CPU and on NVIDIA's GPUs.
+
+        softmax = zg.jax_op(softmax_kernel, grid=lambda meta: (meta["rows"],), outputs={"out": "x"}, backward="auto")
+        y = jax.jit(lambda x: softmax(x, *x.shape, BLOCK=1024))(x)
+
+    `outputs` and `backward` are those of `zg.torch_op`. The results are the outputs, then the new values of arrays that
+    the kernel writes in place; one result is not in a tuple. Numbers must be Python's: they are known when a program is
+    traced. Raises `LaunchError` for arguments that do not fit, and for a gradient of an operation that writes its
+    inputs.
+    """
+    return JaxOperation(kernel, grid, outputs, backward)
+
+
+class JaxOperation(Operation):
+    """The operation that `jax_op` makes."""
+
+    def __init__(
+        self, kernel: Kernel, grid: Grid, outputs: Outputs = (), backward: str | Backward | None = None
+    ) -> None:
+        super().__init__(kernel, grid, outputs, backward)
+        self._targets: dict[Any, str] = {}
+
+    def results(self, named: dict[str, Any]) -> tuple[Any, ...]:
+        """The outputs, then the new values of the arrays that the kernel writes, for all arguments by name."""
+        arrays = {name: jax.numpy.asarray(value) for name, value in named.items() if _is_operand(value)}
+        for name, value in arrays.items():
+            if isinstance(value, jax.core.Tracer) and value.ndim == 0 and value.weak_type:
+                raise LaunchError(
+                    f"'{name}' of '{self.name}' must be a Python number; got a number that JAX traces",
+                    hint=f'jax.jit(…, static_argnames="{name}"), or a number made of shapes',
+                )
+        rest = {name: value for name, value in named.items() if name not in arrays}
+        kinds = {name: kind_of(self, name, value) for name, value in {**named, **arrays}.items()}
+        plan = Plan.of(self, named, kinds)
+        call = _Call(self, rest, tuple(arrays), plan, kinds)
+        if self.backward is None:
+            return plan.ordered(self, call.run(*arrays.values()))
+        differentiable = jax.custom_vjp(call.run)
+        differentiable.defvjp(call.forward, call.backward)
+        return plan.ordered(self, differentiable(*arrays.values()))
+
+    def target(self, key: Any, make: Callable[[], Callable[[bool], Any]]) -> str:
+        """The name of the foreign function for the kinds of the arguments; registered when they are new."""
+        known = self._targets.get(key)
+        if known is None:
+            known = self._targets[key] = f"ziggurat_{self.name}_{next(_numbers)}"
+            made = make()
+            for platform in ("cpu", "CUDA"):
+                capsule = jax.ffi.pycapsule(_kept(made(platform == "CUDA")))
+                jax.ffi.register_ffi_target(known, capsule, platform=platform)
+        return known
+
+
+# XLA calls the handlers as long as the process lives.
+_handlers: list[Any] = []
+
+
+def _kept(handler: Any) -> Any:
+    _handlers.append(handler)
+    return handler
+
+
+def _is_operand(value: Any) -> bool:
+    return is_array(value) and not isinstance(value, (Empty, np.generic))
+
+
+@attrs.frozen(eq=False)
+class _Call:
+    """A call: `rest` has the arguments by name that are no arrays, `names` those that are, in order."""
+
+    operation: JaxOperation
+    rest: Mapping[str, Any]
+    names: tuple[str, ...]
+    plan: Plan
+    kinds: Mapping[str, Any]
+
+    def run(self, *arrays: Any) -> tuple[Any, ...]:
+        """The results for the arrays."""
+        given = dict(zip(self.names, arrays, strict=True))
+        made = {name: self.rest[name] for name in self.plan.made}
+        types = [jax.ShapeDtypeStruct(tuple(e.shape), scalar_of(e.dtype).dtype) for e in made.values()]
+        types += [jax.ShapeDtypeStruct(given[name].shape, given[name].dtype) for name in self.plan.mutated]
+        aliases = {self.names.index(name): len(made) + index for index, name in enumerate(self.plan.mutated)}
+        rest = {name: value for name, value in self.rest.items() if name not in made}
+        elements = [_element(self.kinds[name]) for name in self.names]
+        elements += [_element(self.kinds[name]) for name in (*made, *self.plan.mutated)]
+        key = (tuple(rest.items()), tuple(elements), self.names, tuple((n, e.zeros) for n, e in made.items()))
+        target = self.operation.target(
+            key, lambda: lambda on_gpu: handler(self._launcher(rest, on_gpu), elements, on_gpu)
+        )
+        call = jax.ffi.ffi_call(target, types, input_output_aliases=aliases, has_side_effect=False)
+        return tuple(call(*arrays))
+
+    def _launcher(self, rest: Mapping[str, Any], on_gpu: bool) -> Callable[[list[Any], int | None], None]:
+        operation, names, plan = self.operation, self.names, self.plan
+        zeros = [name for name in plan.made if self.rest[name].zeros]
+
+        def launch(buffers: list[Any], stream: int | None) -> None:
+            named = dict(zip((*names, *plan.made, *plan.mutated), buffers, strict=True))
+            for name in zeros:
+                _clear(named[name], stream)
+            options = {"stream": stream} if on_gpu else {}
+            order = [name for name in operation.parameters if name in named or name in rest]
+            values = {name: named[name] if name in named else rest[name] for name in order}
+            extra = {name: value for name, value in rest.items() if name not in values}
+            operation.launch({**values, **extra, **options})
+
+        return launch
+
+    def forward(self, *arrays: Any) -> tuple[tuple[Any, ...], Any]:
+        """The results, and what the backward pass needs."""
+        results = self.run(*arrays)
+        return results, (arrays, results)
+
+    def backward(self, saved: Any, gradients: Sequence[Any]) -> tuple[Any, ...]:
+        """The gradient of each array."""
+        arrays, results = saved
+        named = {**self.rest, **dict(zip(self.names, arrays, strict=True))}
+        named |= dict(zip(self.plan.made, results, strict=True))
+        given = dict(zip(self.plan.made, gradients, strict=True))
+        operation = self.operation
+        read = operation.read(self.kinds)
+        wrt = [name for name in self.names if name in read and _element(self.kinds[name]).is_float]
+        found = operation.gradients(named, given, wrt, lambda x: Empty(x.shape, x.dtype, zeros=True))
+        return tuple(
+            found[name] if name in found else no_gradient(array) for name, array in zip(self.names, arrays, strict=True)
+        )
+
+
+def _element(kind: Any) -> ScalarType:
+    assert isinstance(kind, PtrType) and isinstance(kind.pointee, ScalarType)
+    return kind.pointee
+
+
+def no_gradient(array: Any) -> Any:
+    """The gradient of an array that has none: zeros of the type that JAX wants."""
+    if jax.numpy.issubdtype(array.dtype, jax.numpy.floating):
+        return jax.numpy.zeros_like(array)
+    return np.zeros(array.shape, jax.dtypes.float0)
+
+
+def _clear(buffer: np.ndarray[Any, Any] | DeviceBuffer, stream: int | None) -> None:
+    """Fill a buffer with zeros."""
+    if not isinstance(buffer, DeviceBuffer):
+        buffer[...] = 0
+        return
+    from ziggurat.backend.cuda.driver import check, cuda
+
+    size = math.prod(buffer.shape) * buffer.element.dtype.itemsize
+    if size:
+        check(cuda().cuMemsetD8Async(buffer.pointer, 0, size, stream), "clearing an array")

@@ -1,0 +1,294 @@
+"""A kernel as an operation: arrays and numbers go in, the arrays that it writes come out.
+
+What the kernel writes is read from its model. An array that a caller leaves to the operation is an `Empty`, which the
+library of the other arrays makes.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple, Self
+
+import attrs
+
+from ziggurat.codemodel.errors import LaunchError
+from ziggurat.codemodel.gpu.options import LAUNCH_OPTIONS
+from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType, Type, f32, find_scalar, i1, i32, i64
+from ziggurat.frontends.language.function import suggest
+from ziggurat.kernels.arguments import components_of, constexpr_names
+from ziggurat.kernels.kernel import Grid, Kernel
+
+
+class Empty(NamedTuple):
+    """An array that is still to be made: its shape, its dtype (of any library), whether it must hold zeros, and its
+    strides in elements where it is not contiguous."""
+
+    shape: Sequence[int]
+    dtype: Any
+    zeros: bool = False
+    strides: Sequence[int] | None = None
+
+
+class Sizes(NamedTuple):
+    """The sizes of the grid of a call: three for each configuration of the kernel, in order."""
+
+    sizes: Sequence[int]
+
+
+GRID = "grid of the call"  # The name of an argument that holds `Sizes`; no parameter has it.
+
+# The shape and the dtype of an output: those of an argument, given by its name; a shape, with the dtype of the first
+# array; a pair of both; or a function of the arguments by name that gives one of these, or an array that is like it.
+OutputRule = Any
+Outputs = str | Sequence[str] | Mapping[str, OutputRule]
+
+# The gradients of the inputs by name, for the arguments by name, outputs included, and the outputs' gradients by name.
+Backward = Callable[[Mapping[str, Any], Mapping[str, Any]], Mapping[str, Any]]
+
+
+class Operation:
+    """A kernel with its grid, its outputs and its gradient, as `zg.torch_op` and `zg.jax_op` take them.
+
+    A class derived from this one calls it with the arrays of a library.
+    """
+
+    # Marks the class for TensorFlow: its AutoGraph calls such an object as it is, and does not convert its source.
+    autograph_info__: ClassVar[dict[str, Any]] = {}
+
+    # The values of tuned parameters in each configuration, for the `Sizes` of a call.
+    configurations: Sequence[Mapping[str, Any]] = ({},)
+
+    def __init__(
+        self, kernel: Kernel, grid: Grid, outputs: Outputs = (), backward: str | Backward | None = None
+    ) -> None:
+        if not isinstance(kernel, Kernel):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise LaunchError(
+                f"an operation must be made of a kernel; got {kernel!r}", hint="decorate it with @zg.kernel"
+            )
+        if backward not in (None, "auto") and not callable(backward):
+            raise LaunchError(f"backward of '{kernel.name}' must be \"auto\" or a function; got {backward!r}")
+        self.kernel = kernel
+        self.grid = grid
+        self.name = kernel.name
+        self.backward = backward
+        self._derived: dict[Any, Self] = {}
+        self.parameters = tuple(kernel.signature.parameters)
+        self.defaults = {name: p.default for name, p in kernel.signature.parameters.items() if p.default is not p.empty}
+        names = (outputs,) if isinstance(outputs, str) else tuple(outputs)
+        self.rules: dict[str, OutputRule] = {
+            name: outputs[name] if isinstance(outputs, Mapping) else None for name in names
+        }
+        for name in self.rules:
+            if name not in self.parameters:
+                hint = suggest(name, self.parameters) or kernel.written
+                raise LaunchError(f"'{kernel.name}' has no parameter '{name}' (in outputs)", hint=hint)
+        self.inputs = tuple(name for name in self.parameters if name not in self.rules)
+        self.constants = frozenset(constexpr_names(kernel))
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        """The outputs, then the new values of arrays that a library does not change in place: one, or a tuple."""
+        return single(self.results(self.arguments(arguments, keywords)))
+
+    def results(self, named: dict[str, Any]) -> tuple[Any, ...]:
+        """The results for all arguments by name."""
+        raise NotImplementedError
+
+    def gradients(
+        self, named: Mapping[str, Any], given: Mapping[str, Any], wrt: Sequence[str], zeros: Callable[[Any], Empty]
+    ) -> Mapping[str, Any]:
+        """The gradients of the inputs `wrt`, for the arguments, outputs included, and the outputs' gradients by name.
+
+        `zeros` gives the array, still to be made, that the gradient of an input is added to.
+        """
+        if callable(self.backward):
+            return self.backward(named, given)
+        key = (tuple(given), tuple(wrt))
+        derived = self._derived.get(key)
+        if derived is None:
+            from ziggurat.gradients import grad
+
+            kernel = grad(self.kernel, wrt=tuple(wrt), of=tuple(given))
+            derived = self._derived[key] = type(self)(kernel, self.grid, [f"d_{name}" for name in wrt])
+        arguments = {
+            **named,
+            **{f"d_{name}": gradient for name, gradient in given.items()},
+            **{f"d_{name}": zeros(named[name]) for name in wrt},
+        }
+        results = derived.results(derived.arguments((), arguments))
+        return dict(zip((name for name in self.parameters if name in wrt), results, strict=True))
+
+    def arguments(self, positional: Sequence[Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments by name in the order of the parameters, with defaults, and an `Empty` for each output that
+        the caller leaves out; options of the launch follow.
+
+        Positional arguments are those of all parameters but the outputs; or of all parameters.
+        """
+        inputs = [name for name in self.inputs if name not in keywords]
+        names = self.inputs if len(positional) <= len(inputs) else self.parameters
+        if len(positional) > len(names):
+            raise LaunchError(
+                f"'{self.name}' takes {len(names)} arguments; got {len(positional)}", hint=self.kernel.written
+            )
+        given: dict[str, Any] = dict(zip(names, positional, strict=False))
+        for name in keywords:
+            if name in given:
+                raise LaunchError(f"'{self.name}' got '{name}' twice", hint=self.kernel.written)
+            if name not in self.parameters and name not in LAUNCH_OPTIONS:
+                hint = suggest(name, self.parameters) or self.kernel.written
+                raise LaunchError(f"'{self.name}' has no parameter '{name}'", hint=hint)
+            given[name] = keywords[name]
+        for name in self.parameters:
+            if name not in given and name in self.defaults:
+                given[name] = self.defaults[name]
+        missing = [name for name in self.inputs if name not in given]
+        if missing:
+            raise LaunchError(f"'{self.name}' needs '{missing[0]}'", hint=self.kernel.written)
+        for name in self.rules:
+            if name not in given:
+                given[name] = self._output(name, given)
+        return {
+            **{name: given[name] for name in self.parameters},
+            **{name: given[name] for name in given if name not in self.parameters},
+        }
+
+    def _output(self, name: str, given: Mapping[str, Any]) -> Empty:
+        rule = self.rules[name]
+        if callable(rule):
+            rule = rule(given)
+        if isinstance(rule, str):
+            if rule not in given:
+                raise LaunchError(f"the output '{name}' of '{self.name}' must be like an argument; got '{rule}'")
+            rule = given[rule]
+        first = next((value for value in given.values() if is_array(value)), None)
+        if rule is None:
+            rule = first
+        if rule is None:
+            raise LaunchError(
+                f"the output '{name}' of '{self.name}' must have a shape and a dtype, as no argument is an array",
+                hint=f'outputs={{"{name}": lambda args: ((args["n"],), zg.f32)}}',
+            )
+        like: Any = rule
+        if is_array(like):
+            return Empty(tuple(like.shape), like.dtype)
+        sizes = listed(like)
+        if len(sizes) == 2 and components_of(sizes[0]) is not None:
+            return Empty(tuple(sizes[0]), sizes[1])
+        return Empty(tuple(sizes), getattr(first, "dtype", None))
+
+    def written(self, kinds: Mapping[str, Any]) -> tuple[str, ...]:
+        """The names of the parameters whose arrays the kernel writes, for types and constants by name."""
+        from ziggurat.transforms.kit.dataflow import written_parameters
+
+        return self._accessed(kinds, written_parameters)
+
+    def read(self, kinds: Mapping[str, Any]) -> tuple[str, ...]:
+        """The names of the parameters whose arrays the kernel reads, for types and constants by name."""
+        from ziggurat.transforms.kit.dataflow import read_parameters
+
+        return self._accessed(kinds, read_parameters)
+
+    def _accessed(self, kinds: Mapping[str, Any], which: Callable[[Any], tuple[int, ...]]) -> tuple[str, ...]:
+        from ziggurat.kernels.arguments import signature_of
+        from ziggurat.transforms.kit.parameters import kernel_of
+
+        # What the kernel accesses does not depend on what is tuned.
+        known = {**self.defaults, **self.configurations[0], **kinds}
+        signature = signature_of(self.kernel, (), {name: known[name] for name in self.parameters})
+        kernel = kernel_of(self.kernel.model_for(signature))
+        typed = zip(self.parameters, signature.types, strict=True)
+        at_run_time = [name for name, type_ in typed if not isinstance(type_, ConstantType)]
+        return tuple(at_run_time[number] for number in which(kernel))
+
+    def launch(self, arguments: Mapping[str, Any]) -> None:
+        """Run the kernel on arrays and numbers by name, over the operation's grid or over the call's `Sizes`."""
+        given = {name: value for name, value in arguments.items() if name != GRID}
+        sizes = arguments.get(GRID)
+        grid = self.grid if sizes is None else functools.partial(self._chosen, sizes)
+        self.kernel[grid](**given)
+
+    def _chosen(self, sizes: Sequence[int], meta: Mapping[str, Any]) -> tuple[int, ...]:
+        """The sizes of the grid of the configuration that a launch has."""
+        index = next(
+            index
+            for index, values in enumerate(self.configurations)
+            if all(meta[name] == value for name, value in values.items())
+        )
+        return tuple(sizes[3 * index : 3 * index + 3])
+
+
+def listed(value: Any) -> list[Any]:
+    """The components of a tuple or a list; another value alone."""
+    components = components_of(value)
+    return [value] if components is None else [*components]
+
+
+def single(results: Sequence[Any]) -> Any:
+    """The results of a call: None, one, or a tuple."""
+    return None if not results else results[0] if len(results) == 1 else tuple(results)
+
+
+def is_array(value: Any) -> bool:
+    """Whether an argument has a shape and a dtype, as the arrays of all libraries and an `Empty` do."""
+    if isinstance(value, (int, float, str, type)):  # torch.compile traces no hasattr of a size that is unknown.
+        return False
+    return hasattr(value, "shape") and hasattr(value, "dtype")
+
+
+def scalar_of(dtype: Any) -> ScalarType:
+    """The dtype of an array, in any library's form. Raises `LaunchError` for one that kernels lack."""
+    found = find_scalar(getattr(dtype, "as_numpy_dtype", dtype))  # TensorFlow's dtypes have that.
+    if found is None:
+        raise LaunchError(
+            f"the dtype of an array must be one of the language's; got {dtype!r}", hint="zg.f32, zg.f16 …"
+        )
+    return found
+
+
+def kind_of(operation: Operation, name: str, value: Any) -> Any:
+    """The type, or the constant, that a kernel is compiled for when it gets `value` as the argument `name`.
+
+    Two values of one kind lead to the same accesses of memory.
+    """
+    if name in operation.constants or value is None or isinstance(value, (str, Type)):
+        return value
+    if is_array(value):
+        return PtrType(scalar_of(value.dtype))
+    if isinstance(value, bool):
+        return i1
+    if isinstance(value, int):
+        return i32 if -(2**31) <= value < 2**31 else i64
+    return f32
+
+
+@attrs.frozen
+class Plan:
+    """The results of a call: the outputs that it makes, and the arguments that it writes in place."""
+
+    made: tuple[str, ...]
+    mutated: tuple[str, ...]
+
+    @staticmethod
+    def of(operation: Operation, arguments: Mapping[str, Any], kinds: Mapping[str, Any]) -> Plan:
+        """The plan for a call. Raises `LaunchError` for an output that the kernel does not write."""
+        written = operation.written(kinds)
+        made = tuple(name for name in operation.parameters if isinstance(arguments.get(name), Empty))
+        for name in made:
+            if name not in written:
+                raise LaunchError(
+                    f"'{name}' is an output of '{operation.name}', which does not store to it",
+                    hint=f"it stores to {', '.join(written) or 'nothing'}",
+                )
+        mutated = tuple(name for name in written if name not in made)
+        if operation.backward is not None and mutated:
+            raise LaunchError(
+                f"'{operation.name}' writes its argument '{mutated[0]}' in place, and so cannot have a gradient",
+                hint="name it among the outputs, and do not pass it",
+            )
+        return Plan(made, mutated)
+
+    def ordered(self, operation: Operation, results: Sequence[Any]) -> tuple[Any, ...]:
+        """The outputs, then the other arrays that are written, of results for what is made and for what is mutated."""
+        named = dict(zip((*self.made, *self.mutated), results, strict=True))
+        names = [name for name in operation.parameters if name in operation.rules and name in named]
+        return tuple(named[name] for name in (*names, *(name for name in named if name not in names)))

@@ -1,0 +1,118 @@
+"""Kernels as operations of TensorFlow, eager and in a `tf.function`, with gradients.
+
+Tensors in memory are shared with NumPy by DLPack; of a dtype that TensorFlow's DLPack lacks (bfloat16) they are copied.
+Tensors do not change: an array that the kernel writes in place is copied, and the copy is a further result.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+import numpy as np
+
+from ziggurat.frameworks.operation import Empty, Operation, Plan, is_array, kind_of, listed, scalar_of, single
+
+tf: Any = importlib.import_module("tensorflow")
+
+
+class TensorflowOperation(Operation):
+    """A kernel as an operation of TensorFlow. A call gives the outputs, then the new values of arrays that are written
+    in place."""
+
+    def results(self, named: dict[str, Any]) -> tuple[Any, ...]:
+        tensors = {
+            name: tf.convert_to_tensor(value)
+            for name, value in named.items()
+            if is_array(value) and not isinstance(value, (Empty, np.generic))
+        }
+        rest = {name: value for name, value in named.items() if name not in tensors}
+        kinds = {name: kind_of(self, name, value) for name, value in {**named, **tensors}.items()}
+        plan = Plan.of(self, named, kinds)
+        call = _Call(self, rest, tuple(tensors), plan, kinds)
+        if self.backward is None:
+            return plan.ordered(self, call.run(*tensors.values()))
+        results = tf.custom_gradient(call.with_gradient)(*tensors.values())
+        return plan.ordered(self, listed(results))
+
+
+@attrs.frozen(eq=False)
+class _Call:
+    """A call: `rest` has the arguments by name that are no tensors, `names` those that are, in order."""
+
+    operation: Operation
+    rest: Mapping[str, Any]
+    names: tuple[str, ...]
+    plan: Plan
+    kinds: Mapping[str, Any]
+
+    def run(self, *tensors: Any) -> list[Any]:
+        """The results for the tensors: computed now, or by an op of the graph that is traced."""
+        if all(hasattr(tensor, "__dlpack__") for tensor in tensors) and tf.executing_eagerly():
+            return [_tensor(array) for array in self.computed(*map(_array, tensors))]
+        made = [self.rest[name] for name in self.plan.made]
+        given = dict(zip(self.names, tensors, strict=True))
+        mutated = [given[name] for name in self.plan.mutated]
+        dtypes = [tf.as_dtype(scalar_of(one.dtype).dtype) for one in made] + [one.dtype for one in mutated]
+        results = tf.numpy_function(self.computed, tensors, dtypes)
+        for result, like in zip(results, [*made, *mutated], strict=True):
+            result.set_shape(like.shape)
+        return list(results)
+
+    def computed(self, *arrays: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
+        """The results for NumPy arrays."""
+        named = {**self.rest, **dict(zip(self.names, arrays, strict=True))}
+        for name in self.plan.made:
+            made = self.rest[name]
+            named[name] = _empty(tuple(made.shape), scalar_of(made.dtype).dtype)
+            if made.zeros:
+                named[name][...] = 0
+        for name in self.plan.mutated:
+            named[name] = np.array(named[name])
+        self.operation.launch(named)
+        return [named[name] for name in (*self.plan.made, *self.plan.mutated)]
+
+    def with_gradient(self, *tensors: Any) -> tuple[Any, Any]:
+        """The results, and the function of their gradients that gives those of the tensors."""
+        results = self.run(*tensors)
+
+        def backward(*gradients: Any) -> list[Any]:
+            named = {**self.rest, **dict(zip(self.names, tensors, strict=True))}
+            named |= dict(zip(self.plan.made, results, strict=True))
+            given = dict(zip(self.plan.made, gradients, strict=True))
+            read = self.operation.read(self.kinds)
+            wrt = [name for name in self.names if name in read and self.kinds[name].pointee.is_float]
+            found = self.operation.gradients(named, given, wrt, _zeros)
+            return [found.get(name) for name in self.names]
+
+        return single(results), backward
+
+
+def _zeros(x: Any) -> Empty:
+    return Empty(tuple(x.shape), x.dtype, zeros=True)
+
+
+def _array(tensor: Any) -> np.ndarray[Any, Any]:
+    try:
+        return np.from_dlpack(tensor)
+    except (BufferError, RuntimeError, TypeError):
+        return tensor.numpy()
+
+
+_ALIGNMENT = 64  # of TensorFlow's tensors, in bytes. It ends the process when it meets another.
+
+
+def _empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    size = math.prod(shape) * dtype.itemsize
+    memory = np.empty(size + _ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % _ALIGNMENT
+    return memory[start : start + size].view(dtype).reshape(shape)
+
+
+def _tensor(array: np.ndarray[Any, Any]) -> Any:
+    if array.dtype.isbuiltin == 1 and array.ctypes.data % _ALIGNMENT == 0:
+        return tf.experimental.dlpack.from_dlpack(array.__dlpack__())
+    return tf.convert_to_tensor(array)

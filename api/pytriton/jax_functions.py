@@ -1,0 +1,45 @@
+"""Functions with gradients, under `jax.grad` and `jax.jit`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ziggurat.frameworks.jax_ops import jax, no_gradient
+from ziggurat.frameworks.operation import listed
+from ziggurat.pytriton.functions import Context, arrays_among, gradients_at
+
+if TYPE_CHECKING:
+    from ziggurat.pytriton.functions import function
+
+
+def apply(cls: type[function], arguments: tuple[Any, ...]) -> Any:
+    """The result of the function for the arguments."""
+    places = arrays_among(arguments)
+    # Attributes of the context that are no arrays are known while the function is traced.
+    constants: dict[str, Any] = {}
+
+    def forward(*arrays: Any) -> tuple[Any, Any]:
+        ctx = Context()
+        given = [*arguments]
+        for place, array in zip(places, arrays, strict=True):
+            given[place] = array
+        result = cls.forward(ctx, *given)
+        kept = {name: value for name, value in vars(ctx).items() if arrays_among(listed(value))}
+        constants.update({name: value for name, value in vars(ctx).items() if name not in kept})
+        return result, (kept, arrays)
+
+    def backward(saved: Any, gradients: Any) -> tuple[Any, ...]:
+        kept, arrays = saved
+        ctx = Context()
+        vars(ctx).update({**constants, **kept})
+        found = gradients_at(cls.backward(ctx, *listed(gradients)), places)
+        return tuple(
+            no_gradient(array) if gradient is None else gradient for array, gradient in zip(arrays, found, strict=True)
+        )
+
+    def primal(*arrays: Any) -> Any:
+        return forward(*arrays)[0]
+
+    differentiable = jax.custom_vjp(primal)
+    differentiable.defvjp(forward, backward)
+    return differentiable(*[arguments[place] for place in places])

@@ -1,0 +1,202 @@
+"""Kernels in Triton-C that are called with tensors of any library."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from ziggurat.codemodel.errors import LaunchError
+from ziggurat.frameworks.operation import GRID, Empty, Operation, is_array, listed, scalar_of, single
+
+
+def cdiv(a: int, b: int) -> int:
+    """The quotient of two integers, rounded up."""
+    return (a + b - 1) // b
+
+
+def shape(tensor: Any) -> tuple[int, ...]:
+    """The sizes of a tensor of any library."""
+    return tuple(tensor.shape)
+
+
+def empty(shape: Sequence[int], dtype: Any) -> Empty:
+    """A tensor that a kernel fills: the library of the kernel's other tensors makes it. `dtype` is of any library."""
+    return Empty(tuple(shape), dtype)
+
+
+def zeros(shape: Sequence[int], dtype: Any) -> Empty:
+    """A tensor of zeros that a kernel adds to; see `empty`."""
+    return Empty(tuple(shape), dtype, zeros=True)
+
+
+class Options:
+    """The definitions that a kernel is compiled with, as a grid asks for them: `opt.d("TM")`.
+
+    `torch.compile` traces the making of one, which it cannot for a class of attrs.
+    """
+
+    def __init__(self, definitions: Mapping[str, Any]) -> None:
+        self.definitions = definitions
+
+    def d(self, name: str) -> Any:
+        """The value of a macro."""
+        if name not in self.definitions:
+            raise LaunchError(f"no macro is named '{name}'", hint=f"there are {', '.join(self.definitions)}")
+        return self.definitions[name]
+
+    __getitem__ = d
+
+
+MACRO = "-D"  # Starts the names of macros among the arguments of an operator of PyTorch.
+_Macros = tuple[tuple[str, Any], ...]
+
+
+class kernel:
+    """A kernel in Triton-C: `kernel(source, ["C"])`. Called with tensors, numbers and a grid, it returns the outputs.
+
+        c = triton.empty([n], a.dtype)
+        c = add(a, b, c, n, lambda opt: [triton.cdiv(n, opt.d("SIZE"))], TYPE=a.dtype, SIZE=[128, 256])
+
+    `outputs` are the names of the parameters that are returned: one, or a tuple. Macros are keywords or a dictionary
+    after the grid; a list of values is tuned, once for each new combination of sizes. Where the source has several
+    kernels, `name` chooses one.
+    """
+
+    autograph_info__: ClassVar[dict[str, Any]] = {}  # See `Operation`.
+
+    def __init__(self, source: str, outputs: str | Sequence[str] = (), *, name: str | None = None) -> None:
+        self.source = source
+        self.outputs = (outputs,) if isinstance(outputs, str) else tuple(outputs)
+        self.name = name
+        self._kernels: dict[_Macros, Any] = {}
+        self._operations: dict[Any, Operation] = {}
+
+    def __call__(self, *arguments: Any, macros: Mapping[str, Any] | None = None, **more: Any) -> Any:
+        given = [*arguments]
+        defined: dict[str, Any] = dict(macros or {})
+        if given and isinstance(given[-1], dict):
+            defined |= given.pop()
+        defined |= more
+        grid = defined.pop("grid") if "grid" in defined else given.pop() if given else None
+        key = tuple([(name, _hashable(value)) for name, value in defined.items()])
+        library = library_of(given)
+        if library == "torch":
+            from ziggurat.pytriton.torch_kernels import call
+
+            return call(self, key, given, grid)
+        named: dict[str, Any] = self.named(self.parameters(key), given)
+        operation = self.operation(library, key)
+        return single(operation.results({**named, GRID: tuple(sizes(grid, key))})[: len(self.outputs)])
+
+    def named(self, names: Sequence[str], given: Sequence[Any]) -> dict[str, Any]:
+        """The arguments of a call by name."""
+        if len(given) != len(names):
+            raise LaunchError(
+                f"'{self.name or 'the kernel'}' takes {len(names)} arguments and a grid; got {len(given)}",
+                hint=f"({', '.join(names)}, grid)",
+            )
+        return dict(zip(names, given, strict=True))
+
+    def made(self, macros: _Macros) -> Any:
+        """The kernel for definitions of the macros; read from the source when these are new."""
+        known = self._kernels.get(macros)
+        if known is None:
+            from ziggurat.kernels.triton_c import triton_c
+
+            definitions = {name: _defined(value) for name, value in macros}
+            known = self._kernels[macros] = triton_c(self.source, self.name, **definitions)
+        return known
+
+    def parameters(self, macros: _Macros) -> tuple[str, ...]:
+        """The names of the parameters of the C function."""
+        defined = {name for name, _ in macros}
+        return tuple(name for name in self.made(macros).signature.parameters if name not in defined)
+
+    def define(self, key: tuple[tuple[Any, ...], ...]) -> str:
+        """The name of the operator of PyTorch for kinds of arguments, macros among them; see `torch_ops.Definer`."""
+        macros = tuple((name.removeprefix(MACRO), *value) for name, _, *value in key if name.startswith(MACRO))
+        operation: Any = self.operation("torch", macros)
+        return operation.define(tuple(part for part in key if not part[0].startswith(MACRO)))
+
+    def operation(self, library: str, macros: _Macros) -> Operation:
+        """The kernel as an operation of a library."""
+        known = self._operations.get((library, macros))
+        if known is None:
+            known = _class_of(library)(self.made(macros), (1,), self.outputs)
+            known.configurations = _tuned(macros)
+            self._operations[library, macros] = known
+        return known
+
+
+def _class_of(library: str) -> type[Operation]:
+    if library == "torch":
+        from ziggurat.frameworks.torch_ops import TorchOperation as Found
+    elif library == "jax":
+        from ziggurat.frameworks.jax_ops import JaxOperation as Found
+    elif library == "tensorflow":
+        from ziggurat.frameworks.tensorflow_ops import TensorflowOperation as Found
+    elif library == "cupy":
+        from ziggurat.frameworks.array_ops import CupyOperation as Found
+    else:
+        from ziggurat.frameworks.array_ops import ArrayOperation as Found
+    return Found
+
+
+def library_of(values: Sequence[Any]) -> str:
+    """The library of the arrays among some values: "torch", "jax", "tensorflow", "cupy", or "numpy" if there are none.
+
+    Raises `LaunchError` for arrays of several libraries, NumPy's aside.
+    """
+    found: list[str] = []
+    torch: Any = sys.modules.get("torch")
+    for value in values:
+        if torch is not None and isinstance(value, torch.Tensor):
+            if "torch" not in found:
+                found.append("torch")
+        elif is_array(value) and not isinstance(value, Empty):
+            name = _library(type(value))  # pyright: ignore[reportUnknownArgumentType]
+            if name not in found:
+                found.append(name)
+    others = [name for name in found if name != "numpy"]
+    if len(others) > 1:
+        raise LaunchError(f"the arrays of a call must be of one library; got {' and '.join(others)}")
+    return others[0] if others else "numpy"
+
+
+def _library(cls: type) -> str:
+    for base in cls.__mro__:
+        root = base.__module__.partition(".")[0]
+        root = "jax" if root == "jaxlib" else root
+        if root in ("jax", "tensorflow", "cupy", "numpy"):
+            return root
+    raise LaunchError(f"the arrays must be of PyTorch, JAX, TensorFlow, CuPy or NumPy; got {cls.__qualname__}")
+
+
+def _hashable(value: Any) -> Any:
+    return tuple([_hashable(one) for one in listed(value)]) if isinstance(value, (list, tuple)) else value
+
+
+def _defined(value: Any) -> Any:
+    """The value of a macro as `zg.triton_c` takes it."""
+    if isinstance(value, tuple):
+        return [_defined(one) for one in listed(value)]
+    return value if isinstance(value, (bool, int, float, str)) else scalar_of(value)
+
+
+def _tuned(macros: _Macros) -> list[dict[str, Any]]:
+    """The values of the macros with lists, in each combination."""
+    found: list[dict[str, Any]] = [{}]
+    for name, values in macros:
+        if isinstance(values, tuple):
+            found = [{**known, name: value} for known in found for value in listed(values)]
+    return found
+
+
+def sizes(grid: Any, macros: _Macros) -> list[int]:
+    """The sizes of the grid for definitions of the macros: three for each combination of the values in lists."""
+    found: list[int] = []
+    for values in _tuned(macros):
+        given = listed(grid(Options({**dict(macros), **values})) if callable(grid) else grid)
+        found += given + [1] * (3 - len(given))
+    return found

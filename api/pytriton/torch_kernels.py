@@ -1,0 +1,28 @@
+"""Calls of kernels in Triton-C with PyTorch's tensors, as operators that `torch.compile` traces."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ziggurat.frameworks import torch_ops
+from ziggurat.frameworks.operation import GRID, Sizes, single
+from ziggurat.frameworks.torch_ops import torch
+from ziggurat.pytriton.kernels import MACRO, sizes
+
+if TYPE_CHECKING:
+    from ziggurat.pytriton.kernels import kernel
+
+
+def call(of: kernel, macros: tuple[tuple[str, Any], ...], given: Sequence[Any], grid: Any) -> Any:
+    """The outputs of a kernel, for definitions of the macros, the arguments and the grid."""
+    named = of.named(_parameters(of, macros), given)
+    named[GRID] = Sizes(sizes(grid, macros))
+    for name, value in macros:
+        named[MACRO + name] = value
+    return single(torch_ops.call(of, named, of.outputs, lambda name: name.startswith(MACRO)))
+
+
+@torch._dynamo.assume_constant_result
+def _parameters(of: kernel, macros: tuple[tuple[str, Any], ...]) -> tuple[str, ...]:
+    return of.parameters(macros)

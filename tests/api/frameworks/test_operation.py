@@ -1,0 +1,40 @@
+"""Operations of NumPy, and what all libraries share."""
+
+import numpy as np
+import pytest
+from framework_kernels import count, increment, one_a_row, softmax
+
+import ziggurat as zg
+from ziggurat.frameworks import Empty
+from ziggurat.frameworks.array_ops import ArrayOperation
+
+
+def test_numpy():
+    x = np.random.default_rng(0).standard_normal((5, 33))
+    y = ArrayOperation(softmax, one_a_row, "out")(x, 33, 33, BLOCK=64)
+    expected = np.exp(x) / np.exp(x).sum(1, keepdims=True)
+    np.testing.assert_allclose(y, expected)
+
+
+def test_an_empty_array_with_zeros_is_one():
+    x = np.array([0, 3, 3, 1], np.int32)
+    counts = ArrayOperation(count, (1,), "counts")(x, Empty((4,), np.int32, zeros=True), 4, BLOCK=4)
+    assert counts.tolist() == [1, 1, 0, 2]
+
+
+def test_accesses_are_read_from_the_model():
+    pointer = zg.ptr(zg.f32)
+    op = ArrayOperation(softmax, (1,))
+    kinds = {"x": pointer, "out": pointer, "columns": zg.i32, "stride": zg.i32, "BLOCK": 8}
+    assert op.written(kinds) == ("out",)
+    assert op.read(kinds) == ("x",)
+    kinds = {"x": pointer, "n": zg.i32, "by": zg.f32, "BLOCK": 8}
+    assert ArrayOperation(increment, (1,)).written(kinds) == ("x",)
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"), [("y", "must be like an argument; got 'y'"), (None, "must have a shape and a dtype")]
+)
+def test_outputs_without_a_shape(rule, message):
+    with pytest.raises(zg.LaunchError, match=message):
+        ArrayOperation(softmax, (1,), {"out": rule})(None, 8, 8, BLOCK=8)

@@ -1,0 +1,167 @@
+"""Kernels as operators of PyTorch: eager, under autograd, `torch.compile` and `torch.export`."""
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+from framework_kernels import count, increment, one_a_row, softmax, sum_and_difference
+
+import ziggurat as zg
+
+WIDTH = 33
+
+
+def softmax_op(**more):
+    return zg.torch_op(softmax, one_a_row, {"out": "x"}, **more)
+
+
+def derivative(arguments, gradients):
+    y, dy = arguments["out"], gradients["out"]
+    return {"x": y * (dy - (dy * y).sum(1, keepdim=True))}
+
+
+def run(op, x):
+    return op(x, x.shape[1], x.stride(0), BLOCK=64)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_an_output_is_made_and_returned(dtype):
+    x = torch.randn(5, WIDTH).to(dtype)
+    y = run(softmax_op(), x)
+    assert y.dtype == dtype
+    torch.testing.assert_close(y, torch.softmax(x, 1), rtol=2e-2 if x.element_size() == 2 else 1e-6, atol=1e-6)
+
+
+def test_outputs_by_name_are_like_the_first_tensor():
+    x, y = torch.randn(7), torch.randn(7)
+    total, difference = zg.torch_op(sum_and_difference, (1,), ("total", "difference"))(x, y, 7, BLOCK=8)
+    assert torch.equal(total, x + y) and torch.equal(difference, x - y)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    ["x", (4, 8), ((4, 8), torch.float32), lambda arguments: arguments["x"], lambda arguments: ((4, 8), zg.f32)],
+    ids=["argument", "shape", "shape and dtype", "function to a tensor", "function to a pair"],
+)
+def test_rules_of_outputs(rule):
+    x = torch.randn(4, 8)
+    y = zg.torch_op(softmax, one_a_row, {"out": rule})(x, 8, 8, BLOCK=8)
+    torch.testing.assert_close(y, torch.softmax(x, 1))
+
+
+def test_a_given_output_is_written_and_returned():
+    x, out = torch.randn(4, 8), torch.zeros(4, 8)
+    y = softmax_op()(x, columns=8, stride=8, BLOCK=8, out=out)
+    assert y is out
+    torch.testing.assert_close(out, torch.softmax(x, 1))
+
+
+def test_an_input_that_is_written_is_read_from_the_model():
+    op, x = zg.torch_op(increment, (2,)), torch.zeros(10)
+    assert op(x, 9, 1.5, BLOCK=8) is None
+    assert x.tolist() == [1.5] * 9 + [0]
+    # A compiled program sees the new contents, which it would not if the operator hid that it writes x.
+    compiled = torch.compile(lambda x: (op(x, 10, 1.0, BLOCK=8), x * 1)[1], fullgraph=True, backend="aot_eager")
+    assert compiled(torch.zeros(10)).tolist() == [1.0] * 10
+
+
+def test_a_target_of_atomics_is_written():
+    counts = torch.zeros(4, dtype=torch.int32)
+    x = torch.tensor([0, 3, 3, 1], dtype=torch.int32)
+    op = zg.torch_op(count, (1,))
+    op(x, counts, 4, BLOCK=4)
+    assert counts.tolist() == [1, 1, 0, 2]
+    schema = getattr(torch.ops.ziggurat, next(iter(op._definitions.values()))).default._schema
+    assert str(schema).endswith("(Tensor a0, Tensor(a1!) a1, SymInt a2) -> ()")
+
+
+def test_compiled_programs_take_new_shapes():
+    op = softmax_op()
+    compiled = torch.compile(lambda x: run(op, x * 2) + 1, fullgraph=True, backend="aot_eager", dynamic=True)
+    for shape in ((5, 33), (3, 60), (8, 8)):
+        x = torch.randn(shape)
+        torch.testing.assert_close(compiled(x), torch.softmax(x * 2, 1) + 1)
+
+
+def test_exported_programs():
+    op = softmax_op()
+
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            return run(op, x)
+
+    x = torch.randn(5, WIDTH)
+    exported = torch.export.export(Model(), (x,))
+    assert "ziggurat.softmax" in exported.graph_module.code
+    torch.testing.assert_close(exported.module()(x), torch.softmax(x, 1))
+
+
+def test_a_gradient_given_by_a_function():
+    op = softmax_op(backward=derivative)
+    x = torch.randn(3, 5, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x: run(op, x), x)
+
+
+def test_the_derived_gradient():
+    op = softmax_op(backward="auto")
+    x = torch.randn(3, 5, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x: run(op, x), x)
+
+
+def test_the_derived_gradient_of_two_outputs():
+    op = zg.torch_op(sum_and_difference, (1,), ("total", "difference"), backward="auto")
+    x, y = (torch.randn(7, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    assert torch.autograd.gradcheck(lambda x, y: op(x, y, 7, BLOCK=8), (x, y))
+    op(x, y, 7, BLOCK=8)[0].sum().backward()
+    assert x.grad.tolist() == [1.0] * 7
+
+
+@pytest.mark.parametrize("backward", ["auto", derivative])
+def test_gradients_in_compiled_programs(backward):
+    op = softmax_op(backward=backward)
+    compiled = torch.compile(lambda x: run(op, x * 1).square().sum(), fullgraph=True, backend="aot_eager")
+    x = torch.randn(4, WIDTH, dtype=torch.float64, requires_grad=True)
+    y = x.detach().clone().requires_grad_()
+    compiled(x).backward()
+    torch.softmax(y, 1).square().sum().backward()
+    torch.testing.assert_close(x.grad, y.grad)
+
+
+def test_torch_agrees_that_the_operator_is_sound():
+    op = softmax_op(backward=derivative)
+    x = torch.randn(4, 8, requires_grad=True)
+    run(op, x)
+    found = getattr(torch.ops.ziggurat, next(iter(op._definitions.values())))
+    torch.library.opcheck(found, (x, [4, 8], 8, 8))
+
+
+def test_an_operator_without_a_gradient_says_so():
+    x = torch.randn(4, 8, requires_grad=True)
+    with pytest.raises(RuntimeError, match="autograd"):
+        run(zg.torch_op(softmax, one_a_row, "out"), x).sum().backward()
+
+
+def test_vmap_is_refused():
+    with pytest.raises(zg.LaunchError, match=r"cannot run under torch\.vmap.*axis of its grid"):
+        torch.vmap(lambda x: zg.torch_op(softmax, (1,), "out")(x, 8, 8, BLOCK=8))(torch.randn(4, 8))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: zg.torch_op(len, (1,)), "must be made of a kernel"),
+        (lambda: zg.torch_op(softmax, (1,), "ot"), "no parameter 'ot'"),
+        (lambda: zg.torch_op(softmax, (1,), "out", backward=3), 'must be "auto" or a function; got 3'),
+        (lambda: zg.torch_op(softmax, (1,), "x")(torch.ones(4), 4, 4, BLOCK=4), "'x' is an output .* not store to it"),
+        (lambda: zg.torch_op(softmax, (1,), "out")(torch.ones(4), 4), "'softmax' needs 'stride'"),
+        (lambda: zg.torch_op(softmax, (1,), "out")(torch.ones(4), 4, 4, BLOK=4), "no parameter 'BLOK'"),
+        (lambda: zg.torch_op(softmax, (1,), "out")(torch.ones(4), 4, 4, n=4), "no parameter 'n'"),
+        (
+            lambda: zg.torch_op(increment, (1,), backward="auto")(torch.ones(4), 4, 1.0, BLOCK=4),
+            "writes its argument 'x' in place, and so cannot have a gradient",
+        ),
+    ],
+)
+def test_bad_operators(make, message):
+    with pytest.raises(zg.LaunchError, match=message):
+        make()

@@ -1,0 +1,28 @@
+"""PyTriton with JAX: eager, under `jax.grad` and `jax.jit`."""
+
+import numpy as np
+import pytest
+
+jax = pytest.importorskip("jax", reason="JAX is not installed")
+
+from pytriton_dot import TRANSPOSED, dot, operands
+
+jnp = jax.numpy
+
+
+@pytest.mark.parametrize(("transpose_a", "transpose_b"), TRANSPOSED)
+@pytest.mark.parametrize("jit", [False, True])
+def test_the_documents_product_and_its_gradients(transpose_a, transpose_b, jit):
+    def loss(product):
+        made = jax.grad(lambda a, b: jnp.sum(product(a, b) ** 2), (0, 1))
+        return jax.jit(made) if jit else made
+
+    def expected(a, b):
+        return (a.T if transpose_a else a) @ (b.T if transpose_b else b)
+
+    a, b, _ = operands(transpose_a, transpose_b, np.random.default_rng(0), 16, 32, 16)
+    given = jnp.asarray(a, "float32"), jnp.asarray(b, "float32")
+    for mine, theirs in zip(
+        loss(lambda a, b: dot(a, b, transpose_a, transpose_b))(*given), loss(expected)(*given), strict=True
+    ):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-4)

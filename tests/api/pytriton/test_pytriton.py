@@ -1,0 +1,78 @@
+"""PyTriton with NumPy, and what all libraries share; the other libraries have files of their own."""
+
+import numpy as np
+import pytest
+from pytriton_dot import TRANSPOSED, dot, operands
+
+import ziggurat as zg
+import ziggurat.pytriton as triton
+
+ADD = """
+__global__ void add(TYPE *x, TYPE *y, TYPE *total, TYPE *difference, int n) {
+    int at[SIZE] = get_program_id(0) * SIZE + 0 ... SIZE;
+    bool inside[SIZE] = at < n;
+    TYPE a[SIZE] = *?(inside)(x + at);
+    TYPE b[SIZE] = *?(inside)(y + at);
+    *?(inside)(total + at) = a + b;
+    *?(inside)(difference + at) = a - b;
+}
+"""
+
+
+def grid(n):
+    return lambda opt: [triton.cdiv(n, opt.d("SIZE"))]
+
+
+@pytest.mark.parametrize(("transpose_a", "transpose_b"), TRANSPOSED)
+def test_the_documents_product(transpose_a, transpose_b):
+    a, b, expected = operands(transpose_a, transpose_b, np.random.default_rng(0))
+    np.testing.assert_allclose(
+        dot(a.astype("f4"), b.astype("f4"), transpose_a, transpose_b=transpose_b), expected, rtol=1e-4, atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("size", [16, [16, 32]], ids=["one", "tuned"])
+@pytest.mark.parametrize("as_dictionary", [False, True])
+def test_outputs_in_their_order(size, as_dictionary):
+    kernel = triton.kernel(ADD, ["total", "difference"])
+    x, y = np.arange(40, dtype="f4"), np.ones(40, "f4")
+    made = [triton.empty([40], np.float32) for _ in range(2)]
+    macros = {"TYPE": "float", "SIZE": size}
+    call = [x, y, *made, 40, grid(40)]
+    total, difference = kernel(*call, macros) if as_dictionary else kernel(*call, **macros)
+    assert (total == x + y).all() and (difference == x - y).all()
+
+
+def test_an_array_given_for_an_output_is_returned():
+    x, total, difference = np.arange(8, dtype="f4"), np.zeros(8, "f4"), np.zeros(8, "f4")
+    found = triton.kernel(ADD, ["total"])(x, x, total, difference, 8, grid(8), TYPE=np.float32, SIZE=8)
+    assert found is total and (total == 2 * x).all()
+
+
+def test_macros_that_the_source_does_not_use_are_ignored():
+    x = np.arange(8, dtype="f4")
+    made = [triton.empty([8], x.dtype) for _ in range(2)]
+    total, _ = triton.kernel(ADD, ["total", "difference"])(x, x, *made, 8, [1], TYPE=x.dtype, SIZE=8, UNUSED="a b")
+    assert (total == 2 * x).all()
+
+
+def test_helpers():
+    assert triton.cdiv(7, 2) == 4
+    assert triton.shape(np.zeros((2, 3))) == (2, 3)
+    assert triton.empty([2, 3], zg.f32).shape == (2, 3)
+    assert triton.Options({"TM": 4}).d("TM") == 4
+    with pytest.raises(zg.LaunchError, match="no macro is named 'TN'"):
+        triton.Options({"TM": 4}).d("TN")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (lambda x: (x, x, x, grid(8)), "takes 5 arguments and a grid; got 3"),
+        (lambda x: (x, x, x, x, 8, lambda opt: [opt.d("SIZES")]), "no macro is named 'SIZES'"),
+        (lambda x: (x, x.astype("f8"), x, x, 8, grid(8)), "'y'.*(f64|double)"),
+    ],
+)
+def test_bad_calls(arguments, message):
+    with pytest.raises(zg.ZigguratError, match=message):
+        triton.kernel(ADD, ["total"])(*arguments(np.zeros(8, "f4")), TYPE="float", SIZE=8)
