@@ -26,7 +26,8 @@ DEPENDENCIES = {"numpy", "attrs", "attr", "ml_dtypes", "llvmlite", "cuda"}
 THEIRS = dict.fromkeys(OURS, DEPENDENCIES) | {
     "frontends": DEPENDENCIES | {"lark", "pcpp"},  # Triton-C alone
     "codemodel": {"numpy", "attrs", "attr", "ml_dtypes"},
-    "api": DEPENDENCIES | {"matplotlib"},  # where it is installed: plots of benchmarks
+    # Where they are installed: plots of benchmarks, and operations of array libraries.
+    "api": DEPENDENCIES | {"matplotlib", "torch", "jax", "tensorflow"},
 }
 
 

@@ -15,7 +15,7 @@ import attrs
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.gpu.options import LAUNCH_OPTIONS
 from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType, Type, f32, find_scalar, i1, i32, i64
-from ziggurat.frontends.language.function import suggest
+from ziggurat.frontends.language.signature import suggest
 from ziggurat.kernels.arguments import components_of, constexpr_names
 from ziggurat.kernels.kernel import Grid, Kernel
 
