@@ -20,6 +20,7 @@ LOWERED = {
     "tuple.with": "prepare folds it: tuples are taken apart where they are made",
     "tt.make_tensor_descriptor": "descriptors makes pointers of it",
     "tt.descriptor_load": "descriptors, pipeline_loads or tma",
+    "tt.descriptor_reduce": "descriptors makes atomic ops of it",
     "tt.descriptor_store": "descriptors or tma",
     "tt.gather": "lower: gpu.local_gather",
     "tt.histogram": "lower: gpu.local_atomic_add",
