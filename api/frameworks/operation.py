@@ -47,6 +47,18 @@ Outputs = str | Sequence[str] | Mapping[str, OutputRule]
 Backward = Callable[[Mapping[str, Any], Mapping[str, Any]], Mapping[str, Any]]
 
 
+# What defines operators of PyTorch, by a label: what `torch.compile` calls while it traces gets constants only, and a
+# text is one in programs of any shape, which a number is not.
+definers: dict[str, Any] = {}
+
+
+def enlisted(definer: Any) -> str:
+    """The label of an object that defines operators, which is kept from now on."""
+    label = f"definer {len(definers)}"
+    definers[label] = definer
+    return label
+
+
 class Operation:
     """A kernel with its grid, its outputs and its gradient, as `zg.torch_op` and `zg.jax_op` take them.
 

@@ -16,7 +16,18 @@ import attrs
 from ziggurat.boundary import public
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.types import PtrType, f32, i1, i32
-from ziggurat.frameworks.operation import Backward, Empty, Operation, Outputs, Plan, Sizes, listed, scalar_of
+from ziggurat.frameworks.operation import (
+    Backward,
+    Empty,
+    Operation,
+    Outputs,
+    Plan,
+    Sizes,
+    definers,
+    enlisted,
+    listed,
+    scalar_of,
+)
 from ziggurat.kernels.kernel import Grid, Kernel
 
 torch: Any = importlib.import_module("torch")
@@ -28,6 +39,8 @@ Key = tuple[tuple[Any, ...], ...]
 
 class Definer(Protocol):
     """Defines operators: `define` gives the name of the one for the kinds of a call's arguments."""
+
+    label: str
 
     def define(self, key: Key) -> str: ...
 
@@ -69,6 +82,7 @@ class TorchOperation(Operation):
     ) -> None:
         super().__init__(kernel, grid, outputs, backward)
         self._definitions: dict[Any, str] = {}
+        self.label = enlisted(self)
 
     def results(self, named: dict[str, Any]) -> tuple[Any, ...]:
         """The outputs, for all arguments by name."""
@@ -108,7 +122,7 @@ def call(
         else:
             key.append((name, "bool" if isinstance(value, bool) else "int" if isinstance(value, int) else "float"))
             leaves.append(value)
-    made = listed(getattr(getattr(torch.ops, NAMESPACE), _defined(definer, tuple(key)))(*leaves))
+    made = listed(getattr(getattr(torch.ops, NAMESPACE), _defined(definer.label, tuple(key)))(*leaves))
     results: list[Any] = []
     for name, value in named.items():
         result = made.pop(0) if isinstance(value, Empty) else value
@@ -118,8 +132,8 @@ def call(
 
 
 @torch._dynamo.assume_constant_result
-def _defined(definer: Definer, key: Key) -> str:
-    return definer.define(key)
+def _defined(label: str, key: Key) -> str:
+    return definers[label].define(key)
 
 
 @attrs.frozen(eq=False)

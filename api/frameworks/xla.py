@@ -96,6 +96,7 @@ class DeviceBuffer:
     element: ScalarType
     device: int
     shape: tuple[int, ...]
+    is_cuda: bool = True
 
 
 def handler(run: Callable[[list[Any], int | None], None], elements: Sequence[ScalarType], on_gpu: bool) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from ziggurat.codemodel.errors import LaunchError
-from ziggurat.frameworks.operation import GRID, Empty, Operation, is_array, listed, scalar_of, single
+from ziggurat.frameworks.operation import GRID, Empty, Operation, enlisted, is_array, listed, scalar_of, single
 
 
 def cdiv(a: int, b: int) -> int:
@@ -71,6 +71,7 @@ class kernel:
         self.name = name
         self._kernels: dict[_Macros, Any] = {}
         self._operations: dict[Any, Operation] = {}
+        self.label = enlisted(self)
 
     def __call__(self, *arguments: Any, macros: Mapping[str, Any] | None = None, **more: Any) -> Any:
         given = [*arguments]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ziggurat.frameworks import torch_ops
-from ziggurat.frameworks.operation import GRID, Sizes, single
+from ziggurat.frameworks.operation import GRID, Sizes, definers, single
 from ziggurat.frameworks.torch_ops import torch
 from ziggurat.pytriton.kernels import MACRO, sizes
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def call(of: kernel, macros: tuple[tuple[str, Any], ...], given: Sequence[Any], grid: Any) -> Any:
     """The outputs of a kernel, for definitions of the macros, the arguments and the grid."""
-    named = of.named(_parameters(of, macros), given)
+    named = of.named(_parameters(of.label, macros), given)
     named[GRID] = Sizes(sizes(grid, macros))
     for name, value in macros:
         named[MACRO + name] = value
@@ -24,5 +24,5 @@ def call(of: kernel, macros: tuple[tuple[str, Any], ...], given: Sequence[Any], 
 
 
 @torch._dynamo.assume_constant_result
-def _parameters(of: kernel, macros: tuple[tuple[str, Any], ...]) -> tuple[str, ...]:
-    return of.parameters(macros)
+def _parameters(label: str, macros: tuple[tuple[str, Any], ...]) -> tuple[str, ...]:
+    return definers[label].parameters(macros)

@@ -14,7 +14,7 @@ jnp = jax.numpy
 
 @pytest.fixture(autouse=True)
 def with_64_bits():
-    with jax.enable_x64(True):
+    with jax.enable_x64(True), jax.default_device(jax.devices("cpu")[0]):
         yield
 
 

@@ -10,6 +10,12 @@ from pytriton_dot import TRANSPOSED, dot, operands
 jnp = jax.numpy
 
 
+@pytest.fixture(autouse=True)
+def on_the_cpu():
+    with jax.default_device(jax.devices("cpu")[0]):
+        yield
+
+
 @pytest.mark.parametrize(("transpose_a", "transpose_b"), TRANSPOSED)
 @pytest.mark.parametrize("jit", [False, True])
 def test_the_documents_product_and_its_gradients(transpose_a, transpose_b, jit):
