@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import importlib
 import itertools
-import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import numpy as np
@@ -19,8 +18,11 @@ from ziggurat.boundary import public
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.types import PtrType, ScalarType
 from ziggurat.frameworks.operation import Backward, Empty, Operation, Outputs, Plan, is_array, kind_of, scalar_of
-from ziggurat.frameworks.xla import DeviceBuffer, handler
+from ziggurat.frameworks.xla import handler
 from ziggurat.kernels.kernel import Grid, Kernel
+
+if TYPE_CHECKING:
+    from ziggurat.backend.cuda.memory import DeviceArray
 
 jax: Any = importlib.import_module("jax")
 
@@ -175,13 +177,12 @@ def no_gradient(array: Any) -> Any:
     return np.zeros(array.shape, jax.dtypes.float0)
 
 
-def _clear(buffer: np.ndarray[Any, Any] | DeviceBuffer, stream: int | None) -> None:
+def _clear(buffer: np.ndarray[Any, Any] | DeviceArray, stream: int | None) -> None:
     """Fill a buffer with zeros."""
-    if not isinstance(buffer, DeviceBuffer):
+    if isinstance(buffer, np.ndarray):
         buffer[...] = 0
         return
     from ziggurat.backend.cuda.driver import check, cuda
 
-    size = math.prod(buffer.shape) * buffer.element.dtype.itemsize
-    if size:
-        check(cuda().cuMemsetD8Async(buffer.pointer, 0, size, stream), "clearing an array")
+    if buffer.nbytes:
+        check(cuda().cuMemsetD8Async(buffer.pointer, 0, buffer.nbytes, stream), "clearing an array")

@@ -10,12 +10,14 @@ import ctypes
 import math
 from collections.abc import Callable, Sequence
 from ctypes import POINTER, Structure, c_char_p, c_int, c_int64, c_size_t, c_void_p
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import attrs
 import numpy as np
 
 from ziggurat.codemodel.types import ScalarType
+
+if TYPE_CHECKING:
+    from ziggurat.backend.cuda.memory import DeviceArray
 
 _METADATA = 1  # The type of the extension by which XLA asks for a handler's version.
 _INVALID_ARGUMENT = 3  # The code of an error.
@@ -88,21 +90,10 @@ class _Frame(Structure):
 _Handler = ctypes.CFUNCTYPE(c_void_p, POINTER(_Frame))
 
 
-@attrs.frozen
-class DeviceBuffer:
-    """A buffer of XLA on a GPU, as an argument of a launch: address, element type, number of the device, and shape."""
-
-    pointer: int
-    element: ScalarType
-    device: int
-    shape: tuple[int, ...]
-    is_cuda: bool = True
-
-
 def handler(run: Callable[[list[Any], int | None], None], elements: Sequence[ScalarType], on_gpu: bool) -> Any:
     """The C function that XLA calls for an operation: `run(buffers, stream)` gets arguments and results in order.
 
-    `elements` are their element types. A buffer is a NumPy array, or on a GPU a `DeviceBuffer`; `stream` is the address
+    `elements` are their element types. A buffer is a NumPy array, or on a GPU a `DeviceArray`; `stream` is the address
     of the stream there. An exception becomes XLA's error.
     """
 
@@ -141,11 +132,13 @@ def _in_memory(buffer: _Buffer, element: ScalarType) -> np.ndarray[Any, Any]:
     return np.frombuffer(memory, element.dtype).reshape(shape)
 
 
-def _on_gpu(buffer: _Buffer, element: ScalarType) -> DeviceBuffer:
+def _on_gpu(buffer: _Buffer, element: ScalarType) -> DeviceArray:
     from ziggurat.backend.cuda.driver import device_count, pointer_device
+    from ziggurat.backend.cuda.memory import DeviceArray
 
-    device = pointer_device(buffer.data) if device_count() > 1 and buffer.data else 0
-    return DeviceBuffer(buffer.data or 0, element, device or 0, _shape(buffer))
+    address = buffer.data or 0
+    device = pointer_device(address) if device_count() > 1 and address else 0
+    return DeviceArray(address, _shape(buffer), element, device or 0, base="XLA")
 
 
 def _stream(frame: _Frame) -> int:
