@@ -72,10 +72,12 @@ class _Line(int):
 def _lexer() -> Any:
     """The lexer, which takes 20 ms to make."""
     rules = types.SimpleNamespace(**vars(pcpp_rules))
+    # With a package or the name of a table, the lexer's table would be written into the folder of pcpp.
+    del rules.__package__
     for name, pattern in _RULES.items():
         setattr(rules, name, pattern)
     rules.tokens = (*pcpp_rules.tokens, "CPP_ELLIPSIS")
-    return pcpp_rules.lex.lex(module=rules)
+    return pcpp_rules.lex.lex(module=rules, lextab="")
 
 
 class _Preprocessor(pcpp.Preprocessor):
