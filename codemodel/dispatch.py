@@ -1,4 +1,4 @@
-"""Tables of functions by op class: the one way to say what ops do at a level.
+"""Tables of functions by op class, such as the emitters of PTX or the rules of the interpreter.
 
     emitters = OpTable("PTX emitter")
 
@@ -8,8 +8,8 @@
 
     emitters[op](emitter, op)
 
-A function may be registered for a base class of ops or a trait as well: then it serves the ops that derive from it and
-have no entry of their own.
+A function may also be registered for a base class of ops or for a trait. It then serves each op whose class derives
+from it, unless a class earlier in the op's method resolution order has an entry.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ class OpTable(Generic[F_]):
         return register
 
     def get(self, cls: type) -> F_ | None:
-        """The function for an op class: its own, or that of its nearest base class or trait; None without one."""
+        """The function for an op class: that of the first class in its method resolution order that has an entry; None
+        if no class has one."""
         try:
             return self._found[cls]
         except KeyError:
@@ -65,7 +66,7 @@ class OpTable(Generic[F_]):
         return self.get(cls) is not None
 
     def missing(self, classes: Iterable[type[Op]]) -> list[str]:
-        """The names of the ops without a function, sorted."""
+        """The names of those of `classes` that have no function, sorted."""
         return sorted(cls.NAME for cls in classes if cls not in self)
 
 

@@ -1,7 +1,8 @@
 """Kernels as operations of TensorFlow, eager and in a `tf.function`, with gradients.
 
-Tensors in memory are shared with NumPy by DLPack; of a dtype that TensorFlow's DLPack lacks (bfloat16) they are copied.
-Tensors do not change: an array that the kernel writes in place is copied, and the copy is a further result.
+Kernels run on NumPy arrays, which share the memory of the tensors by DLPack. Tensors of a dtype that TensorFlow's
+DLPack lacks (bfloat16) are copied. Tensors do not change: an array that the kernel writes in place is copied, and the
+copy is a further result. An operation with gradients has no such arrays.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ class TensorflowOperation(Operation):
 
 @attrs.frozen(eq=False)
 class _Call:
-    """A call: `rest` has the arguments by name that are no tensors, `names` those that are, in order."""
+    """A call of an operation. `names` are the names of the arguments that are tensors, in order; `rest` has the other
+    arguments by name."""
 
     operation: Operation
     rest: Mapping[str, Any]
@@ -50,7 +52,8 @@ class _Call:
     kinds: Mapping[str, Any]
 
     def run(self, *tensors: Any) -> list[Any]:
-        """The results for the tensors: computed now, or by an op of the graph that is traced."""
+        """The results for the tensors: computed now in eager mode, otherwise by a `numpy_function` in the traced
+        graph."""
         if all(hasattr(tensor, "__dlpack__") for tensor in tensors) and tf.executing_eagerly():
             return [_tensor(array) for array in self.computed(*map(_array, tensors))]
         made = [self.rest[name] for name in self.plan.made]
@@ -63,7 +66,7 @@ class _Call:
         return list(results)
 
     def computed(self, *arrays: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
-        """The results for NumPy arrays."""
+        """The results for NumPy arrays: the outputs, then copies of the arrays that the kernel writes in place."""
         named = {**self.rest, **dict(zip(self.names, arrays, strict=True))}
         for name in self.plan.made:
             made = self.rest[name]
@@ -76,7 +79,8 @@ class _Call:
         return [named[name] for name in (*self.plan.made, *self.plan.mutated)]
 
     def with_gradient(self, *tensors: Any) -> tuple[Any, Any]:
-        """The results, and the function of their gradients that gives those of the tensors."""
+        """The results, and the function from the gradients of the results to those of the tensors, None for a tensor
+        that has none."""
         results = self.run(*tensors)
 
         def backward(*gradients: Any) -> list[Any]:
@@ -102,7 +106,8 @@ def _array(tensor: Any) -> np.ndarray[Any, Any]:
         return tensor.numpy()
 
 
-_ALIGNMENT = 64  # of TensorFlow's tensors, in bytes. It ends the process when it meets another.
+# The alignment of TensorFlow's tensors, in bytes. TensorFlow aborts the process on memory with a smaller alignment.
+_ALIGNMENT = 64
 
 
 def _empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:

@@ -85,9 +85,9 @@ class Kernel(Function):
     def triton(self, /, *arguments: Any, **keywords: Any) -> core.Module:
         """The Triton code model for argument types: `zg.i32`, `zg.ptr(zg.f32)`, `zg.divisible(zg.i32, 16)`.
 
-        A constexpr parameter takes its value; so may another, and is compiled in. Models are kept: the same arguments
-        give the same model. Raises `LaunchError` when the arguments do not fit the parameters, and the errors of the
-        kernel.
+        A constexpr parameter takes its value. Any other parameter takes a type, or a value, which is then compiled in.
+        Models are cached: the same arguments give the same model. Raises `LaunchError` when the arguments do not fit
+        the parameters, and the errors of the kernel.
         """
         return self.model_for(signature_of(self, arguments, keywords))
 
@@ -95,9 +95,9 @@ class Kernel(Function):
     def compile(self, /, *arguments: Any, **keywords: Any) -> Compiled:
         """The kernel compiled for a target and the arguments that `triton` takes; see `zg.compile`. No GPU is needed.
 
-        Keywords are the parameters' names, and the options of compilation: `target`, `num_warps` … A constexpr
-        parameter that has the name of an option other than the target is that option. Another parameter that has such
-        a name gets the value of the keyword, and the option has its default.
+        Keywords are the parameters' names, and the options of compilation: `target`, `num_warps` … A keyword
+        that is both goes to the parameter. A constexpr parameter with the name of an option other than `target` also
+        sets that option; for any other parameter, the option keeps its default.
         """
         names = self.signature.parameters
         given = {name: value for name, value in keywords.items() if name not in names}
@@ -106,7 +106,7 @@ class Kernel(Function):
         return self.compiled_for(signature_of(self, (), bound), bound, given)
 
     def compiled_for(self, signature: Signature, bound: Mapping[str, Any], options: Mapping[str, Any]) -> Compiled:
-        """The kernel compiled for a signature, which is that of these arguments by name."""
+        """The kernel compiled for `signature`, which must be the signature of `bound`, the arguments by name."""
         shared = constexpr_names(self).intersection(SHARED_OPTIONS)
         options = {**options, **{name: bound[name] for name in shared}}
         compiled = compiler.compile_model(
@@ -126,7 +126,7 @@ class Kernel(Function):
         self._models, self._launches, self._dispatcher = {}, {}, None
 
     def model_for(self, signature: Signature) -> core.Module:
-        """The Triton code model for a signature; made once."""
+        """The Triton code model for a signature, made once until a global that the kernel reads changes."""
         self.check_globals()
         model = self._models.get(signature)
         if model is None:
@@ -137,13 +137,13 @@ class Kernel(Function):
     def __getitem__(self, grid: Grid) -> Callable[..., None]:
         """`kernel[grid](arguments…)` runs the kernel once for each program of the grid.
 
-        `grid` has one to three sizes, or is a function that computes them from the arguments, a dict by name.
+        `grid` has one to three sizes, or is a function that computes them from a dict of the arguments by name.
         """
         if self._watched:
             self.check_globals()
         try:
-            known = self._launches.get(grid)  # Found without a call of the dispatcher.
-        except TypeError:  # A list.
+            known = self._launches.get(grid)  # A later launch finds it here, without a call of the dispatcher.
+        except TypeError:  # A list cannot be a key.
             known = None
         if known is not None:
             return known
@@ -188,7 +188,7 @@ class Kernel(Function):
             run(model, None, sizes, values, names=names, strict=strict)
 
     def specialized(self, bound: Mapping[str, Any]) -> tuple[Signature, list[str], list[Any]]:
-        """The signature of a launch, and the names and values of the run-time arguments."""
+        """The signature of a launch on arrays in host memory, and the names and values of the run-time arguments."""
         from ziggurat.backend.launch.arrays import ELEMENTS, address, as_array, is_array
         from ziggurat.backend.launch.descriptors import TensorDescriptor
 
@@ -282,9 +282,10 @@ def kernel(*, do_not_specialize: Iterable[str] = ()) -> Callable[[Callable[..., 
 
 
 def kernel(fn: Callable[..., Any] | None = None, /, *, do_not_specialize: Iterable[str] = ()) -> Any:
-    """Decorator: a function to be run once for each program of a grid.
+    """Decorator: make a kernel of a function, which is run once for each program of a grid.
 
-    `do_not_specialize` names parameters whose values (divisible by 16 or not) do not lead to kernels of their own.
+    For the parameters that `do_not_specialize` names, one kernel is compiled for all values: whether a value is
+    divisible by 16 is not used.
     """
 
     def made(fn: Callable[..., Any]) -> Kernel:

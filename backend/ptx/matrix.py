@@ -6,8 +6,8 @@ neither LLVM nor ptxas then has a reason to move it in between.
 
 Operands of mma.sync come from the registers of a tensor in fragments, or by ldmatrix from shared memory. ldmatrix moves
 matrices of 8 rows of 16 bytes. One lane gives the address of each row, and every lane gets 32 bits of the fragment.
-Elements may have any size where rows go along k, and 16 bits, with `.trans`, where they go across it (PTX manual,
-"ldmatrix").
+If the rows lie along k, elements may have any size. If they lie across k, `.trans` is needed and elements must have
+16 bits (PTX manual, "ldmatrix").
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from ziggurat.codemodel.types import ScalarType, SharedType, TensorType, scalar_
 from ziggurat.transforms.place.queries import layout_of, shared_of, tensor_of
 
 _SUM = {"f32": "f32", "f64": "f64", "i32": "s32"}  # PTX's types of accumulators.
-_LINES = 512  # The number of multiply-adds that are unrolled, about; more become a loop.
+_LINES = 512  # The limit on multiply-adds in the body of a loop along k, unless one step along k has more.
 
 
 @emits(tt.Dot, gpu.Mma)
 def _mma(emitter: Emitter, op: tt.Dot | gpu.Mma) -> Emitted:
-    """mma.sync on the fragments that the layouts describe."""
+    """Emit one mma.sync for each tile and step along k; operands come from registers or by ldmatrix."""
     a_type, b_type, c_type = op.a.type, op.b.type, tensor_of(op.c)
     assert isinstance(a_type, TensorType | SharedType) and isinstance(b_type, TensorType | SharedType)
     tiles = mma_tiles(a_type, b_type, c_type, emitter.module.target)
@@ -119,7 +119,8 @@ def _wgmma(emitter: Emitter, op: gpu.Wgmma) -> Emitted:
 
 
 def _wgmma_text(op: gpu.Wgmma, tile: Group, places: dict[int, int], of_a: dict[tuple[int, ...], str]) -> str:
-    """The instructions of a tile from fence to commit. `places` has the asm operand of each register of c."""
+    """The PTX of a tile: the fence, the wgmmas and the commit, without the wait. `places` has the asm operand of each
+    register of c."""
     element, total = shared_of(op.b).element, _SUM[scalar_element(op.c.type).name]
     start_a = 2 * len(places)
     start_b = start_a if of_a else start_a + 1
@@ -165,9 +166,10 @@ def _round_tf32(emitter: Emitter, op: gpu.RoundTf32) -> Emitted:
 
 
 class _Factor:
-    """An operand in shared memory, and the places of the elements that a thread needs.
+    """An operand of `gpu.dot_fma` in shared memory, and the places of the elements that a thread needs.
 
-    A place is the xor of three parts: of the thread, of the register, and of the step along k.
+    The place of an element is its offset in the buffer, in elements. It is the xor of three parts, which depend on the
+    thread, on the register, and on the step along k.
     """
 
     def __init__(self, emitter: Emitter, buffer: Value, thread: Sequence[int]) -> None:
@@ -181,12 +183,13 @@ class _Factor:
         self.spread = spread(bases)
 
     def place(self, element: int) -> int:
-        """The place of an element, in elements."""
+        """The place of the element with this row-major number in the operand."""
         return combine(self.inverse, element)
 
     def start(self, step: str | None, bases: Sequence[int]) -> tuple[str, int]:
-        """The xor of the thread's part and of a run-time step, whose bits move places by `bases`; and the bits that it
-        may have.
+        """The xor of the thread's part and of the part of a run-time step; and a mask of the bits that it may set.
+
+        Bit i of `step` contributes `bases[i]`.
         """
         result, used = self.thread, self.spread
         if step is not None:
@@ -336,7 +339,8 @@ class _InRegisters:
 
 
 class _InShared:
-    """An operand in shared memory, four matrices of 8 rows at a time."""
+    """An operand in shared memory, loaded by ldmatrix: four matrices of 8 rows at a time, or two for a single part of
+    b."""
 
     kind = "i32"
 

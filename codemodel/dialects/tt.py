@@ -38,7 +38,7 @@ from ziggurat.codemodel.types import (
 
 
 def axis_of(op: Op, axis: int, rank: int) -> None:
-    """`axis` counts from 0 and is less than `rank`."""
+    """Require that `axis` is at least 0 and less than `rank`."""
     require(0 <= axis < rank, f"{op.NAME}: axis {axis} is not one of the {rank} axes")
 
 
@@ -54,15 +54,15 @@ class Return(Op, traits.Returns, name="tt.return"):
 class Func(Op, traits.Isolated, traits.Symbol, name="tt.func"):
     """A function of the Triton model. A function that returns nothing is a kernel.
 
-    `divisibility` has a known divisor of each parameter's value (for pointers, of the address in bytes); without it
-    nothing is known. Calls of a function with `noinline` are not inlined.
+    `divisibility` has a known divisor of the value of each parameter (for a pointer, of its address in bytes). If it is
+    empty, no divisor is known. Calls of a function with `noinline` are not inlined.
 
     The parameters of a GPU kernel may be parts of its arguments. Then `parts` has an entry for each parameter: "1" is
     argument number 1 itself, "0.map" a descriptor's map, "0.base" the address of its tensor, "0.shape0" and
-    "0.stride1" its sizes and strides (in elements). Without it there is one parameter for each argument.
+    "0.stride1" its sizes and strides (in elements). If `parts` is empty, there is one parameter for each argument.
 
-    `disjoint` has pairs of arguments, one after the other: the memory that the first descriptor of a pair describes is
-    stored to, and must not overlap that of the second, which is loaded from. A launch checks it.
+    `disjoint` has pairs of argument numbers, one pair after the other. The kernel stores to the memory of the first
+    descriptor of a pair and loads from that of the second, and the two must not overlap. A launch checks it.
     """
 
     sym_name: str = attribute(str, unnamed=True)
@@ -91,7 +91,7 @@ class Call(Op, traits.SymbolUser, name="tt.call"):
 
 
 class Grid(Op, traits.Pure):
-    """A number of the launch grid."""
+    """The base of the ops that query the launch grid along an axis."""
 
     axis: int = attribute(int, unnamed=True)
 
@@ -268,7 +268,8 @@ class Cat(Op, traits.Pure, name="tt.cat"):
 
 
 class Gather(Op, traits.Pure, name="tt.gather"):
-    """Element of `source` at the index along `axis` that `index` holds, for each element of `index`."""
+    """For each element of `index`, the element of `source` at that index along `axis`. The result has the shape of
+    `index`."""
 
     source: Value = operand()
     index: Value = operand()
@@ -289,7 +290,8 @@ class Gather(Op, traits.Pure, name="tt.gather"):
 
 
 class Histogram(Op, traits.Pure, name="tt.histogram"):
-    """Counts of the numbers 0 … `bins` - 1 in a 1-D tensor of integers, as i32. Other numbers are not counted."""
+    """Counts of the numbers 0 … `bins` - 1 in a 1-D tensor of integers, as i32. Other numbers are not counted, nor are
+    elements for which the mask is false."""
 
     value: Value = operand()
     mask: Value | None = operand(default=None)
@@ -391,7 +393,8 @@ class ScanReturn(Op, traits.BodyTerminator, name="tt.scan.return"):
 
 
 class Combining(Op, traits.Pure):
-    """Tensors of one shape, combined along an axis by a body that takes two of each element and gives one of each."""
+    """Tensors of one shape, combined along an axis. The body takes an element of each tensor, then a second element of
+    each, and returns one element for each tensor."""
 
     values: Sequence[Value] = operands()
     axis: int = attribute(int)
@@ -426,8 +429,9 @@ class Combining(Op, traits.Pure):
 
 
 class Reduce(Combining, name="tt.reduce"):
-    """The elements along the axis combined to one. The order is unspecified, unless `combine` gives one of its operands
-    unchanged. The result lacks the axis; for a tensor of one axis it is a scalar."""
+    """The elements along the axis combined to one, in an unspecified order. A `combine` that returns its first (second)
+    operand unchanged gives the first (last) element. The result lacks the axis; for a tensor of one axis it is a
+    scalar."""
 
     combine: Body = body(ends=ReduceReturn)
 
@@ -440,7 +444,7 @@ class Reduce(Combining, name="tt.reduce"):
 
 
 class Scan(Combining, name="tt.scan"):
-    """Each element combined with all before it along the axis; with `reverse`, with all after it."""
+    """An inclusive scan: each element combined with all before it along the axis; with `reverse`, with all after it."""
 
     combine: Body = body(ends=ScanReturn)
     reverse: bool = attribute(bool, default=False)
@@ -487,7 +491,7 @@ class Hint(Op, traits.Pure):
 
 
 class MultipleOf(Hint, name="tt.multiple_of"):
-    """The first element of each run is divisible by these numbers."""
+    """The first element of each run along an axis is divisible by the number of that axis."""
 
 
 class MaxContiguous(Hint, name="tt.max_contiguous"):
@@ -511,7 +515,7 @@ class Print(Op, name="tt.print"):
 
 
 class Assert(Op, name="tt.assert"):
-    """Stop the program with a message where an element of the condition is false."""
+    """Stop with a message if an element of the condition is false. On a GPU the whole launch ends with an error."""
 
     condition: Value = operand()
     message: str = attribute(str, default="", unnamed=True)
@@ -523,7 +527,7 @@ class Assert(Op, name="tt.assert"):
 
 
 class Barrier(Op, name="tt.barrier"):
-    """A barrier of all threads of the program. It has no effect on the values a program computes."""
+    """A barrier of all threads of the program, which orders their accesses of global memory."""
 
 
 class Poison(Op, traits.Pure, name="tt.poison"):
@@ -715,14 +719,15 @@ class AtomicCAS(Op, traits.MemoryRead, traits.MemoryWrite, name="tt.atomic_cas")
 
 
 class Padding(enum.Enum):
-    """The content of a block outside of the descriptor's tensor."""
+    """The value of the elements of a loaded block that lie outside of the descriptor's tensor."""
 
     ZERO = "zero"
     NAN = "nan"
 
 
 class MakeTensorDescriptor(Op, traits.Pure, name="tt.make_tensor_descriptor"):
-    """Describe a tensor in global memory: its shape in i32, its strides in elements in i64; moved in blocks.
+    """A descriptor of a tensor in global memory, by which blocks are loaded and stored. The shape is i32; the strides,
+    in elements, are i64.
 
     `padding` must be that of the type.
     """

@@ -82,14 +82,17 @@ def range(
     - `step`: 1 where it is None; a negative one counts down, and one of zero is an error when the kernel runs.
     - `num_stages`: the number of pipeline stages; None takes that of the launch.
     - `loop_unroll_factor`: the number of iterations to unroll. Only `to_mlir` passes it on; compiling warns of it.
-    - `disallow_acc_multi_buffer`: keep one buffer for the accumulator of a dot; likewise.
-    - `flatten`: make one loop of this and the loop inside it; likewise.
+    - `disallow_acc_multi_buffer`: keep one buffer for the accumulator of a dot. Only `to_mlir` passes it on;
+      compiling warns of it.
+    - `flatten`: make one loop of this and the loop inside it. Only `to_mlir` passes it on; compiling warns
+      of it.
     - `warp_specialize`: split the warps into a producer and consumers, on targets with TMA (sm_90a): a warp group of
-      four more warps with few registers loads ahead of the consumers, across iterations of outer loops as well. It is
-      for loops that `dot` blocks of descriptors that are arguments of the kernel, at offsets that are computed from
-      scalars without a load; with 4, 8 or 16 warps, two stages or more, and in no `if` or `while`. Unless all loops of
-      a kernel that ask for it are such, none is specialised.
-    - `disable_licm`: move nothing out of the loop.
+      four more warps with few registers loads ahead of the consumers, across iterations of outer loops as well. The
+      loop must load the operands of its `dot` from descriptors that are arguments of the kernel. Their offsets must be
+      computed from scalars without a load. The kernel must have 4, 8 or 16 warps and at least two stages, and the loop
+      must not be in an `if` or `while`. If one loop that asks for it does not qualify, no loop of the kernel is
+      specialised.
+    - `disable_licm`: do not hoist loop-invariant ops out of the loop.
 
     Result: integers in the promoted dtype of the bounds and the step, i32 for literals.
     Errors: bounds that are no scalar integers; use outside of a `for`.
@@ -192,7 +195,9 @@ def device_print(prefix: ConstStr, *args: Value, hex: ConstBool = False) -> None
 
 @call("Debugging", host=host.device_assert)
 def device_assert(cond: Value, msg: ConstStr = "") -> None:
-    """Stop the program, with a message, where the condition is false; `assert cond, msg` is the same.
+    """Stop with an error that has the message if any element of the condition is false; `assert cond, msg` is the same.
+
+    On a GPU the whole launch ends with an error, not only this program.
 
     - `cond`: i1, a scalar or a tensor.
     - `msg`: the message.
@@ -226,9 +231,10 @@ def inline_asm_elementwise(
       register. Clobbers come last: "~{memory}".
     - `args`: a tuple of scalars or tensors; they are broadcast to one shape. Without operands the results are scalars.
     - `dtype`: of the result, or a tuple of dtypes for several.
-    - `is_pure`: without effects: it may be moved, shared or removed. Assembly that reads a clock is not pure; it is not
-      moved.
-    - `pack`: the number of elements that one run of the instructions takes; small ones share registers of 32 bits.
+    - `is_pure`: the assembly has no effects, so that the compiler may move, share or remove it. Pass False for assembly
+      that reads a clock: it is then not moved.
+    - `pack`: the number of elements that one run of the instructions takes; elements of fewer than 32 bits
+      share registers of 32 bits.
 
     Result: the broadcast shape, in `dtype`; a tuple for a tuple. A scalar is computed by each thread: where these
     differ, choose no branch by it.

@@ -1,4 +1,4 @@
-"""Control flow of a kernel that is being traced: loops and branches whose parts are Python functions."""
+"""Control flow of a kernel that is being traced: loops and branches whose bodies are Python functions."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from ziggurat.frontends.tracing.trace import Trace, caller_location, current_tra
 
 
 def for_(start: Any, stop: Any, step: Any, initial: Any, body: Callable[..., Any], **options: Any) -> Any:
-    """Build a loop that counts: `body(index, *carried)` returns the next carried values.
+    """Build a `for` loop over `zg.range(start, stop, step)`: `body(index, *carried)` returns the next carried values.
 
-    `initial` is a value, a tuple of values, or None to carry nothing; the body and the loop return the same form.
-    `options` are those of `zg.range`. Returns the carried values after the last iteration.
+    `initial` is a value, a tuple of values, or None to carry nothing. `body` returns the carried values in the same
+    form, and so does `for_`. `body` is called once, during the trace. `options` are those of `zg.range`. Returns the
+    carried values after the last iteration.
     """
     trace = current_trace("zg.for_")
     require_callable(body, "the body of zg.for_", 1 + len(_items(initial)))
@@ -39,9 +40,10 @@ def for_(start: Any, stop: Any, step: Any, initial: Any, body: Callable[..., Any
 
 
 def while_(condition: Callable[..., Any], body: Callable[..., Any], initial: Any) -> Any:
-    """Build a loop: while `condition(*carried)` holds, `body(*carried)` returns the next carried values.
+    """Build a `while` loop: as long as `condition(*carried)` holds, `body(*carried)` returns the next carried values.
 
-    Returns the carried values for which the condition does not hold.
+    `condition` and `body` are called once each, during the trace. `initial` is as in `for_`. Returns the carried values
+    after the last iteration.
     """
     trace = current_trace("zg.while_")
     require_callable(condition, "the condition of zg.while_", len(_items(initial)))
@@ -59,8 +61,9 @@ def while_(condition: Callable[..., Any], body: Callable[..., Any], initial: Any
 def if_(condition: Any, then: Callable[[], Any], otherwise: Callable[[], Any] | None = None) -> Any:
     """Build a branch: `then()` when the condition holds, `otherwise()` when not.
 
-    Both parts return the same form: a value, a tuple of one length, or None; so does the branch. A condition that is a
-    Python bool chooses during the trace.
+    Both functions return the same form: a value, a tuple of the same length, or None. `if_` returns that form too.
+    A condition that is no symbol, such as a Python bool, builds no branch: only the chosen function is called, and
+    `if_` returns its result. If a branch is built without `otherwise`, `then` must return None.
     """
     trace = current_trace("zg.if_")
     require_callable(then, "the first part of zg.if_", 0)

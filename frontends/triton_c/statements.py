@@ -26,9 +26,11 @@ _VARIABLE = VarType(pyobject)
 
 @attrs.define(eq=False)
 class Loop:
-    """A loop that is read now. `following` reads what `continue` runs before the next iteration.
+    """A loop whose suite is being read. `following` adds the ops between an iteration and the next: the step of a
+    `for`.
 
-    `returns` says that a `return` in it, which becomes a `break`, is still to be made after it.
+    `returns` is set when the suite has a `return`. Such a `return` becomes a `break`; the ops after the loop then
+    return.
     """
 
     following: Callable[[], None]
@@ -43,12 +45,12 @@ class Statements(Expressions):
         self.function = function
         self.loops: list[Loop] = []
         self.errors: list[ZigguratError] = []
-        # Set where a `return` stands in a loop: whether the function has returned, and the result.
+        # Variables of a function that has a `return` in a loop: whether it has returned, and its result.
         self.has_returned: Value | None = None
         self.result: Value | None = None
 
     def function_body(self) -> Body:
-        """The body of the function. Raises its error, or `KernelErrors` for several."""
+        """The body of the function. Raises the error of the source, or `KernelErrors` if there are several."""
         function = self.function
         node = function.header
         for constant in self.program.constants:
@@ -69,11 +71,12 @@ class Statements(Expressions):
         return self.builder.finish()
 
     def hidden(self, name: str, value: Value, node: Node) -> Value:
-        """A variable that the source does not have."""
+        """A variable that the source does not declare."""
         return self.add(core.Var(value, name=name, type=_VARIABLE), node)
 
     def attempt(self, read: Callable[[], None], *declares: Node) -> None:
-        """Read something; note its error, and that the names which `declares` declares have no value."""
+        """Call `read`. If it raises, collect the error, and declare the names of `declares` without a value, so that
+        later uses of them report no second error."""
         builder = self.builder
         try:
             read()
@@ -119,14 +122,15 @@ class Statements(Expressions):
         scope[name] = Variable(name, var, type_, shape, constant=constant, readonly=readonly)
 
     def hinted(self, value: Value, made: Specifiers, type_: ScalarType | PtrType, node: Node) -> Value:
-        """A value with what its declaration states about its divisibility."""
+        """The value, with a `zg.multiple_of` for the divisibility that its declaration states."""
         by = max(made.aligned, made.multiple) if isinstance(type_, PtrType) else made.multiple
         return value if by == 1 else self.invoke("zg.multiple_of", node, value, self.constant(by, node))
 
     # Blocks.
 
     def body(self, node: Node, fill: Callable[[], Value | None], parameters: Sequence[Type] = ()) -> Body:
-        """A body that `fill` adds ops to. It yields the value that `fill` returns, unless a statement has left it."""
+        """A body that `fill` adds ops to. It yields the value that `fill` returns, unless it has a terminator
+        already."""
         outer = self.builder
         inner = self.builder = outer.nested(parameters, pyobject)
         try:
@@ -141,7 +145,7 @@ class Statements(Expressions):
             self.builder = outer
 
     def statement(self, node: Node) -> None:
-        """Read a statement. Nothing is made of one that follows a `return`, `break` or `continue` in its block."""
+        """Read a statement. Skip it if it follows a `return`, `break` or `continue` in its block."""
         if not self.builder.terminated:
             _STATEMENTS[node.data](self, node)
 
@@ -153,7 +157,7 @@ class Statements(Expressions):
         self.scopes.pop()
 
     def suite(self, node: Node) -> Callable[[], None]:
-        """Reads a statement that is the whole of a body, as a block of its own."""
+        """A function that reads a statement, the whole body of an `if` or a loop, in a scope of its own."""
 
         def fill() -> None:
             if node.data == "block":
@@ -229,7 +233,8 @@ class Statements(Expressions):
         self.loop(node, Loop(lambda: None), suite, lambda body: self.add(py.While(condition, body), node))
 
     def do(self, node: Node) -> None:
-        """The condition is not asked before the first iteration."""
+        """Read a `do` loop as a `while` whose condition is `first || test`: `first` holds only before the first
+        iteration."""
         _, suite, _, test = node.children
         first = self.hidden("first", self.constant(True, node), node)
 
@@ -256,7 +261,7 @@ class Statements(Expressions):
         self.scopes.pop()
 
     def counted_for(self, node: Node, found: Counted, suite: Node) -> None:
-        """A loop over a range."""
+        """Read a `for` whose head counts, as a `for` over a range."""
         type_, name = found.type, found.name
 
         def iterable() -> Value:
@@ -284,7 +289,7 @@ class Statements(Expressions):
         )
 
     def general_for(self, node: Node, initial: Node, test: Node, step: Node, suite: Node) -> None:
-        """A loop with any head, as a `while`. `continue` runs the step as well."""
+        """Read a `for` with any other head, as a `while`. A `continue` is preceded by the step."""
         if initial is not None:
             if initial.data == "declaration":
                 self.declaration(initial)
@@ -328,7 +333,7 @@ class Statements(Expressions):
             self.return_after(node)
 
     def return_after(self, node: Node) -> None:
-        """After a loop in which a `return` stands: return, or leave the loop around this one too."""
+        """After a loop that contains a `return`: if it was taken, return, or leave the enclosing loop as well."""
         assert self.has_returned is not None
 
         def leave() -> None:

@@ -1,4 +1,5 @@
-"""The findings of attribution: the types of a function's values at one list of argument types, and what follows."""
+"""The findings of attribution: the types of a function's values at one list of argument types, and facts that depend on
+them, such as callees and unrolled iterations."""
 
 from __future__ import annotations
 
@@ -34,9 +35,9 @@ class Scope:
         # The types, where control flow joins, of the variables that are stored inside a loop or an `if`, in the order
         # of the first store.
         self.joins: dict[Value, dict[Value, Type]] = {}
-        # The types, after a loop that a `break` may leave, of the variables that are stored inside. An iteration
-        # of an unrolled loop has an empty table here when a `break` may leave it, and the types at its end in `joins`
-        # when control may get there.
+        # For a loop that a `break` may leave: the types, after the loop, of the variables that are stored inside. The
+        # scope of an iteration of an unrolled loop has an empty table here if a `break` may leave the iteration. If
+        # control may reach the end of the iteration, `joins` of that scope has the types there.
         self.exits: dict[Value, dict[Value, Type]] = {}
         # The iterations of an unrolled loop: the type of the item, and a scope.
         self.unrolled: dict[Value, list[tuple[Type, Scope]]] = {}
@@ -69,7 +70,8 @@ class Attribution:
         self.errors: tuple[ZigguratError, ...] = ()
 
     def __str__(self) -> str:
-        """The Python model, with the attributed type of each value under its op."""
+        """The Python model, with the attributed type of each value under its op. Iterations of unrolled loops are left
+        out."""
 
         def remark(op: Op) -> Iterable[str]:
             found = self.scope.types.get(op.result)

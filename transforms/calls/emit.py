@@ -1,4 +1,4 @@
-"""Emitting ops: constants, conversions and broadcasts, each made fresh where it is used."""
+"""Emitting the ops of a call: constants, conversions and broadcasts. Each use adds ops of its own; none is cached."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def number_as(value: Any, scalar: ScalarType) -> Any:
 class Emitter:
     """A builder with the conversions that calls insert: the context in which the ops of a call are built.
 
-    `mirror` adds functions to the model that calls need; the emitter of such a function has none.
+    `mirror` adds the functions that a call needs to the model. The emitter of such a function has no mirror.
     """
 
     def __init__(self, builder: Builder, mirror: FunctionMirror | None = None) -> None:
@@ -65,7 +65,8 @@ class Emitter:
 
     @property
     def functions(self) -> FunctionMirror:
-        """The mirror of the function that is built, which gives the callee of the call at hand and adds helpers."""
+        """The mirror of the function that is built. It gives the callee of the current call, and adds helper
+        functions."""
         assert self._mirror is not None
         return self._mirror
 
@@ -90,8 +91,8 @@ class Emitter:
     def convert(self, operand: Operand, type_: Type, *, dense: bool = False) -> Value:
         """The operand as a value of exactly this type: its elements cast, then splatted or broadcast.
 
-        A literal becomes a constant; of a tensor type a splatted one, or with `dense` a constant of the tensor type
-        itself.
+        A literal becomes a constant. For a tensor type, the constant is a scalar that is splatted, or with `dense` a
+        constant of the tensor type.
         """
         element = element_of(type_)
         shape = shape_of(type_)
@@ -131,7 +132,8 @@ class Emitter:
         return numbers
 
     def reshape(self, value: Value, result: Type) -> Value:
-        """The elements of a tensor in the shape of `result`; of shape (), the only element."""
+        """The elements of a tensor in the shape of `result`. If `result` is a scalar, the only element of the
+        tensor."""
         if value.type == result:
             return value
         if isinstance(result, TensorType):
@@ -171,7 +173,7 @@ class Emitter:
         return self.add(arith.CmpI(value, zero, arith.IntPredicate.NE))
 
     def truth(self, operand: Operand) -> Value:
-        """A scalar as a condition."""
+        """The operand, a scalar, as an i1: whether it is not zero."""
         if isinstance(operand.type, ConstantType):
             return self.constant(bool(operand.type.value), i1)
         return self.nonzero(operand.value)
@@ -191,7 +193,8 @@ class Emitter:
         return rebuild(type_, self.parts(value, len(flatten_types(type_))))
 
     def repack(self, operand: Operand, type_: Type) -> list[Value]:
-        """The run-time values that make up the operand when it is brought to `type_`, flattened."""
+        """The run-time values of the operand after conversion to `type_`: the components of a tuple in a row, no
+        constants."""
         if isinstance(type_, TupleType):
             parts = split_operand(operand)
             return [v for part, to in zip(parts, type_.components, strict=True) for v in self.repack(part, to)]
@@ -227,7 +230,8 @@ def flatten_types(type_: Type) -> list[Type]:
 
 
 def packed_type(type_: Type) -> Type:
-    """The type by which a value of an attributed type is handed on as one: several components are a Tuple."""
+    """The type of one value that holds all of `flatten_types(type_)`: a Tuple if they are several, void if there are
+    none."""
     flat = flatten_types(type_)
     if not flat:
         return void
@@ -235,7 +239,8 @@ def packed_type(type_: Type) -> Type:
 
 
 def rebuild(type_: Type, values: list[Value]) -> Built:
-    """The inverse of flattening: takes values from the front of the list."""
+    """The value of an attributed type from its flattened run-time values, which are removed from the front of
+    `values`."""
     if isinstance(type_, TupleType):
         return tuple(rebuild(component, values) for component in type_.components)
     return None if isinstance(type_, ConstantType) else values.pop(0)
