@@ -12,7 +12,7 @@ from ziggurat.boundary import no_faults, public
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import core, py, tt
 from ziggurat.codemodel.errors import KernelTypeError, LaunchError
-from ziggurat.codemodel.op import Op, Value
+from ziggurat.codemodel.op import Op, Value, require_argument
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import ConstantType, TupleType, Type, VarType, constexpr_type, pyobject
 from ziggurat.compiler import compiling
@@ -54,6 +54,7 @@ def grad(kernel: Kernel, wrt: Names, of: Names) -> GradientKernel:
 
 def _listed(kernel: Kernel, given: Names, what: str) -> tuple[str, ...]:
     """The names of parameters that an argument of `grad` gives."""
+    require_argument(given, Iterable, f"'{what}' of zg.grad must name parameters", 'wrt="x_ptr", of="out_ptr"')
     names = (given,) if isinstance(given, str) else tuple(given)
     if not names:
         raise LaunchError(

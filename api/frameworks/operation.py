@@ -114,7 +114,12 @@ class Operation:
         `zeros` gives the array, still to be made, that the gradient of an input is added to.
         """
         if callable(self.backward):
-            return self.backward(named, given)
+            found = self.backward(named, given)
+            for name in found:
+                if name not in self.parameters:
+                    hint = suggest(name, self.parameters) or self.kernel.written
+                    raise LaunchError(f"backward of '{self.name}' gives a gradient of '{name}'", hint=hint)
+            return found
         key = (tuple(given), tuple(wrt))
         derived = self._derived.get(key)
         if derived is None:

@@ -16,7 +16,7 @@ from ziggurat.codemodel.dialects import arith, core, scf, tt
 from ziggurat.codemodel.dialects import math as maths
 from ziggurat.codemodel.dispatch import OpTable
 from ziggurat.codemodel.errors import TargetError
-from ziggurat.codemodel.op import Body, Op, OpResult, Value
+from ziggurat.codemodel.op import Body, Op, OpResult, Value, require_model
 from ziggurat.codemodel.types import (
     PtrType,
     ScalarType,
@@ -79,6 +79,7 @@ def to_triton_c(model: Op) -> str:
     Reading the text (`zg.triton_c`) gives a model that computes the same. Raises `TargetError` for an op that Triton-C
     cannot say, at its place.
     """
+    require_model(model, "zg.to_triton_c")
     if isinstance(model, tt.Func):
         functions: Mapping[str, Op] = {model.sym_name: model}
     elif isinstance(model, core.Module):

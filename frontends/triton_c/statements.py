@@ -229,8 +229,27 @@ class Statements(Expressions):
 
     def while_(self, node: Node) -> None:
         _, test, suite = node.children
-        condition = self.body(test, lambda: self.truth(test))
-        self.loop(node, Loop(lambda: None), suite, lambda body: self.add(py.While(condition, body), node))
+        condition, start = self.head(test, node)
+        self.loop(node, Loop(lambda: None), suite, lambda body: self.add(py.While(condition, body), node), start)
+
+    def head(self, test: Node | None, node: Node) -> tuple[Body, Callable[[], object]]:
+        """The condition of a `while`, and a function that adds ops at the start of an iteration.
+
+        The condition of a `while` of the model assigns nothing. A test that assigns leaves the loop from there.
+        """
+        if test is None or _assigns(test):
+            return self.body(node, lambda: self.constant(True, node)), lambda: test and self.leave_unless(test)
+        return self.body(test, lambda: self.truth(test)), lambda: None
+
+    def leave_unless(self, test: Node) -> None:
+        """Leave the loop if an expression is zero."""
+
+        def leave() -> None:
+            self.add(py.Break(), test)
+
+        holds = self.truth(test)
+        stay = self.body(test, lambda: None)
+        self.add(py.If(holds, stay, self.body(test, leave)), test)
 
     def do(self, node: Node) -> None:
         """Read a `do` loop as a `while` whose condition is `first || test`: `first` holds only before the first
@@ -239,6 +258,8 @@ class Statements(Expressions):
         first = self.hidden("first", self.constant(True, node), node)
 
         def again() -> Value:
+            if _assigns(test):
+                return self.constant(True, node)
             one = self.body(node, lambda: self.add(core.VarLoad(first), node))
             other = self.body(test, lambda: self.truth(test))
             return self.add(py.CondOr((one, other)), node)
@@ -246,6 +267,10 @@ class Statements(Expressions):
         asked = self.body(node, again)
 
         def start() -> None:
+            if _assigns(test):
+                begun = self.add(core.VarLoad(first), node)
+                stay = self.body(test, lambda: None)
+                self.add(py.If(begun, stay, self.body(test, lambda: self.leave_unless(test))), test)
             self.add(core.VarStore(first, self.constant(False, node)), node)
 
         self.loop(node, Loop(lambda: None), suite, lambda body: self.add(py.While(asked, body), node), start)
@@ -303,8 +328,8 @@ class Statements(Expressions):
                 self.evaluate(lark.Tree("evaluate", [step]))
                 self.scopes = around
 
-        condition = self.body(node, lambda: self.constant(True, node) if test is None else self.truth(test))
-        self.loop(node, Loop(following), suite, lambda body: self.add(py.While(condition, body), node))
+        condition, start = self.head(test, node)
+        self.loop(node, Loop(following), suite, lambda body: self.add(py.While(condition, body), node), start)
 
     def loop(
         self,
@@ -390,6 +415,11 @@ _STATEMENTS: Final[dict[str, Callable[[Statements, Node], None]]] = {
     "continue": Statements.continue_,
     "return": Statements.return_,
 }
+
+
+def _assigns(tree: Node) -> bool:
+    """Whether an expression assigns to a variable."""
+    return any(part.data in ("assign", "step", "step_after") for part in tree.iter_subtrees())
 
 
 def _is_loop(tree: Node) -> bool:

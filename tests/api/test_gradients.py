@@ -195,3 +195,8 @@ def test_it_is_no_python_function():
 def test_a_pickle_is_not_offered():
     with pytest.raises((pickle.PicklingError, AttributeError)):
         pickle.dumps(zg.grad(scale, wrt="x_ptr", of="out_ptr"))
+
+
+def test_names_must_be_names():
+    with pytest.raises(zg.KernelTypeError, match=r"'wrt' of zg\.grad must name parameters; got 3"):
+        zg.grad(scale, wrt=3, of="out_ptr")

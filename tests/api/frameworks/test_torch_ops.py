@@ -165,3 +165,9 @@ def test_vmap_is_refused():
 def test_bad_operators(make, message):
     with pytest.raises(zg.LaunchError, match=message):
         make()
+
+
+def test_a_gradient_of_no_parameter_is_refused():
+    op = softmax_op(backward=lambda arguments, gradients: {"y": gradients["out"]})
+    with pytest.raises(zg.LaunchError, match="gives a gradient of 'y'"):
+        run(op, torch.randn(4, 8, requires_grad=True)).sum().backward()

@@ -365,3 +365,23 @@ def test_names_that_python_keeps_for_itself():
     assert list(kernel.signature.parameters) == ["in_", "lambda_"]
     kernel[1](np.ones(1, np.float32), lambda_=out)
     assert out[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("loop", "k", "q"),
+    [
+        ("while (q-- > 0 && k < 3) k++;", 3, 1),
+        ("while (q--) k++;", 5, -1),
+        ("do k++; while (q-- > 0);", 6, -1),
+        ("while ((q -= 1) > 0) k++;", 4, 0),
+        ("while (--q > 0) { k++; if (k == 2) continue; }", 4, 0),
+        ("do { k++; if (k == 2) continue; } while (--q > 0);", 5, 0),
+        ("for (; q-- > 0; k++) ;", 5, -1),
+        ("while (q-- > 0) { if (k == 2) break; k++; }", 2, 2),
+    ],
+)
+def test_conditions_that_assign(loop: str, k: int, q: int):
+    found = np.zeros(2, np.int32)
+    source = f"__global__ void f(int *o) {{ int q = 5, k = 0; {loop} *o = k; *(o + 1) = q; }}"
+    zg.triton_c(source)[1](found)
+    assert list(found) == [k, q]

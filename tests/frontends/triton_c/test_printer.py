@@ -175,3 +175,9 @@ def test_what_cannot_be_said_is_an_error_at_its_op():
         zg.to_triton_c(pipelined.triton(zg.ptr(zg.f32), zg.i32))
     with pytest.raises(zg.TargetError, match="takes a Triton model"):
         zg.to_triton_c(pipelined.model)
+
+
+@pytest.mark.parametrize("wrong", [None, "model", zg.kernel])
+def test_only_models_are_printed(wrong: object):
+    with pytest.raises(zg.KernelTypeError, match="the model must be an Op"):
+        zg.to_triton_c(wrong)  # type: ignore[arg-type]
