@@ -13,6 +13,7 @@ from ziggurat.codemodel.errors import BuildError, KernelNameError, KernelSyntaxE
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Body, Op, Value
 from ziggurat.codemodel.types import Type, pyobject
+from ziggurat.frontends.bodies import Bodies
 from ziggurat.frontends.language.constants import as_constant
 from ziggurat.frontends.language.function import Default, Function, constexpr, usable
 from ziggurat.frontends.language.signature import SIGNATURES, Call, Signature
@@ -36,7 +37,7 @@ _UNARY: dict[type[ast.unaryop], type[py.Unary]] = {
 _CLASSES = (bool, int, float, str, tuple)
 
 
-class Expressions(ast.NodeVisitor):
+class Expressions(ast.NodeVisitor, Bodies):
     """Reflects expressions into `builder`. `variables` are the variables declared so far.
 
     `errors` are the errors found so far. Code inside of branches (`choices` is not 0) may never run, so an error there
@@ -80,18 +81,7 @@ class Expressions(ast.NodeVisitor):
 
     def body(self, node: Any, fill: Callable[[], Value | None], parameters: Sequence[Type] = ()) -> Body:
         """A body that `fill` adds ops to. It yields the value that `fill` returns, unless a statement has left it."""
-        outer = self.builder
-        inner = self.builder = outer.nested(parameters, pyobject)
-        try:
-            value = fill()
-            if not inner.terminated:
-                self.add(core.Yield(() if value is None else (value,)), node)
-            return inner.finish()
-        except BaseException:
-            inner.abandon()
-            raise
-        finally:
-            self.builder = outer
+        return self.filled(lambda _: fill(), parameters, self.source.span(node))
 
     def attempt(self, node: ast.expr, fill: Callable[[], Value] | None = None) -> Value:
         """The value of an expression, or the one that `fill` returns for it. After an error it is any value."""

@@ -19,6 +19,7 @@ from ziggurat.codemodel.errors import KernelSyntaxError, KernelTypeError, Launch
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Body, Op, Value
 from ziggurat.codemodel.types import Type, constexpr_type, pyobject
+from ziggurat.frontends.bodies import Bodies
 from ziggurat.frontends.language import Function
 from ziggurat.frontends.language.constants import as_constant
 from ziggurat.frontends.language.function import Default
@@ -26,7 +27,7 @@ from ziggurat.frontends.language.signature import Signature, active_recorder
 from ziggurat.frontends.tracing.symbols import ConstantFloat, ConstantInt, Symbol, constant_argument
 
 
-class Trace:
+class Trace(Bodies):
     """A trace in progress: the builder that it appends to, and the functions that its calls refer to."""
 
     def __init__(self, builder: Builder) -> None:
@@ -111,19 +112,15 @@ class Trace:
 
     def body(self, fill: Callable[..., Value | None], parameters: Sequence[Type] = ()) -> Body:
         """A body that `fill` records, called with its parameters. It yields the value that `fill` returns, if any."""
-        outer = self.builder
-        self.builder = inner = outer.nested(parameters, pyobject)
-        self.open.append(inner)
-        try:
-            result = fill(*inner.parameters)
-            inner.add(core.Yield(() if result is None else (result,)))
-            return inner.finish()
-        except BaseException:
-            inner.abandon()
-            raise
-        finally:
-            self.open.remove(inner)
-            self.builder = outer
+
+        def record(inner: Builder) -> Value | None:
+            self.open.append(inner)
+            try:
+                return fill(*inner.parameters)
+            finally:
+                self.open.remove(inner)
+
+        return self.filled(record, parameters)
 
 
 def current_trace(what: str) -> Trace:

@@ -19,6 +19,7 @@ from ziggurat.codemodel.dialects import core, py
 from ziggurat.codemodel.errors import KernelNameError, KernelTypeError, KernelValueError
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.types import PtrType, ScalarType, VarType, i64, pyobject, u32, u64
+from ziggurat.frontends.bodies import Bodies
 from ziggurat.frontends.language.signature import SIGNATURES, suggest
 from ziggurat.frontends.triton_c.declared import Specifiers, scalar_of
 from ziggurat.frontends.triton_c.grammar import LEVELS, Node
@@ -70,7 +71,7 @@ class Condition:
     value: Callable[[], Value]
 
 
-class Expressions:
+class Expressions(Bodies):
     """Reads expressions into `builder`. `scopes` has the variables of each block around, outermost first."""
 
     def __init__(self, program: Program, builder: Builder) -> None:

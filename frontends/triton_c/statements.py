@@ -131,18 +131,7 @@ class Statements(Expressions):
     def body(self, node: Node, fill: Callable[[], Value | None], parameters: Sequence[Type] = ()) -> Body:
         """A body that `fill` adds ops to. It yields the value that `fill` returns, unless it has a terminator
         already."""
-        outer = self.builder
-        inner = self.builder = outer.nested(parameters, pyobject)
-        try:
-            value = fill()
-            if not inner.terminated:
-                self.add(core.Yield(() if value is None else (value,)), node)
-            return inner.finish()
-        except BaseException:
-            inner.abandon()
-            raise
-        finally:
-            self.builder = outer
+        return self.filled(lambda _: fill(), parameters, self.source.place(node))
 
     def statement(self, node: Node) -> None:
         """Read a statement. Skip it if it follows a `return`, `break` or `continue` in its block."""
