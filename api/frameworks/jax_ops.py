@@ -17,7 +17,17 @@ import numpy as np
 from ziggurat.boundary import public
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.types import PtrType, ScalarType
-from ziggurat.frameworks.operation import Backward, Empty, Operation, Outputs, Plan, is_array, kind_of, scalar_of
+from ziggurat.frameworks.operation import (
+    Backward,
+    Empty,
+    Operation,
+    Outputs,
+    Plan,
+    exact,
+    is_array,
+    kind_of,
+    scalar_of,
+)
 from ziggurat.frameworks.xla import handler
 from ziggurat.kernels.kernel import Grid, Kernel
 
@@ -79,9 +89,9 @@ class JaxOperation(Operation):
 
     def target(self, key: Any, make: Callable[[], Callable[[bool], Any]]) -> str:
         """The name of the foreign function for the kinds of the arguments; registered when they are new."""
-        known = self._targets.get(key)
+        known = self._targets.get(exact(key))
         if known is None:
-            known = self._targets[key] = f"ziggurat_{self.name}_{next(_numbers)}"
+            known = self._targets[exact(key)] = f"ziggurat_{self.name}_{next(_numbers)}"
             made = make()
             for platform in ("cpu", "CUDA"):
                 capsule = jax.ffi.pycapsule(_kept(made(platform == "CUDA")))

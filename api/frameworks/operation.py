@@ -252,6 +252,11 @@ def is_array(value: Any) -> bool:
     return hasattr(value, "shape") and hasattr(value, "dtype")
 
 
+def exact(key: Any) -> Any:
+    """A key of a dictionary that tells 1, 1.0 and True apart: these are equal, and kernels depend on their types."""
+    return key, repr(key)
+
+
 def scalar_of(dtype: Any) -> ScalarType:
     """The dtype of an array, in any library's form. Raises `LaunchError` for one that kernels lack."""
     found = find_scalar(getattr(dtype, "as_numpy_dtype", dtype))  # TensorFlow's dtypes have that.

@@ -25,6 +25,7 @@ from ziggurat.frameworks.operation import (
     Sizes,
     definers,
     enlisted,
+    exact,
     listed,
     scalar_of,
 )
@@ -90,9 +91,9 @@ class TorchOperation(Operation):
 
     def define(self, key: Key) -> str:
         """The name of the operator for the kinds of the arguments; defined when they are new."""
-        known = self._definitions.get(key)
+        known = self._definitions.get(exact(key))
         if known is None:
-            known = self._definitions[key] = _Definition.of(self, key).register()
+            known = self._definitions[exact(key)] = _Definition.of(self, key).register()
         return known
 
 

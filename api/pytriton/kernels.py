@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from ziggurat.codemodel.errors import LaunchError
-from ziggurat.frameworks.operation import GRID, Empty, Operation, enlisted, is_array, listed, scalar_of, single
+from ziggurat.frameworks.operation import GRID, Empty, Operation, enlisted, exact, is_array, listed, scalar_of, single
 
 
 def cdiv(a: int, b: int) -> int:
@@ -69,7 +69,7 @@ class kernel:
         self.source = source
         self.outputs = (outputs,) if isinstance(outputs, str) else tuple(outputs)
         self.name = name
-        self._kernels: dict[_Macros, Any] = {}
+        self._kernels: dict[Any, Any] = {}
         self._operations: dict[Any, Operation] = {}
         self.label = enlisted(self)
 
@@ -101,12 +101,12 @@ class kernel:
 
     def made(self, macros: _Macros) -> Any:
         """The kernel for definitions of the macros; read from the source when these are new."""
-        known = self._kernels.get(macros)
+        known = self._kernels.get(exact(macros))
         if known is None:
             from ziggurat.kernels.triton_c import triton_c
 
             definitions = {name: _defined(value) for name, value in macros}
-            known = self._kernels[macros] = triton_c(self.source, self.name, **definitions)
+            known = self._kernels[exact(macros)] = triton_c(self.source, self.name, **definitions)
         return known
 
     def parameters(self, macros: _Macros) -> tuple[str, ...]:
@@ -122,11 +122,11 @@ class kernel:
 
     def operation(self, library: str, macros: _Macros) -> Operation:
         """The kernel as an operation of a library."""
-        known = self._operations.get((library, macros))
+        known = self._operations.get((library, exact(macros)))
         if known is None:
             known = _class_of(library)(self.made(macros), (1,), self.outputs)
             known.configurations = _tuned(macros)
-            self._operations[library, macros] = known
+            self._operations[library, exact(macros)] = known
         return known
 
 

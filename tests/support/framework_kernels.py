@@ -38,6 +38,16 @@ def count(x, counts, n, BLOCK: zg.constexpr):
     zg.atomic_add(zg.add(counts, zg.load(zg.add(x, at), mask, 0)), 1, mask)
 
 
+@zg.kernel
+def one_more(x, out, more: zg.constexpr):
+    """(x + more) * 16777217 of one number: only integers hold that exactly, f32 does not."""
+    zg.store(out, zg.cast(zg.mul(zg.add(zg.load(x), more), 16777217), zg.f64))
+
+
+# Equal constants of one_more, for which it is compiled differently, each with its result for x = 1.
+EQUAL_CONSTANTS = [(1, 33554434.0), (1.0, 33554432.0), (True, 33554434.0), (1, 33554434.0)]
+
+
 def one_a_row(meta: Any) -> tuple[int]:
     """A grid with one program for each row of x."""
     return (meta["x"].shape[0],)

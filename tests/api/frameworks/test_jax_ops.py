@@ -5,7 +5,7 @@ import pytest
 
 jax = pytest.importorskip("jax", reason="JAX is not installed")
 
-from framework_kernels import increment, one_a_row, softmax, sum_and_difference
+from framework_kernels import EQUAL_CONSTANTS, increment, one_a_row, one_more, softmax, sum_and_difference
 
 import ziggurat as zg
 
@@ -41,6 +41,12 @@ def test_an_output_is_made_and_returned(dtype, jit):
     np.testing.assert_allclose(
         np.asarray(call(x), "f8"), np.asarray(jax.nn.softmax(x, 1), "f8"), rtol=2e-2 if x.itemsize == 2 else 1e-6
     )
+
+
+def test_equal_constants_of_different_types_have_functions_of_their_own():
+    op, x = zg.jax_op(one_more, (1,), {"out": ((1,), "float64")}), jnp.ones(1, "int32")
+    assert [op(x, more).item() for more, _ in EQUAL_CONSTANTS] == [expected for _, expected in EQUAL_CONSTANTS]
+    assert len(op._targets) == 3
 
 
 def test_an_array_that_is_written_is_a_result():

@@ -4,7 +4,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from framework_kernels import count, increment, one_a_row, softmax, sum_and_difference
+from framework_kernels import EQUAL_CONSTANTS, count, increment, one_a_row, one_more, softmax, sum_and_difference
 
 import ziggurat as zg
 
@@ -73,6 +73,12 @@ def test_a_target_of_atomics_is_written():
     assert counts.tolist() == [1, 1, 0, 2]
     schema = getattr(torch.ops.ziggurat, next(iter(op._definitions.values()))).default._schema
     assert str(schema).endswith("(Tensor a0, Tensor(a1!) a1, SymInt a2) -> ()")
+
+
+def test_equal_constants_of_different_types_have_operators_of_their_own():
+    op, x = zg.torch_op(one_more, (1,), {"out": ((1,), torch.float64)}), torch.ones(1, dtype=torch.int32)
+    assert [op(x, more).item() for more, _ in EQUAL_CONSTANTS] == [expected for _, expected in EQUAL_CONSTANTS]
+    assert len(op._definitions) == 3
 
 
 def test_compiled_programs_take_new_shapes():

@@ -56,6 +56,14 @@ def test_macros_that_the_source_does_not_use_are_ignored():
     assert (total == 2 * x).all()
 
 
+def test_equal_macros_of_different_types_have_kernels_of_their_own():
+    kernel = triton.kernel("__global__ void f(int *x, float *out) { *out = (*x + MORE) / 2; }", "out")
+    x = np.full(1, 2, np.int32)
+    for more, half in ((1, 1.0), (1.0, 1.5), (True, 1.0), (1, 1.0)):
+        assert kernel(x, triton.empty([1], np.float32), [1], MORE=more).item() == half
+    assert len(kernel._kernels) == len(kernel._operations) == 3
+
+
 def test_helpers():
     assert triton.cdiv(7, 2) == 4
     assert triton.shape(np.zeros((2, 3))) == (2, 3)
