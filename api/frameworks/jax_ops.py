@@ -16,18 +16,7 @@ import numpy as np
 
 from ziggurat.boundary import public
 from ziggurat.codemodel.errors import LaunchError
-from ziggurat.codemodel.types import PtrType, ScalarType
-from ziggurat.frameworks.operation import (
-    Backward,
-    Empty,
-    Operation,
-    Outputs,
-    Plan,
-    exact,
-    is_array,
-    kind_of,
-    scalar_of,
-)
+from ziggurat.frameworks.operation import Backward, Call, Operation, Outputs, exact, is_operand, scalar_of
 from ziggurat.frameworks.xla import handler
 from ziggurat.kernels.kernel import Grid, Kernel
 
@@ -70,22 +59,19 @@ class JaxOperation(Operation):
 
     def results(self, named: dict[str, Any]) -> tuple[Any, ...]:
         """The outputs, then the new values of the arrays that the kernel writes, for all arguments by name."""
-        arrays = {name: jax.numpy.asarray(value) for name, value in named.items() if _is_operand(value)}
+        arrays = {name: jax.numpy.asarray(value) for name, value in named.items() if is_operand(value)}
         for name, value in arrays.items():
             if isinstance(value, jax.core.Tracer) and value.ndim == 0 and value.weak_type:
                 raise LaunchError(
                     f"'{name}' of '{self.name}' must be a Python number; got a number that JAX traces",
                     hint=f'jax.jit(…, static_argnames="{name}"), or a number made of shapes',
                 )
-        rest = {name: value for name, value in named.items() if name not in arrays}
-        kinds = {name: kind_of(self, name, value) for name, value in {**named, **arrays}.items()}
-        plan = Plan.of(self, named, kinds)
-        call = _Call(self, rest, tuple(arrays), plan, kinds)
-        if self.backward is None:
-            return plan.ordered(self, call.run(*arrays.values()))
-        differentiable = jax.custom_vjp(call.run)
-        differentiable.defvjp(call.forward, call.backward)
-        return plan.ordered(self, differentiable(*arrays.values()))
+        call = _Call.of(self, named, arrays)
+        run = call.run
+        if self.backward is not None:
+            run = jax.custom_vjp(run)
+            run.defvjp(call.forward, call.backward)
+        return call.plan.ordered(self, run(*arrays.values()))
 
     def target(self, key: Any, make: Callable[[], Callable[[bool], Any]]) -> str:
         """The name of the foreign function for the kinds of the arguments; registered when they are new."""
@@ -108,19 +94,11 @@ def _kept(handler: Any) -> Any:
     return handler
 
 
-def _is_operand(value: Any) -> bool:
-    return is_array(value) and not isinstance(value, (Empty, np.generic))
-
-
 @attrs.frozen(eq=False)
-class _Call:
-    """A call: `rest` has the arguments by name that are no arrays, `names` those that are, in order."""
+class _Call(Call):
+    """A call of an operation of JAX."""
 
     operation: JaxOperation
-    rest: Mapping[str, Any]
-    names: tuple[str, ...]
-    plan: Plan
-    kinds: Mapping[str, Any]
 
     def run(self, *arrays: Any) -> tuple[Any, ...]:
         """The results for the arrays."""
@@ -130,8 +108,7 @@ class _Call:
         types += [jax.ShapeDtypeStruct(given[name].shape, given[name].dtype) for name in self.plan.mutated]
         aliases = {self.names.index(name): len(made) + index for index, name in enumerate(self.plan.mutated)}
         rest = {name: value for name, value in self.rest.items() if name not in made}
-        elements = [_element(self.kinds[name]) for name in self.names]
-        elements += [_element(self.kinds[name]) for name in (*made, *self.plan.mutated)]
+        elements = [self.element(name) for name in (*self.names, *made, *self.plan.mutated)]
         key = (tuple(rest.items()), tuple(elements), self.names, tuple((n, e.zeros) for n, e in made.items()))
         target = self.operation.target(
             key, lambda: lambda on_gpu: handler(self._launcher(rest, on_gpu), elements, on_gpu)
@@ -147,11 +124,7 @@ class _Call:
             named = dict(zip((*names, *plan.made, *plan.mutated), buffers, strict=True))
             for name in zeros:
                 _clear(named[name], stream)
-            options = {"stream": stream} if on_gpu else {}
-            order = [name for name in operation.parameters if name in named or name in rest]
-            values = {name: named[name] if name in named else rest[name] for name in order}
-            extra = {name: value for name, value in rest.items() if name not in values}
-            operation.launch({**values, **extra, **options})
+            operation.launch({**rest, **named, **({"stream": stream} if on_gpu else {})})
 
         return launch
 
@@ -163,21 +136,10 @@ class _Call:
     def backward(self, saved: Any, gradients: Sequence[Any]) -> tuple[Any, ...]:
         """The gradient of each array."""
         arrays, results = saved
-        named = {**self.rest, **dict(zip(self.names, arrays, strict=True))}
-        named |= dict(zip(self.plan.made, results, strict=True))
-        given = dict(zip(self.plan.made, gradients, strict=True))
-        operation = self.operation
-        read = operation.read(self.kinds)
-        wrt = [name for name in self.names if name in read and _element(self.kinds[name]).is_float]
-        found = operation.gradients(named, given, wrt, lambda x: Empty(x.shape, x.dtype, zeros=True))
+        found = self.gradients_of(arrays, results, gradients)
         return tuple(
             found[name] if name in found else no_gradient(array) for name, array in zip(self.names, arrays, strict=True)
         )
-
-
-def _element(kind: Any) -> ScalarType:
-    assert isinstance(kind, PtrType) and isinstance(kind.pointee, ScalarType)
-    return kind.pointee
 
 
 def no_gradient(array: Any) -> Any:

@@ -11,13 +11,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Self
 
 import attrs
+import numpy as np
 
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.gpu.options import LAUNCH_OPTIONS
 from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType, Type, f32, find_scalar, i1, i32, i64
 from ziggurat.frontends.language.signature import suggest
-from ziggurat.kernels.arguments import components_of, constexpr_names
+from ziggurat.kernels.arguments import components_of, constexpr_names, signature_of
 from ziggurat.kernels.kernel import Grid, Kernel
+from ziggurat.transforms.kit.dataflow import read_parameters, written_parameters
+from ziggurat.transforms.kit.parameters import kernel_of
 
 
 class Empty(NamedTuple):
@@ -47,8 +50,8 @@ Outputs = str | Sequence[str] | Mapping[str, OutputRule]
 Backward = Callable[[Mapping[str, Any], Mapping[str, Any]], Mapping[str, Any]]
 
 
-# What defines operators of PyTorch, by a label: what `torch.compile` calls while it traces gets constants only, and a
-# text is one in programs of any shape, which a number is not.
+# The objects that define operators of PyTorch, by label: a function that `torch.compile` calls while it traces gets
+# constants only, and a text is one in programs of any shape, which a number is not.
 definers: dict[str, Any] = {}
 
 
@@ -96,7 +99,7 @@ class Operation:
                 hint = suggest(name, self.parameters) or kernel.written
                 raise LaunchError(f"'{kernel.name}' has no parameter '{name}' (in outputs)", hint=hint)
         self.inputs = tuple(name for name in self.parameters if name not in self.rules)
-        self.constants = frozenset(constexpr_names(kernel))
+        self.constants = constexpr_names(kernel)
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         """The outputs, then the new values of arrays that a library does not change in place: one, or a tuple."""
@@ -139,7 +142,8 @@ class Operation:
         """The arguments by name in the order of the parameters, with defaults, and an `Empty` for each output that
         the caller leaves out; options of the launch follow.
 
-        Positional arguments are those of all parameters but the outputs; or of all parameters.
+        Positional arguments are those of all parameters but the outputs; or of all parameters. `torch.compile` traces
+        this function, so it does not ask for the kernel's model, as the binding of a launch does.
         """
         inputs = [name for name in self.inputs if name not in keywords]
         names = self.inputs if len(positional) <= len(inputs) else self.parameters
@@ -195,20 +199,13 @@ class Operation:
 
     def written(self, kinds: Mapping[str, Any]) -> tuple[str, ...]:
         """The names of the parameters whose arrays the kernel writes, for types and constants by name."""
-        from ziggurat.transforms.kit.dataflow import written_parameters
-
         return self._accessed(kinds, written_parameters)
 
     def read(self, kinds: Mapping[str, Any]) -> tuple[str, ...]:
         """The names of the parameters whose arrays the kernel reads, for types and constants by name."""
-        from ziggurat.transforms.kit.dataflow import read_parameters
-
         return self._accessed(kinds, read_parameters)
 
     def _accessed(self, kinds: Mapping[str, Any], which: Callable[[Any], tuple[int, ...]]) -> tuple[str, ...]:
-        from ziggurat.kernels.arguments import signature_of
-        from ziggurat.transforms.kit.parameters import kernel_of
-
         # What the kernel accesses does not depend on what is tuned.
         known = {**self.defaults, **self.configurations[0], **kinds}
         signature = signature_of(self.kernel, (), {name: known[name] for name in self.parameters})
@@ -250,6 +247,11 @@ def is_array(value: Any) -> bool:
     if isinstance(value, (int, float, str, type)):  # torch.compile traces no hasattr of a size that is unknown.
         return False
     return hasattr(value, "shape") and hasattr(value, "dtype")
+
+
+def is_operand(value: Any) -> bool:
+    """Whether an argument is an array that exists, which a library that traces its programs hands over."""
+    return is_array(value) and not isinstance(value, (Empty, np.generic))
 
 
 def exact(key: Any) -> Any:
@@ -314,3 +316,40 @@ class Plan:
         named = dict(zip((*self.made, *self.mutated), results, strict=True))
         names = [name for name in operation.parameters if name in operation.rules and name in named]
         return tuple(named[name] for name in (*names, *(name for name in named if name not in names)))
+
+
+@attrs.frozen(eq=False)
+class Call:
+    """A call of an operation of a library that does not change arrays in place. `names` are the names of the arguments
+    that are arrays, in order; `rest` has the other arguments by name."""
+
+    operation: Operation
+    rest: Mapping[str, Any]
+    names: tuple[str, ...]
+    plan: Plan
+    kinds: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, operation: Operation, named: Mapping[str, Any], arrays: Mapping[str, Any]) -> Self:
+        """The call for all arguments by name, and those among them that are arrays."""
+        rest = {name: value for name, value in named.items() if name not in arrays}
+        kinds = {name: kind_of(operation, name, value) for name, value in {**named, **arrays}.items()}
+        plan = Plan.of(operation, named, kinds)
+        return cls(operation=operation, rest=rest, names=tuple(arrays), plan=plan, kinds=kinds)
+
+    def element(self, name: str) -> ScalarType:
+        """The element type of an array."""
+        kind = self.kinds[name]
+        assert isinstance(kind, PtrType) and isinstance(kind.pointee, ScalarType)
+        return kind.pointee
+
+    def gradients_of(
+        self, arrays: Sequence[Any], results: Sequence[Any], gradients: Sequence[Any]
+    ) -> Mapping[str, Any]:
+        """The gradients of the arrays of floats that the kernel reads, by name, for those of the outputs."""
+        outputs = dict(zip(self.plan.made, results, strict=True))
+        named = {**self.rest, **dict(zip(self.names, arrays, strict=True)), **outputs}
+        given = dict(zip(self.plan.made, gradients, strict=True))
+        read = self.operation.read(self.kinds)
+        wrt = [name for name in self.names if name in read and self.element(name).is_float]
+        return self.operation.gradients(named, given, wrt, lambda x: Empty(tuple(x.shape), x.dtype, zeros=True))

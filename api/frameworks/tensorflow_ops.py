@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import attrs
 import numpy as np
 
-from ziggurat.frameworks.operation import Empty, Operation, Plan, is_array, kind_of, listed, scalar_of, single
+from ziggurat.frameworks.operation import Call, Operation, is_operand, listed, scalar_of, single
 
 tf: Any = importlib.import_module("tensorflow")
 
@@ -25,31 +24,15 @@ class TensorflowOperation(Operation):
     in place."""
 
     def results(self, named: dict[str, Any]) -> tuple[Any, ...]:
-        tensors = {
-            name: tf.convert_to_tensor(value)
-            for name, value in named.items()
-            if is_array(value) and not isinstance(value, (Empty, np.generic))
-        }
-        rest = {name: value for name, value in named.items() if name not in tensors}
-        kinds = {name: kind_of(self, name, value) for name, value in {**named, **tensors}.items()}
-        plan = Plan.of(self, named, kinds)
-        call = _Call(self, rest, tuple(tensors), plan, kinds)
-        if self.backward is None:
-            return plan.ordered(self, call.run(*tensors.values()))
-        results = tf.custom_gradient(call.with_gradient)(*tensors.values())
-        return plan.ordered(self, listed(results))
+        tensors = {name: tf.convert_to_tensor(value) for name, value in named.items() if is_operand(value)}
+        call = _Call.of(self, named, tensors)
+        run = call.run if self.backward is None else tf.custom_gradient(call.with_gradient)
+        return call.plan.ordered(self, listed(run(*tensors.values())))
 
 
 @attrs.frozen(eq=False)
-class _Call:
-    """A call of an operation. `names` are the names of the arguments that are tensors, in order; `rest` has the other
-    arguments by name."""
-
-    operation: Operation
-    rest: Mapping[str, Any]
-    names: tuple[str, ...]
-    plan: Plan
-    kinds: Mapping[str, Any]
+class _Call(Call):
+    """A call of an operation of TensorFlow."""
 
     def run(self, *tensors: Any) -> list[Any]:
         """The results for the tensors: computed now in eager mode, otherwise by a `numpy_function` in the traced
@@ -84,19 +67,10 @@ class _Call:
         results = self.run(*tensors)
 
         def backward(*gradients: Any) -> list[Any]:
-            named = {**self.rest, **dict(zip(self.names, tensors, strict=True))}
-            named |= dict(zip(self.plan.made, results, strict=True))
-            given = dict(zip(self.plan.made, gradients, strict=True))
-            read = self.operation.read(self.kinds)
-            wrt = [name for name in self.names if name in read and self.kinds[name].pointee.is_float]
-            found = self.operation.gradients(named, given, wrt, _zeros)
+            found = self.gradients_of(tensors, results, gradients)
             return [found.get(name) for name in self.names]
 
         return single(results), backward
-
-
-def _zeros(x: Any) -> Empty:
-    return Empty(tuple(x.shape), x.dtype, zeros=True)
 
 
 def _array(tensor: Any) -> np.ndarray[Any, Any]:

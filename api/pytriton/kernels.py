@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
@@ -11,7 +12,7 @@ from ziggurat.frameworks.operation import GRID, Empty, Operation, enlisted, exac
 
 
 def cdiv(a: int, b: int) -> int:
-    """The quotient of two integers, rounded up."""
+    """The quotient of two integers, rounded up; sizes that `torch.compile` traces are integers, too."""
     return (a + b - 1) // b
 
 
@@ -130,18 +131,19 @@ class kernel:
         return known
 
 
+# The modules and the classes of the operations of each library.
+_CLASSES = {
+    "torch": ("torch_ops", "TorchOperation"),
+    "jax": ("jax_ops", "JaxOperation"),
+    "tensorflow": ("tensorflow_ops", "TensorflowOperation"),
+    "cupy": ("array_ops", "CupyOperation"),
+    "numpy": ("array_ops", "ArrayOperation"),
+}
+
+
 def _class_of(library: str) -> type[Operation]:
-    if library == "torch":
-        from ziggurat.frameworks.torch_ops import TorchOperation as Found
-    elif library == "jax":
-        from ziggurat.frameworks.jax_ops import JaxOperation as Found
-    elif library == "tensorflow":
-        from ziggurat.frameworks.tensorflow_ops import TensorflowOperation as Found
-    elif library == "cupy":
-        from ziggurat.frameworks.array_ops import CupyOperation as Found
-    else:
-        from ziggurat.frameworks.array_ops import ArrayOperation as Found
-    return Found
+    module, name = _CLASSES[library]
+    return getattr(importlib.import_module(f"ziggurat.frameworks.{module}"), name)
 
 
 def library_of(values: Sequence[Any]) -> str:
