@@ -18,6 +18,7 @@ OURS: dict[str, tuple[str, ...]] = {
         "ziggurat.codemodel",
         "ziggurat.frontends.language",
         "ziggurat.frontends.library",
+        "ziggurat.frontends.triton",
     ),
     "backend": ("ziggurat.backend", "ziggurat.codemodel", "ziggurat.transforms"),
     "api": ("ziggurat",),

@@ -8,7 +8,7 @@ from typing import Any
 from ziggurat.codemodel import traits
 from ziggurat.codemodel.fields import attribute, body, operand, operands, result_type, successor
 from ziggurat.codemodel.op import Body, Op, Successor, Value, expect, require
-from ziggurat.codemodel.types import TupleType, Type, VarType, i1, pyobject
+from ziggurat.codemodel.types import TupleType, Type, VarType, constexpr_type, i1, pyobject
 
 
 class Unreachable(Op, traits.BodyTerminator, name="unreachable"):
@@ -77,14 +77,14 @@ class Var(Op, name="var"):
     name: str = attribute(str, default="", unnamed=True)
 
     def derive_type(self) -> Type:
-        if self.initial is None or self.type == VarType(pyobject):
+        if self.initial is None or self.type in (VarType(pyobject), VarType(constexpr_type)):
             return self.type
         return VarType(self.initial.type)
 
     def check(self) -> None:
         type_ = expect(self.type, VarType, f"var gives a Var type; got {self.type}")
         if self.initial is not None:
-            fits = type_.value in (self.initial.type, pyobject)
+            fits = type_.value in (self.initial.type, pyobject, constexpr_type)
             require(fits, f"var of {type_.value} is initialised with {self.initial.type}")
 
 
@@ -105,7 +105,10 @@ class VarStore(Op, name="var.store"):
 
     def check(self) -> None:
         held = expect(self.var.type, VarType, f"var.store writes a Var; got {self.var.type}").value
-        require(held in (self.value.type, pyobject), f"var.store of {self.value.type} to a variable of {held}")
+        require(
+            held in (self.value.type, pyobject, constexpr_type),
+            f"var.store of {self.value.type} to a variable of {held}",
+        )
 
 
 class MakeTuple(Op, traits.Pure, name="tuple"):

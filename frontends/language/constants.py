@@ -14,6 +14,8 @@ def as_constant(value: Any) -> tuple[bool, Any]:
 
     Numbers of NumPy become Python's, and dtypes of NumPy and torch ours.
     """
+    if getattr(value, "ziggurat_constant", False) is True:  # `tl.constexpr(…)`, and Triton's dtypes.
+        return as_constant(value.value)
     if value is None or isinstance(value, Type):
         return True, value
     if isinstance(value, enum.Enum) and is_enum(type(value)):

@@ -13,6 +13,7 @@ from ziggurat.codemodel.errors import KernelSyntaxError, LaunchError, ZigguratEr
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op
 from ziggurat.frontends.language.constants import as_constant
+from ziggurat.frontends.language.policy import EXPLICIT, Policy
 from ziggurat.frontends.language.signature import active_recorder, bind
 
 if TYPE_CHECKING:
@@ -70,6 +71,8 @@ class Function:
     """
 
     __qualname__: str
+    # The rules of the language in which the function is written.
+    policy: Policy = EXPLICIT
 
     def __init__(self, fn: Callable[..., Any], model: Callable[[Function], Op], name: str | None = None) -> None:
         fn = fn.fn if isinstance(fn, Function) else fn  # A kernel may be made of a helper function.

@@ -16,10 +16,12 @@ from ziggurat.codemodel.types import Type, pyobject
 from ziggurat.frontends.bodies import Bodies
 from ziggurat.frontends.language.constants import as_constant
 from ziggurat.frontends.language.function import Default, Function, constexpr, usable
+from ziggurat.frontends.language.policy import Policy
 from ziggurat.frontends.language.signature import SIGNATURES, Call, Signature
 from ziggurat.frontends.reflection.names import BUILTINS, DYNAMIC, Names, builtin_name
 from ziggurat.frontends.reflection.source import Source
 from ziggurat.frontends.reflection.unsupported import unsupported
+from ziggurat.frontends.triton.spelling import Spelling
 
 _BINARY: dict[type[ast.operator], type[py.Binary]] = {
     ast.Add: py.Add, ast.Sub: py.Sub, ast.Mult: py.Mul, ast.Div: py.Div, ast.FloorDiv: py.FloorDiv, ast.Mod: py.Mod,
@@ -44,8 +46,11 @@ class Expressions(ast.NodeVisitor, Bodies):
     becomes an op and is added to `deferred` instead.
     """
 
-    def __init__(self, names: Names, source: Source, builder: Builder, callees: dict[str, Function]) -> None:
+    def __init__(
+        self, names: Names, source: Source, builder: Builder, callees: dict[str, Function], policy: Policy
+    ) -> None:
         self.names = names
+        self.policy = policy
         self.source = source
         self.builder = builder
         self.callees = callees
@@ -169,10 +174,13 @@ class Expressions(ast.NodeVisitor, Bodies):
     def visit_Subscript(self, node: ast.Subscript) -> Value:
         index = node.slice
         items = index.elts if isinstance(index, ast.Tuple) else [index]
-        for item in items:
-            whole = isinstance(item, ast.Slice) and item.lower is item.upper is item.step is None
-            if whole or (isinstance(item, ast.Constant) and item.value in (None, ...)):
+        new_axes = [self.new_axis(item) for item in items]
+        if any(new is not None for new in new_axes):
+            if not self.policy.tensor_operators:
                 raise unsupported(node, self.source, "expand")
+            if None not in new_axes:
+                value = self.expression(node.value)
+                return self.add(py.Subscript(value, self.constant(tuple(new_axes), index)), node)
         for item in items:
             if isinstance(item, ast.Slice):
                 raise unsupported(item, self.source)
@@ -180,6 +188,12 @@ class Expressions(ast.NodeVisitor, Bodies):
             raise unsupported(node, self.source, "many indices")
         value = self.expression(node.value)
         return self.add(py.Subscript(value, self.expression(index)), node)
+
+    def new_axis(self, item: ast.expr) -> str | None:
+        """The text of an index of a tensor: "None" for a new axis, ":" for one that is kept; None for another one."""
+        if isinstance(item, ast.Slice) and item.lower is item.upper is item.step is None:
+            return ":"
+        return "None" if isinstance(item, ast.Constant) and item.value in (None, ...) else None
 
     # Operators.
 
@@ -255,6 +269,9 @@ class Expressions(ast.NodeVisitor, Bodies):
         if isinstance(target, Call):
             self.check_call(target.signature, node)
             return self.invoke(node, f"zg.{target.signature.name}")
+        if isinstance(target, Spelling):
+            self.check_call(target.signature, node)
+            return self.invoke(node, f"tl.{target.name}")
         if isinstance(target, Function):
             return self.call_function(node, target)
         name = builtin_name(target)

@@ -15,6 +15,7 @@ from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.recursion import MAX_FRAMES, deep_recursion, frames
 from ziggurat.codemodel.types import Type, constexpr_type, pyobject
 from ziggurat.frontends.language.function import Function, Use, constexpr, usable
+from ziggurat.frontends.language.policy import EXPLICIT, Policy
 from ziggurat.frontends.reflection.names import KINDS, Names
 from ziggurat.frontends.reflection.source import Source, find_source, read_lines
 from ziggurat.frontends.reflection.statements import Statements
@@ -44,7 +45,7 @@ def reader(fn: Callable[..., Any]) -> Callable[[Function], Op]:
 
     def model(made: Function) -> Op:
         with deep_recursion():
-            func, made.callees, made.uses = _model(made.fn, lines)
+            func, made.callees, made.uses = _model(made.fn, lines, made.policy)
         return func
 
     return model
@@ -58,10 +59,12 @@ def reflect(function: Function | Callable[..., Any]) -> Op:
     """
     fn = function.fn if isinstance(function, Function) else function
     with deep_recursion():
-        return _model(fn, read_lines(fn))[0]
+        return _model(fn, read_lines(fn), getattr(function, "policy", EXPLICIT))[0]
 
 
-def _model(function: Callable[..., Any], lines: Sequence[str]) -> tuple[Op, dict[str, Function], tuple[Use, ...]]:
+def _model(
+    function: Callable[..., Any], lines: Sequence[str], policy: Policy
+) -> tuple[Op, dict[str, Function], tuple[Use, ...]]:
     """The model of a function with its source in these lines, the functions that it refers to, and its outer values."""
     fn = cast(types.FunctionType, function)
     source = find_source(fn, lines or read_lines(fn))
@@ -71,7 +74,7 @@ def _model(function: Callable[..., Any], lines: Sequence[str]) -> tuple[Op, dict
     callees: dict[str, Function] = {}
     builder = Builder.root([_type(fn, p, names) for p in parameters], pyobject)
     try:
-        body = Statements(names, source, builder, callees).function_body(parameters)
+        body = Statements(names, source, builder, callees, policy).function_body(parameters)
     except RecursionError:
         if frames() > MAX_FRAMES // 2:
             raise  # A long chain of functions led here; the statement is not to blame.
@@ -121,7 +124,8 @@ def _type(fn: types.FunctionType, parameter: ast.arg, names: Names) -> Type:
         if path.rpartition(".")[2] == "constexpr":
             return constexpr_type
         annotation = names.find(path)
-    return constexpr_type if annotation is constexpr else pyobject
+    is_constant = annotation is constexpr or getattr(annotation, "ziggurat_constant", False) is True
+    return constexpr_type if is_constant else pyobject
 
 
 def _check_defaults(fn: types.FunctionType, parameters: Sequence[ast.arg], source: Source) -> None:

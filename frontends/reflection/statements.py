@@ -9,8 +9,9 @@ from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import core, py
 from ziggurat.codemodel.errors import BuildError, KernelErrors, ZigguratError
 from ziggurat.codemodel.op import Body, Value
-from ziggurat.codemodel.types import VarType, pyobject
+from ziggurat.codemodel.types import VarType, constexpr_type, pyobject
 from ziggurat.frontends.language.function import Function
+from ziggurat.frontends.language.policy import Policy
 from ziggurat.frontends.reflection.expressions import Expressions
 from ziggurat.frontends.reflection.names import Names
 from ziggurat.frontends.reflection.scopes import Declaration, assigned_names, declarations, returns
@@ -18,15 +19,20 @@ from ziggurat.frontends.reflection.source import Source
 from ziggurat.frontends.reflection.unsupported import unsupported
 
 _VARIABLE = VarType(pyobject)
+_CONSTANT = VarType(constexpr_type)
 
 
 class Statements(Expressions):
     """Reflects statements at the place of `builder`."""
 
-    def __init__(self, names: Names, source: Source, builder: Builder, callees: dict[str, Function]) -> None:
-        super().__init__(names, source, builder, callees)
+    def __init__(
+        self, names: Names, source: Source, builder: Builder, callees: dict[str, Function], policy: Policy
+    ) -> None:
+        super().__init__(names, source, builder, callees, policy)
         self.loops = 0
         self.declarations: dict[ast.stmt, list[Declaration]] = {}
+        # The variables that are annotated as constants, in a language where others hold run-time values.
+        self.constants: set[str] = set()
 
     def function_body(self, parameters: Sequence[ast.arg]) -> Body:
         """The body of the function. The builder has a value for each parameter.
@@ -36,6 +42,14 @@ class Statements(Expressions):
         """
         node = self.source.node
         self.declarations = declarations(node.body, {p.arg for p in parameters}, self.names.locals)
+        if self.policy.assigned_numbers:
+            self.constants = {
+                statement.target.id
+                for statement in ast.walk(node)
+                if isinstance(statement, ast.AnnAssign)
+                and isinstance(statement.target, ast.Name)
+                and ast.unparse(statement.annotation).rpartition(".")[2] == "constexpr"
+            }
         for parameter, value in zip(parameters, self.builder.parameters, strict=True):
             self.declare(parameter.arg, parameter, value)
         self.suite(node.body)
@@ -93,7 +107,8 @@ class Statements(Expressions):
     # Assignments.
 
     def declare(self, name: str, node: ast.AST, value: Value | None = None) -> None:
-        self.variables[name] = self.add(core.Var(value, name=name, type=_VARIABLE), node)
+        type_ = _CONSTANT if name in self.constants else _VARIABLE
+        self.variables[name] = self.add(core.Var(value, name=name, type=type_), node)
 
     def assign(self, target: ast.expr, value: Value, node: ast.AST) -> None:
         """Give `value` to a target. The store models `node`."""

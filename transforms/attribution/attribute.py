@@ -17,6 +17,7 @@ from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.types import Type
 from ziggurat.frontends.language import Function
+from ziggurat.frontends.language.policy import EXPLICIT
 from ziggurat.transforms.attribution.attribution import Attribution
 from ziggurat.transforms.calls.constants import FunctionName, describe, symbol_part
 from ziggurat.transforms.calls.lattice import ERROR, Unusable, join
@@ -40,7 +41,8 @@ class FunctionAttributor:
         self.function = function
         self.func = func = function.model
         self.caller = caller
-        self.found = Attribution(func, types)
+        self.policy = EXPLICIT if function.function is None else function.function.policy
+        self.found = Attribution(func, types, self.policy)
         self.scope = self.found.scope
         self.state: State = {}
         self.returns: list[tuple[Type, Op]] = []

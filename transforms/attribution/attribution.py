@@ -11,6 +11,7 @@ from ziggurat.codemodel.errors import ZigguratError
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.text.writer import to_text
 from ziggurat.codemodel.types import ConstantType, Type, VarType, void
+from ziggurat.frontends.language.policy import Policy
 from ziggurat.transforms.calls.lattice import RangeType, Unusable
 
 
@@ -58,8 +59,10 @@ class Scope:
 class Attribution:
     """The findings about a function at one list of argument types. `symbol` is its name in the Triton model."""
 
-    def __init__(self, func: Op, parameter_types: tuple[Type, ...]) -> None:
+    def __init__(self, func: Op, parameter_types: tuple[Type, ...], policy: Policy) -> None:
         self.func = func
+        # The rules of the language of the function.
+        self.policy = policy
         self.parameter_types = parameter_types
         self.result: Type = void
         self.symbol = ""

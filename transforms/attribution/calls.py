@@ -16,6 +16,7 @@ from ziggurat.frontends.language.function import Default
 from ziggurat.frontends.language.signature import Parameter, Signature
 from ziggurat.frontends.language.spellings import of_attribute
 from ziggurat.frontends.library import COMBINE
+from ziggurat.frontends.triton import METHODS, SPELLED, Spelling
 from ziggurat.transforms.attribution.attribute import FunctionAttributor, handles
 from ziggurat.transforms.attribution.attribution import Attribution
 from ziggurat.transforms.calls import RULES, Rule, Typing
@@ -80,6 +81,8 @@ def invoke(walk: FunctionAttributor, op: py.Invoke) -> Type:
     space, _, name = op.callee.rpartition(".")
     if space == "zg":
         return language_call(walk, op, name)
+    if space == "tl":
+        return spelled_call(walk, op, SPELLED[name])
     if space == "c":
         return bound_call(walk, op, C_SIGNATURES[name], C_RULES[name], Typing(name, spelling=SPELLINGS[name]))
     types = [walk.scope.type_of(operand) for operand in op.operands]
@@ -94,6 +97,8 @@ def method(walk: FunctionAttributor, op: py.Invoke, name: str, types: list[Type]
     receiver = types[0]
     if isinstance(receiver, DescriptorType) and name in ("load", "store"):
         return language_call(walk, op, f"{name}_tensor_descriptor")
+    if walk.policy.tensor_operators and name in METHODS:
+        return spelled_call(walk, op, METHODS[name])
     if name in SIGNATURES:
         hint = f"call zg.{name}(…) instead"
         load = getattr(op.operands[0], "op", None)
@@ -109,17 +114,46 @@ def method(walk: FunctionAttributor, op: py.Invoke, name: str, types: list[Type]
 
 
 def language_call(walk: FunctionAttributor, op: py.Invoke, name: str) -> Type:
-    return bound_call(walk, op, SIGNATURES[name], RULES[name], Typing(name, partial(combine, walk)))
+    typing = Typing(name, partial(combine, walk), policy=walk.policy)
+    return bound_call(walk, op, SIGNATURES[name], RULES[name], typing)
+
+
+def spelled_call(walk: FunctionAttributor, op: py.Invoke, spelling: Spelling) -> Type:
+    """A call that is written with Triton's name and parameters."""
+    bound = bound_arguments(op, spelling.signature)
+    known = {
+        name: argument_of(walk, spelling.signature, parameter, bound[name])[0]
+        for name, parameter in spelling.signature.by_name.items()
+    }
+    typing = Typing(spelling.call, partial(combine, walk), f"tl.{spelling.name}", walk.policy)
+    return given_call(walk, op, SIGNATURES[spelling.call], RULES[spelling.call], typing, spelling.adapt(known))
+
+
+def bound_arguments(op: py.Invoke, signature: Signature) -> dict[str, Any]:
+    """The operands of a call by parameter, with defaults."""
+    positional = len(op.arguments) - len(op.keywords)
+    keywords = dict(zip(op.keywords, op.arguments[positional:], strict=True))
+    return signature.bind(op.arguments[:positional], keywords)
 
 
 def bound_call(walk: FunctionAttributor, op: py.Invoke, signature: Signature, rule: Rule, typing: Typing) -> Type:
     """A call with this signature and this rule, which is asked in the context `typing`."""
-    positional = len(op.arguments) - len(op.keywords)
-    keywords = dict(zip(op.keywords, op.arguments[positional:], strict=True))
-    bound = signature.bind(op.arguments[:positional], keywords)
+    return given_call(walk, op, signature, rule, typing, bound_arguments(op, signature))
+
+
+def given_call(
+    walk: FunctionAttributor,
+    op: py.Invoke,
+    signature: Signature,
+    rule: Rule,
+    typing: Typing,
+    given_arguments: Mapping[str, Any],
+) -> Type:
+    """A call with these arguments by parameter; one that is left out has its default."""
+    bound: dict[str, Any] = {}
     arguments: list[Any] = []
     for parameter in signature.parameters:
-        given = bound[parameter.name]
+        given = given_arguments.get(parameter.name, parameter.default)
         if not parameter.variadic:
             bound[parameter.name], argument = argument_of(walk, signature, parameter, given)
         else:

@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ziggurat.codemodel.dialects import core, py
 from ziggurat.codemodel.errors import KernelNameError, KernelTypeError, KernelValueError, ZigguratError
-from ziggurat.codemodel.op import Op, Value
-from ziggurat.codemodel.types import ConstantType, PtrType, TensorType, TupleType, Type, i1, shape_of
+from ziggurat.codemodel.op import Op, OpResult, Value
+from ziggurat.codemodel.types import (
+    ConstantType,
+    PtrType,
+    ScalarType,
+    TensorType,
+    TupleType,
+    Type,
+    VarType,
+    constexpr_type,
+    element_of,
+    i1,
+    shape_of,
+    shaped,
+    with_element,
+)
+from ziggurat.frontends.language.policy import Policy
 from ziggurat.transforms.attribution.attribute import FunctionAttributor, handles
 from ziggurat.transforms.attribution.operators import OPERATORS, folded, operator_error
 from ziggurat.transforms.calls import RULES, Typing
@@ -26,8 +43,29 @@ def constant_op(walk: FunctionAttributor, op: core.ConstantOp) -> Type:
 @handles(core.Var)
 def var(walk: FunctionAttributor, op: core.Var) -> Type:
     walk.names[op.result] = op.name
-    walk.state[op.result] = UNASSIGNED if op.initial is None else walk.scope.type_of(op.initial)
+    walk.state[op.result] = UNASSIGNED if op.initial is None else assigned(walk, op.result, op.initial)
     return op.result.type
+
+
+def assigned(walk: FunctionAttributor, var: Value, value: Value) -> Type:
+    """The type that a variable has after an assignment."""
+    type_ = walk.scope.type_of(value)
+    return at_run_time(type_) if becomes_run_time(walk.policy, var, value) else type_
+
+
+def becomes_run_time(policy: Policy, var: Value, value: Value) -> bool:
+    """Whether a number that is assigned becomes a run-time value; see `Policy.assigned_numbers`. A parameter, and the
+    item of a loop, are what they are given."""
+    return policy.assigned_numbers and isinstance(value, OpResult) and var.type != VarType(constexpr_type)
+
+
+def at_run_time(type_: Type) -> Type:
+    """The type with the numbers that are known at compile time in it as scalars."""
+    parts = components(type_)
+    if parts is not None:
+        inner = tuple(map(at_run_time, parts))
+        return type_ if all(isinstance(part, ConstantType) for part in inner) else TupleType(inner)
+    return type_.type if isinstance(type_, ConstantType) and is_number(type_) else type_
 
 
 @handles(core.VarLoad)
@@ -79,9 +117,9 @@ def unusable(walk: FunctionAttributor, var: Value, type_: Unusable) -> ZigguratE
 @handles(core.VarStore)
 def var_store(walk: FunctionAttributor, op: core.VarStore) -> Type:
     var, value = op.operands
-    new = walk.scope.type_of(value)
+    new = assigned(walk, var, value)
     old = walk.state.get(var, UNASSIGNED)
-    if not isinstance(old, Unusable | ErrorType) and not isinstance(old, ConstantType):
+    if not walk.policy.rebinding and not isinstance(old, Unusable | ErrorType) and not isinstance(old, ConstantType):
         before, after = shape_of(old), shape_of(new)
         if before != after and isinstance(old, TensorType) and isinstance(new, TensorType):
             walk.state[var] = ERROR
@@ -100,7 +138,7 @@ def operator(walk: FunctionAttributor, op: Op) -> Type:
     is_identity = isinstance(op, py.Is | py.IsNot)
     for type_ in types:
         # A tensor is never None, so `bias is not None` is decided at compile time.
-        if isinstance(type_, TensorType) and not (is_identity and known):
+        if isinstance(type_, TensorType) and not (is_identity and known) and not walk.policy.tensor_operators:
             raise operator_error(op, type_)
     if isinstance(op, py.Pos):
         return types[0]
@@ -111,6 +149,8 @@ def operator(walk: FunctionAttributor, op: Op) -> Type:
     if isinstance(op, py.In | py.NotIn):
         raise KernelTypeError("'in' is for constants in a kernel")
     if isinstance(op, py.Not):
+        if isinstance(types[0], TensorType):
+            return with_element(types[0], i1)
         truth(walk, types[0], "not", op.operands[0])
         return i1
     call = OPERATORS[type(op)].call
@@ -119,7 +159,7 @@ def operator(walk: FunctionAttributor, op: Op) -> Type:
             "'**' is for constants in a kernel",
             hint="use zg.mul for small powers, zg.exp2(zg.mul(b, zg.log2(a))) otherwise",
         )
-    result = RULES[call].type(Typing(call), *types)
+    result = RULES[call].type(Typing(call, policy=walk.policy), *types)
     assert result is not None
     return result
 
@@ -166,6 +206,8 @@ def unpack(walk: FunctionAttributor, op: py.Unpack) -> Type:
 @handles(py.Subscript)
 def subscript(walk: FunctionAttributor, op: py.Subscript) -> Type:
     value, index = (walk.scope.type_of(operand) for operand in op.operands)
+    if walk.policy.tensor_operators and (isinstance(value, TensorType | PtrType) or is_number(value)):
+        return with_new_axes(value, index)
     parts = components(value)
     if parts is None:
         hint = "use zg.expand to add an axis, zg.gather to pick elements" if isinstance(value, TensorType) else None
@@ -177,6 +219,29 @@ def subscript(walk: FunctionAttributor, op: py.Subscript) -> Type:
     if not -len(parts) <= index.value < len(parts):
         raise KernelValueError(f"index {index.value} is outside a tuple of {len(parts)}")
     return parts[index.value]
+
+
+def with_new_axes(value: Type, index: Type) -> Type:
+    """The type of a tensor that is indexed by `None` and `:`."""
+    items = axes_of(index.value if isinstance(index, ConstantType) else index)
+    if not all(item in ("None", ":", None) for item in items):
+        raise KernelTypeError(
+            f"unsupported tensor index: {describe(index)}", hint="a tensor is indexed by None and ':'"
+        )
+    shape = list(shape_of(value))
+    for place, item in enumerate(items):
+        if item != ":":
+            shape.insert(place, 1)
+        elif place >= len(shape):
+            raise KernelTypeError(f"{describe(value)} has too few axes for {len(items)} indices")
+    element = element_of(value.type if isinstance(value, ConstantType) else value)
+    assert isinstance(element, ScalarType | PtrType)
+    return shaped(tuple(shape), element)
+
+
+def axes_of(index: Any) -> tuple[Any, ...]:
+    """The indices of a subscript of a tensor: one for each axis of the result."""
+    return index if isinstance(index, tuple) else (index,)  # pyright: ignore[reportUnknownVariableType]
 
 
 @handles(py.Attribute)

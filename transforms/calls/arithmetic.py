@@ -48,7 +48,7 @@ from ziggurat.transforms.calls.rule import Rule, Typing, axis, integers, number_
 def arithmetic(call: Typing, *operands: Type) -> Type:
     """Take numbers of any kind and give the promoted dtype in the broadcast shape."""
     numbers(call, *operands)
-    return call.computed(*operands) or promoted(str(call), *operands)
+    return call.computed(*operands) or promoted(str(call), *operands, policy=call.policy)
 
 
 def counted(call: Typing, a: Type, b: Type) -> Type:
@@ -58,9 +58,41 @@ def counted(call: Typing, a: Type, b: Type) -> Type:
 
 
 def quotient(call: Typing, a: Type, b: Type) -> Type:
-    """The type that `arithmetic` gives; f32 where neither operand is a float."""
+    """The type that `arithmetic` gives; f32 where neither operand is a float, and by the code of Triton of f16 and
+    bf16."""
     result = arithmetic(call, a, b)
-    return result if isinstance(result, ConstantType) or scalar_type(result).is_float else with_element(result, f32)
+    if isinstance(result, ConstantType):
+        return result
+    element = scalar_type(result)
+    wide = not element.is_float or (call.policy.wide_quotients and element.bits == 16)
+    return with_element(result, f32) if wide else result
+
+
+def remainder(call: Typing, a: Type, b: Type) -> Type:
+    """The type that `arithmetic` gives; by the code of Triton f32 of f16 and bf16."""
+    result = arithmetic(call, a, b)
+    if isinstance(result, ConstantType) or not scalar_type(result).is_float:
+        _of_one_sign(call, a, b)
+        return result
+    return quotient(call, a, b)
+
+
+def _of_one_sign(call: Typing, *operands: Type) -> None:
+    """Integers of run-time values that are divided are all signed or all unsigned, where the language asks for it."""
+    signs = {scalar_type(x).signed for x in operands if not isinstance(x, ConstantType) and scalar_type(x) != i1}
+    if call.policy.signed_division and len(signs) > 1:
+        a, b = (scalar_type(x) for x in operands)
+        raise KernelTypeError(
+            f"{call}: cannot use /, // or % with {a} and {b} because they have different signedness",
+            hint="cast them to the same signedness",
+        )
+
+
+def floor_quotient(call: Typing, a: Type, b: Type) -> Type:
+    """The type of a quotient of integers."""
+    result = bitwise(call, a, b)
+    _of_one_sign(call, a, b)
+    return result
 
 
 def bitwise(call: Typing, a: Type, b: Type) -> Type:
@@ -252,8 +284,9 @@ def _counted(cls: type[math.BitUnary]) -> Builds:
 
 
 _ELEMENTWISE = {
-    "mul": counted, "div": quotient, "mod": arithmetic, "minimum": arithmetic, "maximum": arithmetic,
-    **dict.fromkeys(("floordiv", "and_", "or_", "xor", "shl", "shr"), bitwise),
+    "mul": counted, "div": quotient, "mod": remainder, "floordiv": floor_quotient,
+    "minimum": arithmetic, "maximum": arithmetic,
+    **dict.fromkeys(("and_", "or_", "xor", "shl", "shr"), bitwise),
 }  # fmt: skip
 
 
@@ -339,7 +372,7 @@ def _compared(call: Typing, a: Type, b: Type, kind: CompareKind | None = None) -
         return with_element(a, i1)
     numbers(call, a, b)
     computed = call.computed(a, b, *([] if kind is None else [ConstantType(kind, i1)]))
-    return computed or with_element(promoted(str(call), a, b), i1)
+    return computed or with_element(promoted(str(call), a, b, policy=call.policy), i1)
 
 
 def _compare(emit: Emitter, result: Type, a: Operand, b: Operand, kind: CompareKind) -> Value:
@@ -347,7 +380,7 @@ def _compare(emit: Emitter, result: Type, a: Operand, b: Operand, kind: CompareK
     floats, signed, unsigned = PREDICATES[kind]
     if is_pointer(a.type):
         return emit.add(arith.CmpI(a.value, b.value, signed))
-    element = promote(a.type, b.type)
+    element = promote(a.type, b.type, policy=emit.policy)
     type_ = with_element(result, element)
     left, right = emit.convert(a, type_), emit.convert(b, type_)
     if element.is_fp8:
@@ -359,7 +392,7 @@ def _compare(emit: Emitter, result: Type, a: Operand, b: Operand, kind: CompareK
 
 
 def _chosen(call: Typing, condition: Type, x: Type, y: Type) -> Type:
-    if not is_number(condition) or scalar_type(condition) != i1:
+    if not is_number(condition) or (scalar_type(condition) != i1 and not call.policy.implied_casts):
         raise KernelTypeError(
             f"{call}: the condition must be i1 (true or false); got {describe(condition)}",
             hint="make a condition with zg.compare",
@@ -373,14 +406,15 @@ def _chosen(call: Typing, condition: Type, x: Type, y: Type) -> Type:
             raise KernelTypeError(f"{call} chooses between unlike pointers, {x} and {y}")
     else:
         numbers(call, x, y)
-        element = promote(x, y)
+        element = promote(x, y, policy=call.policy)
     return shaped(common_shape(str(call), condition, x, y), element)
 
 
 def _where(emit: Emitter, result: Type, condition: Operand, x: Operand, y: Operand) -> Value:
     if isinstance(condition.type, ConstantType):
         return emit.convert(x if condition.type.value else y, result)
-    mask = emit.spread(condition.value, shape_of(result)) if shape_of(condition.type) else condition.value
+    mask = emit.nonzero(condition.value)
+    mask = emit.spread(mask, shape_of(result)) if shape_of(condition.type) else mask
     return emit.add(arith.Select(mask, emit.convert(x, result), emit.convert(y, result)))
 
 

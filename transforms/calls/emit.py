@@ -26,6 +26,7 @@ from ziggurat.codemodel.types import (
     void,
 )
 from ziggurat.frontends.language.host import cast as cast_number
+from ziggurat.frontends.language.policy import EXPLICIT, Policy
 from ziggurat.transforms import casts
 from ziggurat.transforms.calls.lattice import components
 
@@ -69,6 +70,11 @@ class Emitter:
         functions."""
         assert self._mirror is not None
         return self._mirror
+
+    @property
+    def policy(self) -> Policy:
+        """The rules of the language of the function that is built."""
+        return EXPLICIT if self._mirror is None else self._mirror.instance.policy
 
     def add(self, op: Op) -> Value:
         """Append an op; its result."""

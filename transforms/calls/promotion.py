@@ -18,6 +18,7 @@ from ziggurat.codemodel.types import (
     PtrType,
     ScalarType,
     Type,
+    bf16,
     element_of,
     f16,
     f32,
@@ -34,6 +35,7 @@ from ziggurat.codemodel.types import (
 )
 from ziggurat.frontends.language import Function
 from ziggurat.frontends.language.constants import as_constant
+from ziggurat.frontends.language.policy import EXPLICIT, Policy
 from ziggurat.transforms.calls.constants import describe, function_name
 
 F32_MAX = (2 - 2**-23) * 2.0**127
@@ -89,14 +91,15 @@ def scalar_type(type_: Type) -> ScalarType:
     return element
 
 
-def promote(*types: Type) -> ScalarType:
+def promote(*types: Type, policy: Policy = EXPLICIT) -> ScalarType:
     """The common element type of numbers: of those with a dtype first, and then of the literals (`ConstantType`).
 
     Raises `KernelValueError` when a literal does not fit in the integer type of the others.
     """
     literals = [type_ for type_ in types if isinstance(type_, ConstantType)]
     typed = [type_ for type_ in types if not isinstance(type_, ConstantType)]
-    element = functools.reduce(promote_types, map(scalar_type, typed or literals))
+    common = functools.partial(promote_types, policy=policy)
+    element = functools.reduce(common, map(scalar_type, typed or literals))
     for literal in literals if typed else ():
         kind = scalar_type(literal)
         if kind.rank > element.rank:
@@ -117,10 +120,23 @@ def require_fits(value: Any, target: ScalarType, hint: str | None = None) -> Non
             )
 
 
-def promote_types(a: ScalarType, b: ScalarType) -> ScalarType:
-    """The common dtype of two: by kind, then by width, then f16 among unlike floats, then unsigned."""
+def promote_types(a: ScalarType, b: ScalarType, policy: Policy = EXPLICIT) -> ScalarType:
+    """The common dtype of two: by kind, then by width, then f16 among unlike floats, then unsigned.
+
+    By the code of Triton, f16 is the common dtype of it and any narrower one, and bf16 with anything but itself gives
+    f32; 8-bit floats do not mix with integers, which raises `KernelTypeError`.
+    """
     if a == b:
         return a
+    if policy.code_promotion and (a.is_float or b.is_float):
+        for dtype in (f64, f32, f16):
+            if dtype in (a, b):
+                return dtype
+        if bf16 in (a, b):
+            return f32
+        if a.is_float and b.is_float:
+            return f16
+        raise KernelTypeError(f"unexpected type {a} and {b}", hint="cast one of them: 8-bit floats are only stored")
     if a.rank != b.rank:
         return a if a.rank > b.rank else b
     if a.bits != b.bits:
@@ -164,9 +180,9 @@ def common_shape(what: str, *types: Type) -> tuple[int, ...]:
     return shape
 
 
-def promoted(what: str, *types: Type) -> Type:
+def promoted(what: str, *types: Type, policy: Policy = EXPLICIT) -> Type:
     """The type of all operands after promotion and broadcasting."""
-    return shaped(common_shape(what, *types), promote(*types))
+    return shaped(common_shape(what, *types), promote(*types, policy=policy))
 
 
 def in_floats(types: Sequence[Type]) -> list[Type]:

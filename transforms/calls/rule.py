@@ -16,6 +16,7 @@ from ziggurat.codemodel.errors import BuildError, KernelTypeError, KernelValueEr
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.types import MAX_ELEMENTS, ConstantType, ScalarType, TensorType, Type
 from ziggurat.frontends.language import CALLS, Function
+from ziggurat.frontends.language.policy import EXPLICIT, Policy
 from ziggurat.transforms.calls.constants import FunctionName, describe, show
 from ziggurat.transforms.calls.emit import Built
 from ziggurat.transforms.calls.promotion import constant, is_number, is_pointer, scalar_type
@@ -28,15 +29,17 @@ _OP_NAME = re.compile(r"^[a-z_]+\.\w+")
 class Typing:
     """The context of a type rule: the name of the call, and `combiner`, which attributes the function of a reduction.
 
-    Its `str` is the call as a kernel writes it: `spelling`, or by default the name after `zg.`.
+    Its `str` is the call as a kernel writes it: `spelling`, or by default the name after the prefix of the language,
+    whose rules `policy` has.
     """
 
     name: str
     combiner: Callable[[FunctionName | str, Sequence[Type], str], None] | None = None
     spelling: str = ""
+    policy: Policy = EXPLICIT
 
     def __str__(self) -> str:
-        return self.spelling or f"zg.{self.name}"
+        return self.spelling or f"{self.policy.prefix}.{self.name}"
 
     def combine(self, function: FunctionName | str, types: Sequence[Type]) -> None:
         """Attribute the function that combines two elements of each of `types`: a function, or a reduction's name.

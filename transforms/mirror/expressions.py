@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ziggurat.codemodel.dialects import core, py
+from ziggurat.codemodel.dialects import core, py, tt
 from ziggurat.codemodel.op import Op, Value
-from ziggurat.codemodel.types import ConstantType, Type, i1
+from ziggurat.codemodel.types import ConstantType, DescriptorType, TupleType, Type, shape_of
+from ziggurat.frontends.triton import METHODS, SPELLED
+from ziggurat.transforms.attribution.expressions import at_run_time as run_time_type
+from ziggurat.transforms.attribution.expressions import axes_of, becomes_run_time
 from ziggurat.transforms.attribution.operators import OPERATORS
 from ziggurat.transforms.calls import RULES, Rule
 from ziggurat.transforms.calls.builtins import BUILTINS
 from ziggurat.transforms.calls.c import C_RULES
 from ziggurat.transforms.calls.emit import Built, Emitter, Operand, split_operand
+from ziggurat.transforms.calls.lattice import components
 from ziggurat.transforms.calls.promotion import NONE
 from ziggurat.transforms.mirror.mirror import FunctionMirror, handles
 
@@ -25,7 +29,7 @@ def nothing(walk: FunctionMirror, op: Op) -> Built:
 @handles(core.Var)
 def var(walk: FunctionMirror, op: core.Var) -> Built:
     if op.initial is not None:
-        walk.variables[op.result] = walk.operand(op.initial)
+        walk.variables[op.result] = assigned(walk, op.result, op.initial)
     else:
         walk.variables.pop(op.result, None)
     return None
@@ -38,8 +42,24 @@ def var_load(walk: FunctionMirror, op: core.VarLoad) -> Built:
 
 @handles(core.VarStore)
 def var_store(walk: FunctionMirror, op: core.VarStore) -> Built:
-    walk.variables[op.operands[0]] = walk.operand(op.operands[1])
+    walk.variables[op.operands[0]] = assigned(walk, *op.operands)
     return None
+
+
+def assigned(walk: FunctionMirror, var: Value, value: Value) -> Operand:
+    """What a variable holds after an assignment."""
+    operand = walk.operand(value)
+    return at_run_time(walk, operand) if becomes_run_time(walk.emit.policy, var, value) else operand
+
+
+def at_run_time(walk: FunctionMirror, operand: Operand) -> Operand:
+    """The operand with the numbers in it that are known at compile time as values."""
+    type_ = run_time_type(operand.type)
+    if type_ is operand.type:
+        return operand
+    if isinstance(type_, TupleType):
+        return Operand(type_, tuple(at_run_time(walk, part).value for part in split_operand(operand)))
+    return Operand(type_, walk.emit.runtime(operand))
 
 
 @handles(*OPERATORS)
@@ -51,7 +71,7 @@ def operator(walk: FunctionMirror, op: Op) -> Built:
     if isinstance(op, py.Pos):
         return operands[0].value
     if isinstance(op, py.Not):
-        operands = [Operand(i1, walk.emit.truth(operands[0]))]
+        operands = [Operand(result, walk.emit.truth(operands[0]))]
     call = OPERATORS[type(op)].call
     assert call is not None
     return built(RULES[call], walk.emit, result, *operands)
@@ -73,8 +93,20 @@ def unpack(walk: FunctionMirror, op: py.Unpack) -> Built:
 def subscript(walk: FunctionMirror, op: py.Subscript) -> Built:
     index = walk.scope.type_of(op.operands[1])
     assert isinstance(index, ConstantType)
+    if walk.emit.policy.tensor_operators and components(walk.scope.type_of(op.operands[0])) is None:
+        return with_new_axes(walk, op, index.value)
     place: int = index.value
     return split_operand(walk.operand(op.operands[0]))[place].value
+
+
+def with_new_axes(walk: FunctionMirror, op: py.Subscript, index: Any) -> Value:
+    value = walk.emit.runtime(walk.operand(op.operands[0]))
+    items = axes_of(index)
+    if not shape_of(value.type):
+        return walk.emit.spread(value, (1,) * len(items))
+    for place, item in enumerate(items):
+        value = value if item == ":" else walk.emit.add(tt.ExpandDims(value, place))
+    return value
 
 
 @handles(py.Invoke)
@@ -85,11 +117,21 @@ def invoke(walk: FunctionMirror, op: py.Invoke) -> Built:
     space, _, name = op.callee.rpartition(".")
     if space == "builtins":
         return built(BUILTINS[name], walk.emit, result, *map(walk.operand, op.operands))
-    rule = C_RULES[name] if space == "c" else RULES[name if space == "zg" else f"{name}_tensor_descriptor"]
+    rule = C_RULES[name] if space == "c" else RULES[call_of(walk, op, space, name)]
     if rule.body is not None:
         made = call(walk, op)
         return walk.emit.convert(Operand(walk.callee().result, made), result) if isinstance(made, Value) else made
     return built(rule, walk.emit, result, *arguments(walk, op))
+
+
+def call_of(walk: FunctionMirror, op: py.Invoke, space: str, name: str) -> str:
+    """The name of the call that is meant: itself, one under Triton's name, or a method."""
+    if space == "zg":
+        return name
+    if space == "tl":
+        return SPELLED[name].call
+    is_descriptor = isinstance(walk.scope.type_of(op.operands[0]), DescriptorType)
+    return f"{name}_tensor_descriptor" if is_descriptor else METHODS[name].call
 
 
 def built(rule: Rule, emit: Emitter, result: Type, *operands: Any) -> Built:

@@ -1,0 +1,59 @@
+"""The points in which the languages that share the calls differ: the explicit calls, and Triton's Python.
+
+Both are reflected into one Python code model and attributed by one attributor. A function has the policy of its
+language; reflection, attribution and the rules of calls ask it. docs/triton.md has the table of differences, which is
+generated.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import attrs
+
+
+def _differs(about: str, explicit: Any = False, triton: Any = True) -> Any:
+    """A field with its values in the two languages; `about` is its row in the table of differences."""
+    return attrs.field(default=explicit, kw_only=True, metadata={"about": about, "triton": triton})
+
+
+@attrs.frozen
+class Policy:
+    """The rules of one language. `prefix` stands before the name of a call in messages: `zg.load`, `tl.load`."""
+
+    prefix: str
+    tensor_operators: bool = _differs("operators, indexing by `None` and `:`, and methods work on tensors")
+    assigned_numbers: bool = _differs(
+        "a variable that is assigned a Python number holds a run-time scalar; a constant if annotated `tl.constexpr`"
+    )
+    rebinding: bool = _differs("a variable may be assigned a value of another shape where no loop or branch joins")
+    implied_casts: bool = _differs(
+        "`store`, `other=` and atomics convert the value to the pointee's type; `where` and masks convert to i1"
+    )
+    code_promotion: bool = _differs(
+        "bf16 with an integer or an 8-bit float gives f32; an 8-bit float with an integer is an error"
+    )
+    wide_quotients: bool = _differs("`/` and `%` of f16 or bf16 give f32")
+    signed_division: bool = _differs("`//` and `%` of a signed and an unsigned integer are errors")
+    narrow_scalars: bool = _differs("a run-time value may be given for a `constexpr` parameter of a helper function")
+
+    @property
+    def is_triton(self) -> bool:
+        """Whether the names of the language are Triton's."""
+        return self.prefix == "tl"
+
+
+EXPLICIT: Final = Policy("zg")
+TRITON: Final = Policy("tl", **{field.name: field.metadata["triton"] for field in attrs.fields(Policy)[1:]})
+
+
+def differences() -> list[tuple[str, str, str]]:
+    """The rows of the table of differences: what differs, in the explicit calls, and in Triton's Python."""
+
+    def shown(value: Any) -> str:
+        return ("no", "yes")[value] if isinstance(value, bool) else str(value)
+
+    return [
+        (field.metadata["about"], shown(getattr(EXPLICIT, field.name)), shown(getattr(TRITON, field.name)))
+        for field in attrs.fields(Policy)[1:]
+    ]

@@ -1,0 +1,73 @@
+"""The names of Triton's language as spellings of the calls: `tl.sum(input, axis, keep_dims)` is `zg.sum(x, axis, …)`.
+
+A spelling is declared by a stub with Triton's parameters, whose annotations are those of `ziggurat.frontends.language`.
+The Python code model holds the name as the kernel writes it, `tl.sum`; attribution binds the arguments to Triton's
+parameters, and gives them to the call that the spelling names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import attrs
+
+from ziggurat.codemodel.errors import KernelTypeError
+from ziggurat.frontends.language.signature import SIGNATURES, Signature, signature_of
+
+# The arguments of the call by its parameters, from those of the spelling by Triton's.
+Adapt = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+
+
+@attrs.frozen(eq=False)
+class Spelling:
+    """A name of Triton's language: its signature there, the call that it is, and how the arguments are given to it.
+
+    `method` is true of a name that is also a method of tensors, with the first parameter as the receiver.
+    """
+
+    signature: Signature
+    call: str
+    adapt: Adapt
+    method: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.signature.name
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        raise KernelTypeError(
+            f"tl.{self.name} was called outside of a kernel", hint="did you forget to add @triton.jit to the function?"
+        )
+
+    def __repr__(self) -> str:
+        return f"<tl.{self.signature}>"
+
+
+SPELLED: Final[dict[str, Spelling]] = {}
+METHODS: Final[dict[str, Spelling]] = {}
+
+
+def spells(
+    call: str, *, method: bool = False, adapt: Adapt | None = None, **renamed: str
+) -> Callable[[Callable[..., Any]], Spelling]:
+    """Decorator of a stub: declare its name as a spelling of the call `zg.<call>`.
+
+    `renamed` gives the parameters of the call by Triton's where the names differ. Parameters of Triton's that the call
+    does not have say nothing to it. `adapt` gives the arguments of the call in place of that.
+    """
+
+    def declare(stub: Callable[..., Any]) -> Spelling:
+        known = SIGNATURES[call].by_name
+
+        def by_name(bound: Mapping[str, Any]) -> Mapping[str, Any]:
+            given = {renamed.get(name, name): value for name, value in bound.items()}
+            return {name: value for name, value in given.items() if name in known}
+
+        made = Spelling(signature_of(stub, "Triton", SIGNATURES[call].results), call, adapt or by_name, method)
+        SPELLED[made.name] = made
+        if method:
+            METHODS[made.name] = made
+        return made
+
+    return declare
