@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from ziggurat.frontends.language.kinds import ConstBool, ConstShape, ConstStr, Value, Values
+from ziggurat.frontends.language.kinds import ConstBool, ConstInts, ConstShape, ConstStr, Value, Values
 from ziggurat.frontends.language.signature import call
 
 __all__ = [
-    "atomic_add", "atomic_and", "atomic_cas", "atomic_max", "atomic_min", "atomic_or", "atomic_xchg", "atomic_xor",
-    "load", "load_tensor_descriptor", "make_tensor_descriptor", "store", "store_tensor_descriptor",
+    "advance", "atomic_add", "atomic_and", "atomic_cas", "atomic_max", "atomic_min", "atomic_or", "atomic_xchg",
+    "atomic_xor", "load", "load_tensor_descriptor", "make_block_ptr", "make_tensor_descriptor", "store",
+    "store_tensor_descriptor",
 ]  # fmt: skip
 
 
@@ -21,36 +22,81 @@ def load(
     cache_modifier: ConstStr = "",
     eviction_policy: ConstStr = "",
     volatile: ConstBool = False,
+    boundary_check: ConstInts = (),
+    padding_option: ConstStr = "",
 ) -> Value:
     """Read memory.
 
-    - `ptr`: a pointer or a tensor of pointers.
+    - `ptr`: a pointer, a tensor of pointers, or a block pointer, which takes no mask.
     - `mask`: i1, broadcast to the shape of `ptr`. Where it is false nothing is read.
     - `other`: the elements where the mask is false, broadcast, of the dtype pointed to. Without it they are not
       defined.
     - `cache_modifier`: "", ".ca", ".cg", ".cs" or ".cv", as in PTX.
     - `eviction_policy`: "", "evict_normal", "evict_first" or "evict_last".
     - `volatile`: read memory each time, never a cached value.
+    - `boundary_check`: the axes along which a block may reach beyond its tensor; of a block pointer.
+    - `padding_option`: "zero" (as "") or, of floats, "nan": the elements beyond the tensor along these axes.
 
     Result: the shape of `ptr`, in the dtype pointed to.
-    Errors: no pointer; a mask that is not i1 or does not broadcast; `other` without a mask.
+    Errors: no pointer; a mask that is not i1 or does not broadcast; `other` without a mask; an axis that the block does
+    not have.
     """
 
 
 @call("Memory")
 def store(
-    ptr: Value, value: Value, mask: Value = None, cache_modifier: ConstStr = "", eviction_policy: ConstStr = ""
+    ptr: Value,
+    value: Value,
+    mask: Value = None,
+    cache_modifier: ConstStr = "",
+    eviction_policy: ConstStr = "",
+    boundary_check: ConstInts = (),
 ) -> None:
     """Write memory.
 
-    - `ptr`: a pointer or a tensor of pointers, of the full shape: it is not broadcast.
+    - `ptr`: a pointer, a tensor of pointers of the full shape (it is not broadcast), or a block pointer, which takes no
+      mask.
     - `value`: broadcast to the shape of `ptr`, of the dtype pointed to (a literal takes it).
     - `mask`: i1, broadcast to the shape of `ptr`. Where it is false nothing is written.
     - `cache_modifier`: "", ".wb", ".cg", ".cs" or ".wt", as in PTX.
     - `eviction_policy`: "", "evict_normal", "evict_first" or "evict_last".
+    - `boundary_check`: the axes along which a block may reach beyond its tensor; nothing is written there.
 
     Result: none. Two elements that are written to one address are a race: either may remain, and `simulate` reports it.
-    Errors: no pointer; a value or a mask that does not broadcast to `ptr`.
+    Errors: no pointer; a value or a mask that does not broadcast to `ptr`; an axis that the block does not have.
+    """
+
+
+@call("Block pointers")
+def make_block_ptr(
+    base: Value, shape: Values, strides: Values, offsets: Values, block_shape: ConstShape, order: ConstInts
+) -> Value:
+    """Point to a block of a tensor in global memory.
+
+    `load` and `store` move the block, `advance` moves the pointer. Loops carry it, and functions take and return it.
+
+    - `base`: a pointer to the first element of the tensor.
+    - `shape`: its sizes, a tuple of integers; cast to i64.
+    - `strides`: along each axis from one element to the next, counted in elements; a tuple of integers, cast to i64.
+    - `offsets`: the first index of the block along each axis, a tuple of integers; cast to i64.
+    - `block_shape`: the shape of the block, a tuple of powers of two.
+    - `order`: the axes from the one that is contiguous in memory to the slowest. The strides say the same, so it is
+      checked and has no effect.
+
+    Result: a block pointer. Its `dtype` is that of `base`.
+    Errors: tuples of unequal length; a base that is not a scalar pointer; an order that is not a permutation.
+    """
+
+
+@call("Block pointers")
+def advance(base: Value, offsets: Values) -> Value:
+    """Move a block pointer.
+
+    - `base`: a block pointer.
+    - `offsets`: added to its offsets, a tuple of integers; cast to i64.
+
+    Result: a block pointer; `base` is not changed.
+    Errors: no block pointer; another number of offsets than axes.
     """
 
 

@@ -27,7 +27,7 @@ from ziggurat.frontends.language.spellings import of_attribute
 from ziggurat.transforms.calls import arithmetic
 from ziggurat.transforms.calls.constants import describe, show
 from ziggurat.transforms.calls.emit import Built, Emitter, Operand
-from ziggurat.transforms.calls.lattice import components
+from ziggurat.transforms.calls.lattice import BlockPtrType, components
 from ziggurat.transforms.calls.programs import range_of
 from ziggurat.transforms.calls.promotion import NONE, constant, is_number, is_pointer, scalar_type
 from ziggurat.transforms.calls.rule import Rule, Typing
@@ -161,6 +161,8 @@ def property_of(x: Type, name: str) -> Type:
         return constant(known.pointee)
     if name == "dtype" and isinstance(x, ConstantType):
         return constant(scalar_type(x))
+    if name == "dtype" and isinstance(x, BlockPtrType):
+        return constant(PtrType(x.element))
     if name == "dtype" and not isinstance(x, TupleType):
         element = x.element if isinstance(x, DescriptorType) else element_of(x)
         if isinstance(element, ScalarType | PtrType):

@@ -28,7 +28,7 @@ from ziggurat.codemodel.types import (
 from ziggurat.frontends.language.host import cast as cast_number
 from ziggurat.frontends.language.policy import EXPLICIT, Policy
 from ziggurat.transforms import casts
-from ziggurat.transforms.calls.lattice import components
+from ziggurat.transforms.calls.lattice import BlockPtrType, components
 
 if TYPE_CHECKING:
     from ziggurat.transforms.mirror.mirror import FunctionMirror
@@ -198,10 +198,14 @@ class Emitter:
         """The components of a value of the packed form of `type_`, as the mirror keeps them."""
         return rebuild(type_, self.parts(value, len(flatten_types(type_))))
 
+    def converted(self, scalars: Operand, type_: Type) -> list[Value]:
+        """The components of a tuple of scalars, each as a value of this type."""
+        return [self.convert(part, type_) for part in split_operand(scalars)]
+
     def repack(self, operand: Operand, type_: Type) -> list[Value]:
         """The run-time values of the operand after conversion to `type_`: the components of a tuple in a row, no
         constants."""
-        if isinstance(type_, TupleType):
+        if isinstance(type_, TupleType | BlockPtrType):
             parts = split_operand(operand)
             return [v for part, to in zip(parts, type_.components, strict=True) for v in self.repack(part, to)]
         if isinstance(type_, ConstantType):
@@ -220,8 +224,8 @@ def as_given(cls: type[Any]) -> Builds:
 
 
 def split_operand(operand: Operand) -> list[Operand]:
-    """The components of a tuple operand, constant or not."""
-    types = components(operand.type)
+    """The components of a tuple operand, constant or not, or the parts of a block pointer."""
+    types = operand.type.components if isinstance(operand.type, BlockPtrType) else components(operand.type)
     assert types is not None
     built: Any = operand.value
     values = cast(tuple[Built, ...], built if isinstance(built, tuple) else (None,) * len(types))
@@ -230,7 +234,7 @@ def split_operand(operand: Operand) -> list[Operand]:
 
 def flatten_types(type_: Type) -> list[Type]:
     """The run-time types that make up an attributed type: a tuple's components in a row; constants have none."""
-    if isinstance(type_, TupleType):
+    if isinstance(type_, TupleType | BlockPtrType):
         return [inner for component in type_.components for inner in flatten_types(component)]
     return [] if isinstance(type_, ConstantType) else [type_]
 
@@ -247,6 +251,6 @@ def packed_type(type_: Type) -> Type:
 def rebuild(type_: Type, values: list[Value]) -> Built:
     """The value of an attributed type from its flattened run-time values, which are removed from the front of
     `values`."""
-    if isinstance(type_, TupleType):
+    if isinstance(type_, TupleType | BlockPtrType):
         return tuple(rebuild(component, values) for component in type_.components)
     return None if isinstance(type_, ConstantType) else values.pop(0)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import attrs
 
 from ziggurat.codemodel.location import Location
-from ziggurat.codemodel.types import ConstantType, ScalarType, TupleType, Type, TypeSyntax
+from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType, TupleType, Type, TypeSyntax, i64
 from ziggurat.transforms.calls.promotion import constant, is_number, promote_types, scalar_type
 
 
@@ -33,6 +33,24 @@ class RangeType(Type):
 
     def syntax(self) -> TypeSyntax:
         return TypeSyntax("range", (self.start.syntax(), self.stop.syntax(), self.step.syntax()))
+
+
+@attrs.frozen(str=False)
+class BlockPtrType(Type):
+    """`block_ptr<x64, x32, f16>`: a block of this shape in a tensor in global memory.
+
+    At run time it is its `components`: the pointer to the tensor, and an i64 for each size, stride and offset.
+    """
+
+    block: tuple[int, ...]
+    element: ScalarType
+
+    @property
+    def components(self) -> tuple[Type, ...]:
+        return (PtrType(self.element), *(i64,) * (3 * len(self.block)))
+
+    def syntax(self) -> TypeSyntax:
+        return TypeSyntax("block_ptr", (*(TypeSyntax(f"x{size}") for size in self.block), self.element.syntax()))
 
 
 @attrs.frozen(str=False)

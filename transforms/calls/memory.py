@@ -22,11 +22,12 @@ from ziggurat.codemodel.types import (
     shaped,
     with_element,
 )
+from ziggurat.transforms.calls.block_pointers import access, check_access
 from ziggurat.transforms.calls.constants import describe
-from ziggurat.transforms.calls.emit import Emitter, Operand, split_operand
-from ziggurat.transforms.calls.lattice import components
+from ziggurat.transforms.calls.emit import Emitter, Operand
+from ziggurat.transforms.calls.lattice import BlockPtrType
 from ziggurat.transforms.calls.promotion import NONE, is_number, require_fits, scalar_type
-from ziggurat.transforms.calls.rule import Rule, Typing, choice, shape, tensor
+from ziggurat.transforms.calls.rule import Rule, Typing, choice, scalar_integers, shape, tensor
 
 CACHE = {"": CacheModifier.NONE, **{f".{m.value}": m for m in CacheModifier if m is not CacheModifier.NONE}}
 EVICTION = {"": EvictionPolicy.NORMAL, **{policy.value: policy for policy in EvictionPolicy}}
@@ -130,14 +131,20 @@ def _mask(emit: Emitter, ptr: Operand, mask: Operand | None) -> Value | None:
     return None if mask is None else emit.convert(mask, with_element(ptr.type, i1), dense=True)
 
 
-def _loaded(call: Typing, ptr: Type, mask: Type | None, other: Type | None, cache: Any, eviction: Any, _: Any) -> Type:
+def _loaded(
+    call: Typing, ptr: Type, mask: Type | None, other: Type | None, cache: Any, eviction: Any, _: Any,
+    boundary_check: Any = (), padding: Any = "",
+) -> Type:  # fmt: skip
+    check_access(call, ptr, boundary_check, padding, mask=mask, other=other)
+    _policy(cache, eviction)
+    if isinstance(ptr, BlockPtrType):
+        return shaped(ptr.block, ptr.element)
     pointee = _pointee(call, ptr)
     _masked(call, ptr, mask)
     if other is not None:
         if mask is None:
             raise KernelTypeError(f"{call}: `other` stands for what a mask leaves out, but there is no mask")
         _written(call, "`other`", ptr, other)
-    _policy(cache, eviction)
     return shaped(shape_of(ptr), pointee)
 
 
@@ -147,28 +154,42 @@ def _policy(cache: Any, eviction: Any) -> None:
 
 
 def _load(
-    emit: Emitter, result: Type, ptr: Operand, mask: Operand | None, other: Operand | None, *policy: Any
-) -> Value:
-    cache, eviction, volatile = policy
-    chosen = _mask(emit, ptr, mask)
-    value = None if other is None else emit.convert(other, result, dense=True)
+    emit: Emitter, result: Type, ptr: Operand, mask: Operand | None, other: Operand | None, cache: Any, eviction: Any,
+    volatile: Any, boundary_check: Any = (), padding: Any = "",
+) -> Value:  # fmt: skip
+    if isinstance(ptr.type, BlockPtrType):
+        pointers, chosen, value = access(emit, ptr, boundary_check, padding)
+    else:
+        pointers, chosen = ptr.value, _mask(emit, ptr, mask)
+        value = None if other is None else emit.convert(other, result, dense=True)
     return emit.add(
-        tt.Load(ptr.value, chosen, value, cache=CACHE[cache], eviction=EVICTION[eviction], volatile=bool(volatile))
+        tt.Load(pointers, chosen, value, cache=CACHE[cache], eviction=EVICTION[eviction], volatile=bool(volatile))
     )
 
 
-def _storing(call: Typing, ptr: Type, value: Type, mask: Type | None, cache: Any, eviction: Any) -> Type:
-    _written(call, "the value", ptr, value)
-    _masked(call, ptr, mask)
+def _storing(
+    call: Typing, ptr: Type, value: Type, mask: Type | None, cache: Any, eviction: Any, boundary_check: Any = ()
+) -> Type:
+    check_access(call, ptr, boundary_check, "", mask=mask)
     _policy(cache, eviction)
+    if isinstance(ptr, BlockPtrType):
+        _written(call, "the value", shaped(ptr.block, PtrType(ptr.element)), value)
+    else:
+        _written(call, "the value", ptr, value)
+        _masked(call, ptr, mask)
     return NONE
 
 
 def _store(
-    emit: Emitter, result: Type, ptr: Operand, value: Operand, mask: Operand | None, cache: Any, eviction: Any
-) -> Value:
-    stored, chosen = _stored(emit, ptr, value), _mask(emit, ptr, mask)
-    return emit.add(tt.Store(ptr.value, stored, chosen, cache=CACHE[cache], eviction=EVICTION[eviction]))
+    emit: Emitter, result: Type, ptr: Operand, value: Operand, mask: Operand | None, cache: Any, eviction: Any,
+    boundary_check: Any = (),
+) -> Value:  # fmt: skip
+    if isinstance(ptr.type, BlockPtrType):
+        pointers, chosen, _ = access(emit, ptr, boundary_check)
+        stored = emit.convert(value, shaped(ptr.type.block, ptr.type.element), dense=True)
+    else:
+        pointers, stored, chosen = ptr.value, _stored(emit, ptr, value), _mask(emit, ptr, mask)
+    return emit.add(tt.Store(pointers, stored, chosen, cache=CACHE[cache], eviction=EVICTION[eviction]))
 
 
 # Atomics.
@@ -220,25 +241,12 @@ def _swap(emit: Emitter, result: Type, ptr: Operand, compare: Operand, value: Op
 # Descriptors.
 
 
-def _integers(call: Typing, what: str, given: Type, count: int) -> tuple[Type, ...]:
-    """The components of a tuple of `count` scalar integers. Raises `KernelTypeError` for another argument."""
-    parts = components(given)
-    if parts is None or len(parts) != count:
-        raise KernelTypeError(
-            f"{call}: {what} must be a tuple of {count}, one for each axis of the block; got {describe(given)}"
-        )
-    for part in parts:
-        if not is_number(part) or shape_of(part) or not scalar_type(part).is_int:
-            raise KernelTypeError(f"{call}: {what} must be integers; got {describe(part)}")
-    return parts
-
-
 def _described(call: Typing, base: Type, sizes: Type, strides: Type, block: Any, padding: Any) -> Type:
     if not isinstance(base, PtrType):
         raise KernelTypeError(f"{call}: 'base' must be the pointer to the tensor; got {describe(base)}")
     dims = shape(call, block)
-    _integers(call, "the sizes", sizes, len(dims))
-    last = _integers(call, "the strides", strides, len(dims))[-1:]
+    scalar_integers(call, "the sizes", sizes, len(dims))
+    last = scalar_integers(call, "the strides", strides, len(dims))[-1:]
     if last and isinstance(last[0], ConstantType) and last[0].value != 1:
         raise KernelValueError(
             f"{call}: the last stride must be 1; got {last[0].value}",
@@ -257,12 +265,8 @@ def _described(call: Typing, base: Type, sizes: Type, strides: Type, block: Any,
 def _describe(
     emit: Emitter, result: Type, base: Operand, sizes: Operand, strides: Operand, block: Any, padding: Any
 ) -> Value:
-    shape_, steps = _converted(emit, sizes, i32), _converted(emit, strides, i64)
+    shape_, steps = emit.converted(sizes, i32), emit.converted(strides, i64)
     return emit.add(tt.MakeTensorDescriptor(base.value, shape_, steps, result, padding=PADDING[padding]))
-
-
-def _converted(emit: Emitter, integers: Operand, type_: Type) -> list[Value]:
-    return [emit.convert(part, type_) for part in split_operand(integers)]
 
 
 def _descriptor(call: Typing, descriptor: Type, offsets: Type) -> list[Type]:
@@ -274,7 +278,7 @@ def _descriptor(call: Typing, descriptor: Type, offsets: Type) -> list[Type]:
             if isinstance(descriptor, PtrType)
             else None,
         )
-    return [descriptor, *(i32 for _ in _integers(call, "the offsets", offsets, len(descriptor.block)))]
+    return [descriptor, *(i32 for _ in scalar_integers(call, "the offsets", offsets, len(descriptor.block)))]
 
 
 def _block_read(call: Typing, descriptor: Type, offsets: Type) -> Type:
@@ -294,11 +298,11 @@ def _block_written(call: Typing, descriptor: Type, offsets: Type, value: Type) -
 
 
 def _read_block(emit: Emitter, result: Type, descriptor: Operand, offsets: Operand) -> Value:
-    return emit.add(tt.DescriptorLoad(descriptor.value, _converted(emit, offsets, i32)))
+    return emit.add(tt.DescriptorLoad(descriptor.value, emit.converted(offsets, i32)))
 
 
 def _write_block(emit: Emitter, result: Type, descriptor: Operand, offsets: Operand, value: Operand) -> Value:
-    return emit.add(tt.DescriptorStore(descriptor.value, value.value, _converted(emit, offsets, i32)))
+    return emit.add(tt.DescriptorStore(descriptor.value, value.value, emit.converted(offsets, i32)))
 
 
 RULES = {

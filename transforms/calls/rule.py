@@ -14,11 +14,12 @@ import attrs
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.errors import BuildError, KernelTypeError, KernelValueError, ZigguratError
 from ziggurat.codemodel.op import Op, Value
-from ziggurat.codemodel.types import MAX_ELEMENTS, ConstantType, ScalarType, TensorType, Type
+from ziggurat.codemodel.types import MAX_ELEMENTS, ConstantType, ScalarType, TensorType, Type, shape_of
 from ziggurat.frontends.language import CALLS, Function
 from ziggurat.frontends.language.policy import EXPLICIT, Policy
 from ziggurat.transforms.calls.constants import FunctionName, describe, show
 from ziggurat.transforms.calls.emit import Built
+from ziggurat.transforms.calls.lattice import components
 from ziggurat.transforms.calls.promotion import constant, is_number, is_pointer, scalar_type
 
 # The name of an op at the start of its messages.
@@ -114,6 +115,19 @@ def integers(call: Typing, **arguments: Type) -> None:
     for name, type_ in arguments.items():
         if not is_number(type_) or scalar_type(type_).is_float:
             raise KernelTypeError(f"{call}: '{name}' must be an integer or a tensor of integers; got {describe(type_)}")
+
+
+def scalar_integers(call: Typing, what: str, given: Type, count: int) -> tuple[Type, ...]:
+    """The components of a tuple of `count` scalar integers. Raises `KernelTypeError` for another argument."""
+    parts = components(given)
+    if parts is None or len(parts) != count:
+        raise KernelTypeError(
+            f"{call}: {what} must be a tuple of {count}, one for each axis of the block; got {describe(given)}"
+        )
+    for part in parts:
+        if not is_number(part) or shape_of(part) or not scalar_type(part).is_int:
+            raise KernelTypeError(f"{call}: {what} must be integers; got {describe(part)}")
+    return parts
 
 
 def tensor(call: Typing, x: Type) -> TensorType:

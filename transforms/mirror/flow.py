@@ -16,7 +16,7 @@ from ziggurat.transforms.attribution.attribution import Scope
 from ziggurat.transforms.attribution.flow import index_type
 from ziggurat.transforms.attribution.operators import COMPARISONS
 from ziggurat.transforms.calls.emit import Built, Emitter, Operand, flatten_types, packed_type, rebuild
-from ziggurat.transforms.calls.lattice import ErrorType, RangeType, Unusable
+from ziggurat.transforms.calls.lattice import BlockPtrType, ErrorType, RangeType, Unusable
 from ziggurat.transforms.calls.promotion import NONE, is_number
 from ziggurat.transforms.mirror.mirror import FunctionMirror, handles
 
@@ -471,7 +471,7 @@ def conditional(walk: FunctionMirror, op: py.CondExpression) -> Built:
     if isinstance(result, ConstantType):
         return None
     condition = walk.emit.truth(walk.operand(op.condition))
-    if all(_is_simple(body) for body in op.bodies) and not isinstance(result, TupleType):
+    if all(_is_simple(body) for body in op.bodies) and not isinstance(result, TupleType | BlockPtrType):
         first, second = (walk.emit.convert(expression(walk, body), result) for body in op.bodies)
         return walk.emit.add(arith.Select(condition, first, second))
     parts: list[Callable[[], list[Value]]] = [

@@ -32,7 +32,8 @@ def test_arguments_are_kept_by_parameter_with_the_defaults():
     assert [bound for _, bound in ranges] == [{"start": 0, "end": 16}] * 2
     ((type_, bound),) = calls(found, "zg.load")
     assert type_ == TensorType((16,), f32)
-    assert list(bound) == ["ptr", "mask", "other", "cache_modifier", "eviction_policy", "volatile"]
+    policy = ["cache_modifier", "eviction_policy", "volatile", "boundary_check", "padding_option"]
+    assert list(bound) == ["ptr", "mask", "other", *policy]
     assert isinstance(bound["mask"], Value) and found.scope.type_of(bound["other"]) == constant(0.0)
     assert (bound["cache_modifier"], bound["volatile"]) == ("", False)
 

@@ -47,13 +47,14 @@ def kernel(p, q, n, x, u, c: zg.constexpr):
     ptrs = zg.add(p, t)
     pair = (t, f)
     d = zg.make_tensor_descriptor(p, (n, n), (n, 1), (16, 16))
+    at = zg.make_block_ptr(p, (n, n), (n, 1), (0, 0), (16, 16), (1, 0))
 """
 # Three run-time scalars and two pointers; what the kernel is compiled for.
 TYPES = (zg.ptr(zg.f32), zg.ptr(zg.i64), zg.i32, zg.f32, zg.u8, 4)
 
 VALUES = (
     """\
-p  q  n  x  u  c  t  f  h  e  b  m  w  g  v  ptrs  pair  d  None  'text'  ''  True  False  0  1  -1  3  16
+p  q  n  x  u  c  t  f  h  e  b  m  w  g  v  ptrs  pair  d  at  None  'text'  ''  True  False  0  1  -1  3  16
 1048576  2097152  2 ** 40  2 ** 63  2 ** 70  0.0  0.5  -2.5  1e300  zg.f32  zg.i32  zg.f8e5m2  zg.i1  POINTER
 zg.CompareKind.EQUAL  helper  one  ()  (1,)  (16, 16)  (0, 1)  (1, 0)  (n,)  (n, n)  (n, 1)  ((1, 2), (3,))
 ((t, n), (1, f))  (t, t)  (f, t)  (None, None)  (zg.f32, zg.i32)  t.shape  t.dtype  m.shape  'rtz'  'relaxed'
@@ -88,6 +89,8 @@ static_print | values=c
 device_print | prefix='text' ; args=t
 device_assert | cond=b ; msg='text'
 make_tensor_descriptor | base=p ; shape=(n, n) ; strides=(n, 1) ; block_shape=(16, 16) ; padding_option='zero'
+make_block_ptr | base=p ; shape=(n,) ; strides=(1,) ; offsets=(0,) ; block_shape=(16,) ; order=(0,)
+advance | base=at ; offsets=(n, 1)
 load_tensor_descriptor | desc=d ; offsets=(n, 0)
 store_tensor_descriptor | desc=d ; offsets=(n, 0) ; value=zg.zeros((16, 16), zg.f32)
 assume | cond=n > 0

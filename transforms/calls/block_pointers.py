@@ -1,0 +1,165 @@
+"""Block pointers: a base pointer, the sizes and strides of a tensor, and the offsets of a block in it.
+
+A block pointer is a value of attribution only. The Triton model has its parts in its place: the base, and three i64s
+for each axis. A load or store of the block is one of a tensor of pointers, with a mask along the axes that are checked.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from ziggurat.codemodel.dialects import arith, tt
+from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
+from ziggurat.codemodel.op import Value
+from ziggurat.codemodel.types import PtrType, Type, i64, shape_of, shaped
+from ziggurat.transforms.calls.constants import describe, show
+from ziggurat.transforms.calls.emit import Built, Emitter, Operand
+from ziggurat.transforms.calls.lattice import BlockPtrType
+from ziggurat.transforms.calls.rule import Rule, Typing, choice, scalar_integers, shape
+
+PADDING = {"": 0.0, "zero": 0.0, "nan": float("nan")}
+
+
+@attrs.frozen
+class Block:
+    """The parts of a block pointer: its type, the base, and for each axis the size, the stride and the offset, i64."""
+
+    type: BlockPtrType
+    base: Value
+    sizes: tuple[Value, ...]
+    strides: tuple[Value, ...]
+    offsets: tuple[Value, ...]
+
+    @classmethod
+    def of(cls, operand: Operand) -> Block:
+        """The parts of an operand that is a block pointer."""
+        assert isinstance(operand.type, BlockPtrType)
+        base, *rest = operand.value
+        rank = len(operand.type.block)
+        return cls(operand.type, base, *(tuple(rest[at : at + rank]) for at in range(0, 3 * rank, rank)))
+
+    def values(self) -> tuple[Value, ...]:
+        """The parts in the order of the type's components."""
+        return (self.base, *self.sizes, *self.strides, *self.offsets)
+
+    def index(self, emit: Emitter, axis: int) -> Value:
+        """The place in the block along an axis, i64; the other axes have size 1."""
+        return emit.cast(emit.indices(self.type.block, axis), i64)
+
+    def pointers(self, emit: Emitter) -> Value:
+        """The pointers to the elements of the block.
+
+        The offsets go into the base, a scalar, so that what remains does not change in a loop that advances the block.
+        """
+        base = self.base
+        for offset, stride in zip(self.offsets, self.strides, strict=True):
+            base = emit.add(tt.AddPtr(base, emit.add(arith.MulI(offset, stride))))
+        steps: Value | None = None
+        for axis, stride in enumerate(self.strides):
+            index = self.index(emit, axis)
+            step = emit.add(arith.MulI(index, emit.spread(stride, shape_of(index.type))))
+            step = emit.spread(step, self.type.block)
+            steps = step if steps is None else emit.add(arith.AddI(steps, step))
+        assert steps is not None
+        return emit.add(tt.AddPtr(emit.spread(base, self.type.block), steps))
+
+    def mask(self, emit: Emitter, axes: tuple[int, ...]) -> Value | None:
+        """Whether the elements are inside the tensor along these axes; None where no axis is checked."""
+        found: Value | None = None
+        for axis in axes:
+            index, offset = self.index(emit, axis), self.offsets[axis]
+            first = emit.add(arith.SubI(emit.constant(0, i64), offset))
+            last = emit.add(arith.SubI(self.sizes[axis], offset))
+            shape = shape_of(index.type)
+            after = emit.add(arith.CmpI(index, emit.spread(first, shape), arith.IntPredicate.SGE))
+            before = emit.add(arith.CmpI(index, emit.spread(last, shape), arith.IntPredicate.SLT))
+            within = emit.spread(emit.add(arith.AndI(after, before)), self.type.block)
+            found = within if found is None else emit.add(arith.AndI(found, within))
+        return found
+
+
+def _made(
+    call: Typing, base: Type, sizes: Type, strides: Type, offsets: Type, block_shape: Any, order: Any
+) -> BlockPtrType:
+    if not isinstance(base, PtrType):
+        raise KernelTypeError(f"{call}: 'base' must be the pointer to the tensor; got {describe(base)}")
+    block = shape(call, block_shape)
+    if not block:
+        raise KernelValueError(f"{call}: 'block_shape' must have an axis; got ()")
+    for name, given in (("sizes", sizes), ("strides", strides), ("offsets", offsets)):
+        scalar_integers(call, f"the {name}", given, len(block))
+    axes = axes_of(order)
+    if sorted(axes) != list(range(len(block))):
+        raise KernelValueError(f"{call}: 'order' must be a permutation of the {len(block)} axes; got {show(order)}")
+    return BlockPtrType(block, base.pointee)
+
+
+def _make(
+    emit: Emitter, result: Type, base: Operand, sizes: Operand, strides: Operand, offsets: Operand, *_: Any
+) -> Built:
+    return (base.value, *(value for part in (sizes, strides, offsets) for value in emit.converted(part, i64)))
+
+
+def _advanced(call: Typing, base: Type, offsets: Type) -> Type:
+    if not isinstance(base, BlockPtrType):
+        raise KernelTypeError(
+            f"{call}: 'base' must be a block pointer; got {describe(base)}",
+            hint="make one with zg.make_block_ptr, or add to a pointer: zg.add(pointer, offset)",
+        )
+    scalar_integers(call, "the offsets", offsets, len(base.block))
+    return base
+
+
+def _advance(emit: Emitter, result: Type, base: Operand, offsets: Operand) -> Built:
+    block = Block.of(base)
+    steps = zip(block.offsets, emit.converted(offsets, i64), strict=True)
+    return attrs.evolve(block, offsets=tuple(emit.add(arith.AddI(at, step)) for at, step in steps)).values()
+
+
+def axes_of(given: Any) -> tuple[int, ...]:
+    """A constant that names one axis or several, as a tuple."""
+    return (given,) if isinstance(given, int) else tuple(given)
+
+
+def check_access(call: Typing, ptr: Type, boundary_check: Any, padding: Any, **forbidden: Type | None) -> None:
+    """The options of an access for a block pointer, and for a plain pointer, which has none of them."""
+    axes = axes_of(boundary_check)
+    if not isinstance(ptr, BlockPtrType):
+        if axes or padding:
+            raise KernelValueError(
+                f"{call}: 'boundary_check' and 'padding_option' must be left out for {describe(ptr)}",
+                hint="use a mask, and `other` for what it leaves out; or a block pointer (zg.make_block_ptr)",
+            )
+        return
+    for name, given in forbidden.items():
+        if given is not None:
+            raise KernelTypeError(
+                f"{call}: '{name}' must be left out for a block pointer; got {describe(given)}",
+                hint="use boundary_check=(…) to leave out what is outside of the tensor",
+            )
+    if len(set(axes)) != len(axes) or not set(axes) <= set(range(len(ptr.block))):
+        raise KernelValueError(
+            f"{call}: 'boundary_check' must name axes of the block, each once; got {show(boundary_check)}"
+        )
+    choice("padding_option", padding, PADDING)
+    if padding == "nan" and not ptr.element.is_float:
+        raise KernelValueError(
+            f'{call}: padding_option="nan" must be for floats; got {ptr.element}', hint='padding_option="zero"'
+        )
+
+
+def access(
+    emit: Emitter, ptr: Operand, boundary_check: Any, padding: str | None = None
+) -> tuple[Value, Value | None, Value | None]:
+    """The pointers to the elements of the block, their mask, and for a load what stands where the mask is false."""
+    block = Block.of(ptr)
+    mask = block.mask(emit, axes_of(boundary_check))
+    other = None
+    if mask is not None and padding is not None:
+        other = emit.constant(PADDING[padding], shaped(block.type.block, block.type.element))
+    return block.pointers(emit), mask, other
+
+
+RULES = {"make_block_ptr": Rule(_made, _make), "advance": Rule(_advanced, _advance)}
