@@ -21,7 +21,7 @@ from ziggurat import compiler
 from ziggurat.boundary import no_faults, public
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import core
-from ziggurat.codemodel.errors import KernelErrors, KernelNameError, KernelSyntaxError, LaunchError, ZigguratError
+from ziggurat.codemodel.errors import KernelErrors, KernelNameError, KernelSyntaxError, LaunchError, ZigguratError, warn
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.recursion import deep_recursion
@@ -29,6 +29,7 @@ from ziggurat.codemodel.transform import transform
 from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType, Type, f32
 from ziggurat.frontends.language import Function
 from ziggurat.frontends.language.constants import as_constant
+from ziggurat.frontends.language.signature import suggest
 from ziggurat.frontends.triton_c.declared import SPELLINGS, spelled
 from ziggurat.frontends.triton_c.names import Header, headers, undeclared
 from ziggurat.frontends.triton_c.preprocess import Preprocessed, Token, preprocess, register
@@ -57,8 +58,17 @@ def triton_c(source: str | os.PathLike[str], name: str | None = None, /, **macro
     launch with new integers or element types (see `zg.autotune`); `num_warps` and `num_stages` may be lists too.
 
     Raises `KernelSyntaxError` and `KernelNameError` for what is wrong with the source as far as it is read here: the
-    macros without a value may change the rest.
+    macros without a value may change the rest. Warns of a macro that the source does not name.
     """
+    made, models = kernel_and_models(source, name, macros)
+    models.warn_of_unused()
+    return made
+
+
+def kernel_and_models(
+    source: str | os.PathLike[str], name: str | None, macros: Mapping[str, Any]
+) -> tuple[Kernel, TritonCModels]:
+    """The kernel of a source, and its models; no warning of macros that the source does not name."""
     lists: dict[str, list[Any]] = {key: [*value] for key, value in macros.items() if isinstance(value, list | tuple)}
     for key, values in lists.items():
         if not values:
@@ -68,13 +78,14 @@ def triton_c(source: str | os.PathLike[str], name: str | None = None, /, **macro
         key: lists.pop(key, [macros[key]]) for key in _OPTIONS if key in macros and key not in models.macros
     }
     if not lists and not options:
-        return Kernel(cast(Any, models.stub))
+        return Kernel(cast(Any, models.stub)), models
     from ziggurat.tuning.autotune import Config, TunedKernel, autotune
 
     names = [*lists, *options]
     chosen = [dict(zip(names, values, strict=True)) for values in itertools.product(*lists.values(), *options.values())]
     configs = [Config({key: one[key] for key in lists}, **{key: one[key] for key in options}) for one in chosen]
-    return TunedKernel(cast(Any, models.stub), (), tuning=autotune(configs, key=models.sizes([*lists])))
+    tuning = autotune(configs, key=models.sizes([*lists]))
+    return TunedKernel(cast(Any, models.stub), (), tuning=tuning), models
 
 
 class _Stub:
@@ -113,24 +124,37 @@ class TritonCModels(Models):
                 raise LaunchError(f"a macro must have a name of C; got {key!r}")
         self.name = name
         texts = {key: macro_text(key, value) for key, value in given.items()}
-        found = self._preprocessed(texts)
+        found = self._preprocess(texts)
         self.header = self._header(found)
         free = self._free(found, texts)
-        options = [key for key in given if key in _OPTIONS and not _uses(self.source, key)]
+        options = [key for key in given if key in _OPTIONS and key not in found.names]
         empty: Any = inspect.Parameter.empty
         self.macros: dict[str, Any] = {key: value for key, value in given.items() if key not in options}
         self.macros |= dict.fromkeys((key for key in free if key not in self.macros), empty)
         self.macros |= dict.fromkeys((key for key in found.asked if key not in self.macros), None)
         self._uses = free
+        self._preprocessed = found
         self._read: dict[tuple[tuple[str, str], ...], KernelSource] = {}
         self.stub = _Stub(self)
 
-    def _preprocessed(self, texts: Mapping[str, str]) -> Preprocessed:
+    def _preprocess(self, texts: Mapping[str, str]) -> Preprocessed:
         with no_faults("reading", lambda: self.source, self.file), deep_recursion():
             try:
                 return preprocess(self.source, self.file, texts)
             except RecursionError:
                 raise self._too_deep() from None
+
+    def warn_of_unused(self) -> None:
+        """Warn of each macro that is given and is nowhere in the source: it may be misspelt.
+
+        This is no error, because one dictionary of macros may serve several sources, as `-D` does in C.
+        """
+        known = [name for name in self.macros if name in self._preprocessed.names]
+        has = f"its macros are {', '.join(known)}" if known else "it has no macros"
+        for name in self.macros:
+            if name not in known:
+                text = f"the macro '{name}' is given, and the source of '{self.header.name}' does not name it"
+                warn(f"{text}: {suggest(name, known) or has}", Location(self.file, 1))
 
     def _free(self, found: Preprocessed, texts: Mapping[str, str]) -> dict[str, Token]:
         """The names that must be macros, with their first uses. They are found in the tokens, which may look as if a
@@ -204,36 +228,34 @@ class TritonCModels(Models):
         values = {name: given.get(name, default) for name, default in self.macros.items()}
         missing = [name for name, value in values.items() if value is inspect.Parameter.empty]
         if missing:
-            texts = {
-                name: macro_text(name, value)
-                for name, value in values.items()
-                if name not in missing and value is not None
-            }
-            error = self._error_without(texts)
-            first = error.errors[0] if isinstance(error, KernelErrors) else error
-            concerns = (
-                first is None
-                or isinstance(first, KernelNameError)
-                or set(re.findall(r"\w+", _text_at(first))) & set(missing)
-            )
-            if first is not None and not concerns:
-                raise reworded(first) from None
-            if len(missing) == 1 and first is not None and (first.hint or "").startswith("did you mean"):
-                raise first from None
-            listed = ", ".join(f"'{name}'" for name in missing)
-            what = "is neither declared nor defined as a macro"
-            if len(missing) > 1:
-                what = "are neither declared nor defined as macros"
-            token = self._uses.get(missing[0])
-            made = KernelNameError(
-                f"'{self.header.name}' uses {listed}, which {what}",
-                None if token is None else token.place,
-                f"define it: zg.triton_c(source, {missing[0]}=…), or -D{missing[0]}=… on the command line",
-            )
-            if token is not None and token.macro is not None:
-                made.add(f"in the definition of the macro '{token.macro}'", token.defined)
-            raise made
+            raise self._undefined(missing, values) from None
         return values
+
+    def _undefined(self, missing: Sequence[str], values: Mapping[str, Any]) -> ZigguratError:
+        """The error for macros without values: that of the source itself, if it does not concern these macros."""
+        known = {name: value for name, value in values.items() if name not in missing and value is not None}
+        error = self._error_without({name: macro_text(name, value) for name, value in known.items()})
+        first = error.errors[0] if isinstance(error, KernelErrors) else error
+        if first is not None:
+            named = not set(missing).isdisjoint(re.findall(r"\w+", _text_at(first)))
+            if not named and not isinstance(first, KernelNameError):
+                return reworded(first)
+            if len(missing) == 1 and (first.hint or "").startswith("did you mean"):
+                return first
+        name, token = missing[0], self._uses.get(missing[0])
+        what = "are neither declared nor defined as macros"
+        if len(missing) == 1:
+            what = "is neither declared nor defined as a macro"
+        hint = f"define it: zg.triton_c(source, {name}=…), or -D{name}=… on the command line"
+        if len(missing) == 1 and name in self._preprocessed.with_arguments:
+            what, hint = "is a macro with arguments", f"write its arguments: {name}(…)"
+        listed = ", ".join(f"'{one}'" for one in missing)
+        made = KernelNameError(
+            f"'{self.header.name}' uses {listed}, which {what}", None if token is None else token.place, hint
+        )
+        if token is not None and token.macro is not None:
+            made.add(f"in the definition of the macro '{token.macro}'", token.defined)
+        return made
 
     def read(self, values: Mapping[str, Any]) -> KernelSource:
         """The kernel for values of the macros, read once for each combination."""
@@ -248,7 +270,7 @@ class TritonCModels(Models):
                     except RecursionError:
                         raise self._too_deep() from None
             except ZigguratError as error:
-                raise reworded(error) from None
+                raise self._reworded(error, values) from None
             if [parameter.name for parameter in found.parameters] != [*self.parameters.values()]:
                 raise KernelSyntaxError(
                     f"the parameters of '{self.header.name}' must be the same for all values of the macros",
@@ -258,15 +280,26 @@ class TritonCModels(Models):
             self._read[key] = found
         return found
 
+    def _values(self, types: Sequence[Type]) -> dict[str, Any]:
+        """The values of the macros among attributed types of all parameters."""
+        given = zip(self.macros, types[len(self.parameters) :], strict=True)
+        return {name: type_.value for name, type_ in given if isinstance(type_, ConstantType)}
+
+    def _reworded(self, error: ZigguratError, values: Mapping[str, Any]) -> ZigguratError:
+        """The error in the words of C. At a macro whose value is numbers between commas, it says how lists are
+        written."""
+        for one in error.errors if isinstance(error, KernelErrors) else (error,):
+            for name in re.findall(r"\w+", _text_at(one)):
+                value = values.get(name)
+                if isinstance(value, str) and re.fullmatch(r"\s*\d+(\s*,\s*\d+)+\s*", value):
+                    numbers = "".join(value.split())
+                    one.hint = f"values to choose among are a list: {name}=[{numbers}], or -D{name}=[{numbers}]"
+        return reworded(error)
+
     def split(self, types: Sequence[Type]) -> tuple[KernelSource, Sequence[Type]]:
         """The kernel for attributed types of all parameters, and the types of those of C."""
         count = len(self.parameters)
-        values = {
-            name: type_.value
-            for name, type_ in zip(self.macros, types[count:], strict=True)
-            if isinstance(type_, ConstantType)
-        }
-        found = self.read(values)
+        found = self.read(self._values(types))
         for parameter, type_ in zip(found.parameters, types, strict=False):
             _check(self.header.name, parameter.name, parameter.type, type_)
         return found, types[:count]
@@ -292,7 +325,7 @@ class TritonCModels(Models):
         try:
             return compiler.attribute(found.model, own, found.functions)
         except ZigguratError as error:
-            raise reworded(found.source.explained(error)) from None
+            raise self._reworded(found.source.explained(error), self._values(types)) from None
 
     def triton(self, kernel: Function, signature: Signature) -> core.Module:
         found, own = self.split(signature.types)
@@ -304,7 +337,7 @@ class TritonCModels(Models):
         try:
             return compiler.triton_model(found.model, own, divisibility, found.functions)
         except ZigguratError as error:
-            raise reworded(found.source.explained(error)) from None
+            raise self._reworded(found.source.explained(error), self._values(signature.types)) from None
 
     def constexprs(self, kernel: Function) -> frozenset[str]:
         return frozenset(self.macros)
@@ -358,11 +391,6 @@ def _text_at(error: ZigguratError) -> str:
     if place is None or line is None:
         return ""
     return line.encode()[place.column : place.end_column].decode(errors="replace")
-
-
-def _uses(source: str, name: str) -> bool:
-    """Whether a source uses a name."""
-    return re.search(rf"\b{name}\b", source) is not None
 
 
 def _check(kernel: str, name: str, declared: ScalarType | PtrType, given: Type) -> None:

@@ -104,10 +104,11 @@ class kernel:
         """The kernel for definitions of the macros; read from the source when these are new."""
         known = self._kernels.get(exact(macros))
         if known is None:
-            from ziggurat.kernels.triton_c import triton_c
+            from ziggurat.kernels.triton_c import kernel_and_models
 
+            # The document's program defines macros that its source does not name: AT and BT.
             definitions = {name: _defined(value) for name, value in macros}
-            known = self._kernels[exact(macros)] = triton_c(self.source, self.name, **definitions)
+            known = self._kernels[exact(macros)] = kernel_and_models(self.source, self.name, definitions)[0]
         return known
 
     def parameters(self, macros: _Macros) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ import lark
 from ziggurat.codemodel.types import ScalarType, i32
 from ziggurat.frontends.triton_c.expressions import grouped, without_groups
 from ziggurat.frontends.triton_c.grammar import Node
-from ziggurat.frontends.triton_c.library import EFFECTS, call_of
+from ziggurat.frontends.triton_c.library import CONSTANTS, EFFECTS, call_of
 
 if TYPE_CHECKING:
     from ziggurat.frontends.triton_c.statements import Statements
@@ -77,14 +77,18 @@ def counted(reader: Statements, initial: Node, test: Node, step: Node, suite: No
     if direction != sign or (not type_.signed and (sign < 0 or known is None)):
         return None
     parts = [stop] if isinstance(amount, int) else [stop, amount]
+    if not all(_is_integer(reader, part) for part in parts):
+        return None
     changed = set(_assigned(suite)) | {name}
     for part in (suite, *parts):
         if part is suite and name in set(_assigned(suite)):
             return None
         if part is not suite and not _is_fixed(reader, part, changed):
             return None
+    # A negative start is converted before it is compared with an unsigned bound.
+    is_plain = type_ == i32 and (reader.known(start) or 0) >= 0 and reader.known(start) is not None
     return Counted(
-        variable, name, type_, start, type_ == i32 and reader.known(start) is not None, stop, more,
+        variable, name, type_, start, is_plain, stop, more,
         amount if known is None else sign * known, known is None and sign < 0,
     )  # fmt: skip
 
@@ -140,6 +144,27 @@ def _assigned(tree: Node) -> Iterator[str]:
         target = without_groups(target)
         if target.data == "name":
             yield str(target.children[0])
+
+
+def _is_integer(reader: Statements, tree: Node) -> bool:
+    """Whether an expression is an integer as far as its names, literals and casts tell."""
+    if isinstance(tree, lark.Token):
+        return tree.type != "FLOAT"
+    if tree.data == "name":
+        name = str(tree.children[0])
+        variable = reader.find(name)
+        if variable is not None:
+            return isinstance(variable.type, ScalarType) and variable.type.is_int
+        return not isinstance(CONSTANTS.get(name), float)
+    if tree.data == "cast":
+        type_ = reader.specifiers(tree.children[1].children[0]).type
+        return type_ is not None and type_.is_int
+    if tree.data == "call" and tree.children[0].data == "name":
+        function = reader.program.functions.get(str(tree.children[0].children[0]))
+        if function is not None:
+            return isinstance(function.result, ScalarType) and function.result.is_int
+        return all(_is_integer(reader, child) for child in tree.children[1:] if child is not None)
+    return all(_is_integer(reader, child) for child in tree.children if child is not None)
 
 
 def _is_fixed(reader: Statements, tree: Node, changed: set[str]) -> bool:

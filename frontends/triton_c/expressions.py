@@ -491,7 +491,9 @@ class Expressions(Bodies):
             return self.call_function(name, arguments, node)
         known = call_of(name, len(arguments))
         if known is None:
+            letters = ", ".join("xyzuvw"[: len(arguments)]) if len(arguments) <= 6 else "…"
             hint = suggest(name, [*self.program.functions, *NAMES])
+            hint = hint or f"define it: a function, or a macro with arguments, #define {name}({letters}) …"
             raise self.source.at(KernelNameError(f"there is no function '{name}'", hint=hint), callee)
         if known in EFFECTS and self.conditions:
             raise self.effect(f"'{name}'", node)

@@ -15,7 +15,6 @@ import functools
 import linecache
 import os
 import types
-import warnings
 from bisect import bisect_right
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any
@@ -24,12 +23,13 @@ import attrs
 from pcpp import parser as pcpp_rules
 from pcpp import preprocessor as pcpp
 
-from ziggurat.codemodel.errors import KernelSyntaxError, ZigguratError, ZigguratWarning
+from ziggurat.codemodel.errors import KernelSyntaxError, ZigguratError, warn
 from ziggurat.codemodel.location import Location
 
 # Kinds of tokens of the preprocessor.
 IDENTIFIER, INTEGER, FLOAT, STRING, CHARACTER = "CPP_ID", "CPP_INTEGER", "CPP_FLOAT", "CPP_STRING", "CPP_CHAR"
 _SKIPPED = ("CPP_WS", "CPP_LINECONT", "CPP_COMMENT1", "CPP_COMMENT2")
+_NAMED = ("define", "undef", "ifdef", "ifndef")  # Directives that a name follows.
 
 # The preprocessor's own rules cut 0x1p3, .5, 10ull and ^= into pieces. The end of `1...2` is no part of a float.
 _RULES = {
@@ -54,11 +54,17 @@ class Token:
 
 @attrs.frozen
 class Preprocessed:
-    """The tokens of a source. `asked` are the names, not defined in the end, that conditions of `#if` ask for."""
+    """The tokens of a source. `asked` are the names, not defined in the end, that conditions of `#if` ask for.
+
+    `names` are all names in the source, its macros' replacements and the files that it includes, in lines that a
+    condition leaves out as well. `with_arguments` are the macros that need arguments.
+    """
 
     tokens: tuple[Token, ...]
     asked: tuple[str, ...]
-    includes: tuple[str, ...] = ()
+    includes: tuple[str, ...]
+    names: frozenset[str]
+    with_arguments: frozenset[str]
 
 
 class _Line(int):
@@ -87,6 +93,10 @@ class _Preprocessor(pcpp.Preprocessor):
         super().__init__(_lexer().clone())
         self.asked: dict[str, None] = {}
         self.included: dict[str, None] = {}
+        self.names: set[str] = set()
+        # The place of the condition of `#if` that is evaluated, and a name in it that is called and is no macro.
+        self.condition: Location | None = None
+        self.called: str | None = None
         for name in ("__DATE__", "__TIME__", "__PCPP__"):  # A model must not depend on the time.
             del self.macros[name]
 
@@ -97,9 +107,12 @@ class _Preprocessor(pcpp.Preprocessor):
             starts.append(starts[-1] + len(line) + 1)
         plain = text.isascii()
         for line in super().group_lines(input, abssource):
+            before: Any = None
             for token in line:
                 if token.type in _SKIPPED:
                     continue
+                if token.type == IDENTIFIER:
+                    self.names.add(token.value)
                 number = bisect_right(starts, token.lexpos)
                 start = starts[number - 1]
                 column, width = token.lexpos - start, len(token.value)
@@ -108,9 +121,20 @@ class _Preprocessor(pcpp.Preprocessor):
                     width = len(token.value.encode())
                 token.lineno = _Line(number)
                 token.lineno.place = token.place = Location(abssource, number, column, number, column + width)
+                if (
+                    before is not None
+                    and before.value == "/"
+                    and token.value.startswith("*")
+                    and (before.lexpos + 1 == token.lexpos)
+                ):  # A comment that is closed is one token.
+                    place = attrs.evolve(before.place, end_column=column + 1)
+                    raise KernelSyntaxError("the comment is not closed", place, "write */ at its end")
+                before = token
             yield line
 
     def define(self, tokens: Any) -> None:
+        if not isinstance(tokens, str) and tokens[0].type != IDENTIFIER:
+            raise KernelSyntaxError(f"#define must be followed by a name; got '{tokens[0].value}'", tokens[0].place)
         super().define(tokens)
         if not isinstance(tokens, str):
             for token in self.macros[tokens[0].value].value:
@@ -118,6 +142,11 @@ class _Preprocessor(pcpp.Preprocessor):
 
     def on_error(self, file: str, line: int, msg: str) -> None:
         place = line.place if isinstance(line, _Line) else self._here()
+        if msg.startswith("Unterminated"):
+            directive = msg.removeprefix("Unterminated ").strip()
+            raise KernelSyntaxError(f"'{directive}' has no #endif", place, "write #endif after the last of its lines")
+        if msg.startswith("Could not evaluate"):
+            raise KernelSyntaxError("the condition must be an expression of integers", self.condition)
         raise KernelSyntaxError(f"the preprocessor: {msg[:1].lower()}{msg[1:]}", place)
 
     def _here(self) -> Location | None:
@@ -141,13 +170,29 @@ class _Preprocessor(pcpp.Preprocessor):
         self.asked[ident] = None
         return 0
 
+    def on_unknown_macro_function_in_expr(self, ident: str) -> Any:
+        self.called = ident
+        return int
+
+    def evalexpr(self, tokens: Any) -> Any:
+        if not tokens:
+            raise IndexError
+        first, last = tokens[0].place, tokens[-1].place
+        self.condition = attrs.evolve(first, end_line=last.end_line, end_column=last.end_column)
+        self.called = None
+        found = super().evalexpr(tokens)
+        if self.called is not None:
+            summary = f"'{self.called}' is not a macro with arguments"
+            raise KernelSyntaxError(summary, self.condition, f"write #define {self.called}(x) … before the condition")
+        return found
+
     def on_directive_unknown(self, directive: Any, toks: Sequence[Any], ifpassthru: bool, precedingtoks: Any) -> bool:
         name, said = directive.value, "".join(token.value for token in toks)
         place: Location = directive.place
         if name == "error":
             raise KernelSyntaxError(f"#error {said}".rstrip(), place)
         if name == "warning":
-            warnings.warn_explicit(f"#warning {said}", ZigguratWarning, place.file, place.line)
+            warn(f"#warning {said}", place)
         elif name not in ("pragma", "line"):
             raise KernelSyntaxError(f"the preprocessor has no directive #{name}", place)
         return True
@@ -167,6 +212,10 @@ class _Preprocessor(pcpp.Preprocessor):
         except (ZigguratError, RecursionError, MemoryError):
             raise
         except Exception as error:  # pcpp has no errors of its own for directives that are cut off.
+            name = getattr(self.lastdirective, "value", "")
+            if isinstance(error, IndexError) and name in (*_NAMED, "if", "elif"):
+                after = "a name" if name in _NAMED else "a condition"
+                raise KernelSyntaxError(f"#{name} must be followed by {after}", self._here()) from None
             said = f"{type(error).__name__}: {error}".partition("\n")[0]
             raise KernelSyntaxError(f"the preprocessor cannot read this: {said}", self._here()) from None
         return made
@@ -184,6 +233,7 @@ def preprocess(text: str, file: str, macros: Mapping[str, str]) -> Preprocessed:
     register(given, prelude)
     run.read(prelude, given)
     ours = dict(run.macros)
+    run.names = {token.value for name in macros for token in ours[name].value if token.type == IDENTIFIER}
     if os.path.isfile(file):
         run.temp_path = [os.path.dirname(file)]  # Files to include are looked for beside the source.
     tokens = run.read(text, file)
@@ -198,7 +248,8 @@ def preprocess(text: str, file: str, macros: Mapping[str, str]) -> Preprocessed:
     # The name of an include guard is asked for, and is then defined as nothing.
     guards = {name for name, macro in run.macros.items() if macro.arglist is None and not macro.value}
     asked = tuple(name for name in run.asked if name not in guards and name not in macros)
-    return Preprocessed(tuple(tokens), asked, tuple(run.included))
+    with_arguments = frozenset(name for name, macro in run.macros.items() if macro.arglist is not None)
+    return Preprocessed(tuple(tokens), asked, tuple(run.included), frozenset(run.names), with_arguments)
 
 
 def register(file: str, text: str) -> None:

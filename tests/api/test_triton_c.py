@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -45,6 +46,25 @@ def test_macros_are_parameters_by_keyword():
         _ = zg.triton_c(ADD, TYPE="float").model
     with pytest.raises(zg.LaunchError, match="the macro 'TYPE' must be a number"):
         zg.triton_c(ADD, TYPE=object())
+
+
+def test_a_macro_that_the_source_nowhere_names_gives_a_warning():
+    with pytest.warns(zg.ZigguratWarning, match="'SIZ' is given, .*'add' does not name it: did you mean SIZE"):
+        kernel = zg.triton_c(ADD, TYPE="float", SIZ=32)
+    assert np.array_equal(added(kernel, SIZE=32), TWOS)
+    with pytest.warns(zg.ZigguratWarning, match="'ZZ' is given, .* its macros are TYPE, SIZE"):
+        zg.triton_c(ADD, TYPE="float", ZZ=[1, 2])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for before in ("#ifdef ZZ\n#endif\n", "#if 0\nint ZZ;\n#endif\n", "#define ONE ZZ\n"):
+            assert np.array_equal(added(zg.triton_c(before + ADD, TYPE="float", SIZE=32, ZZ=3)), TWOS)
+
+
+def test_a_macro_may_be_named_by_an_included_file_or_another_macro(tmp_path):
+    file = tmp_path / "add.tc"
+    (tmp_path / "types.h").write_text("#ifdef WIDE\n#define TYPE double\n#endif\n")
+    file.write_text('#include "types.h"\n' + ADD)
+    assert "f64" in str(zg.triton_c(file, SIZE="COUNT", COUNT=32, WIDE=1).triton())
 
 
 def test_models_of_all_tiers():

@@ -79,7 +79,7 @@ def _divided(call: Typing, a: Type, b: Type, where: Type | None) -> Type:
     floats = any(scalar_type(x).is_float for x in (a, b))
     if floats and call.name == "rem":
         raise KernelTypeError(
-            f"{call} takes integers; got {describe(a)} and {describe(b)}", hint="call mod(a, b) for floats"
+            f"{call} takes integers; got {describe(a)} and {describe(b)}", hint="write fmod(a, b) for floats"
         )
     if floats:
         return _asked(_FLOATS, call, "div", a, b)

@@ -211,6 +211,48 @@ def test_errors_of_the_preprocessor():
     assert found.location is not None and (found.location.line, found.location.column) == (1, 8)
 
 
+@pytest.mark.parametrize(
+    ("before", "summary", "marked"),
+    [
+        ("#if FOO(", "the condition must be an expression of integers", "FOO("),
+        ("#if 1 +", "the condition must be an expression of integers", "1 +"),
+        ("#if FOO(1)", "'FOO' is not a macro with arguments", "FOO(1)"),
+        ("#if 1", "'#if 1' has no #endif", "#"),
+        ("#ifdef", "#ifdef must be followed by a name", "ifdef"),
+        ("#if", "#if must be followed by a condition", "if"),
+        ("#undef", "#undef must be followed by a name", "undef"),
+        ("#define", "#define must be followed by a name", "define"),
+        ("#define 3 4", "#define must be followed by a name; got '3'", "3"),
+        ("x /* never closed", "the comment is not closed", "/*"),
+        ("x /*= never closed", "the comment is not closed", "/*"),
+    ],
+)
+def test_directives_and_comments_that_are_cut_off(before, summary, marked):
+    found = error("*out = 1;", before=f"{before}\n")
+    assert isinstance(found, zg.KernelSyntaxError)
+    assert found.summary == summary
+    place = found.location
+    assert place is not None and place.line == 1 and before[place.column : place.end_column] == marked
+
+
+def test_hints_for_what_c_programmers_write():
+    hint = "define it: a function, or a macro with arguments, #define SCALE(x, y) …"
+    assert error("*out = SCALE(3, 4);").hint == hint
+    found = error("*out = SCALE;", before="#define SCALE(x) x\n")
+    assert (found.summary, found.hint) == (
+        "'f' uses 'SCALE', which is a macro with arguments",
+        "write its arguments: SCALE(…)",
+    )
+    assert error("*out = *out % 3.0f;").hint == "write fmod(a, b) for floats"
+    hint = "values to choose among are a list: SIZE=[64,128], or -DSIZE=[64,128]"
+    assert error("int i[4] = SIZE + 0 ... 4; *out = 1;", SIZE="64,128").hint == hint
+    assert error("float x[SIZE] = SIZE @ 1;", SIZE="64, 128").hint == hint
+    assert (
+        error("float x[64] = 1; x == 1;").summary == "a statement must have an effect; this one only computes a value"
+    )
+    assert "does not fit in unsigned" in error("*out = -1 > 0u;").summary
+
+
 def test_all_errors_of_a_kernel_are_reported_together():
     found = error("float a = undeclared_function(1);\n*out = a;\nint b = sqroot(2);\nbreak;")
     assert isinstance(found, zg.KernelErrors)
