@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 import attrs
@@ -14,7 +14,16 @@ from ziggurat.codemodel.dialects import core, py, tt
 from ziggurat.codemodel.errors import KernelTypeError, LaunchError
 from ziggurat.codemodel.op import Op, Value, require_argument
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
-from ziggurat.codemodel.types import ConstantType, TupleType, Type, VarType, constexpr_type, pyobject
+from ziggurat.codemodel.types import (
+    ConstantType,
+    PtrType,
+    ScalarType,
+    TupleType,
+    Type,
+    VarType,
+    constexpr_type,
+    pyobject,
+)
 from ziggurat.compiler import compiling
 from ziggurat.frontends.language import Function
 from ziggurat.frontends.language.signature import suggest
@@ -124,6 +133,12 @@ class _Gradient(Models):
 
     def constexprs(self, kernel: Function) -> frozenset[str]:
         return self.kernel.models.constexprs(self.kernel)
+
+    def declared(self, kernel: Function, given: Mapping[str, Any]) -> Mapping[str, ScalarType | PtrType]:
+        """The types that the source of the kernel declares; a gradient has that of its array."""
+        own = {name: value for name, value in given.items() if name in self.kernel.signature.parameters}
+        found = self.kernel.models.declared(self.kernel, own)
+        return {**found, **{self.gradient(name): found[name] for name in (*self.wrt, *self.of) if name in found}}
 
     def triton(self, kernel: Function, signature: Signature) -> core.Module:
         given = self._given(signature)

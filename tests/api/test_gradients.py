@@ -200,3 +200,18 @@ def test_a_pickle_is_not_offered():
 def test_names_must_be_names():
     with pytest.raises(zg.KernelTypeError, match=r"'wrt' of zg\.grad must name parameters; got 3"):
         zg.grad(scale, wrt=3, of="out_ptr")
+
+
+def test_the_gradient_of_a_kernel_of_triton_c_has_its_declared_types():
+    scale = zg.triton_c("""
+    __global__ void scale(float *x, float *out, double s, half h, long n) {
+      int i[SIZE] = 0 ... SIZE;
+      *(out + i) = *(x + i) * s * h * n;
+    }""")
+    d_scale = zg.grad(scale, wrt="x", of="out")
+    x, d_x = np.ones(8, np.float32), np.zeros(8, np.float32)
+    d_scale[1](x, d_x, x, x, 0.1, 2.5, 3, SIZE=8)
+    assert np.array_equal(d_x, np.full(8, 0.1 * 2.5 * 3, np.float32))
+    compiled = d_scale.compile(SIZE=8, num_warps=1)
+    assert [str(argument.type) for argument in compiled.arguments] == ["ptr<f32>"] * 4 + ["f64", "f16", "i64"]
+    assert d_scale.accumulates(SIZE=8) == {"d_x": False}
