@@ -15,8 +15,10 @@ from ziggurat.codemodel.types import (
     element_of,
     i1,
     i32,
+    i64,
     shape_of,
     shaped,
+    u64,
     with_element,
 )
 from ziggurat.transforms.calls import RULES
@@ -104,16 +106,39 @@ def _division(integers: Rule) -> Any:
     return build
 
 
-def _on_ints(name: str) -> Rule:
-    """A call of the language whose operands that are bools count as ints."""
+def _negated(call: Typing, x: Type) -> Type:
+    numbers(call, x)
+    return _asked(RULES["neg"], call, "neg", _as_int(x))
+
+
+def _negate(emit: Emitter, result: Type, x: Operand) -> Built:
+    return _built(RULES["neg"], emit, result, _int(emit, x))
+
+
+def _type_of_number(x: Type) -> Type:
+    """The type of an operand, of a number the one that C gives it."""
+    if not isinstance(x, ConstantType) or isinstance(x.value, float):
+        return x
+    return next((type_ for type_ in (i32, i64) if type_.limits[0] <= x.value <= type_.limits[1]), u64)
+
+
+def _shift(name: str) -> Rule:
+    """A shift. The count does not decide the type, as in C: `int >> unsigned` is an `int`."""
     rule = RULES[name]
 
-    def type_of(call: Typing, *operands: Type) -> Type:
-        numbers(call, *operands)
-        return _asked(rule, call, name, *map(_as_int, operands))
+    def type_of(call: Typing, a: Type, b: Type) -> Type:
+        numbers(call, a, b)
+        a, b = _as_int(a), _as_int(b)
+        known = isinstance(b, ConstantType)
+        result = _asked(rule, call, name, a if known else _type_of_number(a), b)
+        if isinstance(result, ConstantType):
+            return result
+        left = scalar_type(_type_of_number(a))
+        wide = b.value >= left.bits if known else scalar_type(b).bits > left.bits
+        return with_element(result, i32 if wide and left.bits < i32.bits else left)
 
-    def build(emit: Emitter, result: Type, *operands: Operand) -> Built:
-        return _built(rule, emit, result, *(_int(emit, operand) for operand in operands))
+    def build(emit: Emitter, result: Type, a: Operand, b: Operand) -> Built:
+        return _built(rule, emit, result, _int(emit, a), _int(emit, b))
 
     return Rule(type_of, build)
 
@@ -360,9 +385,9 @@ def _itself(emit: Emitter, result: Type, x: Operand, *_: Any) -> Built:
 C_RULES: dict[str, Rule] = {
     "div": Rule(_divided, _division(_QUOTIENT)),
     "rem": Rule(_divided, _division(_REMAINDER)),
-    "neg": _on_ints("neg"),
-    "shl": _on_ints("shl"),
-    "shr": _on_ints("shr"),
+    "neg": Rule(_negated, _negate),
+    "shl": _shift("shl"),
+    "shr": _shift("shr"),
     "invert": Rule(_inverted, RULES["invert"].build),
     "truth": Rule(_truth, _is_nonzero),
     "choose": Rule(_choice, _chosen),

@@ -66,6 +66,34 @@ def test_integer_operators_at_run_time_are_those_of_c(name: str):
     assert list(out) == [np.int64(meaning(int(x), int(y))).astype(np.int32) for x, y in zip(a, b, strict=True)]
 
 
+@pytest.mark.parametrize(
+    ("expression", "value"),
+    [
+        ("n >> u", -4), ("-8 >> u", -4), ("(n << u) < 0", 1), ("(1 << u) - 4 < 0", 1), ("n >> l", -4), ("c << 8", 1280),
+        ("c << k", 1280), ("n >> c", -1), ("(n < 0) << 3", 8), ("n >> (n < 0)", -4), ("(unsigned)n >> 31", 1),
+    ],
+)  # fmt: skip
+def test_the_count_of_a_shift_does_not_decide_its_type(expression: str, value: int):
+    inputs = "int n, unsigned u, long l, char c, int k"
+    assert scalar(expression, np.int32, inputs, -8, 1, 1, 5, 8) == value
+    assert scalar("m << l", np.int64, "int m, long l", 1 << 30, 2) == 0
+
+
+@pytest.mark.parametrize(
+    ("loop", "inputs", "argument", "value"),
+    [
+        ("int i = 0; i < n; i++", "float n", 3.5, 4), ("int i = 0; i < (int)n; i++", "float n", 3.5, 3),
+        ("int i = 0; i < halved(n); i++", "int n", 7, 4), ("int i = 0; i < 2.5f * n; i++", "int n", 1, 3),
+        ("int i = -3; i < n; i++", "unsigned n", 10, 0), ("int i = -3; i < n; i++", "int n", 4, 7),
+    ],
+)  # fmt: skip
+def test_a_loop_compares_its_counter_as_c_does(loop: str, inputs: str, argument: object, value: int):
+    out = np.zeros(1, np.int32)
+    source = "float halved(int n) { return n * 0.5f; }"
+    run(f"{source} __global__ void f(int *out, {inputs}) {{ int s = 0; for ({loop}) s++; *out = s; }}", out, argument)
+    assert out[0] == value
+
+
 def test_a_range_binds_tighter_than_arithmetic():
     assert list(outputs("int i[8] = 3 * 2 + 0 ... 8; *(out + (0 ... 8)) = i;", dtype=np.int32)) == [*range(6, 14)]
     assert list(outputs("int i[8] = 0 ... 8 + 1; *(out + (0 ... 8)) = i;", dtype=np.int32)) == [*range(1, 9)]
