@@ -125,9 +125,12 @@ def signature_of(function: Function, arguments: Sequence[Any], keywords: Mapping
         return constant_of(function, name, given)
 
     types = tuple(type_of(name, given) for name, given in bound.items())
+    words = models_of(function).words
     for name, type_ in zip(bound, types, strict=True):
         if name in declared and not isinstance(type_, ConstantType) and type_ != declared[name]:
-            raise LaunchError(f"'{name}' of '{function.name}' is declared as {declared[name]}; got {type_}")
+            raise LaunchError(
+                f"'{name}' of '{function.name}' is declared as {words(declared[name])}; got {words(type_)}"
+            )
     return Signature(types, tuple(divisibility))
 
 
@@ -269,14 +272,14 @@ def check_options(function: Function, given: Mapping[str, Any], known: Sequence[
 
 
 def declared_number(
-    kernel: str, name: str, given: Any, type_: ScalarType, declared: ScalarType | PtrType
+    function: Function, name: str, given: Any, type_: ScalarType, declared: ScalarType | PtrType
 ) -> tuple[Any, ScalarType]:
     """A number of this type as one of the declared type, and that type.
 
     Raises `LaunchError` for a float where an integer is declared, an integer out of range, and a number where a pointer
     is declared.
     """
-    what = f"'{name}' of '{kernel}' is declared as {declared}"
+    what = f"'{name}' of '{function.name}' is declared as {models_of(function).words(declared)}"
     if isinstance(declared, PtrType):
         raise LaunchError(f"{what}; got the number {given}", hint="pass an array")
     if declared.is_float:

@@ -210,9 +210,9 @@ class Kernel(Function):
                 value = as_array(given, name)
                 type_, number = PtrType(ELEMENTS[value.dtype]), address(value)
             else:
-                value, type_ = given, self._number(name, given)
+                value, type_ = given, self.number_type(name, given)
                 if name in declared:
-                    value, type_ = declared_number(self.name, name, given, type_, declared[name])
+                    value, type_ = declared_number(self, name, given, type_, declared[name])
                 number = int(given) if type_.is_int else 1
             divisibility.append(16 if specialize and number % 16 == 0 and type_ != i1 else 1)
             names.append(name)
@@ -222,7 +222,8 @@ class Kernel(Function):
         types = [type_of(name, given, name not in self.do_not_specialize) for name, given in bound.items()]
         return Signature(tuple(types), tuple(divisibility)), names, values
 
-    def _number(self, name: str, given: Any) -> ScalarType:
+    def number_type(self, name: str, given: Any) -> ScalarType:
+        """The type of a number that a launch gets as the argument `name`. Raises `LaunchError` for anything else."""
         from ziggurat.backend.launch.arrays import no_argument, number_type
 
         try:

@@ -59,6 +59,10 @@ class Models:
         """
         return {}
 
+    def words(self, type_: Type) -> str:
+        """A type in the words of the source, for messages about declared types."""
+        return str(type_)
+
     def identity(self, kernel: Function) -> str:
         """A text that is equal for equal kernels, under which the choices of tuning are kept."""
         from ziggurat.backend.cuda.keys import structure

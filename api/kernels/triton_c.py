@@ -21,7 +21,15 @@ from ziggurat import compiler
 from ziggurat.boundary import no_faults, public
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import core
-from ziggurat.codemodel.errors import KernelErrors, KernelNameError, KernelSyntaxError, LaunchError, ZigguratError, warn
+from ziggurat.codemodel.errors import (
+    KernelErrors,
+    KernelNameError,
+    KernelSyntaxError,
+    LaunchError,
+    ZigguratError,
+    shown,
+    warn,
+)
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.recursion import deep_recursion
@@ -69,6 +77,8 @@ def kernel_and_models(
     source: str | os.PathLike[str], name: str | None, macros: Mapping[str, Any]
 ) -> tuple[Kernel, TritonCModels]:
     """The kernel of a source, and its models; no warning of macros that the source does not name."""
+    if not isinstance(source, str | os.PathLike):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise LaunchError(f"zg.triton_c: the source must be a text, or the path of a file; got {shown(source)}")
     lists: dict[str, list[Any]] = {key: [*value] for key, value in macros.items() if isinstance(value, list | tuple)}
     for key, values in lists.items():
         if not values:
@@ -125,7 +135,7 @@ class TritonCModels(Models):
         self.name = name
         texts = {key: macro_text(key, value) for key, value in given.items()}
         found = self._preprocess(texts)
-        self.header = self._header(found)
+        self.header = self._header(found, texts)
         free = self._free(found, texts)
         options = [key for key in given if key in _OPTIONS and key not in found.names]
         empty: Any = inspect.Parameter.empty
@@ -173,7 +183,7 @@ class TritonCModels(Models):
             return error
         return None
 
-    def _header(self, found: Preprocessed) -> Header:
+    def _header(self, found: Preprocessed, texts: Mapping[str, str]) -> Header:
         """The head of the kernel. Where tokens do not show it, the parser says what is wrong."""
         defined = headers(found.tokens)
         kernels = [header for header in defined if header.is_kernel]
@@ -187,7 +197,7 @@ class TritonCModels(Models):
         if header is not None and len(set(header.parameters)) == len(header.parameters):
             return header
         with no_faults("reading", lambda: self.source, self.file):
-            read_kernel(self.source, self.file, {}, self.name)
+            read_kernel(self.source, self.file, texts, self.name)
         raise KernelSyntaxError(
             f"{self.file} has no function that can be found", None, "write __global__ void f(…) { … }"
         )
@@ -246,7 +256,7 @@ class TritonCModels(Models):
         what = "are neither declared nor defined as macros"
         if len(missing) == 1:
             what = "is neither declared nor defined as a macro"
-        hint = f"define it: zg.triton_c(source, {name}=…), or -D{name}=… on the command line"
+        hint = f"define it: {name}=… from Python, or -D{name}=… on the command line"
         if len(missing) == 1 and name in self._preprocessed.with_arguments:
             what, hint = "is a macro with arguments", f"write its arguments: {name}(…)"
         listed = ", ".join(f"'{one}'" for one in missing)
@@ -346,6 +356,9 @@ class TritonCModels(Models):
         found = self.read(self.values(given))
         return {python_name(parameter.name): parameter.type for parameter in found.parameters}
 
+    def words(self, type_: Type) -> str:
+        return spelled(type_)
+
     def place(self, kernel: Function) -> Location | None:
         return Location(self.file, 1)
 
@@ -407,5 +420,5 @@ def _check(kernel: str, name: str, declared: ScalarType | PtrType, given: Type) 
     else:
         fits = given == declared
     if not fits:
-        got = given.value if isinstance(given, ConstantType) else spelled(given)
+        got = repr(given.value) if isinstance(given, ConstantType) else spelled(given)
         raise LaunchError(f"'{name}' of '{kernel}' is declared as {spelled(declared)}; got {got}")

@@ -12,6 +12,7 @@ import attrs
 from ziggurat.codemodel.errors import KernelSyntaxError, LaunchError, ZigguratError, shown, warn
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.types import ScalarType
 from ziggurat.frontends.language.constants import as_constant
 from ziggurat.frontends.language.policy import EXPLICIT, Policy
 from ziggurat.frontends.language.signature import active_recorder, bind
@@ -108,7 +109,9 @@ class Function:
             plain = parameter.replace(annotation=inspect.Parameter.empty)
             text = str(plain).partition("=")[0] + (": zg.constexpr" if known else "")
             if parameter.default is not inspect.Parameter.empty:
-                text += f"{' = ' if known else '='}{parameter.default!r}"
+                default = parameter.default
+                shown_default = f"zg.{default}" if isinstance(default, ScalarType) else repr(default)
+                text += f"{' = ' if known else '='}{shown_default}"
             parts.append(text)
         return f"{self.name}({', '.join(parts)})"
 

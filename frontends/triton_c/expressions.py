@@ -164,7 +164,7 @@ class Expressions(Bodies):
         """The error for a name that is not declared."""
         known = [known for scope in self.scopes for known in scope]
         hint = suggest(name, known) or suggest(name, [*self.program.functions, *NAMES])
-        hint = hint or f"declare it, or define it as a macro: zg.triton_c(source, {name}=…), or -D{name}=…"
+        hint = hint or f"declare it, or define it as a macro: {name}=… from Python, or -D{name}=…"
         return self.source.at(KernelNameError(f"'{name}' is not declared", hint=hint), node)
 
     def number(self, node: Node) -> Value:

@@ -289,7 +289,7 @@ def _unexpected(tokens: Sequence[Token], number: int, accepted: set[str]) -> Ker
 def _no_type(token: Token) -> KernelSyntaxError:
     """The error of a name in the place of a type."""
     name = token.text
-    hint = suggest(name, [*_NAMES]) or f"define it as a macro: zg.triton_c(source, {name}=…), or -D{name}=…"
+    hint = suggest(name, [*_NAMES]) or f"define it as a macro: {name}=… from Python, or -D{name}=…"
     return error_at(token, f"'{name}' is not a type", hint)
 
 
