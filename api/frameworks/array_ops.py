@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from ziggurat.frameworks.operation import Empty, Operation, scalar_of
+from ziggurat.codemodel.errors import LaunchError
+from ziggurat.frameworks.operation import Backward, Empty, Operation, Outputs, Plan, kind_of, scalar_of
+from ziggurat.kernels.kernel import Grid, Kernel
 
 
 class ArrayOperation(Operation):
@@ -13,7 +15,15 @@ class ArrayOperation(Operation):
 
     library = "numpy"
 
+    def __init__(
+        self, kernel: Kernel, grid: Grid, outputs: Outputs = (), backward: str | Backward | None = None
+    ) -> None:
+        super().__init__(kernel, grid, outputs, backward)
+        if backward is not None:
+            raise LaunchError(f"backward of '{self.name}' must be None: arrays of {self.library} have no gradients")
+
     def results(self, named: dict[str, Any]) -> tuple[Any, ...]:
+        Plan.of(self, named, {name: kind_of(self, name, value) for name, value in named.items()})
         library: Any = importlib.import_module(self.library)
         arrays = dict(named)
         for name, value in named.items():

@@ -67,6 +67,7 @@ class JaxOperation(Operation):
                     hint=f'jax.jit(…, static_argnames="{name}"), or a number made of shapes',
                 )
         call = _Call.of(self, named, arrays)
+        self.check_launch(named)  # XLA reports errors of the launch itself as its own.
         run = call.run
         if self.backward is not None:
             run = jax.custom_vjp(run)

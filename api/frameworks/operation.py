@@ -7,17 +7,17 @@ library of the other arrays makes.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple, Self
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple, Self, cast
 
 import attrs
 import numpy as np
 
-from ziggurat.codemodel.errors import LaunchError
+from ziggurat.codemodel.errors import LaunchError, shown
 from ziggurat.codemodel.gpu.options import LAUNCH_OPTIONS
-from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType, Type, f32, find_scalar, i1, i32, i64
+from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType, find_scalar
 from ziggurat.frontends.language.signature import suggest
-from ziggurat.kernels.arguments import components_of, constexpr_names, signature_of
+from ziggurat.kernels.arguments import check_options, components_of, constexpr_names, signature_of
 from ziggurat.kernels.kernel import Grid, Kernel
 from ziggurat.transforms.kit.dataflow import read_parameters, written_parameters
 from ziggurat.transforms.kit.parameters import kernel_of
@@ -90,9 +90,8 @@ class Operation:
         self._derived: dict[Any, Self] = {}
         self.parameters = tuple(kernel.signature.parameters)
         self.defaults = {name: p.default for name, p in kernel.signature.parameters.items() if p.default is not p.empty}
-        names = (outputs,) if isinstance(outputs, str) else tuple(outputs)
         self.rules: dict[str, OutputRule] = {
-            name: outputs[name] if isinstance(outputs, Mapping) else None for name in names
+            name: outputs[name] if isinstance(outputs, Mapping) else None for name in output_names(outputs)
         }
         for name in self.rules:
             if name not in self.parameters:
@@ -100,6 +99,11 @@ class Operation:
                 raise LaunchError(f"'{kernel.name}' has no parameter '{name}' (in outputs)", hint=hint)
         self.inputs = tuple(name for name in self.parameters if name not in self.rules)
         self.constants = constexpr_names(kernel)
+        for name in self.constants.intersection(self.rules):
+            raise LaunchError(
+                f"'{name}' is an output of '{kernel.name}', and so must be an array; it is compiled in",
+                hint="name the parameters that the kernel stores to",
+            )
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         """The outputs, then the new values of arrays that a library does not change in place: one, or a tuple."""
@@ -165,6 +169,9 @@ class Operation:
         missing = [name for name in self.inputs if name not in given]
         if missing:
             raise LaunchError(f"'{self.name}' needs '{missing[0]}'", hint=self.kernel.written)
+        for name in self.constants:
+            if name in given:
+                given[name] = frozen(name, given[name])
         for name in self.rules:
             if name not in given:
                 given[name] = self._output(name, given)
@@ -174,28 +181,40 @@ class Operation:
         }
 
     def _output(self, name: str, given: Mapping[str, Any]) -> Empty:
+        what = f"the output '{name}' of '{self.name}'"
         rule = self.rules[name]
         if callable(rule):
-            rule = rule(given)
+            rule = self._computed(what, rule, given)
         if isinstance(rule, str):
-            if rule not in given:
-                raise LaunchError(f"the output '{name}' of '{self.name}' must be like an argument; got '{rule}'")
+            if not is_array(given.get(rule)):
+                raise LaunchError(f"{what} must be like an argument that is an array; got '{rule}'")
             rule = given[rule]
         first = next((value for value in given.values() if is_array(value)), None)
         if rule is None:
             rule = first
         if rule is None:
             raise LaunchError(
-                f"the output '{name}' of '{self.name}' must have a shape and a dtype, as no argument is an array",
+                f"{what} must have a shape and a dtype, as no argument is an array",
                 hint=f'outputs={{"{name}": lambda args: ((args["n"],), zg.f32)}}',
             )
         like: Any = rule
         if is_array(like):
-            return Empty(tuple(like.shape), like.dtype)
-        sizes = listed(like)
-        if len(sizes) == 2 and components_of(sizes[0]) is not None:
-            return Empty(tuple(sizes[0]), sizes[1])
-        return Empty(tuple(sizes), getattr(first, "dtype", None))
+            return Empty(sizes_in(like.shape, what), like.dtype)
+        pair = components_of(like)
+        if pair is not None and len(pair) == 2 and not is_integer(pair[0]):
+            return Empty(sizes_in(pair[0], what), pair[1])
+        return Empty(sizes_in(like, what), getattr(first, "dtype", None))
+
+    def _computed(self, what: str, rule: Callable[[Any], OutputRule], given: Mapping[str, Any]) -> OutputRule:
+        """The rule of an output that a function gives for the arguments by name."""
+        try:
+            return of_one_parameter(rule, given, f"the function of {what}")
+        except KeyError as error:
+            if error.args[0] in given:
+                raise
+            raise LaunchError(
+                f"the function of {what} asks for {error.args[0]!r}, which is no input", hint=self.kernel.written
+            ) from None
 
     def written(self, kinds: Mapping[str, Any]) -> tuple[str, ...]:
         """The names of the parameters whose arrays the kernel writes, for types and constants by name."""
@@ -213,6 +232,14 @@ class Operation:
         typed = zip(self.parameters, signature.types, strict=True)
         at_run_time = [name for name, type_ in typed if not isinstance(type_, ConstantType)]
         return tuple(at_run_time[number] for number in which(kernel))
+
+    def check_launch(self, arguments: Mapping[str, Any]) -> None:
+        """Raise `LaunchError` for options and a grid that a launch with these arguments by name cannot have."""
+        bound = {name: value for name, value in arguments.items() if name in self.parameters}
+        more = {name: value for name, value in arguments.items() if name not in bound and name != GRID}
+        check_options(self.kernel, more)
+        if GRID not in arguments:
+            self.kernel.sizes(self.grid, bound)
 
     def launch(self, arguments: Mapping[str, Any]) -> None:
         """Run the kernel on arrays and numbers by name, over the operation's grid or over the call's `Sizes`."""
@@ -243,15 +270,70 @@ def single(results: Sequence[Any]) -> Any:
 
 
 def is_array(value: Any) -> bool:
-    """Whether an argument has a shape and a dtype, as the arrays of all libraries and an `Empty` do."""
-    if isinstance(value, (int, float, str, type)):  # torch.compile traces no hasattr of a size that is unknown.
+    """Whether an argument has a shape and a dtype, as the arrays of all libraries and an `Empty` do, and is no number
+    of NumPy."""
+    # torch.compile traces no hasattr of a size that is unknown.
+    if isinstance(value, (int, float, str, type, np.generic)):
         return False
     return hasattr(value, "shape") and hasattr(value, "dtype")
 
 
 def is_operand(value: Any) -> bool:
     """Whether an argument is an array that exists, which a library that traces its programs hands over."""
-    return is_array(value) and not isinstance(value, (Empty, np.generic))
+    return is_array(value) and not isinstance(value, Empty)
+
+
+def is_integer(value: Any) -> bool:
+    """Whether a value is an integer of any library, or stands for one in a traced program."""
+    # torch.compile traces no hasattr of a size that is unknown.
+    return isinstance(value, int) or (hasattr(value, "__index__") and not is_array(value))
+
+
+def sizes_in(shape: Any, what: str) -> tuple[int, ...]:
+    """The sizes in a shape: an integer, or integers. `what` has that shape. Raises `LaunchError` for anything else."""
+    if is_integer(shape):
+        return (shape,)
+    sizes: tuple[Any, ...] = tuple(shape) if hasattr(shape, "__iter__") and not isinstance(shape, str) else (None,)
+    if not all(is_integer(size) for size in sizes):
+        raise LaunchError(
+            f"{what} must have a shape of integers; got {shown(shape)}",
+            hint="sizes that are unknown while a program is traced cannot be used",
+        )
+    return sizes
+
+
+def of_one_parameter(function: Callable[[Any], Any], argument: Any, what: str) -> Any:
+    """What a function gives for its one argument. Raises `LaunchError` for a function that does not take one."""
+    try:
+        return function(argument)
+    except TypeError as error:
+        if error.__traceback__ is None or error.__traceback__.tb_next is not None:  # It was raised inside the function.
+            raise
+        raise LaunchError(f"{what} must take one argument; got: {error}") from None
+
+
+def output_names(outputs: Any) -> tuple[str, ...]:
+    """The names of the outputs, each once. Raises `LaunchError` for anything else."""
+    several = isinstance(outputs, (tuple, list, Mapping))
+    names: tuple[Any, ...] = tuple(cast("Iterable[Any]", outputs)) if several else (outputs,)
+    if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+        raise LaunchError(
+            f"outputs must be names of parameters, each once; got {shown(outputs)}",
+            hint='outputs="y", outputs=("y", "z"), or outputs={"y": "x"}',
+        )
+    return names
+
+
+def frozen(name: str, value: Any) -> Any:
+    """The value of what is compiled in, with tuples in place of lists. Raises `LaunchError` for one that cannot be."""
+    if isinstance(value, (list, tuple)):
+        return tuple([frozen(name, one) for one in listed(value)])
+    if is_array(value) or type(value) in (dict, set, bytearray):
+        raise LaunchError(
+            f"'{name}' is compiled in: it must be a number, a string, a dtype, None or a tuple of these; got "
+            f"{type(value).__name__}"
+        )
+    return value
 
 
 def exact(key: Any) -> Any:
@@ -272,17 +354,13 @@ def scalar_of(dtype: Any) -> ScalarType:
 def kind_of(operation: Operation, name: str, value: Any) -> Any:
     """The type, or the constant, that a kernel is compiled for when it gets `value` as the argument `name`.
 
-    Two values of one kind lead to the same accesses of memory.
+    Two values of one kind lead to the same accesses of memory. Raises `LaunchError` for what no kernel takes.
     """
-    if name in operation.constants or value is None or isinstance(value, (str, Type)):
+    if value is None or name in operation.constants or name not in operation.parameters:
         return value
     if is_array(value):
         return PtrType(scalar_of(value.dtype))
-    if isinstance(value, bool):
-        return i1
-    if isinstance(value, int):
-        return i32 if -(2**31) <= value < 2**31 else i64
-    return f32
+    return operation.kernel.number_type(name, value)
 
 
 @attrs.frozen
@@ -294,11 +372,17 @@ class Plan:
 
     @staticmethod
     def of(operation: Operation, arguments: Mapping[str, Any], kinds: Mapping[str, Any]) -> Plan:
-        """The plan for a call. Raises `LaunchError` for an output that the kernel does not write."""
+        """The plan for a call. Raises `LaunchError` for an output that is no array, and for one that the kernel does
+        not write."""
+        for name in operation.rules:
+            if not isinstance(kinds[name], PtrType):
+                raise LaunchError(
+                    f"'{name}' is an output of '{operation.name}', and so must be an array; got {kinds[name]}"
+                )
         written = operation.written(kinds)
         made = tuple(name for name in operation.parameters if isinstance(arguments.get(name), Empty))
-        for name in made:
-            if name not in written:
+        for name in operation.parameters:
+            if name not in written and (name in made or name in operation.rules):
                 raise LaunchError(
                     f"'{name}' is an output of '{operation.name}', which does not store to it",
                     hint=f"it stores to {', '.join(written) or 'nothing'}",
@@ -335,6 +419,9 @@ class Call:
         rest = {name: value for name, value in named.items() if name not in arrays}
         kinds = {name: kind_of(operation, name, value) for name, value in {**named, **arrays}.items()}
         plan = Plan.of(operation, named, kinds)
+        for name in plan.made:
+            if any(size < 0 for size in named[name].shape):
+                raise LaunchError(f"the output '{name}' of '{operation.name}' has the shape {named[name].shape}")
         return cls(operation=operation, rest=rest, names=tuple(arrays), plan=plan, kinds=kinds)
 
     def element(self, name: str) -> ScalarType:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import importlib
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import attrs
+import numpy as np
 
 from ziggurat.boundary import public
-from ziggurat.codemodel.errors import LaunchError
+from ziggurat.codemodel.errors import LaunchError, shown
 from ziggurat.codemodel.types import PtrType, f32, i1, i32
 from ziggurat.frameworks.operation import (
     Backward,
@@ -26,6 +27,7 @@ from ziggurat.frameworks.operation import (
     definers,
     enlisted,
     exact,
+    is_array,
     listed,
     scalar_of,
 )
@@ -118,11 +120,12 @@ def call(
         elif isinstance(value, torch.Tensor):
             key.append((name, "tensor", value.dtype))
             leaves.append(value)
-        elif is_constant(name) or not isinstance(value, (bool, int, float)):
+        elif is_constant(name) or value is None:
             key.append((name, "constant", value))
         else:
-            key.append((name, "bool" if isinstance(value, bool) else "int" if isinstance(value, int) else "float"))
-            leaves.append(value)
+            number: Any = cast(Any, value).item() if isinstance(value, np.generic) else value
+            key.append((name, _kind_of_number(name, number)))
+            leaves.append(number)
     made = listed(getattr(getattr(torch.ops, NAMESPACE), _defined(definer.label, tuple(key)))(*leaves))
     results: list[Any] = []
     for name, value in named.items():
@@ -130,6 +133,24 @@ def call(
         if name in outputs:
             results.append(result)
     return tuple(results)
+
+
+def _kind_of_number(name: str, value: Any) -> str:
+    """The kind of a number, among `_NUMBERS`; sizes that `torch.export` traces are numbers, too."""
+    if isinstance(value, (bool, torch.SymBool)):
+        return "bool"
+    if isinstance(value, (int, torch.SymInt)):
+        if not torch.compiler.is_compiling() and not -(2**63) <= value < 2**63:
+            raise LaunchError(f"'{name}': an integer must fit in 64 bits; got {shown(value)}")
+        return "int"
+    if isinstance(value, (float, torch.SymFloat)):
+        return "float"
+    library = type(value).__module__.partition(".")[0]
+    got = type(value).__name__ if library == "builtins" else f"{library}'s {type(value).__name__}"
+    raise LaunchError(
+        f"'{name}' must be a tensor of PyTorch or a number; got {got}",
+        hint=f"torch.as_tensor({name})" if is_array(value) or isinstance(value, (list, tuple)) else None,
+    )
 
 
 @torch._dynamo.assume_constant_result
@@ -153,6 +174,8 @@ class _Definition:
             if kind == "made":
                 kinds[name], arguments[name] = PtrType(scalar_of(rest[0])), Empty((), rest[0])
             elif kind == "tensor":
+                if name in operation.constants:
+                    raise LaunchError(f"'{name}' of '{operation.name}' is compiled in: it must be no tensor")
                 kinds[name], arguments[name] = PtrType(scalar_of(rest[0])), None
             elif kind != "sizes":
                 kinds[name] = arguments[name] = rest[0] if kind == "constant" else _NUMBERS[kind][1]

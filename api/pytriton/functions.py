@@ -45,7 +45,11 @@ class function:
     def apply(cls, *arguments: Any, **keywords: Any) -> Any:
         """The result of `forward`, with the gradient of `backward`."""
         if keywords:
-            bound = inspect.signature(cls.forward).bind(None, *arguments, **keywords)
+            signature = inspect.signature(cls.forward)
+            try:
+                bound = signature.bind(None, *arguments, **keywords)
+            except TypeError as error:
+                raise LaunchError(f"{cls.__name__}.apply: {error}", hint=f"forward{signature}") from None
             bound.apply_defaults()
             arguments = bound.args[1:]
         library = library_of(arguments)

@@ -5,14 +5,31 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
-from ziggurat.codemodel.errors import LaunchError
-from ziggurat.frameworks.operation import GRID, Empty, Operation, enlisted, exact, is_array, listed, scalar_of, single
+from ziggurat.codemodel.errors import LaunchError, shown
+from ziggurat.codemodel.types import find_scalar
+from ziggurat.frameworks.operation import (
+    GRID,
+    Empty,
+    Operation,
+    enlisted,
+    exact,
+    frozen,
+    is_array,
+    is_integer,
+    listed,
+    of_one_parameter,
+    output_names,
+    single,
+    sizes_in,
+)
 
 
 def cdiv(a: int, b: int) -> int:
     """The quotient of two integers, rounded up; sizes that `torch.compile` traces are integers, too."""
+    if isinstance(a, str) or isinstance(b, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise LaunchError(f"triton.cdiv: the operands must be integers; got {a!r} and {b!r}")
     return (a + b - 1) // b
 
 
@@ -23,12 +40,12 @@ def shape(tensor: Any) -> tuple[int, ...]:
 
 def empty(shape: Sequence[int], dtype: Any) -> Empty:
     """A tensor that a kernel fills: the library of the kernel's other tensors makes it. `dtype` is of any library."""
-    return Empty(tuple(shape), dtype)
+    return Empty(sizes_in(shape, "a tensor"), dtype)
 
 
 def zeros(shape: Sequence[int], dtype: Any) -> Empty:
     """A tensor of zeros that a kernel adds to; see `empty`."""
-    return Empty(tuple(shape), dtype, zeros=True)
+    return Empty(sizes_in(shape, "a tensor"), dtype, zeros=True)
 
 
 class Options:
@@ -68,7 +85,7 @@ class kernel:
 
     def __init__(self, source: str, outputs: str | Sequence[str] = (), *, name: str | None = None) -> None:
         self.source = source
-        self.outputs = (outputs,) if isinstance(outputs, str) else tuple(outputs)
+        self.outputs = output_names(outputs)
         self.name = name
         self._kernels: dict[Any, Any] = {}
         self._operations: dict[Any, Operation] = {}
@@ -76,26 +93,27 @@ class kernel:
 
     def __call__(self, *arguments: Any, macros: Mapping[str, Any] | None = None, **more: Any) -> Any:
         given = [*arguments]
-        defined: dict[str, Any] = dict(macros or {})
+        defined: dict[str, Any] = dict(_checked({} if macros is None else macros))
         if given and isinstance(given[-1], dict):
-            defined |= given.pop()
+            defined.update(_checked(given.pop()))
         defined |= more
         grid = defined.pop("grid") if "grid" in defined else given.pop() if given else None
-        key = tuple([(name, _hashable(value)) for name, value in defined.items()])
+        key = tuple([(name, frozen(name, value)) for name, value in defined.items()])
         library = library_of(given)
         if library == "torch":
             from ziggurat.pytriton.torch_kernels import call
 
             return call(self, key, given, grid)
-        named: dict[str, Any] = self.named(self.parameters(key), given)
+        named: dict[str, Any] = self.named(self.parameters(key), given, grid)
         operation = self.operation(library, key)
         return single(operation.results({**named, GRID: tuple(sizes(grid, key))})[: len(self.outputs)])
 
-    def named(self, names: Sequence[str], given: Sequence[Any]) -> dict[str, Any]:
+    def named(self, names: Sequence[str], given: Sequence[Any], grid: Any) -> dict[str, Any]:
         """The arguments of a call by name."""
         if len(given) != len(names):
+            got = "a function" if callable(grid) else shown(grid)
             raise LaunchError(
-                f"'{self.name or 'the kernel'}' takes {len(names)} arguments and a grid; got {len(given)}",
+                f"the kernel takes {len(names)} arguments and a grid; got {len(given)} and {got} for the grid",
                 hint=f"({', '.join(names)}, grid)",
             )
         return dict(zip(names, given, strict=True))
@@ -112,9 +130,10 @@ class kernel:
         return known
 
     def parameters(self, macros: _Macros) -> tuple[str, ...]:
-        """The names of the parameters of the C function."""
-        defined = {name for name, _ in macros}
-        return tuple(name for name in self.made(macros).signature.parameters if name not in defined)
+        """The names of the parameters of the C function. Raises `KernelNameError` for a macro that is not defined."""
+        models = self.made(macros).models
+        models.values({})
+        return tuple(models.parameters)
 
     def define(self, key: tuple[tuple[Any, ...], ...]) -> str:
         """The name of the operator of PyTorch for kinds of arguments, macros among them; see `torch_ops.Definer`."""
@@ -177,15 +196,21 @@ def _library(cls: type) -> str:
     raise LaunchError(f"the arrays must be of PyTorch, JAX, TensorFlow, CuPy or NumPy; got {cls.__qualname__}")
 
 
-def _hashable(value: Any) -> Any:
-    return tuple([_hashable(one) for one in listed(value)]) if isinstance(value, (list, tuple)) else value
+def _checked(macros: Any) -> Mapping[str, Any]:
+    """Definitions of macros by name. Raises `LaunchError` for anything else."""
+    known = cast("Mapping[Any, Any]", macros)
+    if not isinstance(macros, Mapping) or not all(isinstance(name, str) for name in known):
+        raise LaunchError(f"macros must be a dictionary of values by name; got {shown(macros)}")
+    return known
 
 
 def _defined(value: Any) -> Any:
     """The value of a macro as `zg.triton_c` takes it."""
     if isinstance(value, tuple):
         return [_defined(one) for one in listed(value)]
-    return value if isinstance(value, (bool, int, float, str)) else scalar_of(value)
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    return find_scalar(getattr(value, "as_numpy_dtype", value)) or value  # TensorFlow's dtypes have that.
 
 
 def _tuned(macros: _Macros) -> list[dict[str, Any]]:
@@ -201,6 +226,13 @@ def sizes(grid: Any, macros: _Macros) -> list[int]:
     """The sizes of the grid for definitions of the macros: three for each combination of the values in lists."""
     found: list[int] = []
     for values in _tuned(macros):
-        given = listed(grid(Options({**dict(macros), **values})) if callable(grid) else grid)
+        options = Options({**dict(macros), **values})
+        given = listed(of_one_parameter(grid, options, "the function of the grid") if callable(grid) else grid)
+        if not 1 <= len(given) <= 3 or not all(is_integer(size) for size in given):
+            raise LaunchError(
+                f"the grid must be one to three sizes, integers, or a function of the macros that gives them; "
+                f"got {shown(given)}",
+                hint='lambda opt: [triton.cdiv(n, opt.d("SIZE"))]',
+            )
         found += given + [1] * (3 - len(given))
     return found

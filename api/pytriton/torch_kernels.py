@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def call(of: kernel, macros: tuple[tuple[str, Any], ...], given: Sequence[Any], grid: Any) -> Any:
     """The outputs of a kernel, for definitions of the macros, the arguments and the grid."""
-    named = of.named(_parameters(of.label, macros), given)
+    named = of.named(_parameters(of.label, macros), given, grid)
     named[GRID] = Sizes(sizes(grid, macros))
     for name, value in macros:
         named[MACRO + name] = value

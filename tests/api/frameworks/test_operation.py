@@ -33,7 +33,8 @@ def test_accesses_are_read_from_the_model():
 
 
 @pytest.mark.parametrize(
-    ("rule", "message"), [("y", "must be like an argument; got 'y'"), (None, "must have a shape and a dtype")]
+    ("rule", "message"),
+    [("y", "must be like an argument that is an array; got 'y'"), (None, "must have a shape and a dtype")],
 )
 def test_outputs_without_a_shape(rule, message):
     with pytest.raises(zg.LaunchError, match=message):

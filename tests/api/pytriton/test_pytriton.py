@@ -76,7 +76,17 @@ def test_helpers():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (lambda x: (x, x, x, grid(8)), "takes 5 arguments and a grid; got 3"),
+        (lambda x: (x, x, x, grid(8)), "takes 5 arguments and a grid; got 3 and a function for the grid"),
+        (lambda x: (x, x, x, x, 8), "takes 5 arguments and a grid; got 4 and 8 for the grid"),
+        (lambda x: (x, x, x, x, 8, [1, 1, 1, 1]), r"the grid must be one to three sizes, .*; got \[1, 1, 1, 1\]"),
+        (lambda x: (x, x, x, x, 8, []), "the grid must be one to three sizes"),
+        (lambda x: (x, x, x, x, 8, lambda opt: None), "the grid must be one to three sizes"),
+        (lambda x: (x, x, x, x, 8, lambda: [1]), "the function of the grid must take one argument"),
+        (lambda x: (x, x, x, x, 8, lambda opt: [triton.cdiv(8, opt.d("TYPE"))]), "triton.cdiv: the operands must be"),
+        (lambda x: (x, x, triton.empty(None, x.dtype), x, 8, grid(8)), "a tensor must have a shape of integers"),
+        (lambda x: (x, x, x, x, 8, grid(8), {3: 4}), "macros must be a dictionary of values by name"),
+        (lambda x: (x, x, x, x, 8, grid(8), {"MORE": x}), "'MORE' is compiled in"),
+        (lambda x: (x.astype("i1"), x, x, x, 8, grid(8)), r"declared as float\*; got char\*"),
         (lambda x: (x, x, x, x, 8, lambda opt: [opt.d("SIZES")]), "no macro is named 'SIZES'"),
         (lambda x: (x, x.astype("f8"), x, x, 8, grid(8)), "'y'.*(f64|double)"),
     ],
@@ -84,3 +94,39 @@ def test_helpers():
 def test_bad_calls(arguments, message):
     with pytest.raises(zg.ZigguratError, match=message):
         triton.kernel(ADD, ["total"])(*arguments(np.zeros(8, "f4")), TYPE="float", SIZE=8)
+
+
+def test_macros_that_are_not_defined():
+    x = np.zeros(8, "f4")
+    with pytest.raises(zg.KernelNameError, match="'add' uses 'SIZE', which is neither declared nor defined as a macro"):
+        triton.kernel(ADD, ["total"])(x, x, x, x, 8, [1], TYPE="float", SIZES=8)
+    with pytest.raises(zg.LaunchError, match="the macro 'TYPE' must be a number, a bool, a text of C or a dtype"):
+        triton.kernel(ADD, ["total"])(x, x, x, x, 8, [1], TYPE=None, SIZE=8)
+
+
+@pytest.mark.parametrize(
+    ("source", "outputs", "message"),
+    [
+        (ADD, 3, "outputs must be names of parameters"),
+        (ADD, ["z"], r"'add' has no parameter 'z' \(in outputs\)\n.*TYPE=zg.f32, SIZE=8"),
+        (ADD, ["n"], "'n' is an output of 'add', and so must be an array; got i32"),
+        (ADD, ["x"], "'x' is an output of 'add', which does not store to it"),
+        (3, [], "the source must be a text, or the path of a file; got 3"),
+        (ADD.replace(";", "", 1), [], "';' is expected here"),
+        (ADD + ADD.replace("add", "sub"), [], "has several kernels: 'add', 'sub'"),
+    ],
+)
+def test_bad_kernels(source, outputs, message):
+    x = np.zeros(8, "f4")
+    with pytest.raises(zg.ZigguratError, match=message):
+        triton.kernel(source, outputs)(x, x, x, x, 8, [1], TYPE=zg.f32, SIZE=8)
+
+
+def test_functions_with_wrong_keywords():
+    class same(triton.function):
+        @staticmethod
+        def forward(ctx, x):
+            return x
+
+    with pytest.raises(zg.LaunchError, match=r"same\.apply: got an unexpected keyword argument 'y'"):
+        same.apply(1, y=2)
