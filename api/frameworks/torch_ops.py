@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import itertools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, cast
 
@@ -271,12 +272,24 @@ class _Definition:
             name: torch.zeros_like(named[name]) if gradient is None else gradient.contiguous()
             for name, gradient in zip(self.plan.made, gradients, strict=True)
         }
-        found = self.operation.gradients(named, given, needed, _zeros)
+        found = dict(self.operation.gradients(named, given, needed, _zeros))
+        if self.operation.backward == "auto":
+            found = {name: _shared_out(gradient) for name, gradient in found.items()}
         return tuple(None if name is None else found.get(name) for name in names)
 
 
 def _zeros(x: Any) -> Empty:
     return Empty(tuple(x.shape), x.dtype, True, tuple(x.stride()))
+
+
+def _shared_out(gradient: Any) -> Any:
+    """The gradient of each element, of the sums that a kernel has made for the elements that share an address.
+
+    The gradient has the strides of the input: along axes with a stride of 0, as those of `expand` have, autograd takes
+    each element for one of its own, and adds them.
+    """
+    shared = math.prod(size for size, stride in zip(gradient.shape, gradient.stride(), strict=True) if stride == 0)
+    return gradient if shared in (0, 1) else gradient / shared
 
 
 def _torch_dtype(dtype: Any) -> Any:

@@ -16,6 +16,13 @@ def softmax(x, out, columns, stride, BLOCK: zg.constexpr):
 
 
 @zg.kernel
+def squared_rows(x, out, stride, BLOCK: zg.constexpr):
+    at, row = zg.arange(0, BLOCK), zg.program_id(0)
+    value = zg.load(zg.add(x, zg.add(zg.mul(row, stride), at)))
+    zg.store(zg.add(out, zg.add(zg.mul(row, BLOCK), at)), zg.mul(value, value))
+
+
+@zg.kernel
 def increment(x, n, by, BLOCK: zg.constexpr):
     at = zg.add(zg.mul(zg.program_id(0), BLOCK), zg.arange(0, BLOCK))
     mask = zg.less(at, n)

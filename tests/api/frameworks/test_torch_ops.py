@@ -4,7 +4,16 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from framework_kernels import EQUAL_CONSTANTS, count, increment, one_a_row, one_more, softmax, sum_and_difference
+from framework_kernels import (
+    EQUAL_CONSTANTS,
+    count,
+    increment,
+    one_a_row,
+    one_more,
+    softmax,
+    squared_rows,
+    sum_and_difference,
+)
 
 import ziggurat as zg
 
@@ -100,6 +109,9 @@ def test_exported_programs():
     exported = torch.export.export(Model(), (x,))
     assert "ziggurat.softmax" in exported.graph_module.code
     torch.testing.assert_close(exported.module()(x), torch.softmax(x, 1))
+    sizes = {"x": {0: torch.export.Dim("rows"), 1: torch.export.Dim("columns", max=64)}}
+    exported, x = torch.export.export(Model(), (x,), dynamic_shapes=sizes), torch.randn(7, 9)
+    torch.testing.assert_close(exported.module()(x), torch.softmax(x, 1))
 
 
 def test_a_gradient_given_by_a_function():
@@ -120,6 +132,22 @@ def test_the_derived_gradient_of_two_outputs():
     assert torch.autograd.gradcheck(lambda x, y: op(x, y, 7, BLOCK=8), (x, y))
     op(x, y, 7, BLOCK=8)[0].sum().backward()
     assert x.grad.tolist() == [1.0] * 7
+
+
+def test_the_derived_gradient_of_elements_that_share_memory():
+    op = zg.torch_op(squared_rows, one_a_row, "out", backward="auto")
+    row = torch.randn(1, 8, dtype=torch.float64, requires_grad=True)
+    weights = torch.randn(4, 8, dtype=torch.float64)
+    assert torch.autograd.gradcheck(lambda row: op(row.expand(4, 8), 0, BLOCK=8) * weights, row)
+
+
+def test_inputs_that_are_not_contiguous_are_addressed_by_the_strides_that_the_kernel_gets():
+    op = zg.torch_op(squared_rows, one_a_row, "out", backward="auto")
+    x = torch.randn(4, 16, dtype=torch.float64, requires_grad=True)
+    y = op(x[:, :8], 16, BLOCK=8)
+    assert y.is_contiguous()
+    torch.testing.assert_close(y, x[:, :8] ** 2)
+    assert torch.autograd.gradcheck(lambda x: op(x[:, :8], 16, BLOCK=8), x)
 
 
 @pytest.mark.parametrize("backward", ["auto", derivative])
