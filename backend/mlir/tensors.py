@@ -166,7 +166,7 @@ def histogram(e: Emitter, op: tt.Histogram) -> Names:
 def dot(e: Emitter, op: tt.Dot) -> Names:
     scalar = scalar_element(op.a.type)
     a, b, c = e.names((op.a, op.b, op.c))
-    if scalar.is_int and not scalar.signed:
+    if scalar.is_int and not (scalar.signed and scalar_element(op.b.type).signed):
         return (_unsigned_dot(e, op, a, b, c),)
     return (_dot(e, op, a, b, c),)
 
@@ -184,23 +184,28 @@ def _dot(e: Emitter, op: tt.Dot, a: str, b: str, c: str) -> str:
 
 
 def _unsigned_dot(e: Emitter, op: tt.Dot, a: str, b: str, c: str) -> str:
-    """Four dots of signed bytes, as Triton has no others: of the low seven bits of the operands, and of the top bits.
+    """Dots of signed bytes, as Triton has no others: of the low seven bits of an unsigned operand, and of the top bits.
 
-    (a + 128 a') (b + 128 b') = a b + 128 (a b' + a' b) + 16384 a' b'.
+    (a + 128 a') (b + 128 b') = 128 (128 a' b' + a' b + a b') + a b.
     """
-    low: list[str] = []
-    high: list[str] = []
-    for name, type_ in ((a, op.a.type), (b, op.b.type)):
-        low.append(e.compute("arith.andi", type_, name, e.constant(127, type_)))
-        high.append(e.compute("arith.shrui", type_, name, e.constant(7, type_)))
+
+    def split(name: str, type_: Type) -> tuple[str, str | None]:
+        if scalar_element(type_).signed:
+            return name, None
+        low = e.compute("arith.andi", type_, name, e.constant(127, type_))
+        return low, e.compute("arith.shrui", type_, name, e.constant(7, type_))
+
+    (low_a, high_a), (low_b, high_b) = split(a, op.a.type), split(b, op.b.type)
     type_ = op.result.type
-    factor = e.constant(128, type_)
-    top = _dot(e, op, high[0], high[1], e.constant(0, type_))
-    middle = e.compute("arith.muli", type_, top, factor)
-    middle = _dot(e, op, high[0], low[1], middle)
-    middle = _dot(e, op, low[0], high[1], middle)
-    scaled = e.compute("arith.muli", type_, middle, factor)
-    return _dot(e, op, low[0], low[1], e.compute("arith.addi", type_, scaled, c))
+    factor, high = e.constant(128, type_), e.constant(0, type_)
+    if high_a is not None and high_b is not None:
+        high = e.compute("arith.muli", type_, _dot(e, op, high_a, high_b, high), factor)
+    if high_a is not None:
+        high = _dot(e, op, high_a, low_b, high)
+    if high_b is not None:
+        high = _dot(e, op, low_a, high_b, high)
+    scaled = e.compute("arith.muli", type_, high, factor)
+    return _dot(e, op, low_a, low_b, e.compute("arith.addi", type_, scaled, c))
 
 
 @emits(tt.Reduce, tt.Scan)

@@ -46,8 +46,8 @@ def _mma(emitter: Emitter, op: tt.Dot | gpu.Mma) -> Emitted:
     places = registers_of(layout_of(c_type))
     sums = list(emitter.tensor(op.c))
     kind, unit = llvm_type(c_type), tiles.unit
-    assert isinstance(a_type.element, ScalarType)
-    factor = a_type.element.ptx
+    assert isinstance(a_type.element, ScalarType) and isinstance(b_type.element, ScalarType)
+    factors = f"{a_type.element.ptx}.{b_type.element.ptx}"
     # A batch goes matrix by matrix, which frees the registers of the operands.
     for batch, k, row, column in product(tiles.matrices, tiles.depths, tiles.rows, tiles.columns):
         start = (batch * tiles.m + row) * tiles.n + column
@@ -56,7 +56,7 @@ def _mma(emitter: Emitter, op: tt.Dot | gpu.Mma) -> Emitted:
         counts = [len(own), *map(len, parts)]
         groups = ", ".join(group(sum(counts[:at]), count) for at, count in enumerate(counts))
         given = [(of, value) for of, part in zip((a.kind, b.kind, kind), parts, strict=True) for value in part]
-        text = f"mma.sync.aligned.{unit.name}.row.col.{total}.{factor}.{factor}.{total} {groups};"
+        text = f"mma.sync.aligned.{unit.name}.row.col.{total}.{factors}.{total} {groups};"
         made = emitter.asm([kind] * len(own), text, *given, effect=PURE)
         for register, value in zip(own, made, strict=True):
             sums[register] = value
@@ -88,7 +88,7 @@ def _descriptor(emitter: Emitter, buffer: Value, constant: int, bases: Sequence[
 def _wgmma(emitter: Emitter, op: gpu.Wgmma) -> Emitted:
     a, b, c = op.a.type, op.b.type, op.c.type
     assert isinstance(a, TensorType | SharedType) and isinstance(b, SharedType) and isinstance(c, TensorType)
-    tile = wgmma_group(a, b, c)
+    tile = wgmma_group(a, b, c, op.within)
     if tile is None:
         raise InternalError(f"a gpu.wgmma of {a} and {b} to {c}", str(op.root()))
     kind = llvm_type(c)
@@ -121,6 +121,7 @@ def _wgmma(emitter: Emitter, op: gpu.Wgmma) -> Emitted:
 def _wgmma_text(op: gpu.Wgmma, tile: Group, places: dict[int, int], of_a: dict[tuple[int, ...], str]) -> str:
     """The PTX of a tile: the fence, the wgmmas and the commit, without the wait. `places` has the asm operand of each
     register of c."""
+    of_first = shared_of(op.a).element if isinstance(op.a.type, SharedType) else scalar_element(op.a.type)
     element, total = shared_of(op.b).element, _SUM[scalar_element(op.c.type).name]
     start_a = 2 * len(places)
     start_b = start_a if of_a else start_a + 1
@@ -129,7 +130,7 @@ def _wgmma_text(op: gpu.Wgmma, tile: Group, places: dict[int, int], of_a: dict[t
     signs = "" if total == "s32" else ", 1, 1"
     if element.bits == 16:
         signs += "".join(f", {int(not panels.k_major)}" for panels in (tile.a, tile.b) if panels is not None)
-    name = f"wgmma.mma_async.sync.aligned.m64n{tile.columns}k{tile.k}.{total}.{element.ptx}.{element.ptx}"
+    name = f"wgmma.mma_async.sync.aligned.m64n{tile.columns}k{tile.k}.{total}.{of_first.ptx}.{element.ptx}"
     for step in tile.steps:
         lines.append(f"add.s64 db, ${start_b}, {step.b >> 4};")
         if isinstance(step.a, int):

@@ -7,6 +7,7 @@ layout. They are data, so that a test can interpret them.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from itertools import product
 
 import attrs
@@ -142,8 +143,9 @@ def wgmma_columns(columns: int) -> int:
     return min(columns, _WIDEST)
 
 
-def wgmma_group(a: TensorType | SharedType, b: SharedType, c: TensorType) -> Group | None:
-    """The wgmmas for a · b + c; None where the layouts or the buffers are not theirs."""
+def wgmma_group(a: TensorType | SharedType, b: SharedType, c: TensorType, within: Sequence[int] = ()) -> Group | None:
+    """The wgmmas for a · b + c, or for the part `within` of it along k; None where the layouts or the buffers are not
+    theirs."""
     unit, layout_a, layout_c = unit_of(b.element), a.layout if isinstance(a, TensorType) else None, c.layout
     (m, n), k = c.shape, b.shape[0]
     warps = None if layout_c is None else fragments.warps_of(layout_c, unit, (m, n))
@@ -157,13 +159,14 @@ def wgmma_group(a: TensorType | SharedType, b: SharedType, c: TensorType) -> Gro
     own = n // warps.columns
     columns = wgmma_columns(own)
     steps: list[Async] = []
-    for m0, n0, k0 in product(range(0, m, unit.m * warps.rows), range(0, own, columns), range(0, k, unit.k)):
+    start, end = within or (0, k)
+    for m0, n0, k0 in product(range(0, m, unit.m * warps.rows), range(0, own, columns), range(start, end, unit.k)):
         if isinstance(a, SharedType):
             of_a: tuple[int, ...] | int = fragments.byte_of(a, m0, k0)
         else:
             of_a = tuple(in_a[(m0 + row) * k + k0 + depth] for row, depth in places_a(unit))
         of_c = tuple(in_c[(m0 + row) * n + n0 + column] for row, column in places_c(unit, columns))
-        steps.append(Async(of_c, of_a, fragments.byte_of(b, k0, n0), k0 == 0))
+        steps.append(Async(of_c, of_a, fragments.byte_of(b, k0, n0), k0 == start))
     # The first rows of the warp groups whose numbers are powers of two along the rows.
     rows = [unit.m * WARP_GROUP << bit for bit in range(bits_of(warps.rows // WARP_GROUP))]
     a_bases = tuple(fragments.byte_of(a, row, 0) if isinstance(a, SharedType) else 0 for row in rows)

@@ -21,7 +21,7 @@ from ziggurat.codemodel.errors import KernelRuntimeError
 from ziggurat.codemodel.interpret import Meaning
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.scalars import bits_of, rounded, tf32, widened
-from ziggurat.codemodel.types import PtrType, TensorType, element_of, f32, scalar_element, shape_of
+from ziggurat.codemodel.types import PtrType, TensorType, bf16, element_of, f32, scalar_element, shape_of
 
 Operands = tuple[Any, ...]
 
@@ -170,10 +170,18 @@ def _dot(machine: Machine, op: tt.Dot, operands: Operands) -> Array:
     elif precision is InputPrecision.TF32:
         product = _product(tf32(a), tf32(b))
     else:
-        a_big, b_big = tf32(a), tf32(b)
-        a_small, b_small = tf32(a - a_big), tf32(b - b_big)
-        product = _product(a_small, b_big) + _product(a_big, b_small) + _product(a_big, b_big)
+        of_a, of_b = _parts(a, precision), _parts(b, precision)
+        product = np.sum([_product(of_a[i], of_b[j]) for i, j in precision.products], axis=0)
     return rounded(product + widened(c), target)
+
+
+def _parts(x: Array, precision: InputPrecision) -> list[Array]:
+    """An operand as parts that the matrix units read: each is what the ones before it leave, rounded."""
+    found: list[Array] = []
+    for _ in range(1 + max(max(pair) for pair in precision.products)):
+        found.append(tf32(x) if precision is InputPrecision.TF32X3 else widened(rounded(x, bf16)))
+        x = x - found[-1]
+    return found
 
 
 @marks.of(tt.Dot)

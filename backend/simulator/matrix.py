@@ -84,13 +84,16 @@ def _accumulate(sums: list[Array], own: slice, a: Array, b: Array, keep: bool = 
         value[own] = made[fragment_c(i)]
 
 
-@unit(r"mma\.sync\.aligned\.m(\d+)n(\d+)k(\d+)\.row\.col\.\w+\.(\w+)\.\w+\.\w+ (.*)")
+@unit(r"mma\.sync\.aligned\.m(\d+)n(\d+)k(\d+)\.row\.col\.\w+\.(\w+)\.(\w+)\.\w+ (.*)")
 def _mma(program: Any, match: re.Match[str], operands: list[Any]) -> None:
     m, n, k = int(match[1]), int(match[2]), int(match[3])
-    dtype = _ELEMENTS[match[4]]
-    per = max(1, 4 // np.dtype(dtype).itemsize)
-    of_d, of_a, of_b, of_c = _numbers(match[5])
-    a, b = (_unpacked([operands[number] for number in numbers], dtype) for numbers in (of_a, of_b))
+    dtypes = (_ELEMENTS[match[4]], _ELEMENTS[match[5]])
+    per = max(1, 4 // np.dtype(dtypes[0]).itemsize)
+    of_d, of_a, of_b, of_c = _numbers(match[6])
+    a, b = (
+        _unpacked([operands[number] for number in numbers], dtype)
+        for numbers, dtype in zip((of_a, of_b), dtypes, strict=True)
+    )
     sums = [operands[number].copy() for number in of_c]
     for first in range(0, program.threads, 32):
         own = slice(first, first + 32)
@@ -210,8 +213,8 @@ def _one(
     match = re.search(r"\.m64n(\d+)k(\d+)\.(\w+)\.(\w+)\.(\w+)$", opcode)
     assert match is not None, opcode
     n, k = int(match[1]), int(match[2])
-    dtype = _ELEMENTS[match[4]]
-    size = np.dtype(dtype).itemsize
+    of_first, of_second = _ELEMENTS[match[4]], _ELEMENTS[match[5]]
+    size = np.dtype(of_second).itemsize
     assert k * size == 32, "a wgmma takes 32 bytes along k"
     form = re.fullmatch(r"(\{.*?\}), (\{.*?\}|da), (db), (never|always)((?:, [01])*)", rest)
     assert form is not None, rest
@@ -225,13 +228,13 @@ def _one(
     assert len(flags) == ((1 if of_a else 2) if size == 2 else 0), rest
     transposed_b = bool(flags and flags[-1])
     transposed_a = bool(len(flags) == 2 and flags[0])
-    fragments = _unpacked([operands[number] for numbers in of_a for number in numbers], dtype)
+    fragments = _unpacked([operands[number] for numbers in of_a for number in numbers], of_first)
     for group, places in read.items():
         threads = np.arange(128 * group, 128 * group + 128)
         for value in (first, second):
             if value is not None and len(np.unique(value[threads])) != 1:
                 raise SimulationError("the descriptors of a wgmma must be the same in a warp group")
-        b, there = _Matrix(int(second[128 * group])).read(program.shared, threads, n, k, not transposed_b, dtype)
+        b, there = _Matrix(int(second[128 * group])).read(program.shared, threads, n, k, not transposed_b, of_second)
         places.append(there)
         warps = [slice(start, start + 32) for start in range(128 * group, 128 * group + 128, 32)]
         if first is None:
@@ -239,7 +242,7 @@ def _one(
             a = np.concatenate([_tile((16, k), fragments, place, own) for own in warps])
         else:
             matrix = _Matrix(int(first[128 * group]))
-            a, there = matrix.read(program.shared, threads, 64, k, not transposed_a, dtype)
+            a, there = matrix.read(program.shared, threads, 64, k, not transposed_a, of_first)
             places.append(there)
         for warp, own in enumerate(warps):
             _accumulate([registers[number] for number in of_c], own, a[16 * warp :][:16], b.T, keep=scale)

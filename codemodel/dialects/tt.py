@@ -322,16 +322,46 @@ def accumulators(element: Type) -> tuple[ScalarType, ...]:
 
 
 class InputPrecision(enum.Enum):
-    """The precision of a dot of f32. DEFAULT is the target's fastest (tf32), exact in the interpreter."""
+    """The precision of a dot of f32. DEFAULT is the target's fastest (tf32), exact in the interpreter.
+
+    With x3 and x6, each operand is the sum of two or three parts of the narrow type, the first of which is the rounded
+    operand; 3 or 6 of the products of parts are added, without the smallest.
+    """
 
     DEFAULT = "default"
     TF32 = "tf32"
     TF32X3 = "tf32x3"
+    BF16X3 = "bf16x3"
+    BF16X6 = "bf16x6"
     IEEE = "ieee"
+
+    @property
+    def products(self) -> tuple[tuple[int, int], ...]:
+        """The parts of a and of b whose products are added, the smallest first; () where no operand is split."""
+        return _PRODUCTS.get(self, ())
+
+
+_X3 = ((1, 0), (0, 1), (0, 0))
+_PRODUCTS = {
+    InputPrecision.TF32X3: _X3,
+    InputPrecision.BF16X3: _X3,
+    InputPrecision.BF16X6: ((1, 1), (2, 0), (0, 2), *_X3),
+}
+
+
+def multiplies(a: Type, b: Type) -> bool:
+    """Whether there are dots of these element types: of one type, or of two floats or two integers of 8 bits."""
+    if a == b or not isinstance(a, ScalarType) or not isinstance(b, ScalarType):
+        return a == b
+    return a.bits == b.bits == 8 and a.kind == b.kind
 
 
 class Dot(Op, traits.Pure, name="tt.dot"):
-    """a · b + c for matrices, or batches of matrices; computed in the type of c, which is that of the result."""
+    """a · b + c for matrices, or batches of matrices; computed in the type of c, which is that of the result.
+
+    `max_num_imprecise_acc`, if it is not 0, is the number of products of 8-bit floats along k that the matrix units of
+    Hopper may add with fewer bits than f32 has; then they are added in f32.
+    """
 
     a: Value = operand()
     b: Value = operand()
@@ -354,7 +384,8 @@ class Dot(Op, traits.Pure, name="tt.dot"):
             f"{b.shape[-2]} rows",
         )
         require(
-            a.element == b.element, f"tt.dot: the operands must be of one element type; got {a.element} and {b.element}"
+            multiplies(a.element, b.element),
+            f"tt.dot: the operands must be of one element type, or of 8 bits; got {a.element} and {b.element}",
         )
         allowed = accumulators(a.element)
         require(bool(allowed), f"tt.dot: the operands must be floats or 8-bit integers; got {a.element}")

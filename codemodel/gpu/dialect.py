@@ -309,9 +309,11 @@ class Wgmma(MatrixProduct, name="gpu.wgmma"):
     """wgmma.mma_async: begin a · b + c. `a` is a buffer or a tensor in the layout of an operand; `b` is a buffer.
 
     The result is complete after a `gpu.wgmma_wait` of it; until then only another wgmma may use it, as its c.
+    `within` is the part along k that is multiplied, its start and end; all of it where there is none.
     """
 
     accumulate: bool = attribute(bool, default=True)
+    within: Sequence[int] = attribute([int], default=())
 
 
 class WgmmaWait(Op, name="gpu.wgmma_wait"):

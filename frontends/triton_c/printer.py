@@ -480,6 +480,8 @@ def _histogram(p: Printer, op: tt.Histogram) -> str:
 def _dot(p: Printer, op: tt.Dot) -> str:
     a, b = element_of(op.a.type), element_of(op.c.type)
     assert isinstance(a, ScalarType)
+    if element_of(op.b.type) != a:
+        raise unsaid(op, "factors of two types")
     if op.max_num_imprecise_acc:
         raise unsaid(op, "max_num_imprecise_acc")
     if op.input_precision is tt.InputPrecision.DEFAULT and tt.accumulators(a)[:1] == (b,):

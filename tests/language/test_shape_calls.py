@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -190,10 +191,31 @@ def test_dot(name, shape, compute, dtypes):
         body += "\nw = zg.dot(a, b, acc=h)"
         expected["w"] = (product + c).astype(np.float16)
     if name == "f32":
-        for precision in ("ieee", "tf32", "tf32x3"):
+        for precision in ("ieee", "tf32", "tf32x3", "bf16x3", "bf16x6"):
             body += f"\n{precision} = zg.dot(a, b, input_precision='{precision}')"
             expected[precision] = product.astype(result)
     compute(body, inputs, expected)
+
+
+@pytest.mark.parametrize("pair", [("f8e4m3", "f8e5m2"), ("f8e5m2", "f8e4m3"), ("i8", "u8"), ("u8", "i8")])
+def test_dot_of_two_types(pair, compute, dtypes):
+    rng = np.random.default_rng(8)
+    a, b = (
+        rng.integers(0 if name == "u8" else -8, 9, shape).astype(dtypes[name])
+        for name, shape in zip(pair, ((2, 32, 64), (2, 64, 16)), strict=True)
+    )
+    product = a.astype(np.float64) @ b.astype(np.float64)
+    expected = product.astype(np.int32 if "u8" in pair else np.float32)
+    compute("y = zg.dot(a, b, max_num_imprecise_acc=32)", {"a": a, "b": b}, {"y": expected})
+
+
+@pytest.mark.parametrize("batch", [(2, 4), (2, 1, 2)])
+def test_dot_of_batches_of_several_axes(batch, compute):
+    rng = np.random.default_rng(9)
+    a, b, c = (rng.integers(-8, 9, (2, *batch, *s)).astype(np.float32) for s in ((8, 16), (16, 4), (8, 4)))
+    sums = (a @ b + c, (a @ b).astype(np.float16))
+    body = "y = zg.dot(a, b, c)\nz = zg.dot(zg.cast(a, zg.f16), zg.cast(b, zg.f16), out_dtype=zg.f16)"
+    compute(body, {"a": a, "b": b, "c": c}, {"y": sums[0], "z": sums[1]})
 
 
 def test_precision_of_dot(compute):
@@ -206,7 +228,11 @@ def test_precision_of_dot(compute):
     compute(
         "y = zg.dot(a, b, input_precision='tf32')", {"a": a, "b": b}, {"y": rough.astype(np.float32)}, tolerance=1e-5
     )
-    for precision in ("'ieee'", "'tf32x3'", "None"):
+    halves = [a.astype(ml_dtypes.bfloat16).astype(np.float32), b.astype(ml_dtypes.bfloat16).astype(np.float32)]
+    rest = [(x - half).astype(ml_dtypes.bfloat16).astype(np.float64) for x, half in zip((a, b), halves, strict=True)]
+    three = true - rest[0] @ rest[1]
+    compute("y = zg.dot(a, b, None, 'bf16x3')", {"a": a, "b": b}, {"y": three.astype(np.float32)}, tolerance=2e-4)
+    for precision in ("'ieee'", "'tf32x3'", "'bf16x6'", "None"):
         compute(
             f"y = zg.dot(a, b, None, {precision})", {"a": a, "b": b}, {"y": true.astype(np.float32)}, tolerance=2e-5
         )

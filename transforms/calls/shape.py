@@ -34,7 +34,7 @@ from ziggurat.transforms.calls.promotion import (
     require_fits,
     scalar_type,
 )
-from ziggurat.transforms.calls.rule import Rule, Typing, axis, is_power_of_two, scalar_dtype, shape, tensor
+from ziggurat.transforms.calls.rule import Rule, Typing, axis, choice, is_power_of_two, scalar_dtype, shape, tensor
 
 
 def _element(x: Type) -> ScalarType | PtrType:
@@ -247,26 +247,53 @@ def _halves(call: Typing, x: Type) -> Type:
 # Linear algebra.
 
 
-def _product(call: Typing, a: Type, b: Type, acc: Type | None, precision: Any = None) -> Type:
+PRECISIONS = {None: tt.InputPrecision.DEFAULT} | {
+    precision.value: precision for precision in tt.InputPrecision if precision is not tt.InputPrecision.DEFAULT
+}
+
+
+def _product(
+    call: Typing, a: Type, b: Type, acc: Type | None, precision: Any = None, imprecise: Any = None, dtype: Any = None
+) -> Type:
     x, y = tensor(call, a), tensor(call, b)
-    if precision is not None and precision not in ("tf32", "tf32x3", "ieee"):
-        raise KernelValueError(f"input_precision must be 'tf32', 'tf32x3' or 'ieee'; got {show(precision)}")
-    default = tt.accumulators(x.element)[:1] or (f32,)
-    sum_type = TensorType((*x.shape[:-1], y.shape[-1]), default[0])
+    choice("input_precision", precision, PRECISIONS)
+    sums = tt.accumulators(x.element) or (f32,)
+    total = sums[0] if dtype is None or (dtype not in sums and call.policy.implied_casts) else dtype
+    sum_type = TensorType((*x.shape[:-1], *y.shape[-1:]), total)
     if x.shape[-1:] != y.shape[-2:-1]:
         hint = "exchange rows and columns with zg.trans"
-    elif x.element != y.element or not tt.accumulators(x.element):
+    elif not tt.multiplies(x.element, y.element) or not tt.accumulators(x.element):
         hint = "convert the operands with zg.cast"
     else:
-        hint = f"begin with zg.zeros({show(sum_type.shape)}, zg.{default[0]})"
+        hint = f"begin with zg.zeros({show(sum_type.shape)}, zg.{sums[0]})"
     given = sum_type if acc is None else tensor(call, acc)
-    return call.asked(lambda values: tt.Dot(values[0], values[1], values[2]), x, y, given, hint=hint)
+    if dtype is not None and given.element != total:
+        raise KernelTypeError(f"{call}: the accumulator must be {total}, as 'out_dtype' says; got {given}", hint=hint)
+    types = (x, y, given)
+    if x.shape[:-2] == y.shape[:-2] == given.shape[:-2]:
+        types = tuple(map(_batch, types))
+    made = call.asked(lambda values: tt.Dot(values[0], values[1], values[2]), *types, hint=hint)
+    if imprecise is not None and imprecise not in range(x.shape[-1] + 1) and scalar_type(x).is_fp8:
+        raise KernelValueError(f"{call}: 'max_num_imprecise_acc' must be from 0 to {x.shape[-1]}; got {imprecise}")
+    return given if given.rank > 3 else made
 
 
-def _dot(emit: Emitter, result: Type, a: Operand, b: Operand, acc: Operand | None, precision: Any = None) -> Value:
+def _batch(type_: Type) -> Type:
+    """The type of a batch of matrices with one axis for the batch, in place of several."""
+    if not isinstance(type_, TensorType) or type_.rank <= 3:
+        return type_
+    return TensorType((math.prod(type_.shape[:-2]), *type_.shape[-2:]), type_.element)
+
+
+def _dot(
+    emit: Emitter, result: Type, a: Operand, b: Operand, acc: Operand | None, precision: Any = None,
+    imprecise: Any = None, _dtype: Any = None,
+) -> Value:  # fmt: skip
     c = emit.constant(0, result) if acc is None else acc.value
-    mode = tt.InputPrecision.DEFAULT if precision is None else tt.InputPrecision(precision)
-    return emit.add(tt.Dot(a.value, b.value, c, input_precision=mode))
+    x, y, z = (emit.reshape(value, _batch(value.type)) for value in (a.value, b.value, c))
+    count = imprecise or 0
+    made = emit.add(tt.Dot(x, y, z, input_precision=PRECISIONS[precision], max_num_imprecise_acc=count))
+    return emit.reshape(made, result)
 
 
 def _fill(emit: Emitter, result: Type, _sizes: Any, value: Operand, _dtype: Any) -> Value:

@@ -128,7 +128,7 @@ def _tuple_with(at: Reverse, op: core.TupleWith, adjoint: list[Value | None]) ->
 def _dot(at: Reverse, op: tt.Dot, adjoint: Value) -> None:
     """da = dc · bᵀ and db = aᵀ · dc, with dc in the element type of the operands, for the matrix units. 8-bit floats
     are multiplied as f16, which holds each of them."""
-    element = scalar_element(op.a.type)
+    element = scalar_element(op.a.type)  # Of both, but for 8-bit floats.
     given = f16 if element.is_fp8 else element
     rank = len(shape_of(op.a.type))
     order = (*range(rank - 2), rank - 1, rank - 2)

@@ -34,7 +34,7 @@ from ziggurat.codemodel.graphs import reached
 from ziggurat.codemodel.layout import LANE_BITS, Layout, axis_bases, bits_of, filled, moved
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
-from ziggurat.codemodel.types import ScalarType, SharedType, TensorType, f16, f32, scalar_element
+from ziggurat.codemodel.types import ScalarType, SharedType, TensorType, bf16, f16, f32, scalar_element
 from ziggurat.transforms.casts import cast
 from ziggurat.transforms.place.queries import WARP_GROUP, constant_of, converted, layout_of, stored, tensor_of
 from ziggurat.transforms.place.swizzle import row_major
@@ -42,24 +42,28 @@ from ziggurat.transforms.simplify.hoist import hoist
 
 _MAX_COLUMNS = 256  # The widest wgmma.
 _ROW_BYTES = 32  # Along k, which ldmatrix and wgmma read at once.
+# The type of the parts of an f32, where it is not tf32.
+_PARTS = {tt.InputPrecision.BF16X3: bf16, tt.InputPrecision.BF16X6: bf16}
 
 
 @attrs.frozen
 class MmaChoice:
     """The unit for a dot: "wgmma", "mma" (mma.sync) or "fma".
 
-    The operands are multiplied as `element`; the accumulator has the type `accumulator` and the layout `layout`.
-    `tf32x3` says that f32 is multiplied in three parts. `by_rows` says that the unit's operands are rows of 32 bytes
-    along k, which may be in shared memory.
+    The operands are multiplied as `elements`; the accumulator has the type `accumulator` and the layout `layout`.
+    `products` has the parts of f32 that are multiplied, where it is split into parts. `imprecise`, if it is not 0, is
+    the size of the steps along k that are added in f32, as wgmma adds 8-bit floats with fewer bits. `by_rows` says that
+    the unit's operands are rows of 32 bytes along k, which may be in shared memory.
     """
 
     kind: str
-    element: ScalarType
+    elements: tuple[ScalarType, ScalarType]
     accumulator: ScalarType
     layout: Layout
     unit: Unit | None = None
     warps: Warps | None = None
-    tf32x3: bool = False
+    products: tuple[tuple[int, int], ...] = ()
+    imprecise: int = 0
     by_rows: bool = False
 
 
@@ -69,9 +73,10 @@ def mma_of(op: tt.Dot, target: str, num_warps: int, *, rows_first: bool = False)
     element, of_c = scalar_element(a), scalar_element(c)
     total = f32 if of_c == f16 else of_c
     m, n, k = c.shape[-2], c.shape[-1], a.shape[-1]
-    tf32x3 = element == f32 and op.input_precision is tt.InputPrecision.TF32X3
-    exact = element == f32 and op.input_precision is tt.InputPrecision.IEEE
-    factors = () if exact else (element,)
+    factors, products = (element,), ()
+    if element == f32:
+        precision, products = op.input_precision, op.input_precision.products
+        factors = () if precision is tt.InputPrecision.IEEE else (_PARTS.get(precision, f32),)
     if element.is_fp8:
         factors = (element, f16) if TARGETS[target].has_fp8_mma else (f16,)
     for factor in factors:
@@ -85,8 +90,12 @@ def mma_of(op: tt.Dot, target: str, num_warps: int, *, rows_first: bool = False)
         start = Warps(WARP_GROUP if wgmma else 1, 1, num_warps, min(num_warps, math.prod(c.shape[:-2])))
         warps = _divided(unit, m, n, start, rows_first=wgmma or rows_first)
         layout, kind = accumulator(unit, c.shape, warps), "wgmma" if wgmma else "mma"
-        return MmaChoice(kind, factor, total, layout, unit, warps, tf32x3, by_rows)
-    return MmaChoice("fma", total, total, fma_layout(c.shape, num_warps))
+        elements = (factor, scalar_element(op.b.type) if factor.bits == 8 else factor)
+        # 0 where the products along k may all be added at once; else a multiple of the k of an instruction.
+        steps = op.max_num_imprecise_acc if wgmma and factor.is_fp8 and op.max_num_imprecise_acc <= k else 0
+        steps = max(unit.k, steps // unit.k * unit.k) if steps else 0
+        return MmaChoice(kind, elements, total, layout, unit, warps, products, steps, by_rows)
+    return MmaChoice("fma", (total, total), total, fma_layout(c.shape, num_warps))
 
 
 def _divided(unit: Unit, m: int, n: int, warps: Warps, *, rows_first: bool) -> Warps:
@@ -139,16 +148,20 @@ def place_dots(module: gpu.Module) -> Op:
         if mma.kind != "wgmma" or constant_of(op.c) != 0:
             start = cast(builder, converted(builder, c, mma.layout), mma.accumulator)
         total = TensorType(tensor_of(c).shape, mma.accumulator, mma.layout)
-        a, b = cast(builder, a, mma.element), cast(builder, b, mma.element)
-        if mma.tf32x3:
-            made = _tf32x3(builder, mma, a, b, start, total)
+        if mma.products:
+            made = _in_parts(builder, mma, a, b, start, total)
         else:
-            if mma.element == f32 and mma.kind != "fma":
+            a, b = cast(builder, a, mma.elements[0]), cast(builder, b, mma.elements[1])
+            if mma.elements[0] == f32 and mma.kind != "fma":
                 a, b = (
                     new if _is_copied(old, op, mma) else builder.add(gpu.RoundTf32(new))
                     for old, new in ((op.a, a), (op.b, b))
                 )
-            made = _multiplied(builder, mma, _operand(builder, mma, a, 1), _operand(builder, mma, b, 0), start, total)
+            a, b = _operand(builder, mma, a, 1), _operand(builder, mma, b, 0)
+            if mma.imprecise:
+                made = _in_steps(builder, mma, a, b, start, total)
+            else:
+                made = _multiplied(builder, mma, a, b, start, total)
         return converted(builder, cast(builder, made, scalar_element(tensor_of(c))), layout_of(op.result.type))
 
     return hoist(transform(module, placed, pass_name="dots"), _invariant_stores)
@@ -176,25 +189,48 @@ def _invariant_stores(loop: scf.For | scf.While) -> list[Op]:
     ]
 
 
-def _tf32x3(builder: Builder, mma: MmaChoice, a: Value, b: Value, start: Value | None, total: TensorType) -> Value:
-    """a · b of f32 as three dots of tf32: the rounding error of an operand is an operand, too."""
-    halves: list[tuple[Value, Value]] = []
-    for value in (a, b):
-        high = builder.add(gpu.RoundTf32(value))
-        low = builder.add(gpu.RoundTf32(builder.add(arith.SubF(value, high))))
-        halves.append((high, low))
-    (high_a, low_a), (high_b, low_b) = halves
-    as_ = [_operand(builder, mma, value, 1) for value in (high_a, low_a)]
-    bs = [_operand(builder, mma, value, 0) for value in (high_b, low_b)]
-    small = _multiplied(builder, mma, as_[1], bs[0], None, total)
-    small = _multiplied(builder, mma, as_[0], bs[1], small, total)
-    # The rounding error of an infinity is a NaN: then the dot of the high parts alone is right.
+def _in_parts(builder: Builder, mma: MmaChoice, a: Value, b: Value, start: Value | None, total: TensorType) -> Value:
+    """a · b of f32 as dots of tf32 or bf16: what rounding an operand leaves is a part of it, too."""
+    count = 1 + max(max(pair) for pair in mma.products)
+    parts = [_parts(builder, value, mma.elements[0], count) for value in (a, b)]
+    of_a = [_operand(builder, mma, value, 1) for value in parts[0]]
+    of_b = [_operand(builder, mma, value, 0) for value in parts[1]]
+    *smaller, (i, j) = mma.products
+    small: Value | None = None
+    for first, second in smaller:
+        small = _multiplied(builder, mma, of_a[first], of_b[second], small, total)
+    assert small is not None
+    # What rounding leaves of an infinity is a NaN: then the dot of the first parts alone is right.
     zero = builder.add(arith.ConstantOp(0.0, total))
     ordered = builder.add(arith.CmpF(small, small, arith.FloatPredicate.OEQ))
     small = builder.add(arith.Select(ordered, small, zero))
     if start is not None:
         small = builder.add(arith.AddF(start, small))
-    return _multiplied(builder, mma, as_[0], bs[0], small, total)
+    return _multiplied(builder, mma, of_a[i], of_b[j], small, total)
+
+
+def _in_steps(builder: Builder, mma: MmaChoice, a: Value, b: Value, start: Value | None, total: TensorType) -> Value:
+    """a · b + c by wgmma in steps along k, which are added in f32."""
+    assert isinstance(b.type, SharedType)
+    k, made = b.type.shape[0], start
+    zero = builder.add(arith.ConstantOp(0.0, total))
+    for first in range(0, k, mma.imprecise):
+        within = (first, min(k, first + mma.imprecise))
+        builder.add(gpu.FenceAsync())
+        begun = builder.add(gpu.Wgmma(a, b, zero, accumulate=False, within=within))
+        step = builder.add(gpu.WgmmaWait(begun, pending=0))
+        made = step if made is None else builder.add(arith.AddF(made, step))
+    assert made is not None
+    return made
+
+
+def _parts(builder: Builder, value: Value, element: ScalarType, count: int) -> list[Value]:
+    """Numbers of f32 as `count` parts of an element type (tf32, of f32): each is what the ones before it leave."""
+    found: list[Value] = []
+    for _ in range(count):
+        found.append(builder.add(gpu.RoundTf32(value)) if element == f32 else cast(builder, value, element))
+        value = builder.add(arith.SubF(value, cast(builder, found[-1], f32)))
+    return found
 
 
 def _multiplied(builder: Builder, mma: MmaChoice, a: Value, b: Value, c: Value | None, total: TensorType) -> Value:

@@ -58,10 +58,8 @@ def prepare(module: Op) -> core.Module:
 
 
 def _warn_of_ignored_options(module: Op) -> None:
-    """Warn of the options of loops and dots that only Triton's own compiler knows."""
+    """Warn of the options of loops that only Triton's own compiler knows."""
     for op in module.walk():
-        if isinstance(op, tt.Dot) and op.max_num_imprecise_acc:
-            warn("max_num_imprecise_acc of a dot is ignored: only zg.to_mlir passes it on", op.location)
         if isinstance(op, scf.For):
             unroll = {"loop_unroll_factor": op.loop_unroll_factor not in (None, 1)}
             options = {**unroll, "flatten": op.flatten, "disallow_acc_multi_buffer": op.disallow_acc_multi_buffer}

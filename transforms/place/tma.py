@@ -170,7 +170,8 @@ def _feeds_wgmma(
         if not isinstance(user, tt.Dot) or value is user.c or user.a is user.b:
             return False
         mma = choice(user)
-        if mma.kind != "wgmma" or mma.element != type_.element or mma.warps is None:
+        element = mma.elements[0 if value is user.a else 1]
+        if mma.kind != "wgmma" or element != type_.element or mma.warps is None:
             return False
         # Neighbours in memory go along k; or along m or n, for elements of 16 bits only.
         k_axis = 1 if value is user.a else 0

@@ -252,6 +252,9 @@ def _computing(case: Callable[[str, Sequence[Type], Build], None]) -> None:
         case(f"dot.{a}.{c}", types, lambda f, *v: tt.Dot(*v))
         batch = [tensor(a, 2, 32, 32), tensor(a, 2, 32, 32), tensor(c, 2, 32, 32)]
         case(f"dot.batch.{a}.{c}", batch, lambda f, *v: tt.Dot(*v))
+    for a, b, c in ((f8e4m3, f8e5m2, f32), (i8, u8, i32), (u8, i8, i32)):
+        types = [tensor(a, 64, 32), tensor(b, 32, 64), tensor(c, 64, 64)]
+        case(f"dot.{a}.{b}", types, lambda f, *v: tt.Dot(*v))
     for precision in tt.InputPrecision:
         types = [tensor(f32, 64, 32), tensor(f32, 32, 64), tensor(f32, 64, 64)]
         case(f"dot.{precision.value}", types, lambda f, *v, p=precision: tt.Dot(*v, input_precision=p))

@@ -38,7 +38,7 @@ def product(
     a_ptr, b_ptr, c_ptr, out_ptr, steps,
     M: zg.constexpr, N: zg.constexpr, K: zg.constexpr,
     am: zg.constexpr, ak: zg.constexpr, bk: zg.constexpr, bn: zg.constexpr,
-    precision: zg.constexpr = "tf32",
+    precision: zg.constexpr = "tf32", imprecise: zg.constexpr = None,
 ):  # fmt: skip
     """c plus the sum over the steps of a[:, step] · b[step, :]. An operand's strides may be those of its transpose."""
     rows = zg.expand(zg.arange(0, M), 1)
@@ -48,18 +48,21 @@ def product(
     at = zg.add(zg.mul(rows, N), columns)
     total = zg.load(zg.add(c_ptr, at))
     for step in range(0, steps):
-        total = zg.dot(zg.load(a_ptrs), zg.load(b_ptrs), total, input_precision=precision)
+        total = zg.dot(
+            zg.load(a_ptrs), zg.load(b_ptrs), total, input_precision=precision, max_num_imprecise_acc=imprecise
+        )
         a_ptrs = zg.add(a_ptrs, M * K)
         b_ptrs = zg.add(b_ptrs, N * K)
     zg.store(zg.add(out_ptr, at), total)
 
 
 def placed(
-    m: int, n: int, k: int, dtype: str, target: str, num_warps: int, *, t_a: bool, t_b: bool, precision: str, of: str
-) -> gpu.Module:
-    pointer, total = (zg.divisible(zg.ptr(getattr(zg, name))) for name in (dtype, of))
+    m: int, n: int, k: int, dtype: str, target: str, num_warps: int, *, t_a: bool, t_b: bool, precision: str, of: str,
+    b: str = "", imprecise: int | None = None,
+) -> gpu.Module:  # fmt: skip
+    pointer, other, total = (zg.divisible(zg.ptr(getattr(zg, name))) for name in (dtype, b or dtype, of))
     strides = ((1, m) if t_a else (k, 1)) + ((1, k) if t_b else (n, 1))
-    model = product.triton(pointer, pointer, total, total, zg.i32, m, n, k, *strides, precision)
+    model = product.triton(pointer, other, total, total, zg.i32, m, n, k, *strides, precision, imprecise)
     return place(model, CompileOptions(target, num_warps))
 
 
@@ -112,6 +115,17 @@ CASES: list[tuple[Any, ...]] = [
     (64, 16, 128, "f8e4m3", "sm_90a", 4, {}, "wgmma m64n16k32"),
     (64, 16, 32, "f8e5m2", "sm_90a", 4, {"t_a": True}, "wgmma m64n16k32"),
     (64, 16, 16, "f16", "sm_90a", 4, {"of": "f16"}, "wgmma m64n16k16"),
+    (16, 32, 32, "f32", "sm_80", 4, {"t_b": True, "precision": "bf16x3"}, "m16n8k16"),
+    (64, 32, 16, "f32", "sm_90a", 4, {"precision": "bf16x6"}, "wgmma m64n32k16"),
+    (16, 16, 8, "f32", "sm_90a", 1, {"precision": "bf16x6"}, "fma"),
+    (32, 16, 32, "f8e4m3", "sm_89", 2, {"b": "f8e5m2"}, "m16n8k32"),
+    (32, 16, 32, "f8e5m2", "sm_80", 2, {"b": "f8e4m3"}, "m16n8k16"),
+    (64, 16, 64, "f8e5m2", "sm_90a", 4, {"b": "f8e4m3"}, "wgmma m64n16k32"),
+    (32, 16, 64, "i8", "sm_80", 2, {"b": "u8"}, "m16n8k32"),
+    (64, 16, 32, "u8", "sm_90a", 4, {"b": "i8", "t_a": True}, "wgmma m64n16k32"),
+    (8, 8, 8, "u8", "sm_80", 4, {"b": "i8"}, "fma"),
+    (64, 16, 128, "f8e4m3", "sm_90a", 4, {"imprecise": 64}, "wgmma m64n16k32"),
+    (64, 16, 64, "f8e5m2", "sm_90a", 4, {"imprecise": 64, "t_b": True}, "wgmma m64n16k32"),
 ]
 
 
@@ -122,7 +136,8 @@ def test_products(
     """The chosen unit computes a · b + c twice over, from operands along k and across it."""
     t_a, t_b = more.get("t_a", False), more.get("t_b", False)
     precision, of = more.get("precision", "tf32"), more.get("of", sum_type(dtype))
-    module = placed(m, n, k, dtype, target, num_warps, t_a=t_a, t_b=t_b, precision=precision, of=of)
+    rest = {name: more[name] for name in ("b", "imprecise") if name in more}
+    module = placed(m, n, k, dtype, target, num_warps, t_a=t_a, t_b=t_b, precision=precision, of=of, **rest)
     verify(module)
     assert not hazards(module)
     text = to_llvm(module)
@@ -132,12 +147,13 @@ def test_products(
         assert ("wgmma.mma_async" if "wgmma" in unit else "mma.sync") + ".sync.aligned." * ("wgmma" in unit) in text
         assert unit.split()[-1] in text
     rng = np.random.default_rng(m * n * k)
-    low, high = (0, 8) if dtype == "u8" else (-3, 4)
-    a, b = rng.integers(low, high, (2, m, k)), rng.integers(low, high, (2, k, n))
+    names = (dtype, rest.get("b", dtype))
+    limits = [(0, 8) if name == "u8" else (-3, 4) for name in names]
+    a, b = rng.integers(*limits[0], (2, m, k)), rng.integers(*limits[1], (2, k, n))
     c = rng.integers(-3, 4, (m, n)).astype(DTYPES.get(of, np.int32))
     given = [
-        np.ascontiguousarray(x.transpose(0, 2, 1) if across else x).astype(DTYPES[dtype])
-        for x, across in ((a, t_a), (b, t_b))
+        np.ascontiguousarray(x.transpose(0, 2, 1) if across else x).astype(DTYPES[name])
+        for x, across, name in zip((a, b), (t_a, t_b), names, strict=True)
     ]
     out = np.zeros_like(c)
     simulate(text, num_warps=num_warps, shared=module.shared, arguments=[*given, c, out, 2])
@@ -346,7 +362,7 @@ def test_precisions_of_f32() -> None:
     true = a.astype(np.float64) @ b.astype(np.float64)
     finite = np.isfinite(true)
     errors: dict[str, float] = {}
-    for precision in ("tf32", "tf32x3", "ieee"):
+    for precision in ("tf32", "tf32x3", "bf16x3", "bf16x6", "ieee"):
         module = placed(m, n, k, "f32", "sm_90a", 4, t_a=False, t_b=False, precision=precision, of="f32")
         out = np.zeros((m, n), np.float32)
         zeros = np.zeros_like(out)
@@ -355,7 +371,8 @@ def test_precisions_of_f32() -> None:
         np.testing.assert_array_equal(out[~finite], true[~finite])
         errors[precision] = float(np.abs(out[finite] - true[finite]).max())
     assert 1e-4 < errors["tf32"] < 2e-2
-    assert errors["tf32x3"] < 2e-5
+    assert errors["tf32x3"] < 2e-5 and errors["bf16x6"] < 2e-5
+    assert 2e-5 < errors["bf16x3"] < 1e-3
     assert errors["ieee"] < 1e-5
 
 
@@ -377,7 +394,7 @@ def test_a_dot_that_was_not_placed() -> None:
 
 
 PTXAS = Path(sysconfig.get_paths()["purelib"]) / "nvidia/cu13/bin/ptxas"
-ASSEMBLED = [
+ASSEMBLED: list[tuple[Any, ...]] = [
     (128, 128, 64, "f16", "sm_90a", 4, "HGMMA"),
     (128, 256, 64, "f16", "sm_90a", 8, "HGMMA"),
     (64, 64, 32, "f32", "sm_90a", 4, "HGMMA"),
@@ -392,6 +409,11 @@ ASSEMBLED = [
     (128, 128, 64, "f8e5m2", "sm_80", 4, "HMMA"),
     (64, 64, 32, "f64", "sm_90a", 8, "DMMA.16x8x16"),
     (64, 64, 16, "i8", "sm_80", 4, "IMMA.16816"),
+    (64, 64, 32, "f32", "sm_90a", 4, "HGMMA.64x64x16.F32.BF16", {"precision": "bf16x6"}),
+    (64, 64, 64, "f8e5m2", "sm_90a", 4, "QGMMA.64x64x32.F32.E5M2.E4M3", {"b": "f8e4m3"}),
+    (64, 64, 64, "u8", "sm_90a", 4, "IGMMA.64x64x32.U8.S8", {"b": "i8"}),
+    (32, 32, 64, "i8", "sm_80", 4, "IMMA.16832.S8.U8", {"b": "u8"}),
+    (128, 128, 128, "f8e4m3", "sm_90a", 8, "QGMMA", {"imprecise": 64}),
 ]
 
 
@@ -413,12 +435,12 @@ def machine_code(module: gpu.Module, tmp_path: Path) -> str:
     return subprocess.run([str(disassembler), "-c", str(binary)], capture_output=True, text=True, check=True).stdout
 
 
-@pytest.mark.parametrize(("m", "n", "k", "dtype", "target", "num_warps", "instruction"), ASSEMBLED)
-def test_assembled(
-    m: int, n: int, k: int, dtype: str, target: str, num_warps: int, instruction: str, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("case", ASSEMBLED, ids=str)
+def test_assembled(case: tuple[Any, ...], tmp_path: Path) -> None:
     """ptxas finds registers for the accumulators and does not serialise wgmma; the machine code has the instruction."""
-    module = placed(m, n, k, dtype, target, num_warps, t_a=False, t_b=True, precision="tf32", of=sum_type(dtype))
+    m, n, k, dtype, target, num_warps, instruction, *more = case
+    options = {"precision": "tf32", **(more[0] if more else {})}
+    module = placed(m, n, k, dtype, target, num_warps, t_a=False, t_b=True, of=sum_type(dtype), **options)
     code = machine_code(module, tmp_path)
     assert not code or instruction in code
 

@@ -86,5 +86,5 @@ def test_factors_of_8_bits(target):
     """The matrix units multiply 8-bit floats since sm_89; on older targets they are multiplied as f16."""
     made = model("f8e4m3", (64, 32, 64), target, 4)
     mma = mma_of(the_dot(made), target, 4)
-    assert str(mma.element) == ("f16" if target in ("sm_80", "sm_86", "sm_87") else "f8e4m3")
+    assert str(mma.elements[0]) == ("f16" if target in ("sm_80", "sm_86", "sm_87") else "f8e4m3")
     zg.verify(place_dots(made))

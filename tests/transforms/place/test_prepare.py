@@ -176,12 +176,3 @@ def test_options_of_loops_that_are_ignored_are_named(recwarn: pytest.WarningsRec
     recwarn.clear()
     prepare(not_unrolled.triton(zg.ptr(zg.i32), zg.i32))
     assert not recwarn.list
-
-
-def test_imprecise_accumulation_is_ignored_with_a_warning() -> None:
-    tile = "tensor<x16, x16, f32>"
-    with pytest.warns(zg.ZigguratWarning, match="max_num_imprecise_acc of a dot is ignored"):
-        prepared(f"""module ()void -> {{ tt.func @"f" (%p : ptr<f32>)void -> {{
-            %0 : tensor<x16, x16, f16> = arith.constant @1.0; %1 : {tile} = arith.constant @2.0;
-            %2 : {tile} = tt.dot %0 %0 %1 @max_num_imprecise_acc=32;
-            %3 : f32 = arith.constant @3.0; tt.store %p %3; tt.return; }}; unreachable; }};""")
