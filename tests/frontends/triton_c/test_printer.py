@@ -127,6 +127,17 @@ def test_options_of_accesses_and_bits_are_kept():
     np.testing.assert_array_equal(*results)
 
 
+def test_a_constant_that_is_shifted_keeps_its_type():
+    @zg.kernel
+    def powers(out_ptr, n, N: zg.constexpr):
+        i = zg.cast(zg.arange(0, N), zg.i64)
+        zg.store(zg.add(out_ptr, zg.arange(0, N)), zg.shl(1, zg.add(i, n)))
+
+    out = np.zeros(8, np.int64)
+    zg.triton_c(zg.to_triton_c(powers.triton(zg.ptr(zg.i64), zg.i32, 8)))[1](out, 40)
+    assert list(out) == [1 << k for k in range(40, 48)]
+
+
 def test_the_text_of_a_small_kernel():
     @zg.kernel
     def scale(x_ptr, out_ptr, n, BLOCK: zg.constexpr):
