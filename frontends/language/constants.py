@@ -14,7 +14,9 @@ def as_constant(value: Any) -> tuple[bool, Any]:
 
     Numbers of NumPy become Python's, and dtypes of NumPy and torch ours.
     """
-    if getattr(value, "ziggurat_constant", False) is True:  # `tl.constexpr(…)`, and Triton's dtypes.
+    if (
+        not isinstance(value, type) and getattr(value, "ziggurat_constant", False) is True
+    ):  # `tl.constexpr(…)`, and Triton's dtypes.
         return as_constant(value.value)
     if value is None or isinstance(value, Type):
         return True, value

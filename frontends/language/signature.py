@@ -114,7 +114,7 @@ class Parameter:
 
 @attrs.frozen
 class Signature:
-    """A call of the language: `zg.<name>`.
+    """A call of the language: `zg.<name>`, or `tl.<name>`.
 
     `results` is the number of its results; or the parameter that decides: one that is true or a tuple gives a tuple.
     """
@@ -124,6 +124,8 @@ class Signature:
     by_name: Mapping[str, Parameter]
     doc: str
     results: int | str = 1
+    # The language: "zg", or "tl" of Triton's.
+    prefix: str = "zg"
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -150,7 +152,9 @@ class Signature:
         place: Callable[[str | None], Location | None] = nowhere,
     ) -> dict[str, Any]:
         """The argument or the default of each parameter, in the order of the parameters; see `bind`."""
-        given = bind(f"zg.{self.name}", lambda: f"zg.{self}", self.by_name, arguments, keywords, place)
+        given = bind(
+            f"{self.prefix}.{self.name}", lambda: f"{self.prefix}.{self}", self.by_name, arguments, keywords, place
+        )
         return {name: given.get(name, p.default) for name, p in self.by_name.items()}
 
 
@@ -226,8 +230,8 @@ def call(
     return declare
 
 
-def signature_of(stub: Callable[..., Any], group: str, results: int | str) -> Signature:
+def signature_of(stub: Callable[..., Any], group: str, results: int | str, prefix: str = "zg") -> Signature:
     """The signature that a declaration states; its annotations are text."""
     parameters = {name: Parameter.of(plain) for name, plain in inspect.signature(stub).parameters.items()}
     count = 0 if stub.__annotations__.get("return") == "None" else results
-    return Signature(stub.__name__, group, parameters, inspect.cleandoc(stub.__doc__ or ""), count)
+    return Signature(stub.__name__, group, parameters, inspect.cleandoc(stub.__doc__ or ""), count, prefix)

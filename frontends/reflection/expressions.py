@@ -380,8 +380,10 @@ class Expressions(ast.NodeVisitor, Bodies):
 
 
 def is_range(target: Any) -> bool:
-    """True of `range`, `zg.range` and `zg.static_range`."""
-    return target is range or (isinstance(target, Call) and target.signature.name in ("range", "static_range"))
+    """True of `range`, and of `range` and `static_range` of both languages."""
+    return target is range or (
+        isinstance(target, Call | Spelling) and target.signature.name in ("range", "static_range")
+    )
 
 
 # Hints for the builtins that loops in Python run over.

@@ -124,7 +124,7 @@ def _type(fn: types.FunctionType, parameter: ast.arg, names: Names) -> Type:
         if path.rpartition(".")[2] == "constexpr":
             return constexpr_type
         annotation = names.find(path)
-    is_constant = annotation is constexpr or getattr(annotation, "ziggurat_constant", False) is True
+    is_constant = annotation is constexpr or getattr(annotation, "__name__", "") == "constexpr"
     return constexpr_type if is_constant else pyobject
 
 

@@ -1,10 +1,5 @@
 """Triton's Python: its names for the calls of the language, its dtypes and its constants.
 
-Functions under `@triton.jit` are reflected as those of the explicit calls are, with the policy `TRITON`.
+Functions under `@triton.jit` are reflected as those of the explicit calls are, with the policy `TRITON`. `library.py`,
+which is written in Triton's Python, is the last of the modules: it imports reflection.
 """
-
-from ziggurat.frontends.triton import calls as calls
-from ziggurat.frontends.triton.constexpr import constexpr
-from ziggurat.frontends.triton.spelling import METHODS, SPELLED, Spelling
-
-__all__ = ["METHODS", "SPELLED", "Spelling", "constexpr"]

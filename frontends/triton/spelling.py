@@ -1,8 +1,8 @@
 """The names of Triton's language as spellings of the calls: `tl.sum(input, axis, keep_dims)` is `zg.sum(x, axis, …)`.
 
-A spelling is declared by a stub with Triton's parameters, whose annotations are those of `ziggurat.frontends.language`.
-The Python code model holds the name as the kernel writes it, `tl.sum`; attribution binds the arguments to Triton's
-parameters, and gives them to the call that the spelling names.
+A spelling is declared by a stub with Triton's parameters, whose annotations are those of `ziggurat.frontends.language`;
+or by a function in Triton's Python, which is its meaning. The Python code model holds the name as the kernel writes it,
+`tl.sum`; attribution binds the arguments to Triton's parameters, and gives them to the call or the function.
 """
 
 from __future__ import annotations
@@ -13,29 +13,40 @@ from typing import Any, Final
 import attrs
 
 from ziggurat.codemodel.errors import KernelTypeError
-from ziggurat.frontends.language.signature import SIGNATURES, Signature, signature_of
+from ziggurat.frontends.language.function import Function
+from ziggurat.frontends.language.signature import CALLS, SIGNATURES, Signature, signature_of
 
-# The arguments of the call by its parameters, from those of the spelling by Triton's.
+# The arguments of the call by its parameters, from those of the spelling by Triton's: a value or a constant each, and a
+# tuple for a `*` parameter.
 Adapt = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 
 @attrs.frozen(eq=False)
 class Spelling:
-    """A name of Triton's language: its signature there, the call that it is, and how the arguments are given to it.
+    """A name of Triton's language: its signature there, and the call that it is, or the function `body`.
 
-    `method` is true of a name that is also a method of tensors, with the first parameter as the receiver.
+    `adapt` gives the arguments of the call from those of the spelling. `method` is true of a name that is also a method
+    of tensors, with the first parameter as the receiver.
     """
 
     signature: Signature
     call: str
     adapt: Adapt
     method: bool = False
+    body: Function | None = None
 
     @property
     def name(self) -> str:
         return self.signature.name
 
+    @property
+    def __name__(self) -> str:
+        return self.signature.name
+
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        if self.call and CALLS[self.call].host is not None:
+            bound = self.signature.bind(arguments, keywords)
+            return CALLS[self.call](**self.adapt(bound))
         raise KernelTypeError(
             f"tl.{self.name} was called outside of a kernel", hint="did you forget to add @triton.jit to the function?"
         )
@@ -46,6 +57,14 @@ class Spelling:
 
 SPELLED: Final[dict[str, Spelling]] = {}
 METHODS: Final[dict[str, Spelling]] = {}
+
+
+def declared(made: Spelling) -> Spelling:
+    """Add a spelling to the tables."""
+    SPELLED[made.name] = made
+    if made.method:
+        METHODS[made.name] = made
+    return made
 
 
 def spells(
@@ -64,10 +83,7 @@ def spells(
             given = {renamed.get(name, name): value for name, value in bound.items()}
             return {name: value for name, value in given.items() if name in known}
 
-        made = Spelling(signature_of(stub, "Triton", SIGNATURES[call].results), call, adapt or by_name, method)
-        SPELLED[made.name] = made
-        if method:
-            METHODS[made.name] = made
-        return made
+        signature = signature_of(stub, "Triton", SIGNATURES[call].results, "tl")
+        return declared(Spelling(signature, call, adapt or by_name, method))
 
     return declare

@@ -16,7 +16,8 @@ from ziggurat.frontends.language.function import Default
 from ziggurat.frontends.language.signature import Parameter, Signature
 from ziggurat.frontends.language.spellings import of_attribute
 from ziggurat.frontends.library import COMBINE
-from ziggurat.frontends.triton import METHODS, SPELLED, Spelling
+from ziggurat.frontends.triton.dtypes import type_of
+from ziggurat.frontends.triton.library import METHODS, SPELLED, Spelling
 from ziggurat.transforms.attribution.attribute import FunctionAttributor, handles
 from ziggurat.transforms.attribution.attribution import Attribution
 from ziggurat.transforms.calls import RULES, Rule, Typing
@@ -81,8 +82,8 @@ def invoke(walk: FunctionAttributor, op: py.Invoke) -> Type:
     space, _, name = op.callee.rpartition(".")
     if space == "zg":
         return language_call(walk, op, name)
-    if space == "tl":
-        return spelled_call(walk, op, SPELLED[name])
+    if op.callee.startswith("tl."):
+        return spelled_call(walk, op, SPELLED[op.callee.removeprefix("tl.")])
     if space == "c":
         return bound_call(walk, op, C_SIGNATURES[name], C_RULES[name], Typing(name, spelling=SPELLINGS[name]))
     types = [walk.scope.type_of(operand) for operand in op.operands]
@@ -95,6 +96,8 @@ def invoke(walk: FunctionAttributor, op: py.Invoke) -> Type:
 
 def method(walk: FunctionAttributor, op: py.Invoke, name: str, types: list[Type]) -> Type:
     receiver = types[0]
+    if walk.policy.is_triton and isinstance(receiver, ConstantType) and isinstance(receiver.value, Type):
+        return dtype_method(receiver.value, name, types[1:])
     if isinstance(receiver, DescriptorType) and name in ("load", "store"):
         return language_call(walk, op, f"{name}_tensor_descriptor")
     if walk.policy.tensor_operators and name in METHODS:
@@ -113,6 +116,15 @@ def method(walk: FunctionAttributor, op: py.Invoke, name: str, types: list[Type]
     raise KernelTypeError(f"{describe(receiver)} has no method '{name}'", hint=hint)
 
 
+def dtype_method(dtype: Type, name: str, arguments: Sequence[Type]) -> Type:
+    """A method of Triton's dtypes, which are known at compile time: `x.dtype.is_fp16()`."""
+    known = [argument.value for argument in arguments if isinstance(argument, ConstantType)]
+    found = getattr(type_of(dtype), name, None)
+    if not callable(found) or len(known) < len(arguments):
+        raise KernelTypeError(f"{type_of(dtype)} has no method '{name}'")
+    return outer_constant(found(*known))
+
+
 def language_call(walk: FunctionAttributor, op: py.Invoke, name: str) -> Type:
     typing = Typing(name, partial(combine, walk), policy=walk.policy)
     return bound_call(walk, op, SIGNATURES[name], RULES[name], typing)
@@ -121,12 +133,24 @@ def language_call(walk: FunctionAttributor, op: py.Invoke, name: str) -> Type:
 def spelled_call(walk: FunctionAttributor, op: py.Invoke, spelling: Spelling) -> Type:
     """A call that is written with Triton's name and parameters."""
     bound = bound_arguments(op, spelling.signature)
-    known = {
-        name: argument_of(walk, spelling.signature, parameter, bound[name])[0]
-        for name, parameter in spelling.signature.by_name.items()
-    }
+    if spelling.body is not None:
+        return call_spelled(walk, op, spelling.body, bound)
+    known: dict[str, Any] = {}
+    for name, parameter in spelling.signature.by_name.items():
+        if parameter.variadic:
+            known[name] = tuple(argument_of(walk, spelling.signature, parameter, value)[0] for value in bound[name])
+        else:
+            known[name] = argument_of(walk, spelling.signature, parameter, bound[name])[0]
     typing = Typing(spelling.call, partial(combine, walk), f"tl.{spelling.name}", walk.policy)
     return given_call(walk, op, SIGNATURES[spelling.call], RULES[spelling.call], typing, spelling.adapt(known))
+
+
+def call_spelled(walk: FunctionAttributor, op: py.Invoke, body: Function, bound: Mapping[str, Any]) -> Type:
+    """A call of a function that Triton's language has, as of one of the kernel's author."""
+    given = {name: value if isinstance(value, Value) else outer_constant(value) for name, value in bound.items()}
+    walk.scope.arguments[op.result] = given
+    types = tuple(walk.scope.type_of(item) if isinstance(item, Value) else item for item in given.values())
+    return call_function(walk, op, FunctionName(body.name, body.model, body), types)
 
 
 def bound_arguments(op: py.Invoke, signature: Signature) -> dict[str, Any]:
@@ -172,19 +196,21 @@ def argument_of(walk: FunctionAttributor, signature: Signature, parameter: Param
     if not isinstance(given, Value):
         return given, given if parameter.constexpr or given is None else constant(given)
     type_ = walk.scope.type_of(given)
-    call = f"zg.{signature.name}"
+    call = f"{signature.prefix}.{signature.name}"
     if parameter.constexpr:
         if not isinstance(type_, ConstantType):
             raise KernelTypeError(
                 f"{call}: '{parameter.name}' must be known at compile time; got {describe(type_)}, a run-time value",
                 hint="pass a literal, or make it a zg.constexpr parameter",
             )
-        value = held(signature.name, parameter, type_.value)
+        value = held(call, parameter, type_.value)
         return value, value
     if type_ != NONE or parameter.variadic:
         return given, type_
     if not parameter.optional:
-        raise KernelTypeError(f"{call}: '{parameter.name}' must be a value; got None", hint=f"zg.{signature}")
+        raise KernelTypeError(
+            f"{call}: '{parameter.name}' must be a value; got None", hint=f"{signature.prefix}.{signature}"
+        )
     return None, None
 
 

@@ -246,4 +246,9 @@ def axes_of(index: Any) -> tuple[Any, ...]:
 
 @handles(py.Attribute)
 def property(walk: FunctionAttributor, op: py.Attribute) -> Type:
-    return property_of(walk.scope.type_of(op.operands[0]), op.name)
+    value = walk.scope.type_of(op.operands[0])
+    if walk.policy.tensor_operators and op.name == "T":
+        transposed = RULES["trans"].type(Typing("trans", policy=walk.policy), value, ())
+        assert transposed is not None
+        return transposed
+    return property_of(value, op.name, walk.policy)

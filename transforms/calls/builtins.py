@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import math
 from collections.abc import Callable
 from functools import reduce
 from typing import Any, cast
@@ -23,13 +24,15 @@ from ziggurat.codemodel.types import (
     i32,
     shape_of,
 )
+from ziggurat.frontends.language.policy import EXPLICIT, Policy
 from ziggurat.frontends.language.spellings import of_attribute
+from ziggurat.frontends.triton.dtypes import type_of
 from ziggurat.transforms.calls import arithmetic
-from ziggurat.transforms.calls.constants import describe, show
+from ziggurat.transforms.calls.constants import FunctionName, describe, show
 from ziggurat.transforms.calls.emit import Built, Emitter, Operand
 from ziggurat.transforms.calls.lattice import BlockPtrType, components
 from ziggurat.transforms.calls.programs import range_of
-from ziggurat.transforms.calls.promotion import NONE, constant, is_number, is_pointer, scalar_type
+from ziggurat.transforms.calls.promotion import NONE, constant, is_number, is_pointer, outer_constant, scalar_type
 from ziggurat.transforms.calls.rule import Rule, Typing
 
 # The classes that `isinstance` knows, by their names in the Python code model.
@@ -152,9 +155,12 @@ BUILTINS: dict[str, Rule] = {
 }
 
 
-def property_of(x: Type, name: str) -> Type:
+def property_of(x: Type, name: str, policy: Policy = EXPLICIT) -> Type:
     """The type of `x.name`, a constant."""
     known: Any = x.value if isinstance(x, ConstantType) else None
+    found = _property_of_triton(x, known, name) if policy.is_triton else None
+    if found is not None:
+        return found
     if name == "shape" and (isinstance(x, TensorType) or is_number(x)):
         return constant(shape_of(x))
     if name == "element_ty" and isinstance(known, PtrType):
@@ -176,3 +182,19 @@ def property_of(x: Type, name: str) -> Type:
         hint=of_attribute(name)
         or "values have .shape and .dtype, dtypes of pointers have .element_ty; calls are zg.<name>(x)",
     )
+
+
+def _property_of_triton(x: Type, known: Any, name: str) -> Type | None:
+    """The type of `x.name` where Triton's Python has a constant of its own there."""
+    if isinstance(known, Type) and not isinstance(known, FunctionName):
+        dtype = type_of(known)
+        return outer_constant(getattr(dtype, name)) if hasattr(dtype, name) else None
+    if name == "value" and isinstance(x, ConstantType):
+        return x
+    if name == "numel" and (is_number(x) or is_pointer(x)):
+        return constant(math.prod(shape_of(x)))
+    if name == "block_shape" and isinstance(x, DescriptorType):
+        return constant(x.block)
+    if name == "type" and not isinstance(x, TupleType):
+        return constant(x.type if isinstance(x, ConstantType) else x)
+    return None

@@ -146,5 +146,5 @@ def held(call: str, parameter: Parameter, value: Any) -> Any:
     words, fits, hint = found
     if not fits(value):
         words = f"{words}, or None" if parameter.optional else words
-        raise KernelTypeError(f"zg.{call}: '{parameter.name}' must be {words}; got {show(value)}", hint=hint)
+        raise KernelTypeError(f"{call}: '{parameter.name}' must be {words}; got {show(value)}", hint=hint)
     return value

@@ -57,11 +57,13 @@ def number_as(value: Any, scalar: ScalarType) -> Any:
 class Emitter:
     """A builder with the conversions that calls insert: the context in which the ops of a call are built.
 
-    `mirror` adds the functions that a call needs to the model. The emitter of such a function has no mirror.
+    `mirror` adds the functions that a call needs to the model. The emitter of such a function has no mirror. `policy`
+    has the rules of the language of the function that is built.
     """
 
-    def __init__(self, builder: Builder, mirror: FunctionMirror | None = None) -> None:
+    def __init__(self, builder: Builder, mirror: FunctionMirror | None = None, policy: Policy = EXPLICIT) -> None:
         self.builder = builder
+        self.policy = policy
         self._mirror = mirror
 
     @property
@@ -70,11 +72,6 @@ class Emitter:
         functions."""
         assert self._mirror is not None
         return self._mirror
-
-    @property
-    def policy(self) -> Policy:
-        """The rules of the language of the function that is built."""
-        return EXPLICIT if self._mirror is None else self._mirror.instance.policy
 
     def add(self, op: Op) -> Value:
         """Append an op; its result."""

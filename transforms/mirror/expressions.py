@@ -8,7 +8,7 @@ from typing import Any
 from ziggurat.codemodel.dialects import core, py, tt
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.types import ConstantType, DescriptorType, TupleType, Type, shape_of
-from ziggurat.frontends.triton import METHODS, SPELLED
+from ziggurat.frontends.triton.library import METHODS, SPELLED
 from ziggurat.transforms.attribution.expressions import at_run_time as run_time_type
 from ziggurat.transforms.attribution.expressions import axes_of, becomes_run_time
 from ziggurat.transforms.attribution.operators import OPERATORS
@@ -21,9 +21,18 @@ from ziggurat.transforms.calls.promotion import NONE
 from ziggurat.transforms.mirror.mirror import FunctionMirror, handles
 
 
-@handles(core.ConstantOp, core.FuncRef, py.Attribute)
+@handles(core.ConstantOp, core.FuncRef)
 def nothing(walk: FunctionMirror, op: Op) -> Built:
     return None
+
+
+@handles(py.Attribute)
+def property(walk: FunctionMirror, op: py.Attribute) -> Built:
+    """A property: a constant, or the transposed tensor."""
+    result = walk.scope.type_of(op.result)
+    if isinstance(result, ConstantType):
+        return None
+    return built(RULES["trans"], walk.emit, result, walk.operand(op.operands[0]), ())
 
 
 @handles(core.Var)
@@ -117,7 +126,10 @@ def invoke(walk: FunctionMirror, op: py.Invoke) -> Built:
     space, _, name = op.callee.rpartition(".")
     if space == "builtins":
         return built(BUILTINS[name], walk.emit, result, *map(walk.operand, op.operands))
-    rule = C_RULES[name] if space == "c" else RULES[call_of(walk, op, space, name)]
+    called = name if space == "c" else call_of(walk, op, space, name)
+    if not called:
+        return call(walk, op)
+    rule = (C_RULES if space == "c" else RULES)[called]
     if rule.body is not None:
         made = call(walk, op)
         return walk.emit.convert(Operand(walk.callee().result, made), result) if isinstance(made, Value) else made
@@ -125,11 +137,11 @@ def invoke(walk: FunctionMirror, op: py.Invoke) -> Built:
 
 
 def call_of(walk: FunctionMirror, op: py.Invoke, space: str, name: str) -> str:
-    """The name of the call that is meant: itself, one under Triton's name, or a method."""
+    """The name of the call that is meant: itself, one under Triton's name, or a method. Empty for a function."""
     if space == "zg":
         return name
-    if space == "tl":
-        return SPELLED[name].call
+    if op.callee.startswith("tl."):
+        return SPELLED[op.callee.removeprefix("tl.")].call
     is_descriptor = isinstance(walk.scope.type_of(op.operands[0]), DescriptorType)
     return f"{name}_tensor_descriptor" if is_descriptor else METHODS[name].call
 

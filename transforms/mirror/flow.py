@@ -144,7 +144,7 @@ def body_of(walk: FunctionMirror, types: Sequence[Type], result: Type, part: Cal
     inner = walk.emit.builder.nested(types, result)
     before = dict(walk.variables)
     inner.location = walk.emit.builder.location
-    outer, walk.emit = walk.emit, Emitter(inner, walk)
+    outer, walk.emit = walk.emit, Emitter(inner, walk, walk.emit.policy)
     walk.emit.add(part(list(inner.parameters)))
     walk.emit, walk.variables = outer, before
     return inner.finish()

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from ziggurat.codemodel.types import bf16 as bfloat16
-from ziggurat.codemodel.types import f16 as float16
-from ziggurat.codemodel.types import f32 as float32
-from ziggurat.codemodel.types import f64 as float64
-from ziggurat.codemodel.types import i1 as int1
-from ziggurat.codemodel.types import i8 as int8
-from ziggurat.codemodel.types import i16 as int16
-from ziggurat.codemodel.types import i32 as int32
-from ziggurat.codemodel.types import i64 as int64
-from ziggurat.frontends.triton import SPELLED, constexpr
+from ziggurat.codemodel.types import MAX_ELEMENTS
+from ziggurat.frontends.triton import classes, dtypes
+from ziggurat.frontends.triton.constexpr import constexpr
+from ziggurat.frontends.triton.library import SPELLED
 
-globals().update(SPELLED)
+TRITON_MAX_TENSOR_NUMEL: Final = MAX_ELEMENTS
+PropagateNan = classes.PropagateNan
+const, constexpr_type, slice = classes.const, classes.constexpr_type, classes.slice
+tensor, tensor_descriptor, tuple = classes.tensor, classes.tensor_descriptor, classes.tuple
+block_type, dtype, pi32_t, pointer_type = dtypes.block_type, dtypes.dtype, dtypes.pi32_t, dtypes.pointer_type
+
+_CALLS: Final = {name: made for name, made in SPELLED.items() if "." not in name}
+# Methods of tensors that are no calls, and calls of `tl.extra.cuda`.
+_ELSEWHERE: Final = ("to", "item", "logical_and", "logical_or", "smid", "globaltimer", "num_threads", "num_warps")
+globals().update(dtypes.DTYPES)
+globals().update({name: made for name, made in _CALLS.items() if name not in _ELSEWHERE})
+
+from ziggurat.triton.language import core, extra, math, random, standard, target_info  # noqa: E402
+from ziggurat.triton.language.extra import libdevice  # noqa: E402
 
 if TYPE_CHECKING:
 
@@ -23,5 +30,25 @@ if TYPE_CHECKING:
 
 
 __all__ = [
-    "bfloat16", "constexpr", "float16", "float32", "float64", "int1", "int8", "int16", "int32", "int64",
+    "TRITON_MAX_TENSOR_NUMEL",
+    "PropagateNan",
+    "block_type",
+    "const",
+    "constexpr",
+    "constexpr_type",
+    "core",
+    "dtype",
+    "extra",
+    "libdevice",
+    "math",
+    "pi32_t",
+    "pointer_type",
+    "random",
+    "slice",
+    "standard",
+    "target_info",
+    "tensor",
+    "tensor_descriptor",
+    "tuple",
 ]  # fmt: skip
+__all__ += [*dtypes.DTYPES, *(name for name in _CALLS if name not in _ELSEWHERE)]

@@ -1,0 +1,19 @@
+"""`triton.language.core`: the calls, dtypes and classes of `tl`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ziggurat.frontends.triton import classes, dtypes
+from ziggurat.frontends.triton.constexpr import constexpr as constexpr
+from ziggurat.frontends.triton.library import SPELLED
+
+globals().update({name: made for name, made in vars(classes).items() if isinstance(made, type)})
+globals().update({name: made for name, made in SPELLED.items() if "." not in name})
+globals().update(dtypes.DTYPES)
+block_type, dtype, pi32_t, pointer_type = dtypes.block_type, dtypes.dtype, dtypes.pi32_t, dtypes.pointer_type
+get_int_dtype = dtypes.get_int_dtype
+
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any: ...

@@ -1,0 +1,9 @@
+"""`triton.language.extra.cuda`: what CUDA has."""
+
+from __future__ import annotations
+
+from ziggurat.frontends.triton.library import SPELLED
+from ziggurat.triton.language.extra.cuda import libdevice as libdevice
+
+_NAMES = ("gdc_launch_dependents", "gdc_wait", "globaltimer", "num_threads", "num_warps", "smid")
+globals().update({name: SPELLED[name] for name in _NAMES if name in SPELLED})

@@ -1,0 +1,7 @@
+"""`triton.language.extra.cuda.libdevice`: CUDA's functions of numbers."""
+
+from __future__ import annotations
+
+from ziggurat.frontends.triton.libdevice import LIBDEVICE
+
+globals().update(LIBDEVICE)

@@ -1,0 +1,56 @@
+"""Classes of Triton's language: kinds of values, for annotations and `isinstance`, and the classes of constants."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+
+class PropagateNan(enum.Enum):
+    """Whether `maximum`, `minimum` and `clamp` give NaN where an operand is NaN. A constant of a kernel, a bool."""
+
+    NONE = False
+    ALL = True
+
+    @property
+    def ziggurat_constant(self) -> bool:
+        return True
+
+
+class const:
+    """The annotation of a pointer that is not written through."""
+
+
+class tensor:
+    """A value of a kernel: a scalar, a pointer, or a block of them. For `isinstance` and annotations."""
+
+
+class tensor_descriptor:
+    """A tensor in global memory that is moved in blocks. For `isinstance` and annotations."""
+
+
+class constexpr_type:
+    """The type of a constant."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, constexpr_type) and self.value == other.value
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+    def __repr__(self) -> str:
+        return f"constexpr_type[{self.value}]"
+
+
+class slice:
+    """An index `start:stop:step`."""
+
+    def __init__(self, start: Any, stop: Any, step: Any) -> None:
+        self.start, self.stop, self.step = start, stop, step
+
+
+# A tuple of a kernel is Python's.
+tuple = tuple

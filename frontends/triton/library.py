@@ -1,0 +1,73 @@
+"""Triton's functions that are written in Triton's Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ziggurat.codemodel.types import i32
+from ziggurat.frontends import language as zg
+from ziggurat.frontends.language.function import Function, constexpr
+from ziggurat.frontends.language.policy import TRITON
+from ziggurat.frontends.language.signature import signature_of
+from ziggurat.frontends.library import random
+from ziggurat.frontends.reflection import reader
+from ziggurat.frontends.triton import calls as tl
+from ziggurat.frontends.triton import libdevice as libdevice
+from ziggurat.frontends.triton.spelling import METHODS, SPELLED, Spelling, declared
+
+__all__ = ["METHODS", "SPELLED", "Spelling"]
+
+
+def written(*, method: bool = False) -> Callable[[Callable[..., Any]], Spelling]:
+    """Decorator of a function in Triton's Python that is the meaning of its name."""
+
+    def declare(fn: Callable[..., Any]) -> Spelling:
+        body = Function(fn, reader(fn))
+        body.policy = TRITON
+        return declared(Spelling(signature_of(fn, "Triton", 1, "tl"), "", lambda bound: bound, method, body))
+
+    return declare
+
+
+@written()
+def to_tensor(x: Any) -> Any:
+    made = x
+    return made
+
+
+@written()
+def zeros_like(input: Any) -> Any:
+    return zg.zeros(input.shape, input.dtype)
+
+
+@written()
+def broadcast(input: Any, other: Any) -> Any:
+    shape: constexpr = (tl.zeros(input.shape, i32) + tl.zeros(other.shape, i32)).shape
+    return zg.broadcast(input, shape), zg.broadcast(other, shape)
+
+
+@written()
+def fdiv(x: Any, y: Any, ieee_rounding: Any = False) -> Any:
+    return tl.div_rn(x, y) if ieee_rounding else zg.div(x, y)
+
+
+@written(method=True)
+def softmax(x: Any, dim: Any = None, keep_dims: Any = False, ieee_rounding: Any = False) -> Any:
+    axis: constexpr = 0 if dim is None else dim
+    powers = zg.exp(x - zg.max(x, axis, keep_dims=True))
+    return fdiv(powers, zg.sum(powers, axis, keep_dims=True), ieee_rounding)
+
+
+@written()
+def swizzle2d(i: Any, j: Any, size_i: Any, size_j: Any, size_g: Any) -> Any:
+    """The place in a matrix, row by row within groups of `size_g` rows, of what is at (i, j) row by row."""
+    number = i * size_j + j
+    first = number // (size_g * size_j) * size_g
+    rows = zg.minimum(size_i - first, size_g)
+    within = number % (size_g * size_j)
+    return first + within % rows, within // rows
+
+
+for _function in (random.pair_uniform_to_normal, random.uint_to_uniform_float):
+    declared(Spelling(signature_of(_function.fn, "Triton", 1, "tl"), "", lambda bound: bound, False, _function))
