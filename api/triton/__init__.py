@@ -1,6 +1,23 @@
-"""Triton's programs on ziggurat: `import ziggurat.triton as triton`, `import ziggurat.triton.language as tl`."""
+"""Triton's programs on ziggurat: `import ziggurat.triton as triton`, `import ziggurat.triton.language as tl`.
 
-from ziggurat.triton import language as language
-from ziggurat.triton.jit import JITFunction, jit
+`ziggurat.triton.install()` makes it the module `triton` of the process, for programs that say `import triton`.
+"""
 
-__all__ = ["JITFunction", "jit", "language"]
+from __future__ import annotations
+
+from ziggurat.triton import backends, compiler, errors, knobs, language, runtime, testing, tools
+from ziggurat.triton.compiler.errors import CompilationError
+from ziggurat.triton.errors import TritonError
+from ziggurat.triton.installation import install, uninstall
+from ziggurat.triton.runtime._allocation import set_allocator
+from ziggurat.triton.runtime.errors import InterpreterError, OutOfResources
+from ziggurat.triton.runtime.jit import JITFunction, KernelInterface, MockTensor, TensorWrapper, jit, reinterpret
+
+# The release of Triton whose interface this is.
+__version__ = "3.6.0"
+
+__all__ = [
+    "CompilationError", "InterpreterError", "JITFunction", "KernelInterface", "MockTensor", "OutOfResources",
+    "TensorWrapper", "TritonError", "backends", "compiler", "errors", "install", "jit", "knobs", "language",
+    "reinterpret", "runtime", "set_allocator", "testing", "tools", "uninstall",
+]  # fmt: skip

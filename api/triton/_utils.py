@@ -1,0 +1,39 @@
+"""The names of types in signatures: `fp32`, `i32`, `u1`, `*bf16`."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+# The short name by each name that programs use.
+type_canonicalisation_dict: Final[dict[str, str]] = {
+    **dict.fromkeys(("bool", "int1", "uint1", "i1"), "u1"),
+    "float8e4nv": "fp8e4nv", "float8_e4m3fn": "fp8e4nv",
+    "float8e5": "fp8e5", "float8_e5m2": "fp8e5",
+    "float8e4b15": "fp8e4b15",
+    "float8e4b8": "fp8e4b8", "float8_e4m3fnuz": "fp8e4b8",
+    "float8e5b16": "fp8e5b16", "float8_e5m2fnuz": "fp8e5b16",
+    "half": "fp16", "float16": "fp16",
+    "bfloat16": "bf16",
+    "float": "fp32", "float32": "fp32",
+    "double": "fp64", "float64": "fp64",
+    "int": "i32",
+    **{f"int{bits}": f"i{bits}" for bits in (8, 16, 32, 64)},
+    **{f"uint{bits}": f"u{bits}" for bits in (8, 16, 32, 64)},
+    "void": "void",
+}  # fmt: skip
+type_canonicalisation_dict.update({name: name for name in [*type_canonicalisation_dict.values()]})
+
+
+def canonicalize_dtype(dtype: Any) -> str:
+    """The short name of a dtype of any library, or of its name."""
+    return type_canonicalisation_dict[str(dtype).rpartition(".")[2]]
+
+
+def canonicalize_ptr_dtype(dtype: Any, is_const: bool) -> str:
+    """The short name of the type of pointers to a dtype."""
+    return f"{'*k' if is_const else '*'}{canonicalize_dtype(dtype)}"
+
+
+def is_namedtuple(val: Any) -> bool:
+    """Whether a thing is a class of named tuples."""
+    return isinstance(val, type) and issubclass(val, tuple) and hasattr(val, "_fields")  # pyright: ignore[reportUnknownArgumentType]

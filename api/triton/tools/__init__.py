@@ -1,0 +1,1 @@
+"""`triton.tools`: descriptors of tensors that are made on the host, and number formats."""

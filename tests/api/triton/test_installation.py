@@ -1,0 +1,79 @@
+"""`ziggurat.triton` as the module `triton` of a process."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def python(*arguments: str, cwd: Path | None = None) -> str:
+    """The output of a child process, which must succeed."""
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    done = subprocess.run(
+        [sys.executable, *arguments], capture_output=True, text=True, timeout=120, cwd=cwd, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_install_gives_the_modules_themselves():
+    python(
+        "-c",
+        "import sys, ziggurat.triton as ours; ours.install(); ours.install()\n"
+        "import triton, triton.language as tl, triton.runtime.jit\n"
+        "from triton.runtime.errors import OutOfResources\n"
+        "assert triton is ours and tl is ours.language and triton.runtime.jit.jit is ours.jit\n"
+        "assert ours.__spec__.name == 'ziggurat.triton' and tl.__name__ == 'ziggurat.triton.language'\n"
+        "ours.uninstall(); ours.uninstall()\n"
+        "assert not any(name.split('.')[0] == 'triton' for name in sys.modules)\n"
+        "try:\n    import triton\nexcept ModuleNotFoundError:\n    pass\nelse:\n    assert triton is not ours\n",
+    )
+
+
+def test_a_triton_that_was_imported_before_is_refused(tmp_path: Path):
+    (tmp_path / "triton.py").write_text("")
+    told = python(
+        "-c",
+        "import sys; sys.path.insert(0, sys.argv[1])\nimport triton, ziggurat.triton as ours\n"
+        "try:\n    ours.install()\nexcept Exception as error:\n    print(error)\n",
+        str(tmp_path),
+    )
+    assert "must come before the first import of triton; got triton of" in told
+    assert "python -m ziggurat.triton program.py" in told
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("_C.libtriton", "C++ compiler"), ("experimental.gluon", "Gluon"), ("absent", "'triton.absent'")],
+)
+def test_an_absent_module_is_named(name: str, reason: str):
+    program = f"import ziggurat.triton as ours; ours.install()\ntry:\n    import triton.{name}\n"
+    program += "except ModuleNotFoundError as error:\n    print(error, error.name)\n"
+    told = python("-c", program)
+    assert "ziggurat has no module 'triton." in told
+    assert reason in told
+
+
+def test_a_program_runs_unchanged(tmp_path: Path):
+    (tmp_path / "beside.py").write_text("value = 3\n")
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import sys, subprocess\nimport numpy as np\nimport triton\nimport triton.language as tl\nimport beside\n"
+        "@triton.jit\ndef scale(x_ptr, n, BLOCK: tl.constexpr):\n"
+        "    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)\n"
+        "    x = tl.load(x_ptr + at, mask=at < n)\n"
+        "    tl.store(x_ptr + at, x * 2, mask=at < n)\n"
+        "if __name__ == '__main__':\n"
+        "    x = np.arange(5, dtype=np.float32)\n    scale[(2,)](x, 5, BLOCK=4)\n"
+        "    print(sys.argv[1:], x.tolist(), beside.value, flush=True)\n"
+        "    subprocess.check_call([sys.executable, '-c', 'import triton.knobs; print(triton.__name__)'])\n"
+    )
+    expected = "['a', '-b'] [0.0, 2.0, 4.0, 6.0, 8.0] 3\nziggurat.triton\n"
+    assert python("-m", "ziggurat.triton", str(program), "a", "-b") == expected
+    assert python("-m", "ziggurat.triton", "-m", "program", "a", "-b", cwd=tmp_path) == expected
+
+
+def test_the_usage_is_told():
+    assert python("-m", "ziggurat.triton", "--help").startswith("usage: python -m ziggurat.triton (program.py")
