@@ -90,7 +90,7 @@ def test_the_code_of_a_document_runs_and_prints_what_it_shows(
     script.write_text(code, encoding="utf-8")
     environment = {**os.environ, "PYTHONIOENCODING": "utf-8"}
     done = subprocess.run(
-        [sys.executable, "-W", "error", str(script)],
+        [sys.executable, "-P", "-W", "error", str(script)],  # -P: a script may be called torch.py.
         cwd=ROOT, env=environment, capture_output=True, text=True, encoding="utf-8", timeout=120,
     )  # fmt: skip
     assert done.returncode == 0, f"{shown(file)} (lines as in the script):\n{done.stderr}"
