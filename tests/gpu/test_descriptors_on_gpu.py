@@ -14,17 +14,6 @@ from ziggurat.backend.launch.arrays import ELEMENTS
 pytestmark = pytest.mark.gpu
 
 
-@pytest.fixture(autouse=True)
-def a_cache_of_its_own(tmp_path, monkeypatch):
-    """An empty cache, so that no binary of an earlier version is tested."""
-    monkeypatch.setenv("HOME", str(tmp_path))
-
-
-@pytest.fixture
-def rng() -> np.random.Generator:
-    return np.random.default_rng(0)
-
-
 @zg.kernel
 def move_1d(x_desc, y_desc, i, k):
     y_desc.store((k,), x_desc.load((i,)))

@@ -16,17 +16,6 @@ pytestmark = pytest.mark.gpu
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
-@pytest.fixture(autouse=True)
-def a_cache_of_its_own(tmp_path, monkeypatch):
-    """An empty cache, so that no binary of an earlier version is tested."""
-    monkeypatch.setenv("HOME", str(tmp_path))
-
-
-@pytest.fixture
-def rng() -> np.random.Generator:
-    return np.random.default_rng(0)
-
-
 def example(name: str) -> Any:
     spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
     assert spec is not None and spec.loader is not None
