@@ -4,19 +4,22 @@
 
 Times are medians with the L2 flushed before each call, on N(0,1) data; each result is checked against torch first. Of
 several settings (warps, rows by program, tile shapes), the same for both compilers, each one's best counts. A ratio is
-Triton's time by ours: above 1 ours is faster. The status tells whether a bar of issue 3 is missed.
+Triton's time by ours: above 1 ours is faster. For Triton-C with tuned macros it is the time of explicit calls by that
+of Triton-C. The status tells whether a bar is missed.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.util
+import itertools
 import json
 import sys
 from collections.abc import Callable
 from typing import Any
 
 import kernels_ours as ours
+import kernels_triton_c as triton_c
 import torch
 
 import ziggurat as zg
@@ -64,6 +67,19 @@ def best(
     return found
 
 
+def checked(error: Callable[[], float], tolerance: float) -> Callable[[], float]:
+    """A function that waits for the GPU and gives the error. It raises `AssertionError` for one that is too large."""
+
+    def good() -> float:
+        torch.cuda.synchronize()
+        found = error()
+        if not found <= tolerance:
+            raise AssertionError(f"off by {found:.2e}, more than {tolerance:.0e}")
+        return found
+
+    return good
+
+
 def compare(
     figures: Figures,
     name: str,
@@ -78,14 +94,7 @@ def compare(
     bar: float | None,
 ) -> None:
     """Measure one work: `launch(kernels, setting)` for both, `library()` for torch; `amount` is in `unit` · s."""
-
-    def good() -> float:
-        torch.cuda.synchronize()
-        found = error()
-        if not found <= tolerance:
-            raise AssertionError(f"off by {found:.2e}, more than {tolerance:.0e}")
-        return found
-
+    good = checked(error, tolerance)
     row: dict[str, Any] = {"unit": unit}
     for who, kernels in (("ours", ours), ("Triton", theirs)):
         if kernels is not None:
@@ -205,6 +214,42 @@ def measure_matmul(figures: Figures, quick: bool) -> None:
         )  # fmt: skip
 
 
+def measure_triton_c(figures: Figures, quick: bool) -> None:
+    """Triton-C with lists of macros beside explicit calls, each tuned over the same configurations."""
+    lists = {"TM": (64, 128), "TN": (128, 256), "TK": (64,), "num_warps": (4, 8), "num_stages": (3, 4)}
+    chosen = [dict(zip(lists, values, strict=True)) for values in itertools.product(*lists.values())]
+    configurations = [
+        zg.Config(
+            {name: one[name] for name in ("TM", "TN", "TK")}, num_warps=one["num_warps"], num_stages=one["num_stages"]
+        )
+        for one in chosen
+    ]
+    kernels: dict[str, Any] = {
+        "Triton-C": zg.triton_c(triton_c.SOURCE, TYPE="half", AT=False, BT=False, **lists),
+        "explicit calls": zg.autotune(configurations, key=["m", "n", "k"])(triton_c.matmul),
+    }
+    for size in (1024,) if quick else (2048, 4096, 8192):
+        a, b = normal(size, size, dtype=torch.float16), normal(size, size, dtype=torch.float16)
+        c = torch.empty_like(a)
+        true = a[:256].double() @ b.double()
+        good = checked(lambda c=c, true=true: ((c[:256] - true).abs().max() / true.abs().max()).item(), 2e-3)
+        row: dict[str, Any] = {"unit": "TFLOP/s", "bar": 0.95}
+        for who, kernel in kernels.items():
+
+            def run(kernel: Any = kernel, given: Any = (a, b, c), s: int = size) -> None:
+                kernel[lambda meta: (s // meta["TM"], s // meta["TN"])](*given, *[s] * 6)
+
+            c.zero_()
+            run()
+            row[who] = {"error": good(), "setting": str([*kernel.choices.values()][-1])}
+            row[who]["ms"] = min(do_bench(run, warmup=10, rep=60) for _ in range(3))
+            row[who]["speed"] = round(2e-12 * size**3 / (row[who]["ms"] * 1e-3), 1)
+        row["ratio"] = round(row["explicit calls"]["ms"] / row["Triton-C"]["ms"], 3)
+        figures[f"tuned matmul {size} float16, Triton-C"] = row
+        cells = ", ".join(f"{who} {row[who]['speed']} [{row[who]['setting']}]" for who in kernels)
+        print(f"{f'tuned matmul {size} float16':32} TFLOP/s  {cells} ratio {row['ratio']}", flush=True)
+
+
 def described(kernels: Any, array: Any, *block: int) -> Any:
     """The descriptor of an array, as the kernels' library has it."""
     return zg.TensorDescriptor(array, block) if kernels is ours else TheirDescriptor.from_tensor(array, list(block))
@@ -305,6 +350,7 @@ WORKS: dict[str, Callable[[Figures, bool], None]] = {
     "softmax": measure_softmax,
     "layer_norm": measure_layer_norm,
     "matmul": measure_matmul,
+    "triton_c": measure_triton_c,
     "matmul_blocks": measure_matmul_blocks,
     "attention": measure_attention,
 }

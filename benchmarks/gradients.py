@@ -20,7 +20,7 @@ from typing import Any
 
 import kernels_gradients as kernels
 import torch
-from gpu_kernels import best, normal
+from gpu_kernels import best, checked, normal
 
 import ziggurat as zg
 from ziggurat.backend.cuda.testing import do_bench
@@ -49,21 +49,11 @@ def report(
 ) -> None:
     """Measure one work: "generated" and others in `runs`, each its settings and its launch; and torch's `library()`."""
 
-    def good() -> float:
-        torch.cuda.synchronize()
-        found = error()
-        if not found <= tolerance:
-            raise AssertionError(f"off by {found:.2e}, more than {tolerance:.0e}")
-        return found
-
+    good = checked(error, tolerance)
     row: dict[str, Any] = {"torch": {"ms": do_bench(library, warmup=10, rep=60)}}
     for who, (settings, run) in runs.items():
-
-        def checked(setting: dict[str, Any], run: Callable[[dict[str, Any]], None] = run) -> None:
-            run(setting)
-
         # The first run of a setting is checked: it begins with gradients of zero.
-        row[who] = best([each for each in settings if works(each, run, clear, good)], checked, lambda: 0.0)
+        row[who] = best([each for each in settings if works(each, run, clear, good)], run, lambda: 0.0)
     mine = row["generated"].get("ms")
     for who in row:
         if mine is not None and "ms" in row[who]:

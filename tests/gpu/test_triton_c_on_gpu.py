@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,15 +16,14 @@ pytestmark = pytest.mark.gpu
 FLOATS = {"float": np.float32, "half": np.float16}
 
 
-@pytest.fixture(autouse=True)
-def a_cache_of_its_own(tmp_path, monkeypatch):
-    """An empty cache, so that no binary of an earlier version is tested."""
-    monkeypatch.setenv("HOME", str(tmp_path))
-
-
-@pytest.fixture
-def rng() -> np.random.Generator:
-    return np.random.default_rng(0)
+def benchmarked() -> Any:
+    """The kernels of the benchmark of Triton-C."""
+    file = Path(__file__).resolve().parents[2] / "benchmarks" / "kernels_triton_c.py"
+    spec = importlib.util.spec_from_file_location("kernels_triton_c", file)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def on_gpu(kernel: Any, grid: Any, *arguments: Any, **keywords: Any) -> list[np.ndarray]:
@@ -113,40 +114,15 @@ def test_declared_types_are_those_of_the_launch():
 
 def test_the_product_of_triton_c_is_the_explicit_calls(rng):
     """The same model comes out, but for its names, so the code is the same."""
-
-    @zg.kernel
-    def dot(a_ptr, b_ptr, c_ptr, m, n, k, lda, ldb, ldc, TM: zg.constexpr, TN: zg.constexpr, TK: zg.constexpr):
-        rm = zg.add(zg.program_id(0) * TM, zg.arange(0, TM))
-        rn = zg.add(zg.program_id(1) * TN, zg.arange(0, TN))
-        rk = zg.arange(0, TK)
-        c = zg.zeros((TM, TN), zg.f32)
-        pa = zg.add(zg.add(a_ptr, zg.expand(rk, 0)), zg.mul(zg.expand(rm, 1), lda))
-        pb = zg.add(zg.add(b_ptr, zg.mul(zg.expand(rk, 1), ldb)), zg.expand(rn, 0))
-        for _ in range(0, k, TK):
-            c = zg.dot(zg.load(pa), zg.load(pb), c)
-            pa = zg.add(pa, TK)
-            pb = zg.add(pb, TK * ldb)
-        pc = zg.add(zg.add(c_ptr, zg.expand(rn, 0)), zg.mul(zg.expand(rm, 1), ldc))
-        zg.store(pc, zg.cast(c, zg.f16))
-
-    source = """
-    __global__ void dot(half *A, half *B, half *C, int M, int N, int K, int lda, int ldb, int ldc) {
-      int rm[TM] = get_program_id(0) * TM + 0 ... TM, rn[TN] = get_program_id(1) * TN + 0 ... TN, rk[TK] = 0 ... TK;
-      float c[TM, TN] = 0;
-      half *pa[TM, TK] = A + rk[newaxis, :] + rm[:, newaxis] * lda;
-      half *pb[TK, TN] = B + rk[:, newaxis] * ldb + rn[newaxis, :];
-      for (int k = 0; k < K; k += TK) { c += *pa @ *pb; pa += TK; pb += TK * ldb; }
-      *(C + rn[newaxis, :] + rm[:, newaxis] * ldc) = c;
-    }
-    """
+    kernels = benchmarked()
     m, n, k = 1024, 1024, 1024
     a, b = rng.standard_normal((m, k)).astype(np.float16), rng.standard_normal((k, n)).astype(np.float16)
-    ours = zg.triton_c(source, TM=128, TN=128, TK=64)
+    ours = zg.triton_c(kernels.SOURCE, TYPE="half", AT=False, BT=False, TM=128, TN=128, TK=64)
     arrays = [zg.to_device(x) for x in (a, b, np.zeros((m, n), np.float16))]
     sizes = (m, n, k, k, n, n)
     times = [
         zg.testing.do_bench(lambda: ours[8, 8](*arrays, *sizes, num_warps=8)),
-        zg.testing.do_bench(lambda: dot[8, 8](*arrays, *sizes, TM=128, TN=128, TK=64, num_warps=8)),
+        zg.testing.do_bench(lambda: kernels.matmul[8, 8](*arrays, *sizes, TM=128, TN=128, TK=64, num_warps=8)),
     ]
     np.testing.assert_allclose(zg.to_host(arrays[2]), a.astype(np.float64) @ b.astype(np.float64), rtol=2e-2, atol=0.3)
     assert times[0] < 1.05 * times[1], times
