@@ -208,23 +208,24 @@ def _unsigned_dot(e: Emitter, op: tt.Dot, a: str, b: str, c: str) -> str:
     return _dot(e, op, low_a, low_b, e.compute("arith.addi", type_, scaled, c))
 
 
-@emits(tt.Reduce, tt.Scan)
-def combine(e: Emitter, op: tt.Combining) -> Names:
-    properties = f"axis = {op.axis} : i32"
+@emits(tt.Reduce, tt.Scan, tt.MapElementwise)
+def combine(e: Emitter, op: tt.Combining | tt.MapElementwise) -> Names:
+    name = "pack" if isinstance(op, tt.MapElementwise) else "axis"
+    properties = f"{name} = {op.attributes[name]} : i32"
     if isinstance(op, tt.Scan):
         properties += f", reverse = {_flag(op.reverse)}"
     results = mlir_types(op.result.type)
     operands = ", ".join(e.names(op.values))
     names = e.line(f'"{op.NAME}"({operands}) <{{{properties}}}> ({{', results=len(results))
     e.lines[-1].place = ""
-    e.region(op.combine, label=True)
+    e.region(op.bodies[0], label=True)
     types = ", ".join(mlir_type(value.type) for value in op.values)
     e.line("})", f" : ({types}) -> {result_list(results)}")
     return names
 
 
-@emits(tt.ReduceReturn, tt.ScanReturn)
-def combined(e: Emitter, op: tt.ReduceReturn | tt.ScanReturn) -> Names:
+@emits(tt.ReduceReturn, tt.ScanReturn, tt.MapReturn)
+def combined(e: Emitter, op: tt.ReduceReturn | tt.ScanReturn | tt.MapReturn) -> Names:
     return e.line(f"{op.NAME} {', '.join(e.names(op.values))}", f" : {listed(op.values)}")
 
 

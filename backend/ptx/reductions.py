@@ -1,4 +1,5 @@
-"""Emission of reductions and scans: over the registers of a thread, then over the lanes of its warp by shuffles.
+"""Emission of reductions and scans: over the registers of a thread, then over the lanes of its warp by shuffles; and of
+functions that are mapped over elements.
 
 Lowering guarantees that the combined elements lie in registers and lanes, and that each basis of the layout is one bit
 of the axis or none of its bits. The body is emitted once for each combination, on scalars.
@@ -226,3 +227,21 @@ def _scan(emitter: Emitter, op: tt.Scan) -> Emitted:
         return emitter.value(op.values[index].type, {register: column[index] for register, column in results.items()})
 
     return axis.results(result)
+
+
+@emits(tt.MapElementwise)
+def _map(emitter: Emitter, op: tt.MapElementwise) -> Emitted:
+    """The body is emitted once for `pack` registers; the last one fills an incomplete group."""
+    layout = layout_of(tensor_of(op.values[0]))
+    registers = list(layout.unique_registers)
+    count = len(op.apply.entry.terminator.operands) // op.pack
+    found: list[dict[int, str]] = [{} for _ in range(count)]
+    for first in range(0, len(registers), op.pack):
+        group = [registers[min(first + at, len(registers) - 1)] for at in range(op.pack)]
+        made = inline_body(
+            emitter, op.apply, [emitter.at(value, register) for value in op.values for register in group]
+        )
+        for index, values in enumerate(found):
+            values.update(zip(group, made[index * op.pack : (index + 1) * op.pack], strict=True))
+    results = [emitter.value(op.values[0].type, values) for values in found]
+    return results[0] if count == 1 else tuple(results)

@@ -62,7 +62,7 @@ def _return(machine: Machine, op: Op, operands: Operands) -> Exit:
     return machine.leave(operands)
 
 
-@triton.of(core.Yield, scf.Yield, scf.Condition, tt.ReduceReturn, tt.ScanReturn)
+@triton.of(core.Yield, scf.Yield, scf.Condition, tt.ReduceReturn, tt.ScanReturn, tt.MapReturn)
 def _yield(machine: Machine, op: Op, operands: Operands) -> Exit:
     return Yielded(operands)
 

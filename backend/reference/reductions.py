@@ -7,7 +7,8 @@ reductions are used if the order makes no difference. A scan of sums or products
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,14 +17,14 @@ from ziggurat.backend.reference.control import packed
 from ziggurat.backend.reference.machine import Machine, triton
 from ziggurat.backend.reference.marks import joined, marks
 from ziggurat.backend.reference.tensors import full
-from ziggurat.backend.reference.values import Array, Frame, is_tuple, marked, marks_of, plain
+from ziggurat.backend.reference.values import Array, Frame, Marked, is_tuple, marked, marks_of, plain
 from ziggurat.codemodel.dialects import arith, core, tt
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.interpret import Meaning
 from ziggurat.codemodel.op import Body, Op
 from ziggurat.codemodel.scalars import float_binary
 from ziggurat.codemodel.traits import Commutative
-from ziggurat.codemodel.types import scalar_element
+from ziggurat.codemodel.types import scalar_element, shape_of
 
 Operands = tuple[Any, ...]
 Columns = list[Array]  # One array of shape (P, *rest, n) for each operand; the last axis is combined.
@@ -62,6 +63,16 @@ def single_op(machine: Machine, body: Body) -> Op | None:
         body = function.bodies[0]
 
 
+def _elements(machine: Machine, programs: int, count: int) -> Frame:
+    """A frame in which each of `count` elements of each program runs as a program of its own.
+
+    `programs` is 1 for elements that are the same for all programs: they run for the first program only.
+    """
+    frame = machine.frame
+    running = frame if programs == len(frame) else frame.part(np.zeros(1, np.int64))
+    return running.elements(count)
+
+
 def _combiner(machine: Machine, op: tt.Combining, *, with_marks: bool = False) -> Combine:
     """The combining body as a function of arrays of equal shapes; `with_marks`, of arrays followed by their marks."""
     single = single_op(machine, op.combine)
@@ -73,12 +84,9 @@ def _combiner(machine: Machine, op: tt.Combining, *, with_marks: bool = False) -
     def combine(a: Columns, b: Columns) -> Columns:
         shape = a[0].shape
         count = a[0].size // shape[0]
-        frame = machine.frame
         elements = frames.get(count)
         if elements is None:
-            # Elements that are the same for all programs are combined for the first program only.
-            running = frame if shape[0] == len(frame) else frame.part(np.zeros(1, np.int64))
-            elements = frames[count] = running.elements(count)
+            elements = frames[count] = _elements(machine, shape[0], count)
         arguments: list[Any] = []
         for columns in (a, b):
             flat = [column.reshape(-1) for column in columns]
@@ -177,3 +185,36 @@ def _marks_of_combining(meaning: Meaning, machine: Machine, op: tt.Combining, op
         found = (_reduced if reduces else _scanned)(columns, combine)[len(operands) :]
     found = _result(op, found)
     return packed(list(map(marked, result if is_tuple(result) else (result,), found)))
+
+
+@triton.of(tt.MapElementwise)
+def _map(machine: Machine, op: tt.MapElementwise, operands: Operands) -> Any:
+    """The body runs for the elements in row-major order, `pack` at a time; the last one fills an incomplete group."""
+    shape, pack = shape_of(op.values[0].type), op.pack
+    size = math.prod(shape)
+    count = -(-size // pack)
+    programs = max(plain(value).shape[0] for value in operands)
+
+    def columns(array: Array) -> list[Array]:
+        rows = np.broadcast_to(array, (programs, *shape)).reshape(programs, size)
+        places = np.minimum(np.arange(count * pack), size - 1).reshape(count, pack)
+        return [np.ascontiguousarray(rows[:, places[:, at]]).reshape(-1) for at in range(pack)]
+
+    arguments: list[Any] = []
+    for value in operands:
+        parts = columns(plain(value))
+        arguments += map(marked, parts, columns(marks_of(value))) if isinstance(value, Marked) else parts
+    left, values = machine.run_in(op.apply, arguments, _elements(machine, programs, count))
+    if left is None:
+        raise InternalError("the body of a map returns from the function", str(op))
+
+    def joined_again(parts: Sequence[Array]) -> Array:
+        rows = [np.broadcast_to(part, programs * count).reshape(programs, count) for part in parts]
+        return np.stack(rows, axis=-1).reshape(programs, count * pack)[:, :size].reshape(programs, *shape)
+
+    results: list[Any] = []
+    for first in range(0, len(values), pack):
+        group = values[first : first + pack]
+        marks_there = joined_again(list(map(marks_of, group))) if any(isinstance(v, Marked) for v in group) else None
+        results.append(marked(joined_again(list(map(plain, group))), marks_there))
+    return packed(results)

@@ -485,6 +485,51 @@ class Scan(Combining, name="tt.scan"):
         return packed([value.type for value in self.values])
 
 
+class MapReturn(Op, traits.BodyTerminator, name="tt.map_elementwise.return"):
+    """The elements of the results: `pack` of the first result, then `pack` of the second, and so on."""
+
+    values: Sequence[Value] = operands()
+
+
+class MapElementwise(Op, traits.Pure, name="tt.map_elementwise"):
+    """A body applied to the elements of tensors of one shape, `pack` elements at a time.
+
+    The body takes `pack` elements of the first tensor, then `pack` of the second, and so on. Which elements come
+    together is not defined. It gives `pack` elements of each result, in the same order.
+    """
+
+    values: Sequence[Value] = operands()
+    apply: Body = body(ends=MapReturn)
+    pack: int = attribute(int, default=1)
+
+    def entry_types(self, operands: Sequence[Value]) -> Sequence[Type]:
+        return [element_of(value.type) for value in operands for _ in range(self.pack)]
+
+    def infer_type(self) -> Type:
+        require(bool(self.values), f"{self.NAME} takes at least one tensor")
+        require(self.pack > 0, f"{self.NAME}: pack must be at least 1; got {self.pack}")
+        first = tensor_of(self, self.values[0])
+        given = self.apply.entry.terminator.operands
+        require(
+            bool(given) and len(given) % self.pack == 0,
+            f"the body of {self.NAME} must give {self.pack} elements of each result; got {len(given)}",
+        )
+        elements = [element_of(value.type) for value in given[:: self.pack]]
+        return packed([shaped(first.shape, e, first.layout) for e in elements if isinstance(e, ScalarType | PtrType)])
+
+    def check(self) -> None:
+        shapes = {tensor_of(self, value).shape for value in self.values}
+        require(len(shapes) == 1, f"{self.NAME}: the operands must be tensors of one shape; got {sorted(shapes)}")
+        expected = [element_of(value.type) for value in self.values for _ in range(self.pack)]
+        require(
+            [p.type for p in self.apply.parameters] == expected,
+            f"the body of {self.NAME} takes {self.pack} of each element",
+        )
+        given = [value.type for value in self.apply.entry.terminator.operands]
+        alike = all(type_ == given[at - at % self.pack] for at, type_ in enumerate(given))
+        require(alike, f"the elements of each result of {self.NAME} must be of one type; got {given}")
+
+
 class InlineAsm(Op, name="tt.elementwise_inline_asm"):
     """PTX on the elements of tensors of one shape, `pack` elements at a time, as Triton's inline_asm_elementwise."""
 

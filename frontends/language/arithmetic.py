@@ -7,8 +7,9 @@ from ziggurat.frontends.language.kinds import ConstBool, ConstDtype, ConstInt, C
 from ziggurat.frontends.language.signature import call
 
 __all__ = [
-    "add", "and_", "bitcast", "brev", "cast", "cdiv", "clamp", "clz", "div", "div_rn", "floordiv", "fma", "invert",
-    "maximum", "minimum", "mod", "mul", "neg", "next_power_of_2", "or_", "popc", "shl", "shr", "sub", "umulhi", "xor",
+    "add", "and_", "bitcast", "brev", "cast", "cdiv", "clamp", "clz", "div", "div_rn", "fdiv", "floordiv", "fma",
+    "invert", "maximum", "minimum", "mod", "mul", "neg", "next_power_of_2", "or_", "popc", "shl", "shr", "sub",
+    "umulhi", "xor",
 ]  # fmt: skip
 
 
@@ -66,6 +67,18 @@ def div_rn(a: Value, b: Value) -> Value:
 
     Result: the broadcast shape, in the promoted dtype where that is a float, and f32 for two integers.
     Errors: shapes that do not broadcast; pointers.
+    """
+
+
+@call("Arithmetic", host=host.fdiv)
+def fdiv(a: Value, b: Value, ieee_rounding: ConstBool = False) -> Value:
+    """The quotient of floats, as `div`; with `ieee_rounding` as `div_rn`.
+
+    - `a`, `b`: scalars or tensors of floats.
+    - `ieee_rounding`: round correctly on every target.
+
+    Result: the broadcast shape, in the promoted dtype.
+    Errors: shapes that do not broadcast; integers or pointers.
     """
 
 
@@ -173,33 +186,36 @@ def shr(a: Value, b: Value) -> Value:
 
 
 @call("Arithmetic", host=host.minimum)
-def minimum(a: Value, b: Value) -> Value:
+def minimum(a: Value, b: Value, propagate_nan: ConstBool = False) -> Value:
     """The smaller of two values. With one NaN, the result is the other operand.
 
     - `a`, `b`: scalars or tensors of numbers.
+    - `propagate_nan`: with one NaN, the result is NaN instead.
 
-    Result: the broadcast shape, in the promoted dtype; NaN only where both are.
+    Result: the broadcast shape, in the promoted dtype; NaN where both are.
     Errors: shapes that do not broadcast; pointers.
     """
 
 
 @call("Arithmetic", host=host.maximum)
-def maximum(a: Value, b: Value) -> Value:
+def maximum(a: Value, b: Value, propagate_nan: ConstBool = False) -> Value:
     """The larger of two values. With one NaN, the result is the other operand.
 
     - `a`, `b`: scalars or tensors of numbers.
+    - `propagate_nan`: with one NaN, the result is NaN instead.
 
-    Result: the broadcast shape, in the promoted dtype; NaN only where both are.
+    Result: the broadcast shape, in the promoted dtype; NaN where both are.
     Errors: shapes that do not broadcast; pointers.
     """
 
 
 @call("Arithmetic", host=host.clamp)
-def clamp(x: Value, min: Value, max: Value) -> Value:
+def clamp(x: Value, min: Value, max: Value, propagate_nan: ConstBool = False) -> Value:
     """Limit a value to the range between two bounds: `minimum(maximum(x, min), max)`.
 
-    - `x`: a scalar or a tensor of numbers.
+    - `x`: a scalar or a tensor of numbers. NaN becomes `min`.
     - `min`, `max`: scalars or tensors; where `min` is above `max` the result is `max`.
+    - `propagate_nan`: NaN stays NaN.
 
     Result: the broadcast shape, in the promoted dtype of all three.
     Errors: shapes that do not broadcast; pointers.

@@ -137,10 +137,16 @@ def _function(name: str) -> Callable[..., Any]:
 
 add, sub, mul, div, div_rn = map(_binary, ("add", "sub", "mul", "div", "div_rn"))
 floordiv, mod, and_, or_, xor = map(_binary, ("floordiv", "mod", "and_", "or_", "xor"))
-shl, shr, minimum, maximum = map(_binary, ("shl", "shr", "minimum", "maximum"))
+shl, shr = map(_binary, ("shl", "shr"))
 exp, exp2, log, log2, sqrt = map(_function, ("exp", "exp2", "log", "log2", "sqrt"))
 sqrt_rn, rsqrt, sin, cos, tanh = map(_function, ("sqrt_rn", "rsqrt", "sin", "cos", "tanh"))
 erf, floor, ceil = map(_function, ("erf", "floor", "ceil"))
+
+
+@_on_numbers
+def fdiv(a: Any, b: Any, ieee_rounding: bool = False) -> Any:
+    """`a / b` of floats."""
+    return _combined("div", a, b)
 
 
 @_on_numbers
@@ -167,11 +173,20 @@ def invert(x: Any) -> Any:
     return not x if isinstance(x, bool) else ~x
 
 
+def _extreme(name: str, a: Any, b: Any, propagate_nan: bool = False) -> Any:
+    """The smaller or the larger of two numbers."""
+    found = _combined(name, a, b)
+    return math.nan if propagate_nan and (a != a or b != b) else found
+
+
+minimum, maximum = (_on_numbers(functools.partial(_extreme, name)) for name in ("minimum", "maximum"))
+
+
 @_on_numbers
-def clamp(x: Any, low: Any, high: Any) -> Any:
+def clamp(x: Any, low: Any, high: Any, propagate_nan: bool = False) -> Any:
     """The number, kept between the bounds."""
     x, low, high = _promoted(x, low, high)
-    return _combined("minimum", _combined("maximum", x, low), high)
+    return _extreme("minimum", _extreme("maximum", x, low, propagate_nan), high, propagate_nan)
 
 
 @_on_numbers
@@ -271,9 +286,9 @@ def device_print(prefix: str, args: tuple[Any, ...], hex: bool) -> None:
     print(prefix, *(f"{x:#x}" if hex and isinstance(x, int) else x for x in args))
 
 
-def device_assert(cond: Any, msg: str) -> None:
-    """Raises `KernelRuntimeError` for a false condition."""
-    if not cond:
+def device_assert(cond: Any, msg: str, mask: Any = None) -> None:
+    """Raises `KernelRuntimeError` for a false condition, unless the mask is false."""
+    if not cond and (mask is None or mask):
         raise KernelRuntimeError(f"device assertion failed: {msg}" if msg else "device assertion failed")
 
 

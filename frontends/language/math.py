@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from ziggurat.frontends.language import host
-from ziggurat.frontends.language.kinds import ConstInt, Value
+from ziggurat.frontends.language.kinds import ConstBool, ConstInt, Value
 from ziggurat.frontends.language.signature import call
 
 __all__ = [
     "abs", "acos", "asin", "atan", "atan2", "ceil", "cos", "cosh", "erf", "exp", "exp2", "expm1", "floor", "isfinite",
-    "isinf", "isnan", "log", "log1p", "log2", "philox", "rand", "rand4x", "randint", "randint4x", "randn", "randn4x",
-    "rint", "round", "rsqrt", "sigmoid", "sin", "sinh", "softmax", "sqrt", "sqrt_rn", "tan", "tanh", "trunc",
+    "isinf", "isnan", "log", "log1p", "log2", "philox", "pow", "rand", "rand4x", "randint", "randint4x", "randn",
+    "randn4x", "rint", "round", "rsqrt", "sigmoid", "sin", "sinh", "softmax", "sqrt", "sqrt_rn", "tan", "tanh", "trunc",
 ]  # fmt: skip
 
 
@@ -234,6 +234,18 @@ def atan2(y: Value, x: Value) -> Value:
 
 
 @call("Math")
+def pow(x: Value, y: Value) -> Value:
+    """`x` to the power of `y`, with C's special cases.
+
+    - `x`, `y`: scalars or tensors of numbers; two integers are cast to f32.
+
+    Result: the broadcast shape, in the promoted dtype where that is a float, and f32 for two integers. A negative `x`
+    has powers with whole numbers only, otherwise NaN. `pow(x, 0)` and `pow(1, y)` are 1, even of NaN.
+    Errors: pointers.
+    """
+
+
+@call("Math")
 def sinh(x: Value) -> Value:
     """The hyperbolic sine.
 
@@ -344,11 +356,15 @@ def isfinite(x: Value) -> Value:
 
 
 @call("Math")
-def softmax(x: Value, dim: ConstInt = 0) -> Value:
+def softmax(
+    x: Value, dim: ConstInt | None = None, keep_dims: ConstBool = False, ieee_rounding: ConstBool = False
+) -> Value:
     """`exp(x)` divided by its sum along an axis, computed without overflow.
 
     - `x`: a tensor of numbers; integers are cast to f32.
-    - `dim`: the axis; negative counts from the last.
+    - `dim`: the axis; negative counts from the last, and None is the first.
+    - `keep_dims`: accepted for Triton's sake; the result has the shape of `x` in either case.
+    - `ieee_rounding`: divide with correct rounding, as `div_rn`.
 
     Result: as `x`, or f32; along `dim` it sums to 1.
     Errors: an axis that `x` does not have.
@@ -359,12 +375,12 @@ def softmax(x: Value, dim: ConstInt = 0) -> Value:
 def philox(seed: Value, c0: Value, c1: Value, c2: Value, c3: Value, n_rounds: ConstInt = 10) -> Value:
     """Four random words for a counter of four words.
 
-    - `seed`: a scalar integer; its 64 bits are the key.
-    - `c0`, `c1`, `c2`, `c3`: the words of the counter, integers; their low 32 bits count. They are broadcast to one
-      shape.
+    - `seed`: an integer, a scalar or a tensor; its 64 bits are the key.
+    - `c0`, `c1`, `c2`, `c3`: the words of the counter, integers; their low 32 bits count, or all 64 bits where `c0` has
+      64. They are broadcast, with the seed, to one shape.
     - `n_rounds`: the number of rounds of mixing; fewer than 7 are not random enough.
 
-    Result: a tuple of four values in u32.
+    Result: a tuple of four values in u32; in u64, by Philox 4x64, where `c0` has 64 bits.
     """
 
 
@@ -372,11 +388,11 @@ def philox(seed: Value, c0: Value, c1: Value, c2: Value, c3: Value, n_rounds: Co
 def rand(seed: Value, offset: Value, n_rounds: ConstInt = 10) -> Value:
     """Uniform random floats.
 
-    - `seed`: a scalar integer; its 64 bits count.
+    - `seed`: an integer, a scalar or a tensor; its 64 bits count.
     - `offset`: integers, a scalar or a tensor: the place in the stream. No two numbers of a stream share one.
     - `n_rounds`: the number of rounds of mixing; see `philox`.
 
-    Result: the shape of `offset`, in f32, at least 0 and less than 1.
+    Result: the broadcast shape of `seed` and `offset`, in f32, at least 0 and less than 1.
     Errors: an offset of floats.
     """
 
@@ -385,11 +401,11 @@ def rand(seed: Value, offset: Value, n_rounds: ConstInt = 10) -> Value:
 def randn(seed: Value, offset: Value, n_rounds: ConstInt = 10) -> Value:
     """Random floats of the standard normal distribution (Box–Muller).
 
-    - `seed`: a scalar integer; its 64 bits count.
+    - `seed`: an integer, a scalar or a tensor; its 64 bits count.
     - `offset`: integers, a scalar or a tensor: the place in the stream. No two numbers of a stream share one.
     - `n_rounds`: the number of rounds of mixing; see `philox`.
 
-    Result: the shape of `offset`, in f32.
+    Result: the broadcast shape of `seed` and `offset`, in f32.
     Errors: an offset of floats.
     """
 
@@ -398,11 +414,11 @@ def randn(seed: Value, offset: Value, n_rounds: ConstInt = 10) -> Value:
 def randint(seed: Value, offset: Value, n_rounds: ConstInt = 10) -> Value:
     """Random words.
 
-    - `seed`: a scalar integer; its 64 bits count.
+    - `seed`: an integer, a scalar or a tensor; its 64 bits count.
     - `offset`: integers, a scalar or a tensor: the place in the stream. No two numbers of a stream share one.
     - `n_rounds`: the number of rounds of mixing; see `philox`.
 
-    Result: the shape of `offset`, in u32, each number equally likely.
+    Result: the broadcast shape of `seed` and `offset`, in u32, each number equally likely.
     Errors: an offset of floats.
     """
 
@@ -411,7 +427,7 @@ def randint(seed: Value, offset: Value, n_rounds: ConstInt = 10) -> Value:
 def rand4x(seed: Value, offset: Value, n_rounds: ConstInt = 10) -> Value:
     """Four streams of uniform random floats for the cost of one.
 
-    - `seed`: a scalar integer; its 64 bits count.
+    - `seed`: an integer, a scalar or a tensor; its 64 bits count.
     - `offset`: integers, a scalar or a tensor: the place in the stream. No two numbers of a stream share one.
     - `n_rounds`: the number of rounds of mixing; see `philox`.
 
@@ -424,7 +440,7 @@ def rand4x(seed: Value, offset: Value, n_rounds: ConstInt = 10) -> Value:
 def randn4x(seed: Value, offset: Value, n_rounds: ConstInt = 10) -> Value:
     """Four streams of normal random floats for the cost of one.
 
-    - `seed`: a scalar integer; its 64 bits count.
+    - `seed`: an integer, a scalar or a tensor; its 64 bits count.
     - `offset`: integers, a scalar or a tensor: the place in the stream. No two numbers of a stream share one.
     - `n_rounds`: the number of rounds of mixing; see `philox`.
 
@@ -437,7 +453,7 @@ def randn4x(seed: Value, offset: Value, n_rounds: ConstInt = 10) -> Value:
 def randint4x(seed: Value, offset: Value, n_rounds: ConstInt = 10) -> Value:
     """Four streams of random words for the cost of one.
 
-    - `seed`: a scalar integer; its 64 bits count.
+    - `seed`: an integer, a scalar or a tensor; its 64 bits count.
     - `offset`: integers, a scalar or a tensor: the place in the stream. No two numbers of a stream share one.
     - `n_rounds`: the number of rounds of mixing; see `philox`.
 

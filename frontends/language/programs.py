@@ -7,6 +7,7 @@ from ziggurat.frontends.language.kinds import (
     ConstAny,
     ConstBool,
     ConstDtypes,
+    ConstFunction,
     ConstInt,
     ConstInts,
     ConstStr,
@@ -17,8 +18,8 @@ from ziggurat.frontends.language.signature import call
 
 __all__ = [
     "assume", "debug_barrier", "device_assert", "device_print", "globaltimer", "inline_asm_elementwise",
-    "max_constancy", "max_contiguous", "multiple_of", "num_programs", "program_id", "range", "smid", "static_assert",
-    "static_print", "static_range",
+    "map_elementwise", "max_constancy", "max_contiguous", "multiple_of", "num_programs", "program_id", "range", "smid",
+    "static_assert", "static_print", "static_range", "swizzle2d",
 ]  # fmt: skip
 
 
@@ -60,6 +61,19 @@ def globaltimer() -> Value:
     may have different numbers: store it, or a difference of two, but do not branch on it.
 
     Result: an i64 scalar; in the interpreter the host's clock, which is greater at each call.
+    """
+
+
+@call("Programs", results=2)
+def swizzle2d(i: Value, j: Value, size_i: Value, size_j: Value, size_g: Value) -> Value:
+    """A place in a grid that is walked by groups of rows, column by column within a group, for the reuse of caches.
+
+    - `i`, `j`: the row and the column in row-major order; integers.
+    - `size_i`, `size_j`: the numbers of rows and columns.
+    - `size_g`: the number of rows of a group; the last group may have fewer.
+
+    Result: a tuple of the row and the column in the new order.
+    Errors: floats or pointers; shapes that do not broadcast.
     """
 
 
@@ -194,13 +208,14 @@ def device_print(prefix: ConstStr, *args: Value, hex: ConstBool = False) -> None
 
 
 @call("Debugging", host=host.device_assert)
-def device_assert(cond: Value, msg: ConstStr = "") -> None:
+def device_assert(cond: Value, msg: ConstStr = "", mask: Value = None) -> None:
     """Stop with an error that has the message if any element of the condition is false; `assert cond, msg` is the same.
 
     On a GPU the whole launch ends with an error, not only this program.
 
     - `cond`: i1, a scalar or a tensor.
     - `msg`: the message.
+    - `mask`: i1; where it is false, the condition need not hold. Condition and mask are broadcast to one shape.
 
     Result: none.
     """
@@ -239,4 +254,20 @@ def inline_asm_elementwise(
     Result: the broadcast shape, in `dtype`; a tuple for a tuple. A scalar is computed by each thread: where these
     differ, choose no branch by it.
     Errors: shapes that do not broadcast; constraints that are not those of the results and operands.
+    """
+
+
+@call("Functions of elements")
+def map_elementwise(scalar_fn: ConstFunction, *args: Value, pack: ConstInt = 1) -> Value:
+    """Apply a function of scalars to each element of tensors.
+
+    The function may branch by the values of single elements: of its two sides only one is computed.
+
+    - `scalar_fn`: a `@zg.function`. It takes `pack` elements of the first tensor, then `pack` of the second, and so on,
+      and gives `pack` elements of each result, in the same order.
+    - `args`: tensors and scalars; they are broadcast to one shape. At least one is a tensor.
+    - `pack`: the number of elements that one call takes. Which elements come together is not defined.
+
+    Result: a tensor of the broadcast shape; a tuple where the function gives elements of several results.
+    Errors: shapes that do not broadcast; scalars alone; a function with another number of parameters.
     """

@@ -181,13 +181,13 @@ def reduce(x: Value, axis: ConstInt | None, combine_fn: ConstFunction, keep_dims
 
 
 @call("Reductions and scans")
-def cumsum(x: Value, axis: ConstInt = 0, reverse: ConstBool = False) -> Value:
+def cumsum(x: Value, axis: ConstInt = 0, reverse: ConstBool = False, dtype: ConstDtype | None = None) -> Value:
     """Each element plus all before it along an axis.
 
-    - `x`: a tensor of numbers; i1 and integers under 32 bits are summed as i32 (u32 where unsigned), floats narrower
-      than f32 in f32.
+    - `x`: a tensor of numbers.
     - `axis`: negative counts from the last.
     - `reverse`: plus all after it instead.
+    - `dtype`: of the result, as for `sum`.
 
     Result: the shape of `x`, in the dtype that `sum` gives.
     Errors: an axis out of range; pointers.

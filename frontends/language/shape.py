@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from ziggurat.frontends.language.kinds import ConstDtype, ConstInt, ConstInts, ConstShape, ConstStr, ShapeOrValue, Value
+from ziggurat.frontends.language.kinds import (
+    ConstBool,
+    ConstDtype,
+    ConstInt,
+    ConstInts,
+    ConstShape,
+    ConstStr,
+    ShapeOrValue,
+    Value,
+)
 from ziggurat.frontends.language.signature import call
 
 __all__ = [
     "arange", "broadcast", "cat", "dot", "expand", "flip", "full", "interleave", "join", "permute", "ravel", "reshape",
-    "split", "trans", "zeros",
+    "split", "squeeze", "trans", "unsqueeze", "zeros",
 ]  # fmt: skip
 
 
@@ -139,14 +148,38 @@ def interleave(a: Value, b: Value) -> Value:
 
 
 @call("Shape")
-def flip(x: Value, dim: ConstInt = -1) -> Value:
+def flip(x: Value, dim: ConstInt | None = None) -> Value:
     """The elements along an axis in the opposite order.
+
+    - `x`: a tensor.
+    - `dim`: the axis; negative counts from the last, and None is the last.
+
+    Result: as `x`.
+    Errors: an axis that `x` does not have.
+    """
+
+
+@call("Shape")
+def squeeze(x: Value, dim: ConstInt) -> Value:
+    """The same elements without an axis of size 1.
 
     - `x`: a tensor.
     - `dim`: the axis; negative counts from the last.
 
-    Result: as `x`.
-    Errors: an axis that `x` does not have.
+    Result: a tensor with an axis less; a scalar for the shape (1,).
+    Errors: an axis of another size.
+    """
+
+
+@call("Shape")
+def unsqueeze(x: Value, dim: ConstInt) -> Value:
+    """The same elements with an axis of size 1 more: `expand(x, dim)`.
+
+    - `x`: a scalar or a tensor.
+    - `dim`: the place of the axis in the result; negative counts from the end of the result.
+
+    Result: a tensor with an axis more.
+    Errors: an axis out of range.
     """
 
 
@@ -162,10 +195,11 @@ def split(x: Value) -> Value:
 
 
 @call("Shape")
-def cat(a: Value, b: Value) -> Value:
+def cat(a: Value, b: Value, can_reorder: ConstBool = False) -> Value:
     """Two tensors concatenated along the first axis.
 
     - `a`, `b`: tensors of one shape; they are promoted to one dtype.
+    - `can_reorder`: accepted for Triton's sake; the order is kept in either case.
 
     Result: a tensor with the first axis twice as long.
     Errors: unequal shapes; scalars.

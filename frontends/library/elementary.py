@@ -308,7 +308,27 @@ def sigmoid(x: Any) -> Any:
 
 
 @function
-def softmax(x: Any, dim: zg.constexpr = 0) -> Any:
+def softmax(
+    x: Any,
+    dim: zg.constexpr = None,
+    keep_dims: zg.constexpr = False,
+    ieee_rounding: zg.constexpr = False,
+) -> Any:
     """The largest element is subtracted first, so that no exponential overflows."""
-    powers = zg.exp(zg.sub(x, zg.max(x, dim, keep_dims=True)))
-    return zg.div(powers, zg.sum(powers, dim, keep_dims=True))
+    axis = 0 if dim is None else dim
+    powers = zg.exp(zg.sub(x, zg.max(x, axis, keep_dims=True)))
+    return zg.fdiv(powers, zg.sum(powers, axis, keep_dims=True), ieee_rounding)
+
+
+# Orders of programs.
+
+
+@function
+def swizzle2d(i: Any, j: Any, size_i: Any, size_j: Any, size_g: Any) -> Any:
+    """The number of the element in row-major order, counted within a group of rows, gives its place there."""
+    number = zg.add(zg.mul(i, size_j), j)
+    group_size = zg.mul(size_g, size_j)
+    first_row = zg.mul(zg.floordiv(number, group_size), size_g)
+    rows = zg.minimum(zg.sub(size_i, first_row), size_g)
+    inside = zg.mod(number, group_size)
+    return zg.add(first_row, zg.mod(inside, rows)), zg.floordiv(inside, rows)

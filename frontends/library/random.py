@@ -10,14 +10,15 @@ from ziggurat.frontends.reflection import function
 
 WIDE: Final = (i64, u64)
 
-# The multipliers and key increments of Philox 4x32: Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as
-# 1, 2, 3" (SC 2011).
-MULTIPLIER_0: Final = 0xD2511F53
-MULTIPLIER_1: Final = 0xCD9E8D57
-INCREMENT_0: Final = 0x9E3779B9
-INCREMENT_1: Final = 0xBB67AE85
-# The largest f32 whose product with 2³¹ (2³¹ - 1 in f32) is below 1.
-UNIT: Final = 4.6566127342e-10
+# The multipliers and key increments of Philox 4x32 and 4x64: Salmon, Moraes, Dror and Shaw, "Parallel random numbers:
+# as easy as 1, 2, 3" (SC 2011).
+MULTIPLIERS_32: Final = (0xD2511F53, 0xCD9E8D57)
+MULTIPLIERS_64: Final = (0xD2E7470EE14C6C93, 0xCA5A826395121157)
+INCREMENTS_32: Final = (0x9E3779B9, 0xBB67AE85)
+INCREMENTS_64: Final = (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B)
+# The largest f32 whose product with 2³¹ (2³¹ - 1 in f32) is below 1; and the same for 2⁶³.
+UNIT_32: Final = 4.6566127342e-10
+UNIT_64: Final = 1.0842020432385337e-19
 # Replaces a uniform number of 0, whose logarithm is infinite.
 TINY: Final = 1.0e-7
 TURN: Final = 6.283185307179586
@@ -25,33 +26,42 @@ TURN: Final = 6.283185307179586
 
 @function
 def philox(seed: Any, c0: Any, c1: Any, c2: Any, c3: Any, n_rounds: zg.constexpr = 10) -> Any:
-    """The four words are broadcast to the shape of the result first, because a variable keeps its shape."""
+    """The four words are broadcast to the shape of the result first, because a variable keeps its shape.
+
+    The key of words of 64 bits is the seed and a zero.
+    """
+    wide = c0.dtype in WIDE
+    word = u64 if wide else u32
+    multipliers = MULTIPLIERS_64 if wide else MULTIPLIERS_32
+    increments = INCREMENTS_64 if wide else INCREMENTS_32
     key = zg.cast(seed, u64)
-    k0 = zg.cast(key, u32)
-    k1 = zg.cast(zg.shr(key, 32), u32)
-    like = zg.or_(zg.or_(zg.cast(c0, u32), zg.cast(c1, u32)), zg.or_(zg.cast(c2, u32), zg.cast(c3, u32)))
-    x0 = zg.broadcast(zg.cast(c0, u32), like)
-    x1 = zg.broadcast(zg.cast(c1, u32), like)
-    x2 = zg.broadcast(zg.cast(c2, u32), like)
-    x3 = zg.broadcast(zg.cast(c3, u32), like)
+    k0 = zg.cast(key, word)
+    k1 = zg.mul(k0, 0) if wide else zg.cast(zg.shr(key, 32), word)
+    like = zg.or_(zg.or_(zg.cast(c0, word), zg.cast(c1, word)), zg.or_(zg.cast(c2, word), zg.cast(c3, word)))
+    like = zg.or_(like, k0)
+    x0 = zg.broadcast(zg.cast(c0, word), like)
+    x1 = zg.broadcast(zg.cast(c1, word), like)
+    x2 = zg.broadcast(zg.cast(c2, word), like)
+    x3 = zg.broadcast(zg.cast(c3, word), like)
     for _ in zg.static_range(n_rounds):
-        high0 = zg.umulhi(x0, MULTIPLIER_0)
-        low0 = zg.mul(x0, MULTIPLIER_0)
-        high1 = zg.umulhi(x2, MULTIPLIER_1)
-        low1 = zg.mul(x2, MULTIPLIER_1)
+        high0 = zg.umulhi(x0, multipliers[0])
+        low0 = zg.mul(x0, multipliers[0])
+        high1 = zg.umulhi(x2, multipliers[1])
+        low1 = zg.mul(x2, multipliers[1])
         x0 = zg.xor(zg.xor(high1, x1), k0)
         x1 = low1
         x2 = zg.xor(zg.xor(high0, x3), k1)
         x3 = low0
-        k0 = zg.add(k0, INCREMENT_0)
-        k1 = zg.add(k1, INCREMENT_1)
+        k0 = zg.add(k0, increments[0])
+        k1 = zg.add(k1, increments[1])
     return x0, x1, x2, x3
 
 
 @function
 def randint4x(seed: Any, offset: Any, n_rounds: zg.constexpr = 10) -> Any:
     """The offset is the low half of the counter. A 32-bit offset is taken by its bits."""
-    return philox(seed, offset, zg.shr(offset, 32) if offset.dtype in WIDE else 0, 0, 0, n_rounds)
+    high = zg.shr(offset, 32) if offset.dtype in WIDE else 0
+    return philox(seed, zg.cast(offset, u32), high, 0, 0, n_rounds)
 
 
 @function
@@ -63,10 +73,11 @@ def randint(seed: Any, offset: Any, n_rounds: zg.constexpr = 10) -> Any:
 
 @function
 def uint_to_uniform_float(word: Any) -> Any:
-    """A word as a float from 0 up to but not including 1, by 31 of its bits."""
-    signed = zg.bitcast(word, i32)
+    """A word of 32 or 64 bits as an f32 from 0 up to but not including 1, by all but one of its bits."""
+    wide = word.dtype in WIDE
+    signed = zg.bitcast(word, i64 if wide else i32)
     folded = zg.where(zg.less(signed, 0), zg.sub(-1, signed), signed)
-    return zg.mul(zg.cast(folded, f32), UNIT)
+    return zg.mul(zg.cast(folded, f32), UNIT_64 if wide else UNIT_32)
 
 
 @function

@@ -468,3 +468,46 @@ def test_broadcasting_pads_on_the_left(first, second, compute):
             "kept": np.minimum(np.maximum(x, 1), y),
         },
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FLOATS)
+def test_nan_that_propagates(name, compute, values, dtypes):
+    some = values(name) if dtypes[name].itemsize > 1 else values(name)[::5]
+    x, y = (grid.reshape(1, -1) for grid in np.meshgrid(some, some))
+    size = 1 << (x.size - 1).bit_length()
+    x, y = (np.resize(grid, (1, size)) for grid in (x, y))
+    wide, other = x.astype(np.float64), y.astype(np.float64)
+    nan = np.isnan(wide) | np.isnan(other)
+    zeros = (wide == 0) & (other == 0)
+    signs = np.signbit(wide), np.signbit(other)
+    expected = {}
+    for result, choose, sign in (("low", np.minimum, signs[0] | signs[1]), ("high", np.maximum, signs[0] & signs[1])):
+        chosen = np.where(choose(wide, other) == wide, x, y)
+        chosen = np.where(zeros, np.where(sign, -0.0, 0.0).astype(x.dtype), chosen)
+        expected[result] = np.where(nan, np.array(np.nan, x.dtype), chosen).astype(x.dtype)
+    body = "low = zg.minimum(x, y, propagate_nan=True)\nhigh = zg.maximum(x, y, True)"
+    compute(body, {"x": x, "y": y}, expected)
+
+
+def test_nan_that_a_clamp_propagates(compute):
+    x = np.array([[np.nan, -3, 0.5, 9]], np.float32)
+    expected = {"y": np.clip(x, -1, 2), "z": np.array([[-1, -1, 0.5, 2]], np.float32)}
+    compute("y = zg.clamp(x, -1.0, 2.0, propagate_nan=True)\nz = zg.clamp(x, -1.0, 2.0)", {"x": x}, expected)
+
+
+def test_nan_of_constants(compute):
+    body = """
+    zg.static_assert(zg.maximum(1, 2, propagate_nan=True) == 2)
+    y = zg.cast(zg.maximum(float("nan"), 2.0, propagate_nan=True), zg.f32)
+    z = zg.cast(zg.clamp(float("nan"), 0.0, 2.0), zg.f32)
+    """
+    compute(body, {"x": np.zeros(1)}, {"y": np.array([np.nan], np.float32), "z": np.zeros(1, np.float32)})
+
+
+@pytest.mark.parametrize("name", ("f16", "bf16", "f32", "f64"))
+def test_quotients_of_floats(name, compute, dtypes):
+    x, y = (np.random.default_rng(seed).standard_normal((2, 16)).astype(dtypes[name]) for seed in (0, 1))
+    expected = (x.astype(np.float64) / y.astype(np.float64)).astype(dtypes[name])
+    compute(
+        "p = zg.fdiv(x, y)\nq = zg.fdiv(x, y, ieee_rounding=True)", {"x": x, "y": y}, {"p": expected, "q": expected}
+    )

@@ -164,3 +164,31 @@ def test_print_is_device_print(kernel, capsys):
     for wrong in ("print(n, 'n')", "print(n, zg.f32)", "print((n, n))"):
         with pytest.raises(zg.KernelTypeError, match=r"print\(\) must take a string first"):
             kernel(f"def wrong(n):\n    {wrong}\n").triton(zg.i32)
+
+
+def test_assertions_with_a_mask(kernel):
+    checked = kernel("""
+    def checked(x_ptr, n, N: zg.constexpr = 8):
+        at = zg.arange(0, N)
+        zg.device_assert(zg.greater(zg.load(zg.add(x_ptr, at)), 0), "positive", mask=zg.less(at, n))
+        zg.device_assert(n < 5, "few", n < 100)
+    """)
+    x = np.array([1, 2, 3, 4, -1, 0, 0, 0], np.float32)
+    checked[(1,)](x, 4)
+    with pytest.raises(zg.KernelRuntimeError, match="positive"):
+        checked[(1,)](x, 5)
+    with pytest.raises(zg.KernelRuntimeError, match="few"):
+        checked[(1,)](np.ones(8, np.float32), 6)
+
+
+def test_groups_of_programs(kernel):
+    order = kernel("""
+    def order(out_ptr, rows, columns, group):
+        i, j = zg.swizzle2d(zg.program_id(0), zg.program_id(1), rows, columns, group)
+        at = zg.add(zg.mul(zg.program_id(0), columns), zg.program_id(1))
+        zg.store(zg.add(out_ptr, at), zg.add(zg.mul(i, columns), j))
+    """)
+    out = np.zeros((5, 4), np.int32)
+    order[(5, 4)](out, 5, 4, 2)
+    walked = [(i, j) for first in (0, 2, 4) for j in range(4) for i in range(first, min(first + 2, 5))]
+    assert out.ravel().tolist() == [4 * i + j for i, j in walked]

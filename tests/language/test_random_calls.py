@@ -84,3 +84,30 @@ def test_one_number(compute):
             * np.float32(4.6566127342e-10),
         },
     )
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64, np.uint64])
+def test_seeds_that_are_tensors(dtype, compute):
+    seed = np.array([[0, 1, 42, 2**31 - 1], [5, 5, 5, 6]], dtype)
+    if dtype is not np.int32:
+        seed[0, 0] = 7 + (9 << 32)
+    offset = np.array([[3, 4, 5 + (1 << 40), 6]] * 2, np.int64)
+    words = np.array(
+        [[philox(int(o), int(k)) for k, o in zip(*row, strict=True)] for row in zip(seed, offset, strict=True)]
+    )
+    scalar = np.array([[philox(9, int(k))[0] for k in row] for row in seed], np.uint32)
+    compute(
+        "a, b, c, d = zg.randint4x(seed, offset)\ne = zg.randint(seed, 9)",
+        {"seed": seed, "offset": offset},
+        {**{n: words[..., i].astype(np.uint32) for i, n in enumerate("abcd")}, "e": scalar},
+    )
+
+
+def test_words_of_64_bits(compute):
+    """Against NumPy's generator, which is Philox 4x64 with ten rounds."""
+    key, counter = 0x0123456789ABCDEF, 2**40 + 1
+    bits = np.random.Philox(key=key, counter=counter)
+    expected = {f"w{i}": np.full((1, 4), word, np.uint64) for i, word in enumerate(bits.random_raw(4))}
+    # NumPy counts up before it draws.
+    inputs = {"seed": np.array([key], np.int64), "c": np.full((1, 4), counter + 1, np.int64)}
+    compute("w0, w1, w2, w3 = zg.philox(seed, c, 0, 0, 0)", inputs, expected)

@@ -443,3 +443,12 @@ def test_running_extremes(name, compute, dtypes):
             "back": np.fmax.accumulate(wide[..., ::-1], 2)[..., ::-1].astype(x.dtype),
         },
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "target"), [("i8", "i64"), ("f16", "f32"), ("f16", "f64"), ("i32", "f32"), ("i1", "i8")]
+)
+def test_running_sums_of_another_dtype(name, target, compute, dtypes):
+    x = sample(name, (4, 8), dtypes)
+    expected = x.astype(dtypes[target]).cumsum(2, dtype=dtypes[target])
+    compute(f"y = zg.cumsum(x, 1, dtype=zg.{target})", {"x": x}, {"y": expected})

@@ -314,3 +314,24 @@ def test_scalars_and_literals_are_interleaved(compute):
     x = np.array([3, -4], np.int16)
     pairs = np.stack([x, np.ones_like(x)], -1)
     compute("y = zg.interleave(x, 1)\nz = zg.flip(zg.interleave(1, x))", {"x": x}, {"y": pairs, "z": pairs})
+
+
+def test_axes_of_size_1_come_and_go(compute):
+    x = np.arange(2 * 4 * 8, dtype=np.int32).reshape(2, 4, 8)
+    body = """
+    wide = zg.unsqueeze(x, 1)
+    last = zg.unsqueeze(x, -1)
+    back = zg.squeeze(wide, 1)
+    one = zg.squeeze(zg.unsqueeze(zg.sum(x), 0), 0)
+    """
+    expected = {"wide": x[:, :, None], "last": x[..., None], "back": x, "one": x.sum((1, 2), dtype=np.int32)}
+    compute(body, {"x": x}, expected)
+
+
+def test_the_last_axis_is_flipped_by_default(compute):
+    x = np.arange(2 * 4 * 8, dtype=np.int32).reshape(2, 4, 8)
+    compute(
+        "y = zg.flip(x)\nz = zg.cat(x, x, can_reorder=True)",
+        {"x": x},
+        {"y": x[..., ::-1], "z": np.concatenate([x, x], 1)},
+    )

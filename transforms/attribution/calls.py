@@ -31,15 +31,8 @@ from ziggurat.transforms.calls.promotion import NONE, constant, in_floats, outer
 def combine(walk: FunctionAttributor, function: FunctionName | str, types: Sequence[Type], what: str) -> None:
     """Attribute the function that a reduction applies: a `FunctionName`, or a reduction's name."""
     if isinstance(function, FunctionName):
-        symbol, model = function.symbol, function.model
-        expected = len(model.bodies[0].parameters)
-        if expected != 2 * len(types):
-            raise KernelTypeError(
-                f"{what}: '{symbol}' must have {2 * len(types)} parameters, two for each tensor; got {expected}"
-            )
-        if any(parameter.type == constexpr_type for parameter in model.bodies[0].parameters):
-            raise KernelTypeError(f"{what}: the parameters of '{symbol}' must be run-time values; got a zg.constexpr")
-        instance = walk.program.function(function, (*types, *types), walk.place())
+        symbol = function.symbol
+        instance = given_function(walk, function, (*types, *types), what, "two for each tensor")
     else:
         symbol = COMBINE[function].name
         instance = library_function(walk, what, COMBINE[function], (*types, *types))
@@ -48,6 +41,29 @@ def combine(walk: FunctionAttributor, function: FunctionName | str, types: Seque
         gives = "nothing" if instance.result == NONE else describe(instance.result)
         raise KernelTypeError(f"{what}: '{symbol}' must give {describe(wanted)}, as the elements; got {gives}")
     walk.scope.callees[walk.op.result] = instance
+
+
+def given_function(
+    walk: FunctionAttributor, function: FunctionName, types: tuple[Type, ...], what: str, each: str
+) -> Attribution:
+    """The attribution, for parameters of these types, of a function that is an argument of the call `what`."""
+    parameters = function.model.bodies[0].parameters
+    if len(parameters) != len(types):
+        raise KernelTypeError(
+            f"{what}: '{function.symbol}' must have {len(types)} parameters, {each}; got {len(parameters)}"
+        )
+    if any(parameter.type == constexpr_type for parameter in parameters):
+        raise KernelTypeError(
+            f"{what}: the parameters of '{function.symbol}' must be run-time values; got a zg.constexpr"
+        )
+    return walk.program.function(function, types, walk.place())
+
+
+def applied(walk: FunctionAttributor, function: FunctionName, types: Sequence[Type], what: str) -> Type:
+    """Attribute a function that a call applies to elements of these types; the type of its result."""
+    instance = given_function(walk, function, tuple(types), what, "one for each element")
+    walk.scope.callees[walk.op.result] = instance
+    return instance.result
 
 
 @handles(core.FuncRef)
@@ -126,7 +142,7 @@ def dtype_method(dtype: Type, name: str, arguments: Sequence[Type]) -> Type:
 
 
 def language_call(walk: FunctionAttributor, op: py.Invoke, name: str) -> Type:
-    typing = Typing(name, partial(combine, walk), policy=walk.policy)
+    typing = Typing(name, partial(combine, walk), policy=walk.policy, applier=partial(applied, walk))
     return bound_call(walk, op, SIGNATURES[name], RULES[name], typing)
 
 
@@ -141,7 +157,7 @@ def spelled_call(walk: FunctionAttributor, op: py.Invoke, spelling: Spelling) ->
             known[name] = tuple(argument_of(walk, spelling.signature, parameter, value)[0] for value in bound[name])
         else:
             known[name] = argument_of(walk, spelling.signature, parameter, bound[name])[0]
-    typing = Typing(spelling.call, partial(combine, walk), f"tl.{spelling.name}", walk.policy)
+    typing = Typing(spelling.call, partial(combine, walk), f"tl.{spelling.name}", walk.policy, partial(applied, walk))
     return given_call(walk, op, SIGNATURES[spelling.call], RULES[spelling.call], typing, spelling.adapt(known))
 
 

@@ -13,7 +13,6 @@ from ziggurat.codemodel.types import (
     ConstantType,
     PtrType,
     ScalarType,
-    TensorType,
     Type,
     element_of,
     f32,
@@ -24,7 +23,7 @@ from ziggurat.codemodel.types import (
     shaped,
     with_element,
 )
-from ziggurat.frontends.language import CompareKind
+from ziggurat.frontends.language import CALLS, CompareKind
 from ziggurat.frontends.language.comparison import NAMED
 from ziggurat.frontends.language.host import OPS, OPS_OF_FLOATS, cast
 from ziggurat.frontends.library import LIBRARY
@@ -93,6 +92,15 @@ def floor_quotient(call: Typing, a: Type, b: Type) -> Type:
     result = bitwise(call, a, b)
     _of_one_sign(call, a, b)
     return result
+
+
+def _float_quotient(call: Typing, a: Type, b: Type, ieee_rounding: bool = False) -> Type:
+    """A quotient of floats."""
+    numbers(call, a, b)
+    for type_ in (a, b):
+        if not scalar_type(type_).is_float:
+            raise KernelTypeError(f"{call}: the operands must be floats; got {describe(type_)}", hint="use zg.div")
+    return call.computed(a, b, constant(ieee_rounding)) or promoted(str(call), a, b)
 
 
 def bitwise(call: Typing, a: Type, b: Type) -> Type:
@@ -189,10 +197,13 @@ def _power(call: Typing, n: int) -> Type | None:
 
 # Ops.
 
+# Ops that give one of their operands, with which no rounding is due.
+_SELECTING = (arith.MinNumF, arith.MaxNumF, arith.MinimumF, arith.MaximumF)
+
 
 def rounded(emit: Emitter, cls: type[Any], element: ScalarType, *values: Value) -> Value:
     """An op on values of one type. That of 8-bit floats is computed in f32 and rounded, unless it selects a value."""
-    if not element.is_fp8 or cls in (arith.MinNumF, arith.MaxNumF):
+    if not element.is_fp8 or cls in _SELECTING:
         return emit.add(cls(*values))
     return emit.cast(emit.add(cls(*(emit.cast(value, f32) for value in values))), element)
 
@@ -238,7 +249,7 @@ def _offset(emit: Emitter, result: Type, pointer: Operand, offset: Operand, nega
     return emit.add(tt.AddPtr(base, emit.convert(offset, shaped(shape_of(result), element))))
 
 
-_ADD, _SUB, _MINIMUM, _MAXIMUM = (elementwise(*OPS[name]) for name in ("add", "sub", "minimum", "maximum"))
+_ADD, _SUB = (elementwise(*OPS[name]) for name in ("add", "sub"))
 
 
 def _add(emit: Emitter, result: Type, a: Operand, b: Operand) -> Any:
@@ -251,8 +262,33 @@ def _sub(emit: Emitter, result: Type, a: Operand, b: Operand) -> Any:
     return _offset(emit, result, a, b, negative=True) if is_pointer(a.type) else _SUB(emit, result, a, b)
 
 
-def _clamp(emit: Emitter, result: Type, x: Operand, low: Operand, high: Operand) -> Any:
-    return _MINIMUM(emit, result, Operand(result, _MAXIMUM(emit, result, x, low)), high)
+def _extreme(call: Typing, a: Type, b: Type, propagates: bool = False) -> Type:
+    numbers(call, a, b)
+    return call.computed(a, b, constant(propagates)) or promoted(str(call), a, b)
+
+
+def _clamped(call: Typing, x: Type, low: Type, high: Type, propagates: bool = False) -> Type:
+    numbers(call, x, low, high)
+    return call.computed(x, low, high, constant(propagates)) or promoted(str(call), x, low, high)
+
+
+# The op of floats that gives NaN where an operand is NaN.
+_PROPAGATING = {"minimum": arith.MinimumF, "maximum": arith.MaximumF}
+
+
+def _choose(name: str, emit: Emitter, result: Type, a: Operand, b: Operand, propagates: bool = False) -> Any:
+    """The smaller or the larger of two operands."""
+    floats, signed, unsigned = OPS[name]
+    return elementwise(_PROPAGATING[name] if propagates else floats, signed, unsigned)(emit, result, a, b)
+
+
+def _clamp(emit: Emitter, result: Type, x: Operand, low: Operand, high: Operand, propagates: bool = False) -> Any:
+    above = Operand(result, _choose("maximum", emit, result, x, low, propagates))
+    return _choose("minimum", emit, result, above, high, propagates)
+
+
+def _divide(emit: Emitter, result: Type, a: Operand, b: Operand, ieee_rounding: bool = False) -> Any:
+    return (exact(tt.PreciseDivF) if ieee_rounding else elementwise(arith.DivF))(emit, result, a, b)
 
 
 def _neg(emit: Emitter, result: Type, x: Operand) -> Value:
@@ -285,7 +321,6 @@ def _counted(cls: type[math.BitUnary]) -> Builds:
 
 _ELEMENTWISE = {
     "mul": counted, "div": quotient, "mod": remainder, "floordiv": floor_quotient,
-    "minimum": arithmetic, "maximum": arithmetic,
     **dict.fromkeys(("and_", "or_", "xor", "shl", "shr"), bitwise),
 }  # fmt: skip
 
@@ -447,32 +482,36 @@ def _wide(cls: type[Any]) -> Builds:
     return build
 
 
-def _angle(call: Typing, y: Type, x: Type) -> None:
+def _pair(call: Typing, y: Type, x: Type) -> None:
     numbers(call, y, x)
     common_shape(str(call), y, x)
 
 
-def _along(call: Typing, x: Type, dim: Any) -> None:
-    axis(call, dim, number_tensor(call, x).rank)
+def _along(call: Typing, x: Type, dim: Any, *_options: Any) -> None:
+    axis(call, 0 if dim is None else dim, number_tensor(call, x).rank)
 
 
-def _checked(call: Typing, seed: Type, rounds: Any, differ: str) -> None:
-    if isinstance(seed, TensorType):
-        hint = f"the numbers differ by their {differ}"
-        raise KernelTypeError(f"{call}: 'seed' must be a scalar; got {seed}", hint=hint)
+def _place(call: Typing, *numbers: Type) -> None:
+    names = (parameter.name for parameter in CALLS[call.name].signature.parameters)
+    integers(call, **dict(zip(names, numbers, strict=True)))
+    common_shape(str(call), *numbers)
+
+
+def _checked(call: Typing, rounds: Any) -> None:
     if type(rounds) is not int or not 0 <= rounds <= 100:
         raise KernelValueError(f"{call}: 'n_rounds' must be an integer from 0 to 100; got {show(rounds)}")
 
 
 def _words(call: Typing, seed: Type, c0: Type, c1: Type, c2: Type, c3: Type, rounds: Any) -> None:
     integers(call, seed=seed, c0=c0, c1=c1, c2=c2, c3=c3)
-    common_shape(str(call), c0, c1, c2, c3)
-    _checked(call, seed, rounds, "counters")
+    common_shape(str(call), seed, c0, c1, c2, c3)
+    _checked(call, rounds)
 
 
 def _stream(call: Typing, seed: Type, offset: Type, rounds: Any) -> None:
     integers(call, seed=seed, offset=offset)
-    _checked(call, seed, rounds, "offsets")
+    common_shape(str(call), seed, offset)
+    _checked(call, rounds)
 
 
 _STREAMS = ("rand", "randn", "randint", "rand4x", "randn4x", "randint4x")
@@ -483,9 +522,11 @@ RULES = {
     "sub": Rule(_difference, _sub),
     **{name: Rule(type_of, elementwise(*OPS[name])) for name, type_of in _ELEMENTWISE.items()},
     "div_rn": Rule(quotient, exact(tt.PreciseDivF)),
+    "fdiv": Rule(_float_quotient, _divide),
     "neg": Rule(_as_given, _neg),
     "invert": Rule(_as_given, _invert),
-    "clamp": Rule(arithmetic, _clamp),
+    **{name: Rule(_extreme, partial(_choose, name)) for name in _PROPAGATING},
+    "clamp": Rule(_clamped, _clamp),
     # Not in f32 for smaller floats: the result would be rounded twice.
     "fma": Rule(_fused, exact(math.Fma)),
     "abs": Rule(_as_given, _abs),
@@ -504,8 +545,9 @@ RULES = {
     "sqrt_rn": Rule(_float, exact(OPS_OF_FLOATS["sqrt_rn"])),
     "sigmoid": Rule(_known, body=LIBRARY["sigmoid"], in_floats=True),
     **{name: Rule(numbers, body=LIBRARY[name], in_floats=True) for name in _WRITTEN_IN_THE_LANGUAGE},
-    "atan2": Rule(_angle, body=LIBRARY["atan2"], in_floats=True),
+    **{name: Rule(_pair, body=LIBRARY[name], in_floats=True) for name in ("atan2", "pow")},
     "softmax": Rule(_along, body=LIBRARY["softmax"], in_floats=True),
+    "swizzle2d": Rule(_place, body=LIBRARY["swizzle2d"]),
     "philox": Rule(_words, body=LIBRARY["philox"]),
     **{name: Rule(_stream, body=LIBRARY[name]) for name in _STREAMS},
 }

@@ -6,15 +6,36 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, cast
 
-from ziggurat.codemodel.dialects import tt
+from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
 from ziggurat.codemodel.op import Value
-from ziggurat.codemodel.types import ConstantType, ScalarType, TupleType, Type, i32, i64, shape_of, shaped
+from ziggurat.codemodel.types import (
+    ConstantType,
+    PtrType,
+    ScalarType,
+    TupleType,
+    Type,
+    element_of,
+    i1,
+    i32,
+    i64,
+    shape_of,
+    shaped,
+    with_element,
+)
 from ziggurat.transforms.calls.assembly import MAX_PACK, check_assembly
 from ziggurat.transforms.calls.constants import describe, show
 from ziggurat.transforms.calls.emit import Built, Emitter, Operand, as_given, packed_type, split_operand
 from ziggurat.transforms.calls.lattice import RangeType, components
-from ziggurat.transforms.calls.promotion import NONE, common_shape, constant, is_number, is_pointer, scalar_type
+from ziggurat.transforms.calls.promotion import (
+    NONE,
+    common_shape,
+    constant,
+    is_number,
+    is_pointer,
+    promoted,
+    scalar_type,
+)
 from ziggurat.transforms.calls.rule import Rule, Typing, condition, is_power_of_two
 
 
@@ -132,29 +153,77 @@ def _print(emit: Emitter, result: Type, prefix: str, values: Sequence[Operand], 
     return emit.add(tt.Print([emit.runtime(value) for value in values], prefix, hex=hex_))
 
 
-def _checked(call: Typing, x: Type, message: Any = "") -> Type:
-    condition(call, x)
+def _checked(call: Typing, x: Type, message: Any = "", mask: Type | None = None) -> Type:
+    for given in (x,) if mask is None else (x, mask):
+        condition(call, given)
+    if mask is not None:
+        common_shape(str(call), x, mask)
     if not isinstance(message, str):
         raise KernelTypeError(f"{call}: the message must be a constant string; got {show(message)}")
     return NONE
 
 
-def _check(emit: Emitter, result: Type, x: Operand, message: str = "") -> Value:
-    return emit.add(tt.Assert(emit.truth(x), message=message))
+def _check(emit: Emitter, result: Type, x: Operand, message: str = "", mask: Operand | None = None) -> Value:
+    holds = emit.truth(x)
+    if mask is not None:
+        sizes = common_shape("", x.type, mask.type)
+        left_out = emit.add(arith.XOrI(emit.truth(mask), emit.constant(True, with_element(mask.type, i1))))
+        holds = emit.add(arith.OrI(emit.spread(holds, sizes), emit.spread(left_out, sizes)))
+    return emit.add(tt.Assert(holds, message=message))
 
 
-# Inline assembly.
+# Functions of elements, and inline assembly.
+
+
+def _elements(call: Typing, args: Sequence[Type]) -> tuple[tuple[int, ...], list[ScalarType | PtrType]]:
+    """The common shape of the operands, and the type of an element of each."""
+    for part in args:
+        if not is_number(part) and not is_pointer(part):
+            raise KernelTypeError(f"{call}: the operands must be tensors and numbers; got {describe(part)}")
+    found = [element_of(part.type if isinstance(part, ConstantType) else part) for part in args]
+    return common_shape(str(call), *args), [one for one in found if isinstance(one, ScalarType | PtrType)]
+
+
+def _packing(call: Typing, pack: Any) -> None:
+    if not is_power_of_two(pack) or pack > MAX_PACK:
+        raise KernelValueError(f"{call}: 'pack' must be a power of two up to {MAX_PACK}; got {show(pack)}")
+
+
+def _mapped(call: Typing, function: Any, args: Sequence[Type], pack: Any) -> Type:
+    sizes, elements = _elements(call, args)
+    _packing(call, pack)
+    if not sizes:
+        raise KernelTypeError(f"{call}: an operand must be a tensor; got scalars alone", hint="call the function")
+    result = call.apply(function, [element for element in elements for _ in range(pack)])
+    parts = components(result) or (result,)
+    if len(parts) % pack or not all(is_number(part) and not shape_of(part) for part in parts):
+        raise KernelTypeError(
+            f"{call}: '{function.symbol}' must give {'numbers' if pack == 1 else f'{pack} numbers of each result'}; "
+            f"got {describe(result)}"
+        )
+    results = [promoted(str(call), *parts[at : at + pack]) for at in range(0, len(parts), pack)]
+    made = tuple(shaped(sizes, scalar_type(one)) for one in results)
+    return made[0] if len(made) == 1 else TupleType(made)
+
+
+def _map(emit: Emitter, result: Type, _function: Any, args: Sequence[Operand], pack: int) -> Built:
+    made = result.components if isinstance(result, TupleType) else (result,)
+    wanted = [scalar_type(one) for one in made for _ in range(pack)]
+    values = [emit.spread(emit.runtime(part), shape_of(made[0])) for part in args]
+    callee = emit.functions.callee()
+    elements = [element_of(value.type) for value in values for _ in range(pack)]
+    inner = Emitter(emit.builder.nested(elements, TupleType(tuple(wanted)) if len(wanted) > 1 else wanted[0]))
+    found = Operand(callee.result, inner.call(callee.symbol, list(inner.builder.parameters), callee.result))
+    parts = split_operand(found) if components(callee.result) is not None else [found]
+    inner.add(tt.MapReturn([inner.convert(part, to) for part, to in zip(parts, wanted, strict=True)]))
+    return emit.unpack(emit.add(tt.MapElementwise(values, inner.builder.finish(), pack=pack)), result)
 
 
 def _assembled(call: Typing, asm: str, constraints: str, args: Type, dtype: Any, _pure: Any, pack: Any) -> Type:
     several = components(args)
     parts = (args,) if several is None else several
-    for part in parts:
-        if not is_number(part) and not is_pointer(part):
-            raise KernelTypeError(f"{call}: the operands must be tensors and numbers; got {describe(part)}")
-    sizes = common_shape(str(call), *parts)
-    if not is_power_of_two(pack) or pack > MAX_PACK:
-        raise KernelValueError(f"{call}: 'pack' must be a power of two up to {MAX_PACK}; got {show(pack)}")
+    sizes, _ = _elements(call, parts)
+    _packing(call, pack)
     results: list[Type] = []
     for one in cast(Sequence[Any], dtype if isinstance(dtype, tuple) else (dtype,)):
         if not isinstance(one, ScalarType):
@@ -193,5 +262,6 @@ RULES = {
     "device_print": Rule(_printing, _print),
     "device_assert": Rule(_checked, _check),
     "debug_barrier": Rule(partial(_fixed, NONE), as_given(tt.Barrier)),
+    "map_elementwise": Rule(_mapped, _map),
     "inline_asm_elementwise": Rule(_assembled, _assemble),
 }

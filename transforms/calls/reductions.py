@@ -140,11 +140,11 @@ def _scanned_by(call: Typing, x: Type, along: Any, function: Any, _reverse: bool
     return x if isinstance(x, TensorType) else TupleType(tuple(tensors))
 
 
-def _running(call: Typing, x: Type, along: Any, _reverse: bool) -> Type:
+def _running(call: Typing, x: Type, along: Any, _reverse: bool, dtype: Any = None) -> Type:
     tensor = number_tensor(call, x)
     axis(call, along, tensor.rank)
     if call.name.removeprefix("cum") in _TOTALS:
-        return TensorType(tensor.shape, _total(call, tensor))
+        return TensorType(tensor.shape, _total(call, tensor, dtype))
     call.combine(call.name, [tensor.element])
     return tensor
 
@@ -266,7 +266,7 @@ def _scan_by(emit: Emitter, result: Type, x: Operand, along: Any, function: Any,
     return tuple(made) if isinstance(x.value, tuple) else made[0]
 
 
-def _run(name: str, emit: Emitter, result: Type, x: Operand, along: Any, reverse: bool) -> Value:
+def _run(name: str, emit: Emitter, result: Type, x: Operand, along: Any, reverse: bool, _dtype: Any = None) -> Value:
     element = scalar_type(result)
     return emit.cast(_scan(emit, name, [_operand(emit, name, x, element)], along, reverse)[0], element)
 

@@ -28,7 +28,8 @@ _OP_NAME = re.compile(r"^[a-z_]+\.\w+")
 
 @attrs.frozen
 class Typing:
-    """The context of a type rule: the name of the call, and `combiner`, which attributes the function of a reduction.
+    """The context of a type rule: the name of the call; `combiner`, which attributes the function of a reduction; and
+    `applier`, which attributes a function for parameters of some types and gives the type of its result.
 
     Its `str` is the call as a kernel writes it: `spelling`, or by default the name after the prefix of the language,
     whose rules `policy` has.
@@ -38,6 +39,7 @@ class Typing:
     combiner: Callable[[FunctionName | str, Sequence[Type], str], None] | None = None
     spelling: str = ""
     policy: Policy = EXPLICIT
+    applier: Callable[[FunctionName, Sequence[Type], str], Type] | None = None
 
     def __str__(self) -> str:
         return self.spelling or f"{self.policy.prefix}.{self.name}"
@@ -49,6 +51,14 @@ class Typing:
         """
         assert self.combiner is not None
         self.combiner(function, types, str(self))
+
+    def apply(self, function: FunctionName, types: Sequence[Type]) -> Type:
+        """Attribute a function for parameters of these types; the type of its result.
+
+        Raises `KernelTypeError` for another number of parameters.
+        """
+        assert self.applier is not None
+        return self.applier(function, types, str(self))
 
     def computed(self, *types: Type) -> ConstantType | None:
         """The constant that the call gives for constants, as on the host; None where one is a run-time value."""

@@ -145,6 +145,14 @@ def _reshape(emit: Emitter, result: Type, x: Operand, *_: Any) -> Value:
     return emit.reshape(x.value, result)
 
 
+def _squeezed(call: Typing, x: Type, dim: Any) -> Type:
+    source = tensor(call, x)
+    at = axis(call, dim, source.rank)
+    if source.shape[at] != 1:
+        raise KernelValueError(f"{call}: axis {dim} must have size 1; got {source.shape[at]}")
+    return shaped((*source.shape[:at], *source.shape[at + 1 :]), source.element)
+
+
 def _order(dims: Sequence[Any]) -> tuple[Any, ...]:
     """The order of axes that `trans` and `permute` are given, in a row or as a tuple; empty where it is not given."""
     return cast(Any, dims[0]) if len(dims) == 1 and isinstance(dims[0], tuple) else tuple(dims)
@@ -203,13 +211,13 @@ def _join(emit: Emitter, result: Type, a: Operand, b: Operand) -> Value:
 
 def _flipped(call: Typing, x: Type, dim: Any) -> Type:
     source = tensor(call, x)
-    axis(call, dim, source.rank)
+    axis(call, -1 if dim is None else dim, source.rank)
     return source
 
 
-def _flip(emit: Emitter, result: Type, x: Operand, dim: int) -> Value:
+def _flip(emit: Emitter, result: Type, x: Operand, dim: int | None) -> Value:
     sizes = shape_of(result)
-    at = axis("zg.flip", dim, len(sizes))
+    at = axis("zg.flip", -1 if dim is None else dim, len(sizes))
     if sizes[at] == 1:
         return x.value
     numbers = emit.spread(emit.indices(sizes, at), sizes)
@@ -217,12 +225,12 @@ def _flip(emit: Emitter, result: Type, x: Operand, dim: int) -> Value:
     return emit.add(tt.Gather(x.value, emit.add(arith.SubI(last, numbers)), at))
 
 
-def _cat(emit: Emitter, result: Type, a: Operand, b: Operand) -> Value:
+def _cat(emit: Emitter, result: Type, a: Operand, b: Operand, _can_reorder: bool = False) -> Value:
     half = shaped(shape_of(a.type), element_of(result))  # pyright: ignore[reportArgumentType]
     return emit.add(tt.Cat(emit.convert(a, half), emit.convert(b, half)))
 
 
-def _concatenated(call: Typing, a: Type, b: Type) -> Type:
+def _concatenated(call: Typing, a: Type, b: Type, _can_reorder: bool = False) -> Type:
     x, y = tensor(call, a), tensor(call, b)
     element = x.element if x.element == y.element else promote(x, y)
     found = call.asked(lambda halves: tt.Cat(*halves), TensorType(x.shape, element), TensorType(y.shape, element))
@@ -315,6 +323,8 @@ RULES = {
     "expand": Rule(_expanded, _expand),
     "broadcast": Rule(_broadcasted, _spread),
     "reshape": Rule(_reshaped, _reshape),
+    "squeeze": Rule(_squeezed, _reshape),
+    "unsqueeze": Rule(_expanded, _expand),
     "ravel": Rule(partial(_reshaped, sizes=-1), _reshape),
     **dict.fromkeys(("trans", "permute"), Rule(_permuted, _permute)),
     "join": Rule(_joined, _join),

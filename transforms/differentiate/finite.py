@@ -17,7 +17,8 @@ from ziggurat.codemodel.types import TensorType, element_of
 
 # These give infinities or NaN for some finite operands.
 SINGULAR: Final[tuple[type[Op], ...]] = (
-    maths.Log, maths.Log2, maths.Sqrt, maths.Rsqrt, tt.PreciseSqrt, arith.RemF, arith.Bitcast, tt.InlineAsm, tt.Call,
+    maths.Log, maths.Log2, maths.Sqrt, maths.Rsqrt, tt.PreciseSqrt, arith.RemF, arith.Bitcast, tt.InlineAsm,
+    tt.MapElementwise, tt.Call,
     scf.While,
 )  # fmt: skip
 _EXTREMA: Final = (arith.MaxNumF, arith.MinNumF, arith.MaximumF, arith.MinimumF)

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.dialects import math as maths
-from ziggurat.codemodel.dialects import tt
+from ziggurat.codemodel.dialects.arith import FloatPredicate
 from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.types import TensorType, shape_of
 from ziggurat.frontends.library import LIBRARY
@@ -43,6 +44,21 @@ def _atan2(at: Reverse, yx: list[Value], result: Value) -> list[Value]:
     return [at.over(x, square), at.negative(at.over(y, square))]
 
 
+def _pow(at: Reverse, xy: list[Value], result: Value) -> list[Value]:
+    """y · x^(y - 1) and x^y · log x. At x = 0 the first is infinite below y = 1, 1 there and 0 above; for x ≤ 0 the
+    second is 0."""
+    x, y = xy
+    zero, one = at.zero(x.type), _one(at, x)
+    is_zero = at.emit(arith.CmpF(x, zero, FloatPredicate.OEQ))
+    above, below = (at.emit(arith.CmpF(y, one, test)) for test in (FloatPredicate.OGT, FloatPredicate.OLT))
+    steep = at.emit(arith.Select(below, at.constant(float("inf"), x.type), one))
+    there = at.emit(arith.Select(above, zero, steep))
+    slope = at.emit(arith.Select(is_zero, there, at.over(at.times(y, result), x)))
+    is_positive = at.emit(arith.CmpF(x, zero, FloatPredicate.OGT))
+    log = at.emit(maths.Log(at.emit(arith.Select(is_positive, x, one))))
+    return [slope, at.times(result, log)]
+
+
 def _expm1(at: Reverse, x: list[Value], result: Value) -> list[Value]:
     return [at.plus(result, _one(at, result))]
 
@@ -61,6 +77,7 @@ DERIVATIVES: Final[dict[str, Derivatives | None]] = {
     "acos": _acos,
     "atan": _atan,
     "atan2": _atan2,
+    "pow": _pow,
     "expm1": _expm1,
     "log1p": _log1p,
     "sinh": lambda at, x, result: _hyperbolic(at, x[0], at.plus),

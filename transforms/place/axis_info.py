@@ -432,7 +432,7 @@ class _Analysis:
     def _infer(self, op: Op) -> None:
         if isinstance(op, scf.For):
             self._index(op)
-        for body in op.bodies if isinstance(op, tt.Reduce | tt.Scan) else ():
+        for body in op.bodies if isinstance(op, tt.Reduce | tt.Scan | tt.MapElementwise) else ():
             for parameter in body.parameters:
                 self._set((parameter, 0), known(parameter.type))
         components = [component for component in components_of(op.result) if component not in self.groups]

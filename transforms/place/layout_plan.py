@@ -253,7 +253,7 @@ class PrimaryLayouts:
             return ()
         if isinstance(item, Group):
             ranked = self._joined(item, stage)
-        elif item.bodies and not isinstance(item, tt.Reduce | tt.Scan):
+        elif item.bodies and not isinstance(item, tt.Reduce | tt.Scan | tt.MapElementwise):
             return ()
         else:
             ranked = self._derived(item, stage)
@@ -308,7 +308,7 @@ class PrimaryLayouts:
                 return None
             return found or self._default(operands[1][2], _MEMORY)
         found = self._read(op, stage)
-        if found is None or isinstance(op, tt.Scan | tt.InlineAsm):
+        if found is None or isinstance(op, tt.Scan | tt.InlineAsm | tt.MapElementwise):
             return found
         rank, layout = found
         if isinstance(op, tt.Reduce):

@@ -280,6 +280,11 @@ def _computing(case: Callable[[str, Sequence[Type], Build], None]) -> None:
                 [t, t],
                 lambda f, x, y, op=add: tt.Reduce([x, y], 0, _combine(f, [x, y], op, tt.ReduceReturn)),
             )
+            case(
+                f"map.{t}",
+                [t, t],
+                lambda f, x, y, op=add: tt.MapElementwise([x, y], _combine(f, [x, y], op, tt.MapReturn), pack=2),
+            )
     case("asm", [tensor(i32)] * 2, lambda f, x, y: _assembly([x, y], "add.s32 $0, $1, $2;", "=r,r,r", tensor(i32)))
     case("hints", [tensor(i32)], _hints)
     case("assume", [i32], lambda f, n: tt.Assume(f.add(arith.CmpI(n, n, arith.IntPredicate.SGE))))

@@ -6,7 +6,11 @@ import pytest
 
 CASES = {
     "zg.philox(n, t, 0, 0, n)": "Tuple<tensor<x16, u32>, tensor<x16, u32>, tensor<x16, u32>, tensor<x16, u32>>",
-    "zg.philox(t, t, 0, 0, 0)": "error: 'seed' must be a scalar",
+    "zg.philox(t, n, 0, 0, 0)": "Tuple<tensor<x16, u32>, tensor<x16, u32>, tensor<x16, u32>, tensor<x16, u32>>",
+    "zg.philox(n, zg.cast(n, zg.i64), 0, 0, 0)": "Tuple<u64, u64, u64, u64>",
+    "zg.philox(zg.arange(0, 8), t, 0, 0, 0)": "error: do not match",
+    "zg.rand(t, n)": "tensor<x16, f32>",
+    "zg.randn(zg.arange(0, 8), t)": "error: do not match",
     "zg.philox(n, x, 0, 0, 0)": "error: 'c0' must be an integer",
     "zg.philox(n, t, 0, 0, 0, n_rounds=-1)": "error: from 0 to 100",
     "zg.rand(n, t)": "tensor<x16, f32>",

@@ -21,8 +21,16 @@ ELEMENTARY = {name for name in LIBRARY if SIGNATURES[name].group == "Math"} - {"
 CASES = {
     **{f"zg.{name}(h)": "tensor<x16, f16>" for name in BOUNDS},
     **{f"zg.{name}(t)": "tensor<x16, f32>" for name in (*BOUNDS, "round", "rint", "trunc")},
-    **{f"zg.{name}(p)": f"error: zg.{name}: the operands must be numbers" for name in sorted(ELEMENTARY - {"atan2"})},
+    **{
+        f"zg.{name}(p)": f"error: zg.{name}: the operands must be numbers"
+        for name in sorted(ELEMENTARY - {"atan2", "pow"})
+    },
     **{f"zg.{name}(f)": "tensor<x16, i1>" for name in ("isnan", "isinf", "isfinite")},
+    "zg.pow(t, t)": "tensor<x16, f32>",
+    "zg.pow(h, 2)": "tensor<x16, f16>",
+    "zg.pow(2, zg.cast(n, zg.f64))": "f64",
+    "zg.pow(p, 1)": "error: zg.pow: the operands must be numbers",
+    "zg.pow(t, zg.arange(0, 8))": "error: do not match",
     "zg.atan2(t, t)": "tensor<x16, f32>",
     "zg.atan2(h, 1)": "tensor<x16, f16>",
     "zg.atan2(p, 1)": "error: zg.atan2: the operands must be numbers",
@@ -72,4 +80,4 @@ def test_errors_in_last_places(name: str, dtype: type):
 
 
 def test_the_table_has_every_function_under_its_name():
-    assert {*BOUNDS, "atan2", "round", "rint", "trunc", "isnan", "isinf", "isfinite"} == ELEMENTARY
+    assert {*BOUNDS, "atan2", "round", "rint", "trunc", "isnan", "isinf", "isfinite", "pow"} == ELEMENTARY

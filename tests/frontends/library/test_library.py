@@ -79,10 +79,12 @@ def cast(x: Any, dtype: ScalarType, *_: Any) -> Tensor:
 CALLS: dict[str, Callable[..., Any]] = {
     **{name: elementwise(getattr(np, theirs)) for name, theirs in {
         "add": "add", "sub": "subtract", "mul": "multiply", "div": "divide", "neg": "negative", "xor": "bitwise_xor",
-        "or_": "bitwise_or", "shr": "right_shift", "maximum": "fmax", "minimum": "fmin",
+        "or_": "bitwise_or", "shr": "right_shift",
         "equal": "equal", "less": "less", "greater": "greater",
         "exp": "exp", "log": "log", "sqrt": "sqrt", "sin": "sin", "cos": "cos",
     }.items()},
+    "maximum": lambda a, b, _propagate_nan: elementwise(np.fmax)(a, b),
+    "fdiv": lambda a, b, _ieee_rounding: elementwise(np.divide)(a, b),
     "floordiv": elementwise(lambda a, b: (a / b).astype(a.dtype)),
     "umulhi": umulhi,
     "cast": cast,

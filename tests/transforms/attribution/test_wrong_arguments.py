@@ -108,8 +108,14 @@ permute | x=m ; dims=(1, 0)
 split | x=g
 cat | a=f ; b=f
 atan2 | y=x ; x=f
+pow | x=f ; y=x
 div_rn | a=x ; b=f
 join | a=f ; b=x
+fdiv | a=x ; b=f
+swizzle2d | i=n ; j=t ; size_i=16 ; size_j=16 ; size_g=4
+map_elementwise | scalar_fn=one ; args=t
+squeeze | x=zg.expand(t, 0) ; dim=0
+unsqueeze | x=t ; dim=0
 """
 SPECIAL: dict[str, dict[str, str]] = {
     call: dict(argument.strip().split("=", 1) for argument in arguments.split(" ; "))

@@ -45,6 +45,12 @@ def atan2(x):
 
 
 @zg.function
+def pow(x):
+    powers = zg.add(zg.pow(x, 3), zg.pow(zg.add(zg.abs(x), 0.1), x))
+    return zg.add(powers, zg.pow(2.0, x))
+
+
+@zg.function
 def expm1(x):
     return zg.expm1(x)
 
@@ -100,7 +106,7 @@ def clamp(x):
 
 
 FUNCTIONS = [
-    asin, acos, atan, atan2, expm1, log1p, sinh, cosh, round, rint, tan, sigmoid, softmax, trunc, clamp,
+    asin, acos, atan, atan2, pow, expm1, log1p, sinh, cosh, round, rint, tan, sigmoid, softmax, trunc, clamp,
 ]  # fmt: skip
 
 
