@@ -13,9 +13,9 @@ import attrs
 import lark
 
 from ziggurat.codemodel.types import ScalarType, i32
-from ziggurat.frontends.triton_c.expressions import grouped, without_groups
 from ziggurat.frontends.triton_c.grammar import Node
 from ziggurat.frontends.triton_c.library import CONSTANTS, EFFECTS, call_of
+from ziggurat.frontends.triton_c.trees import grouped, without_groups
 
 if TYPE_CHECKING:
     from ziggurat.frontends.triton_c.statements import Statements
@@ -86,7 +86,8 @@ def counted(reader: Statements, initial: Node, test: Node, step: Node, suite: No
         if part is not suite and not _is_fixed(reader, part, changed):
             return None
     # A negative start is converted before it is compared with an unsigned bound.
-    is_plain = type_ == i32 and (reader.known(start) or 0) >= 0 and reader.known(start) is not None
+    begun = reader.known(start)
+    is_plain = type_ == i32 and begun is not None and begun >= 0
     return Counted(
         variable, name, type_, start, is_plain, stop, more,
         amount if known is None else sign * known, known is None and sign < 0,
@@ -94,7 +95,7 @@ def counted(reader: Statements, initial: Node, test: Node, step: Node, suite: No
 
 
 def _counting(name: str, step: Node) -> tuple[int | Node, int] | None:
-    """What a step adds to the variable, 1 or an expression, and the sign with which it does."""
+    """The amount that a step adds to the variable, 1 or an expression, and its sign."""
     step = without_groups(step)
     if step.data in ("step", "step_after"):
         sign, target = step.children if step.data == "step" else reversed(step.children)

@@ -6,7 +6,6 @@ read where C would have evaluated them. Its integer divisions divide by 1 elsewh
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
@@ -16,15 +15,17 @@ import lark
 
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import core, py
-from ziggurat.codemodel.errors import KernelNameError, KernelTypeError, KernelValueError
+from ziggurat.codemodel.errors import KernelNameError, KernelTypeError
 from ziggurat.codemodel.op import Op, Value
-from ziggurat.codemodel.types import PtrType, ScalarType, VarType, i64, pyobject, u32, u64
+from ziggurat.codemodel.types import PtrType, ScalarType, VarType, pyobject
 from ziggurat.frontends.bodies import Bodies
 from ziggurat.frontends.language.signature import SIGNATURES, suggest
 from ziggurat.frontends.triton_c.declared import Specifiers, scalar_of
-from ziggurat.frontends.triton_c.grammar import LEVELS, Node
+from ziggurat.frontends.triton_c.grammar import Node
 from ziggurat.frontends.triton_c.library import CONDITIONS, CONSTANTS, EFFECTS, NAMES, TO_POINTEES, call_of
+from ziggurat.frontends.triton_c.literals import known, literal, unescaped
 from ziggurat.frontends.triton_c.source import Source
+from ziggurat.frontends.triton_c.trees import grouped, without_groups
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -39,10 +40,7 @@ _BINARY: Final = {
     "^": "zg.xor", "<<": "c.shl", ">>": "c.shr", "==": "zg.equal", "!=": "zg.not_equal", "<": "zg.less",
     ">": "zg.greater", "<=": "zg.less_equal", ">=": "zg.greater_equal",
 }  # fmt: skip
-_LEVEL: Final = {sign: level for level, signs in enumerate(LEVELS) for sign in signs}
 _REDUCTIONS: Final = {"+": "zg.sum", "max": "zg.max", "min": "zg.min"}
-_ESCAPE = re.compile(r"\\([0-7]{1,3}|x[0-9a-fA-F]+|.)", re.DOTALL)
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 
 
 class Reported(Exception):
@@ -168,58 +166,12 @@ class Expressions(Bodies):
         return self.source.at(KernelNameError(f"'{name}' is not declared", hint=hint), node)
 
     def number(self, node: Node) -> Value:
-        value, type_ = self.literal(node)
+        value, type_ = literal(node, self.source)
         made = self.constant(value, node)
         return made if type_ is None else self.invoke("c.cast", node, made, self.constant(type_, node))
 
-    def literal(self, node: Node) -> tuple[Any, ScalarType | None]:
-        """The number of a literal, and the type that its suffix gives it."""
-        token = node.children[0]
-        text = str(token)
-        if token.type == "CHARACTER":
-            characters = self.unescaped(text.removeprefix("L"), node)
-            if len(characters) != 1:
-                raise self.source.syntax("a character must be one: 'a'", node)
-            return ord(characters), None
-        if token.type == "FLOAT":
-            digits = text.rstrip("fFlL") if "x" not in text.lower() else text.rstrip("lL")
-            if "x" in digits.lower():
-                try:
-                    return float.fromhex(digits.rstrip("fF") if "p" in digits.lower() else digits), None
-                except (ValueError, OverflowError):
-                    raise self.source.at(KernelValueError(f"the number {text} is not a float"), node) from None
-            return float(digits), None
-        digits = text.rstrip("uUlL")
-        suffix = text[len(digits) :].lower()
-        if suffix not in ("", "u", "l", "ul", "lu", "ll", "ull", "llu"):
-            raise self.source.syntax(f"a number cannot end in '{suffix}'", node, "write u, l or ul, or nothing")
-        octal = len(digits) > 1 and digits[0] == "0" and digits.isdecimal()
-        if len(digits) > 100:
-            raise self.source.at(KernelValueError("an integer must fit in 64 bits"), node)
-        try:
-            value = int(digits, 8 if octal else 0)
-        except ValueError:
-            raise self.source.syntax(f"{text} is not an octal number", node, "leave out the 0 before it") from None
-        if value >= 1 << 64:
-            raise self.source.at(KernelValueError(f"the integer {text} does not fit in 64 bits"), node)
-        long, unsigned = "l" in suffix, "u" in suffix
-        if not suffix:
-            return value, None
-        return value, u64 if unsigned and (long or value >= 1 << 32) else u32 if unsigned else i64
-
-    def unescaped(self, text: str, node: Node) -> str:
-        """The characters of a string or a character with its quotes."""
-
-        def escape(found: re.Match[str]) -> str:
-            code = found[1]
-            if code[0] == "x" and len(code) > 1:
-                return chr(min(int(code[1:], 16), 0x10FFFF))
-            return chr(int(code, 8)) if code[0] in "01234567" else _ESCAPES.get(code, code)
-
-        return _ESCAPE.sub(escape, text[1:-1])
-
     def string(self, node: Node) -> Value:
-        return self.constant("".join(self.unescaped(str(part), node) for part in node.children), node)
+        return self.constant("".join(unescaped(str(part)) for part in node.children), node)
 
     def group(self, node: Node) -> Value:
         return self.expression(node.children[1])
@@ -228,31 +180,8 @@ class Expressions(Bodies):
         return [self.expression(child) for child in node.children][-1]
 
     def known(self, node: Node) -> int | None:
-        """The value of an expression of integer literals; None for another expression."""
-        if node.data == "group":
-            return self.known(node.children[1])
-        if node.data == "number" and node.children[0].type in ("INTEGER", "CHARACTER"):
-            return self.literal(node)[0]
-        if node.data == "name" and self.find(str(node.children[0])) is None:
-            value = CONSTANTS.get(str(node.children[0]))
-            return int(value) if isinstance(value, int) else None
-        if node.data == "unary" and str(node.children[0]) in "-+!~":
-            value = self.known(node.children[1])
-            return None if value is None else _KNOWN_UNARY[str(node.children[0])](value)
-        if node.data == "chain":
-            node = grouped(node)
-        if node.data != "binary":
-            return None
-        left, sign, right = node.children
-        a, b = self.known(left), self.known(right)
-        if a is None or b is None or str(sign) not in _KNOWN or (str(sign) in ("<<", ">>") and not 0 <= b < 64):
-            return None
-        if str(sign) in "/%":
-            if b == 0:
-                return None
-            quotient = abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
-            return quotient if str(sign) == "/" else a - b * quotient
-        return int(_KNOWN[str(sign)](a, b))
+        """The value of an expression of integer literals and constants; None for another expression."""
+        return known(node, self.source, lambda name: self.find(name) is not None)
 
     # Operators.
 
@@ -260,7 +189,7 @@ class Expressions(Bodies):
         sign, operand = str(node.children[0]), node.children[1]
         if sign == "-":
             if operand.data == "number" and operand.children[0].type in ("INTEGER", "FLOAT"):
-                value, type_ = self.literal(operand)
+                value, type_ = literal(operand, self.source)
                 if type_ is None:
                     return self.constant(-value, node)
             return self.invoke("c.neg", node, self.expression(operand))
@@ -650,42 +579,3 @@ _READERS: Mapping[str, Callable[[Expressions, Node], Value]] = {
         "cast", "sizeof", "subscript", "member", "call", "assign", "step", "step_after",
     )
 }  # fmt: skip
-_KNOWN_UNARY: Mapping[str, Callable[[int], int]] = {
-    "-": lambda x: -x, "+": lambda x: x, "!": lambda x: int(not x), "~": lambda x: ~x,
-}  # fmt: skip
-_KNOWN: Mapping[str, Callable[[int, int], int]] = {
-    "+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b, "/": lambda a, b: 0,
-    "%": lambda a, b: 0, "&": lambda a, b: a & b, "|": lambda a, b: a | b, "^": lambda a, b: a ^ b,
-    "<<": lambda a, b: a << b, ">>": lambda a, b: a >> b, "==": lambda a, b: a == b, "!=": lambda a, b: a != b,
-    "<": lambda a, b: a < b, ">": lambda a, b: a > b, "<=": lambda a, b: a <= b, ">=": lambda a, b: a >= b,
-    "&&": lambda a, b: bool(a) and bool(b), "||": lambda a, b: bool(a) or bool(b),
-}  # fmt: skip
-
-
-def without_groups(node: Node) -> Node:
-    """An expression without parentheses around it."""
-    while node.data == "group":
-        node = node.children[1]
-    return node
-
-
-def grouped(chain: Node) -> Node:
-    """A chain of operands and binary operators as a tree: a `binary` of two operands, which may be such trees."""
-    items = chain.children
-    if len(items) == 3:
-        return lark.Tree("binary", items)
-    operands: list[Node] = [items[0]]
-    signs: list[Node] = []
-
-    def reduce() -> None:
-        right, left = operands.pop(), operands.pop()
-        operands.append(lark.Tree("binary", [left, signs.pop(), right]))
-
-    for sign, operand in zip(items[1::2], items[2::2], strict=True):
-        while signs and _LEVEL[str(signs[-1])] >= _LEVEL[str(sign)]:
-            reduce()
-        signs.append(sign)
-        operands.append(operand)
-    while signs:
-        reduce()
-    return operands[0]

@@ -15,8 +15,9 @@ from ziggurat.codemodel.op import Body, Value
 from ziggurat.codemodel.types import PtrType, ScalarType, Type, VarType, pyobject
 from ziggurat.frontends.triton_c.counted import Counted, counted
 from ziggurat.frontends.triton_c.declared import Specifiers
-from ziggurat.frontends.triton_c.expressions import Expressions, Reported, Variable, without_groups
+from ziggurat.frontends.triton_c.expressions import Expressions, Reported, Variable
 from ziggurat.frontends.triton_c.grammar import Node
+from ziggurat.frontends.triton_c.trees import without_groups
 
 if TYPE_CHECKING:
     from ziggurat.frontends.triton_c.reader import FunctionSource, Program
