@@ -29,6 +29,8 @@ class Program:
         self.count = 0
         body = self.block({name: True for name in "abcd"}, 3, False)
         results = " ".join(f"*(o + {place}) += {name};" for place, name in enumerate("abcd"))
+        for place in range(4, 32):
+            results += f" *(o + {place}) = {self.expression(dict.fromkeys('abcd', True), 2)};"
         self.body = f"{{ {{ {body} {results} }} }}"
 
     def fresh(self) -> str:
@@ -118,7 +120,7 @@ class Program:
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="there is no gcc")
 def test_programs_compute_what_gcc_makes_of_them(tmp_path: Path):
-    bodies = [Program(seed).body for seed in range(10)]
+    bodies = [Program(seed).body for seed in range(5)]
     functions = [f"void f{number}(long *o, {PARAMETERS}) {body}" for number, body in enumerate(bodies)]
     (tmp_path / "programs.c").write_text("\n".join(functions))
     library = tmp_path / "programs.so"
@@ -130,7 +132,7 @@ def test_programs_compute_what_gcc_makes_of_them(tmp_path: Path):
         function = getattr(compiled, f"f{number}")
         function.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_uint, ctypes.c_long, ctypes.c_ulong]
         for given in INPUTS:
-            expected, found = np.zeros((2, 4), np.int64)
+            expected, found = np.zeros((2, 32), np.int64)
             function(expected.ctypes.data, *given)
             with np.errstate(over="ignore"):
                 kernel[1](found, *given)
