@@ -1,0 +1,309 @@
+"""Triton's programs on ziggurat and on the installed Triton, in one run: test suites, and programs with results.
+
+    python benchmarks/triton_judges.py report.json [--suite NAME=PATH …] [--programs NAME=FOLDER …] [--jobs N] [--cpu]
+        [--select EXPRESSION] [--sample N]
+
+Nothing is fetched: the paths are those of test files or folders (of Triton, of Liger-Kernel), and of folders of
+programs. A suite is run by pytest, and a test that Triton passes and ziggurat does not is listed with its message. A
+program is a Python file that leaves its results in a global `result_gold`; both run it with the same seeds, the results
+are compared, and the time of each kernel is taken from PyTorch's profiler. `--cpu` runs ziggurat alone, on tensors in
+host memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import json
+import math
+import multiprocessing
+import os
+import pickle
+import random
+import runpy
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+HERE = Path(__file__).resolve()
+# Seconds for one program, and for one suite.
+PROGRAM_LIMIT, SUITE_LIMIT = 120, 540
+# Largest difference of two results, in units of the largest magnitude: of 16-bit floats, and of others (dots are tf32).
+ROUGH, FINE = 2e-2, 2e-3
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("report", type=Path)
+    parser.add_argument("--suite", action="append", default=[], metavar="NAME=PATH")
+    parser.add_argument("--programs", action="append", default=[], metavar="NAME=FOLDER")
+    parser.add_argument("--select", help="pytest's -k for every suite")
+    parser.add_argument("--sample", type=int, default=0, help="run every N-th test and program")
+    parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 2) - 2))
+    parser.add_argument("--cpu", action="store_true")
+    parser.add_argument("--run-programs", nargs=2, metavar=("FOLDER", "OUT"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.run_programs:
+        run_programs(Path(options.run_programs[0]), Path(options.run_programs[1]), options.jobs, options.sample)
+        return 0
+    report: dict[str, Any] = {"suites": {}, "programs": {}}
+    for name, path in named(options.suite):
+        report["suites"][name] = suite(path, options)
+        options.report.write_text(json.dumps(report, indent=1))
+        print(name, {key: value for key, value in report["suites"][name].items() if key != "failures"}, flush=True)
+    for name, path in named(options.programs):
+        report["programs"][name] = programs(path, options)
+        options.report.write_text(json.dumps(report, indent=1))
+        print(name, report["programs"][name]["counts"], flush=True)
+    return 0
+
+
+def named(pairs: Sequence[str]) -> Iterator[tuple[str, Path]]:
+    for pair in pairs:
+        name, _, path = pair.partition("=")
+        yield name, Path(path).resolve()
+
+
+def command(ours: bool, *arguments: str) -> list[str]:
+    """The command that runs Python on ziggurat's `triton`, or on the installed one."""
+    return [sys.executable, *(("-m", "ziggurat.triton") if ours else ()), *arguments]
+
+
+# Suites.
+
+
+def suite(path: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """The outcomes of a suite under both, and the tests that Triton passes and ziggurat does not."""
+    ours = outcomes(path, options, ours=True)
+    theirs = {} if options.cpu else outcomes(path, options, ours=False)
+    counted = {name for name, (outcome, _) in theirs.items() if outcome == "passed"} if theirs else set(ours)
+    counted -= {name for name in counted if ours.get(name, ("", ""))[0] == "skipped"}
+    passed = {name for name in counted if ours.get(name, ("missing", ""))[0] == "passed"}
+    return {
+        "tests": len(ours),
+        "counted": len(counted),
+        "passed": len(passed),
+        "percent": round(100 * len(passed) / max(1, len(counted)), 2),
+        "triton": {
+            outcome: sum(o == outcome for o, _ in theirs.values()) for outcome in ("passed", "failed", "skipped")
+        },
+        "failures": {name: ours.get(name, ("missing", "did not run"))[1] for name in sorted(counted - passed)},
+    }
+
+
+def outcomes(path: Path, options: argparse.Namespace, ours: bool) -> dict[str, tuple[str, str]]:
+    """The outcome of each test of a suite, and the first line of what it says."""
+    with tempfile.TemporaryDirectory() as folder:
+        found = Path(folder, "junit.xml")
+        arguments = ["-m", "pytest", "-q", "--tb=line", "-p", "no:cacheprovider", f"--junitxml={found}", str(path)]
+        arguments += ["-n", str(options.jobs)] if options.jobs > 1 else []
+        arguments += ["-k", options.select] if options.select else []
+        env = dict(os.environ, ZIGGURAT_SAMPLE=str(options.sample))
+        if options.sample > 1:
+            arguments += ["-p", "triton_judges_sample"]
+            Path(folder, "triton_judges_sample.py").write_text(_SAMPLE)
+            env["PYTHONPATH"] = f"{folder}:{env.get('PYTHONPATH', '')}"
+        start = time.monotonic()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            done = subprocess.run(
+                command(ours, *arguments), capture_output=True, text=True, timeout=SUITE_LIMIT, env=env, check=False
+            )
+            print(
+                "ziggurat:" if ours else "triton:", *done.stdout.splitlines()[-1:], f"{time.monotonic() - start:.0f} s"
+            )
+            if done.returncode > 1:
+                print(done.stdout[-2000:], done.stderr[-2000:])
+        return dict(read_outcomes(found)) if found.exists() else {}
+
+
+_SAMPLE = """
+import os
+def pytest_collection_modifyitems(items):
+    items[:] = items[:: int(os.environ["ZIGGURAT_SAMPLE"])]
+"""
+
+
+def read_outcomes(path: Path) -> Iterator[tuple[str, tuple[str, str]]]:
+    for case in ElementTree.parse(path).getroot().iter("testcase"):
+        name = f"{case.get('classname')}::{case.get('name')}"
+        for kind, outcome in (("failure", "failed"), ("error", "failed"), ("skipped", "skipped")):
+            found = case.find(kind)
+            if found is not None:
+                yield name, (outcome, (found.get("message") or found.text or "")[:400])
+                break
+        else:
+            yield name, ("passed", "")
+
+
+# Programs.
+
+
+class Result(NamedTuple):
+    """A tensor of a program's results: its numbers in f64, and the bits of an element as the program has it."""
+
+    array: Any
+    bits: int
+
+
+def programs(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """What each program of a folder gave under both, and the ratio of the times of its kernels."""
+    runs = [True] if options.cpu else [True, False, False]
+    with tempfile.TemporaryDirectory() as made:
+        for index, ours in enumerate(runs):
+            out = Path(made, str(index))
+            out.mkdir()
+            arguments = [str(HERE), "-", "--run-programs", str(folder), str(out), "--jobs", str(options.jobs)]
+            subprocess.run(command(ours, *arguments, "--sample", str(options.sample)), check=False)
+        found = [{p.stem: pickle.loads(p.read_bytes()) for p in Path(made, str(i)).iterdir()} for i in range(len(runs))]
+    verdicts = {name: verdict(name, found) for name in sorted(found[0])}
+    counts: dict[str, int] = {}
+    for one in verdicts.values():
+        counts[one["verdict"]] = counts.get(one["verdict"], 0) + 1
+    return {"counts": counts, "programs": verdicts}
+
+
+def verdict(name: str, found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """How a program's results compare: `ours` with `theirs`, of which there are two runs."""
+    ours, *theirs = (run.get(name, {"error": "did not run"}) for run in found)
+    if not theirs:
+        return {"verdict": "failed" if "error" in ours else "ran", "error": ours.get("error")}
+    if "error" in theirs[0]:
+        both = "error" in ours
+        return {"verdict": "fails with Triton", "ours": "fails" if both else "runs", "triton": theirs[0]["error"]}
+    if "error" in ours:
+        return {"verdict": "failed", "error": ours["error"]}
+    difference = distance(ours["results"], theirs[0]["results"])
+    noise = distance(theirs[1]["results"], theirs[0]["results"]) if "results" in theirs[1] else math.inf
+    same = difference is not None and difference <= max(1.0, 2 * (noise or 0.0))
+    shared = ours["kernels"].keys() & theirs[0]["kernels"].keys()
+    ratios = {kernel: round(theirs[0]["kernels"][kernel] / ours["kernels"][kernel], 3) for kernel in sorted(shared)}
+    return {
+        "verdict": "same" if same else "noisy with Triton" if noise is None or noise > 1 else "different",
+        "difference": difference,
+        "noise": noise,
+        "speed": ratios,
+        "microseconds": {kernel: round(ours["kernels"][kernel], 2) for kernel in sorted(shared)},
+        "seconds": [round(run.get("seconds", math.nan), 2) for run in (ours, theirs[0])],
+    }
+
+
+def distance(ours: Any, theirs: Any) -> float | None:
+    """The largest difference in units of what is allowed; None for results of unlike structure."""
+    import numpy as np
+
+    if isinstance(theirs, dict):
+        if not isinstance(ours, dict) or ours.keys() != theirs.keys():
+            return None
+        ours, theirs = list(ours.values()), list(theirs.values())
+    if isinstance(theirs, list):
+        if not isinstance(ours, list) or len(ours) != len(theirs):
+            return None
+        parts = [distance(a, b) for a, b in zip(ours, theirs, strict=True)]
+        return None if None in parts else max([part for part in parts if part is not None], default=0.0)
+    if not isinstance(theirs, Result):
+        return 0.0 if type(ours) is type(theirs) else None
+    if not isinstance(ours, Result) or ours.array.shape != theirs.array.shape:
+        return None
+    if not theirs.array.size:
+        return 0.0
+    a, b = ours.array.astype(np.float64), theirs.array.astype(np.float64)
+    wrong = np.isfinite(a) != np.isfinite(b)
+    good = np.isfinite(a) & np.isfinite(b)
+    largest = max(float(np.abs(b[good]).max(initial=0.0)), 1e-6)
+    allowed = largest * (ROUGH if theirs.bits <= 16 else FINE)
+    return math.inf if wrong.any() else float(np.abs(a[good] - b[good]).max(initial=0.0)) / allowed
+
+
+def run_programs(folder: Path, out: Path, jobs: int, sample: int) -> None:
+    """Run each program of a folder in a process of its own, forked from this one, which has torch."""
+    import torch  # Imported once, before the processes are made.
+
+    assert torch
+    files = sorted(folder.glob("*.py"))[:: max(1, sample)]
+
+    def one(path: Path) -> None:
+        context = multiprocessing.get_context("fork")
+        process = context.Process(target=run_program, args=(path, out / f"{path.stem}.pickle"))
+        process.start()
+        process.join(PROGRAM_LIMIT)
+        if process.is_alive():
+            process.kill()
+            (out / f"{path.stem}.pickle").write_bytes(pickle.dumps({"error": f"over {PROGRAM_LIMIT} s"}))
+
+    with ThreadPoolExecutor(jobs) as pool:
+        list(pool.map(one, files))
+
+
+def run_program(path: Path, out: Path) -> None:
+    """Run a program, and write its results as NumPy arrays, its seconds, and microseconds a launch of its kernels."""
+    import numpy as np
+    import torch
+
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        try:
+            seed(torch, np)
+            start = time.monotonic()
+            names = runpy.run_path(str(path), run_name="__main__")
+            found: dict[str, Any] = {"results": plain(names.get("result_gold")), "seconds": time.monotonic() - start}
+            found["kernels"] = kernel_times(names) if torch.cuda.is_available() else {}
+        except BaseException as error:
+            lines = traceback.format_exc().splitlines()
+            place = next((line.strip() for line in reversed(lines) if str(path) in line), "")
+            found = {"error": f"{type(error).__name__}: {str(error)[:600]} [{place}]"}
+    out.write_bytes(pickle.dumps(found))
+
+
+def seed(torch: Any, np: Any) -> None:
+    torch.manual_seed(0)
+    np.random.seed(0)
+    random.seed(0)
+
+
+def plain(value: Any) -> Any:
+    """Results with tensors and numbers as `Result`; what is no tensor, number or container is left out."""
+    import numpy as np
+
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if hasattr(value, "detach"):
+        import torch
+
+        value = value.detach().cpu()
+        return Result(value.to(torch.float64).numpy(), 8 * value.element_size())
+    return Result(np.float64(value), 64) if isinstance(value, int | float) else None
+
+
+def kernel_times(names: Mapping[str, Any]) -> dict[str, float]:
+    """Microseconds of each kernel that the program's test launches, the median of its launches."""
+    import torch
+
+    tests = [value for name, value in names.items() if name.startswith("test") and callable(value)]
+    if not tests:
+        return {}
+    activity = torch.profiler.ProfilerActivity
+    with torch.profiler.profile(activities=[activity.CUDA, activity.CPU]) as profile:
+        for _ in range(3):
+            for test in tests:
+                with contextlib.suppress(Exception):
+                    test()
+        torch.cuda.synchronize()
+    found: dict[str, list[float]] = {}
+    for event in profile.events():
+        if str(event.device_type).endswith("CUDA"):
+            found.setdefault(event.name, []).append(event.device_time)
+    return {name: statistics.median(times) for name, times in found.items() if "::" not in name and "Mem" not in name}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
