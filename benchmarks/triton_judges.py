@@ -4,7 +4,7 @@
         [--select EXPRESSION] [--sample N]
 
 Nothing is fetched: the paths are those of test files or folders (of Triton, of Liger-Kernel), and of folders of
-programs. A suite is run by pytest, and a test that Triton passes and ziggurat does not is listed with its message. A
+programs. A suite is run by pytest; a test that fails is run by Triton as well, and listed if Triton passes it. A
 program is a Python file that leaves its results in a global `result_gold`; both run it with the same seeds, the results
 are compared, and the time of each kernel is taken from PyTorch's profiler. `--cpu` runs ziggurat alone, on tensors in
 host memory.
@@ -28,15 +28,14 @@ import sys
 import tempfile
 import time
 import traceback
-import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
 HERE = Path(__file__).resolve()
-# Seconds for one program, and for one suite.
-PROGRAM_LIMIT, SUITE_LIMIT = 120, 540
+# Seconds for one program.
+PROGRAM_LIMIT = 120
 # Largest difference of two results, in units of the largest magnitude: of 16-bit floats, and of others (dots are tf32).
 ROUGH, FINE = 2e-2, 2e-3
 
@@ -49,6 +48,7 @@ def main() -> int:
     parser.add_argument("--select", help="pytest's -k for every suite")
     parser.add_argument("--sample", type=int, default=0, help="run every N-th test and program")
     parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 2) - 2))
+    parser.add_argument("--limit", type=int, default=540, help="seconds for one suite")
     parser.add_argument("--cpu", action="store_true")
     parser.add_argument("--run-programs", nargs=2, metavar=("FOLDER", "OUT"), help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -82,66 +82,50 @@ def command(ours: bool, *arguments: str) -> list[str]:
 
 
 def suite(path: Path, options: argparse.Namespace) -> dict[str, Any]:
-    """The outcomes of a suite under both, and the tests that Triton passes and ziggurat does not."""
-    ours = outcomes(path, options, ours=True)
-    theirs = {} if options.cpu else outcomes(path, options, ours=False)
-    counted = {name for name, (outcome, _) in theirs.items() if outcome == "passed"} if theirs else set(ours)
-    counted -= {name for name in counted if ours.get(name, ("", ""))[0] == "skipped"}
-    passed = {name for name in counted if ours.get(name, ("missing", ""))[0] == "passed"}
+    """The outcomes of a suite. A test that fails is run by Triton as well, and counts if Triton passes it."""
+    ours = outcomes(path, options)
+    failed = [name for name, (outcome, _) in ours.items() if outcome == "failed"]
+    theirs = outcomes(path, options, failed) if failed and not options.cpu else {}
+    also = {name for name, (outcome, _) in theirs.items() if outcome != "passed"}
+    failures = {name: ours[name][1] for name in failed if name not in also}
+    passed = sum(outcome == "passed" for outcome, _ in ours.values())
     return {
-        "tests": len(ours),
-        "counted": len(counted),
-        "passed": len(passed),
-        "percent": round(100 * len(passed) / max(1, len(counted)), 2),
-        "triton": {
-            outcome: sum(o == outcome for o, _ in theirs.values()) for outcome in ("passed", "failed", "skipped")
-        },
-        "failures": {name: ours.get(name, ("missing", "did not run"))[1] for name in sorted(counted - passed)},
+        "passed": passed,
+        "failed": len(failures),
+        "percent": round(100 * passed / max(1, passed + len(failures)), 2),
+        "skipped": sum(outcome == "skipped" for outcome, _ in ours.values()),
+        "failed or skipped by Triton as well": len(also),
+        "failures": failures,
     }
 
 
-def outcomes(path: Path, options: argparse.Namespace, ours: bool) -> dict[str, tuple[str, str]]:
-    """The outcome of each test of a suite, and the first line of what it says."""
+def outcomes(path: Path, options: argparse.Namespace, only: Sequence[str] | None = None) -> dict[str, tuple[str, str]]:
+    """The outcome of each test of a suite and what it says: by ziggurat, or those of `only` by Triton."""
     with tempfile.TemporaryDirectory() as folder:
-        found = Path(folder, "junit.xml")
-        arguments = ["-m", "pytest", "-q", "--tb=line", "-p", "no:cacheprovider", f"--junitxml={found}", str(path)]
+        found, wanted = Path(folder, "outcomes"), Path(folder, "wanted")
+        arguments = ["-m", "pytest", "-q", "--tb=line", "-p", "no:cacheprovider", "-p", "judged_tests", str(path)]
         arguments += ["-n", str(options.jobs)] if options.jobs > 1 else []
         arguments += ["-k", options.select] if options.select else []
-        env = dict(os.environ, ZIGGURAT_SAMPLE=str(options.sample))
-        if options.sample > 1:
-            arguments += ["-p", "triton_judges_sample"]
-            Path(folder, "triton_judges_sample.py").write_text(_SAMPLE)
-            env["PYTHONPATH"] = f"{folder}:{env.get('PYTHONPATH', '')}"
-        start = time.monotonic()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            done = subprocess.run(
-                command(ours, *arguments), capture_output=True, text=True, timeout=SUITE_LIMIT, env=env, check=False
-            )
-            print(
-                "ziggurat:" if ours else "triton:", *done.stdout.splitlines()[-1:], f"{time.monotonic() - start:.0f} s"
-            )
-            if done.returncode > 1:
-                print(done.stdout[-2000:], done.stderr[-2000:])
-        return dict(read_outcomes(found)) if found.exists() else {}
-
-
-_SAMPLE = """
-import os
-def pytest_collection_modifyitems(items):
-    items[:] = items[:: int(os.environ["ZIGGURAT_SAMPLE"])]
-"""
-
-
-def read_outcomes(path: Path) -> Iterator[tuple[str, tuple[str, str]]]:
-    for case in ElementTree.parse(path).getroot().iter("testcase"):
-        name = f"{case.get('classname')}::{case.get('name')}"
-        for kind, outcome in (("failure", "failed"), ("error", "failed"), ("skipped", "skipped")):
-            found = case.find(kind)
-            if found is not None:
-                yield name, (outcome, (found.get("message") or found.text or "")[:400])
-                break
+        env = dict(os.environ, JUDGED_OUT=str(found), PYTHONPATH=f"{HERE.parent}:{os.environ.get('PYTHONPATH', '')}")
+        if only is None:
+            env["JUDGED_SAMPLE"] = str(options.sample)
         else:
-            yield name, ("passed", "")
+            wanted.write_text(json.dumps(only))
+            env["JUDGED_ONLY"] = str(wanted)
+        line, start = command(only is None, *arguments), time.monotonic()
+        try:
+            done = subprocess.run(line, capture_output=True, text=True, timeout=options.limit, env=env, check=False)
+        except subprocess.TimeoutExpired as late:
+            print(path.name, f"took over {options.limit} s:", (late.stdout or b"")[-300:], flush=True)
+            return {}
+        print(
+            "ziggurat:" if only is None else "triton:",
+            *done.stdout.splitlines()[-1:],
+            f"{time.monotonic() - start:.0f} s",
+        )
+        if not found.exists():
+            print(done.stdout[-2000:], done.stderr[-2000:], flush=True)
+        return json.loads(found.read_text()) if found.exists() else {}
 
 
 # Programs.
