@@ -1,7 +1,8 @@
 """A plugin of pytest for `triton_judges`: which tests are run, and what became of each of them.
 
-The environment says it: JUDGED_OUT is the file for the outcomes, JUDGED_ONLY a file with the tests to run (all, if it
-is not set), JUDGED_SAMPLE a number N to run every N-th test.
+The processes of xdist import it first, so it also makes `ziggurat.triton` the `triton` of each. The environment says
+it: JUDGED_BY is "ziggurat" or "triton", JUDGED_OUT is the file for the outcomes, JUDGED_ONLY a file with
+the tests to run (all, if it is not set), JUDGED_SAMPLE a number N to run every N-th test.
 """
 
 from __future__ import annotations
@@ -10,6 +11,11 @@ import json
 import os
 from pathlib import Path
 from typing import Any
+
+if os.environ["JUDGED_BY"] == "ziggurat":
+    from ziggurat.triton import install
+
+    install()
 
 _found: dict[str, tuple[str, str]] = {}
 

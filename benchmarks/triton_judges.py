@@ -50,6 +50,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 2) - 2))
     parser.add_argument("--limit", type=int, default=540, help="seconds for one suite")
     parser.add_argument("--cpu", action="store_true")
+    parser.add_argument("--pytest", default="", help="further options of pytest")
     parser.add_argument("--run-programs", nargs=2, metavar=("FOLDER", "OUT"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.run_programs:
@@ -106,20 +107,27 @@ def outcomes(path: Path, options: argparse.Namespace, only: Sequence[str] | None
         arguments = ["-m", "pytest", "-q", "--tb=line", "-p", "no:cacheprovider", "-p", "judged_tests", str(path)]
         arguments += ["-n", str(options.jobs)] if options.jobs > 1 else []
         arguments += ["-k", options.select] if options.select else []
-        env = dict(os.environ, JUDGED_OUT=str(found), PYTHONPATH=f"{HERE.parent}:{os.environ.get('PYTHONPATH', '')}")
+        arguments += options.pytest.split()
+        by = "ziggurat" if only is None else "triton"
+        env = dict(
+            os.environ,
+            JUDGED_BY=by,
+            JUDGED_OUT=str(found),
+            PYTHONPATH=f"{HERE.parent}:{os.environ.get('PYTHONPATH', '')}",
+        )
         if only is None:
             env["JUDGED_SAMPLE"] = str(options.sample)
         else:
             wanted.write_text(json.dumps(only))
             env["JUDGED_ONLY"] = str(wanted)
-        line, start = command(only is None, *arguments), time.monotonic()
+        line, start = [sys.executable, *arguments], time.monotonic()
         try:
             done = subprocess.run(line, capture_output=True, text=True, timeout=options.limit, env=env, check=False)
         except subprocess.TimeoutExpired as late:
             print(path.name, f"took over {options.limit} s:", (late.stdout or b"")[-300:], flush=True)
             return {}
         print(
-            "ziggurat:" if only is None else "triton:",
+            f"{by}:",
             *done.stdout.splitlines()[-1:],
             f"{time.monotonic() - start:.0f} s",
         )
