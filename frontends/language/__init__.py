@@ -8,10 +8,20 @@ The names of the calls are the user's: `zg.load` is `load` here. Several of them
 
 from __future__ import annotations
 
-from ziggurat.frontends.language import arithmetic, comparison, math, memory, programs, reductions, shape
+from ziggurat.frontends.language import (
+    arithmetic,
+    comparison,
+    linear_algebra,
+    math,
+    memory,
+    programs,
+    reductions,
+    shape,
+)
 from ziggurat.frontends.language.arithmetic import *
 from ziggurat.frontends.language.comparison import *
 from ziggurat.frontends.language.function import Function, constexpr
+from ziggurat.frontends.language.linear_algebra import *
 from ziggurat.frontends.language.math import *
 from ziggurat.frontends.language.memory import *
 from ziggurat.frontends.language.memory import METHODS as METHODS
@@ -25,6 +35,7 @@ from ziggurat.frontends.language.signature import Call as Call
 __all__: list[str] = ["Function", "constexpr"]
 __all__ += arithmetic.__all__
 __all__ += comparison.__all__
+__all__ += linear_algebra.__all__
 __all__ += math.__all__
 __all__ += memory.__all__
 __all__ += programs.__all__

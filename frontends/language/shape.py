@@ -1,4 +1,4 @@
-"""New tensors, changes of shape, and `dot`."""
+"""New tensors, and changes of shape."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from ziggurat.frontends.language.kinds import (
     ConstInt,
     ConstInts,
     ConstShape,
-    ConstStr,
     ShapeOrValue,
     Value,
 )
 from ziggurat.frontends.language.signature import call
 
 __all__ = [
-    "arange", "broadcast", "cat", "dot", "expand", "flip", "full", "interleave", "join", "permute", "ravel", "reshape",
+    "arange", "broadcast", "cat", "expand", "flip", "full", "interleave", "join", "permute", "ravel", "reshape",
     "split", "squeeze", "trans", "unsqueeze", "zeros",
 ]  # fmt: skip
 
@@ -203,32 +202,4 @@ def cat(a: Value, b: Value, can_reorder: ConstBool = False) -> Value:
 
     Result: a tensor with the first axis twice as long.
     Errors: unequal shapes; scalars.
-    """
-
-
-@call("Linear algebra")
-def dot(
-    a: Value,
-    b: Value,
-    acc: Value = None,
-    input_precision: ConstStr | None = None,
-    max_num_imprecise_acc: ConstInt | None = None,
-    out_dtype: ConstDtype | None = None,
-) -> Value:
-    """The matrix product `a · b`, added to an accumulator.
-
-    - `a`: shape (M, K), or (…, M, K) for a batch.
-    - `b`: shape (K, N), or (…, K, N); the dtype of `a`. Floats, or 8-bit integers. Two 8-bit floats, or two 8-bit
-      integers, may be of different dtypes.
-    - `acc`: shape (M, N), or (…, M, N), in the result's dtype; zeros where it is None.
-    - `input_precision`: of products of f32: "tf32", "ieee", "tf32x3", "bf16x3" or "bf16x6", which split each operand
-      into parts of tf32 or bf16 and add 3 or 6 of the products of parts; None leaves it to the target (exact in the
-      interpreter).
-    - `max_num_imprecise_acc`: of products of 8-bit floats: the largest number, along K, that the matrix units of Hopper
-      may add with fewer bits than f32 has. None or 0 is no limit.
-    - `out_dtype`: of the result, f16 for f16 in place of f32.
-
-    Result: the shape of `acc`; f32 for floats of up to 32 bits (f16 where `acc` or `out_dtype` is f16 and the operands
-    have 16 bits or fewer), f64 for f64, i32 for 8-bit integers.
-    Errors: unequal K; unequal dtypes of more than 8 bits; unequal batches; an accumulator of another type.
     """

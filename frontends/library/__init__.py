@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import Final
 
 from ziggurat.frontends.language import CALLS, Function
-from ziggurat.frontends.library import elementary, powers, random, sorting
+from ziggurat.frontends.library import elementary, microscaling, powers, random, sorting
 from ziggurat.frontends.library.combine import COMBINE
 
 # A function that has the name of a call is the meaning of that call.
 LIBRARY: Final[dict[str, Function]] = {
     made.name: made
-    for module in (elementary, powers, random, sorting)
+    for module in (elementary, microscaling, powers, random, sorting)
     for made in vars(module).values()
     if isinstance(made, Function) and made.name in CALLS
 }

@@ -1,4 +1,4 @@
-"""Rules of the calls that make and reshape tensors, and of dot."""
+"""Rules of the calls that make and reshape tensors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from ziggurat.codemodel.types import (
     TensorType,
     Type,
     element_of,
-    f32,
     i32,
     shape_of,
     shaped,
@@ -34,7 +33,7 @@ from ziggurat.transforms.calls.promotion import (
     require_fits,
     scalar_type,
 )
-from ziggurat.transforms.calls.rule import Rule, Typing, axis, choice, is_power_of_two, scalar_dtype, shape, tensor
+from ziggurat.transforms.calls.rule import Rule, Typing, axis, is_power_of_two, scalar_dtype, shape, tensor
 
 
 def _element(x: Type) -> ScalarType | PtrType:
@@ -252,58 +251,6 @@ def _halves(call: Typing, x: Type) -> Type:
     return call.asked(lambda halves: tt.Split(*halves), tensor(call, x))
 
 
-# Linear algebra.
-
-
-PRECISIONS = {None: tt.InputPrecision.DEFAULT} | {
-    precision.value: precision for precision in tt.InputPrecision if precision is not tt.InputPrecision.DEFAULT
-}
-
-
-def _product(
-    call: Typing, a: Type, b: Type, acc: Type | None, precision: Any = None, imprecise: Any = None, dtype: Any = None
-) -> Type:
-    x, y = tensor(call, a), tensor(call, b)
-    choice("input_precision", precision, PRECISIONS)
-    sums = tt.accumulators(x.element) or (f32,)
-    total = sums[0] if dtype is None or (dtype not in sums and call.policy.implied_casts) else dtype
-    sum_type = TensorType((*x.shape[:-1], *y.shape[-1:]), total)
-    if x.shape[-1:] != y.shape[-2:-1]:
-        hint = "exchange rows and columns with zg.trans"
-    elif not tt.multiplies(x.element, y.element) or not tt.accumulators(x.element):
-        hint = "convert the operands with zg.cast"
-    else:
-        hint = f"begin with zg.zeros({show(sum_type.shape)}, zg.{sums[0]})"
-    given = sum_type if acc is None else tensor(call, acc)
-    if dtype is not None and given.element != total:
-        raise KernelTypeError(f"{call}: the accumulator must be {total}, as 'out_dtype' says; got {given}", hint=hint)
-    types = (x, y, given)
-    if x.shape[:-2] == y.shape[:-2] == given.shape[:-2]:
-        types = tuple(map(_batch, types))
-    made = call.asked(lambda values: tt.Dot(values[0], values[1], values[2]), *types, hint=hint)
-    if imprecise is not None and imprecise not in range(x.shape[-1] + 1) and scalar_type(x).is_fp8:
-        raise KernelValueError(f"{call}: 'max_num_imprecise_acc' must be from 0 to {x.shape[-1]}; got {imprecise}")
-    return given if given.rank > 3 else made
-
-
-def _batch(type_: Type) -> Type:
-    """The type of a batch of matrices with one axis for the batch, in place of several."""
-    if not isinstance(type_, TensorType) or type_.rank <= 3:
-        return type_
-    return TensorType((math.prod(type_.shape[:-2]), *type_.shape[-2:]), type_.element)
-
-
-def _dot(
-    emit: Emitter, result: Type, a: Operand, b: Operand, acc: Operand | None, precision: Any = None,
-    imprecise: Any = None, _dtype: Any = None,
-) -> Value:  # fmt: skip
-    c = emit.constant(0, result) if acc is None else acc.value
-    x, y, z = (emit.reshape(value, _batch(value.type)) for value in (a.value, b.value, c))
-    count = imprecise or 0
-    made = emit.add(tt.Dot(x, y, z, input_precision=PRECISIONS[precision], max_num_imprecise_acc=count))
-    return emit.reshape(made, result)
-
-
 def _fill(emit: Emitter, result: Type, _sizes: Any, value: Operand, _dtype: Any) -> Value:
     return emit.convert(value, result, dense=True)
 
@@ -333,5 +280,4 @@ RULES = {
     "split": Rule(_halves, as_given(tt.Split)),
     "cat": Rule(_concatenated, _cat),
     "gather": Rule(_gathered, _gather),
-    "dot": Rule(_product, _dot),
 }

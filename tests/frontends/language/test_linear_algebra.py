@@ -28,6 +28,30 @@ CASES = {
 }
 
 
+BYTES = "zg.zeros((16, 64), zg.u8)"
+SCALES = "zg.zeros((16, 2), zg.u8)"
+# Calls of dot_scaled by their arguments.
+SCALED = {
+    f"{BYTES}, {SCALES}, 'e4m3', zg.trans({BYTES}), None, 'e5m2'": "tensor<x16, x16, f32>",
+    f"{BYTES}, None, 'e2m1', zg.zeros((128, 16), zg.f16), None, 'fp16', out_dtype=zg.f16": "tensor<x16, x16, f16>",
+    f"{BYTES}, {SCALES}, 'e2m1', zg.trans({BYTES}), None, 'e4m3', lhs_k_pack=False": "error: [32, 2]; got",
+    f"{BYTES}, None, 'e2m1', zg.trans({BYTES}), None, 'e4m3', lhs_k_pack=False": "tensor<x32, x16, f32>",
+    f"{BYTES}, None, 'e2m1', zg.trans({BYTES}), None, 'e4m3'": "error: equally many elements along K; got [16, 128]",
+    f"{BYTES}, None, 'e4m3', zg.trans({BYTES}), None, 'e4m3', rhs_k_pack=False": "error: 'rhs_k_pack' must be True",
+    f"{BYTES}, None, 'e3m0', {BYTES}, None, 'e4m3'": "error: lhs_format must be one of 'e2m1', 'e4m3', 'e5m2'",
+    f"{BYTES}, None, 'bf16', {BYTES}, None, 'e4m3'": "error: 'lhs' of the format 'bf16' must be bf16 or u16",
+    f"{BYTES}, m, 'e4m3', zg.trans({BYTES}), None, 'e4m3'": "error: 'lhs_scale' must be u8 (exponents) or f8e4m3",
+    "t, None, 'e4m3', t, None, 'e4m3'": "error: 'lhs' of the format 'e4m3' must be f8e4m3 or u8",
+    "zg.cast(t, zg.u8), None, 'e4m3', w, None, 'e4m3'": "error: 'lhs' must be a matrix, or a batch of them",
+    f"{BYTES}, None, 'e4m3', zg.trans({BYTES}), None, 'e4m3', m": "error: the accumulator must have the shape",
+}
+
+
+@pytest.mark.parametrize("arguments", SCALED)
+def test_calls_with_scales(arguments: str, check):
+    check(f"zg.dot_scaled({arguments})", SCALED[arguments])
+
+
 @pytest.mark.parametrize("expression", CASES)
 def test_calls(expression: str, check):
     check(expression, CASES[expression])

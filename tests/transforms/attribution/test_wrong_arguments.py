@@ -45,6 +45,8 @@ def kernel(p, q, n, x, u, c: zg.constexpr):
     g = zg.zeros((16, 2), zg.i64)
     v = zg.cast(zg.arange(0, 8), zg.i8)
     ptrs = zg.add(p, t)
+    ub = zg.zeros((16, 32), zg.u8)
+    us = zg.zeros((16, 1), zg.u8)
     pair = (t, f)
     d = zg.make_tensor_descriptor(p, (n, n), (n, 1), (16, 16))
     at = zg.make_block_ptr(p, (n, n), (n, 1), (0, 0), (16, 16), (1, 0))
@@ -94,6 +96,7 @@ advance | base=at ; offsets=(n, 1)
 load_tensor_descriptor | desc=d ; offsets=(n, 0)
 store_tensor_descriptor | desc=d ; offsets=(n, 0) ; value=zg.zeros((16, 16), zg.f32)
 assume | cond=n > 0
+dot_scaled | lhs=ub ; lhs_scale=us ; lhs_format='e4m3' ; rhs=zg.trans(ub) ; rhs_scale=None ; rhs_format='e5m2'
 dot | a=w ; b=zg.trans(w) ; acc=None
 load | ptr=ptrs ; mask=b ; other=0.0
 store | ptr=ptrs ; value=f ; mask=b

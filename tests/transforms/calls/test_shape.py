@@ -1,4 +1,4 @@
-"""Type rules of the calls that make and reshape tensors, and of dot."""
+"""Type rules of the calls that make and reshape tensors."""
 
 from __future__ import annotations
 
@@ -11,14 +11,9 @@ from ziggurat.codemodel.types import (
     PtrType,
     TensorType,
     TupleType,
-    bf16,
-    f8e4m3,
-    f8e5m2,
     f16,
     f32,
-    f64,
     i1,
-    i8,
     i32,
     i64,
     u8,
@@ -134,60 +129,3 @@ def test_two_in_one_and_one_in_two():
     assert R.split(TensorType((2,), f32)) == TupleType((f32, f32))
     assert R.cat(T, TensorType((4, 16), i64)) == TensorType((8, 16), i64)
     assert R.gather(TensorType((4, 16), P), TensorType((4, 2), u8), -1) == TensorType((4, 2), P)
-
-
-def matrix(rows, columns, element, *batch):
-    return TensorType((*batch, rows, columns), element)
-
-
-@pytest.mark.parametrize(
-    ("element", "result"), [(f16, f32), (bf16, f32), (f8e4m3, f32), (f32, f32), (f64, f64), (i8, i32), (u8, i32)]
-)
-def test_dtypes_of_dot(element, result):
-    found = R.dot(matrix(16, 32, element), matrix(32, 8, element), None)
-    assert found == matrix(16, 8, result)
-    assert R.dot(matrix(16, 32, element, 2), matrix(32, 8, element, 2), matrix(16, 8, result, 2)).shape == (2, 16, 8)
-
-
-def test_f16_accumulates_in_f16_where_asked():
-    small = matrix(16, 16, f16)
-    assert R.dot(small, small, small) == small
-    with pytest.raises(KernelTypeError, match=r"zg.dot of f32 accumulates in f32; got f16") as caught:
-        R.dot(matrix(16, 16, f32), matrix(16, 16, f32), small)
-    assert caught.value.hint == "begin with zg.zeros((16, 16), zg.f32)"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "error", "words"),
-    [
-        ((matrix(16, 32, f16), matrix(16, 32, f16), None), KernelTypeError, "the inner sizes differ"),
-        (
-            (matrix(16, 16, f16), matrix(16, 16, f32), None),
-            KernelTypeError,
-            "one element type; got f16 and f32",
-        ),
-        (
-            (matrix(16, 16, f8e4m3), matrix(16, 16, f8e5m2), None),
-            KernelTypeError,
-            "one element type; got f8e4m3 and f8e5m2",
-        ),
-        (
-            (matrix(16, 16, i32), matrix(16, 16, i32), None),
-            KernelTypeError,
-            "the operands must be floats or 8-bit integers; got i32",
-        ),
-        (
-            (matrix(16, 16, P), matrix(16, 16, P), None),
-            KernelTypeError,
-            "the operands must be floats or 8-bit integers; got ptr",
-        ),
-        ((TensorType((16,), f16), matrix(16, 16, f16), None), KernelTypeError, "the operands must be two matrices"),
-        ((matrix(16, 16, f16, 2), matrix(16, 16, f16, 4), None), KernelTypeError, "two equal batches"),
-        ((matrix(16, 16, f16), f16, None), KernelTypeError, "zg.dot: the operand must be a tensor"),
-        ((matrix(16, 16, f16), matrix(16, 16, f16), f32), KernelTypeError, "the operand must be a tensor; got f32"),
-        ((matrix(16, 16, f16), matrix(16, 16, f16), None, "fast"), KernelValueError, "got 'fast'"),
-    ],
-)
-def test_products_that_are_none(arguments, error, words):
-    with pytest.raises(error, match=words):
-        R.dot(*arguments)

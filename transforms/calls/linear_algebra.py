@@ -1,0 +1,118 @@
+"""Rules of products of matrices."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+from ziggurat.codemodel.dialects import tt
+from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
+from ziggurat.codemodel.op import Value
+from ziggurat.codemodel.types import ScalarType, TensorType, Type, bf16, f8e4m3, f8e5m2, f16, f32, u8, u16
+from ziggurat.frontends.library import LIBRARY
+from ziggurat.transforms.calls.constants import describe, show
+from ziggurat.transforms.calls.emit import Emitter, Operand
+from ziggurat.transforms.calls.promotion import scalar_type
+from ziggurat.transforms.calls.rule import Rule, Typing, choice, tensor
+
+PRECISIONS = {None: tt.InputPrecision.DEFAULT} | {
+    precision.value: precision for precision in tt.InputPrecision if precision is not tt.InputPrecision.DEFAULT
+}
+
+
+def _product(
+    call: Typing, a: Type, b: Type, acc: Type | None, precision: Any = None, imprecise: Any = None, dtype: Any = None
+) -> Type:
+    x, y = tensor(call, a), tensor(call, b)
+    choice("input_precision", precision, PRECISIONS)
+    sums = tt.accumulators(x.element) or (f32,)
+    total = sums[0] if dtype is None or (dtype not in sums and call.policy.implied_casts) else dtype
+    sum_type = TensorType((*x.shape[:-1], *y.shape[-1:]), total)
+    if x.shape[-1:] != y.shape[-2:-1]:
+        hint = "exchange rows and columns with zg.trans"
+    elif not tt.multiplies(x.element, y.element) or not tt.accumulators(x.element):
+        hint = "convert the operands with zg.cast"
+    else:
+        hint = f"begin with zg.zeros({show(sum_type.shape)}, zg.{sums[0]})"
+    given = sum_type if acc is None else tensor(call, acc)
+    if dtype is not None and given.element != total:
+        raise KernelTypeError(f"{call}: the accumulator must be {total}, as 'out_dtype' says; got {given}", hint=hint)
+    types = (x, y, given)
+    if x.shape[:-2] == y.shape[:-2] == given.shape[:-2]:
+        types = tuple(map(_batch, types))
+    made = call.asked(lambda values: tt.Dot(values[0], values[1], values[2]), *types, hint=hint)
+    if imprecise is not None and imprecise not in range(x.shape[-1] + 1) and scalar_type(x).is_fp8:
+        raise KernelValueError(f"{call}: 'max_num_imprecise_acc' must be from 0 to {x.shape[-1]}; got {imprecise}")
+    return given if given.rank > 3 else made
+
+
+def _batch(type_: Type) -> Type:
+    """The type of a batch of matrices with one axis for the batch, in place of several."""
+    if not isinstance(type_, TensorType) or type_.rank <= 3:
+        return type_
+    return TensorType((math.prod(type_.shape[:-2]), *type_.shape[-2:]), type_.element)
+
+
+def _dot(
+    emit: Emitter, result: Type, a: Operand, b: Operand, acc: Operand | None, precision: Any = None,
+    imprecise: Any = None, _dtype: Any = None,
+) -> Value:  # fmt: skip
+    c = emit.constant(0, result) if acc is None else acc.value
+    x, y, z = (emit.reshape(value, _batch(value.type)) for value in (a.value, b.value, c))
+    count = imprecise or 0
+    made = emit.add(tt.Dot(x, y, z, input_precision=PRECISIONS[precision], max_num_imprecise_acc=count))
+    return emit.reshape(made, result)
+
+
+# Microscaling formats.
+
+# The dtypes that hold elements of a format.
+FORMATS: Final[dict[str, tuple[ScalarType, ...]]] = {
+    "e2m1": (u8,), "e4m3": (f8e4m3, u8), "e5m2": (f8e5m2, u8), "bf16": (bf16, u16), "fp16": (f16, u16),
+}  # fmt: skip
+# The number of elements along k that share a scale, by the dtype of the scale.
+GROUPS: Final = {u8: 32, f8e4m3: 16}
+
+
+def _scaled(
+    call: Typing, lhs: Type, lhs_scale: Type | None, lhs_format: Any, rhs: Type, rhs_scale: Type | None,
+    rhs_format: Any, acc: Type | None, fast_math: Any, lhs_k_pack: Any, rhs_k_pack: Any, dtype: Any,
+) -> None:  # fmt: skip
+    *batch, m, k = _unpacked(call, "lhs", lhs, lhs_format, lhs_k_pack, inner=-1)
+    *other, depth, n = _unpacked(call, "rhs", rhs, rhs_format, rhs_k_pack, inner=-2)
+    if (batch, k) != (other, depth):
+        raise KernelTypeError(
+            f"{call}: 'lhs' and 'rhs' must have equal batches and equally many elements along K; got "
+            f"{[*batch, m, k]} and {[*other, depth, n]}"
+        )
+    for name, scale, size in (("lhs_scale", lhs_scale, m), ("rhs_scale", rhs_scale, n)):
+        if scale is None:
+            continue
+        element = tensor(call, scale).element
+        if element not in GROUPS:
+            raise KernelTypeError(f"{call}: '{name}' must be u8 (exponents) or f8e4m3; got {describe(scale)}")
+        wanted = [*batch, size, k // GROUPS[element]]
+        if list(tensor(call, scale).shape) != wanted:
+            raise KernelTypeError(f"{call}: '{name}' must be a tensor of shape {wanted}; got {describe(scale)}")
+
+
+def _unpacked(call: Typing, name: str, x: Type, format_: Any, along_k: Any, *, inner: int) -> list[int]:
+    """The shape of an operand, each element counted."""
+    type_ = tensor(call, x)
+    choice(f"{name}_format", format_, FORMATS)
+    if type_.element not in FORMATS[format_]:
+        held = " or ".join(map(str, FORMATS[format_]))
+        raise KernelTypeError(f"{call}: '{name}' of the format {show(format_)} must be {held}; got {type_}")
+    if type_.rank not in (2, 3):
+        raise KernelTypeError(f"{call}: '{name}' must be a matrix, or a batch of them; got {type_}")
+    sizes = list(type_.shape)
+    if format_ == "e2m1":
+        sizes[inner if along_k else -3 - inner] *= 2
+    elif not along_k:
+        raise KernelValueError(
+            f"{call}: '{name}_k_pack' must be True but for the format \"e2m1\"; got False", hint="leave it out"
+        )
+    return sizes
+
+
+RULES = {"dot": Rule(_product, _dot), "dot_scaled": Rule(_scaled, body=LIBRARY["dot_scaled"])}
