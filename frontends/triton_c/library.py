@@ -49,9 +49,11 @@ def call_of(name: str, count: int) -> str | None:
         return None
     if name in SIGNATURES:
         return name
-    # C's functions of floats: expf, sqrtf.
-    single = ALIASES.get(name.removesuffix("f"), name.removesuffix("f"))
-    return single if name.endswith("f") and single in SIGNATURES and SIGNATURES[single].group == "Math" else None
+    # C's functions of floats: expf, sqrtf, fminf.
+    double = name.removesuffix("f")
+    single = ALIASES.get(double, double)
+    has_single = single in SIGNATURES and (SIGNATURES[single].group == "Math" or double in ("fmin", "fmax", "fmod"))
+    return single if name.endswith("f") and has_single else None
 
 
 NAMES: Final = (*SIGNATURES, *ALIASES, *CONSTANTS, "newaxis")

@@ -94,6 +94,15 @@ def test_a_loop_compares_its_counter_as_c_does(loop: str, inputs: str, argument:
     assert out[0] == value
 
 
+def test_functions_of_floats_have_their_names_in_c():
+    value = scalar(
+        "fminf(x, 2) + fmaxf(x, 4) * 10 + fmodf(x, 2) * 100 + fabsf(-x) + sqrtf(9)", np.float32, "float x", 3.0
+    )
+    assert value == 2 + 40 + 100 + 3 + 3
+    with pytest.raises(zg.KernelNameError, match="there is no function 'minf'"):
+        scalar("minf(1, 2)")
+
+
 def test_a_range_binds_tighter_than_arithmetic():
     assert list(outputs("int i[8] = 3 * 2 + 0 ... 8; *(out + (0 ... 8)) = i;", dtype=np.int32)) == [*range(6, 14)]
     assert list(outputs("int i[8] = 0 ... 8 + 1; *(out + (0 ... 8)) = i;", dtype=np.int32)) == [*range(1, 9)]
