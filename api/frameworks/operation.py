@@ -88,6 +88,9 @@ class Operation:
         self.name = kernel.name
         self.backward = backward
         self._derived: dict[Any, Self] = {}
+        tuning = getattr(kernel, "tuning", None)
+        if tuning is not None:
+            self.configurations = [config.values for config in tuning.configs]
         self.parameters = tuple(kernel.signature.parameters)
         self.defaults = {name: p.default for name, p in kernel.signature.parameters.items() if p.default is not p.empty}
         self.rules: dict[str, OutputRule] = {
@@ -166,7 +169,7 @@ class Operation:
         for name in self.parameters:
             if name not in given and name in self.defaults:
                 given[name] = self.defaults[name]
-        missing = [name for name in self.inputs if name not in given]
+        missing = [name for name in self.inputs if name not in given and name not in self.configurations[0]]
         if missing:
             raise LaunchError(f"'{self.name}' needs '{missing[0]}'", hint=self.kernel.written)
         for name in self.constants:
@@ -176,7 +179,7 @@ class Operation:
             if name not in given:
                 given[name] = self._output(name, given)
         return {
-            **{name: given[name] for name in self.parameters},
+            **{name: given[name] for name in self.parameters if name in given},
             **{name: given[name] for name in given if name not in self.parameters},
         }
 
@@ -239,7 +242,7 @@ class Operation:
         more = {name: value for name, value in arguments.items() if name not in bound and name != GRID}
         check_options(self.kernel, more)
         if GRID not in arguments:
-            self.kernel.sizes(self.grid, bound)
+            self.kernel.sizes(self.grid, {**self.configurations[0], **bound})
 
     def launch(self, arguments: Mapping[str, Any]) -> None:
         """Run the kernel on arrays and numbers by name, over the operation's grid or over the call's `Sizes`."""

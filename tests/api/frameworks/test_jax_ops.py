@@ -49,6 +49,12 @@ def test_equal_constants_of_different_types_have_functions_of_their_own():
     assert len(op._targets) == 3
 
 
+def test_tuned_kernels_choose_what_is_tuned():
+    tuned = zg.autotune([zg.Config({"BLOCK": 8}), zg.Config({"BLOCK": 16})], key=["n"])(increment)
+    op = zg.jax_op(tuned, lambda meta: (zg.cdiv(meta["n"], meta["BLOCK"]),))
+    assert jax.jit(lambda x: op(x, 20, 1.0))(jnp.zeros(20)).tolist() == [1.0] * 20
+
+
 def test_an_array_that_is_written_is_a_result():
     op = zg.jax_op(increment, (2,))
     x = jnp.zeros(10, "float32")
