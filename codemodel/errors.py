@@ -92,6 +92,10 @@ class KernelValueError(ZigguratError, ValueError):
     """A constant of a kernel has a value that its use does not allow."""
 
 
+class StaticAssertionError(KernelValueError):
+    """A static assertion of a kernel does not hold."""
+
+
 class BuildError(ZigguratError):
     """An op was put together wrongly by the code that builds a model.
 

@@ -14,12 +14,13 @@ if TYPE_CHECKING:
     from ziggurat.compiler.pipeline import compile_model as compile_model
     from ziggurat.compiler.pipeline import triton_model as triton_model
     from ziggurat.transforms.attribution import attribute as attribute
+    from ziggurat.transforms.attribution import given_tuple as given_tuple
     from ziggurat.transforms.attribution import link as link
     from ziggurat.transforms.attribution import outer_constant as outer_constant
 
 _LAZY = {
     **dict.fromkeys(("compile_model", "triton_model"), "ziggurat.compiler.pipeline"),
-    **dict.fromkeys(("attribute", "link", "outer_constant"), "ziggurat.transforms.attribution"),
+    **dict.fromkeys(("attribute", "given_tuple", "link", "outer_constant"), "ziggurat.transforms.attribution"),
 }
 
 # A fork waits for this lock: a child that is forked while another thread compiles would find LLVM's lock, or that of a

@@ -20,11 +20,11 @@ from ziggurat.codemodel.types import (
     DescriptorType,
     PtrType,
     ScalarType,
-    TupleType,
     Type,
     find_scalar,
 )
 from ziggurat.frontends.language import Function
+from ziggurat.frontends.language.constants import unwrapped
 from ziggurat.frontends.language.function import usable
 from ziggurat.frontends.language.signature import suggest
 from ziggurat.kernels.models import Models
@@ -111,7 +111,8 @@ def signature_of(function: Function, arguments: Sequence[Any], keywords: Mapping
             return constant_of(function, name, given)
         components = components_of(given)
         if components is not None and any(isinstance(one, Type | Divisible) for one in leaves(components)):
-            return TupleType(tuple(type_of(part, one) for part, one in parts_of(name, components)))
+            parts = tuple(type_of(part, one) for part, one in parts_of(name, components))
+            return compiler.given_tuple(components, parts)
         if isinstance(given, str):
             if given in SCALARS or re.fullmatch(r"(ptr|descriptor|tensor)<.*>", given):
                 raise LaunchError(
@@ -188,12 +189,17 @@ def _run_time(function: Function, name: str, given: Type) -> Type:
     return given
 
 
-def constant_of(function: Function, name: str, given: Any) -> ConstantType:
+def is_compiled_in(function: Function, given: Any) -> bool:
+    """Whether an argument is compiled in whatever its parameter is: `tl.constexpr(…)`, a function, or a dtype."""
+    return function.policy.python_syntax and (isinstance(given, Function | Type) or unwrapped(given) is not given)
+
+
+def constant_of(function: Function, name: str, given: Any) -> Type:
     """The attributed type of an argument that is compiled in."""
     for _ in leaves([given]):
         pass  # Raises an error for a list that contains itself.
     given = _without_lists(given)
-    if not usable(given):
+    if not usable(given) and not function.policy.python_syntax:
         hint = "give a type such as zg.i32 or zg.ptr(zg.f32) for a run-time argument"
         if isinstance(given, FunctionType):
             named = given.__name__ != "<lambda>"

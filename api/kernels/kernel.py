@@ -27,6 +27,7 @@ from ziggurat.kernels.arguments import (
     constant_of,
     constexpr_names,
     declared_number,
+    is_compiled_in,
     is_tuple_of_arguments,
     leaves,
     parts_of,
@@ -51,7 +52,7 @@ class Kernel(Function):
 
     def __init__(self, fn: Callable[..., Any], do_not_specialize: Iterable[str] = ()) -> None:
         # A stub in the place of a Python function brings its own models.
-        self.models: Models = getattr(fn, "ziggurat_models", None) or PythonModels(fn)
+        self.models: Models = getattr(fn, "ziggurat_models", None) or PythonModels(fn, self.policy)
         super().__init__(fn, self.models.python)
         names = [do_not_specialize] if isinstance(do_not_specialize, str) else do_not_specialize
         require_argument(names, Iterable, "zg.kernel: 'do_not_specialize' must be names of parameters")
@@ -199,10 +200,12 @@ class Kernel(Function):
         values: list[Any] = []
 
         def type_of(name: str, given: Any, specialize: bool) -> Type:
-            if name in constexprs or given is None:  # None is compiled in: an argument that is left out.
+            # None is compiled in: an argument that is left out.
+            if name in constexprs or given is None or is_compiled_in(self, given):
                 return constant_of(self, name, given)
             if is_tuple_of_arguments(given):
-                return TupleType(tuple(type_of(part, one, specialize) for part, one in parts_of(name, given)))
+                parts = tuple(type_of(part, one, specialize) for part, one in parts_of(name, given))
+                return compiler.given_tuple(given, parts)
             type_: Type
             if isinstance(given, TensorDescriptor):
                 value, type_, number = given, given.type, given.row_bytes

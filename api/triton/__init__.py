@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from ziggurat.frontends.triton.compile_time import aggregate, constexpr_function, must_use_result
 from ziggurat.triton import backends, compiler, errors, knobs, language, runtime, testing, tools
 from ziggurat.triton.compiler.errors import CompilationError
 from ziggurat.triton.errors import TritonError
@@ -17,7 +18,28 @@ from ziggurat.triton.runtime.jit import JITFunction, KernelInterface, MockTensor
 __version__ = "3.6.0"
 
 __all__ = [
-    "CompilationError", "InterpreterError", "JITFunction", "KernelInterface", "MockTensor", "OutOfResources",
-    "TensorWrapper", "TritonError", "backends", "compiler", "errors", "install", "jit", "knobs", "language",
-    "reinterpret", "runtime", "set_allocator", "testing", "tools", "uninstall",
+    "CompilationError",
+    "InterpreterError",
+    "JITFunction",
+    "KernelInterface",
+    "MockTensor",
+    "OutOfResources",
+    "TensorWrapper",
+    "TritonError",
+    "aggregate",
+    "backends",
+    "compiler",
+    "constexpr_function",
+    "errors",
+    "install",
+    "jit",
+    "knobs",
+    "language",
+    "must_use_result",
+    "reinterpret",
+    "runtime",
+    "set_allocator",
+    "testing",
+    "tools",
+    "uninstall",
 ]  # fmt: skip

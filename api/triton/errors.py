@@ -1,5 +1,5 @@
-"""The base of the errors that programs catch as Triton's. Errors of ziggurat stay those of `ziggurat`."""
+"""The errors that programs catch as Triton's. Errors of Triton functions are of these classes besides our own."""
 
-from ziggurat.codemodel.errors import ZigguratError as TritonError
+from ziggurat.frontends.triton.errors import TritonError
 
 __all__ = ["TritonError"]

@@ -170,23 +170,44 @@ class Pack(Expression, Pure, name="pack"):
     components: Sequence[Value] = operands()
 
 
+class Outer(Expression, Pure, name="outer"):
+    """An object of Python from outside of the function, such as a class, by the name that the function gives it."""
+
+    name: str = attribute(str, unnamed=True)
+
+
+class Format(Expression, Pure, name="format"):
+    """An f-string of constants: `template.format(*values)`."""
+
+    values: Sequence[Value] = operands()
+    template: str = attribute(str, unnamed=True)
+
+
 class Invoke(Expression, name="invoke"):
-    """Call a function of the language (`zg.load`) or a builtin (`min`). `keywords` names the last operands."""
+    """Call a function of the language (`zg.load`) or a builtin (`min`). `keywords` names the last operands.
+
+    `starred` are the indices of the arguments that are tuples whose items are passed: `f(a, *b)`.
+    """
 
     arguments: Sequence[Value] = operands()
     callee: str = attribute(str, unnamed=True)
     keywords: tuple[str, ...] = attribute([str], default=())
+    starred: tuple[int, ...] = attribute([int], default=())
 
     def check(self) -> None:
         require(len(self.keywords) <= len(self.arguments), "more keywords than operands")
 
 
 class Call(Expression, name="call"):
-    """`f(a, …)` where `f` is a value: a parameter that takes a function, say. `keywords` names the last arguments."""
+    """`f(a, …)` where `f` is a value: a parameter that takes a function, say. `keywords` names the last arguments.
+
+    `starred` is as in `invoke`.
+    """
 
     callee: Value = operand()
     arguments: Sequence[Value] = operands()
     keywords: tuple[str, ...] = attribute([str], default=())
+    starred: tuple[int, ...] = attribute([int], default=())
 
     def check(self) -> None:
         require(len(self.keywords) <= len(self.arguments), "more keywords than arguments")
@@ -287,6 +308,18 @@ class CondOr(Expression, name="cor"):
     """`a or b or …`: bodies are run until one gives a true value."""
 
     parts: Sequence[Body] = bodies(ends=Yield)
+
+
+class Comprehension(Expression, name="comprehension"):
+    """`[element for item in iterable if condition]`: a tuple. The second and the third body take the item."""
+
+    iterable: Body = body(ends=Yield)
+    condition: Body = body(ends=Yield)
+    element: Body = body(ends=Yield)
+
+    def check(self) -> None:
+        for part in (self.condition, self.element):
+            require(len(part.parameters) == 1, "the condition and the element of a comprehension take the item")
 
 
 class Assert(Op, PythonTier, name="assert"):

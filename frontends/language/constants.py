@@ -14,10 +14,7 @@ def as_constant(value: Any) -> tuple[bool, Any]:
 
     Numbers of NumPy become Python's, and dtypes of NumPy and torch ours.
     """
-    if (
-        not isinstance(value, type) and getattr(value, "ziggurat_constant", False) is True
-    ):  # `tl.constexpr(…)`, and Triton's dtypes.
-        return as_constant(value.value)
+    value = unwrapped(value)
     if value is None or isinstance(value, Type):
         return True, value
     if isinstance(value, enum.Enum) and is_enum(type(value)):
@@ -41,3 +38,10 @@ def as_constant(value: Any) -> tuple[bool, Any]:
 def is_enum(value: Any) -> bool:
     """True of the enums of the language."""
     return isinstance(value, type) and ENUMS.get(value.__name__) is value
+
+
+def unwrapped(value: Any) -> Any:
+    """The value in a `tl.constexpr(…)` or a dtype of Triton's; any other object itself."""
+    while getattr(value, "ziggurat_constant", False) is True and not isinstance(value, type):
+        value = value.value
+    return value

@@ -84,6 +84,8 @@ class Function:
         # The functions that the model refers to, by symbol, and the values that it has from outside. Whoever makes the
         # model fills them in.
         self.callees: dict[str, Function] = {}
+        # Other objects of Python that the model refers to, by name.
+        self.objects: dict[str, Any] = {}
         self.uses: tuple[Use, ...] = ()
         self._make_model = model
         self._model: Op | None = None
@@ -99,6 +101,11 @@ class Function:
             return inspect.signature(self.fn)
         except (TypeError, ValueError):
             raise KernelSyntaxError(f"'{self.name}' is not a function defined by def") from None
+
+    @functools.cached_property
+    def is_variadic(self) -> bool:
+        """Whether a parameter takes any number of arguments: `*args`."""
+        return any(p.kind is p.VAR_POSITIONAL for p in self.signature.parameters.values())
 
     @property
     def written(self) -> str:
@@ -161,7 +168,7 @@ class Function:
 
     def forget(self) -> None:
         """Forget the model, and everything that was made from it."""
-        self._model, self.callees, self.uses = None, {}, ()
+        self._model, self.callees, self.objects, self.uses = None, {}, {}, ()
         self._watched, self._watched_uses = [], []
 
     def is_same(self, other: Function) -> bool:
@@ -182,6 +189,9 @@ class Function:
                 use.value = now
             self.watch()
             return
+        for use, _, now in changed:
+            if self.policy.strict_globals and not isinstance(use.value, Function):
+                raise changed_global(use, now)
         self.forget()
         for use, function, now in changed:
             if use in function.uses:
@@ -225,6 +235,18 @@ def _same(old: Any, new: Any) -> bool:
     if isinstance(old, Function):
         return old.is_same(new)
     return repr(old) == repr(new)
+
+
+def changed_global(use: Use, now: Any) -> LaunchError:
+    """The error of a language in which a kernel is not compiled again when a global changes."""
+    from ziggurat.frontends.triton.errors import ChangedGlobalError
+
+    gone = "nothing" if now is GONE else shown(now)
+    return ChangedGlobalError(
+        f"Global variable {use.name} has changed since we compiled this kernel, from {shown(use.value)} to {gone}",
+        use.location,
+        "pass values that change as constexpr parameters",
+    )
 
 
 def _warn(use: Use, value: Any, kernel: str) -> None:

@@ -37,6 +37,15 @@ class Policy:
     signed_division: bool = _differs("`//` and `%` of a signed and an unsigned integer are errors")
     narrow_scalars: bool = _differs("a run-time value may be given for a `constexpr` parameter of a helper function")
 
+    python_syntax: bool = _differs(
+        "f-strings, list comprehensions, `:=`, `*arguments`, slices of tuples, named tuples, aggregates, functions of "
+        "the host on constants, statements after `return`, and values that are not used"
+    )
+    typed_recursion: bool = _differs("a function may call itself with arguments of other types")
+    strict_globals: bool = _differs(
+        "a global must be a `tl.constexpr`, a function, a dtype or a module; one that has changed is an error"
+    )
+
     @property
     def is_triton(self) -> bool:
         """Whether the names of the language are Triton's."""

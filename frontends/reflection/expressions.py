@@ -7,6 +7,8 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
+import attrs
+
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import core, py
 from ziggurat.codemodel.errors import BuildError, KernelNameError, KernelSyntaxError, KernelTypeError, ZigguratError
@@ -14,11 +16,10 @@ from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Body, Op, Value
 from ziggurat.codemodel.types import Type, pyobject
 from ziggurat.frontends.bodies import Bodies
-from ziggurat.frontends.language.constants import as_constant
+from ziggurat.frontends.language.constants import as_constant, unwrapped
 from ziggurat.frontends.language.function import Default, Function, constexpr, usable
-from ziggurat.frontends.language.policy import Policy
 from ziggurat.frontends.language.signature import SIGNATURES, Call, Signature
-from ziggurat.frontends.reflection.names import BUILTINS, DYNAMIC, Names, builtin_name
+from ziggurat.frontends.reflection.names import DYNAMIC, Names, builtin_name, is_record
 from ziggurat.frontends.reflection.source import Source
 from ziggurat.frontends.reflection.unsupported import unsupported
 from ziggurat.frontends.triton.spelling import Spelling
@@ -39,6 +40,14 @@ _UNARY: dict[type[ast.unaryop], type[py.Unary]] = {
 _CLASSES = (bool, int, float, str, tuple)
 
 
+@attrs.frozen
+class Outer:
+    """The functions and the other objects of Python from outside of a function, by the symbols in its model."""
+
+    callees: dict[str, Function] = attrs.field(factory=dict[str, Function])
+    objects: dict[str, Any] = attrs.field(factory=dict[str, Any])
+
+
 class Expressions(ast.NodeVisitor, Bodies):
     """Reflects expressions into `builder`. `variables` are the variables declared so far.
 
@@ -46,18 +55,18 @@ class Expressions(ast.NodeVisitor, Bodies):
     becomes an op and is added to `deferred` instead.
     """
 
-    def __init__(
-        self, names: Names, source: Source, builder: Builder, callees: dict[str, Function], policy: Policy
-    ) -> None:
+    def __init__(self, names: Names, source: Source, builder: Builder, outer: Outer) -> None:
         self.names = names
-        self.policy = policy
+        self.policy = names.policy
         self.source = source
         self.builder = builder
-        self.callees = callees
+        self.outer = outer
         self.variables: dict[str, Value] = {}
         self.errors: list[ZigguratError] = []
         self.deferred: list[ZigguratError] = []
         self.choices = 0
+        # The number of expressions around this one that may not be computed.
+        self.parts = 0
         # The iterable of the innermost `for`, the only place of a range.
         self.head: ast.expr | None = None
 
@@ -75,7 +84,10 @@ class Expressions(ast.NodeVisitor, Bodies):
 
     def generic_visit(self, node: ast.AST) -> NoReturn:
         """Raise the error of a construct that kernels do not have."""
-        raise unsupported(node, self.source)
+        raise self.unsupported(node)
+
+    def unsupported(self, node: ast.AST, form: str | None = None) -> KernelSyntaxError:
+        return unsupported(node, self.source, form, self.policy)
 
     def add(self, op: Op, node: Any) -> Value:
         """Add an op that models `node`."""
@@ -116,8 +128,11 @@ class Expressions(ast.NodeVisitor, Bodies):
             return self.add(core.VarLoad(variable), node)
         if node.id in self.names.locals:
             if not self.errors:
+                undefined = "is not defined: it " if self.policy.is_triton else ""
                 raise KernelNameError(
-                    f"'{node.id}' is used before it is assigned", self.source.span(node), f"assign '{node.id}' first"
+                    f"'{node.id}' {undefined}is used before it is assigned",
+                    self.source.span(node),
+                    f"assign '{node.id}' first",
                 )
             # An unsupported statement binds the name, such as a del, which is reported already: use any value.
             return self.constant(None, node)
@@ -132,20 +147,37 @@ class Expressions(ast.NodeVisitor, Bodies):
 
     def known(self, value: Any, node: Any) -> Value | None:
         """An object from outside as a value, if it is a constant, a function, or a tuple of these; else None."""
+        value = unwrapped(value)
         if isinstance(value, Function):
             return self.add(core.FuncRef(self.symbol(value, node), pyobject), node)
-        good, constant = as_constant(value)
+        is_object = self.policy.python_syntax and is_record(value)
+        good, constant = (False, None) if is_object else as_constant(value)
         if good:
             return self.constant(constant, node)
-        if not usable(value):
-            return None
+        if is_object or not usable(value):
+            return self.host_object(value, node) if self.policy.python_syntax else None
         items = [self.known(item, node) for item in value]
         return self.add(py.Pack(tuple(item for item in items if item is not None)), node)
+
+    def host_object(self, value: Any, node: ast.AST) -> Value:
+        """An object of Python that a model cannot hold, by the name that the function gives it."""
+        name = base = ast.unparse(node) if isinstance(node, ast.Name | ast.Attribute) else type(value).__name__
+        count = 0
+        while self.outer.objects.setdefault(name, value) is not value:
+            count += 1
+            name = f"{base}.{count}"
+        return self.add(py.Outer(name), node)
 
     def symbol(self, function: Function, node: ast.AST) -> str:
         """The symbol of a function that this one refers to."""
         symbol = function.fn.__qualname__
-        if self.callees.setdefault(symbol, function) is not function:
+        if self.policy.python_syntax:
+            count = 0
+            while self.outer.callees.setdefault(symbol, function) is not function:
+                count += 1
+                symbol = f"{function.fn.__qualname__}.{count}"
+            return symbol
+        if self.outer.callees.setdefault(symbol, function) is not function:
             raise KernelSyntaxError(
                 f"two functions that are used here have the same name, '{symbol}'",
                 self.source.span(node),
@@ -156,7 +188,7 @@ class Expressions(ast.NodeVisitor, Bodies):
     def visit_Constant(self, node: ast.Constant) -> Value:
         value: Any = node.value
         if value is not None and not isinstance(value, (bool, int, float, str)):
-            raise unsupported(node, self.source, "literal")
+            raise self.unsupported(node, "literal")
         return self.constant(value, node)
 
     def visit_Attribute(self, node: ast.Attribute) -> Value:
@@ -171,21 +203,93 @@ class Expressions(ast.NodeVisitor, Bodies):
 
     visit_List = visit_Tuple
 
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> Value:
+        """An f-string, whose values must be constants. A specification may have values in it as well."""
+        if not self.policy.python_syntax:
+            raise self.unsupported(node)
+        values: list[Value] = []
+
+        def template(parts: Sequence[ast.expr]) -> str:
+            text = ""
+            for part in parts:
+                if isinstance(part, ast.FormattedValue):
+                    values.append(self.expression(part.value))
+                    text += f"{{{len(values) - 1}"
+                    text += f"!{chr(part.conversion)}" if part.conversion >= 0 else ""
+                    text += (
+                        f":{template(part.format_spec.values)}" if isinstance(part.format_spec, ast.JoinedStr) else ""
+                    )
+                    text += "}"
+                elif isinstance(part, ast.Constant):
+                    text += str(part.value).replace("{", "{{").replace("}", "}}")
+            return text
+
+        text = template(node.values)
+        return self.add(py.Format(tuple(values), text), node)
+
+    def visit_ListComp(self, node: ast.ListComp) -> Value:
+        """A list comprehension is unrolled over the items of a tuple. Its variables are its own."""
+        if not self.policy.python_syntax or len(node.generators) != 1 or node.generators[0].is_async:
+            raise self.unsupported(node)
+        (generator,) = node.generators
+        iterable = self.part(generator.iter)
+        around, local = dict(self.variables), self.names.locals
+
+        def bound(fill: Callable[[], Value]) -> Body:
+            def fill_bound() -> Value:
+                self.choices += 1
+                self.assign(generator.target, self.builder.parameters[0], generator.target)
+                value = fill()
+                self.choices -= 1
+                return value
+
+            names = {name.id for name in ast.walk(generator.target) if isinstance(name, ast.Name)}
+            self.names.locals = local | names
+            for name in names:
+                self.variables.pop(name, None)
+            try:
+                return self.body(node, fill_bound, (pyobject,))
+            finally:
+                self.names.locals, self.variables = local, dict(around)
+
+        def condition() -> Value:
+            if not generator.ifs:
+                return self.constant(True, node)
+            return self.expression(ast.copy_location(_all_of(generator.ifs), node))
+
+        return self.add(py.Comprehension(iterable, bound(condition), bound(lambda: self.expression(node.elt))), node)
+
+    def visit_NamedExpr(self, node: ast.NamedExpr) -> Value:
+        """`(name := value)`: only where the expression is always computed."""
+        if not self.policy.python_syntax or self.parts:
+            raise self.unsupported(node)
+        value = self.expression(node.value)
+        self.assign(node.target, value, node)
+        return self.expression(ast.copy_location(ast.Name(node.target.id, ast.Load()), node.target))
+
+    def assign(self, target: ast.expr, value: Value, node: ast.AST) -> None:
+        """Give `value` to a target; a statement."""
+        raise NotImplementedError
+
     def visit_Subscript(self, node: ast.Subscript) -> Value:
         index = node.slice
         items = index.elts if isinstance(index, ast.Tuple) else [index]
         new_axes = [self.new_axis(item) for item in items]
         if any(new is not None for new in new_axes):
             if not self.policy.tensor_operators:
-                raise unsupported(node, self.source, "expand")
+                raise self.unsupported(node, "expand")
             if None not in new_axes:
                 value = self.expression(node.value)
                 return self.add(py.Subscript(value, self.constant(tuple(new_axes), index)), node)
+        if isinstance(index, ast.Slice) and self.policy.python_syntax:
+            value = self.expression(node.value)
+            ends = [self.constant(None, index) if end is None else self.expression(end) for end in _ends(index)]
+            return self.add(py.Subscript(value, self.add(py.Invoke(tuple(ends), "builtins.slice"), index)), node)
         for item in items:
             if isinstance(item, ast.Slice):
-                raise unsupported(item, self.source)
+                raise self.unsupported(item)
         if isinstance(index, ast.Tuple):
-            raise unsupported(node, self.source, "many indices")
+            raise self.unsupported(node, "many indices")
         value = self.expression(node.value)
         return self.add(py.Subscript(value, self.expression(index)), node)
 
@@ -205,9 +309,9 @@ class Expressions(ast.NodeVisitor, Bodies):
         return self.add(_UNARY[type(node.op)](self.expression(operand)), node)
 
     def visit_BinOp(self, node: ast.BinOp) -> Value:
-        for side in (node.left, node.right):
+        for side in () if self.policy.python_syntax else (node.left, node.right):
             if isinstance(side, ast.Constant) and isinstance(side.value, str):
-                raise unsupported(node, self.source, "string")
+                raise self.unsupported(node, "string")
         op = self.operator(node.op, node)
         left = self.expression(node.left)
         return self.add(op(left, self.expression(node.right)), node)
@@ -216,7 +320,7 @@ class Expressions(ast.NodeVisitor, Bodies):
         """The op of the binary operator of `node`."""
         op = _BINARY.get(type(operator))
         if op is None:
-            raise unsupported(node, self.source, "matmul")
+            raise self.unsupported(node, "matmul")
         return op
 
     def visit_Compare(self, node: ast.Compare) -> Value:
@@ -236,33 +340,46 @@ class Expressions(ast.NodeVisitor, Bodies):
         parts += [self.choice(node, lambda index=index: pair(index)) for index in range(1, len(ops))]
         return self.add(py.CondAnd(tuple(parts)), node)
 
+    def operands(self, *nodes: ast.expr) -> list[Body]:
+        """The bodies of operands of which all but the first may not be computed."""
+        first, *others = nodes
+        made = [self.part(first)]
+        self.parts += 1
+        made += map(self.choice, others)
+        self.parts -= 1
+        return made
+
     def visit_BoolOp(self, node: ast.BoolOp) -> Value:
         op = py.CondAnd if isinstance(node.op, ast.And) else py.CondOr
-        first, *others = node.values
-        return self.add(op((self.part(first), *map(self.choice, others))), node)
+        return self.add(op(tuple(self.operands(*node.values))), node)
 
     def visit_IfExp(self, node: ast.IfExp) -> Value:
         condition = self.expression(node.test)
-        return self.add(py.CondExpression(condition, self.choice(node.body), self.choice(node.orelse)), node)
+        self.parts += 1
+        bodies = self.choice(node.body), self.choice(node.orelse)
+        self.parts -= 1
+        return self.add(py.CondExpression(condition, *bodies), node)
 
     # Calls.
 
     def visit_Call(self, node: ast.Call) -> Value:
         callee = node.func
         self.check_form(node)
-        target = self.names.static(callee)
+        target = unwrapped(self.names.static(callee))
         if target is not DYNAMIC:
             if is_range(target) and node is not self.head:
-                raise unsupported(node, self.source, "range")
+                raise self.unsupported(node, "range")
             return self.call_object(node, target)
         if isinstance(callee, ast.Attribute):
             receiver = self.expression(callee.value)
             return self.invoke(node, f".{callee.attr}", receiver)
         if isinstance(callee, ast.Subscript) and isinstance(self.names.static(callee.value), Function):
-            raise unsupported(node, self.source, "launch")
-        value = self.expression(callee)
-        arguments, keywords = self.arguments(node)
-        return self.add(py.Call(value, arguments, keywords=keywords), node)
+            raise self.unsupported(node, "launch")
+        return self.call_value(node, self.expression(callee))
+
+    def call_value(self, node: ast.Call, callee: Value) -> Value:
+        arguments, keywords, starred = self.arguments(node)
+        return self.add(py.Call(callee, arguments, keywords=keywords, starred=starred), node)
 
     def call_object(self, node: ast.Call, target: Any) -> Value:
         """A call of an object from outside of the function."""
@@ -273,9 +390,13 @@ class Expressions(ast.NodeVisitor, Bodies):
             self.check_call(target.signature, node)
             return self.invoke(node, f"tl.{target.name}")
         if isinstance(target, Function):
+            if any(isinstance(argument, ast.Starred) for argument in node.args) or target.is_variadic:
+                return self.call_value(node, self.outside(target, node.func))
             return self.call_function(node, target)
         name = builtin_name(target)
-        if name not in BUILTINS:
+        if name not in self.names.builtins:
+            if self.policy.python_syntax:
+                return self.call_host(node, target)
             raise self.not_callable(node, target, name)
         self.check_builtin(name, node)
         if name == "isinstance":
@@ -283,31 +404,48 @@ class Expressions(ast.NodeVisitor, Bodies):
             return self.add(py.Invoke((value, self.classes(node.args[1])), f"builtins.{name}"), node)
         return self.invoke(node, f"builtins.{name}")
 
+    def call_host(self, node: ast.Call, target: Any) -> Value:
+        """A call of an object of Python: a class, or a function on constants."""
+        if target is constexpr or getattr(target, "ziggurat_constant", False) is True:
+            if len(node.args) == 1:
+                return self.expression(node.args[0])  # `tl.constexpr(16)`
+        elif isinstance(target, types.FunctionType):
+            raise self.not_callable(node, target, None)
+        return self.call_value(node, self.outside(target, node.func))
+
     def check_form(self, node: ast.Call) -> None:
         """Raise `KernelSyntaxError` for `*arguments` and `**arguments`."""
         for argument in node.args:
-            if isinstance(argument, ast.Starred):
-                raise unsupported(argument, self.source, "star argument")
+            if isinstance(argument, ast.Starred) and not self.policy.python_syntax:
+                raise self.unsupported(argument, "star argument")
         for keyword in node.keywords:
             if keyword.arg is None:
-                raise unsupported(keyword, self.source, "keyword arguments")
+                raise self.unsupported(keyword, "keyword arguments")
 
     def check_call(self, signature: Signature, node: ast.Call) -> None:
         """Raise `KernelTypeError` when the arguments do not fit a call of the language."""
+        if any(isinstance(argument, ast.Starred) for argument in node.args):
+            return  # The number of the arguments is not known here.
         signature.bind(node.args, *self.keywords(node))
 
     def keywords(self, node: ast.Call) -> tuple[dict[str, ast.expr], Callable[[str | None], Location]]:
         """The keyword arguments of a call, and the place of one of them by its name, or of the call for None."""
-        found = {keyword.arg or "": keyword for keyword in node.keywords}
+        found = {keyword.arg or "": keyword for keyword in self.written_keywords(node)}
         values = {name: keyword.value for name, keyword in found.items()}
         return values, lambda name: self.source.span(node if name is None else found[name])
+
+    def written_keywords(self, node: ast.Call) -> list[ast.keyword]:
+        """The keyword arguments. Those by which functions of Triton's hand on their compiler say nothing here."""
+        return [k for k in node.keywords if not (self.policy.is_triton and k.arg in ("_semantic", "_generator"))]
 
     def check_builtin(self, name: str, node: ast.Call) -> None:
         """Raise `KernelTypeError` when the arguments do not fit a builtin."""
         if node.keywords:
             what = f"{name}() takes no keyword arguments in a kernel"
             raise KernelTypeError(what, self.source.span(node.keywords[0]), "pass it by position")
-        least, most = BUILTINS[name]
+        least, most = self.names.builtins[name]
+        if any(isinstance(argument, ast.Starred) for argument in node.args):
+            return
         if not least <= len(node.args) <= most:
             count = str(least) if least == most else f"{least} to {most}" if most < 1000 else f"at least {least}"
             plural = "" if count.endswith("1") else "s"
@@ -315,18 +453,23 @@ class Expressions(ast.NodeVisitor, Bodies):
             raise KernelTypeError(what, self.source.span(node))
 
     def invoke(self, node: ast.Call, callee: str, *receiver: Value) -> Value:
-        arguments, keywords = self.arguments(node)
-        return self.add(py.Invoke((*receiver, *arguments), callee, keywords=keywords), node)
+        arguments, keywords, starred = self.arguments(node)
+        starred = tuple(index + len(receiver) for index in starred)
+        return self.add(py.Invoke((*receiver, *arguments), callee, keywords=keywords, starred=starred), node)
 
-    def arguments(self, node: ast.Call) -> tuple[tuple[Value, ...], tuple[str, ...]]:
-        """The arguments of a call, with the names of the keyword arguments, which come last."""
-        values = [self.expression(argument) for argument in (*node.args, *(k.value for k in node.keywords))]
-        return tuple(values), tuple(keyword.arg or "" for keyword in node.keywords)
+    def arguments(self, node: ast.Call) -> tuple[tuple[Value, ...], tuple[str, ...], tuple[int, ...]]:
+        """The arguments of a call, the names of the keyword arguments, which come last, and the indices of `*t`."""
+        keywords = self.written_keywords(node)
+        starred = tuple(index for index, argument in enumerate(node.args) if isinstance(argument, ast.Starred))
+        written = [a.value if isinstance(a, ast.Starred) else a for a in node.args]
+        values = [self.expression(argument) for argument in (*written, *(k.value for k in keywords))]
+        return tuple(values), tuple(keyword.arg or "" for keyword in keywords), starred
 
     def call_function(self, node: ast.Call, function: Function) -> Value:
         """A call of a user's function. Arguments are evaluated as written and passed in the order of the parameters."""
         bound = function.bind(node.args, *self.keywords(node))
-        values = {id(item): self.expression(item) for item in (*node.args, *(k.value for k in node.keywords))}
+        written = (*node.args, *(k.value for k in self.written_keywords(node)))
+        values = {id(item): self.expression(item) for item in written}
         arguments: list[Value] = []
         for item in bound.values():
             if not isinstance(item, Default):
@@ -345,6 +488,8 @@ class Expressions(ast.NodeVisitor, Bodies):
 
     def classes(self, node: ast.expr) -> Value:
         """The second argument of `isinstance`: a class or a tuple of classes, as the names of the builtins."""
+        if self.policy.python_syntax:
+            return self.expression(node)
         items: Sequence[ast.expr] = node.elts if isinstance(node, ast.Tuple) else [node]
         found: list[str] = []
         for item in items:
@@ -366,11 +511,11 @@ class Expressions(ast.NodeVisitor, Bodies):
         if builtin is not None:
             what = f"the builtin '{shown}'"
             hint = hint or _INSTEAD.get(builtin, "")
-            hint = hint or f"of Python's builtins a kernel can call {', '.join(BUILTINS)}"
+            hint = hint or f"of Python's builtins a kernel can call {', '.join(self.names.builtins)}"
         elif isinstance(target, types.FunctionType) and not (target.__module__ or "").startswith("ziggurat"):
             what = f"'{shown}', which is a plain Python function,"
             named = target.__name__ if target.__name__.isidentifier() else "what it does as a def"
-            hint += f"decorate {named} with @zg.function"
+            hint += f"decorate {named} with {'@triton.jit' if self.policy.is_triton else '@zg.function'}"
         else:
             what = f"'{shown}'"
             if target is constexpr:
@@ -380,10 +525,18 @@ class Expressions(ast.NodeVisitor, Bodies):
 
 
 def is_range(target: Any) -> bool:
-    """True of `range`, and of `range` and `static_range` of both languages."""
+    """True of `range`, and of `range` and `static_range` of the language."""
     return target is range or (
         isinstance(target, Call | Spelling) and target.signature.name in ("range", "static_range")
     )
+
+
+def _all_of(conditions: list[ast.expr]) -> ast.expr:
+    return conditions[0] if len(conditions) == 1 else ast.BoolOp(ast.And(), conditions)
+
+
+def _ends(slice_: ast.Slice) -> tuple[ast.expr | None, ...]:
+    return slice_.lower, slice_.upper, slice_.step
 
 
 # Hints for the builtins that loops in Python run over.

@@ -10,16 +10,18 @@ from typing import Any, cast
 
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import core
-from ziggurat.codemodel.errors import KernelSyntaxError
+from ziggurat.codemodel.errors import KernelSyntaxError, ZigguratError
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.recursion import MAX_FRAMES, deep_recursion, frames
 from ziggurat.codemodel.types import Type, constexpr_type, pyobject
 from ziggurat.frontends.language.function import Function, Use, constexpr, usable
 from ziggurat.frontends.language.policy import EXPLICIT, Policy
+from ziggurat.frontends.reflection.expressions import Outer
 from ziggurat.frontends.reflection.names import KINDS, Names
 from ziggurat.frontends.reflection.source import Source, find_source, read_lines
 from ziggurat.frontends.reflection.statements import Statements
 from ziggurat.frontends.reflection.unsupported import unsupported
+from ziggurat.frontends.triton.errors import as_triton
 
 _NOT_PLAIN = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 
@@ -32,7 +34,7 @@ def function(fn: Callable[..., Any]) -> Function:
     return Function(fn, reader(fn))
 
 
-def reader(fn: Callable[..., Any]) -> Callable[[Function], Op]:
+def reader(fn: Callable[..., Any], policy: Policy = EXPLICIT) -> Callable[[Function], Op]:
     """Read the source of `fn` now, and return the function that makes its Python code model later.
 
     An edit of the file while the program runs does not change its kernels. Names are resolved when the model is made.
@@ -41,11 +43,15 @@ def reader(fn: Callable[..., Any]) -> Callable[[Function], Op]:
     plain = cast(types.FunctionType, fn.fn if isinstance(fn, Function) else fn)
     lines = read_lines(plain)
     if plain.__code__.co_flags & _NOT_PLAIN:
-        _parameters(find_source(plain, lines))
+        _parameters(find_source(plain, lines), policy)
 
     def model(made: Function) -> Op:
         with deep_recursion():
-            func, made.callees, made.uses = _model(made.fn, lines, made.policy)
+            try:
+                func, outer, made.uses = _model(made.fn, lines, made.policy, getattr(made, "fields", None))
+            except ZigguratError as error:
+                raise (as_triton(error) if made.policy.is_triton else error) from None
+        made.callees, made.objects = outer.callees, outer.objects
         return func
 
     return model
@@ -63,18 +69,22 @@ def reflect(function: Function | Callable[..., Any]) -> Op:
 
 
 def _model(
-    function: Callable[..., Any], lines: Sequence[str], policy: Policy
-) -> tuple[Op, dict[str, Function], tuple[Use, ...]]:
-    """The model of a function with its source in these lines, the functions that it refers to, and its outer values."""
+    function: Callable[..., Any], lines: Sequence[str], policy: Policy, fields: tuple[str, ...] | None = None
+) -> tuple[Op, Outer, tuple[Use, ...]]:
+    """The model of a function with its source in these lines, the objects that it refers to, and its outer values.
+
+    `fields` are those of the object that an `__init__` makes.
+    """
     fn = cast(types.FunctionType, function)
     source = find_source(fn, lines or read_lines(fn))
-    parameters = _parameters(source)
-    names = Names(fn, source)
-    _check_defaults(fn, parameters, source)
-    callees: dict[str, Function] = {}
+    parameters = _parameters(source, policy)[fields is not None :]
+    names = Names(fn, source, policy)
+    if not policy.python_syntax:
+        _check_defaults(fn, parameters, source)
+    outer = Outer()
     builder = Builder.root([_type(fn, p, names) for p in parameters], pyobject)
     try:
-        body = Statements(names, source, builder, callees, policy).function_body(parameters)
+        body = Statements(names, source, builder, outer).function_body(parameters, fields)
     except RecursionError:
         if frames() > MAX_FRAMES // 2:
             raise  # A long chain of functions led here; the statement is not to blame.
@@ -85,7 +95,7 @@ def _model(
         ) from None
     func = core.Func(fn.__qualname__, body)
     func.__dict__["location"] = source.span(source.node)
-    return func, callees, tuple(names.uses.values())
+    return func, outer, tuple(names.uses.values())
 
 
 def _deepest(function: ast.FunctionDef) -> ast.stmt:
@@ -101,16 +111,18 @@ def _deepest(function: ast.FunctionDef) -> ast.stmt:
     return found
 
 
-def _parameters(source: Source) -> list[ast.arg]:
+def _parameters(source: Source, policy: Policy) -> list[ast.arg]:
+    """The parameters in their order. One with a `*`, in a language that has it, holds a tuple."""
     node = source.node
     arguments = node.args
     for starred in (arguments.vararg, arguments.kwarg):
-        if starred is not None:
+        if starred is not None and not (policy.python_syntax and starred is arguments.vararg):
             raise unsupported(starred, source, "star parameter")
     type_parameters: Sequence[ast.AST] = getattr(node, "type_params", ())
     if type_parameters:
         raise unsupported(type_parameters[0], source, "type parameter")
-    return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+    variadic = [arguments.vararg] if arguments.vararg is not None else []
+    return [*arguments.posonlyargs, *arguments.args, *variadic, *arguments.kwonlyargs]
 
 
 def _type(fn: types.FunctionType, parameter: ast.arg, names: Names) -> Type:

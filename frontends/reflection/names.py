@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import ast
 import builtins
+import inspect
 import operator
 import types
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from ziggurat.codemodel.errors import KernelNameError, KernelSyntaxError
-from ziggurat.frontends.language.constants import is_enum
-from ziggurat.frontends.language.function import Use, usable
+from ziggurat.frontends.language.constants import is_enum, unwrapped
+from ziggurat.frontends.language.function import Function, Use, usable
+from ziggurat.frontends.language.policy import EXPLICIT, Policy
 from ziggurat.frontends.language.signature import SIGNATURES, Call, suggest
 from ziggurat.frontends.language.spellings import of_member
 from ziggurat.frontends.reflection.scopes import mentions
 from ziggurat.frontends.reflection.source import Source
+from ziggurat.frontends.triton.spelling import Spelling
 
 # The meaning of an expression that is known only when the kernel runs.
 DYNAMIC: Final = object()
@@ -31,13 +34,15 @@ KINDS: Final = (
 class Names:
     """The names that the function `fn` can see. `locals` are its variables and parameters."""
 
-    def __init__(self, fn: types.FunctionType, source: Source) -> None:
+    def __init__(self, fn: types.FunctionType, source: Source, policy: Policy = EXPLICIT) -> None:
         code = fn.__code__
         self.source = source
+        self.policy = policy
+        self.builtins = BUILTINS | (MORE_BUILTINS if policy.python_syntax else {})
         # Python 3.12 lists variables of comprehensions among the function's, so the tree decides as well.
         found = [pair for statement in source.node.body for pair in mentions(statement)]
         bound = {name for name, node, _ in found if not isinstance(getattr(node, "ctx", None), ast.Load)}
-        count = code.co_argcount + code.co_kwonlyargcount
+        count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & inspect.CO_VARARGS)
         self.locals = {*code.co_varnames[:count], *bound.intersection(code.co_varnames + code.co_cellvars)}
         self.cells: dict[str, Any] = dict(zip(code.co_freevars, fn.__closure__ or (), strict=True))
         self.globals = fn.__globals__
@@ -61,6 +66,15 @@ class Names:
                 if names.get(node.attr) is found and not _is_ours(owner):
                     self._note(node, found, names.__getitem__, node.attr)
                 return found
+            if self.policy.python_syntax and is_host_object(owner):
+                from ziggurat.frontends.triton.compile_time import member
+
+                try:
+                    found = member(unwrapped(owner), node.attr)
+                except AttributeError:
+                    shown = ast.unparse(node.value)
+                    raise KernelNameError(f"'{shown}' has no attribute '{node.attr}'", self.source.span(node)) from None
+                return found
         return DYNAMIC
 
     def outer(self, node: ast.Name) -> Any:
@@ -76,16 +90,35 @@ class Names:
                     self.source.span(node),
                     "assign it before the kernel is used",
                 ) from None
+            self._check_global(node, found)
             self._note(node, found, _contents, cell)
             return found
         if name in self.globals:
             found = self.globals[name]
+            self._check_global(node, found)
             self._note(node, found, self.globals.__getitem__, name)
             return found
         found = getattr(builtins, name, _MISSING)
         if found is _MISSING:
             raise self.unknown(node)
         return found
+
+    def _check_global(self, node: ast.Name, value: Any) -> None:
+        """Raise `KernelNameError` for data from outside that may change, in a language that wants it marked."""
+        if (
+            not self.policy.strict_globals
+            or is_record(value)
+            or not isinstance(value, _DATA)
+            or unwrapped(value) is not value
+        ):
+            return
+        raise KernelNameError(
+            f"Cannot access global variable {node.id} from within @jit'ed function. Triton kernels can only access "
+            "global variables that are instantiated as constexpr",
+            self.source.span(node),
+            f"write {node.id} = tl.constexpr({value!r:.60}) outside of the kernel; an annotation, "
+            f"{node.id}: tl.constexpr = …, does not do that",
+        )
 
     def _note(self, node: ast.expr, value: Any, look_up: Callable[[Any], Any], key: Any) -> None:
         """Note the use of a name from outside, if its value can become a part of the model."""
@@ -109,7 +142,7 @@ class Names:
         else:
             known = [n for n in (*self.locals, *self.cells, *self.globals) if not n.startswith("__")]
             hint = suggest(name, known) or suggest(name, [*SIGNATURES], f"{self.prefix()}.")
-            hint = hint or suggest(name, BUILTINS)
+            hint = hint or suggest(name, self.builtins)
         return KernelNameError(f"name '{name}' is not defined", self.source.span(node), hint)
 
     def unknown_member(self, node: ast.Attribute, owner: Any) -> KernelNameError:
@@ -169,6 +202,33 @@ BUILTINS: Final[dict[str, tuple[int, int]]] = {
     "isinstance": (2, 2),
     "print": (0, 1000),
 }
+
+
+# The builtins that only Triton's Python has.
+MORE_BUILTINS: Final[dict[str, tuple[int, int]]] = {
+    "getattr": (2, 3),
+    "hasattr": (2, 2),
+    "str": (1, 1),
+    "repr": (1, 1),
+    "list": (0, 1),
+    "tuple": (0, 1),
+}
+
+# The classes of data that a program may change while it runs.
+_DATA = (bool, int, float, str, tuple, list, dict, set)
+
+
+def is_record(value: Any) -> bool:
+    """True of a named tuple."""
+    return isinstance(value, tuple) and hasattr(cast(Any, value), "_fields")
+
+
+def is_host_object(value: Any) -> bool:
+    """True of an object whose attributes are read on the host: a class, a member of an enum, a named tuple."""
+    value = unwrapped(value)
+    if value is DYNAMIC or isinstance(value, Call | Spelling):
+        return False
+    return isinstance(value, type | Function) or is_record(value) or not usable(value)
 
 
 def builtin_name(value: Any) -> str | None:

@@ -58,6 +58,7 @@ def declarations(
     `names` are the local variables that Python knows; assigned names are added. Parameters are left out.
     """
     variables: dict[str, Declaration] = {}
+    inside = {inner.target for statement in body for inner in ast.walk(statement) if isinstance(inner, ast.NamedExpr)}
 
     def mention(name: str, node: ast.AST, stored: bool, path: _Path) -> None:
         if name in variables:
@@ -67,6 +68,8 @@ def declarations(
 
     def mentioned(node: ast.AST, path: _Path) -> None:
         for name, at, binds in mentions(node):
+            if binds and at in inside:
+                mention(name, at, False, path)  # `(x := e)` stands inside of an expression: declare x before it.
             mention(name, at, binds, path)
 
     def scan(statements: Sequence[ast.stmt], outer: _Path, suite: int) -> None:

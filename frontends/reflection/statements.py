@@ -7,16 +7,13 @@ from collections.abc import Sequence
 
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import core, py
-from ziggurat.codemodel.errors import BuildError, KernelErrors, ZigguratError
+from ziggurat.codemodel.errors import BuildError, KernelErrors, KernelTypeError, ZigguratError
 from ziggurat.codemodel.op import Body, Value
 from ziggurat.codemodel.types import VarType, constexpr_type, pyobject
-from ziggurat.frontends.language.function import Function
-from ziggurat.frontends.language.policy import Policy
-from ziggurat.frontends.reflection.expressions import Expressions
+from ziggurat.frontends.reflection.expressions import Expressions, Outer
 from ziggurat.frontends.reflection.names import Names
 from ziggurat.frontends.reflection.scopes import Declaration, assigned_names, declarations, returns
 from ziggurat.frontends.reflection.source import Source
-from ziggurat.frontends.reflection.unsupported import unsupported
 
 _VARIABLE = VarType(pyobject)
 _CONSTANT = VarType(constexpr_type)
@@ -25,17 +22,18 @@ _CONSTANT = VarType(constexpr_type)
 class Statements(Expressions):
     """Reflects statements at the place of `builder`."""
 
-    def __init__(
-        self, names: Names, source: Source, builder: Builder, callees: dict[str, Function], policy: Policy
-    ) -> None:
-        super().__init__(names, source, builder, callees, policy)
+    def __init__(self, names: Names, source: Source, builder: Builder, outer: Outer) -> None:
+        super().__init__(names, source, builder, outer)
         self.loops = 0
+        # The name of the object that an `__init__` makes.
+        self.object: str | None = None
         self.declarations: dict[ast.stmt, list[Declaration]] = {}
         # The variables that are annotated as constants, in a language where others hold run-time values.
         self.constants: set[str] = set()
 
-    def function_body(self, parameters: Sequence[ast.arg]) -> Body:
-        """The body of the function. The builder has a value for each parameter.
+    def function_body(self, parameters: Sequence[ast.arg], fields: Sequence[str] | None = None) -> Body:
+        """The body of the function. The builder has a value for each parameter. An `__init__` makes an object with
+        these fields, its first parameter.
 
         Raises the error of the function, or `KernelErrors` for several. Errors in branches, which may never run, become
         ops of the body, unless there are errors outside of branches as well.
@@ -52,7 +50,13 @@ class Statements(Expressions):
             }
         for parameter, value in zip(parameters, self.builder.parameters, strict=True):
             self.declare(parameter.arg, parameter, value)
+        if fields is not None:
+            self.object = node.args.args[0].arg
+            # Fields that are annotated as constants are constants; so is what is not assigned a number.
+            self.constants |= {f"{self.object}.{field}" for field in fields}
         self.suite(node.body)
+        if fields is not None and not self.errors and not self.builder.terminated:
+            self.made_object(fields, node)
         if not self.builder.terminated:
             self.add(core.Return(()), node)
         if self.errors:
@@ -66,7 +70,7 @@ class Statements(Expressions):
         for index, statement in enumerate(statements):
             if statement is not last and (form := self.never_run(statement)) is not None:
                 after = statements[index + 1]
-                self.report(unsupported(after, self.source, form), after)
+                self.report(self.unsupported(after, form), after)
             declared = self.declarations.get(statement, ())
             for declaration in declared:
                 if not declaration.by_assignment:
@@ -83,7 +87,7 @@ class Statements(Expressions):
     def never_run(self, statement: ast.stmt) -> str | None:
         """The form, in `FORMS`, of a statement that follows `statement` and is never run; None where it may be."""
         if isinstance(statement, ast.Return) and not self.loops:
-            return "after return"
+            return None if self.policy.python_syntax else "after return"
         return "after break" if isinstance(statement, ast.Break | ast.Continue) else None
 
     def spoil(self, node: ast.AST, value: Value) -> None:
@@ -122,16 +126,18 @@ class Statements(Expressions):
             case ast.Tuple(elts=targets) | ast.List(elts=targets):
                 for item in targets:
                     if isinstance(item, ast.Starred):
-                        raise unsupported(item, self.source, "starred target")
+                        raise self.unsupported(item, "starred target")
                 for index, item in enumerate(targets):
                     part = self.add(py.Unpack(value, index, len(targets)), item)
                     self.assign(item, part, item)
+            case ast.Attribute(value=ast.Name(id=name), attr=field) if name == self.object:
+                self.assign(ast.copy_location(ast.Name(f"{name}.{field}", ast.Store()), target), value, node)
             case ast.Subscript():
-                raise unsupported(target, self.source, "store subscript")
+                raise self.unsupported(target, "store subscript")
             case ast.Attribute():
-                raise unsupported(target, self.source, "store attribute")
+                raise self.unsupported(target, "store attribute")
             case _:
-                raise unsupported(target, self.source)
+                raise self.unsupported(target)
 
     def visit_Assign(self, node: ast.Assign) -> None:
         value = self.expression(node.value)
@@ -139,24 +145,51 @@ class Statements(Expressions):
             self.assign(target, value, node)
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        if node.value is None and self.policy.python_syntax:
+            return
         if node.value is None:
-            raise unsupported(node, self.source, "bare annotation")
+            raise self.unsupported(node, "bare annotation")
         self.assign(node.target, self.expression(node.value), node)
 
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
         target = node.target
+        if isinstance(target, ast.Attribute) and self.is_field(target):
+            held = self.visit_Attribute(target)
+            self.assign(target, self.add(self.operator(node.op, node)(held, self.expression(node.value)), node), node)
+            return
         if not isinstance(target, ast.Name):
             form = "store subscript" if isinstance(target, ast.Subscript) else "store attribute"
-            raise unsupported(target, self.source, form)
+            raise self.unsupported(target, form)
         op = self.operator(node.op, node)
         held = self.visit_Name(target)
         self.assign(target, self.add(op(held, self.expression(node.value)), node), node)
 
+    # The fields of the object that an `__init__` makes are variables; it returns a tuple of them.
+
+    def is_field(self, node: ast.Attribute) -> bool:
+        return isinstance(node.value, ast.Name) and node.value.id == self.object
+
+    def visit_Attribute(self, node: ast.Attribute) -> Value:
+        variable = self.variables.get(f"{self.object}.{node.attr}") if self.is_field(node) else None
+        return super().visit_Attribute(node) if variable is None else self.add(core.VarLoad(variable), node)
+
+    def made_object(self, fields: Sequence[str], node: ast.AST) -> None:
+        """Return the fields of the object that an `__init__` makes."""
+        for field in fields:
+            if f"{self.object}.{field}" not in self.variables:
+                raise KernelTypeError(
+                    f"constructor did not initialize attribute '{field}'",
+                    self.source.span(node),
+                    f"assign self.{field}",
+                )
+        values = [self.add(core.VarLoad(self.variables[f"{self.object}.{field}"]), node) for field in fields]
+        self.add(core.Return((self.add(py.Pack(tuple(values)), node),)), node)
+
     # Control flow.
 
     def visit_For(self, node: ast.For) -> None:
-        if node.orelse:
-            self.report(unsupported(node.orelse[0], self.source, "loop else"), node.orelse[0])
+        if node.orelse and not self.policy.python_syntax:
+            self.report(self.unsupported(node.orelse[0], "loop else"), node.orelse[0])
         self.head = node.iter
         iterable = self.body(node.iter, lambda: self.attempt(node.iter))
 
@@ -173,10 +206,14 @@ class Statements(Expressions):
         suite = self.body(node, iteration, (pyobject,))
         self.loops -= 1
         self.add(py.For(iterable, suite), node)
+        if node.orelse and self.policy.python_syntax:
+            if any(py.leaves_iteration(op) for op in suite.entry.ops):
+                raise self.unsupported(node.orelse[0], "loop else")
+            self.suite(node.orelse)
 
     def visit_While(self, node: ast.While) -> None:
         if node.orelse:
-            self.report(unsupported(node.orelse[0], self.source, "loop else"), node.orelse[0])
+            self.report(self.unsupported(node.orelse[0], "loop else"), node.orelse[0])
         condition = self.body(node.test, lambda: self.attempt(node.test))
         self.loops += 1
         suite = self.nested_suite(node, node.body)
@@ -196,7 +233,7 @@ class Statements(Expressions):
 
     def visit_Return(self, node: ast.Return) -> None:
         if self.loops:
-            raise unsupported(node, self.source, "return in loop")
+            raise self.unsupported(node, "return in loop")
         value = node.value
         if value is None or (isinstance(value, ast.Constant) and value.value is None):
             self.add(core.Return(()), node)
@@ -214,10 +251,11 @@ class Statements(Expressions):
         value = node.value
         if isinstance(value, ast.Constant) and (isinstance(value.value, str) or value.value is ...):
             return  # A docstring, a string used as a comment, or `...` for an empty suite.
-        if isinstance(value, ast.Call) or not hasattr(self, f"visit_{type(value).__name__}"):
+        is_call = isinstance(value, ast.Call) or not hasattr(self, f"visit_{type(value).__name__}")
+        if is_call or self.policy.python_syntax:
             self.expression(value)
         else:
-            raise unsupported(node, self.source, "expression")
+            raise self.unsupported(node, "expression")
 
     def visit_Pass(self, node: ast.Pass) -> None:
         """`pass` has no op."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 
 from ziggurat.codemodel.errors import KernelSyntaxError
+from ziggurat.frontends.language.policy import EXPLICIT, Policy
 from ziggurat.frontends.reflection.source import Source
 
 _OUTSIDE = "do it outside of the kernel; names of the module and of enclosing functions can be used inside"
@@ -81,8 +82,25 @@ FORMS: dict[str, tuple[str, str]] = {
 }
 
 
-def unsupported(node: ast.AST, source: Source, form: str | None = None) -> KernelSyntaxError:
+# The words of the C++ Triton for forms, which its users look for.
+_TRITON_FORMS: dict[str, str] = {
+    "return in loop": "Cannot have `return` statements inside `while` or `for` statements in triton",
+    "many indices": "unsupported tensor index",
+    "store subscript": "__setitem__ is not supported in triton",
+    "store attribute": "Attribute assignment is not supported in triton",
+    "nested function": "nested function definition is not supported",
+    "matmul": "AST binary operator 'MatMult' is not (currently) implemented",
+}
+
+
+def unsupported(node: ast.AST, source: Source, form: str | None = None, policy: Policy = EXPLICIT) -> KernelSyntaxError:
     """The error for a construct of the node's class, or for its form named in `FORMS`, at the node."""
     name = type(node).__name__
     what, instead = FORMS[form] if form is not None else CONSTRUCTS.get(name, (f"the construct '{name}'", _OUTSIDE))
-    return KernelSyntaxError(f"a kernel cannot use {what}", source.span(node), instead)
+    summary = f"a kernel cannot use {what}"
+    if policy.is_triton:
+        key = "nested function" if isinstance(node, ast.FunctionDef) else form
+        words = f"unsupported AST node type: {name}" if key is None else _TRITON_FORMS.get(key)
+        summary = summary if words is None else f"{words}: {summary}"
+        instead = instead.replace("@zg.function", "@triton.jit").replace("zg.", "tl.")
+    return KernelSyntaxError(summary, source.span(node), instead)

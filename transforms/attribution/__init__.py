@@ -8,6 +8,7 @@ from ziggurat.transforms.attribution.attribute import attribute
 from ziggurat.transforms.attribution.attribution import Attribution, Scope
 from ziggurat.transforms.attribution.link import link
 from ziggurat.transforms.calls.constants import function_name
-from ziggurat.transforms.calls.promotion import constant, outer_constant
+from ziggurat.transforms.calls.lattice import given_tuple, outer_constant
+from ziggurat.transforms.calls.promotion import constant
 
-__all__ = ["Attribution", "Scope", "attribute", "constant", "function_name", "link", "outer_constant"]
+__all__ = ["Attribution", "Scope", "attribute", "constant", "function_name", "given_tuple", "link", "outer_constant"]

@@ -18,6 +18,7 @@ from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.types import Type
 from ziggurat.frontends.language import Function
 from ziggurat.frontends.language.policy import EXPLICIT
+from ziggurat.frontends.triton.errors import as_triton
 from ziggurat.transforms.attribution.attribution import Attribution
 from ziggurat.transforms.calls.constants import FunctionName, describe, symbol_part
 from ziggurat.transforms.calls.lattice import ERROR, Unusable, join
@@ -67,7 +68,9 @@ class FunctionAttributor:
                 self.report(
                     op,
                     KernelTypeError(
-                        f"'{self.func.attributes['sym_name']}' returns {first} on one path and {second} here",
+                        f"Inconsistent return types: {first} and {second}"
+                        if self.policy.is_triton
+                        else f"'{self.func.attributes['sym_name']}' returns {first} on one path and {second} here",
                         hint="return values of one type on every path",
                     ),
                 )
@@ -158,6 +161,8 @@ class Attributor:
         self.errors: list[ZigguratError] = []
         self.unrolling: int | None = None
         self._stack: list[Op] = []
+        # The keys, as in `instances`, of the functions on the stack.
+        self._running: set[tuple[int, tuple[Type, ...]]] = set()
         self._symbols: dict[str, tuple[int, tuple[Type, ...]]] = {}
         # Functions whose source is in error.
         self.broken: set[Function] = set()
@@ -172,18 +177,21 @@ class Attributor:
             # found again.
             self.errors.extend(error for error in known.errors if error not in self.errors)
             return known
-        if any(entry is func for entry in self._stack):
+        by_types = function.function is not None and function.function.policy.typed_recursion
+        if any(entry is func and (not by_types or key in self._running) for entry in self._stack):
             first = next(index for index, entry in enumerate(self._stack) if entry is func)
             chain = " → ".join([*(str(entry.attributes["sym_name"]) for entry in self._stack[first:]), function.symbol])
             raise KernelSyntaxError(
                 f"recursion: {chain}", hint="write a loop instead: a function of the language cannot reach itself"
             )
         self._stack.append(func)
+        self._running.add(key)
         errors_before = len(self.errors)
         try:
             made = FunctionAttributor(self, function, types, caller).run()
         finally:
             self._stack.pop()
+            self._running.discard(key)
         made.errors = tuple(self.errors[errors_before:])
         made.symbol = self._name(function.symbol, key, made)
         made.symbols = self._symbols.keys()
@@ -230,7 +238,9 @@ def attribute(kernel: Function | Op, types: Sequence[Type], functions: Mapping[s
         )
     if attributor.errors:
         errors = sorted(attributor.errors, key=lambda error: _order(error.location))
-        raise errors[0] if len(errors) == 1 else KernelErrors(errors)
+        error = errors[0] if len(errors) == 1 else KernelErrors(errors)
+        is_triton = isinstance(kernel, Function) and kernel.policy.is_triton
+        raise as_triton(error) if is_triton else error
     assert found is not None
     return found
 

@@ -3,16 +3,60 @@ them, such as callees and unrolled iterations."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-from ziggurat.codemodel.dialects import core
-from ziggurat.codemodel.errors import ZigguratError
+from ziggurat.codemodel.dialects import core, py
+from ziggurat.codemodel.errors import KernelTypeError, ZigguratError
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.text.writer import to_text
-from ziggurat.codemodel.types import ConstantType, Type, VarType, void
+from ziggurat.codemodel.types import ConstantType, TupleType, Type, VarType, void
 from ziggurat.frontends.language.policy import Policy
-from ziggurat.transforms.calls.lattice import RangeType, Unusable
+from ziggurat.transforms.calls.constants import describe
+from ziggurat.transforms.calls.lattice import RangeType, Unusable, components
+from ziggurat.transforms.calls.promotion import constant
+
+
+class Derived(Value):
+    """An argument of a call that no op of the Python model gives. Equal ones are the same value."""
+
+    __slots__ = ("parts",)
+
+    parts: tuple[Any, ...]
+
+    def __init__(self, *parts: Any) -> None:
+        object.__setattr__(self, "parts", parts)
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and self.parts == other.parts  # pyright: ignore
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.parts))
+
+
+class Component(Derived):
+    """An item of a tuple that a call passes on, `f(*t)`: the value of the tuple, and the index."""
+
+
+class Packed(Derived):
+    """The tuple of the values of a parameter that takes any number of arguments."""
+
+
+def positional_values(scope: Scope, op: py.Invoke | py.Call) -> Sequence[Value]:
+    """The arguments of a call by position, with the items of those that are passed as `*t`."""
+    written = op.arguments[: len(op.arguments) - len(op.keywords)]
+    if not op.starred:
+        return written
+    values: list[Value] = []
+    for index, value in enumerate(written):
+        if index not in op.starred:
+            values.append(value)
+            continue
+        parts = components(scope.type_of(value))
+        if parts is None:
+            raise KernelTypeError(f"the argument after * must be a tuple; got {describe(scope.type_of(value))}")
+        values += [Component(value, item) for item in range(len(parts))]
+    return values
 
 
 class Scope:
@@ -21,7 +65,18 @@ class Scope:
     Tables about an op are keyed by its result.
     """
 
-    __slots__ = ("arguments", "callees", "exits", "joins", "parent", "ranges", "static_branches", "types", "unrolled")
+    __slots__ = (
+        "arguments",
+        "callees",
+        "chosen",
+        "exits",
+        "joins",
+        "parent",
+        "ranges",
+        "static_branches",
+        "types",
+        "unrolled",
+    )
 
     def __init__(self, parent: Scope | None = None) -> None:
         self.parent = parent
@@ -42,6 +97,8 @@ class Scope:
         self.exits: dict[Value, dict[Value, Type]] = {}
         # The iterations of an unrolled loop: the type of the item, and a scope.
         self.unrolled: dict[Value, list[tuple[Type, Scope]]] = {}
+        # The items, by index, that a comprehension takes, each with the scope of its element.
+        self.chosen: dict[Value, list[tuple[int, Scope]]] = {}
         # The range of a loop that counts.
         self.ranges: dict[Value, RangeType] = {}
 
@@ -53,6 +110,13 @@ class Scope:
             if found is not None:
                 return found
             scope = scope.parent
+        if isinstance(value, Component):
+            index: int = value.parts[1]
+            found = components(self.type_of(value.parts[0]))
+            assert found is not None
+            return found[index]
+        if isinstance(value, Packed):
+            return packed_values([self.type_of(part) for part in value.parts])
         raise KeyError(value)
 
 
@@ -85,3 +149,9 @@ class Attribution:
             yield f"-> {found}"
 
         return to_text(self.func, remark=remark)
+
+
+def packed_values(types: Sequence[Type]) -> Type:
+    """The type of the tuple of values of these types."""
+    known = [type_.value for type_ in types if isinstance(type_, ConstantType)]
+    return constant(tuple(known)) if len(known) == len(types) else TupleType(tuple(types))

@@ -7,12 +7,11 @@ from functools import partial
 from typing import Any
 
 from ziggurat.codemodel.dialects import core, py
-from ziggurat.codemodel.errors import KernelErrors, KernelNameError, KernelTypeError, ZigguratError
-from ziggurat.codemodel.op import Op, OpResult, Value
-from ziggurat.codemodel.types import ConstantType, DescriptorType, PtrType, TupleType, Type, constexpr_type, pyobject
+from ziggurat.codemodel.errors import KernelTypeError
+from ziggurat.codemodel.op import OpResult, Value
+from ziggurat.codemodel.types import ConstantType, DescriptorType, PtrType, TupleType, Type, constexpr_type
 from ziggurat.frontends.language import SIGNATURES, Function
 from ziggurat.frontends.language.c import C_SIGNATURES, SPELLINGS
-from ziggurat.frontends.language.function import Default
 from ziggurat.frontends.language.signature import Parameter, Signature
 from ziggurat.frontends.language.spellings import of_attribute
 from ziggurat.frontends.library import COMBINE
@@ -20,12 +19,23 @@ from ziggurat.frontends.triton.dtypes import type_of
 from ziggurat.frontends.triton.library import METHODS, SPELLED, Spelling
 from ziggurat.transforms.attribution.attribute import FunctionAttributor, handles
 from ziggurat.transforms.attribution.attribution import Attribution
+from ziggurat.transforms.attribution.expressions import attribute_of
+from ziggurat.transforms.attribution.functions import call_bound, call_function
+from ziggurat.transforms.attribution.objects import call_object, given_values, host_method
 from ziggurat.transforms.calls import RULES, Rule, Typing
 from ziggurat.transforms.calls.builtins import BUILTINS
 from ziggurat.transforms.calls.c import C_RULES
-from ziggurat.transforms.calls.constants import FunctionName, describe, held
-from ziggurat.transforms.calls.lattice import ERROR, ErrorType, components, join
-from ziggurat.transforms.calls.promotion import NONE, constant, in_floats, outer_constant, rounded_type
+from ziggurat.transforms.calls.constants import FunctionName, HostObject, describe, held
+from ziggurat.transforms.calls.lattice import (
+    ERROR,
+    ErrorType,
+    components,
+    is_host_value,
+    join,
+    known_value,
+    outer_constant,
+)
+from ziggurat.transforms.calls.promotion import NONE, constant, in_floats, rounded_type
 
 
 def combine(walk: FunctionAttributor, function: FunctionName | str, types: Sequence[Type], what: str) -> None:
@@ -66,33 +76,6 @@ def applied(walk: FunctionAttributor, function: FunctionName, types: Sequence[Ty
     return instance.result
 
 
-@handles(core.FuncRef)
-def function_ref(walk: FunctionAttributor, op: core.FuncRef) -> Type:
-    function = resolve(walk, op.attributes["callee"])
-    return ERROR if function is None else ConstantType(function, pyobject)
-
-
-def resolve(walk: FunctionAttributor, symbol: str) -> FunctionName | None:
-    """The function that a symbol means here. Errors in its source are reported once, as called from here: None."""
-    caller, functions, broken = walk.function.function, walk.program.functions, walk.program.broken
-    function = None if caller is None else caller.callees.get(symbol)
-    if function is None:
-        if symbol not in functions:
-            raise KernelNameError(f"there is no function '{symbol}' in the module")
-        return FunctionName(symbol, functions[symbol])
-    if function in broken:
-        return None
-    try:
-        return FunctionName(symbol, function.model, function)
-    except ZigguratError as error:
-        broken.add(function)
-        for one in error.errors if isinstance(error, KernelErrors) else (error,):
-            if one.location is not None:
-                one.location = one.location.called_from(walk.place())
-            walk.report(walk.op, one)
-        return None
-
-
 @handles(py.Invoke)
 def invoke(walk: FunctionAttributor, op: py.Invoke) -> Type:
     space, _, name = op.callee.rpartition(".")
@@ -102,16 +85,36 @@ def invoke(walk: FunctionAttributor, op: py.Invoke) -> Type:
         return spelled_call(walk, op, SPELLED[op.callee.removeprefix("tl.")])
     if space == "c":
         return bound_call(walk, op, C_SIGNATURES[name], C_RULES[name], Typing(name, spelling=SPELLINGS[name]))
-    types = [walk.scope.type_of(operand) for operand in op.operands]
+    types = [walk.scope.type_of(operand) for operand in given_values(walk, op)[0]]
     if space != "builtins":
         return method(walk, op, name, types)
-    result = BUILTINS[name].type(Typing(name), *types)
+    if name in ("getattr", "hasattr"):
+        return named_attribute(walk, name, *types)
+    result = BUILTINS[name].type(Typing(name, policy=walk.policy), *types)
     assert result is not None
     return result
 
 
+def named_attribute(walk: FunctionAttributor, call: str, x: Type, name: Type, default: Type | None = None) -> Type:
+    """`getattr` or `hasattr`."""
+    if not isinstance(name, ConstantType) or not isinstance(name.value, str):
+        raise KernelTypeError(f"{call}(): the name must be a constant string; got {describe(name)}")
+    try:
+        found = attribute_of(walk.policy, x, name.value)
+    except KernelTypeError:
+        if call == "getattr" and default is None:
+            raise
+        found = default
+    if call == "getattr":
+        assert found is not None
+        return found
+    return constant(found is not None)
+
+
 def method(walk: FunctionAttributor, op: py.Invoke, name: str, types: list[Type]) -> Type:
     receiver = types[0]
+    if is_host_value(receiver):
+        return host_method(walk, op, name, receiver)
     if walk.policy.is_triton and isinstance(receiver, ConstantType) and isinstance(receiver.value, Type):
         return dtype_method(receiver.value, name, types[1:])
     if isinstance(receiver, DescriptorType) and name in ("load", "store"):
@@ -148,7 +151,7 @@ def language_call(walk: FunctionAttributor, op: py.Invoke, name: str) -> Type:
 
 def spelled_call(walk: FunctionAttributor, op: py.Invoke, spelling: Spelling) -> Type:
     """A call that is written with Triton's name and parameters."""
-    bound = bound_arguments(op, spelling.signature)
+    bound = bound_arguments(walk, op, spelling.signature)
     if spelling.body is not None:
         return call_spelled(walk, op, spelling.body, bound)
     known: dict[str, Any] = {}
@@ -169,16 +172,14 @@ def call_spelled(walk: FunctionAttributor, op: py.Invoke, body: Function, bound:
     return call_function(walk, op, FunctionName(body.name, body.model, body), types)
 
 
-def bound_arguments(op: py.Invoke, signature: Signature) -> dict[str, Any]:
+def bound_arguments(walk: FunctionAttributor, op: py.Invoke, signature: Signature) -> dict[str, Any]:
     """The operands of a call by parameter, with defaults."""
-    positional = len(op.arguments) - len(op.keywords)
-    keywords = dict(zip(op.keywords, op.arguments[positional:], strict=True))
-    return signature.bind(op.arguments[:positional], keywords)
+    return signature.bind(*given_values(walk, op))
 
 
 def bound_call(walk: FunctionAttributor, op: py.Invoke, signature: Signature, rule: Rule, typing: Typing) -> Type:
     """A call with this signature and this rule, which is asked in the context `typing`."""
-    return given_call(walk, op, signature, rule, typing, bound_arguments(op, signature))
+    return given_call(walk, op, signature, rule, typing, bound_arguments(walk, op, signature))
 
 
 def given_call(
@@ -214,12 +215,13 @@ def argument_of(walk: FunctionAttributor, signature: Signature, parameter: Param
     type_ = walk.scope.type_of(given)
     call = f"{signature.prefix}.{signature.name}"
     if parameter.constexpr:
-        if not isinstance(type_, ConstantType):
+        is_known, constant_value = known_value(type_)
+        if not is_known:
             raise KernelTypeError(
                 f"{call}: '{parameter.name}' must be known at compile time; got {describe(type_)}, a run-time value",
                 hint="pass a literal, or make it a zg.constexpr parameter",
             )
-        value = held(call, parameter, type_.value)
+        value = held(call, parameter, constant_value)
         return value, value
     if type_ != NONE or parameter.variadic:
         return given, type_
@@ -256,31 +258,13 @@ def library_function(walk: FunctionAttributor, what: str, function: Function, ty
     return instance
 
 
-@handles(core.FuncCall)
-def function_call(walk: FunctionAttributor, op: core.FuncCall) -> Type:
-    function = resolve(walk, op.attributes["callee"])
-    if function is None:
-        return ERROR
-    return call_function(walk, op, function, tuple(walk.scope.type_of(operand) for operand in op.operands))
-
-
-def call_function(walk: FunctionAttributor, op: Op, function: FunctionName, types: tuple[Type, ...]) -> Type:
-    """A call of a function, with the types of its arguments in the order of the parameters."""
-    for parameter, type_ in zip(function.model.bodies[0].parameters, types, strict=True):
-        if parameter.type == constexpr_type and not isinstance(type_, ConstantType):
-            raise KernelTypeError(
-                f"'{function.symbol}': a zg.constexpr parameter must be known at compile time; got {type_}"
-            )
-    instance = walk.program.function(function, types, walk.place())
-    walk.scope.callees[op.result] = instance
-    return instance.result
-
-
 @handles(py.Call)
 def call_value(walk: FunctionAttributor, op: py.Call) -> Type:
-    """A call of the value of an expression, which must be a function known at compile time."""
+    """A call of the value of an expression: a function known at compile time, or an object of Python's."""
     callee = walk.scope.type_of(op.callee)
     function = callee.value if isinstance(callee, ConstantType) else None
+    if isinstance(function, HostObject):
+        return call_object(walk, op, function.value, *given_values(walk, op))
     if not isinstance(function, FunctionName):
         load = op.callee.op if isinstance(op.callee, OpResult) else None
         name = walk.names.get(load.var) if isinstance(load, core.VarLoad) else None
@@ -291,24 +275,4 @@ def call_value(walk: FunctionAttributor, op: py.Call) -> Type:
         raise KernelTypeError(
             f"{what} must be a function to be called; got {describe(callee)}", walk.place_of(op.callee), hint
         )
-    count = len(op.arguments) - len(op.keywords)
-    bound = bind(walk, function, op.arguments[:count], dict(zip(op.keywords, op.arguments[count:], strict=True)))
-    given = {name: outer_constant(v.value) if isinstance(v, Default) else v for name, v in bound.items()}
-    walk.scope.arguments[op.result] = given
-    types = tuple(walk.scope.type_of(item) if isinstance(item, Value) else item for item in given.values())
-    return call_function(walk, op, function, types)
-
-
-def bind(
-    walk: FunctionAttributor, function: FunctionName, positional: Sequence[Value], keywords: Mapping[str, Value]
-) -> Mapping[str, Value | Default]:
-    """Arguments by parameter. A model without its `Function` has no defaults."""
-    if function.function is not None:
-        return function.function.bind(
-            positional, keywords, lambda name: None if name is None else walk.place_of(keywords[name])
-        )
-    names = [name or str(index) for index, name in enumerate(py.parameter_names(function.model))]
-    found = dict(zip(names, positional, strict=False)) | {**keywords}
-    if set(found) != set(names) or len(positional) + len(keywords) != len(names):
-        raise KernelTypeError(f"'{function.symbol}' takes {len(names)} arguments: {', '.join(names)}")
-    return {name: found[name] for name in names}
+    return call_bound(walk, op, function, *given_values(walk, op))

@@ -24,11 +24,22 @@ from ziggurat.codemodel.types import (
 )
 from ziggurat.frontends.language.policy import Policy
 from ziggurat.transforms.attribution.attribute import FunctionAttributor, handles
+from ziggurat.transforms.attribution.attribution import packed_values
 from ziggurat.transforms.attribution.operators import OPERATORS, folded, operator_error
 from ziggurat.transforms.calls import RULES, Typing
 from ziggurat.transforms.calls.builtins import property_of
-from ziggurat.transforms.calls.constants import CHOSEN_FUNCTION, describe, is_function, show
-from ziggurat.transforms.calls.lattice import ERROR, UNASSIGNED, ErrorType, Unusable, components
+from ziggurat.transforms.calls.constants import CHOSEN_FUNCTION, HostObject, describe, is_function, show
+from ziggurat.transforms.calls.lattice import (
+    ERROR,
+    UNASSIGNED,
+    ErrorType,
+    RecordType,
+    Unusable,
+    components,
+    known_value,
+    outer_constant,
+    tuple_like,
+)
 from ziggurat.transforms.calls.promotion import NONE, constant, is_number
 
 # The calls that combine conditions element by element, by Python's operator.
@@ -64,7 +75,7 @@ def at_run_time(type_: Type) -> Type:
     parts = components(type_)
     if parts is not None:
         inner = tuple(map(at_run_time, parts))
-        return type_ if all(isinstance(part, ConstantType) for part in inner) else TupleType(inner)
+        return type_ if all(isinstance(part, ConstantType) for part in inner) else tuple_like(type_, inner)
     return type_.type if isinstance(type_, ConstantType) and is_number(type_) else type_
 
 
@@ -80,9 +91,10 @@ def var_load(walk: FunctionAttributor, op: core.VarLoad) -> Type:
 def unusable(walk: FunctionAttributor, var: Value, type_: Unusable) -> ZigguratError:
     """The error of reading a variable that has no one value."""
     name = walk.names.get(var, "?")
+    undefined = "is not defined: it " if walk.policy.is_triton else ""
     if not type_.types and not type_.partly:
         return KernelNameError(
-            f"'{name}' is used before it is assigned",
+            f"'{name}' {undefined}is used before it is assigned",
             hint=f"assign '{name}' first; an 'if' that is decided at compile time and not taken assigns nothing",
         )
     if not type_.types:
@@ -91,6 +103,17 @@ def unusable(walk: FunctionAttributor, var: Value, type_: Unusable) -> ZigguratE
             hint=f"assign '{name}' before the loop or the if, so that it has a value whichever way is taken",
         )
     first, second = (describe(one) for one in type_.types)
+    if walk.policy.is_triton:
+        return KernelTypeError(
+            f"Loop-carried variable {name} has initial type {first} but is re-assigned to {second} in loop! "
+            "Please make sure that the type stays consistent."
+            if type_.loop
+            else f"Mismatched type for {name} between then block ({first}) and else block ({second})",
+            type_.place,
+            "cast it with .to(…), or give it its final type before"
+            if type_.loop
+            else "assign values of one type on both paths",
+        )
     if type_.loop:
         hint = "cast it, or give it its final type before the loop"
         before, after = type_.types
@@ -144,6 +167,8 @@ def operator(walk: FunctionAttributor, op: Op) -> Type:
         return types[0]
     if len(known) == len(types):
         return folded(type(op), *(type_.value for type_ in known))
+    if any(isinstance(type_, TupleType) for type_ in types) and (len(types) == 2 or isinstance(op, py.Not)):
+        return tuple_operator(op, types)
     if is_identity:
         return constant(isinstance(op, py.IsNot))
     if isinstance(op, py.In | py.NotIn):
@@ -164,8 +189,40 @@ def operator(walk: FunctionAttributor, op: Op) -> Type:
     return result
 
 
+def tuple_operator(op: Op, types: list[Type]) -> Type:
+    """The type of an operator on tuples with run-time values in them."""
+    known = [known_value(type_) for type_ in types]
+    if all(good for good, _ in known) and not isinstance(op, py.Is | py.IsNot):
+        return folded(type(op), *(value for _, value in known))
+    if isinstance(op, py.Is | py.IsNot):
+        return constant(isinstance(op, py.IsNot))
+    parts = [components(type_) for type_ in types]
+    if isinstance(op, py.Not):
+        return constant(not parts[0])
+    if isinstance(op, py.Add) and parts[0] is not None and parts[1] is not None:
+        return packed_values((*parts[0], *parts[1]))
+    if isinstance(op, py.Mul) and isinstance(types[1], ConstantType) and isinstance(types[1].value, int):
+        return packed_values((parts[0] or ()) * types[1].value)
+    if isinstance(op, py.Eq | py.Ne) and (None in parts or len(parts[0] or ()) != len(parts[1] or ())):
+        return constant(isinstance(op, py.Ne))
+    sign = OPERATORS[type(op)].sign
+    raise KernelTypeError(
+        f"'{sign}' does not work on {' and '.join(map(describe, types))}",
+        hint="compare or combine the items of the tuples",
+    )
+
+
 def truth(walk: FunctionAttributor, type_: Type, what: str, value: Value) -> None:
     """Check that a value can be a condition. An error is at the place of the value."""
+    if isinstance(type_, TensorType) and walk.policy.tensor_operators:
+        if type_.numel == 1:
+            return
+        raise KernelTypeError(
+            f"Boolean value of Tensor with more than one value is ambiguous: the condition of '{what}' must be a "
+            f"scalar; got {type_}",
+            walk.place_of(value),
+            "use tl.where to choose element by element, or reduce it to a scalar first (tl.max)",
+        )
     if isinstance(type_, TensorType):
         call = _LOGICAL.get(what)
         hint = "use zg.where to choose element by element, or reduce it to a scalar first (zg.any, zg.all)"
@@ -181,9 +238,34 @@ def truth(walk: FunctionAttributor, type_: Type, what: str, value: Value) -> Non
 
 @handles(py.Pack)
 def pack(walk: FunctionAttributor, op: py.Pack) -> Type:
-    types = [walk.scope.type_of(operand) for operand in op.operands]
-    values = [t.value for t in types if isinstance(t, ConstantType)]
-    return constant(tuple(values)) if len(values) == len(types) else TupleType(tuple(types))
+    return packed_values([walk.scope.type_of(operand) for operand in op.operands])
+
+
+@handles(py.Format)
+def formatted(walk: FunctionAttributor, op: py.Format) -> Type:
+    values: list[Any] = []
+    for operand in op.operands:
+        known, value = known_value(walk.scope.type_of(operand))
+        if not known:
+            raise KernelTypeError(
+                "Cannot evaluate f-string containing non-constexpr conversion values, found conversion of type "
+                f"{describe(walk.scope.type_of(operand))}",
+                walk.place_of(operand),
+                "print run-time values as further arguments of tl.device_print",
+            )
+        values.append(value.value if isinstance(value, HostObject) else value)
+    try:
+        return constant(op.template.format(*values))
+    except (ValueError, TypeError, IndexError, KeyError) as error:
+        raise KernelValueError(f"cannot compute the f-string: {error}") from None
+
+
+@handles(py.Outer)
+def outer(walk: FunctionAttributor, op: py.Outer) -> Type:
+    function = walk.function.function
+    if function is None or op.name not in function.objects:
+        raise KernelNameError(f"there is no object '{op.name}' outside of the function")
+    return outer_constant(function.objects[op.name])
 
 
 @handles(py.Unpack)
@@ -206,6 +288,10 @@ def unpack(walk: FunctionAttributor, op: py.Unpack) -> Type:
 @handles(py.Subscript)
 def subscript(walk: FunctionAttributor, op: py.Subscript) -> Type:
     value, index = (walk.scope.type_of(operand) for operand in op.operands)
+    if walk.policy.python_syntax:
+        found = python_subscript(value, index)
+        if found is not None:
+            return found
     if walk.policy.tensor_operators and (isinstance(value, TensorType | PtrType) or is_number(value)):
         return with_new_axes(value, index)
     parts = components(value)
@@ -219,6 +305,23 @@ def subscript(walk: FunctionAttributor, op: py.Subscript) -> Type:
     if not -len(parts) <= index.value < len(parts):
         raise KernelValueError(f"index {index.value} is outside a tuple of {len(parts)}")
     return parts[index.value]
+
+
+def python_subscript(value: Type, index: Type) -> Type | None:
+    """The type of a slice of a tuple, or of an item of an object of Python's; None for another subscript."""
+    parts = components(value)
+    known = index.value if isinstance(index, ConstantType) else None
+    if parts is not None:
+        whole = slice(None) if known == (":",) else known.value if isinstance(known, HostObject) else None
+        return packed_values(parts[whole]) if isinstance(whole, slice) else None
+    thing = value.value if isinstance(value, ConstantType) else None
+    if isinstance(thing, HostObject | str) and known is not None:
+        try:
+            item = known.value if isinstance(known, HostObject) else known
+            return outer_constant((thing.value if isinstance(thing, HostObject) else thing)[item])
+        except (TypeError, LookupError) as error:
+            raise KernelTypeError(f"{show(thing)} has no item {show(known)}: {error}") from None
+    return None
 
 
 def with_new_axes(value: Type, index: Type) -> Type:
@@ -246,9 +349,27 @@ def axes_of(index: Any) -> tuple[Any, ...]:
 
 @handles(py.Attribute)
 def property(walk: FunctionAttributor, op: py.Attribute) -> Type:
-    value = walk.scope.type_of(op.operands[0])
-    if walk.policy.tensor_operators and op.name == "T":
-        transposed = RULES["trans"].type(Typing("trans", policy=walk.policy), value, ())
+    return attribute_of(walk.policy, walk.scope.type_of(op.operands[0]), op.name)
+
+
+def attribute_of(policy: Policy, value: Type, name: str) -> Type:
+    """The type of `value.name`."""
+    if isinstance(value, RecordType):
+        index = value.field(name)
+        return host_attribute(value.record.cls, name) if index is None else value.components[index]
+    if isinstance(value, ConstantType) and isinstance(value.value, HostObject):
+        return host_attribute(value.value.value, name)
+    if policy.tensor_operators and name == "T":
+        transposed = RULES["trans"].type(Typing("trans", policy=policy), value, ())
         assert transposed is not None
         return transposed
-    return property_of(value, op.name, walk.policy)
+    return property_of(value, name, policy)
+
+
+def host_attribute(thing: Any, name: str) -> Type:
+    """The type of an attribute of an object of Python's."""
+    try:
+        return outer_constant(getattr(thing, name))
+    except AttributeError:
+        shown = getattr(thing, "__name__", None) or repr(thing)
+        raise KernelTypeError(f"'{shown}' has no attribute '{name}'") from None

@@ -10,13 +10,34 @@ from ziggurat.codemodel.dialects import core, py
 from ziggurat.codemodel.errors import KernelSyntaxError, KernelTypeError, KernelValueError
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Body, Op, Value
-from ziggurat.codemodel.types import ConstantType, Type, i1, i32, i64, shape_of, u32, u64
+from ziggurat.codemodel.types import (
+    ConstantType,
+    TensorType,
+    TupleType,
+    Type,
+    i1,
+    i32,
+    i64,
+    shape_of,
+    u32,
+    u64,
+    with_element,
+)
 from ziggurat.transforms.attribution.attribute import FunctionAttributor, State, handles
-from ziggurat.transforms.attribution.attribution import Scope
+from ziggurat.transforms.attribution.attribution import Scope, packed_values
 from ziggurat.transforms.attribution.expressions import truth
 from ziggurat.transforms.calls import RULES, Typing
 from ziggurat.transforms.calls.constants import CHOSEN_FUNCTION, describe, is_function
-from ziggurat.transforms.calls.lattice import ERROR, UNASSIGNED, ErrorType, RangeType, Unusable, components, join
+from ziggurat.transforms.calls.lattice import (
+    ERROR,
+    UNASSIGNED,
+    ErrorType,
+    RangeType,
+    Unusable,
+    components,
+    join,
+    known_value,
+)
 from ziggurat.transforms.calls.promotion import NONE, constant, is_number, promote
 
 _MAX_VISITS = 12
@@ -232,8 +253,11 @@ def conditional(walk: FunctionAttributor, op: py.CondExpression) -> Type:
         return promote(first, second)
     joined = join(first, second)
     if isinstance(joined, Unusable):
+        words = ""
+        if walk.policy.is_triton:
+            words = f"Ternary expression with dynamic condition has inconsistent types {first} and {second}: "
         raise KernelTypeError(
-            f"the values of 'if … else' must have one type; got {describe(first)} and {describe(second)}",
+            f"{words}the values of 'if … else' must have one type; got {describe(first)} and {describe(second)}",
             hint=CHOSEN_FUNCTION if is_function(first) or is_function(second) else None,
         )
     return joined
@@ -245,21 +269,66 @@ def short_circuit(walk: FunctionAttributor, op: Op) -> Type:
     # An earlier visit of a loop may have seen a constant where there is none.
     walk.scope.static_branches.pop(op.result, None)
     result: Type = constant(is_and)
-    runtime = False
+    given: list[Type] = []
     for index, body in enumerate(op.bodies):
         type_ = expression(walk, body)
         if isinstance(type_, ErrorType):
             return ERROR
-        if isinstance(type_, ConstantType):
-            if bool(type_.value) != is_and:
+        if isinstance(type_, ConstantType) or (isinstance(type_, TupleType) and walk.policy.python_syntax):
+            if bool(type_.value if isinstance(type_, ConstantType) else type_.components) != is_and:
                 # Operands before this one may run; operands after it do not.
                 walk.scope.static_branches[op.result] = index
-                return i1 if runtime else type_
+                return logical(walk, given) if given else type_
             result = type_
             continue
-        truth(walk, type_, "and" if is_and else "or", body.entry.terminator.operands[0])
-        runtime = True
-    return i1 if runtime else result
+        if not (walk.policy.tensor_operators and isinstance(type_, TensorType) and is_number(type_)):
+            truth(walk, type_, "and" if is_and else "or", body.entry.terminator.operands[0])
+        given.append(type_)
+    return logical(walk, given) if given else result
+
+
+def logical(walk: FunctionAttributor, given: list[Type]) -> Type:
+    """The type of `and` or `or` of run-time values: of tensors it is computed element by element."""
+    bools = [with_element(type_, i1) for type_ in given]
+    typing = Typing("and_", spelling="and", policy=walk.policy)
+    return functools.reduce(lambda a, b: RULES["and_"].type(typing, a, b) or NONE, bools)
+
+
+@handles(py.Comprehension)
+def comprehension(walk: FunctionAttributor, op: py.Comprehension) -> Type:
+    """A list comprehension, unrolled: a tuple of the elements whose condition, a constant, is true."""
+    iterable = expression(walk, op.iterable)
+    parts = components(iterable)
+    if isinstance(iterable, RangeType):
+        ends = [known_value(bound) for bound in (iterable.start, iterable.stop, iterable.step)]
+        if all(known for known, _ in ends):
+            parts = tuple(map(constant, range(*(value for _, value in ends))))
+    if parts is None:
+        raise KernelTypeError(
+            f"only tuple comprehensions are supported: it must run over a tuple; got {describe(iterable)}",
+            walk.place_of(op.iterable.entry.terminator.operands[0]),
+        )
+    around = walk.scope
+    chosen: list[tuple[int, Scope]] = []
+    made: list[Type] = []
+    for index, item in enumerate(parts):
+        walk.scope = Scope(around)
+        for body in (op.condition, op.element):
+            walk.scope.types[body.parameters[0]] = item
+        try:
+            condition = expression(walk, op.condition)
+            if not isinstance(condition, ConstantType):
+                raise KernelTypeError(
+                    f"the condition of a comprehension must be known at compile time; got {describe(condition)}",
+                    walk.place_of(op.condition.entry.terminator.operands[0]),
+                )
+            if condition.value:
+                made.append(expression(walk, op.element))
+                chosen.append((index, walk.scope))
+        finally:
+            walk.scope = around
+    walk.scope.chosen[op.result] = chosen
+    return ERROR if any(isinstance(type_, ErrorType) for type_ in made) else packed_values(made)
 
 
 @handles(py.Assert)

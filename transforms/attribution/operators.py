@@ -13,7 +13,7 @@ from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import ConstantType, TensorType
 from ziggurat.frontends.language.host import MAX_BITS
-from ziggurat.transforms.calls.constants import describe, show
+from ziggurat.transforms.calls.constants import HostObject, describe, show
 from ziggurat.transforms.calls.promotion import constant
 
 
@@ -80,6 +80,7 @@ OPERATORS: dict[type[Op], Operator] = {
 def folded(cls: type[Op], *values: Any) -> ConstantType:
     """The constant that Python computes. Raises `KernelTypeError` or `KernelValueError` where Python raises."""
     sign = OPERATORS[cls].sign
+    values = tuple(value.value if isinstance(value, HostObject) else value for value in values)
     shown = [f"({text})" if text.startswith("-") else text for text in map(show, values)]
     text = f" {sign} ".join(shown) if len(values) == 2 else f"{sign}({shown[0]})"
     too_many = f"cannot compute {text}: the result has more than {MAX_TEXT} characters or items"

@@ -28,11 +28,11 @@ from ziggurat.frontends.language.policy import EXPLICIT, Policy
 from ziggurat.frontends.language.spellings import of_attribute
 from ziggurat.frontends.triton.dtypes import type_of
 from ziggurat.transforms.calls import arithmetic
-from ziggurat.transforms.calls.constants import FunctionName, describe, show
-from ziggurat.transforms.calls.emit import Built, Emitter, Operand
-from ziggurat.transforms.calls.lattice import BlockPtrType, components
+from ziggurat.transforms.calls.constants import FunctionName, HostObject, describe, show
+from ziggurat.transforms.calls.emit import Built, Emitter, Operand, split_operand
+from ziggurat.transforms.calls.lattice import BlockPtrType, RecordType, components, known_value, outer_constant
 from ziggurat.transforms.calls.programs import range_of
-from ziggurat.transforms.calls.promotion import NONE, constant, is_number, is_pointer, outer_constant, scalar_type
+from ziggurat.transforms.calls.promotion import NONE, constant, is_number, is_pointer, scalar_type
 from ziggurat.transforms.calls.rule import Rule, Typing
 
 # The classes that `isinstance` knows, by their names in the Python code model.
@@ -43,16 +43,20 @@ def _as_call(name: str, call: str) -> Rule:
     """A builtin that is Python's on constants, and a call of the language on run-time scalars."""
     rule = arithmetic.RULES[call]
 
-    def type_of(_: Typing, *types: Type) -> Type:
+    def type_of(asked: Typing, *types: Type) -> Type:
+        if len(types) == 1 and asked.policy.python_syntax and name != "abs":
+            types = components(types[0]) or types
         for type_ in types:
-            if isinstance(type_, TensorType):
+            if isinstance(type_, TensorType) and not asked.policy.tensor_operators:
                 raise KernelTypeError(f"{name}(): the operands must be scalars; got {type_}", hint=f"use zg.{call}")
         if name != "abs" and len(types) < 2:
             raise KernelTypeError(f"{name}() takes two scalars or more", hint=f"use zg.{name} to reduce a tensor")
         if all(isinstance(type_, ConstantType) and is_number(type_) for type_ in types):
             values = [type_.value for type_ in types if isinstance(type_, ConstantType)]
+            if asked.policy.is_triton and name != "abs":
+                _ordered(name, values)
             return constant(getattr(builtins, name)(*values))
-        typing = Typing(call)
+        typing = Typing(call, policy=asked.policy)
         if name == "abs":
             return cast(Type, rule.type(typing, *types))
         return reduce(lambda a, b: cast(Type, rule.type(typing, a, b)), types)
@@ -61,12 +65,22 @@ def _as_call(name: str, call: str) -> Rule:
         assert rule.build is not None
         if name == "abs":
             return rule.build(emit, result, *operands)
+        if len(operands) == 1:
+            operands = tuple(split_operand(operands[0]))
         made = operands[0]
         for operand in operands[1:]:
             made = Operand(result, rule.build(emit, result, made, operand))
         return made.value
 
     return Rule(type_of, build)
+
+
+def _ordered(name: str, values: list[Any]) -> None:
+    """Refuse NaN and zeros of two signs, of which the C++ Triton does not say which is the smaller."""
+    if any(value != value for value in values):
+        raise KernelValueError(f"cannot compute {name}(): a NaN is among the operands")
+    if len({str(value) for value in values if value == 0 and isinstance(value, float)}) > 1:
+        raise KernelValueError(f"cannot compute {name}(): 0.0 and -0.0 are among the operands")
 
 
 def _range(_: Typing, *bounds: Type) -> Type:
@@ -109,13 +123,72 @@ def _conversion(convert: Callable[[Any], Any], kind: str, otherwise: ScalarType)
     return Rule(type_of, _convert)
 
 
-def _isinstance(_: Typing, x: Type, cls: Type) -> Type:
-    """Classes are the names of builtins (`builtins.int`), or a tuple of such names."""
-    if isinstance(x, ConstantType) and isinstance(cls, ConstantType):
-        known: Any = cls.value
-        names = cast(tuple[str, ...], known if isinstance(known, tuple) else (known,))
-        return constant(isinstance(x.value, tuple(_CLASSES[name] for name in names)))
+def _isinstance(asked: Typing, x: Type, cls: Type) -> Type:
+    """Classes are the names of builtins (`builtins.int`), or in Triton's Python classes; or a tuple of these."""
+    good, known = known_value(cls)
+    if good and (isinstance(x, ConstantType) or asked.policy.python_syntax):
+        classes = cast("tuple[Any, ...]", known if isinstance(known, tuple) else (known,))
+        found = [_is_of(x, one.value if isinstance(one, HostObject) else _CLASSES.get(one)) for one in classes]
+        if None not in found:
+            return constant(any(found))
     raise KernelTypeError("isinstance() is for constants in a kernel")
+
+
+# The values that are of a class of Triton's language, by its name.
+_TRITON_CLASSES: dict[str, Callable[[Type, Any], bool]] = {
+    "tensor": lambda x, known: not isinstance(x, ConstantType) and (is_number(x) or is_pointer(x)),
+    "constexpr": lambda x, known: False,  # Python's isinstance sees the value itself.
+    "tuple": lambda x, known: components(x) is not None,
+    "dtype": lambda x, known: isinstance(known, ScalarType | PtrType),
+    "pointer_type": lambda x, known: isinstance(known, PtrType),
+    "block_type": lambda x, known: isinstance(known, TensorType),
+    "tensor_descriptor": lambda x, known: isinstance(x, DescriptorType),
+    "tensor_descriptor_base": lambda x, known: isinstance(x, DescriptorType),
+}
+
+
+def _is_of(x: Type, cls: Any) -> bool | None:
+    """Whether a value is of a class; None if that is no class. A run-time value is of no class of Python's."""
+    known = x.value if isinstance(x, ConstantType) else None
+    name = getattr(cls, "__name__", "")
+    if getattr(cls, "__module__", "").startswith("ziggurat") and name in _TRITON_CLASSES:
+        return _TRITON_CLASSES[name](x, known)
+    if not isinstance(cls, type):
+        return None
+    if isinstance(x, RecordType):
+        return issubclass(x.record.cls, cls)
+    if isinstance(x, ConstantType):
+        return isinstance(known.value if isinstance(known, HostObject) else known, cls)
+    return isinstance(x, TupleType) and issubclass(tuple, cls)
+
+
+def _text(convert: Callable[[Any], str]) -> Rule:
+    """`str` or `repr` of a constant."""
+
+    def type_of(_: Typing, x: Type) -> Type:
+        good, value = known_value(x)
+        if not good:
+            raise KernelTypeError(f"{convert.__name__}() is for constants in a kernel; got {describe(x)}")
+        return constant(convert(value.value if isinstance(value, HostObject) else value))
+
+    return Rule(type_of)
+
+
+def _tuple(_: Typing, *x: Type) -> Type:
+    if x and components(x[0]) is None:
+        raise KernelTypeError(f"a tuple must be made of a tuple; got {describe(x[0])}")
+    return x[0] if x else constant(())
+
+
+def _same(emit: Emitter, result: Type, *x: Operand) -> Built:
+    return x[0].value if x else None
+
+
+def _slice(_: Typing, *ends: Type) -> Type:
+    for end in ends:
+        if not isinstance(end, ConstantType) or not isinstance(end.value, int | None):
+            raise KernelTypeError(f"the ends of a slice must be constant integers; got {describe(end)}")
+    return constant(HostObject(slice(*(end.value for end in ends if isinstance(end, ConstantType)))))
 
 
 def _print(_: Typing, *values: Type) -> Type:
@@ -152,6 +225,11 @@ BUILTINS: dict[str, Rule] = {
     "bool": _conversion(bool, "bool", i1),
     "isinstance": Rule(_isinstance),
     "print": Rule(_print, _printed),
+    "str": _text(str),
+    "repr": _text(repr),
+    "tuple": Rule(_tuple, _same),
+    "list": Rule(_tuple, _same),
+    "slice": Rule(_slice),
 }
 
 

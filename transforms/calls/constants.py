@@ -36,6 +36,38 @@ class FunctionName(Type):
         return self.symbol.rpartition(".")[2]
 
 
+@attrs.frozen(str=False, repr=False, eq=False)
+class HostObject(Type):
+    """The value of a constant that is an object of Python's: a class, a member of an enum, a dtype of torch."""
+
+    value: Any
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, HostObject) or type(self.value) is not type(other.value):
+            return False
+        return self.value is other.value or (_has_value(self.value) and bool(self.value == other.value))
+
+    def __hash__(self) -> int:
+        return hash(self.value) if _has_value(self.value) else id(self.value)
+
+    def syntax(self) -> TypeSyntax:
+        return TypeSyntax("object", (TypeSyntax(repr(self), quoted=True),))
+
+    __str__ = Type.__str__
+
+    def __repr__(self) -> str:
+        return getattr(self.value, "__name__", None) or repr(self.value)
+
+
+def _has_value(value: Any) -> bool:
+    """True of an object that is compared by value."""
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return type(value).__eq__ is not object.__eq__
+
+
 def function_name(function: Function) -> FunctionName:
     """A function as a constant. Raises what is wrong with its source."""
     return FunctionName(function.fn.__qualname__, function.model, function)

@@ -176,10 +176,11 @@ class Emitter:
         return self.add(arith.CmpI(value, zero, arith.IntPredicate.NE))
 
     def truth(self, operand: Operand) -> Value:
-        """The operand, a scalar, as an i1: whether it is not zero."""
+        """The operand, a scalar or the only element of a tensor, as an i1: whether it is not zero."""
         if isinstance(operand.type, ConstantType):
             return self.constant(bool(operand.type.value), i1)
-        return self.nonzero(operand.value)
+        value = self.nonzero(operand.value)
+        return self.reshape(value, i1) if isinstance(value.type, TensorType) and value.type.numel == 1 else value
 
     def call(self, symbol: str, arguments: list[Value], result: Type) -> Built:
         """Call a function of the module; `result` is its attributed type."""

@@ -6,10 +6,16 @@ an unusable variable is an error; a kernel may use one name for unlike things on
 
 from __future__ import annotations
 
+import inspect
+from typing import Any, cast
+
 import attrs
 
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType, TupleType, Type, TypeSyntax, i64
+from ziggurat.frontends.language import Function
+from ziggurat.frontends.language.constants import as_constant, unwrapped
+from ziggurat.transforms.calls.constants import HostObject, function_name
 from ziggurat.transforms.calls.promotion import constant, is_number, promote_types, scalar_type
 
 
@@ -69,6 +75,28 @@ class Unusable(Type):
         return TypeSyntax("unusable", tuple(type_.syntax() for type_ in self.types))
 
 
+@attrs.frozen
+class Record:
+    """A named tuple or a class of a Triton program that a kernel makes objects of: the class, and its fields."""
+
+    cls: type[Any]
+    fields: tuple[str, ...]
+
+
+@attrs.frozen(str=False, cache_hash=True)
+class RecordType(TupleType):
+    """The type of an object of a record: a tuple whose components have names."""
+
+    record: Record = attrs.field(kw_only=True)
+
+    def syntax(self) -> TypeSyntax:
+        return TypeSyntax(self.record.cls.__name__, tuple(component.syntax() for component in self.components))
+
+    def field(self, name: str) -> int | None:
+        """The index of a component; None for a name that is no field."""
+        return self.record.fields.index(name) if name in self.record.fields else None
+
+
 UNASSIGNED = Unusable()
 PARTLY_ASSIGNED = Unusable(partly=True)
 ERROR = ErrorType()
@@ -94,8 +122,10 @@ def _join(a: Type, b: Type) -> Type | None:
     if x is not None or y is not None:
         if x is None or y is None or len(x) != len(y):
             return None
+        if getattr(a, "record", None) != getattr(b, "record", None):
+            return None
         joined = [_join(p, q) for p, q in zip(x, y, strict=True)]
-        return None if None in joined else TupleType(tuple(type_ for type_ in joined if type_ is not None))
+        return None if None in joined else tuple_like(a, tuple(type_ for type_ in joined if type_ is not None))
     if not is_number(a) or not is_number(b):
         return None
     if isinstance(a, ConstantType):
@@ -115,3 +145,58 @@ def components(type_: Type) -> tuple[Type, ...] | None:
     if isinstance(type_, ConstantType) and isinstance(type_.value, tuple):
         return tuple(constant(item) for item in type_.value)  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
     return type_.components if isinstance(type_, TupleType) else None
+
+
+def tuple_like(type_: Type, parts: tuple[Type, ...]) -> TupleType:
+    """The type of a tuple with these components, of the record of `type_` if that has one."""
+    return attrs.evolve(type_, components=parts) if isinstance(type_, RecordType) else TupleType(parts)
+
+
+def known_value(type_: Type) -> tuple[bool, Any]:
+    """Whether a value is known at compile time, with all its components, and the value."""
+    if isinstance(type_, ConstantType):
+        return True, type_.value
+    if not isinstance(type_, TupleType):
+        return False, None
+    parts = [known_value(component) for component in type_.components]
+    return all(known for known, _ in parts), tuple(value for _, value in parts)
+
+
+def outer_constant(value: Any) -> Type:
+    """The type of an object from outside of a kernel: a constant, a function, a tuple of these, or another object."""
+    value = unwrapped(value)
+    if isinstance(value, Function):
+        return constant(function_name(value))
+    if isinstance(value, tuple | list):
+        parts = tuple(map(outer_constant, value))  # pyright: ignore[reportUnknownArgumentType]
+        if record_fields(type(value)) is not None:  # pyright: ignore[reportUnknownArgumentType]
+            return given_tuple(value, parts)  # pyright: ignore[reportUnknownArgumentType]
+        known = [part.value for part in parts if isinstance(part, ConstantType)]
+        return constant(tuple(known)) if len(known) == len(parts) else TupleType(parts)
+    cls = cast("type[Any]", type(value))
+    fields = record_fields(cls)
+    if fields is not None:
+        parts = tuple(outer_constant(getattr(value, name)) for name in fields)
+        return RecordType(parts, record=Record(cls, fields))
+    known, found = as_constant(value)
+    return constant(found if known else HostObject(value))
+
+
+def given_tuple(given: Any, parts: tuple[Type, ...]) -> TupleType:
+    """The type of a tuple or a named tuple whose items have these types."""
+    cls = cast("type[Any]", type(given))
+    fields = record_fields(cls)
+    return TupleType(parts) if fields is None else RecordType(parts, record=Record(cls, fields))
+
+
+def record_fields(cls: type[Any]) -> tuple[str, ...] | None:
+    """The fields of a class of named tuples or an aggregate; None of another class."""
+    if getattr(cls, "__triton_aggregate__", False):
+        return tuple(inspect.get_annotations(cls))
+    fields = getattr(cls, "_fields", None)
+    return fields if issubclass(cls, tuple) else None
+
+
+def is_host_value(type_: Type) -> bool:
+    """True of an object of a record, and of another object of Python's, whose methods are functions."""
+    return isinstance(type_, RecordType) or (isinstance(type_, ConstantType) and isinstance(type_.value, HostObject))

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, cast
 
 from ziggurat.codemodel.dialects import arith, tt
-from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
+from ziggurat.codemodel.errors import KernelTypeError, KernelValueError, StaticAssertionError
 from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.types import (
     ConstantType,
@@ -133,7 +133,7 @@ def _asserted(call: Typing, holds: Any, message: Any = "") -> Type:
             f"the condition of a static assertion must be True or False; got {show(holds)}", hint=hint
         )
     if not holds:
-        raise KernelValueError(f"static assertion failed{f': {message}' if message else ''}")
+        raise StaticAssertionError(f"static assertion failed{f': {message}' if message else ''}")
     return NONE
 
 

@@ -33,10 +33,8 @@ from ziggurat.codemodel.types import (
     u64,
     with_element,
 )
-from ziggurat.frontends.language import Function
-from ziggurat.frontends.language.constants import as_constant
 from ziggurat.frontends.language.policy import EXPLICIT, Policy
-from ziggurat.transforms.calls.constants import describe, function_name
+from ziggurat.transforms.calls.constants import describe
 
 F32_MAX = (2 - 2**-23) * 2.0**127
 
@@ -65,15 +63,6 @@ def constant(value: Any) -> ConstantType:
 
 
 NONE = constant(None)
-
-
-def outer_constant(value: Any) -> ConstantType:
-    """The type of a usable object from outside of a kernel: a constant, a function, or a tuple of these."""
-    if isinstance(value, Function):
-        return constant(function_name(value))
-    if isinstance(value, tuple):
-        return constant(tuple(outer_constant(item).value for item in value))  # pyright: ignore[reportUnknownVariableType]
-    return constant(as_constant(value)[1])
 
 
 def is_number(type_: Type) -> bool:

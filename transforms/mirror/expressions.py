@@ -7,8 +7,9 @@ from typing import Any
 
 from ziggurat.codemodel.dialects import core, py, tt
 from ziggurat.codemodel.op import Op, Value
-from ziggurat.codemodel.types import ConstantType, DescriptorType, TupleType, Type, shape_of
+from ziggurat.codemodel.types import ConstantType, DescriptorType, TensorType, TupleType, Type, shape_of
 from ziggurat.frontends.triton.library import METHODS, SPELLED
+from ziggurat.transforms.attribution.attribution import positional_values
 from ziggurat.transforms.attribution.expressions import at_run_time as run_time_type
 from ziggurat.transforms.attribution.expressions import axes_of, becomes_run_time
 from ziggurat.transforms.attribution.operators import OPERATORS
@@ -16,23 +17,31 @@ from ziggurat.transforms.calls import RULES, Rule
 from ziggurat.transforms.calls.builtins import BUILTINS
 from ziggurat.transforms.calls.c import C_RULES
 from ziggurat.transforms.calls.emit import Built, Emitter, Operand, split_operand
-from ziggurat.transforms.calls.lattice import components
+from ziggurat.transforms.calls.lattice import RecordType, components, is_host_value
 from ziggurat.transforms.calls.promotion import NONE
 from ziggurat.transforms.mirror.mirror import FunctionMirror, handles
 
 
-@handles(core.ConstantOp, core.FuncRef)
+@handles(core.ConstantOp, core.FuncRef, py.Outer, py.Format)
 def nothing(walk: FunctionMirror, op: Op) -> Built:
     return None
 
 
 @handles(py.Attribute)
-def property(walk: FunctionMirror, op: py.Attribute) -> Built:
-    """A property: a constant, or the transposed tensor."""
-    result = walk.scope.type_of(op.result)
-    if isinstance(result, ConstantType):
+def attribute(walk: FunctionMirror, op: py.Attribute) -> Built:
+    return named(walk, op.value, op.name)
+
+
+def named(walk: FunctionMirror, value: Value, name: str) -> Built:
+    """A component of a record; another attribute is a constant."""
+    type_ = walk.scope.type_of(value)
+    index = type_.field(name) if isinstance(type_, RecordType) else None
+    if index is not None:
+        return split_operand(walk.operand(value))[index].value
+    result = walk.scope.type_of(walk.op.result)
+    if isinstance(result, ConstantType | TupleType):
         return None
-    return built(RULES["trans"], walk.emit, result, walk.operand(op.operands[0]), ())
+    return built(RULES["trans"], walk.emit, result, walk.operand(value), ())  # `x.T`
 
 
 @handles(core.Var)
@@ -79,8 +88,16 @@ def operator(walk: FunctionMirror, op: Op) -> Built:
     operands = [walk.operand(value) for value in op.operands]
     if isinstance(op, py.Pos):
         return operands[0].value
+    if isinstance(result, TupleType):  # Tuples that are joined, or repeated.
+        if isinstance(op, py.Mul):
+            count = walk.scope.type_of(op.rhs)
+            assert isinstance(count, ConstantType)
+            operands = [operands[0]] * count.value
+        return tuple(part.value for operand in operands for part in split_operand(operand))
     if isinstance(op, py.Not):
-        operands = [Operand(result, walk.emit.truth(operands[0]))]
+        is_scalar = not isinstance(result, TensorType)
+        inner = walk.emit.truth(operands[0]) if is_scalar else walk.emit.nonzero(operands[0].value)
+        operands = [Operand(result, inner)]
     call = OPERATORS[type(op)].call
     assert call is not None
     return built(RULES[call], walk.emit, result, *operands)
@@ -102,6 +119,11 @@ def unpack(walk: FunctionMirror, op: py.Unpack) -> Built:
 def subscript(walk: FunctionMirror, op: py.Subscript) -> Built:
     index = walk.scope.type_of(op.operands[1])
     assert isinstance(index, ConstantType)
+    if isinstance(walk.scope.type_of(op.result), ConstantType):
+        return None
+    whole = slice(None) if index.value == (":",) else getattr(index.value, "value", None)
+    if isinstance(whole, slice) and components(walk.scope.type_of(op.operands[0])) is not None:
+        return tuple(part.value for part in split_operand(walk.operand(op.operands[0]))[whole])
     if walk.emit.policy.tensor_operators and components(walk.scope.type_of(op.operands[0])) is None:
         return with_new_axes(walk, op, index.value)
     place: int = index.value
@@ -124,8 +146,14 @@ def invoke(walk: FunctionMirror, op: py.Invoke) -> Built:
     if isinstance(result, ConstantType) and result != NONE:
         return None
     space, _, name = op.callee.rpartition(".")
+    if not space and is_host_value(walk.scope.type_of(op.operands[0])):
+        return call(walk, op)
+    if space == "builtins" and name == "getattr":
+        known = walk.scope.type_of(op.operands[1])
+        assert isinstance(known, ConstantType)
+        return named(walk, op.operands[0], known.value)
     if space == "builtins":
-        return built(BUILTINS[name], walk.emit, result, *map(walk.operand, op.operands))
+        return built(BUILTINS[name], walk.emit, result, *map(walk.operand, positional_values(walk.scope, op)))
     called = name if space == "c" else call_of(walk, op, space, name)
     if not called:
         return call(walk, op)
@@ -166,9 +194,18 @@ def arguments(walk: FunctionMirror, op: Op) -> Iterator[Any]:
 def call(walk: FunctionMirror, op: Op) -> Built:
     """Call a function of the model with the run-time parts of the arguments. A constant has none."""
     bound = walk.finding(lambda scope: scope.arguments, op)
+    if walk.finding(lambda scope: scope.callees, op) is None:
+        return made_record(walk, op, bound or {})
     callee = walk.callee()
     values: list[Value] = []
     for given, type_ in zip(op.operands if bound is None else bound.values(), callee.parameter_types, strict=True):
         if isinstance(given, Value):
             values += walk.emit.repack(walk.operand(given), type_)
     return walk.emit.call(callee.symbol, values, callee.result)
+
+
+def made_record(walk: FunctionMirror, op: Op, given: dict[str, Any]) -> Built:
+    """An object of a record, of the values of its fields. Nothing for what the host computed of constants."""
+    if not given:
+        return None
+    return tuple(walk.operand(value).value if isinstance(value, Value) else None for value in given.values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -11,12 +12,12 @@ from ziggurat.codemodel.dialects import arith, core, py, scf, tt
 from ziggurat.codemodel.errors import warn
 from ziggurat.codemodel.op import Body, Op, Value
 from ziggurat.codemodel.traits import LeavesIteration
-from ziggurat.codemodel.types import ConstantType, DescriptorType, ScalarType, TupleType, Type, i1
+from ziggurat.codemodel.types import ConstantType, DescriptorType, ScalarType, TensorType, TupleType, Type, i1
 from ziggurat.transforms.attribution.attribution import Scope
 from ziggurat.transforms.attribution.flow import index_type
 from ziggurat.transforms.attribution.operators import COMPARISONS
-from ziggurat.transforms.calls.emit import Built, Emitter, Operand, flatten_types, packed_type, rebuild
-from ziggurat.transforms.calls.lattice import BlockPtrType, ErrorType, RangeType, Unusable
+from ziggurat.transforms.calls.emit import Built, Emitter, Operand, flatten_types, packed_type, rebuild, split_operand
+from ziggurat.transforms.calls.lattice import BlockPtrType, ErrorType, RangeType, Unusable, components
 from ziggurat.transforms.calls.promotion import NONE, is_number
 from ziggurat.transforms.mirror.mirror import FunctionMirror, handles
 
@@ -468,7 +469,7 @@ def conditional(walk: FunctionMirror, op: py.CondExpression) -> Built:
     result = walk.scope.type_of(op.result)
     if taken is not None:
         return expression(walk, op.bodies[taken]).value
-    if isinstance(result, ConstantType):
+    if isinstance(result, ConstantType) and all(map(_is_simple, op.bodies)):
         return None
     condition = walk.emit.truth(walk.operand(op.condition))
     if all(_is_simple(body) for body in op.bodies) and not isinstance(result, TupleType | BlockPtrType):
@@ -487,11 +488,42 @@ def short_circuit(walk: FunctionMirror, op: Op) -> Built:
         return None
     last = walk.finding(lambda scope: scope.static_branches, op)
     bodies = op.bodies if last is None else op.bodies[: last + 1]
+    result = walk.scope.type_of(op.result)
+    if isinstance(result, TensorType):
+        return _element_by_element(walk, bodies, is_and, result)
     return _chain(walk, list(bodies), is_and)
 
 
+def _element_by_element(walk: FunctionMirror, bodies: Sequence[Body], is_and: bool, result: TensorType) -> Value:
+    """`and` or `or` of tensors: all operands are computed."""
+    found = [expression(walk, body) for body in bodies]
+    bools = [walk.emit.convert(one, result) for one in found if not isinstance(one.type, ConstantType | TupleType)]
+    return functools.reduce(lambda a, b: walk.emit.add((arith.AndI if is_and else arith.OrI)(a, b)), bools)
+
+
+@handles(py.Comprehension)
+def comprehension(walk: FunctionMirror, op: py.Comprehension) -> Built:
+    """The elements of a list comprehension, of which attribution has chosen the items."""
+    iterable = expression(walk, op.iterable)
+    result = walk.scope.type_of(op.result)
+    around, values = walk.scope, list[Built]()
+    for index, scope in walk.found(lambda scope: scope.chosen, op):
+        walk.scope = scope
+        item = None if components(iterable.type) is None else split_operand(iterable)[index].value
+        for body in (op.condition, op.element):
+            walk.values[body.parameters[0]] = item
+        walk.suite(op.condition.entry.ops)
+        values.append(expression(walk, op.element).value)
+    walk.scope = around
+    return None if isinstance(result, ConstantType) else tuple(values)
+
+
 def _chain(walk: FunctionMirror, bodies: list[Body], is_and: bool) -> Value:
-    first = walk.emit.truth(expression(walk, bodies[0]))
+    operand = expression(walk, bodies[0])
+    if isinstance(operand.type, TupleType):  # It is as a constant, and has no effect unless it decides.
+        first = walk.emit.constant(bool(operand.type.components), i1)
+    else:
+        first = walk.emit.truth(operand)
     if len(bodies) == 1:
         return first
     if all(_is_simple(body) for body in bodies[1:]):

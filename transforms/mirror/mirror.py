@@ -16,8 +16,8 @@ from ziggurat.codemodel.dispatch import OpTable
 from ziggurat.codemodel.errors import BuildError, InternalError
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.types import TupleType, Type
-from ziggurat.transforms.attribution.attribution import Attribution, Scope
-from ziggurat.transforms.calls.emit import Built, Emitter, Operand, flatten_types, packed_type
+from ziggurat.transforms.attribution.attribution import Attribution, Component, Packed, Scope
+from ziggurat.transforms.calls.emit import Built, Emitter, Operand, flatten_types, packed_type, split_operand
 
 Handler = Callable[[Any, Any], Built]
 T = TypeVar("T")
@@ -63,6 +63,11 @@ class FunctionMirror:
 
     def operand(self, value: Value) -> Operand:
         """The attributed type of a value, and what was built for it."""
+        if isinstance(value, Component):
+            index: int = value.parts[1]
+            return split_operand(self.operand(value.parts[0]))[index]
+        if isinstance(value, Packed):
+            return Operand(self.scope.type_of(value), tuple(self.operand(part).value for part in value.parts))
         return Operand(self.scope.type_of(value), self.values.get(value))
 
     def suite(self, ops: Sequence[Op]) -> None:

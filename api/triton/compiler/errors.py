@@ -1,8 +1,5 @@
 """The errors of compilation, under Triton's names."""
 
-from ziggurat.codemodel.errors import ZigguratError
-
-# Each error of a kernel is one of these: its class says which.
-CompilationError = CompileTimeAssertionFailure = UnsupportedLanguageConstruct = ZigguratError
+from ziggurat.frontends.triton.errors import CompilationError, CompileTimeAssertionFailure, UnsupportedLanguageConstruct
 
 __all__ = ["CompilationError", "CompileTimeAssertionFailure", "UnsupportedLanguageConstruct"]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ziggurat.frontends.triton import classes, dtypes
+from ziggurat.frontends.triton.compile_time import TritonFunction as builtin
+from ziggurat.frontends.triton.compile_time import aggregate
 from ziggurat.frontends.triton.constexpr import constexpr as constexpr
 from ziggurat.frontends.triton.library import SPELLED
 
@@ -17,3 +19,7 @@ get_int_dtype = dtypes.get_int_dtype
 if TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any: ...
+
+
+_aggregate = aggregate
+__all__ = ["builtin"]

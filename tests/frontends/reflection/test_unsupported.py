@@ -110,7 +110,8 @@ def test_every_construct_of_python_is_known():
     supported = {name.removeprefix("visit_") for name in dir(Statements) if name.startswith("visit_")}
     every = {cls.__name__ for base in (ast.stmt, ast.expr) for cls in base.__subclasses__()}
     assert every - supported - set(CONSTRUCTS) == set()
-    assert supported & set(CONSTRUCTS) == set()
+    # Constructs that Triton's Python has, and the explicit calls have not.
+    assert supported & set(CONSTRUCTS) == {"JoinedStr", "ListComp", "NamedExpr"}
 
 
 def test_every_message_is_tested():

@@ -1,0 +1,111 @@
+"""Functions that run while a kernel is compiled, and the classes whose objects kernels make."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from ziggurat.frontends.language.constants import unwrapped
+from ziggurat.frontends.language.function import Function
+from ziggurat.frontends.language.policy import TRITON
+from ziggurat.frontends.reflection.functions import reader
+from ziggurat.frontends.triton.constexpr import constexpr
+
+T = TypeVar("T")
+
+
+class ConstexprFunction:
+    """A function of Python that kernels call with constants: `@triton.constexpr_function`. Its result is a constant."""
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self.fn = fn
+        functools.update_wrapper(self, fn)
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        return self.fn(*map(unwrapped, arguments), **{name: unwrapped(value) for name, value in keywords.items()})
+
+    def __get__(self, thing: Any, owner: type | None = None) -> Any:
+        return self if thing is None else types.MethodType(self, thing)
+
+
+def constexpr_function(fn: Callable[..., Any]) -> ConstexprFunction:
+    """Decorator of a function of Python that kernels may call with constants."""
+    return ConstexprFunction(fn)
+
+
+def must_use_result(given: Any, message: str | bool = True) -> Any:
+    """Decorator of a function whose result a kernel must use. `given` is the function, or a text for the error."""
+    if isinstance(given, str):
+        return functools.partial(must_use_result, message=given)
+    given.ziggurat_must_use = message
+    return given
+
+
+class TritonFunction(Function):
+    """A function of Triton's Python that is no kernel: a function in the class of an aggregate."""
+
+    policy = TRITON
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        super().__init__(fn, reader(fn, TRITON))
+
+
+class Initializer(TritonFunction):
+    """The `__init__` of an aggregate as a function that returns the fields, and does not take the object."""
+
+    def __init__(self, fn: Callable[..., Any], fields: tuple[str, ...]) -> None:
+        super().__init__(fn)
+        self.fields = fields
+
+    @functools.cached_property
+    def signature(self) -> inspect.Signature:
+        plain = inspect.signature(self.fn)
+        return plain.replace(parameters=[*plain.parameters.values()][1:])
+
+
+def aggregate(cls: type[T]) -> type[T]:
+    """Decorator of a class whose objects kernels make: `tl.core._aggregate`.
+
+    The annotations of the class are the fields: `tl.tensor`, `tl.constexpr`, or another aggregate. Without an
+    `__init__` of its own the class takes the fields in their order. Methods are under `@triton.jit`; other functions in
+    the class are read as such.
+    """
+    fields: dict[str, Any] = inspect.get_annotations(cls)
+    given = cls.__dict__.get("__init__")
+
+    def of_fields(self: Any, *arguments: Any, **keywords: Any) -> None:
+        bound = inspect.Signature(
+            [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in fields]
+        ).bind(*arguments, **keywords)
+        for name, value in bound.arguments.items():
+            setattr(self, name, value)
+
+    def set_field(self: Any, name: str, value: Any) -> None:
+        if name not in fields:
+            raise AttributeError(f"{cls.__name__} has no attribute '{name}'")
+        object.__setattr__(self, name, constexpr(value) if fields[name] is constexpr else value)
+
+    made: Any = cls
+    made.__triton_aggregate__ = True
+    members = {name: getattr(value, "__func__", value) for name, value in vars(cls).items()}
+    made.ziggurat_functions = {
+        name: TritonFunction(value) for name, value in members.items() if isinstance(value, types.FunctionType)
+    }
+    init = getattr(given, "fn", given)  # It may be under @triton.jit or @triton.constexpr_function.
+    made.ziggurat_init = None if init is None else Initializer(init, tuple(fields))
+    made.__setattr__ = set_field
+    if given is None:
+        made.__init__ = of_fields
+    return cls
+
+
+def member(thing: Any, name: str) -> Any:
+    """An attribute of an object of Python's. Functions in the class of an aggregate are functions of Triton's Python.
+
+    Raises `AttributeError` where there is none.
+    """
+    functions: dict[str, Any] = getattr(thing, "ziggurat_functions", {})
+    return functions[name] if name in functions else getattr(thing, name)

@@ -1,0 +1,106 @@
+"""Attribution of calls of functions: of the kernel's author, and of the language where it is written in itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ziggurat.codemodel.dialects import core, py
+from ziggurat.codemodel.errors import KernelErrors, KernelNameError, KernelTypeError, ZigguratError
+from ziggurat.codemodel.op import Op, Value
+from ziggurat.codemodel.types import ConstantType, Type, constexpr_type, pyobject
+from ziggurat.frontends.language.function import Default
+from ziggurat.transforms.attribution.attribute import FunctionAttributor, handles
+from ziggurat.transforms.attribution.attribution import Packed
+from ziggurat.transforms.calls.constants import FunctionName
+from ziggurat.transforms.calls.lattice import ERROR, outer_constant
+
+
+@handles(core.FuncRef)
+def function_ref(walk: FunctionAttributor, op: core.FuncRef) -> Type:
+    function = resolve(walk, op.attributes["callee"])
+    return ERROR if function is None else ConstantType(function, pyobject)
+
+
+def resolve(walk: FunctionAttributor, symbol: str) -> FunctionName | None:
+    """The function that a symbol means here. Errors in its source are reported once, as called from here: None."""
+    caller, functions, broken = walk.function.function, walk.program.functions, walk.program.broken
+    function = None if caller is None else caller.callees.get(symbol)
+    if function is None:
+        if symbol not in functions:
+            raise KernelNameError(f"there is no function '{symbol}' in the module")
+        return FunctionName(symbol, functions[symbol])
+    if function in broken:
+        return None
+    try:
+        return FunctionName(symbol, function.model, function)
+    except ZigguratError as error:
+        broken.add(function)
+        for one in error.errors if isinstance(error, KernelErrors) else (error,):
+            if one.location is not None:
+                one.location = one.location.called_from(walk.place())
+            walk.report(walk.op, one)
+        return None
+
+
+@handles(core.FuncCall)
+def function_call(walk: FunctionAttributor, op: core.FuncCall) -> Type:
+    function = resolve(walk, op.attributes["callee"])
+    if function is None:
+        return ERROR
+    return call_function(walk, op, function, tuple(walk.scope.type_of(operand) for operand in op.operands))
+
+
+def call_function(walk: FunctionAttributor, op: Op, function: FunctionName, types: tuple[Type, ...]) -> Type:
+    """A call of a function, with the types of its arguments in the order of the parameters."""
+    for parameter, type_ in zip(function.model.bodies[0].parameters, types, strict=True):
+        narrow = function.function is not None and function.function.policy.narrow_scalars
+        if parameter.type == constexpr_type and not narrow and not isinstance(type_, ConstantType):
+            raise KernelTypeError(
+                f"'{function.symbol}': a zg.constexpr parameter must be known at compile time; got {type_}"
+            )
+    known = function.function
+    must_use = getattr(known, "ziggurat_must_use", False)
+    if must_use and not op.result.uses:
+        more = f" {must_use}" if isinstance(must_use, str) else ""
+        raise KernelTypeError(
+            f"The result of {function.symbol} is not being used.{more}", hint="assign it to a variable"
+        )
+    instance = walk.program.function(function, types, walk.place())
+    walk.scope.callees[op.result] = instance
+    return instance.result
+
+
+def call_bound(
+    walk: FunctionAttributor,
+    op: py.Call | py.Invoke,
+    function: FunctionName,
+    positional: Sequence[Value],
+    keywords: Mapping[str, Value],
+) -> Type:
+    """A call of a function with these arguments."""
+    bound = bind(walk, function, positional, keywords)
+    given: dict[str, Any] = {}
+    for name, value in bound.items():
+        if isinstance(value, tuple):
+            given[name] = Packed(*value)
+        else:
+            given[name] = outer_constant(value.value) if isinstance(value, Default) else value
+    walk.scope.arguments[op.result] = given
+    types = tuple(walk.scope.type_of(item) if isinstance(item, Value) else item for item in given.values())
+    return call_function(walk, op, function, types)
+
+
+def bind(
+    walk: FunctionAttributor, function: FunctionName, positional: Sequence[Value], keywords: Mapping[str, Value]
+) -> Mapping[str, Value | Default | tuple[Value, ...]]:
+    """Arguments by parameter. A model without its `Function` has no defaults."""
+    if function.function is not None:
+        return function.function.bind(
+            positional, keywords, lambda name: None if name is None else walk.place_of(keywords[name])
+        )
+    names = [name or str(index) for index, name in enumerate(py.parameter_names(function.model))]
+    found = dict(zip(names, positional, strict=False)) | {**keywords}
+    if set(found) != set(names) or len(positional) + len(keywords) != len(names):
+        raise KernelTypeError(f"'{function.symbol}' takes {len(names)} arguments: {', '.join(names)}")
+    return {name: found[name] for name in names}

@@ -1,0 +1,129 @@
+"""Attribution of calls of Python's objects: methods and classes of records, and functions of the host on constants."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ziggurat.codemodel.dialects import py
+from ziggurat.codemodel.errors import KernelTypeError, KernelValueError, ZigguratError
+from ziggurat.codemodel.op import Value
+from ziggurat.codemodel.types import ConstantType, Type
+from ziggurat.frontends.language import Function
+from ziggurat.frontends.triton.compile_time import member
+from ziggurat.transforms.attribution.attribute import FunctionAttributor
+from ziggurat.transforms.attribution.attribution import positional_values
+from ziggurat.transforms.attribution.functions import call_bound
+from ziggurat.transforms.calls.constants import FunctionName, HostObject, describe
+from ziggurat.transforms.calls.lattice import Record, RecordType, components, outer_constant, record_fields
+from ziggurat.transforms.calls.promotion import constant
+
+
+def given_values(walk: FunctionAttributor, op: py.Invoke | py.Call) -> tuple[Sequence[Value], Mapping[str, Value]]:
+    """The arguments of a call by position and by keyword."""
+    count = len(op.arguments) - len(op.keywords)
+    return positional_values(walk.scope, op), dict(zip(op.keywords, op.arguments[count:], strict=True))
+
+
+def host_method(walk: FunctionAttributor, op: py.Invoke, name: str, receiver: Type) -> Type:
+    """A call of a method of an object of a record, or of another object of Python's."""
+    positional, keywords = given_values(walk, op)
+    if not isinstance(receiver, RecordType):
+        assert isinstance(receiver, ConstantType)
+        return call_object(walk, op, _member(receiver.value.value, name), positional[1:], keywords)
+    index = receiver.field(name)
+    if index is not None:
+        function = receiver.components[index]
+        if isinstance(function, ConstantType) and isinstance(function.value, FunctionName):
+            return call_bound(walk, op, function.value, positional[1:], keywords)
+        raise KernelTypeError(f"'{name}' must be a function to be called; got {describe(function)}")
+    cls = receiver.record.cls
+    plain = inspect.getattr_static(cls, name, None)
+    is_static = isinstance(plain, staticmethod)
+    return call_object(walk, op, _member(cls, name), positional[is_static:], keywords)
+
+
+def _member(thing: Any, name: str) -> Any:
+    try:
+        return member(thing, name)
+    except AttributeError:
+        shown = getattr(thing, "__name__", None) or repr(thing)
+        raise KernelTypeError(f"'{shown}' has no attribute '{name}'") from None
+
+
+def call_object(
+    walk: FunctionAttributor,
+    op: py.Call | py.Invoke,
+    target: Any,
+    positional: Sequence[Value],
+    keywords: Mapping[str, Value],
+) -> Type:
+    """A call of an object of Python's: a function of the language, a class of records, or a function on constants."""
+    if isinstance(target, Function):
+        return call_bound(walk, op, FunctionName(target.fn.__qualname__, target.model, target), positional, keywords)
+    fields = record_fields(target) if isinstance(target, type) else None
+    if fields is not None:
+        return make_record(walk, op, target, fields, positional, keywords)
+    walk.scope.callees.pop(op.result, None)
+    walk.scope.arguments.pop(op.result, None)
+    arguments = [host_object(walk.scope.type_of(value)) for value in positional]
+    named = {name: host_object(walk.scope.type_of(value)) for name, value in keywords.items()}
+    if target in (tuple, list):
+        return walk.scope.type_of(positional[0]) if positional else constant(())
+    try:
+        return outer_constant(target(*arguments, **named))
+    except ZigguratError:
+        raise
+    except Exception as error:
+        name = getattr(target, "__name__", None) or repr(target)
+        raise KernelValueError(f"'{name}' raised {type(error).__name__}: {error}") from error
+
+
+def make_record(
+    walk: FunctionAttributor,
+    op: py.Call | py.Invoke,
+    cls: type,
+    fields: tuple[str, ...],
+    positional: Sequence[Value],
+    keywords: Mapping[str, Value],
+) -> RecordType:
+    """An object of a named tuple or an aggregate: of its fields, or what its `__init__` assigns to them."""
+    record = Record(cls, fields)
+    init = getattr(cls, "ziggurat_init", None)
+    if init is not None:
+        made = call_bound(walk, op, FunctionName(init.fn.__qualname__, init.model, init), positional, keywords)
+        return RecordType(components(made) or (), record=record)
+    defaults: Mapping[str, Any] = getattr(cls, "_field_defaults", {})
+    bound: dict[str, Any] = {**dict(zip(fields, positional, strict=False)), **keywords}
+    missing = [name for name in fields if name not in bound and name not in defaults]
+    if missing or len(positional) > len(fields) or set(bound) - set(fields):
+        raise KernelTypeError(
+            f"'{cls.__name__}' takes {', '.join(fields)}; got {len(positional) + len(keywords)} arguments"
+        )
+    walk.scope.callees.pop(op.result, None)
+    given = {name: bound[name] if name in bound else outer_constant(defaults[name]) for name in fields}
+    walk.scope.arguments[op.result] = given
+    parts = tuple(walk.scope.type_of(item) if isinstance(item, Value) else item for item in given.values())
+    return RecordType(parts, record=record)
+
+
+def host_object(type_: Type) -> Any:
+    """A constant as the host has it; a run-time value is its type."""
+    if isinstance(type_, ConstantType):
+        value = type_.value
+        if isinstance(value, FunctionName):
+            return value.function
+        return value.value if isinstance(value, HostObject) else value
+    parts = components(type_)
+    if parts is None:
+        return type_
+    if not isinstance(type_, RecordType):
+        return tuple(map(host_object, parts))
+    cls: Any = type_.record.cls
+    if not getattr(cls, "__triton_aggregate__", False):  # A named tuple.
+        return cls(*map(host_object, parts))
+    made: object = object.__new__(cls)
+    for name, part in zip(type_.record.fields, parts, strict=True):
+        object.__setattr__(made, name, host_object(part))
+    return made
