@@ -153,10 +153,12 @@ def binary_of(compiled: Compiled, name: str) -> Binary:
 
     parts = compiled.parts or ("",) * len(compiled.parameters)
     parameters = tuple(map(parameter_of, compiled.parameters, parts))
+    asked = {"pdl": compiled.options.launch_pdl, "cooperative": compiled.options.launch_cooperative_grid}
+    launched = tuple(name for name, is_asked in asked.items() if is_asked)
     places = source_map(compiled.stages["triton"], compiled.ptx) if "triton" in compiled.stages else []
     return Binary(
         compiled.symbol, compiled.ptx, compiled.num_warps, compiled.shared, parameters, compiled.target, name,
-        {"places": places} if places else {}, compiled.disjoint,
+        {"places": places} if places else {}, compiled.disjoint, launched,
     )  # fmt: skip
 
 

@@ -46,7 +46,8 @@ class Binary:
 
     `symbol` is its name in `code`; `name` the kernel's name for messages. `shared` is the dynamic shared memory of a
     CTA in bytes, `parameters` are in the order of the code's. `metadata` holds further facts, which JSON can hold;
-    `disjoint` has pairs of run-time arguments, one after the other: see `pairs`.
+    `disjoint` has pairs of run-time arguments, one after the other: see `pairs`. `launched` has the attributes of its
+    launches: "pdl" and "cooperative".
     """
 
     symbol: str = attrs.field(validator=instance_of(str))
@@ -58,6 +59,7 @@ class Binary:
     name: str = attrs.field(default="", validator=instance_of(str))
     metadata: Mapping[str, Any] = attrs.field(factory=dict[str, Any], hash=False, validator=instance_of(dict))
     disjoint: tuple[int, ...] = attrs.field(default=(), converter=tuple[int, ...])
+    launched: tuple[str, ...] = attrs.field(default=(), converter=tuple[str, ...])
 
     @property
     def arguments(self) -> tuple[int, ...]:

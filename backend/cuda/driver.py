@@ -11,7 +11,7 @@ import functools
 import importlib
 import sys
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -234,7 +234,7 @@ def synchronize(kernel: str | None = None) -> None:
 # Kernels.
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, slots=False)
 class Loaded:
     """A binary loaded into a context, by the context's address."""
 
@@ -242,6 +242,25 @@ class Loaded:
     context: int
     function: Any = attrs.field(repr=False)
     module: Any = attrs.field(repr=False)
+
+    @functools.cached_property
+    def launch(self) -> Callable[..., Any]:
+        """`cuLaunchKernel`, or a function that is called alike and launches with the binary's attributes."""
+        driver, names = cuda(), self.binary.launched
+        if not names:
+            return driver.cuLaunchKernel
+        attributes = [_attribute_of_launch(driver, name) for name in names]
+
+        def launch(function: Any, x: int, y: int, z: int, threads: int, ty: int, tz: int, *rest: Any) -> Any:
+            shared, stream, pointers, extra = rest
+            config = driver.CUlaunchConfig()
+            config.gridDimX, config.gridDimY, config.gridDimZ = x, y, z
+            config.blockDimX, config.blockDimY, config.blockDimZ = threads, ty, tz
+            config.sharedMemBytes, config.hStream = shared, stream
+            config.attrs, config.numAttrs = attributes, len(attributes)
+            return driver.cuLaunchKernelEx(config, function, pointers, extra)
+
+        return launch
 
     def _ask(self, name: str) -> int:
         driver = cuda()
@@ -282,6 +301,20 @@ class Loaded:
             register_file=device.attribute("MAX_REGISTERS_PER_BLOCK"),
             max_shared=device.max_shared,
         )
+
+
+def _attribute_of_launch(driver: Any, name: str) -> Any:
+    """The driver's attribute of a launch by its name in `Binary.launched`."""
+    value, kinds = driver.CUlaunchAttributeValue(), driver.CUlaunchAttributeID
+    made = driver.CUlaunchAttribute()
+    if name == "pdl":
+        made.id = kinds.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+        value.programmaticStreamSerializationAllowed = 1
+    else:
+        made.id = kinds.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
+        value.cooperative = 1
+    made.value = value
+    return made
 
 
 def load(binary: Binary) -> Loaded:

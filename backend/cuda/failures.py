@@ -68,6 +68,11 @@ def failure(status: str, doing: str, kernel: str | None = None, certain: bool = 
         return LaunchError(f"{doing}{about}: there is no such device ({status})")
     if status == "CUDA_ERROR_OUT_OF_MEMORY":
         return LaunchError(f"{doing}{about}: the device is out of memory", hint="free arrays, or make smaller ones")
+    if status == "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE":
+        return LaunchError(
+            f"{doing}{about}: the programs of a cooperative launch must all run at once; there are too many ({status})",
+            hint="launch fewer programs, or leave launch_cooperative_grid out",
+        )
     return LaunchError(f"{doing}{about} failed: the driver says {status}")
 
 

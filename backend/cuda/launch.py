@@ -33,9 +33,7 @@ def start(loaded: driver.Loaded, sizes: tuple[int, int, int], slot: Sequence[Any
     if 0 in sizes:
         return
     binary = loaded.binary
-    status = driver.cuda().cuLaunchKernel(
-        loaded.function, *sizes, binary.threads, 1, 1, binary.shared, stream, slot[1], 0
-    )[0]
+    status = loaded.launch(loaded.function, *sizes, binary.threads, 1, 1, binary.shared, stream, slot[1], 0)[0]
     if status:
         if status.name == "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES":
             raise loaded.too_large()

@@ -25,7 +25,7 @@ from typing import Any
 
 from ziggurat.backend.cuda import arrays
 from ziggurat.backend.cuda.binary import POINTER, TENSOR_MAP, Binary
-from ziggurat.backend.cuda.driver import OWN_STREAM, STREAMS, Loaded, cuda, device_count, pointer_device, stream_address
+from ziggurat.backend.cuda.driver import OWN_STREAM, STREAMS, Loaded, device_count, pointer_device, stream_address
 from ziggurat.backend.cuda.packing import AS_BITS, Packing, fitted, new_slot
 from ziggurat.backend.cuda.specialize import (
     INTEGERS,
@@ -59,7 +59,10 @@ _TEXT = """\
 def bound(_z_x, _z_y, _z_w, /):
     def launch({parameters}*_z_more, **_z_options):
         try:
-            {expected}_z_device, _z_same, _z_function, _z_threads, _z_shared, _z_free, _z_fresh, _z_tiles = _z_last[0]
+            (
+                {expected}_z_device, _z_same, _z_driver, _z_function, _z_threads, _z_shared, _z_free, _z_fresh,
+                _z_tiles,
+            ) = _z_last[0]
             {read}
             if not _z_more and {conditions}(_z_options == _z_same if _z_options or _z_same else True):
                 if _z_y is None:
@@ -98,7 +101,7 @@ def _z_seek(_z_x, _z_y, _z_w, _z_more, _z_options, {values}):
     except (_z_AttributeError, _z_TypeError):
         _z_entry = None
     if _z_entry is not None:
-        _z_expected, _z_function, _z_threads, _z_shared, _z_free, _z_fresh, _z_tiles = _z_entry
+        _z_expected, _z_driver, _z_function, _z_threads, _z_shared, _z_free, _z_fresh, _z_tiles = _z_entry
         _z_last[0] = _z_expected
         _z_gx = _z_x; _z_gy = _z_y; _z_gz = _z_w
         try:
@@ -305,9 +308,10 @@ _GLOBALS = (
     stream_address, integer_class, constant_class, arrays.protocol_address, arrays.protocol_element,
     arrays.protocol_device, pointer_device,
 )  # fmt: skip
-# An entry of the table: values that the next launch is compared with; function, threads, bytes of shared memory, free
-# buffers, the function that makes another, and the tiles of the descriptors, with `apart` as the last.
-Found = tuple[tuple[Any, ...], Any, int, int, list[Any], Callable[[], Any], tuple[Any, ...]]
+# An entry of the table: values that the next launch is compared with; the driver's function that launches, the kernel,
+# threads, bytes of shared memory, free buffers, the function that makes another, and the tiles of the descriptors, with
+# `apart` as the last.
+Found = tuple[tuple[Any, ...], Callable[..., Any], Any, int, int, list[Any], Callable[[], Any], tuple[Any, ...]]
 
 
 class Route:
@@ -351,7 +355,6 @@ class Route:
             "_z_streams": STREAMS,
             "_z_own": OWN_STREAM,
             "_z_pack": struct.Struct(self._packing.format).pack_into,
-            "_z_driver": cuda().cuLaunchKernel,
             "_z_struct_error": struct.error,
             **{f"_z_{named.__name__}": named for named in _GLOBALS},
             **{f"_z_default{i}": parameter.default for i, parameter in enumerate(parameters)},
@@ -373,7 +376,8 @@ class Route:
             return [*new_slot(self._packing.size, order), *self._nothing]
 
         binary = loaded.binary
-        entry = (loaded.function, binary.threads, binary.shared, [fresh()], fresh, (*tiles, apart(binary, spec)))
+        described = (*tiles, apart(binary, spec))
+        entry = (loaded.launch, loaded.function, binary.threads, binary.shared, [fresh()], fresh, described)
         self._classes[loose] = entry
         found = self._found(exact, loose, known)
         assert found is not None
@@ -381,8 +385,8 @@ class Route:
 
     def slot(self, found: Found, values: Sequence[Any]) -> Any:
         """A buffer with these arguments. Floats out of range become infinities."""
-        slot = found[5]()
-        self._packing.write(slot[0], self._moving(found[6], *values))
+        slot = found[6]()
+        self._packing.write(slot[0], self._moving(found[7], *values))
         return slot
 
     def _found(self, exact: tuple[Any, ...], loose: tuple[Any, ...], known: tuple[Any, ...]) -> Found | None:

@@ -36,6 +36,15 @@ def special_register(e: Emitter, op: tt.SmId | tt.GlobalTimer) -> Names:
     return _assembly(e, text, "=l" if wide else "=r", "", mlir_types(op.result.type), pack=1, pure=not wide)
 
 
+@emits(tt.GridDependencyWait, tt.GridDependencyLaunch)
+def grid_dependency(e: Emitter, op: tt.GridDependencyWait | tt.GridDependencyLaunch) -> Names:
+    """Inline assembly, which every release of Triton has. It must give a result, which is not used."""
+    action = "wait" if isinstance(op, tt.GridDependencyWait) else "launch_dependents"
+    text = f"griddepcontrol.{action}; // dummy $0"
+    _assembly(e, text, "=r", "", ("i32",), pack=1, pure=False)
+    return ()
+
+
 def _assembly(
     e: Emitter, asm: str, constraints: str, operands: str, results: Sequence[str], *, pack: int, pure: bool
 ) -> Names:

@@ -294,6 +294,11 @@ def _barrier(machine: Machine, op: tt.Barrier, operands: Operands) -> None:
     machine.sharing.barrier(machine.frame.programs)
 
 
+@triton.of(tt.GridDependencyWait, tt.GridDependencyLaunch)
+def _grid_dependency(machine: Machine, op: Op, operands: Operands) -> None:
+    """A launch begins here when the one before it has ended."""
+
+
 @triton.of(tt.Assume)
 def _assume(machine: Machine, op: tt.Assume, operands: Operands) -> None:
     if machine.strict:

@@ -148,6 +148,11 @@ def _copy(program: Any, match: re.Match[str], operands: list[Any]) -> None:
     program.requests += 1
 
 
+@unit(r"griddepcontrol\.(wait|launch_dependents)")
+def _grid_dependency(program: Any, match: re.Match[str], operands: list[Any]) -> None:
+    """A launch begins here when the one before it has ended."""
+
+
 @unit(r"cp\.async\.commit_group")
 def _commit(program: Any, match: re.Match[str], operands: list[Any]) -> None:
     program.together("a commit")

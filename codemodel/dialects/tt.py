@@ -606,6 +606,15 @@ class Barrier(Op, name="tt.barrier"):
     """A barrier of all threads of the program, which orders their accesses of global memory."""
 
 
+class GridDependencyWait(Op, name="tt.grid_dependency_wait"):
+    """Wait until the launches before this one have ended, if it was allowed to begin earlier; orders the accesses of
+    global memory after it after theirs."""
+
+
+class GridDependencyLaunch(Op, name="tt.grid_dependency_launch"):
+    """The launch after this one may begin, if it is allowed to, once all programs have run this op or ended."""
+
+
 class Poison(Op, traits.Pure, name="tt.poison"):
     """An undefined value, for control flow that needs a value which is never used."""
 

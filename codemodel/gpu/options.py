@@ -19,6 +19,7 @@ from ziggurat.codemodel.errors import LaunchError, shown
 from ziggurat.codemodel.gpu.targets import TARGETS
 
 MAX_WARPS: Final = 32
+MAX_REGISTERS: Final = 255  # Of a thread.
 MAX_STAGES: Final = 1 << 16  # No loop has as many buffers: a larger number is a typing error.
 
 
@@ -59,6 +60,22 @@ def boolean(name: str, value: Any) -> bool:
     if _is_boolean(value) or _integer(value) in (0, 1):
         return bool(value)
     raise LaunchError(f"{name} must be True or False; got {shown(value)}")
+
+
+def _maxnreg(name: str, value: Any) -> int | None:
+    number = _integer(value)
+    if number is None or not 1 <= number <= MAX_REGISTERS:
+        raise LaunchError(f"{name} must be an integer from 1 to {MAX_REGISTERS}; got {shown(value)}")
+    return number
+
+
+def _num_ctas(name: str, value: Any) -> int:
+    if _integer(value) != 1:
+        raise LaunchError(
+            f"{name} must be 1; got {shown(value)}",
+            hint="a program is one CTA: clusters of CTAs that share a tile are not supported; leave num_ctas out",
+        )
+    return 1
 
 
 def _target(name: str, value: Any) -> str:
@@ -105,6 +122,16 @@ class CompileOptions:
     num_stages: int = _option(3, _num_stages, "slots of a ring that loads of a loop are pipelined through", shared=True)
     exact_math: bool = _option(
         False, boolean, "IEEE division and square roots, and accurate functions, in place of fast ones", shared=True
+    )
+    maxnreg: int | None = _option(
+        None, _maxnreg, "registers that a thread has at most; None leaves it to the assembler"
+    )
+    num_ctas: int = _option(1, _num_ctas, "CTAs of a program; only 1 is supported", shared=True, in_key=False)
+    launch_pdl: bool = _option(
+        False, boolean, "begin before the launch ahead has ended; the kernel waits for it by `zg.gdc_wait`"
+    )
+    launch_cooperative_grid: bool = _option(
+        False, boolean, "run all programs at once, so that they may wait for each other; or fail if they do not fit"
     )
     line_info: bool = _option(True, boolean, "source lines in the code, for profilers and debuggers")
     verify: bool = _option(False, boolean, "run the verifier after every pass", in_key=False)

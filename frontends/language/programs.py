@@ -17,9 +17,9 @@ from ziggurat.frontends.language.kinds import (
 from ziggurat.frontends.language.signature import call
 
 __all__ = [
-    "assume", "debug_barrier", "device_assert", "device_print", "globaltimer", "inline_asm_elementwise",
-    "map_elementwise", "max_constancy", "max_contiguous", "multiple_of", "num_programs", "program_id", "range", "smid",
-    "static_assert", "static_print", "static_range", "swizzle2d",
+    "assume", "debug_barrier", "device_assert", "device_print", "gdc_launch_dependents", "gdc_wait", "globaltimer",
+    "inline_asm_elementwise", "map_elementwise", "max_constancy", "max_contiguous", "multiple_of", "num_programs",
+    "program_id", "range", "smid", "static_assert", "static_print", "static_range", "swizzle2d",
 ]  # fmt: skip
 
 
@@ -61,6 +61,28 @@ def globaltimer() -> Value:
     may have different numbers: store it, or a difference of two, but do not branch on it.
 
     Result: an i64 scalar; in the interpreter the host's clock, which is greater at each call.
+    """
+
+
+@call("Programs")
+def gdc_wait() -> None:
+    """Wait until the launches before this one have ended, and their stores can be read (PTX: griddepcontrol.wait).
+
+    Only a launch with the option `launch_pdl` begins earlier. Before this call, its kernel must not load what the
+    launch before it stores, nor store to what that launch loads. Elsewhere the call has no effect, nor on targets
+    before sm_90, where no launch begins earlier.
+
+    Result: none.
+    """
+
+
+@call("Programs")
+def gdc_launch_dependents() -> None:
+    """Let the next launch begin, if it has the option `launch_pdl` (PTX: griddepcontrol.launch_dependents).
+
+    It begins once all programs have made this call or ended, and waits for the end of this launch in `gdc_wait`.
+
+    Result: none.
     """
 
 

@@ -243,9 +243,14 @@ def _print(p: Printer, op: tt.Print) -> str:
     return f"device_print({p.arguments(string(op.prefix), *op.values)})"
 
 
-@prints(tt.Barrier)
-def _barrier(p: Printer, op: tt.Barrier) -> str:
-    return "debug_barrier()"
+_STATEMENTS: dict[type[Op], str] = {
+    tt.Barrier: "debug_barrier", tt.GridDependencyWait: "gdc_wait", tt.GridDependencyLaunch: "gdc_launch_dependents",
+}  # fmt: skip
+
+
+@prints(*_STATEMENTS)
+def _statement(p: Printer, op: Op) -> str:
+    return f"{_STATEMENTS[type(op)]}()"
 
 
 @prints(tt.InlineAsm)

@@ -251,7 +251,7 @@ def test_a_run_time_parameter_named_as_an_option_is_not_the_option():
 
 
 def test_a_keyword_that_is_neither_parameter_nor_option():
-    for name, hint in (("num_warp", "did you mean num_warps?"), ("num_ctas", "did you mean num_stages?")):
+    for name, hint in (("num_warp", "did you mean num_warps?"), ("num_cta", "did you mean num_ctas?")):
         with pytest.raises(zg.LaunchError, match=f"no parameter '{name}', nor is there such an option") as caught:
             add_one.compile(zg.ptr(zg.f32), zg.i32, 64, **{name: 2})
         assert caught.value.hint == hint

@@ -261,6 +261,8 @@ RULES = {
     "static_print": Rule(_printed),
     "device_print": Rule(_printing, _print),
     "device_assert": Rule(_checked, _check),
+    "gdc_wait": Rule(partial(_fixed, NONE), as_given(tt.GridDependencyWait)),
+    "gdc_launch_dependents": Rule(partial(_fixed, NONE), as_given(tt.GridDependencyLaunch)),
     "debug_barrier": Rule(partial(_fixed, NONE), as_given(tt.Barrier)),
     "map_elementwise": Rule(_mapped, _map),
     "inline_asm_elementwise": Rule(_assembled, _assemble),

@@ -41,6 +41,9 @@ from ziggurat.transforms.kit.dataflow import Node, flow, nodes
 from ziggurat.transforms.kit.parameters import kernel_of
 from ziggurat.transforms.simplify import simplify
 
+# Ops of the kernel that its gradient leaves out.
+_DROPPED = (tt.Print, tt.Assert, tt.Barrier, tt.GridDependencyWait, tt.GridDependencyLaunch)
+
 RULES = (control, elementwise, functions, memory, reductions, shapes, undifferentiated)  # They fill the table.
 
 
@@ -160,7 +163,7 @@ def _prepared(model: Op) -> tuple[tt.Func, list[tt.Func]]:
                 kept[op.sym_name] = op
             body = builder.rewrite_body(op.body, isolated=True)
             return builder.add(attrs.evolve(op, body=body, noinline=is_kept), op.location)
-        return DROP if isinstance(op, tt.Print | tt.Assert | tt.Barrier) else None
+        return DROP if isinstance(op, _DROPPED) else None
 
     kernel_of(model)
     module = simplify(transform(model, inlinable))

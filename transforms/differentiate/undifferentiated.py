@@ -19,7 +19,7 @@ INTEGER: Final[tuple[type, ...]] = (
     arith.ConstantOp, arith.IntBinary, arith.ExtSI, arith.ExtUI, arith.TruncI, arith.SIToFP, arith.UIToFP,
     maths.IntUnary, tt.MulHiUI, tt.Grid, tt.SmId, tt.GlobalTimer, tt.MakeRange, tt.Histogram, tt.Poison, tt.AddPtr,
     tt.Bitcast, tt.IntToPtr, tt.PtrToInt, tt.MakeTensorDescriptor, tt.Func, tt.Print, tt.Assert, tt.Assume, tt.Barrier,
-    BodyTerminator,
+    tt.GridDependencyWait, tt.GridDependencyLaunch, BodyTerminator,
 )  # fmt: skip
 # These have no gradient, for a reason.
 REASONS: Final[dict[type[Op], tuple[str, str | None]]] = {

@@ -51,9 +51,11 @@ class FakeDriver(types.ModuleType):
         self.done: list[tuple] = []  # what was asked of the device's memory, and launches among it
         for name in (
             "CUdevice_attribute CUfunction_attribute CUjit_option CUtensorMapDataType "
-            "CUtensorMapSwizzle CUtensorMapInterleave CUtensorMapL2promotion CUtensorMapFloatOOBfill"
+            "CUtensorMapSwizzle CUtensorMapInterleave CUtensorMapL2promotion CUtensorMapFloatOOBfill "
+            "CUlaunchAttributeID"
         ).split():
             setattr(self, name, Names())
+        self.CUlaunchConfig = self.CUlaunchAttribute = self.CUlaunchAttributeValue = types.SimpleNamespace
         self.cuuint64_t = self.cuuint32_t = int
         self.attributes = {
             "CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR": 9,
@@ -192,6 +194,15 @@ class FakeDriver(types.ModuleType):
             }
         )
         return (OK,)
+
+    def cuLaunchKernelEx(self, config, function, pointers, extra):
+        grid = (config.gridDimX, config.gridDimY, config.gridDimZ)
+        block = (config.blockDimX, config.blockDimY, config.blockDimZ)
+        assert config.numAttrs == len(config.attrs)
+        status = self.cuLaunchKernel(function, *grid, *block, config.sharedMemBytes, config.hStream, pointers, extra)
+        if not status[0]:
+            self.launches[-1]["attributes"] = {made.id: vars(made.value) for made in config.attrs}
+        return status
 
     def cuTensorMapEncodeTiled(self, *arguments):
         self.encoded = arguments

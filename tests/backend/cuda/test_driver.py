@@ -1,5 +1,6 @@
 """Loading kernels, and the messages for kernels that the driver refuses."""
 
+import ctypes
 import sys
 
 import pytest
@@ -50,6 +51,19 @@ def test_much_shared_memory_is_asked_for(fake):
     with pytest.raises(LaunchError, match="300000 bytes of shared memory, where the device has 232448") as caught:
         load(Binary("entry", "", 4, 300_000, (), "sm_90a"))
     assert "num_stages" in str(caught.value)
+
+
+def test_launches_have_the_attributes_of_the_binary(fake):
+    assert load(BINARY).launch == fake.cuLaunchKernel
+    loaded = load(Binary("entry", "", 4, 0, (), "sm_90a", launched=("pdl", "cooperative")))
+    pointers = (ctypes.c_void_p * 1)()
+    assert loaded.launch(loaded.function, 2, 3, 4, 128, 1, 1, 64, "stream", ctypes.addressof(pointers), 0) == (0,)
+    (launch,) = fake.launches
+    assert (launch["grid"], launch["threads"], launch["shared"], launch["stream"]) == ((2, 3, 4), 128, 64, "stream")
+    assert launch["attributes"] == {
+        "CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION": {"programmaticStreamSerializationAllowed": 1},
+        "CU_LAUNCH_ATTRIBUTE_COOPERATIVE": {"cooperative": 1},
+    }
 
 
 @pytest.mark.parametrize(

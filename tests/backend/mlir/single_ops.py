@@ -289,6 +289,8 @@ def _computing(case: Callable[[str, Sequence[Type], Build], None]) -> None:
     case("hints", [tensor(i32)], _hints)
     case("assume", [i32], lambda f, n: tt.Assume(f.add(arith.CmpI(n, n, arith.IntPredicate.SGE))))
     case("assert", [tensor(i1)], lambda f, x: tt.Assert(x, message='not "good"\n'))
+    case("grid_dependency_wait", [], lambda f: tt.GridDependencyWait())
+    case("grid_dependency_launch", [], lambda f: tt.GridDependencyLaunch())
     case("barrier", [], lambda f: tt.Barrier())
     case("print.nothing", [], lambda f: tt.Print([], "hello\t∞"))
     case("if", [i1, tensor(f32), tensor(f32)], _if)

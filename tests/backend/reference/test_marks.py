@@ -389,5 +389,5 @@ def test_every_op_that_is_not_elementwise_has_a_rule():
     assert ours - elementwise == {
         tt.AddPtr, tt.Bitcast, tt.IntToPtr, tt.PtrToInt,
         tt.GetProgramId, tt.GetNumPrograms, tt.SmId, tt.GlobalTimer, tt.MakeRange,  # They have no operands.
-        tt.Barrier, tt.Print, tt.InlineAsm,  # They pass nothing on.
+        tt.Barrier, tt.GridDependencyWait, tt.GridDependencyLaunch, tt.Print, tt.InlineAsm,  # They pass nothing on.
     }  # fmt: skip

@@ -25,6 +25,9 @@ from ziggurat.codemodel.gpu.targets import TARGETS
         ("check", 0, False),
         ("target", "sm_80", "sm_80"),
         ("stream", 7, 7),
+        ("maxnreg", np.int32(128), 128),
+        ("num_ctas", np.int64(1), 1),
+        ("launch_pdl", 1, True),
         ("unknown", [], []),
     ],
 )
@@ -44,6 +47,8 @@ def test_one_spelling(name, value, expected):
             ("num_stages", value, "num_stages must be an integer from 1 to")
             for value in (0, -1, 2.0, False, None, 10**9)
         ),
+        *(("maxnreg", value, "maxnreg must be an integer from 1 to 255") for value in (0, 256, 64.0, None, True)),
+        *(("num_ctas", value, "num_ctas must be 1; got") for value in (2, 0, "1", True)),
         *(("exact_math", value, "exact_math must be True or False") for value in ("no", 2, 1.0, None)),
         *((name, "x", f"{name} must be True or False; got 'x'") for name in ("check", "strict")),
         *(("stream", value, "stream must be an address, or a stream") for value in ("x", -1, True, 1.5)),
@@ -68,12 +73,13 @@ def test_what_is_not_given_has_its_default():
 
 
 def test_lists_of_options_follow_from_the_fields():
-    assert SHARED_OPTIONS == ("num_warps", "num_stages", "exact_math")
+    assert SHARED_OPTIONS == ("num_warps", "num_stages", "exact_math", "num_ctas")
     assert "target" not in LAUNCH_OPTIONS and {"num_warps", "strict", "stream", "check"} < set(LAUNCH_OPTIONS)
 
 
 def test_the_key_has_the_options_that_code_depends_on():
     assert CompileOptions(verify=True, isolate=True).key == CompileOptions().key
+    assert CompileOptions(maxnreg=64).key != CompileOptions(launch_pdl=True).key != CompileOptions().key
     assert CompileOptions(num_warps=8).key != CompileOptions().key
 
 

@@ -19,6 +19,8 @@ CASES = {
     "zg.program_id('0')": "error: 'axis' must be an integer",
     "zg.smid()": "i32",
     "zg.globaltimer()": "i64",
+    "zg.gdc_wait()": 'constant<object, "None">',
+    "zg.gdc_launch_dependents()": 'constant<object, "None">',
     "zg.smid(0)": "error: takes at most 0",
     "zg.num_programs()": "error: needs its argument 'axis'",
 }
