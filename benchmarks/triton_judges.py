@@ -17,7 +17,6 @@ import contextlib
 import io
 import json
 import math
-import multiprocessing
 import os
 import pickle
 import random
@@ -30,6 +29,7 @@ import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -51,10 +51,10 @@ def main() -> int:
     parser.add_argument("--limit", type=int, default=540, help="seconds for one suite")
     parser.add_argument("--cpu", action="store_true")
     parser.add_argument("--pytest", default="", help="further options of pytest")
-    parser.add_argument("--run-programs", nargs=2, metavar=("FOLDER", "OUT"), help=argparse.SUPPRESS)
+    parser.add_argument("--run-program", nargs=2, type=Path, metavar=("FILE", "OUT"), help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.run_programs:
-        run_programs(Path(options.run_programs[0]), Path(options.run_programs[1]), options.jobs, options.sample)
+    if options.run_program:
+        run_program(*options.run_program)
         return 0
     report: dict[str, Any] = {"suites": {}, "programs": {}}
     for name, path in named(options.suite):
@@ -131,7 +131,7 @@ def outcomes(path: Path, options: argparse.Namespace, only: Sequence[str] | None
             *done.stdout.splitlines()[-1:],
             f"{time.monotonic() - start:.0f} s",
         )
-        if not found.exists():
+        if not found.exists() or done.returncode > 1:
             print(done.stdout[-2000:], done.stderr[-2000:], flush=True)
         return json.loads(found.read_text()) if found.exists() else {}
 
@@ -149,18 +149,26 @@ class Result(NamedTuple):
 def programs(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
     """What each program of a folder gave under both, and the ratio of the times of its kernels."""
     runs = [True] if options.cpu else [True, False, False]
-    with tempfile.TemporaryDirectory() as made:
-        for index, ours in enumerate(runs):
-            out = Path(made, str(index))
-            out.mkdir()
-            arguments = [str(HERE), "-", "--run-programs", str(folder), str(out), "--jobs", str(options.jobs)]
-            subprocess.run(command(ours, *arguments, "--sample", str(options.sample)), check=False)
-        found = [{p.stem: pickle.loads(p.read_bytes()) for p in Path(made, str(i)).iterdir()} for i in range(len(runs))]
+    files = sorted(folder.glob("*.py"))[:: max(1, options.sample)]
+    with ThreadPoolExecutor(options.jobs) as pool:
+        found = [dict(pool.map(partial(program, ours), files)) for ours in runs]
     verdicts = {name: verdict(name, found) for name in sorted(found[0])}
     counts: dict[str, int] = {}
     for one in verdicts.values():
         counts[one["verdict"]] = counts.get(one["verdict"], 0) + 1
     return {"counts": counts, "programs": verdicts}
+
+
+def program(ours: bool, path: Path) -> tuple[str, dict[str, Any]]:
+    """The name of a program and what it gave, in a process of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder, "found")
+        line = command(ours, str(HERE), "-", "--run-program", str(path), str(out))
+        try:
+            done = subprocess.run(line, capture_output=True, text=True, timeout=PROGRAM_LIMIT, check=False)
+        except subprocess.TimeoutExpired:
+            return path.stem, {"error": f"took over {PROGRAM_LIMIT} s"}
+        return path.stem, pickle.loads(out.read_bytes()) if out.exists() else {"error": done.stderr[-600:]}
 
 
 def verdict(name: str, found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -213,26 +221,6 @@ def distance(ours: Any, theirs: Any) -> float | None:
     largest = max(float(np.abs(b[good]).max(initial=0.0)), 1e-6)
     allowed = largest * (ROUGH if theirs.bits <= 16 else FINE)
     return math.inf if wrong.any() else float(np.abs(a[good] - b[good]).max(initial=0.0)) / allowed
-
-
-def run_programs(folder: Path, out: Path, jobs: int, sample: int) -> None:
-    """Run each program of a folder in a process of its own, forked from this one, which has torch."""
-    import torch  # Imported once, before the processes are made.
-
-    assert torch
-    files = sorted(folder.glob("*.py"))[:: max(1, sample)]
-
-    def one(path: Path) -> None:
-        context = multiprocessing.get_context("fork")
-        process = context.Process(target=run_program, args=(path, out / f"{path.stem}.pickle"))
-        process.start()
-        process.join(PROGRAM_LIMIT)
-        if process.is_alive():
-            process.kill()
-            (out / f"{path.stem}.pickle").write_bytes(pickle.dumps({"error": f"over {PROGRAM_LIMIT} s"}))
-
-    with ThreadPoolExecutor(jobs) as pool:
-        list(pool.map(one, files))
 
 
 def run_program(path: Path, out: Path) -> None:
