@@ -36,6 +36,11 @@ def _view(emitter: Emitter, op: gpu.LocalView) -> Emitted:
     return emitter.emit(f"getelementptr i8, {SHARED} {emitter.scalar(op.buffer)}, i32 {offset}")
 
 
+@emits(gpu.LocalTrans)
+def _trans(emitter: Emitter, op: gpu.LocalTrans) -> Emitted:
+    return emitter.scalar(op.buffer)
+
+
 class Places:
     """The places of a tensor's vectors in a buffer. `vector` has the register bits of one vector."""
 

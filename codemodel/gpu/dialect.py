@@ -13,6 +13,7 @@ from ziggurat.codemodel.dialects.core import Unreachable
 from ziggurat.codemodel.dialects.scf import Yield
 from ziggurat.codemodel.errors import BuildError
 from ziggurat.codemodel.fields import attribute, bodies, body, operand, operands, result_type
+from ziggurat.codemodel.layout import transposition
 from ziggurat.codemodel.op import Body, Op, Value, require
 from ziggurat.codemodel.traits import Isolated, MemoryRead, MemoryWrite, Pure, SymbolTable
 from ziggurat.codemodel.types import DescriptorType, PtrType, SharedType, TensorType, Type, f32, i1, i32, i64
@@ -90,6 +91,25 @@ class LocalView(Op, Pure, name="gpu.local_view"):
         type_ = buffer_of(self, self.buffer)
         _require_types(self, index=i32)
         return SharedType(type_.shape, type_.element, type_.offsets)
+
+
+class LocalTrans(Op, Pure, name="gpu.local_trans"):
+    """A buffer with its axes in another order: axis i is axis `order[i]` of `buffer`. No element moves."""
+
+    buffer: Value = operand()
+    order: Sequence[int] = attribute([int])
+
+    def infer_type(self) -> Type:
+        type_ = buffer_of(self, self.buffer)
+        require(sorted(self.order) == list(range(len(type_.shape))), f"{self.order} is not an order of the axes")
+        return transposed(type_, self.order)
+
+
+def transposed(type_: SharedType, order: Sequence[int]) -> SharedType:
+    """The type of a buffer whose axis i is axis `order[i]` of a buffer of `type_`, with the same memory."""
+    renumbered = transposition(type_.shape, order)
+    shape = tuple(type_.shape[axis] for axis in order)
+    return SharedType(shape, type_.element, tuple(map(renumbered, type_.offsets)), type_.count)
 
 
 class LocalLoad(Op, name="gpu.local_load"):

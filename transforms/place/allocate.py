@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import ast
 import linecache
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
@@ -35,7 +35,7 @@ from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Block, Op, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
-from ziggurat.transforms.place.flow import WAITS, allocation
+from ziggurat.transforms.place.flow import WAITS, allocation, users_of
 from ziggurat.transforms.place.obstacle import LIBRARY
 from ziggurat.transforms.place.queries import shared_of
 
@@ -142,7 +142,7 @@ def _extend(interval: Interval, loops: Sequence[tuple[int, int]]) -> None:
 def _ends(buffer: Value, numbers: Mapping[Value, tuple[int, int]], ops: Sequence[Op]) -> Iterable[int]:
     """The numbers of the ops after which uses of a buffer are over."""
     last = numbers[ops[0].result][1]
-    for user in _users(buffer):
+    for user in users_of(buffer):
         if not user.NAME.startswith("gpu."):
             yield last  # Control flow passes it on, and it is not followed.
         else:
@@ -216,12 +216,12 @@ def shared_memory_error(buffers: Sequence[gpu.LocalAlloc], total: int, limit: in
 
 
 def _holds_mbarriers(buffer: gpu.LocalAlloc) -> bool:
-    return any(isinstance(user, gpu.MbarrierInit) for user in _users(buffer.result))
+    return any(isinstance(user, gpu.MbarrierInit) for user in users_of(buffer.result))
 
 
 def _name_and_purpose(buffer: gpu.LocalAlloc) -> tuple[str | None, str | None]:
     """The author's name of the tensor, and its purpose in shared memory, as far as they are known."""
-    users = list(_users(buffer.result))
+    users = list(users_of(buffer.result))
     for number, (ordinal, _) in enumerate(_OPERANDS):
         for dot in (_dot_of(user, number, buffer.result) for user in users):
             if dot is not None:
@@ -233,15 +233,6 @@ def _name_and_purpose(buffer: gpu.LocalAlloc) -> tuple[str | None, str | None]:
     users += [op for op in readers if isinstance(op, tt.Reduce | tt.Scan)]
     purposes = (purpose for kind, purpose in _PURPOSES if any(isinstance(op, kind) for op in users))
     return _expression(buffer.location)[1], next(purposes, None)
-
-
-def _users(buffer: Value) -> Iterator[Op]:
-    """The ops that use a buffer, or a part of it."""
-    for user in buffer.uses:
-        if isinstance(user, gpu.LocalView):
-            yield from _users(user.result)
-        else:
-            yield user
 
 
 def _dot_of(user: Op, number: int, buffer: Value) -> Op | None:

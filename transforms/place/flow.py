@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import attrs
 
@@ -33,12 +33,25 @@ WAITS: dict[type[Op], type[Op]] = {
 
 def allocation(buffer: Value) -> Value:
     """The allocation that a buffer is part of."""
-    return buffer.op.buffer if isinstance(buffer, OpResult) and isinstance(buffer.op, gpu.LocalView) else buffer
+    while isinstance(buffer, OpResult) and isinstance(buffer.op, gpu.LocalView | gpu.LocalTrans):
+        buffer = buffer.op.buffer
+    return buffer
 
 
 def slot_index(buffer: Value) -> Value | None:
     """The index of the slot that a buffer is; None for a buffer that is no slot of a ring."""
+    while isinstance(buffer, OpResult) and isinstance(buffer.op, gpu.LocalTrans):
+        buffer = buffer.op.buffer
     return buffer.op.index if isinstance(buffer, OpResult) and isinstance(buffer.op, gpu.LocalView) else None
+
+
+def users_of(buffer: Value) -> Iterator[Op]:
+    """The ops that use a buffer, a part of it, or it with its axes in another order."""
+    for user in buffer.uses:
+        if isinstance(user, gpu.LocalView | gpu.LocalTrans):
+            yield from users_of(user.result)
+        else:
+            yield user
 
 
 def interval(alloc: Value, slot: int | None = None) -> tuple[int, int]:

@@ -8,7 +8,7 @@ in TMA's own form.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from functools import partial
 
 import attrs
@@ -18,6 +18,7 @@ from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.layout import bits_of, combine, inverted
 from ziggurat.codemodel.op import Block, BlockParameter, Op, OpResult, Value
 from ziggurat.codemodel.types import SharedType, i1, i32, i64
+from ziggurat.transforms.place.flow import allocation, users_of
 from ziggurat.transforms.place.obstacle import Obstacle
 from ziggurat.transforms.place.queries import constant_of, layout_of, op_in, shared_of
 from ziggurat.transforms.place.tma import before_transposition, is_filled_by_tma
@@ -48,6 +49,11 @@ class Copy:
     def by_tma(self) -> bool:
         """Whether TMA makes the copy, and not the threads."""
         return isinstance(self.load, tt.DescriptorLoad)
+
+    @property
+    def readers(self) -> Iterator[Op]:
+        """The ops that read the buffer."""
+        return (user for user in users_of(self.buffer.result) if user is not self.store)
 
     @property
     def shared(self) -> SharedType:
@@ -167,7 +173,7 @@ def _deferred(loop: scf.For, copies: Sequence[Copy]) -> Deferred | None:
     if not isinstance(wgmma, gpu.Wgmma) or len(wait.result.uses) > 1 or len(positions) != 1:
         return None
     kept = {copy.buffer.result for copy in copies}
-    read = [value for value in (wgmma.a, wgmma.b) if isinstance(value.type, SharedType)]
+    read = [allocation(value) for value in (wgmma.a, wgmma.b) if isinstance(value.type, SharedType)]
     if any(value not in kept and value.block is block for value in read):
         return None
     carried = loop.body.parameters[positions[0] + 1]
@@ -195,7 +201,7 @@ def _copy_of(op: Op) -> Copy | None:
     alloc, block, shared = op.buffer.op, op.parent, shared_of(op.buffer)
     if block is None or not isinstance(alloc, gpu.LocalAlloc) or alloc.parent is not block or shared.count != 1:
         return None
-    users = [user for user in op.buffer.uses if user is not op]
+    users = [user for user in users_of(op.buffer) if user is not op]
     if not all(isinstance(user, _READERS) and user.parent is block for user in users):
         return None
     value, steps = before_transposition(op.value)

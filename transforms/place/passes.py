@@ -21,6 +21,7 @@ from ziggurat.transforms.place.hazards import hazards
 from ziggurat.transforms.place.lower import lower
 from ziggurat.transforms.place.pipeline_loads import pipeline_loads
 from ziggurat.transforms.place.prepare import prepare
+from ziggurat.transforms.place.share_buffers import share_buffers
 from ziggurat.transforms.place.specialize import specialize
 from ziggurat.transforms.place.tma import aliasing, lower_tma, tma_accesses
 from ziggurat.transforms.simplify import cse, dce
@@ -46,6 +47,7 @@ PLACE: tuple[tuple[str, Step], ...] = (
     ("dots", lambda op, _: place_dots(op)),
     # Equal conversions become one before they go through shared memory.
     ("cse", lambda op, _: cse(op)),
+    ("share_buffers", lambda op, _: share_buffers(op)),
     ("dce", lambda op, _: dce(op)),
     # Before the pipelining of other loops: a specialised loop has no loads left.
     ("specialize", lambda op, options: specialize(op, options.num_stages)),

@@ -111,8 +111,7 @@ def _planned_slice(module: gpu.Module, func: tt.Func, loops: Sequence[scf.For], 
 
 
 def _is_for_wgmma(copy: Copy) -> bool:
-    readers = (user for user in copy.buffer.result.uses if user is not copy.store)
-    return copy.by_tma and all(isinstance(user, gpu.Wgmma) for user in readers)
+    return copy.by_tma and all(isinstance(user, gpu.Wgmma) for user in copy.readers)
 
 
 @attrs.frozen(eq=False)
@@ -345,7 +344,7 @@ def _releases(plan: LoopPlan) -> dict[Value | None, list[int]]:
     ops = plan.loop.body.entry.ops
     deferred = plan.deferred.wait.value if plan.deferred is not None else None
     for number, copies in enumerate(plan.groups().values()):
-        readers = {user.result for copy in copies for user in copy.buffer.result.uses if user is not copy.store}
+        readers = {user.result for copy in copies for user in copy.readers}
         over = None
         if deferred not in readers:
             last = max(at for at, op in enumerate(ops) if op.result in readers)
