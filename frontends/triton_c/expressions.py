@@ -22,7 +22,7 @@ from ziggurat.frontends.bodies import Bodies
 from ziggurat.frontends.language.signature import SIGNATURES, suggest
 from ziggurat.frontends.triton_c.declared import Specifiers, scalar_of
 from ziggurat.frontends.triton_c.grammar import Node
-from ziggurat.frontends.triton_c.library import CONDITIONS, CONSTANTS, EFFECTS, NAMES, TO_POINTEES, call_of
+from ziggurat.frontends.triton_c.library import BINARY, CONDITIONS, CONSTANTS, EFFECTS, NAMES, TO_POINTEES, call_of
 from ziggurat.frontends.triton_c.literals import known, literal, unescaped
 from ziggurat.frontends.triton_c.source import Source
 from ziggurat.frontends.triton_c.trees import grouped, without_groups
@@ -34,12 +34,6 @@ if TYPE_CHECKING:
 
 _VARIABLE = VarType(pyobject)
 
-# Binary operators as calls. `&&`, `||` and `@` have methods of their own.
-_BINARY: Final = {
-    "+": "zg.add", "-": "zg.sub", "*": "zg.mul", "/": "c.div", "%": "c.rem", "&": "zg.and_", "|": "zg.or_",
-    "^": "zg.xor", "<<": "c.shl", ">>": "c.shr", "==": "zg.equal", "!=": "zg.not_equal", "<": "zg.less",
-    ">": "zg.greater", "<=": "zg.less_equal", ">=": "zg.greater_equal",
-}  # fmt: skip
 _REDUCTIONS: Final = {"+": "zg.sum", "max": "zg.max", "min": "zg.min"}
 
 
@@ -233,7 +227,7 @@ class Expressions(Bodies):
         if sign == "@":
             return self.invoke("c.dot", node, left, right)
         mask = self.mask(node) if sign in ("/", "%") else None
-        return self.invoke(_BINARY[sign], node, left, right, *(() if mask is None else (mask,)))
+        return self.invoke(BINARY[sign], node, left, right, *(() if mask is None else (mask,)))
 
     def logical(self, node: Node, left: Node, right: Node, is_and: bool) -> Value:
         known = self.known(left)

@@ -9,11 +9,12 @@ from ziggurat.codemodel.errors import KernelErrors, ZigguratError
 from ziggurat.codemodel.types import SCALARS
 from ziggurat.frontends.language.signature import SIGNATURES
 from ziggurat.frontends.triton_c.declared import SPELLINGS
+from ziggurat.frontends.triton_c.library import BINARY
 
+# The operators of C by the names of calls of the language.
 _OPERATORS: Final = {
-    "add": "+", "sub": "-", "mul": "*", "and_": "&", "or_": "|", "xor": "^", "equal": "==", "not_equal": "!=",
-    "less": "<", "greater": ">", "less_equal": "<=", "greater_equal": ">=", "invert": "!",
-}  # fmt: skip
+    call.removeprefix("zg."): sign for sign, call in BINARY.items() if call.startswith("zg.")
+} | {"invert": "!"}  # fmt: skip
 _CALLS: Final = {"program_id": "get_program_id", "num_programs": "get_num_programs"}
 _SCALARS: Final = {name: SPELLINGS[scalar] for name, scalar in SCALARS.items()}
 _NAMES = "|".join(_SCALARS)
