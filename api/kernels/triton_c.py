@@ -22,7 +22,6 @@ from ziggurat.boundary import no_faults, public
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import (
-    KernelErrors,
     KernelNameError,
     KernelSyntaxError,
     LaunchError,
@@ -245,7 +244,7 @@ class TritonCModels(Models):
         """The error for macros without values: that of the source itself, if it does not concern these macros."""
         known = {name: value for name, value in values.items() if name not in missing and value is not None}
         error = self._error_without({name: macro_text(name, value) for name, value in known.items()})
-        first = error.errors[0] if isinstance(error, KernelErrors) else error
+        first = None if error is None else error.parts[0]
         if first is not None:
             named = not set(missing).isdisjoint(re.findall(r"\w+", _text_at(first)))
             if not named and not isinstance(first, KernelNameError):
@@ -298,7 +297,7 @@ class TritonCModels(Models):
     def _reworded(self, error: ZigguratError, values: Mapping[str, Any]) -> ZigguratError:
         """The error in the words of C. At a macro whose value is numbers between commas, it says how lists are
         written."""
-        for one in error.errors if isinstance(error, KernelErrors) else (error,):
+        for one in error.parts:
             for name in re.findall(r"\w+", _text_at(one)):
                 value = values.get(name)
                 if isinstance(value, str) and re.fullmatch(r"\s*\d+(\s*,\s*\d+)+\s*", value):

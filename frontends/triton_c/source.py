@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import attrs
 
-from ziggurat.codemodel.errors import KernelErrors, KernelSyntaxError, ZigguratError
+from ziggurat.codemodel.errors import KernelSyntaxError, ZigguratError
 from ziggurat.codemodel.location import Location
 from ziggurat.frontends.triton_c.grammar import Node, span
 from ziggurat.frontends.triton_c.preprocess import Token
@@ -57,7 +57,7 @@ class Source:
 
     def explained(self, error: E) -> E:
         """The error, with the definitions of the macros that its place comes from."""
-        for one in error.errors if isinstance(error, KernelErrors) else (error,):
+        for one in error.parts:
             place = one.location
             while place is not None:
                 bare = attrs.evolve(place, caller=None)

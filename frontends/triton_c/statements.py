@@ -67,8 +67,7 @@ class Statements(Expressions):
         if not self.builder.terminated:
             self.add(core.Return(()), node)
         if self.errors:
-            errors = sorted(self.errors, key=_place)
-            raise errors[0] if len(errors) == 1 else KernelErrors(errors)
+            raise KernelErrors.of(sorted(self.errors, key=_place))
         return self.builder.finish()
 
     def hidden(self, name: str, value: Value, node: Node) -> Value:
@@ -82,7 +81,7 @@ class Statements(Expressions):
         try:
             read()
         except ZigguratError as error:
-            self.errors += error.errors if isinstance(error, KernelErrors) else (error,)
+            self.errors += error.parts
         except Reported:
             pass
         else:
