@@ -283,8 +283,8 @@ class Statements(Expressions):
             if not found.is_plain:
                 start = self.converted(start, type_, self.scalar, f"'{name}'", node)
             stop = self.expression(found.stop)
-            if found.more:
-                sign = "+" if found.more > 0 else "-"
+            if found.offset:
+                sign = "+" if found.offset > 0 else "-"
                 stop = self.operator(sign, stop, self.constant(1, node), node)
             step = self.constant(found.step, node) if isinstance(found.step, int) else self.expression(found.step)
             if found.negated and not isinstance(found.step, int):
