@@ -1,7 +1,7 @@
 """Loops that count: `for (int k = a; k < b; k += s)` as a loop over a range, which the compiler pipelines.
 
-It must be certain that the loop counts: the variable is declared in the head and assigned nowhere else, the bound and
-the step do not change, and the condition and the step agree on the direction. Any other loop is a `while`.
+A loop counts if its variable is declared in the head and assigned nowhere else, the bound and the step do not change,
+and the condition and the step have the same direction. Any other loop becomes a `while`.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _offset(comparison: str, type_: ScalarType, sign: int, step: int | None) -> 
 
 
 def _counting(name: str, step: Node) -> tuple[int | Node, int] | None:
-    """The amount that a step adds to the variable, 1 or an expression, and its sign."""
+    """The amount that a step adds to the variable, 1 or an expression, and its sign; None for another step."""
     step = without_groups(step)
     if step.data in ("step", "step_after"):
         sign, target = step.children if step.data == "step" else reversed(step.children)
@@ -126,7 +126,7 @@ def _counting(name: str, step: Node) -> tuple[int | Node, int] | None:
 
 
 def _compared(name: str, test: Node) -> tuple[str, Node] | None:
-    """The comparison of the variable, on its left, and what it is compared with."""
+    """The comparison with the variable on its left, and the expression on its right; None for another condition."""
     test = without_groups(test)
     if test.data != "chain":
         return None

@@ -25,7 +25,7 @@ _BEFORE = (";", "{", "}", "(", ")", "else", "do")
 
 @attrs.frozen
 class Header:
-    """The beginning of a function: its name, its parameters' names, and whether `__global__` stands before it."""
+    """The name of a function, the names of its parameters, and whether `__global__` is before it."""
 
     name: str
     parameters: tuple[str, ...]

@@ -27,11 +27,10 @@ _VARIABLE = VarType(pyobject)
 
 @attrs.define(eq=False)
 class Loop:
-    """A loop whose suite is being read. `following` adds the ops between an iteration and the next: the step of a
-    `for`.
+    """A loop whose suite is being read.
 
-    `returns` is set when the suite has a `return`. Such a `return` becomes a `break`; the ops after the loop then
-    return.
+    `following` adds the ops between an iteration and the next: the step of a `for`. `returns` is set when the suite
+    has a `return`, which becomes a `break`; the ops after the loop then return.
     """
 
     following: Callable[[], None]
@@ -129,8 +128,7 @@ class Statements(Expressions):
     # Blocks.
 
     def body(self, node: Node, fill: Callable[[], Value | None], parameters: Sequence[Type] = ()) -> Body:
-        """A body that `fill` adds ops to. It yields the value that `fill` returns, unless it has a terminator
-        already."""
+        """A body that `fill` adds ops to; see `Bodies.filled`. `node` gives the location of the yield."""
         return self.filled(lambda _: fill(), parameters, self.source.place(node))
 
     def statement(self, node: Node) -> None:
@@ -376,7 +374,8 @@ class Statements(Expressions):
         value, type_ = node.children[1], self.function.result
         if (value is None) != (type_ is None):
             said = "returns nothing" if type_ is None else "must return a value"
-            raise self.source.syntax(f"'{self.function.name}' {said}, as it is declared", node)
+            hint = "leave the value out" if type_ is None else "write a value after return"
+            raise self.source.syntax(f"'{self.function.name}' {said}, as it is declared", node, hint)
         result: Value | None = None
         if value is not None and type_ is not None:
             result = self.converted(self.expression(value), type_, None, "the result", node)
