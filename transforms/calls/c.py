@@ -258,7 +258,7 @@ def _pointers(call: Typing, p: Type, mask: Type | None) -> Type:
             f"{call} takes a pointer or an array of pointers; got {describe(p)}",
             hint="make the pointers to the elements: *(pointer + offsets)",
         )
-    return p if mask is None else shaped(common_shape(str(call), p, mask), element_of(p))
+    return p if mask is None else shaped(common_shape(str(call), p, mask), PtrType(_pointee(p)))
 
 
 def _pointee(pointers: Type) -> ScalarType:
