@@ -73,6 +73,8 @@ def becomes_run_time(policy: Policy, var: Value, value: Value) -> bool:
 def at_run_time(type_: Type) -> Type:
     """The type with the numbers that are known at compile time in it as scalars."""
     parts = components(type_)
+    if isinstance(type_, RecordType) and type_.record.is_aggregate:
+        return type_  # Its class says which fields are constants.
     if parts is not None:
         inner = tuple(map(at_run_time, parts))
         return type_ if all(isinstance(part, ConstantType) for part in inner) else tuple_like(type_, inner)
