@@ -159,7 +159,7 @@ class _Gradient(Models):
             return _with_divisibility(made, divisibility)
 
     def accumulates(self, signature: Signature) -> dict[str, bool]:
-        """By the name of each gradient that is computed, whether the kernel adds to it."""
+        """Whether the kernel adds to each gradient that it computes, by the gradient's name."""
         from ziggurat.transforms.differentiate import accumulates
 
         model, of, wrt, _ = self._forward(signature)
@@ -192,10 +192,11 @@ class GradientKernel(Kernel):
 
     @public
     def accumulates(self, /, *arguments: Any, **keywords: Any) -> dict[str, bool]:
-        """By the name of each gradient that is computed, whether the kernel adds to it, for arguments as of `triton`.
+        """Whether the kernel adds to each gradient that it computes, by the gradient's name.
 
-        A gradient that is added to must be zero before the launch. Another one gets a store to each element that
-        belongs to an element which the kernel reads.
+        The arguments are those of `triton`: types, and values of constexpr parameters. A gradient that is added to must
+        be zero before the launch. Any other gradient is stored to, in each element that belongs to an element which
+        the kernel reads. Raises the errors of `triton`.
         """
         assert isinstance(self.models, _Gradient)
         return self.models.accumulates(signature_of(self, arguments, keywords))

@@ -38,7 +38,7 @@ PASS: Final = "differentiate"
 
 
 class Rule(Protocol):
-    """A gradient rule: gives the operands of an op their part of the adjoint of its result.
+    """A gradient rule: adds to the adjoints of an op's operands, from the adjoint of its result.
 
     `adjoint` is None for an op without a result, and a list with an adjoint or None for each component of a Tuple.
     """
@@ -70,9 +70,9 @@ class Plan:
     carrying: frozenset[Node]
     """The values that have an adjoint: computed from an array of `wrt`, and used for one of `of`."""
     plain: frozenset[Value]
-    """The reads whose gradients are stored, not added: no two programs or lanes read one element."""
+    """The reads whose gradients are stored, not added: each element is read by one lane of one program."""
     redirected: Mapping[Node, Node | None]
-    """The values whose adjoints go to others, or, for None, are zero: see `scaling`."""
+    """The values whose adjoints are those of other values, or zero where this is None: see `scaling`."""
 
     def writes(self, op: Op) -> bool:
         """Whether an op, or one inside it, writes an array whose adjoint is given."""
@@ -171,7 +171,7 @@ class Reverse:
         return self.builder[value]
 
     def wide(self, value: Value) -> Value:
-        """The same, in the type of its adjoint."""
+        """The value of the gradient kernel for a value of the forward kernel, cast to the type of its adjoint."""
         element = element_of(adjoint_type(value.type))
         assert isinstance(element, ScalarType)
         return cast(self.builder, self.value(value), element)
@@ -199,9 +199,11 @@ class Reverse:
     def times(self, lhs: Value, rhs: Value | float) -> Value:
         return self.emit(arith.MulF(lhs, rhs if isinstance(rhs, Value) else self.constant(rhs, lhs.type)))
 
-    def part(self, adjoint: Value, product: Value, *factors: Value) -> Value:
-        """A product of the adjoint with factors, which are values of the forward kernel; zero for a zero adjoint, also
-        where a factor is not finite (`finite`)."""
+    def guarded(self, adjoint: Value, product: Value, *factors: Value) -> Value:
+        """The product of an adjoint and factors, and zero where the adjoint is zero: there a factor may be infinite.
+
+        The factors are values of the forward kernel. A product of factors that are finite stays as it is (`finite`).
+        """
         if not any(may_be_infinite(factor, 0, self.finite) for factor in factors):
             return product
         return self.where(self.compare(adjoint, self.zero(adjoint.type), arith.FloatPredicate.OEQ), 0.0, product)
@@ -213,7 +215,7 @@ class Reverse:
         return self.emit(arith.NegF(value))
 
     def where(self, condition: Value, then: Value | float, otherwise: Value | float) -> Value:
-        """`arith.select` of adjoints and numbers, at least one of them an adjoint."""
+        """`arith.select` between two adjoints, or an adjoint and a number."""
         type_ = then.type if isinstance(then, Value) else otherwise.type if isinstance(otherwise, Value) else f32
         chosen = [one if isinstance(one, Value) else self.constant(one, type_) for one in (then, otherwise)]
         return self.emit(arith.Select(condition, *chosen))
@@ -228,7 +230,7 @@ class Reverse:
         return self.emit(arith.XOrI(condition, self.emit(arith.ConstantOp(True, type=condition.type))))
 
     def as_type(self, value: Value, type_: Type) -> Value:
-        """Numbers as the element type of `type_`."""
+        """A value cast to the element type of `type_`."""
         element = element_of(type_)
         assert isinstance(element, ScalarType)
         return cast(self.builder, value, element)

@@ -38,8 +38,9 @@ class Arrays:
     of: dict[Value, Access]
     wrt: dict[Value, Access]
     fixed: dict[Value, tuple[Value, int]]
-    """See `Scaled`."""
+    """`Scaled.fixed`, in this kernel."""
     free: frozenset[Value]
+    """`Scaled.free`, in this kernel."""
 
 
 def is_array(type_: Type) -> bool:

@@ -4,9 +4,9 @@ The reverse of `scf.if` is one on the same condition: each branch computes its v
 
 The reverse of `scf.for` computes the values of an iteration again, and then their adjoints.
 
-* If the floats that the loop carries are only added to, as are the accumulators of sums and of `tt.dot`, their adjoints
-  are the same in all iterations. Then the iterations come in their order, and carry what the loop carries.
-* Otherwise the last iteration comes first, and the adjoints of the carried values are carried. Integers and pointers
+* If the loop only adds to the floats that it carries, as to the accumulators of sums and of `tt.dot`, their adjoints
+  are the same in all iterations. Then the reverse runs the iterations in their order, and carries the same values.
+* Otherwise it runs the last iteration first, and carries the adjoints of the carried values. Integers and pointers
   that move by a step that the loop does not change are computed from the number of the iteration (`recurrences`). Other
   values that the reverse needs are computed by running the loop from its start up to the iteration: that is quadratic
   in the number of iterations.
@@ -52,7 +52,7 @@ def _if(at: Reverse, op: scf.If, adjoints: Adjoints) -> None:
     bodies: list[Body] = []
     for body in op.bodies:
         inside = at.inside(at.builder.inside((), packed(types)))
-        _repeat(inside, body)
+        _recompute(inside, body)
         _seed(inside, body, adjoints)
         inside.sweep(body.entry.ops[:-1])
         inside.emit(scf.Yield([inside.take(node) for node in outside]))
@@ -97,9 +97,10 @@ def _only_added_to(op: scf.For, index: int) -> bool:
 def _in_order(
     at: Reverse, op: scf.For, own: Mapping[int, Value], outside: Sequence[Node], before: Sequence[Value]
 ) -> list[Value]:
-    """The reverse of a loop whose iterations may come in any order: in that of the loop, which runs along.
+    """The reverse of a loop that only adds to its carried floats: its iterations run in the order of the loop.
 
-    `own` has the adjoints of carried values. Gives the adjoints of the values from outside, `before` this loop.
+    `own` has the adjoints of carried values by index, and `before` those of the values from outside before the reverse
+    of the loop. Returns the adjoints of the values from outside after it.
     """
     carried = op.entry_arguments(op.body)
     types = [value.type for value in (*carried, *before)]
@@ -107,7 +108,7 @@ def _in_order(
     parameters = inside.builder.parameters
     inside.builder.mapping.values.update(zip(op.body.parameters, parameters, strict=False))
     inside.adjoints.update(zip(outside, parameters[1 + len(carried) :], strict=True))
-    _repeat(inside, op.body)
+    _recompute(inside, op.body)
     _seed(inside, op.body, [own.get(index) for index in range(len(carried))])
     inside.sweep(op.body.entry.ops[:-1])
     ends = [inside.value(value) for value in op.body.entry.terminator.operands]
@@ -120,16 +121,19 @@ def _in_order(
 def _backwards(
     at: Reverse, op: scf.For, own: Mapping[int, Value], outside: Sequence[Node], before: Sequence[Value]
 ) -> tuple[list[Value], list[Value]]:
-    """The reverse of a loop, the last iteration first. Gives the adjoints of the initial values, and as `_in_order`."""
+    """The reverse of a loop, the last iteration first; for the arguments see `_in_order`.
+
+    Returns the adjoints of the initial values, and those of the values from outside.
+    """
     carried = op.entry_arguments(op.body)
     start, stop, step = (at.value(control) for control in op.controls)
     count = _trip_count(at, start, stop, step)
     given = [*own.values(), *before]
     types = [value.type for value in given]
     inside = at.inside(at.builder.inside([start.type, *types], packed(types)))
-    turn, *begun = inside.builder.parameters
+    reversed_count, *begun = inside.builder.parameters
     last = inside.emit(arith.SubI(count, inside.emit(arith.ConstantOp(1, type=start.type))))
-    number = inside.emit(arith.SubI(last, turn))
+    number = inside.emit(arith.SubI(last, reversed_count))
     index = inside.emit(arith.AddI(start, inside.emit(arith.MulI(number, step))))
     _enter_iteration(inside, op, number, index)
     of_body: Adjoints = [None] * len(carried)
@@ -146,7 +150,7 @@ def _backwards(
 
 
 def _enter_iteration(inside: Reverse, op: scf.For, number: Value, index: Value) -> None:
-    """Compute the values of an iteration, whose number and index are given."""
+    """Compute the values of an iteration from its number and the value of the loop's index."""
     carried = op.entry_arguments(op.body)
     known = {place: steps for place in range(len(carried)) if (steps := steps_of(op, place)) is not None}
     begun: dict[int, Value] = {place: value_at(inside, op, place, steps, number) for place, steps in known.items()}
@@ -158,10 +162,10 @@ def _enter_iteration(inside: Reverse, op: scf.For, number: Value, index: Value) 
         begun = dict(enumerate(inside.components(before, len(carried)))) | begun
     inside.builder.mapping.values[op.body.parameters[0]] = index
     inside.builder.mapping.values.update({carried[place]: value for place, value in begun.items()})
-    _repeat(inside, op.body)
+    _recompute(inside, op.body)
 
 
-def _repeat(inside: Reverse, body: Body) -> None:
+def _recompute(inside: Reverse, body: Body) -> None:
     """Compute the values of a body, whose parameters are known."""
     location = inside.builder.location
     inside.builder.rewrite_ops(body.entry.ops[:-1])
@@ -190,4 +194,6 @@ def _trip_count(at: Reverse, start: Value, stop: Value, step: Value) -> Value:
 
 @gradients.of(scf.While)
 def _while(at: Reverse, op: scf.While, adjoints: Adjoints) -> None:
-    raise no_gradient(op, "the number of its iterations is not known before it runs", "use a for loop over a range")
+    raise no_gradient(
+        op, "the number of its iterations is not known before it runs", "use a for loop over a range, without break"
+    )

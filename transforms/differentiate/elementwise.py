@@ -31,16 +31,16 @@ def _sub(at: Reverse, op: arith.SubF, adjoint: Value) -> None:
 
 @gradients.of(arith.MulF)
 def _mul(at: Reverse, op: arith.MulF, adjoint: Value) -> None:
-    at.add(op.lhs, at.part(adjoint, at.times(adjoint, at.wide(op.rhs)), op.rhs))
-    at.add(op.rhs, at.part(adjoint, at.times(adjoint, at.wide(op.lhs)), op.lhs))
+    at.add(op.lhs, at.guarded(adjoint, at.times(adjoint, at.wide(op.rhs)), op.rhs))
+    at.add(op.rhs, at.guarded(adjoint, at.times(adjoint, at.wide(op.lhs)), op.lhs))
 
 
 @gradients.of(arith.DivF, tt.PreciseDivF)
 def _div(at: Reverse, op: arith.DivF | tt.PreciseDivF, adjoint: Value) -> None:
     """d(a / b) = da / b - (a / b) · db / b."""
-    share = at.part(adjoint, at.over(adjoint, at.wide(op.rhs)), op.result)
+    share = at.guarded(adjoint, at.over(adjoint, at.wide(op.rhs)), op.result)
     at.add(op.lhs, share)
-    at.add(op.rhs, at.negative(at.part(share, at.times(share, at.wide(op.result)), op.result)))
+    at.add(op.rhs, at.negative(at.guarded(share, at.times(share, at.wide(op.result)), op.result)))
 
 
 @gradients.of(arith.RemF)
@@ -48,7 +48,7 @@ def _rem(at: Reverse, op: arith.RemF, adjoint: Value) -> None:
     """a - trunc(a / b) · b: the quotient is (a - result) / b, a whole number."""
     at.add(op.lhs, adjoint)
     quotient = at.over(at.minus(at.wide(op.lhs), at.wide(op.result)), at.wide(op.rhs))
-    at.add(op.rhs, at.negative(at.part(adjoint, at.times(adjoint, quotient), op.result)))
+    at.add(op.rhs, at.negative(at.guarded(adjoint, at.times(adjoint, quotient), op.result)))
 
 
 @gradients.of(arith.NegF)
@@ -58,8 +58,8 @@ def _neg(at: Reverse, op: arith.NegF, adjoint: Value) -> None:
 
 @gradients.of(maths.Fma)
 def _fma(at: Reverse, op: maths.Fma, adjoint: Value) -> None:
-    at.add(op.a, at.part(adjoint, at.times(adjoint, at.wide(op.b)), op.b))
-    at.add(op.b, at.part(adjoint, at.times(adjoint, at.wide(op.a)), op.a))
+    at.add(op.a, at.guarded(adjoint, at.times(adjoint, at.wide(op.b)), op.b))
+    at.add(op.b, at.guarded(adjoint, at.times(adjoint, at.wide(op.a)), op.a))
     at.add(op.c, adjoint)
 
 
@@ -120,4 +120,4 @@ DERIVATIVES: Final[dict[type[Op], Callable[[Reverse, Value, Value], Value]]] = {
 @gradients.of(*DERIVATIVES)
 def _function(at: Reverse, op: Any, adjoint: Value) -> None:
     derivative = DERIVATIVES[type(op)](at, at.wide(op.operand), at.wide(op.result))
-    at.add(op.operand, at.part(adjoint, at.times(adjoint, derivative), op.operand, op.result))
+    at.add(op.operand, at.guarded(adjoint, at.times(adjoint, derivative), op.operand, op.result))

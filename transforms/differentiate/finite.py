@@ -1,8 +1,8 @@
-"""Values that may be infinite or NaN in lanes that do not count.
+"""Values that may be infinite or NaN in lanes whose results are not stored.
 
-A lane that no store writes may compute anything: the logarithm of the 0 that a masked load gives, say. Its adjoint is
-zero, but zero times infinity is NaN, and a sum over lanes, for an operand that was broadcast, would be NaN in all. So a
-rule takes zero for the product of a zero adjoint and a factor that may not be finite.
+Such a lane may compute anything, for example the logarithm of the 0 that a masked load gives. Its adjoint is zero, but
+zero times infinity is NaN, and the sum over lanes that is the adjoint of a broadcast operand would be NaN. So rules
+take the product of a zero adjoint and a factor that may be infinite to be zero.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _EXTREMA: Final = (arith.MaxNumF, arith.MinNumF, arith.MaximumF, arith.MinimumF)
 
 
 def is_same_in_all_lanes(value: Value) -> bool:
-    """Whether a value is a scalar, or one in all lanes: if it is infinite, it is so where lanes count."""
+    """Whether a value is a scalar or a splat: if it is infinite, it is so in the lanes that are stored as well."""
     made = value.op if isinstance(value, OpResult) else None
     return not isinstance(value.type, TensorType) or isinstance(made, tt.Splat)
 
@@ -35,7 +35,7 @@ def may_be_infinite(value: Value, component: int = 0, known: dict[tuple[Value, i
     known = {} if known is None else known
     node = value, component
     if node not in known:
-        known[node] = False  # A loop that carries it: unless something else makes it infinite.
+        known[node] = False  # The answer for a value that a loop carries, unless another value makes it infinite.
         known[node] = _may_be(value, component, known)
     return known[node]
 

@@ -15,7 +15,7 @@ from ziggurat.codemodel.dialects.arith import FloatPredicate
 from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.types import TensorType, shape_of
 from ziggurat.frontends.library import LIBRARY
-from ziggurat.transforms.differentiate.adjoint import Reverse, adjoint_type, gradients, no_gradient
+from ziggurat.transforms.differentiate.adjoint import Reverse, adjoint_type, gradients
 from ziggurat.transforms.differentiate.shapes import summed_to
 
 # The derivatives of a function with respect to its arguments; `result` is its value.
@@ -103,15 +103,12 @@ def known_function(function: tt.Func) -> str | None:
 
 @gradients.of(tt.Call)
 def _call(at: Reverse, op: tt.Call, adjoint: Value) -> None:
-    name = op.callee.partition("_")[0]
-    if name not in DERIVATIVES:
-        raise no_gradient(op, f"the body of '{op.callee}' is not known")
-    derivatives = DERIVATIVES[name]
+    derivatives = DERIVATIVES[op.callee.partition("_")[0]]
     if derivatives is None:
         return
     arguments = [_broadcast(at, at.wide(argument), adjoint) for argument in op.arguments]
     for argument, derivative in zip(op.arguments, derivatives(at, arguments, at.wide(op.result)), strict=True):
-        part = at.part(adjoint, at.times(adjoint, at.as_type(derivative, adjoint.type)), op.result)
+        part = at.guarded(adjoint, at.times(adjoint, at.as_type(derivative, adjoint.type)), op.result)
         at.add(argument, at.as_type(_summed(at, part, argument), adjoint_type(argument.type)))
 
 

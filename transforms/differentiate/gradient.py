@@ -31,7 +31,7 @@ from ziggurat.transforms.differentiate import (
     shapes,
     undifferentiated,
 )
-from ziggurat.transforms.differentiate.adjoint import PASS, Plan, Reverse
+from ziggurat.transforms.differentiate.adjoint import PASS, Plan, Reverse, no_gradient
 from ziggurat.transforms.differentiate.arrays import Arrays, accesses, arrays_of, with_gradients
 from ziggurat.transforms.differentiate.functions import known_function
 from ziggurat.transforms.differentiate.one_to_one import plain_stores
@@ -64,9 +64,10 @@ def differentiate(model: Op, of: Sequence[int], wrt: Sequence[int], names: Seque
 
 
 def accumulates(model: Op, of: Sequence[int], wrt: Sequence[int]) -> dict[int, bool]:
-    """For each array of `wrt`, by its number, whether the gradient kernel adds to its gradient.
+    """Whether the gradient kernel adds to the gradient of each array of `wrt`, by the array's number.
 
-    Then this must be zero before. Otherwise the kernel stores to each element of the gradient whose array it reads.
+    A gradient that is added to must be zero before the launch. Any other gradient is stored to: the gradient kernel
+    writes each element of it that belongs to an element which the kernel reads.
     """
     plan = _Forward(model, of, wrt, None).plan
     stored = {number for read in plan.plain for number in plan.wrt[read].arrays}
@@ -74,7 +75,7 @@ def accumulates(model: Op, of: Sequence[int], wrt: Sequence[int]) -> dict[int, b
 
 
 class _Forward:
-    """The kernel to differentiate, and what the reverse sweep needs to know about it."""
+    """The kernel to differentiate, and the facts about it that the reverse sweep needs."""
 
     def __init__(self, model: Op, of: Sequence[int], wrt: Sequence[int], names: Sequence[str] | None) -> None:
         self.model = model
@@ -108,13 +109,13 @@ class _Forward:
             raise KernelTypeError(f"{self.name(number)} {what}", self.kernel.location)
 
     def _touched(self, chosen: Callable[[Op], bool]) -> set[int]:
-        """The arrays that the chosen ones of the accesses are about, also those that simplification removes."""
+        """The numbers of the arrays of the chosen accesses, before simplification, which removes some."""
         return {number for op in accesses(self.model) if chosen(op) for number in arrays_of(op)}
 
     def reversed(self) -> core.Module:
         """The module of the gradient kernel, not simplified yet."""
         kernel = self.arrays.kernel
-        outside = Rewriter.over(Builder.root(), (_repeat,), PASS)
+        outside = Rewriter.over(Builder.root(), (_without_effects,), PASS)
         inner = outside.inside([p.type for p in kernel.body.parameters], void, isolated=True)
         inner.mapping.values.update(zip(kernel.body.parameters, inner.parameters, strict=True))
         ops = kernel.body.entry.ops[:-1]
@@ -170,10 +171,10 @@ def _prepared(model: Op) -> tuple[tt.Func, list[tt.Func]]:
     kernel = kernel_of(module)
     for op in kernel.walk():
         if isinstance(op, tt.Call) and op.callee not in kept:
-            raise KernelTypeError(f"the gradient of '{op.callee}' needs its body in the kernel", op.location)
+            raise no_gradient(op, f"'{op.callee}' cannot be inlined")
         returns = isinstance(op, Returns) and op.parent_op is not kernel
         if returns or any(len(body.blocks) > 1 for body in op.bodies):
-            raise KernelTypeError(f"{op.NAME} has no gradient: it leaves a body elsewhere than at its end", op.location)
+            raise no_gradient(op, "its control flow is not structured", "use scf.if, and scf.for without an early exit")
     called = {op.callee for op in module.walk() if isinstance(op, tt.Call)}
     # What the functions call is kept with them.
     functions = module.functions().values() if isinstance(module, core.Module) else ()
@@ -205,7 +206,7 @@ def _plan(arrays: Arrays) -> Plan:
     return Plan(arrays.of, arrays.wrt, frozenset(carrying), plain_stores(arrays), redirected)
 
 
-def _repeat(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+def _without_effects(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
     """The ops of the kernel as the gradient kernel repeats them: without effects, and without undefined elements.
 
     The adjoint of an element that a mask leaves out is zero, but zero times an undefined number need not be.

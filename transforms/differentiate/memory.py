@@ -1,7 +1,8 @@
 """Gradients of accesses of memory.
 
-A read of an array of `wrt` adds its adjoint to the gradient of the array; a write to an array of `of` takes the adjoint
-of the array for the value. Other reads give constants, and other writes are not done.
+A read of an array of `wrt` adds its adjoint to the gradient of the array. For a write to an array of `of`, the adjoint
+of the value is read from the gradient of the array. Reads of other arrays count as constants, and writes to other
+arrays are left out.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def _check_addable(op: tt.Load | tt.DescriptorLoad) -> None:
 
 
 def _add(at: Reverse, pointer: Value, adjoint: Value, mask: Value | None, op: tt.Load) -> None:
-    """Add to the gradient. Lanes that read one element for certain are summed before."""
+    """Add to the gradient, after a sum over the lanes whose pointers are known to be the same."""
     _check_addable(op)
     made = pointer.op if isinstance(pointer, OpResult) else None
     if mask is None and isinstance(made, tt.Splat):

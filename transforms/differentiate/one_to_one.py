@@ -1,16 +1,16 @@
 """Reads whose gradients can be stored, because no element of the array is read twice.
 
-The proof: the address is affine, base + Σ coefficient · symbol. The symbols are the number of the program along one
-axis of the grid and the indices of the lanes along the axes of the tensor. Sorted by size, each coefficient exceeds the
-sum of all smaller ones, each times the largest index of its symbol; that of the program is the largest, as its number
-has no known limit:
+The address must be affine, base + Σ coefficient · symbol. The symbols are the number of the program along one axis of
+the grid and the indices of the lanes along the axes of the tensor. Sorted by size, each coefficient must exceed the sum
+of all smaller ones, each times the largest index of its symbol. The coefficient of the program must be the largest,
+because the number of the program has no known limit:
 
     x + pid · 64 + range(64)                         one to one: 64 exceeds 1 · 63
     x + pid · 64 + rows(8) · 8 + columns(8)          one to one: 8 exceeds 1 · 7, 64 exceeds 8 · 7 + 1 · 7
     x + pid · 64 + range(128), x + pid · n + …       not known
 
-Programs that differ in their numbers along another axis must do the same: the kernel reads the number along one axis
-only. The read stands outside of loops and branches, and no other op reads the array.
+The kernel must read the number of the program along one axis only, the read must be outside of loops and branches, and
+no other op may read the array.
 """
 
 from __future__ import annotations

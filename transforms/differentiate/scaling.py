@@ -1,4 +1,4 @@
-"""Maxima that only keep exponentials small, as those of softmax: results do not depend on them.
+"""Maxima that only keep exponentials small, as in softmax: the results do not depend on them.
 
     top = zg.max(x); e = zg.exp(x - top); y = e / zg.sum(e)        y is the same for any `top`
 
@@ -67,13 +67,13 @@ class _Unknown:
 
 
 @attrs.frozen
-class _Any:
-    """A value that changes as it needs to: the carried value of a loop whose change is not known yet."""
+class _Undetermined:
+    """A change that is not determined yet: of the carried value of a loop."""
 
 
 UNKNOWN: Final = _Unknown()
-ANY: Final = _Any()
-Change = Shift | _Unknown | _Any | None
+UNDETERMINED: Final = _Undetermined()
+Change = Shift | _Unknown | _Undetermined | None
 """None is no change."""
 
 
@@ -106,9 +106,9 @@ def _plus(a: Change, b: Change, x: Value, y: Value, sign: float = 1.0) -> Change
 def _either(a: Change, b: Change, x: Value, y: Value) -> Change:
     """The change of a value that is x or y, or a sum of multiplied ones. Zero stays zero when it is multiplied, and an
     infinity stays one when it is shifted."""
-    if a == b or b is ANY:
+    if a == b or b is UNDETERMINED:
         return a
-    if a is ANY:
+    if a is UNDETERMINED:
         return b
     for change, other, value in ((a, b, y), (b, a, x)):
         number = constant_of(value)
@@ -123,8 +123,8 @@ def _times(a: Change, b: Change, x: Value, y: Value) -> Change:
     """The change of x · y."""
     if isinstance(a, Shift) and isinstance(b, Shift):
         return UNKNOWN if a.base is None else _sum(a, b)
-    if ANY in (a, b):
-        return ANY
+    if UNDETERMINED in (a, b):
+        return UNDETERMINED
     for change, other, factor in ((a, b, y), (b, a, x)):
         if isinstance(change, Shift) and other is None:
             if change.base is not None:
@@ -140,7 +140,7 @@ def _over(a: Change, b: Change, x: Value, y: Value) -> Change:
     number = constant_of(y)
     if isinstance(a, Shift) and a.base is None:
         return a.scaled(1 / number) if b is None and isinstance(number, float) and number else UNKNOWN
-    return a if b is None else ANY if ANY in (a, b) else UNKNOWN
+    return a if b is None else UNDETERMINED if UNDETERMINED in (a, b) else UNKNOWN
 
 
 _BASES: Final[dict[type[Op], float]] = {
@@ -149,14 +149,14 @@ _BASES: Final[dict[type[Op], float]] = {
 
 
 def _power(op: Op, a: Change) -> Change:
-    if a is ANY:
-        return ANY
+    if a is UNDETERMINED:
+        return UNDETERMINED
     return attrs.evolve(a, base=_BASES[type(op)]) if isinstance(a, Shift) and a.base is None else UNKNOWN
 
 
 def _logarithm(op: Op, a: Change) -> Change:
-    if a is ANY:
-        return ANY
+    if a is UNDETERMINED:
+        return UNDETERMINED
     return attrs.evolve(a, base=None) if isinstance(a, Shift) and a.base == _BASES[type(op)] else UNKNOWN
 
 
@@ -350,7 +350,7 @@ def _carries_along(loop: scf.For) -> Rescaling | None:
             continue
         axes = _own_axes(value)
         taken, handed_on = (Shift(None, ((name, 1.0),), axes) for name in ("in", "out"))
-        entering: list[Change] = [ANY if is_float(parameter.type) else None for parameter in carried]
+        entering: list[Change] = [UNDETERMINED if is_float(parameter.type) else None for parameter in carried]
         for _ in range(3):
             forced: dict[Node, Change] = {(value, 0): handed_on}
             forced |= {(parameter, 0): change for parameter, change in zip(carried, entering, strict=True)}
@@ -360,7 +360,7 @@ def _carries_along(loop: scf.For) -> Rescaling | None:
             found = [walk.of(one) for one in end.handed]
             if any(isinstance(one, Shift) and "in" in dict(one.multiples) for one in found) or UNKNOWN in found:
                 break
-            found = [None if one is ANY else one for one in found]
+            found = [None if one is UNDETERMINED else one for one in found]
             following = [one.renamed("out", "in") if isinstance(one, Shift) else one for one in found]
             following[place] = entering[place]
             if following == entering:
@@ -436,7 +436,7 @@ class Scaled:
 
 
 def scaled(kernel: tt.Func, writes: Callable[[Op], bool]) -> Scaled:
-    """Add the loops, for a kernel of which the ops for which `writes` holds have adjoints."""
+    """The kernel with the loops added. `writes` holds for the ops that write an array of `of`."""
     sinks = {op.result for op in kernel.walk() if writes(op)}
     loops = rescaling_loops(kernel, sinks)
     maxima = free_maxima(kernel, sinks, loops)
@@ -449,7 +449,7 @@ def scaled(kernel: tt.Func, writes: Callable[[Op], bool]) -> Scaled:
 
 
 class _Adding:
-    """The transformer. In an added loop, the maximum of each iteration is the last one."""
+    """The transformer that adds the loops. In an added loop, the maximum of each iteration is the last one."""
 
     def __init__(self, loops: Mapping[Value, Rescaling], maxima: Collection[Value]) -> None:
         self.loops = loops
@@ -491,7 +491,7 @@ class _Adding:
 
 
 def _rescaled(builder: Rewriter, value: Value, change: Change, maximum: Value, before: Value) -> Value:
-    """An initial value of a loop as it is with another maximum than `before`."""
+    """An initial value of a loop, for `maximum` in place of the initial maximum `before`."""
     if not isinstance(change, Shift) or constant_of(value) == 0.0:
         return value
     ((_, multiple),) = change.multiples

@@ -10,18 +10,18 @@ from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.traits import BodyTerminator
 from ziggurat.transforms.differentiate.adjoint import Reverse, gradients, no_gradient
 
-# The derivative of these is zero wherever it exists: adjoints end here.
+# Ops whose derivative is zero wherever it exists: adjoints end here.
 CONSTANT: Final[tuple[type, ...]] = (
     arith.CmpF, arith.CmpI, arith.FPToSI, arith.FPToUI, maths.Floor, maths.Ceil,
 )  # fmt: skip
-# These give integers, numbers of programs, pointers, or nothing. They have no adjoint.
+# Ops that give integers, numbers of programs, pointers, or nothing: these have no adjoint.
 INTEGER: Final[tuple[type, ...]] = (
     arith.ConstantOp, arith.IntBinary, arith.ExtSI, arith.ExtUI, arith.TruncI, arith.SIToFP, arith.UIToFP,
     maths.IntUnary, tt.MulHiUI, tt.Grid, tt.SmId, tt.GlobalTimer, tt.MakeRange, tt.Histogram, tt.Poison, tt.AddPtr,
     tt.Bitcast, tt.IntToPtr, tt.PtrToInt, tt.MakeTensorDescriptor, tt.Func, tt.Print, tt.Assert, tt.Assume, tt.Barrier,
     tt.GridDependencyWait, tt.GridDependencyLaunch, BodyTerminator,
 )  # fmt: skip
-# These have no gradient, for a reason.
+# Ops that have no gradient: the reason, and a hint.
 REASONS: Final[dict[type[Op], tuple[str, str | None]]] = {
     arith.Bitcast: ("it reads the bits of a number", "compute with floats, or take the gradient of a smooth function"),
     tt.InlineAsm: ("the compiler does not know what the instructions compute", "write the computation in the language"),

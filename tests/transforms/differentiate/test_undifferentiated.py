@@ -99,7 +99,18 @@ def with_swap(x, out, lock):
     zg.atomic_cas(out, value, value)
 
 
+@zg.kernel
+def with_a_break(x, out, n):
+    value = zg.load(x)
+    for i in range(n):
+        if i > 3:
+            break
+        value = zg.mul(value, value)
+    zg.store(out, value)
+
+
 CASES: list[tuple[Any, str, str]] = [
+    (with_a_break, "hint: use a for loop over a range, without break", "for i in range(n)"),
     (with_while, "scf.while has no gradient: the number of its iterations is not known", "while value > 1.0"),
     (with_assembly, "tt.elementwise_inline_asm has no gradient: the compiler does not know", "inline_asm_elementwise"),
     (with_bits, "arith.bitcast has no gradient: it reads the bits of a number", "zg.bitcast(zg.and_"),
