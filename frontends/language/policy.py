@@ -35,6 +35,18 @@ class Policy:
     )
     wide_quotients: bool = _differs("`/` and `%` of f16 or bf16 give f32")
     signed_division: bool = _differs("`//` and `%` of a signed and an unsigned integer are errors")
+    typed_literals: bool = _differs(
+        "a literal that is compared, or an operand of `maximum`, `minimum`, `clamp`, `fma`, `join` …, has a dtype of "
+        "its own: i32, f32 …"
+    )
+    tiny_literals: bool = _differs("a literal that is subnormal in f32 is an f64")
+    wide_reductions: bool = _differs(
+        "`max` and `min` of numbers narrower than 32 bits give f32 or i32; sums of i1 give u32; `maximum`, `minimum`, "
+        "`argmax`, `cumsum` … of bf16 compute in f32"
+    )
+    bool_arithmetic: bool = _differs("`+`, `-` and `*` of i1 with i1 give i1, modulo 2")
+    shifted_sign: bool = _differs("`>>` keeps the sign of a signed left operand, whatever the right one is")
+    float_functions: bool = _differs("`exp`, `log`, `sin`, `sqrt`, `floor` … take f32 and f64 only")
     narrow_scalars: bool = _differs("a run-time value may be given for a `constexpr` parameter of a helper function")
 
     python_syntax: bool = _differs(

@@ -110,6 +110,14 @@ def trans(input: Value, *dims: ConstInts) -> Value: ...
 def permute(input: Value, *dims: ConstInts) -> Value: ...
 
 
+@spells("squeeze", method=True)
+def squeeze(x: Value, dim: ConstInt) -> Value: ...
+
+
+@spells("unsqueeze", method=True)
+def unsqueeze(x: Value, dim: ConstInt) -> Value: ...
+
+
 @spells("join")
 def join(a: Value, b: Value) -> Value: ...
 
@@ -167,6 +175,14 @@ def logical_and(x: Value, y: Value) -> Value: ...
 
 @spells("or_", method=True, x="a", y="b")
 def logical_or(x: Value, y: Value) -> Value: ...
+
+
+@spells("fdiv", x="a", y="b")
+def fdiv(x: Value, y: Value, ieee_rounding: ConstBool = False) -> Value: ...
+
+
+@spells("swizzle2d")
+def swizzle2d(i: Value, j: Value, size_i: Value, size_j: Value, size_g: Value) -> Value: ...
 
 
 # Functions.
@@ -373,7 +389,7 @@ def sort(x: Value, dim: ConstInt | None = None, descending: ConstBool = False) -
 
 
 @spells("topk")
-def topk(x: Value, k: ConstInt, dim: ConstInt | None = None) -> Value: ...
+def topk(x: Value, k: ConstInt, dim: ConstInt | None = None, descending: ConstBool = True) -> Value: ...
 
 
 @spells("histogram", method=True, input="x")
@@ -391,7 +407,8 @@ def _dot_arguments(bound: Mapping[str, Any]) -> Mapping[str, Any]:
     precision = bound["input_precision"]
     if precision is None:
         precision = "tf32" if bound["allow_tf32"] in (None, True) else "ieee"
-    return {"a": bound["input"], "b": bound["other"], "acc": bound["acc"], "input_precision": precision}
+    given = {name: bound[name] for name in ("acc", "max_num_imprecise_acc", "out_dtype")}
+    return {"a": bound["input"], "b": bound["other"], "input_precision": precision.lower(), **given}
 
 
 @spells("dot", adapt=_dot_arguments)
@@ -401,7 +418,23 @@ def dot(
     acc: Value = None,
     input_precision: ConstStr | None = None,
     allow_tf32: ConstAny = None,
-    max_num_imprecise_acc: ConstAny = None,
+    max_num_imprecise_acc: ConstInt | None = None,
+    out_dtype: ConstDtype | None = None,
+) -> Value: ...
+
+
+@spells("dot_scaled")
+def dot_scaled(
+    lhs: Value,
+    lhs_scale: Value | None,
+    lhs_format: ConstStr,
+    rhs: Value,
+    rhs_scale: Value | None,
+    rhs_format: ConstStr,
+    acc: Value = None,
+    fast_math: ConstBool = False,
+    lhs_k_pack: ConstBool = True,
+    rhs_k_pack: ConstBool = True,
     out_dtype: ConstDtype | None = None,
 ) -> Value: ...
 
@@ -464,6 +497,10 @@ def device_assert(cond: Value, msg: ConstStr = "", mask: Value = None) -> None: 
 
 @spells("debug_barrier")
 def debug_barrier() -> None: ...
+
+
+@spells("map_elementwise")
+def map_elementwise(scalar_fn: ConstFunction, *args: Value, pack: ConstInt = 1) -> Value: ...
 
 
 @spells("inline_asm_elementwise")

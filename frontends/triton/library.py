@@ -48,25 +48,20 @@ def broadcast(input: Any, other: Any) -> Any:
 
 
 @written()
-def fdiv(x: Any, y: Any, ieee_rounding: Any = False) -> Any:
-    return tl.div_rn(x, y) if ieee_rounding else zg.div(x, y)
+def bitonic_merge(x: Any, dim: constexpr = None, descending: constexpr = False) -> Any:
+    return zg.sort(x, dim, descending)
+
+
+@written()
+def condition(arg1: Any, disable_licm: constexpr = False) -> Any:
+    return arg1
 
 
 @written(method=True)
 def softmax(x: Any, dim: Any = None, keep_dims: Any = False, ieee_rounding: Any = False) -> Any:
     axis: constexpr = 0 if dim is None else dim
     powers = zg.exp(x - zg.max(x, axis, keep_dims=True))
-    return fdiv(powers, zg.sum(powers, axis, keep_dims=True), ieee_rounding)
-
-
-@written()
-def swizzle2d(i: Any, j: Any, size_i: Any, size_j: Any, size_g: Any) -> Any:
-    """The place in a matrix, row by row within groups of `size_g` rows, of what is at (i, j) row by row."""
-    number = i * size_j + j
-    first = number // (size_g * size_j) * size_g
-    rows = zg.minimum(size_i - first, size_g)
-    within = number % (size_g * size_j)
-    return first + within % rows, within // rows
+    return zg.fdiv(powers, zg.sum(powers, axis, keep_dims=True), ieee_rounding)
 
 
 for _function in (random.pair_uniform_to_normal, random.uint_to_uniform_float):

@@ -111,13 +111,13 @@ class Printer:
             return f"{SPELLINGS[element.pointee]} *{name}{dims}"
         if isinstance(element, ScalarType) and isinstance(type_, ScalarType | TensorType):
             return f"{SPELLINGS[element]} {name}{dims}"
-        raise inexpressible(op, f"a value of the type {type_}")
+        raise unsaid(op, f"a value of the type {type_}")
 
-    def declare(self, type_: Type, text: str, op: Op) -> str:
-        """Declare a variable with an initial value. Returns its name."""
+    def declare(self, value: Value, text: str, op: Op) -> None:
+        """Declare the variable of a value."""
         name = self.fresh()
-        self.line(f"{self.declared(type_, name, op)} = {text};")
-        return name
+        self.line(f"{self.declared(value.type, name, op)} = {text};")
+        self.values[value] = name
 
     def arguments(self, *parts: str | Value) -> str:
         return ", ".join(part if isinstance(part, str) else self[part] for part in parts)
@@ -145,7 +145,7 @@ class Printer:
     def statements(self, body: Body) -> Sequence[Value]:
         """Write the statements of a body; the operands of its terminator."""
         if len(body.blocks) > 1:
-            raise inexpressible(body.entry.ops[0], "control flow between blocks")
+            raise unsaid(body.entry.ops[0], "control flow between blocks")
         *ops, last = body.entry.ops
         for op in ops:
             self.op(op)
@@ -154,7 +154,7 @@ class Printer:
     def op(self, op: Op) -> None:
         made = PRINTERS.get(type(op))
         if made is None:
-            raise inexpressible(op)
+            raise unsaid(op)
         text = made(self, op)
         if text is None:
             return
@@ -164,9 +164,9 @@ class Printer:
         if op.result.type == void:
             self.line(f"{text};")
         elif isinstance(op.result.type, TupleType):
-            raise inexpressible(op, "several results")
+            raise unsaid(op, "several results")
         else:
-            self.values[op.result] = self.declare(op.result.type, text, op)
+            self.declare(op.result, text, op)
 
     def block(self, head: str, fill: Callable[[], None], tail: str = "}") -> None:
         self.line(f"{head} {{")
@@ -190,7 +190,9 @@ class Printer:
         texts = [self[value] for value in values]
         for number, value in enumerate(values):
             if texts[number] in names[:number]:
-                texts[number] = self.declare(value.type, texts[number], op)
+                kept = self.fresh()
+                self.line(f"{self.declared(value.type, kept, op)} = {texts[number]};")
+                texts[number] = kept
         for name, text in zip(names, texts, strict=True):
             if name != text:
                 self.line(f"{name} = {text};")
@@ -201,12 +203,10 @@ class Printer:
             self.values[result] = names if isinstance(result.type, TupleType) else names[0]
 
 
-def inexpressible(op: Op, what: str | None = None, hint: str | None = None) -> TargetError:
-    """The error for an op that Triton-C cannot express; `what` names the part of it that is the reason."""
-    reason = f": {what}" if what else ""
-    if isinstance(op, tt.MakeTensorDescriptor | tt.DescriptorLoad | tt.DescriptorStore | tt.DescriptorReduce):
-        hint = "use pointers: zg.load and zg.store"
-    return TargetError(f"Triton-C cannot express {op.NAME}{reason}", op.location, hint)
+def unsaid(op: Op, what: str | None = None) -> TargetError:
+    """The error for an op that Triton-C cannot say."""
+    said = f": {what}" if what else ""
+    return TargetError(f"Triton-C cannot say {op.NAME}{said}", op.location)
 
 
 def number(value: Any) -> str:

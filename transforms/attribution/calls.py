@@ -20,7 +20,7 @@ from ziggurat.frontends.triton.library import METHODS, SPELLED, Spelling
 from ziggurat.transforms.attribution.attribute import FunctionAttributor, handles
 from ziggurat.transforms.attribution.attribution import Attribution
 from ziggurat.transforms.attribution.expressions import attribute_of
-from ziggurat.transforms.attribution.functions import call_bound, call_function
+from ziggurat.transforms.attribution.functions import call_bound
 from ziggurat.transforms.attribution.objects import call_object, given_values, host_method
 from ziggurat.transforms.calls import RULES, Rule, Typing
 from ziggurat.transforms.calls.builtins import BUILTINS
@@ -35,6 +35,7 @@ from ziggurat.transforms.calls.lattice import (
     known_value,
     outer_constant,
 )
+from ziggurat.transforms.calls.operands import operand_types
 from ziggurat.transforms.calls.promotion import NONE, constant, in_floats, rounded_type
 
 
@@ -169,7 +170,9 @@ def call_spelled(walk: FunctionAttributor, op: py.Invoke, body: Function, bound:
     given = {name: value if isinstance(value, Value) else outer_constant(value) for name, value in bound.items()}
     walk.scope.arguments[op.result] = given
     types = tuple(walk.scope.type_of(item) if isinstance(item, Value) else item for item in given.values())
-    return call_function(walk, op, FunctionName(body.name, body.model, body), types)
+    instance = library_function(walk, f"tl.{body.name}", body, types)
+    walk.scope.callees[op.result] = instance
+    return instance.result
 
 
 def bound_arguments(walk: FunctionAttributor, op: py.Invoke, signature: Signature) -> dict[str, Any]:
@@ -204,6 +207,7 @@ def given_call(
     walk.scope.arguments[op.result] = bound
     if any(isinstance(argument, ErrorType) for argument in arguments):
         return ERROR
+    arguments = operand_types(typing.name, typing.policy, arguments)
     result = rule.type(typing, *arguments)
     return result if result is not None else library_call(walk, op, rule, arguments)
 

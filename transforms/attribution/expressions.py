@@ -40,7 +40,8 @@ from ziggurat.transforms.calls.lattice import (
     outer_constant,
     tuple_like,
 )
-from ziggurat.transforms.calls.promotion import NONE, constant, is_number
+from ziggurat.transforms.calls.operands import operand_types
+from ziggurat.transforms.calls.promotion import NONE, constant, is_number, run_time_type
 
 # The calls that combine conditions element by element, by Python's operator.
 _LOGICAL = {"and": "and_(a, b)", "or": "or_(a, b)", "not": "invert(x)"}
@@ -61,7 +62,7 @@ def var(walk: FunctionAttributor, op: core.Var) -> Type:
 def assigned(walk: FunctionAttributor, var: Value, value: Value) -> Type:
     """The type that a variable has after an assignment."""
     type_ = walk.scope.type_of(value)
-    return at_run_time(type_) if becomes_run_time(walk.policy, var, value) else type_
+    return at_run_time(type_, walk.policy) if becomes_run_time(walk.policy, var, value) else type_
 
 
 def becomes_run_time(policy: Policy, var: Value, value: Value) -> bool:
@@ -70,15 +71,13 @@ def becomes_run_time(policy: Policy, var: Value, value: Value) -> bool:
     return policy.assigned_numbers and isinstance(value, OpResult) and var.type != VarType(constexpr_type)
 
 
-def at_run_time(type_: Type) -> Type:
+def at_run_time(type_: Type, policy: Policy) -> Type:
     """The type with the numbers that are known at compile time in it as scalars."""
     parts = components(type_)
-    if isinstance(type_, RecordType) and type_.record.is_aggregate:
-        return type_  # Its class says which fields are constants.
     if parts is not None:
-        inner = tuple(map(at_run_time, parts))
+        inner = tuple(at_run_time(part, policy) for part in parts)
         return type_ if all(isinstance(part, ConstantType) for part in inner) else tuple_like(type_, inner)
-    return type_.type if isinstance(type_, ConstantType) and is_number(type_) else type_
+    return run_time_type(type_, policy) if isinstance(type_, ConstantType) and is_number(type_) else type_
 
 
 @handles(core.VarLoad)
@@ -186,7 +185,7 @@ def operator(walk: FunctionAttributor, op: Op) -> Type:
             "'**' is for constants in a kernel",
             hint="use zg.mul for small powers, zg.exp2(zg.mul(b, zg.log2(a))) otherwise",
         )
-    result = RULES[call].type(Typing(call, policy=walk.policy), *types)
+    result = RULES[call].type(Typing(call, policy=walk.policy), *operand_types(call, walk.policy, types))
     assert result is not None
     return result
 

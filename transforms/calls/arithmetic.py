@@ -10,6 +10,7 @@ from ziggurat.codemodel.dialects.arith import FloatPredicate, IntPredicate
 from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
 from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.types import (
+    SCALARS,
     ConstantType,
     PtrType,
     ScalarType,
@@ -27,6 +28,7 @@ from ziggurat.frontends.language import CALLS, CompareKind
 from ziggurat.frontends.language.comparison import NAMED
 from ziggurat.frontends.language.host import OPS, OPS_OF_FLOATS, cast
 from ziggurat.frontends.library import LIBRARY
+from ziggurat.frontends.triton.dtypes import type_of
 from ziggurat.transforms.calls.constants import describe, show
 from ziggurat.transforms.calls.emit import Builds, Emitter, Operand, as_given
 from ziggurat.transforms.calls.promotion import (
@@ -51,9 +53,11 @@ def arithmetic(call: Typing, *operands: Type) -> Type:
 
 
 def counted(call: Typing, a: Type, b: Type) -> Type:
-    """The type that `arithmetic` gives; i32 for i1 with i1."""
+    """The type that `arithmetic` gives; i32 for i1 with i1, unless the language calculates modulo 2 with these."""
     result = arithmetic(call, a, b)
-    return result if isinstance(result, ConstantType) or element_of(result) != i1 else with_element(result, i32)
+    if isinstance(result, ConstantType) or element_of(result) != i1 or call.policy.bool_arithmetic:
+        return result
+    return with_element(result, i32)
 
 
 def quotient(call: Typing, a: Type, b: Type) -> Type:
@@ -152,7 +156,8 @@ def _as_given(call: Typing, x: Type) -> Type:
     numbers(call, x)
     if call.name == "invert" and scalar_type(x).is_float:
         raise KernelTypeError(f"zg.invert: the operands must be integers; got {describe(x)}")
-    if call.name == "neg" and not isinstance(x, ConstantType) and scalar_type(x) == i1:
+    known = isinstance(x, ConstantType) or call.policy.bool_arithmetic
+    if call.name == "neg" and not known and scalar_type(x) == i1:
         raise KernelTypeError(
             f"zg.neg: the operands must be integers or floats; got {x}", hint="use zg.invert to exchange true and false"
         )
@@ -208,6 +213,10 @@ def rounded(emit: Emitter, cls: type[Any], element: ScalarType, *values: Value) 
     return emit.cast(emit.add(cls(*(emit.cast(value, f32) for value in values))), element)
 
 
+# The ops of i1 that calculate modulo 2.
+_MODULO_2: dict[Any, type[Any]] = {arith.AddI: arith.XOrI, arith.SubI: arith.XOrI, arith.MulI: arith.AndI}
+
+
 def elementwise(floats: type[Any] | None, signed: type[Any] | None = None, unsigned: type[Any] | None = None) -> Builds:
     """Build an op of operands that are converted to the result's type: the op of floats, signed or unsigned integers.
 
@@ -217,6 +226,7 @@ def elementwise(floats: type[Any] | None, signed: type[Any] | None = None, unsig
     def build(emit: Emitter, result: Type, *operands: Operand) -> Value:
         element = scalar_type(result)
         cls = floats if element.is_float else signed if element.signed else unsigned or signed
+        cls = _MODULO_2.get(cls, cls) if element == i1 else cls
         assert cls is not None
         return rounded(emit, cls, element, *(emit.convert(operand, result) for operand in operands))
 
@@ -264,12 +274,12 @@ def _sub(emit: Emitter, result: Type, a: Operand, b: Operand) -> Any:
 
 def _extreme(call: Typing, a: Type, b: Type, propagates: bool = False) -> Type:
     numbers(call, a, b)
-    return call.computed(a, b, constant(propagates)) or promoted(str(call), a, b)
+    return call.computed(a, b, constant(propagates)) or promoted(str(call), a, b, policy=call.policy)
 
 
 def _clamped(call: Typing, x: Type, low: Type, high: Type, propagates: bool = False) -> Type:
     numbers(call, x, low, high)
-    return call.computed(x, low, high, constant(propagates)) or promoted(str(call), x, low, high)
+    return call.computed(x, low, high, constant(propagates)) or promoted(str(call), x, low, high, policy=call.policy)
 
 
 # The op of floats that gives NaN where an operand is NaN.
@@ -295,7 +305,17 @@ def _neg(emit: Emitter, result: Type, x: Operand) -> Value:
     value = emit.convert(x, result)
     if scalar_type(result).is_float:
         return emit.add(arith.NegF(value))
-    return emit.add(arith.SubI(emit.constant(0, result), value))
+    return value if scalar_type(result) == i1 else emit.add(arith.SubI(emit.constant(0, result), value))
+
+
+def _shift_right(emit: Emitter, result: Type, a: Operand, b: Operand) -> Any:
+    """A shift by the sign of the result, or of the left operand: of the tensor where that is a literal."""
+    shift: Any = elementwise(*OPS["shr"])
+    left = scalar_type(b.type if isinstance(a.type, ConstantType) else a.type)
+    if not emit.policy.shifted_sign or left.signed == scalar_type(result).signed:
+        return shift(emit, result, a, b)
+    same = with_element(result, SCALARS[f"{'i' if left.signed else 'u'}{scalar_type(result).bits}"])
+    return emit.cast(shift(emit, same, a, b), scalar_type(result))
 
 
 def _invert(emit: Emitter, result: Type, x: Operand) -> Value:
@@ -321,7 +341,7 @@ def _counted(cls: type[math.BitUnary]) -> Builds:
 
 _ELEMENTWISE = {
     "mul": counted, "div": quotient, "mod": remainder, "floordiv": floor_quotient,
-    **dict.fromkeys(("and_", "or_", "xor", "shl", "shr"), bitwise),
+    **dict.fromkeys(("and_", "or_", "xor", "shl"), bitwise),
 }  # fmt: skip
 
 
@@ -463,11 +483,24 @@ _WRITTEN_IN_THE_LANGUAGE = (
 
 def _float(call: Typing, x: Type) -> Type:
     numbers(call, x)
+    _of_full_width(call, x)
     return call.computed(x) or (x if scalar_type(x).is_float else with_element(x, f32))
+
+
+def _of_full_width(call: Typing, x: Type) -> None:
+    """A float of 32 or 64 bits, where the language asks for it; `tanh` is of libdevice, which converts."""
+    if not call.policy.float_functions or isinstance(x, ConstantType) or call.name == "tanh":
+        return
+    if not scalar_type(x).is_float or scalar_type(x).bits < 32:
+        raise KernelTypeError(
+            f"{call}: Expected dtype ['fp32', 'fp64'] but got {type_of(scalar_type(x))}",
+            hint="convert it: x.to(tl.float32)",
+        )
 
 
 def _known(call: Typing, x: Type) -> Type | None:
     numbers(call, x)
+    _of_full_width(call, x)
     return call.computed(x)
 
 
@@ -523,6 +556,7 @@ RULES = {
     **{name: Rule(type_of, elementwise(*OPS[name])) for name, type_of in _ELEMENTWISE.items()},
     "div_rn": Rule(quotient, exact(tt.PreciseDivF)),
     "fdiv": Rule(_float_quotient, _divide),
+    "shr": Rule(bitwise, _shift_right),
     "neg": Rule(_as_given, _neg),
     "invert": Rule(_as_given, _invert),
     **{name: Rule(_extreme, partial(_choose, name)) for name in _PROPAGATING},

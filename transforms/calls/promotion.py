@@ -65,6 +65,14 @@ def constant(value: Any) -> ConstantType:
 NONE = constant(None)
 
 
+def run_time_type(literal: ConstantType, policy: Policy = EXPLICIT) -> Type:
+    """The dtype that a Python number has at run time."""
+    value = literal.value
+    if policy.tiny_literals and isinstance(value, float) and 0 < abs(value) < f32.format.smallest_normal:
+        return f64
+    return literal.type
+
+
 def is_number(type_: Type) -> bool:
     """True of scalars and tensors of numbers, and of constants that are numbers."""
     if isinstance(type_, ConstantType):
@@ -88,9 +96,9 @@ def promote(*types: Type, policy: Policy = EXPLICIT) -> ScalarType:
     literals = [type_ for type_ in types if isinstance(type_, ConstantType)]
     typed = [type_ for type_ in types if not isinstance(type_, ConstantType)]
     common = functools.partial(promote_types, policy=policy)
-    element = functools.reduce(common, map(scalar_type, typed or literals))
+    element = functools.reduce(common, map(scalar_type, typed or [run_time_type(one, policy) for one in literals]))
     for literal in literals if typed else ():
-        kind = scalar_type(literal)
+        kind = scalar_type(run_time_type(literal, policy))
         if kind.rank > element.rank:
             element = kind
         else:

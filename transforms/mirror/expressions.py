@@ -18,6 +18,7 @@ from ziggurat.transforms.calls.builtins import BUILTINS
 from ziggurat.transforms.calls.c import C_RULES
 from ziggurat.transforms.calls.emit import Built, Emitter, Operand, split_operand
 from ziggurat.transforms.calls.lattice import RecordType, components, is_host_value
+from ziggurat.transforms.calls.operands import operand_values
 from ziggurat.transforms.calls.promotion import NONE
 from ziggurat.transforms.mirror.mirror import FunctionMirror, handles
 
@@ -72,12 +73,12 @@ def assigned(walk: FunctionMirror, var: Value, value: Value) -> Operand:
 
 def at_run_time(walk: FunctionMirror, operand: Operand) -> Operand:
     """The operand with the numbers in it that are known at compile time as values."""
-    type_ = run_time_type(operand.type)
+    type_ = run_time_type(operand.type, walk.emit.policy)
     if type_ is operand.type:
         return operand
     if isinstance(type_, TupleType):
         return Operand(type_, tuple(at_run_time(walk, part).value for part in split_operand(operand)))
-    return Operand(type_, walk.emit.runtime(operand))
+    return Operand(type_, walk.emit.convert(operand, type_))
 
 
 @handles(*OPERATORS)
@@ -100,7 +101,7 @@ def operator(walk: FunctionMirror, op: Op) -> Built:
         operands = [Operand(result, inner)]
     call = OPERATORS[type(op)].call
     assert call is not None
-    return built(RULES[call], walk.emit, result, *operands)
+    return built(RULES[call], walk.emit, result, *operand_values(call, walk.emit, operands))
 
 
 @handles(py.Pack)
@@ -161,7 +162,7 @@ def invoke(walk: FunctionMirror, op: py.Invoke) -> Built:
     if rule.body is not None:
         made = call(walk, op)
         return walk.emit.convert(Operand(walk.callee().result, made), result) if isinstance(made, Value) else made
-    return built(rule, walk.emit, result, *arguments(walk, op))
+    return built(rule, walk.emit, result, *operand_values(called, walk.emit, list(arguments(walk, op))))
 
 
 def call_of(walk: FunctionMirror, op: py.Invoke, space: str, name: str) -> str:
@@ -208,8 +209,4 @@ def made_record(walk: FunctionMirror, op: Op, given: dict[str, Any]) -> Built:
     """An object of a record, of the values of its fields. Nothing for what the host computed of constants."""
     if not given:
         return None
-    result = walk.scope.type_of(op.result)
-    assert isinstance(result, RecordType)
-    values = (walk.operand(item) if isinstance(item, Value) else Operand(item, None) for item in given.values())
-    typed = zip(values, result.components, strict=True)
-    return tuple((one if one.type == type_ else at_run_time(walk, one)).value for one, type_ in typed)
+    return tuple(walk.operand(value).value if isinstance(value, Value) else None for value in given.values())

@@ -1,0 +1,89 @@
+"""Conversions of the operands of a call before its rule, where a language has such; Triton's Python does.
+
+Attribution converts the types, and the builder mirror the values, by the same table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from ziggurat.codemodel.types import (
+    ConstantType,
+    ScalarType,
+    TensorType,
+    Type,
+    bf16,
+    element_of,
+    f32,
+    i1,
+    i32,
+    u32,
+    with_element,
+)
+from ziggurat.frontends.language.policy import Policy
+from ziggurat.transforms.calls.emit import Emitter, Operand
+from ziggurat.transforms.calls.promotion import is_number, run_time_type
+
+# The dtype in which a dtype takes part in a call; itself where it stays.
+Widens = Callable[[ScalarType], ScalarType]
+
+
+def _bf16_in_f32(element: ScalarType) -> ScalarType:
+    return f32 if element == bf16 else element
+
+
+def _narrow_in_32_bits(element: ScalarType) -> ScalarType:
+    return element if element.bits >= 32 else f32 if element.is_float else i32
+
+
+def _counted(element: ScalarType) -> ScalarType:
+    return u32 if element == i1 else element
+
+
+_COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
+# The calls in which a literal has the dtype that a variable would have that is assigned it.
+_TYPED: Final = (*_COMPARISONS, "maximum", "minimum", "clamp", "fma", "umulhi", "div_rn", "fdiv", "join", "interleave")
+_WIDENED: Final[Mapping[str, Widens]] = {
+    **dict.fromkeys(("maximum", "minimum", "argmax", "argmin", "cumsum", "cumprod"), _bf16_in_f32),
+    **dict.fromkeys(("max", "min"), _narrow_in_32_bits),
+    "sum": _counted,
+}
+
+
+def _widening(name: str, policy: Policy, arguments: Any) -> Widens | None:
+    if not policy.wide_reductions:
+        return None
+    if name in ("max", "min") and arguments[2] is True:  # The largest and its index.
+        return _bf16_in_f32
+    return _WIDENED.get(name)
+
+
+def _converted(type_: Type, typed: bool, widens: Widens | None, policy: Policy) -> Type:
+    if typed and isinstance(type_, ConstantType) and is_number(type_):
+        type_ = run_time_type(type_, policy)
+    element = element_of(type_)
+    if widens is None or not isinstance(type_, ScalarType | TensorType) or not isinstance(element, ScalarType):
+        return type_
+    return with_element(type_, widens(element))
+
+
+def operand_types(name: str, policy: Policy, arguments: list[Any]) -> list[Any]:
+    """The arguments of a call as its rule gets them: types, and constants, which stay."""
+    typed = policy.typed_literals and name in _TYPED
+    typed = typed and not all(
+        isinstance(argument, ConstantType) for argument in arguments if isinstance(argument, Type)
+    )
+    widens = _widening(name, policy, arguments)
+    if not typed and widens is None:
+        return arguments
+    return [_converted(one, typed, widens, policy) if isinstance(one, Type) else one for one in arguments]
+
+
+def operand_values(name: str, emit: Emitter, arguments: list[Any]) -> list[Any]:
+    """The arguments of a call as its builder gets them: operands, and constants, which stay."""
+    types = operand_types(name, emit.policy, [one.type if isinstance(one, Operand) else one for one in arguments])
+    return [
+        Operand(type_, emit.convert(one, type_)) if isinstance(one, Operand) and type_ is not one.type else one
+        for one, type_ in zip(arguments, types, strict=True)
+    ]
