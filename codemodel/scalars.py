@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -226,6 +227,58 @@ def _exact_fma(a: float, b: float, c: float) -> float:
         return math.inf if exact > 0 else -math.inf
 
 
+# Operations rounded in one direction.
+
+
+def _error_sign(operation: maths.Operation, near: float, values: Sequence[float]) -> int:
+    """The sign of the exact result less the one rounded to nearest; both are finite, or that overflowed."""
+    from fractions import Fraction  # The import is slow.
+
+    a, *others = map(Fraction, values)
+    if math.isinf(near):
+        return -1 if near > 0 else 1
+    found = Fraction(near)
+    match operation:
+        case maths.Operation.ADD:
+            error = a + others[0] - found
+        case maths.Operation.MUL:
+            error = a * others[0] - found
+        case maths.Operation.DIV:
+            error = a / others[0] - found
+        case maths.Operation.SQRT:
+            error = a - found * found
+        case maths.Operation.FMA:
+            error = a * others[0] + others[1] - found
+    return (error > 0) - (error < 0)
+
+
+def directed(op: maths.Directed, *values: Array) -> Array:
+    """The result rounded to nearest, or its neighbour in the direction of the exact one."""
+    functions: dict[maths.Operation, Callable[..., Array]] = {
+        maths.Operation.ADD: np.add, maths.Operation.MUL: np.multiply, maths.Operation.DIV: np.divide,
+        maths.Operation.SQRT: np.sqrt,
+        maths.Operation.FMA: partial(fma, scalar=scalar_element(op.result.type)),
+    }  # fmt: skip
+    values = tuple(np.broadcast_arrays(*values))
+    near = np.array(functions[op.operation](*values))
+    finite = np.isfinite(np.stack(values)).all(0) & ~np.isnan(near)
+    if op.operation is maths.Operation.DIV:
+        finite &= values[1] != 0
+    signs = np.zeros(near.shape, np.int8)
+    for place in zip(*np.nonzero(finite), strict=True):
+        signs[place] = _error_sign(op.operation, float(near[place]), [float(value[place]) for value in values])
+    end = {maths.Direction.UP: np.inf, maths.Direction.DOWN: -np.inf}.get(op.direction)
+    if end is None:  # Toward zero the result has moved too far if the error has the other sign.
+        return np.where(signs * np.sign(near) < 0, np.nextafter(near, near.dtype.type(0)), near)
+    moved = np.where(signs * np.sign(end) > 0, np.nextafter(near, near.dtype.type(end)), near)
+    if op.direction is maths.Direction.DOWN and op.operation in (maths.Operation.ADD, maths.Operation.FMA):
+        # An exact sum of zero is negative, unless both operands are positive zeros.
+        first, last = values[0] if len(values) == 2 else values[0] * values[1], values[-1]
+        positive = (first == 0) & (last == 0) & ~np.signbit(first) & ~np.signbit(last)
+        moved = np.where((near == 0) & (signs == 0) & finite & ~positive, -np.abs(moved), moved)
+    return moved
+
+
 # Comparisons.
 
 
@@ -384,6 +437,11 @@ def _integer_function(op: Op, array: Array) -> Array:
 @MEANINGS.of(maths.Fma)
 def _fused(op: Op, a: Array, b: Array, c: Array) -> Array:
     return fma(a, b, c, scalar_element(op.result.type))
+
+
+@MEANINGS.of(maths.Directed)
+def _directed(op: maths.Directed, *values: Array) -> Array:
+    return directed(op, *values)
 
 
 @MEANINGS.of(arith.CmpI, arith.CmpF)

@@ -5,7 +5,7 @@ Most ops have the same name in MLIR. Triton converts 8-bit floats from and to f3
 
 from __future__ import annotations
 
-from ziggurat.backend.mlir.emitter import Attributes, Emitter, Names, emits, mlir_type
+from ziggurat.backend.mlir.emitter import Attributes, Emitter, Names, emits, mlir_type, quoted
 from ziggurat.codemodel.dialects import arith, math, tt
 from ziggurat.codemodel.dialects.arith import Rounding
 from ziggurat.codemodel.errors import TargetError
@@ -121,6 +121,23 @@ def float_op(e: Emitter, op: Op, text: str | None = None, *, exact_16: bool = Tr
 @emits(arith.FloatBinary, arith.NegF, math.FloatUnary, math.Fma)
 def floats(e: Emitter, op: Op) -> Names:
     return float_op(e, op, exact_16=not isinstance(op, arith.DivF))
+
+
+@emits(math.Directed)
+def directed(e: Emitter, op: math.Directed) -> Names:
+    """A function of libdevice, as in Triton's own library."""
+    type_, text = op.result.type, mlir_type(op.result.type)
+    wide = scalar_element(type_) == f64
+    fused = op.operation is math.Operation.FMA
+    name = f"{op.operation.value}{'' if wide else 'f'}" if fused else f"{'d' if wide else 'f'}{op.operation.value}"
+    attributes: Attributes = {
+        "libname": quoted(""),
+        "libpath": quoted(""),
+        "pure": "true",
+        "symbol": quoted(f"__nv_{name}_{op.direction.value}"),
+    }
+    types = f" : ({', '.join([text] * len(op.values))}) -> {text}"
+    return (e.value(f"tt.extern_elementwise {', '.join(e.names(op.values))}", types, attributes),)
 
 
 @emits(tt.PreciseDivF, tt.PreciseSqrt)

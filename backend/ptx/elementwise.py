@@ -279,6 +279,22 @@ def _magnitude(emitter: Emitter, op: math.AbsF) -> Emitted:
     return emitter.each(op.result.type, op.operands, lambda a: emitter.call(kind, name, (kind, a)))
 
 
+# PTX's names of the directions.
+_DIRECTIONS = {math.Direction.ZERO: "rz", math.Direction.DOWN: "rm", math.Direction.UP: "rp"}
+
+
+@emits(math.Directed)
+def _directed(emitter: Emitter, op: math.Directed) -> Emitted:
+    kind = llvm_type(op.result.type)
+    name = f"{op.operation.value}.{_DIRECTIONS[op.direction]}.{scalar_element(op.result.type).name}"
+    text = f"{name} {', '.join(f'${number}' for number in range(len(op.values) + 1))};"
+
+    def apply(*values: str) -> str:
+        return emitter.asm((kind,), text, *((kind, value) for value in values))[0]
+
+    return emitter.each(op.result.type, op.operands, apply)
+
+
 @emits(math.Fma)
 def _fma(emitter: Emitter, op: math.Fma) -> Emitted:
     scalar = scalar_element(op.a.type)

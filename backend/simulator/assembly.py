@@ -18,6 +18,10 @@ import numpy as np
 
 from ziggurat.backend.simulator.program import Blocked, unit
 from ziggurat.backend.simulator.shared import Array, SimulationError
+from ziggurat.codemodel.builder import Builder
+from ziggurat.codemodel.dialects import math
+from ziggurat.codemodel.scalars import directed
+from ziggurat.codemodel.types import SCALARS
 
 _APPROXIMATE: dict[str, Callable[[Array], Array]] = {
     "ex2": np.exp2, "lg2": np.log2, "sin": np.sin, "cos": np.cos, "tanh": np.tanh, "rcp": np.reciprocal,
@@ -38,10 +42,21 @@ def _move(program: Any, match: re.Match[str], operands: list[Any]) -> None:
     operands[int(match[1])] = np.where(program.mask, moved, operands[int(match[1])])
 
 
-@unit(rf"({'|'.join(_APPROXIMATE)}|div)\.[\w.]+ \$(\d+), \$(\d+)(?:, \$(\d+))?")
+@unit(rf"({'|'.join(_APPROXIMATE)}|div)\.(?:approx|full)[\w.]* \$(\d+), \$(\d+)(?:, \$(\d+))?")
 def _approximate(program: Any, match: re.Match[str], operands: list[Any]) -> None:
     a = operands[int(match[3])]
     operands[int(match[2])] = _APPROXIMATE[match[1]](a) if match[4] is None else a / operands[int(match[4])]
+
+
+_DIRECTIONS = {"rz": math.Direction.ZERO, "rm": math.Direction.DOWN, "rp": math.Direction.UP}
+
+
+@unit(rf"(add|mul|div|sqrt|fma)\.({'|'.join(_DIRECTIONS)})\.(f32|f64) \$(\d+), (.*)")
+def _directed(program: Any, match: re.Match[str], operands: list[Any]) -> None:
+    values = [operands[number] for number in _numbers(match[5])]
+    b = Builder.root([SCALARS[match[3]]] * len(values))
+    op = math.Directed(b.parameters, math.Operation(match[1]), _DIRECTIONS[match[2]])
+    operands[int(match[4])] = directed(op, *values)
 
 
 def _numbers(text: str) -> list[int]:

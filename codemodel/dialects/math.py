@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from ziggurat.codemodel.dialects.arith import Elementwise, Unary
-from ziggurat.codemodel.fields import operand
-from ziggurat.codemodel.op import Value
+import enum
+from collections.abc import Sequence
+
+from ziggurat.codemodel.dialects.arith import Elementwise, Unary, scalar_of
+from ziggurat.codemodel.fields import attribute, operand, operands
+from ziggurat.codemodel.op import Value, require
 
 
 class FloatUnary(Unary):
@@ -97,3 +100,41 @@ class Fma(Elementwise, name="math.fma"):
     a: Value = operand()
     b: Value = operand()
     c: Value = operand()
+
+
+class Operation(enum.Enum):
+    """The operations of `math.directed`."""
+
+    ADD = "add"
+    MUL = "mul"
+    DIV = "div"
+    SQRT = "sqrt"
+    FMA = "fma"
+
+
+class Direction(enum.Enum):
+    """The number of a float type that stands for an exact result between two: toward zero, down, or up."""
+
+    ZERO = "rz"
+    DOWN = "rd"
+    UP = "ru"
+
+
+class Directed(Elementwise, name="math.directed"):
+    """A sum, product, quotient, root or a · b + c of f32 or f64, rounded once, in one direction.
+
+    A finite result that is too large becomes the largest number or infinite, by the direction. A sum of zero of unlike
+    operands is -0.0 if it is rounded down.
+    """
+
+    values: Sequence[Value] = operands()
+    operation: Operation = attribute(Operation, unnamed=True)
+    direction: Direction = attribute(Direction)
+
+    def check(self) -> None:
+        super().check()
+        bits = scalar_of(self, self.values[0], "float").bits
+        require(bits >= 32, f"{self.NAME}: the operands must be f32 or f64; got {self.values[0].type}")
+        count = {Operation.SQRT: 1, Operation.FMA: 3}.get(self.operation, 2)
+        given = len(self.values)
+        require(given == count, f"{self.NAME}: {self.operation.value} takes {count} operands; got {given}")

@@ -7,8 +7,8 @@ from ziggurat.frontends.language.kinds import ConstBool, ConstDtype, ConstInt, C
 from ziggurat.frontends.language.signature import call
 
 __all__ = [
-    "add", "and_", "bitcast", "brev", "cast", "cdiv", "clamp", "clz", "div", "div_rn", "fdiv", "floordiv", "fma",
-    "invert", "maximum", "minimum", "mod", "mul", "neg", "next_power_of_2", "or_", "popc", "shl", "shr", "sub",
+    "add", "and_", "bitcast", "brev", "cast", "cdiv", "clamp", "clz", "directed", "div", "div_rn", "fdiv", "floordiv",
+    "fma", "invert", "maximum", "minimum", "mod", "mul", "neg", "next_power_of_2", "or_", "popc", "shl", "shr", "sub",
     "umulhi", "xor",
 ]  # fmt: skip
 
@@ -230,6 +230,19 @@ def fma(a: Value, b: Value, c: Value) -> Value:
 
     Result: the broadcast shape, in the promoted dtype of all three.
     Errors: shapes that do not broadcast; integers alone (`add(mul(a, b), c)` does them); pointers.
+    """
+
+
+@call("Arithmetic")
+def directed(operation: ConstStr, rounding: ConstStr, *operands: Value) -> Value:
+    """An operation of floats that is rounded in one direction, in place of to nearest.
+
+    - `operation`: "add", "mul", "div", "sqrt" or "fma".
+    - `rounding`: "rz" (toward zero), "rd" (down) or "ru" (up).
+    - `operands`: one for "sqrt", three for "fma", two otherwise; scalars or tensors, in the promoted dtype f32 or f64.
+
+    Result: the broadcast shape, in the promoted dtype.
+    Errors: shapes that do not broadcast; other dtypes; another number of operands.
     """
 
 

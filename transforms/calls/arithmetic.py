@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -41,7 +42,7 @@ from ziggurat.transforms.calls.promotion import (
     require_fits,
     scalar_type,
 )
-from ziggurat.transforms.calls.rule import Rule, Typing, axis, integers, number_tensor, numbers
+from ziggurat.transforms.calls.rule import Rule, Typing, axis, choice, integers, number_tensor, numbers
 
 # Types of results.
 
@@ -345,6 +346,28 @@ _ELEMENTWISE = {
 }  # fmt: skip
 
 
+# Roundings.
+
+_OPERATIONS = {operation.value: operation for operation in math.Operation}
+_DIRECTIONS = {direction.value: direction for direction in math.Direction}
+
+
+def _directed(call: Typing, operation: str, rounding: str, operands: Sequence[Type]) -> Type:
+    choice(f"{call}: 'operation'", operation, _OPERATIONS)
+    choice(f"{call}: 'rounding'", rounding, _DIRECTIONS)
+    numbers(call, *operands)
+    if not operands:
+        raise KernelTypeError(f"{call}: '{operation}' takes operands; got none")
+    type_ = promoted(str(call), *operands)
+    how = _OPERATIONS[operation], _DIRECTIONS[rounding]
+    return call.asked(lambda values: math.Directed(values, *how), *[type_] * len(operands))
+
+
+def _direct(emit: Emitter, result: Type, operation: str, rounding: str, operands: Sequence[Operand]) -> Value:
+    values = [emit.convert(operand, result) for operand in operands]
+    return emit.add(math.Directed(values, _OPERATIONS[operation], _DIRECTIONS[rounding]))
+
+
 # Casts.
 
 
@@ -564,6 +587,7 @@ RULES = {
     # Not in f32 for smaller floats: the result would be rounded twice.
     "fma": Rule(_fused, exact(math.Fma)),
     "abs": Rule(_as_given, _abs),
+    "directed": Rule(_directed, _direct),
     "umulhi": Rule(_upper_half, exact(tt.MulHiUI)),
     "cdiv": Rule(_ceiling, body=LIBRARY["cdiv"]),
     "next_power_of_2": Rule(_power),

@@ -25,6 +25,7 @@ INTEGER: Final[tuple[type, ...]] = (
 REASONS: Final[dict[type[Op], tuple[str, str | None]]] = {
     arith.Bitcast: ("it reads the bits of a number", "compute with floats, or take the gradient of a smooth function"),
     tt.InlineAsm: ("the compiler does not know what the instructions compute", "write the computation in the language"),
+    maths.Directed: ("a rounding in one direction has none", "compute with add, mul, div, sqrt and fma"),
     tt.MapElementwise: ("a function that is mapped over elements has none here", "call the function on whole tensors"),
 }
 
@@ -39,7 +40,7 @@ def _nothing(at: Reverse, op: Op, adjoint: Any) -> None:
     """The adjoint ends here."""
 
 
-@gradients.of(arith.Bitcast, tt.InlineAsm, tt.MapElementwise)
+@gradients.of(arith.Bitcast, maths.Directed, tt.InlineAsm, tt.MapElementwise)
 def _rejected(at: Reverse, op: Op, adjoint: Any) -> None:
     why, hint = REASONS[type(op)]
     raise no_gradient(op, why, hint)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 
 from ziggurat.codemodel.builder import Builder
@@ -284,6 +285,14 @@ def _computing(case: Callable[[str, Sequence[Type], Build], None]) -> None:
                 f"map.{t}",
                 [t, t],
                 lambda f, x, y, op=add: tt.MapElementwise([x, y], _combine(f, [x, y], op, tt.MapReturn), pack=2),
+            )
+    for operation, rounding in itertools.product(math.Operation, math.Direction):
+        count = {"sqrt": 1, "fma": 3}.get(operation.value, 2)
+        for t in (tensor(f32), tensor(f64)):
+            case(
+                f"directed.{operation.value}.{rounding.value}.{t}",
+                [t] * count,
+                lambda f, *v, o=operation, r=rounding: math.Directed(v, o, r),
             )
     case("asm", [tensor(i32)] * 2, lambda f, x, y: _assembly([x, y], "add.s32 $0, $1, $2;", "=r,r,r", tensor(i32)))
     case("hints", [tensor(i32)], _hints)
