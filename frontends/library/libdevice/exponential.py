@@ -1,0 +1,407 @@
+"""Powers, logarithms, circular and hyperbolic functions, roots and norms.
+
+Logarithms and powers of two are sums of two floats (`powers`), so that factors such as log2 10 lose nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ziggurat.codemodel.types import f64
+from ziggurat.frontends import language as zg
+from ziggurat.frontends.library.elementary import INFINITY, NAN, PI_32, PI_64, with_sign
+from ziggurat.frontends.library.libdevice.table import helper, libdevice
+from ziggurat.frontends.library.powers import exp2_of_parts, log2_parts, powi, product
+
+# Each as a sum of two floats.
+LOG2_E_32 = (1.4426950216293335, 1.925963033500011e-08)
+LOG2_E_64 = (1.4426950408889634, 2.0355273740931033e-17)
+LOG2_10_32 = (3.321928024291992, 7.059536955011936e-08)
+LOG2_10_64 = (3.321928094887362, 1.661617516973592e-16)
+LOG10_2_32 = (0.3010300099849701, -1.432098883924482e-08)
+LOG10_2_64 = (0.3010299956639812, -2.8037281277851704e-18)
+LN_2_PARTS_32 = (0.6931471824645996, -1.9046542121259336e-09)
+LN_2_PARTS_64 = (0.6931471805599453, 2.3190468138462996e-17)
+THIRD_32 = (0.3333333432674408, -9.934107758624577e-09)
+THIRD_64 = (0.3333333333333333, 1.850371707708594e-17)
+ONE = (1.0, 0.0)
+
+
+@helper
+def exponential(x: Any, factor_32: zg.constexpr, factor_64: zg.constexpr) -> Any:
+    """2^(x · factor)."""
+    factor = factor_64 if x.dtype == f64 else factor_32
+    limit = 2000.0 if x.dtype == f64 else 300.0
+    given = zg.clamp(x, -limit, limit)
+    high, low = product(given, zg.cast(0.0, x.dtype), zg.cast(factor[0], x.dtype), zg.cast(factor[1], x.dtype))
+    return zg.where(zg.isnan(x), NAN, exp2_of_parts(high, low))
+
+
+@helper
+def logarithm(x: Any, factor_32: zg.constexpr, factor_64: zg.constexpr) -> Any:
+    """The logarithm to the base 2, times the factor."""
+    factor = factor_64 if x.dtype == f64 else factor_32
+    ordinary = zg.and_(zg.greater(x, 0.0), zg.less(x, INFINITY))
+    log, log_low = log2_parts(zg.where(ordinary, x, 1.0))
+    high, low = product(log, log_low, zg.cast(factor[0], x.dtype), zg.cast(factor[1], x.dtype))
+    result = zg.where(zg.equal(x, 0.0), -INFINITY, zg.where(zg.greater(x, 0.0), x, NAN))
+    return zg.where(ordinary, zg.add(high, low), result)
+
+
+@libdevice
+def exp(x: Any) -> Any:
+    """e^x."""
+    return exponential(x, LOG2_E_32, LOG2_E_64)
+
+
+@libdevice
+def exp2(x: Any) -> Any:
+    """2^x."""
+    return exponential(x, ONE, ONE)
+
+
+@libdevice
+def exp10(x: Any) -> Any:
+    """10^x."""
+    return exponential(x, LOG2_10_32, LOG2_10_64)
+
+
+@libdevice
+def expm1(x: Any) -> Any:
+    """e^x - 1."""
+    return zg.expm1(x)
+
+
+@libdevice
+def log(x: Any) -> Any:
+    """The natural logarithm."""
+    return logarithm(x, LN_2_PARTS_32, LN_2_PARTS_64)
+
+
+@libdevice
+def log2(x: Any) -> Any:
+    """The logarithm to the base 2."""
+    return logarithm(x, ONE, ONE)
+
+
+@libdevice
+def log10(x: Any) -> Any:
+    """The logarithm to the base 10."""
+    return logarithm(x, LOG10_2_32, LOG10_2_64)
+
+
+@libdevice
+def log1p(x: Any) -> Any:
+    """log(1 + x)."""
+    return zg.log1p(x)
+
+
+@libdevice
+def pow_(x: Any, y: Any) -> Any:
+    """x^y; an integer exponent is taken exactly."""
+    return zg.pow(x, y) if y.dtype.is_float or x.dtype.bits < 32 else powi(x, y)
+
+
+# Angles.
+
+
+@libdevice
+def sin(x: Any) -> Any:
+    """The sine."""
+    return zg.sin(x)
+
+
+@libdevice
+def cos(x: Any) -> Any:
+    """The cosine."""
+    return zg.cos(x)
+
+
+@libdevice
+def tan(x: Any) -> Any:
+    """The tangent."""
+    return zg.tan(x)
+
+
+@libdevice
+def asin(x: Any) -> Any:
+    """The arcsine."""
+    return zg.asin(x)
+
+
+@libdevice
+def acos(x: Any) -> Any:
+    """The arccosine."""
+    return zg.acos(x)
+
+
+@libdevice
+def atan(x: Any) -> Any:
+    """The arctangent."""
+    return zg.atan(x)
+
+
+@libdevice
+def atan2(y: Any, x: Any) -> Any:
+    """The angle of the point (x, y)."""
+    return zg.atan2(y, x)
+
+
+@helper
+def half_turns(x: Any) -> Any:
+    """The quarter turn nearest to x half turns, modulo 4, and the rest as an angle and its rounding error."""
+    pi = PI_64 if x.dtype == f64 else PI_32
+    turns = zg.sub(x, zg.mul(zg.floor(zg.mul(x, 0.5)), 2.0))
+    quarters = zg.rint(zg.mul(turns, 2.0))
+    rest = zg.sub(turns, zg.mul(quarters, 0.5))
+    angle, low = product(rest, zg.cast(0.0, x.dtype), zg.cast(pi[0], x.dtype), zg.cast(pi[1], x.dtype))
+    return quarters, angle, low
+
+
+@helper
+def of_quarter(quarters: Any, angle: Any, low: Any) -> Any:
+    """The sine of an angle and so many quarter turns, 0 to 4."""
+    sine, cosine = zg.sin(angle), zg.cos(angle)
+    sine, cosine = zg.fma(low, cosine, sine), zg.fma(zg.neg(low), sine, cosine)
+    odd = zg.or_(zg.equal(quarters, 1.0), zg.equal(quarters, 3.0))
+    found = zg.where(odd, cosine, sine)
+    negative = zg.or_(zg.equal(quarters, 2.0), zg.equal(quarters, 3.0))
+    return zg.where(negative, zg.neg(found), found)
+
+
+@libdevice
+def sinpi(x: Any) -> Any:
+    """The sine of π · x. That of a whole number is a zero with the sign of the number."""
+    size = zg.abs(x)
+    quarters, angle, low = half_turns(size)
+    found = of_quarter(quarters, angle, low)
+    whole = zg.equal(zg.floor(x), x)
+    found = zg.where(zg.less(x, 0.0), zg.neg(found), found)
+    found = zg.where(whole, with_sign(zg.cast(0.0, x.dtype), x), found)
+    return zg.where(zg.isfinite(x), found, NAN)
+
+
+@libdevice
+def cospi(x: Any) -> Any:
+    """The cosine of π · x: the sine a quarter turn on."""
+    quarters, angle, low = half_turns(zg.abs(x))
+    quarters = zg.where(zg.equal(quarters, 4.0), 1.0, zg.add(quarters, 1.0))
+    found = of_quarter(zg.where(zg.equal(quarters, 4.0), 0.0, quarters), angle, low)
+    return zg.where(zg.isfinite(x), zg.add(found, 0.0), NAN)
+
+
+# Hyperbolic functions.
+
+
+@libdevice
+def sinh(x: Any) -> Any:
+    """The hyperbolic sine."""
+    return zg.sinh(x)
+
+
+@libdevice
+def cosh(x: Any) -> Any:
+    """The hyperbolic cosine."""
+    return zg.cosh(x)
+
+
+@libdevice
+def tanh(x: Any) -> Any:
+    """The hyperbolic tangent."""
+    return zg.tanh(x)
+
+
+@libdevice
+def asinh(x: Any) -> Any:
+    """log1p(x + x² / (1 + √(x² + 1))); log x + log 2 where the square would overflow."""
+    ln_2 = 0.6931471805599453
+    size = zg.abs(x)
+    large = zg.greater(size, 1e17 if x.dtype == f64 else 1e9)
+    near = zg.where(large, 1.0, size)
+    square = zg.mul(near, near)
+    small = zg.add(near, zg.div_rn(square, zg.add(zg.sqrt_rn(zg.add(square, 1.0)), 1.0)))
+    found = zg.log1p(zg.where(large, size, small))
+    return with_sign(zg.add(found, zg.where(large, ln_2, zg.cast(0.0, x.dtype))), x)
+
+
+@libdevice
+def acosh(x: Any) -> Any:
+    """log1p(t + √(2t + t²)) with t = x - 1; log x + log 2 where the square would overflow."""
+    ln_2 = 0.6931471805599453
+    large = zg.greater(x, 1e17 if x.dtype == f64 else 1e9)
+    t = zg.sub(zg.where(large, 2.0, x), 1.0)
+    small = zg.add(t, zg.sqrt_rn(zg.fma(t, t, zg.mul(t, 2.0))))
+    found = zg.log1p(zg.where(large, x, small))
+    return zg.where(zg.less(x, 1.0), NAN, zg.add(found, zg.where(large, ln_2, zg.cast(0.0, x.dtype))))
+
+
+@libdevice
+def atanh(x: Any) -> Any:
+    """log1p(2x / (1 - x)) / 2."""
+    size = zg.abs(x)
+    found = zg.mul(zg.log1p(zg.div_rn(zg.mul(size, 2.0), zg.sub(1.0, size))), 0.5)
+    found = zg.where(zg.greater(size, 1.0), NAN, zg.where(zg.equal(size, 1.0), INFINITY, found))
+    return with_sign(found, x)
+
+
+# Roots and norms.
+
+
+@libdevice
+def rsqrt(x: Any) -> Any:
+    """1 / √x."""
+    return zg.rsqrt(x)
+
+
+@helper
+def root(x: Any, sign: zg.constexpr) -> Any:
+    """The power of a number's size with the exponent 1/3 or -1/3, with the sign of the number."""
+    third = THIRD_64 if x.dtype == f64 else THIRD_32
+    size = zg.abs(x)
+    ordinary = zg.and_(zg.greater(size, 0.0), zg.less(size, INFINITY))
+    log, log_low = log2_parts(zg.where(ordinary, size, 1.0))
+    high, low = product(log, log_low, zg.cast(sign * third[0], x.dtype), zg.cast(sign * third[1], x.dtype))
+    special = zg.mul(size, size) if sign > 0 else zg.div_rn(1.0, size)
+    return with_sign(zg.where(ordinary, exp2_of_parts(high, low), special), x)
+
+
+@libdevice
+def cbrt(x: Any) -> Any:
+    """The cubic root."""
+    return root(x, 1.0)
+
+
+@libdevice
+def rcbrt(x: Any) -> Any:
+    """1 over the cubic root."""
+    return root(x, -1.0)
+
+
+@helper
+def scale_of(size: Any) -> Any:
+    """A power of two that brings the largest coordinate near 1, or 1 where its square is an ordinary number."""
+    down = zg.where(zg.greater(size, 1e150), 2.0**-600, zg.cast(1.0, f64))
+    return zg.where(zg.less(size, 1e-140), 2.0**600, down)
+
+
+@helper
+def norm(a: Any, b: Any, c: Any, d: Any, inverse: zg.constexpr) -> Any:
+    """The root of the sum of four squares in f64, or 1 over it. Infinite where a coordinate is."""
+    size = zg.maximum(zg.maximum(zg.abs(a), zg.abs(b)), zg.maximum(zg.abs(c), zg.abs(d)))
+    scale = scale_of(size)
+    a, b, c, d = zg.mul(a, scale), zg.mul(b, scale), zg.mul(c, scale), zg.mul(d, scale)
+    total = zg.fma(a, a, zg.fma(b, b, zg.fma(c, c, zg.mul(d, d))))
+    found = zg.sqrt_rn(total)
+    infinite = zg.equal(size, INFINITY)
+    if inverse:
+        result = zg.mul(zg.div_rn(1.0, found), scale)
+        return zg.where(infinite, 0.0, zg.where(zg.equal(size, 0.0), INFINITY, result))
+    result = zg.div_rn(found, scale)
+    return zg.where(infinite, INFINITY, result)
+
+
+@helper
+def norm_of(x: Any, y: Any, z: Any, w: Any, inverse: zg.constexpr) -> Any:
+    """The norm in the dtype of the coordinates; that of f32 is computed in f64 and rounded."""
+    dtype = zg.add(zg.add(x, y), zg.add(z, w)).dtype
+    found = norm(zg.cast(x, f64), zg.cast(y, f64), zg.cast(z, f64), zg.cast(w, f64), inverse)
+    return zg.cast(found, dtype)
+
+
+@libdevice
+def hypot(x: Any, y: Any) -> Any:
+    """√(x² + y²)."""
+    return norm_of(x, y, zg.cast(0.0, x.dtype), zg.cast(0.0, x.dtype), False)
+
+
+@libdevice
+def rhypot(x: Any, y: Any) -> Any:
+    """1 / √(x² + y²)."""
+    return norm_of(x, y, zg.cast(0.0, x.dtype), zg.cast(0.0, x.dtype), True)
+
+
+@libdevice
+def norm3d(x: Any, y: Any, z: Any) -> Any:
+    """√(x² + y² + z²)."""
+    return norm_of(x, y, z, zg.cast(0.0, x.dtype), False)
+
+
+@libdevice
+def rnorm3d(x: Any, y: Any, z: Any) -> Any:
+    """1 / √(x² + y² + z²)."""
+    return norm_of(x, y, z, zg.cast(0.0, x.dtype), True)
+
+
+@libdevice
+def norm4d(x: Any, y: Any, z: Any, w: Any) -> Any:
+    """√(x² + y² + z² + w²)."""
+    return norm_of(x, y, z, w, False)
+
+
+@libdevice
+def rnorm4d(x: Any, y: Any, z: Any, w: Any) -> Any:
+    """1 / √(x² + y² + z² + w²)."""
+    return norm_of(x, y, z, w, True)
+
+
+# The fast functions of f32: the machine's instructions where the language has them.
+
+
+@libdevice
+def fast_dividef(x: Any, y: Any) -> Any:
+    """x / y."""
+    return zg.div(x, y)
+
+
+@libdevice
+def fast_sinf(x: Any) -> Any:
+    """The sine, as accurate as `sin`."""
+    return zg.sin(x)
+
+
+@libdevice
+def fast_cosf(x: Any) -> Any:
+    """The cosine, as accurate as `cos`."""
+    return zg.cos(x)
+
+
+@libdevice
+def fast_tanf(x: Any) -> Any:
+    """The quotient of sine and cosine."""
+    return zg.div(zg.sin(x), zg.cos(x))
+
+
+@libdevice
+def fast_expf(x: Any) -> Any:
+    """e^x."""
+    return zg.exp(x)
+
+
+@libdevice
+def fast_exp10f(x: Any) -> Any:
+    """10^x."""
+    return zg.exp2(zg.mul(x, LOG2_10_32[0]))
+
+
+@libdevice
+def fast_logf(x: Any) -> Any:
+    """The natural logarithm."""
+    return zg.log(x)
+
+
+@libdevice
+def fast_log2f(x: Any) -> Any:
+    """The logarithm to the base 2."""
+    return zg.log2(x)
+
+
+@libdevice
+def fast_log10f(x: Any) -> Any:
+    """The logarithm to the base 10."""
+    return zg.mul(zg.log2(x), LOG10_2_32[0])
+
+
+@libdevice
+def fast_powf(x: Any, y: Any) -> Any:
+    """2^(y · log2 x); NaN for negative numbers."""
+    return zg.exp2(zg.mul(y, zg.log2(x)))
