@@ -516,5 +516,13 @@ def inline_asm_elementwise(
 def smid() -> Value: ...
 
 
+@spells("gdc_wait")
+def gdc_wait() -> None: ...
+
+
+@spells("gdc_launch_dependents")
+def gdc_launch_dependents() -> None: ...
+
+
 @spells("globaltimer")
 def globaltimer() -> Value: ...

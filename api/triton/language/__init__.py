@@ -17,7 +17,10 @@ block_type, dtype, pi32_t, pointer_type = dtypes.block_type, dtypes.dtype, dtype
 
 _CALLS: Final = {name: made for name, made in SPELLED.items() if "." not in name}
 # Methods of tensors that are no calls, and calls of `tl.extra.cuda`.
-_ELSEWHERE: Final = ("to", "item", "logical_and", "logical_or", "smid", "globaltimer", "num_threads", "num_warps")
+_ELSEWHERE: Final = (
+    "to", "item", "logical_and", "logical_or", "smid", "globaltimer", "num_threads", "num_warps", "gdc_wait",
+    "gdc_launch_dependents",
+)  # fmt: skip
 globals().update(dtypes.DTYPES)
 globals().update({name: made for name, made in _CALLS.items() if name not in _ELSEWHERE})
 
