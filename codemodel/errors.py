@@ -60,6 +60,11 @@ class ZigguratError(Exception):
         self.location = location
         self.hint = hint
 
+    @property
+    def parts(self) -> tuple[ZigguratError, ...]:
+        """The errors that this one reports: itself, or each error of a `KernelErrors`."""
+        return (self,)
+
     def add(self, text: str, location: Location | None) -> None:
         """Show a further place below the first one, if it is known."""
         if location is not None:
@@ -157,6 +162,15 @@ class KernelErrors(ZigguratError):
     def __init__(self, errors: Sequence[ZigguratError]) -> None:
         super().__init__("1 error" if len(errors) == 1 else f"{len(errors)} errors")
         self.errors = tuple(errors)
+
+    @staticmethod
+    def of(errors: Sequence[ZigguratError]) -> ZigguratError:
+        """The only error, or a `KernelErrors` of several."""
+        return errors[0] if len(errors) == 1 else KernelErrors(errors)
+
+    @property
+    def parts(self) -> tuple[ZigguratError, ...]:
+        return self.errors
 
     def __str__(self) -> str:
         return f"{self.summary}\n\n" + "\n\n".join(str(error) for error in self.errors)

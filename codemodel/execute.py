@@ -26,7 +26,10 @@ Host = Mapping[str, Callable[..., Any]]
 python = OpTable[Meaning]("meaning in Python")
 
 # The builtins that `invoke @"builtins.…"` can name.
-BUILTINS: Final = ("range", "min", "max", "abs", "len", "int", "float", "bool", "isinstance", "print", "sum", "tuple")
+BUILTINS: Final = (
+    *("range", "min", "max", "abs", "len", "int", "float", "bool", "isinstance", "print", "sum", "tuple", "list"),
+    *("str", "repr", "slice", "getattr", "hasattr"),
+)
 
 _UNSET: Final = object()
 
@@ -188,17 +191,44 @@ def _attribute(interpreter: Interpreter, op: py.Attribute, operands: tuple[Any, 
     return getattr(operands[0], op.name)
 
 
+def _arguments(op: py.Invoke | py.Call, given: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments of a call by position, with the items of those that are passed as `*t`, and by keyword."""
+    count = len(given) - len(op.keywords)
+    positional: list[Any] = []
+    for index, value in enumerate(given[:count]):
+        positional += value if index in op.starred else (value,)
+    return positional, dict(zip(op.keywords, given[count:], strict=True))
+
+
 @python.of(py.Invoke)
 def _invoke(interpreter: PythonInterpreter, op: py.Invoke, operands: tuple[Any, ...]) -> Any:
-    count = len(operands) - len(op.keywords)
-    return interpreter.invoke(op.callee, operands[:count], dict(zip(op.keywords, operands[count:], strict=True)))
+    return interpreter.invoke(op.callee, *_arguments(op, operands))
 
 
 @python.of(py.Call)
 def _call_value(interpreter: PythonInterpreter, op: py.Call, operands: tuple[Any, ...]) -> Any:
-    function, *arguments = operands
-    count = len(arguments) - len(op.keywords)
-    return function(*arguments[:count], **dict(zip(op.keywords, arguments[count:], strict=True)))
+    function, *given = operands
+    arguments, keywords = _arguments(op, given)
+    return function(*arguments, **keywords)
+
+
+@python.of(py.Outer)
+def _outer(interpreter: PythonInterpreter, op: py.Outer, operands: tuple[Any, ...]) -> Any:
+    if op.name not in interpreter.host:
+        raise KernelNameError(f"'{op.name}' has no meaning on the host")
+    return interpreter.host[op.name]
+
+
+@python.of(py.Format)
+def _format(interpreter: Interpreter, op: py.Format, operands: tuple[Any, ...]) -> Any:
+    return op.template.format(*operands)
+
+
+@python.of(py.Comprehension)
+def _comprehension(interpreter: PythonInterpreter, op: py.Comprehension, operands: tuple[Any, ...]) -> Any:
+    iterable, _ = interpreter.evaluate(op.iterable)
+    taken = [item for item in iterable if interpreter.evaluate(op.condition, (item,))[0]]
+    return tuple(interpreter.evaluate(op.element, (item,))[0] for item in taken)
 
 
 @python.of(py.Error)

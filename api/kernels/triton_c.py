@@ -22,7 +22,6 @@ from ziggurat.boundary import no_faults, public
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import (
-    KernelErrors,
     KernelNameError,
     KernelSyntaxError,
     LaunchError,
@@ -94,7 +93,7 @@ def kernel_and_models(
     names = [*lists, *options]
     chosen = [dict(zip(names, values, strict=True)) for values in itertools.product(*lists.values(), *options.values())]
     configs = [Config({key: one[key] for key in lists}, **{key: one[key] for key in options}) for one in chosen]
-    tuning = autotune(configs, key=models.sizes([*lists]))
+    tuning = autotune(configs, key=models.tuning_key([*lists]))
     return TunedKernel(cast(Any, models.stub), (), tuning=tuning), models
 
 
@@ -167,8 +166,10 @@ class TritonCModels(Models):
                 warn(f"{text}: {suggest(name, known) or has}", Location(self.file, 1))
 
     def _free(self, found: Preprocessed, texts: Mapping[str, str]) -> dict[str, Token]:
-        """The names that must be macros, with their first uses. They are found in the tokens, which may look as if a
-        declared name were none; a source that can be read without them has none."""
+        """The names that must be macros, with their first uses.
+
+        `undeclared` finds them in the tokens and may name too many. A source that can be read without them has none.
+        """
         free = undeclared(found.tokens)
         if free and self._error_without(texts) is None:
             return {}
@@ -184,7 +185,7 @@ class TritonCModels(Models):
         return None
 
     def _header(self, found: Preprocessed, texts: Mapping[str, str]) -> Header:
-        """The head of the kernel. Where tokens do not show it, the parser says what is wrong."""
+        """The header of the kernel. Where the tokens do not show it, the parser raises the error."""
         defined = headers(found.tokens)
         kernels = [header for header in defined if header.is_kernel]
         if self.name is not None:
@@ -220,8 +221,8 @@ class TritonCModels(Models):
         ]
         return inspect.Signature(made)
 
-    def sizes(self, tuned: Sequence[str]) -> list[str]:
-        """The parameters whose values choose among configurations: integers, and macros that are not tuned."""
+    def tuning_key(self, tuned: Sequence[str]) -> list[str]:
+        """The parameters whose new values start a tuning: integers, and macros without a value that are not tuned."""
         key = [
             name for name, default in self.macros.items() if name not in tuned and default is inspect.Parameter.empty
         ]
@@ -242,10 +243,10 @@ class TritonCModels(Models):
         return values
 
     def _undefined(self, missing: Sequence[str], values: Mapping[str, Any]) -> ZigguratError:
-        """The error for macros without values: that of the source itself, if it does not concern these macros."""
+        """The error for macros without values, or an error of the source that these macros do not cause."""
         known = {name: value for name, value in values.items() if name not in missing and value is not None}
         error = self._error_without({name: macro_text(name, value) for name, value in known.items()})
-        first = error.errors[0] if isinstance(error, KernelErrors) else error
+        first = None if error is None else error.parts[0]
         if first is not None:
             named = not set(missing).isdisjoint(re.findall(r"\w+", _text_at(first)))
             if not named and not isinstance(first, KernelNameError):
@@ -296,9 +297,9 @@ class TritonCModels(Models):
         return {name: type_.value for name, type_ in given if isinstance(type_, ConstantType)}
 
     def _reworded(self, error: ZigguratError, values: Mapping[str, Any]) -> ZigguratError:
-        """The error in the words of C. At a macro whose value is numbers between commas, it says how lists are
-        written."""
-        for one in error.errors if isinstance(error, KernelErrors) else (error,):
+        """The error in the words of C. An error at a macro whose value is numbers between commas gets a hint how to
+        write a list."""
+        for one in error.parts:
             for name in re.findall(r"\w+", _text_at(one)):
                 value = values.get(name)
                 if isinstance(value, str) and re.fullmatch(r"\s*\d+(\s*,\s*\d+)+\s*", value):
@@ -306,7 +307,7 @@ class TritonCModels(Models):
                     one.hint = f"values to choose among are a list: {name}=[{numbers}], or -D{name}=[{numbers}]"
         return reworded(error)
 
-    def split(self, types: Sequence[Type]) -> tuple[KernelSource, Sequence[Type]]:
+    def source_for(self, types: Sequence[Type]) -> tuple[KernelSource, Sequence[Type]]:
         """The kernel for attributed types of all parameters, and the types of those of C."""
         count = len(self.parameters)
         found = self.read(self._values(types))
@@ -320,7 +321,7 @@ class TritonCModels(Models):
         return self.read(self.values({})).model
 
     def python_for(self, kernel: Function, types: Sequence[Type]) -> Op:
-        return self.split(types)[0].model
+        return self.source_for(types)[0].model
 
     def module(self, kernel: Function) -> core.Module:
         found = self.read(self.values({}))
@@ -331,14 +332,14 @@ class TritonCModels(Models):
         return core.Module(builder.finish())
 
     def attribution(self, kernel: Function, types: Sequence[Type]) -> Attribution:
-        found, own = self.split(types)
+        found, own = self.source_for(types)
         try:
             return compiler.attribute(found.model, own, found.functions)
         except ZigguratError as error:
             raise self._reworded(found.source.explained(error), self._values(types)) from None
 
     def triton(self, kernel: Function, signature: Signature) -> core.Module:
-        found, own = self.split(signature.types)
+        found, own = self.source_for(signature.types)
         known = iter(signature.divisibility or [1] * len(own))
         divisibility: list[int] = []
         for parameter, type_ in zip(found.parameters, own, strict=True):
@@ -393,7 +394,7 @@ def macro_text(name: str, value: Any) -> str:
         return known
     raise LaunchError(
         f"the macro '{name}' must be a number, a bool, a text of C or a dtype; got {type(value).__name__}",
-        hint="TYPE='float', TM=64, TYPE=zg.f16",
+        hint="write TYPE='float', TM=64 or TYPE=zg.f16",
     )
 
 

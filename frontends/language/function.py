@@ -74,6 +74,8 @@ class Function:
     __qualname__: str
     # The rules of the language in which the function is written.
     policy: Policy = EXPLICIT
+    # The class of the object that the function makes, where it is an `__init__`.
+    initializes: type[Any] | None = None
 
     def __init__(self, fn: Callable[..., Any], model: Callable[[Function], Op], name: str | None = None) -> None:
         fn = fn.fn if isinstance(fn, Function) else fn  # A kernel may be made of a helper function.

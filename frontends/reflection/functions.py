@@ -48,7 +48,7 @@ def reader(fn: Callable[..., Any], policy: Policy = EXPLICIT) -> Callable[[Funct
     def model(made: Function) -> Op:
         with deep_recursion():
             try:
-                func, outer, made.uses = _model(made.fn, lines, made.policy, getattr(made, "fields", None))
+                func, outer, made.uses = _model(made.fn, lines, made.policy, made.initializes)
             except ZigguratError as error:
                 raise (as_triton(error) if made.policy.is_triton else error) from None
         made.callees, made.objects = outer.callees, outer.objects
@@ -69,22 +69,22 @@ def reflect(function: Function | Callable[..., Any]) -> Op:
 
 
 def _model(
-    function: Callable[..., Any], lines: Sequence[str], policy: Policy, fields: tuple[str, ...] | None = None
+    function: Callable[..., Any], lines: Sequence[str], policy: Policy, made: type[Any] | None = None
 ) -> tuple[Op, Outer, tuple[Use, ...]]:
     """The model of a function with its source in these lines, the objects that it refers to, and its outer values.
 
-    `fields` are those of the object that an `__init__` makes.
+    `made` is the class of the object that an `__init__` makes.
     """
     fn = cast(types.FunctionType, function)
     source = find_source(fn, lines or read_lines(fn))
-    parameters = _parameters(source, policy)[fields is not None :]
+    parameters = _parameters(source, policy)[made is not None :]
     names = Names(fn, source, policy)
     if not policy.python_syntax:
         _check_defaults(fn, parameters, source)
     outer = Outer()
     builder = Builder.root([_type(fn, p, names) for p in parameters], pyobject)
     try:
-        body = Statements(names, source, builder, outer).function_body(parameters, fields)
+        body = Statements(names, source, builder, outer).function_body(parameters, made)
     except RecursionError:
         if frames() > MAX_FRAMES // 2:
             raise  # A long chain of functions led here; the statement is not to blame.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import inspect
 from collections.abc import Sequence
+from typing import Any
 
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import core, py
@@ -14,6 +16,7 @@ from ziggurat.frontends.reflection.expressions import Expressions, Outer
 from ziggurat.frontends.reflection.names import Names
 from ziggurat.frontends.reflection.scopes import Declaration, assigned_names, declarations, returns
 from ziggurat.frontends.reflection.source import Source
+from ziggurat.frontends.triton.partial_object import PartialObject
 
 _VARIABLE = VarType(pyobject)
 _CONSTANT = VarType(constexpr_type)
@@ -27,13 +30,14 @@ class Statements(Expressions):
         self.loops = 0
         # The name of the object that an `__init__` makes.
         self.object: str | None = None
+        self.made: type[Any] | None = None
         self.declarations: dict[ast.stmt, list[Declaration]] = {}
         # The variables that are annotated as constants, in a language where others hold run-time values.
         self.constants: set[str] = set()
 
-    def function_body(self, parameters: Sequence[ast.arg], fields: Sequence[str] | None = None) -> Body:
-        """The body of the function. The builder has a value for each parameter. An `__init__` makes an object with
-        these fields, its first parameter.
+    def function_body(self, parameters: Sequence[ast.arg], made: type[Any] | None = None) -> Body:
+        """The body of the function. The builder has a value for each parameter. An `__init__` makes an object of
+        the class `made`, its first parameter.
 
         Raises the error of the function, or `KernelErrors` for several. Errors in branches, which may never run, become
         ops of the body, unless there are errors outside of branches as well.
@@ -50,12 +54,14 @@ class Statements(Expressions):
             }
         for parameter, value in zip(parameters, self.builder.parameters, strict=True):
             self.declare(parameter.arg, parameter, value)
-        if fields is not None:
+        self.made = made
+        fields = () if made is None else tuple(inspect.get_annotations(made))
+        if made is not None:
             self.object = node.args.args[0].arg
             # Fields that are annotated as constants are constants; so is what is not assigned a number.
             self.constants |= {f"{self.object}.{field}" for field in fields}
         self.suite(node.body)
-        if fields is not None and not self.errors and not self.builder.terminated:
+        if made is not None and not self.errors and not self.builder.terminated:
             self.made_object(fields, node)
         if not self.builder.terminated:
             self.add(core.Return(()), node)
@@ -172,6 +178,14 @@ class Statements(Expressions):
     def visit_Attribute(self, node: ast.Attribute) -> Value:
         variable = self.variables.get(f"{self.object}.{node.attr}") if self.is_field(node) else None
         return super().visit_Attribute(node) if variable is None else self.add(core.VarLoad(variable), node)
+
+    def visit_Name(self, node: ast.Name) -> Value:
+        if self.made is None or node.id != self.object or node.id in self.variables:
+            return super().visit_Name(node)
+        fields = [name for name in inspect.get_annotations(self.made) if f"{node.id}.{name}" in self.variables]
+        values = [self.add(core.VarLoad(self.variables[f"{node.id}.{name}"]), node) for name in fields]
+        target = self.host_object(PartialObject(self.made, tuple(fields)), node)
+        return self.add(py.Call(target, tuple(values)), node)
 
     def made_object(self, fields: Sequence[str], node: ast.AST) -> None:
         """Return the fields of the object that an `__init__` makes."""

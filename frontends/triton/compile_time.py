@@ -6,7 +6,7 @@ import functools
 import inspect
 import types
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from ziggurat.frontends.language.constants import unwrapped
 from ziggurat.frontends.language.function import Function
@@ -56,9 +56,9 @@ class TritonFunction(Function):
 class Initializer(TritonFunction):
     """The `__init__` of an aggregate as a function that returns the fields, and does not take the object."""
 
-    def __init__(self, fn: Callable[..., Any], fields: tuple[str, ...]) -> None:
+    def __init__(self, fn: Callable[..., Any], cls: type[Any]) -> None:
         super().__init__(fn)
-        self.fields = fields
+        self.initializes = cls
 
     @functools.cached_property
     def signature(self) -> inspect.Signature:
@@ -86,7 +86,7 @@ def aggregate(cls: type[T]) -> type[T]:
     def set_field(self: Any, name: str, value: Any) -> None:
         if name not in fields:
             raise AttributeError(f"{cls.__name__} has no attribute '{name}'")
-        object.__setattr__(self, name, constexpr(value) if fields[name] is constexpr else value)
+        object.__setattr__(self, name, _field(value) if is_constant_field(cls, name) else value)
 
     made: Any = cls
     made.__triton_aggregate__ = True
@@ -95,11 +95,25 @@ def aggregate(cls: type[T]) -> type[T]:
         name: TritonFunction(value) for name, value in members.items() if isinstance(value, types.FunctionType)
     }
     init = getattr(given, "fn", given)  # It may be under @triton.jit or @triton.constexpr_function.
-    made.ziggurat_init = None if init is None else Initializer(init, tuple(fields))
+    made.ziggurat_init = None if init is None else Initializer(init, cls)
     made.__setattr__ = set_field
     if given is None:
         made.__init__ = of_fields
     return cls
+
+
+def is_constant_field(cls: type[Any], name: str) -> bool:
+    """Whether a field of an aggregate is a constant, or a tuple, by its annotation. That may be a string."""
+    kind = inspect.get_annotations(cls)[name]
+    return str(getattr(kind, "__name__", kind)).rpartition(".")[2] in ("constexpr", "tuple")
+
+
+def _field(value: Any) -> Any:
+    """A constant of an aggregate as a `tl.constexpr`, and the items of a tuple as such."""
+    if not isinstance(value, tuple):
+        return constexpr(value)
+    items = map(_field, cast("tuple[Any, ...]", value))
+    return type(value)(*items) if hasattr(type(value), "_fields") else tuple(items)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
 
 
 def member(thing: Any, name: str) -> Any:

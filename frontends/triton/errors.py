@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import functools
+import linecache
+import re
 from typing import Any
 
-from ziggurat.codemodel.errors import KernelSyntaxError, LaunchError, StaticAssertionError, ZigguratError
+from ziggurat.codemodel.errors import (
+    KernelErrors,
+    KernelSyntaxError,
+    LaunchError,
+    StaticAssertionError,
+    ZigguratError,
+)
+from ziggurat.codemodel.location import Location
 
 
 class TritonError(Exception):
@@ -35,14 +44,57 @@ _CLASSES: tuple[tuple[type[ZigguratError], type[CompilationError]], ...] = (
 )
 
 
+_DEF = re.compile(r"\s*(async\s+)?def\b")
+
+
 @functools.cache
 def _combined(cls: type[ZigguratError]) -> type[Any]:
     base = next(base for ours, base in _CLASSES if issubclass(cls, ours))
-    return type(cls.__name__, (cls, base), {"__module__": cls.__module__, "__doc__": cls.__doc__})
+    members = {"__module__": cls.__module__, "__doc__": cls.__doc__, "__str__": _text, "__reduce__": _reduced}
+    return type(cls.__name__, (cls, base), members)
+
+
+def _text(error: Any) -> str:
+    """Our text of the error, after the place as Triton counts it: the line in the function, and the column."""
+    plain = ZigguratError.__str__(error) if not isinstance(error, KernelErrors) else KernelErrors.__str__(error)
+    place: Location | None = error.location
+    while place is not None and place.caller is not None:
+        place = place.caller
+    return plain if place is None else f"{_counted(place)}\n{plain}"
+
+
+def _reduced(error: Any) -> tuple[Any, ...]:
+    return _made, (type(error).__mro__[1], error.args, error.__dict__)
+
+
+def _made(cls: type[ZigguratError], arguments: tuple[Any, ...], state: dict[str, Any]) -> ZigguratError:
+    error = as_triton(cls(*arguments))
+    error.__dict__.update(state)
+    return error
+
+
+def _counted(place: Location) -> str:
+    """A place in the form of Triton, counted from the `def` of the function around it."""
+    lines = linecache.getlines(place.file)[: place.line]
+    for number in range(len(lines), 0, -1):
+        line = lines[number - 1]
+        indentation = len(line) - len(line.lstrip())
+        if _DEF.match(line) and (indentation < place.column or number == place.line):
+            return f"at {place.line - number + 1}:{place.column - indentation}:"
+    return f"at {place.line}:{place.column}:"
 
 
 def as_triton(error: ZigguratError) -> ZigguratError:
-    """Make an error of a Triton function one that Triton's programs catch."""
+    """Make an error of a Triton function one that Triton's programs catch.
+
+    The error of a call has the error in the called function as its cause, as in Triton.
+    """
+    place = error.location
+    for inner in error.errors if isinstance(error, KernelErrors) else ():
+        as_triton(inner)
+        error.__cause__ = error.__cause__ or inner.__cause__
+    if place is not None and place.caller is not None and error.__cause__ is None:
+        error.__cause__ = CompilationError(f"{_counted(place)}\n{error.summary}")
     if not isinstance(error, TritonError):
         error.__class__ = _combined(type(error))
     return error

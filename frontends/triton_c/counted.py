@@ -1,7 +1,7 @@
 """Loops that count: `for (int k = a; k < b; k += s)` as a loop over a range, which the compiler pipelines.
 
-It must be certain that the loop counts: the variable is declared in the head and assigned nowhere else, the bound and
-the step do not change, and the condition and the step agree on the direction. Any other loop is a `while`.
+A loop counts if its variable is declared in the head and assigned nowhere else, the bound and the step do not change,
+and the condition and the step have the same direction. Any other loop becomes a `while`.
 """
 
 from __future__ import annotations
@@ -20,17 +20,18 @@ from ziggurat.frontends.triton_c.trees import grouped, without_groups
 if TYPE_CHECKING:
     from ziggurat.frontends.triton_c.statements import Statements
 
-# Comparisons with the direction of counting, and what is added to the bound to leave it out of the range.
+# For each comparison, the direction of counting and the number to add to the bound to leave it out of the range.
 _COMPARISONS = {"<": (1, 0), "<=": (1, 1), ">": (-1, 0), ">=": (-1, -1)}
 _EXCHANGED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "!=": "!="}
 
 
 @attrs.frozen
 class Counted:
-    """The head of a loop that counts: the range from `start` to `stop` (plus `more`, 1 or -1 or 0) by `step`.
+    """The head of a loop that counts: the range from `start` to `stop + offset` by `step`.
 
-    `step` is a number or an expression, which is `negated` in a loop that counts down. `is_plain` says that the start
-    needs no conversion to the variable's type.
+    `offset` is 1 or -1 where the condition includes the bound, and 0 where it does not. `step` is a number or an
+    expression, which is `negated` in a loop that counts down. `is_plain` holds where the start needs no conversion to
+    the variable's type.
     """
 
     variable: Node
@@ -39,23 +40,17 @@ class Counted:
     start: Node
     is_plain: bool
     stop: Node
-    more: int
+    offset: int
     step: int | Node
     negated: bool
 
 
 def counted(reader: Statements, initial: Node, test: Node, step: Node, suite: Node) -> Counted | None:
     """The range of a loop that counts; None for another loop."""
-    if initial is None or initial.data != "declaration" or len(initial.children) != 2 or test is None or step is None:
+    counter = _counter(reader, initial)
+    if counter is None or test is None or step is None:
         return None
-    specifiers, variable = initial.children
-    stars, token, dims, *rest = variable.children
-    if stars.children or dims.children or len(rest) != 2 or rest[-1] is None or rest[-1].data == "braces":
-        return None
-    made, name, start = reader.specifiers(specifiers), str(token), rest[-1]
-    type_ = made.type
-    if type_ is None or type_.kind != "int" or made.qualifiers or made.multiple > 1:
-        return None
+    variable, name, type_, start = counter
     counting = _counting(name, step)
     compared = _compared(name, test)
     if counting is None or compared is None:
@@ -64,38 +59,54 @@ def counted(reader: Statements, initial: Node, test: Node, step: Node, suite: No
     comparison, stop = compared
     known = amount if isinstance(amount, int) else reader.known(amount)
     if known is not None:
-        if known == 0:
-            return None
         sign, known = (sign, known) if known > 0 else (-sign, -known)
-    if comparison == "!=":
-        if known != 1 or not type_.signed:
-            return None
-        direction, more = sign, 0
-    else:
-        direction, more = _COMPARISONS[comparison]
-    # Unsigned numbers that count down, or whose step is unknown, may wrap around; that is for the `while`.
-    if direction != sign or (not type_.signed and (sign < 0 or known is None)):
+    offset = _offset(comparison, type_, sign, known)
+    if offset is None:
         return None
+    assigned = set(_assigned(suite))
     parts = [stop] if isinstance(amount, int) else [stop, amount]
-    if not all(_is_integer(reader, part) for part in parts):
+    if name in assigned or not all(_is_integer(reader, part) for part in parts):
         return None
-    changed = set(_assigned(suite)) | {name}
-    for part in (suite, *parts):
-        if part is suite and name in set(_assigned(suite)):
-            return None
-        if part is not suite and not _is_fixed(reader, part, changed):
-            return None
+    if not all(_is_fixed(reader, part, assigned | {name}) for part in parts):
+        return None
     # A negative start is converted before it is compared with an unsigned bound.
     begun = reader.known(start)
     is_plain = type_ == i32 and begun is not None and begun >= 0
     return Counted(
-        variable, name, type_, start, is_plain, stop, more,
+        variable, name, type_, start, is_plain, stop, offset,
         amount if known is None else sign * known, known is None and sign < 0,
     )  # fmt: skip
 
 
+def _counter(reader: Statements, initial: Node) -> tuple[Node, str, ScalarType, Node] | None:
+    """The one integer that the head of a loop declares: its declaration, name, type and initial value."""
+    if initial is None or initial.data != "declaration" or len(initial.children) != 2:
+        return None
+    specifiers, variable = initial.children
+    stars, token, dims, *rest = variable.children
+    if stars.children or dims.children or len(rest) != 2 or rest[-1] is None or rest[-1].data == "braces":
+        return None
+    made = reader.specifiers(specifiers)
+    if made.type is None or made.type.kind != "int" or made.qualifiers or made.multiple > 1:
+        return None
+    return variable, str(token), made.type, rest[-1]
+
+
+def _offset(comparison: str, type_: ScalarType, sign: int, step: int | None) -> int | None:
+    """The number to add to the bound to leave it out of the range; None where the loop might not count.
+
+    `sign` is the direction of the step, and `step` its size, None where it is not known.
+    """
+    if step == 0 or (not type_.signed and (sign < 0 or step is None)):
+        return None  # An unsigned number that counts down, or by an unknown step, may wrap around.
+    if comparison == "!=":
+        return 0 if step == 1 and type_.signed else None
+    direction, offset = _COMPARISONS[comparison]
+    return offset if direction == sign else None
+
+
 def _counting(name: str, step: Node) -> tuple[int | Node, int] | None:
-    """The amount that a step adds to the variable, 1 or an expression, and its sign."""
+    """The amount that a step adds to the variable, 1 or an expression, and its sign; None for another step."""
     step = without_groups(step)
     if step.data in ("step", "step_after"):
         sign, target = step.children if step.data == "step" else reversed(step.children)
@@ -115,7 +126,7 @@ def _counting(name: str, step: Node) -> tuple[int | Node, int] | None:
 
 
 def _compared(name: str, test: Node) -> tuple[str, Node] | None:
-    """The comparison of the variable, on its left, and what it is compared with."""
+    """The comparison with the variable on its left, and the expression on its right; None for another condition."""
     test = without_groups(test)
     if test.data != "chain":
         return None

@@ -37,6 +37,11 @@ _OTHERS: dict[str, ScalarType | None] = {
     "uint8_t": u8, "uint16_t": u16, "uint32_t": u32, "uint64_t": u64, "size_t": u64, "ptrdiff_t": i64,
 }  # fmt: skip
 
+# The words that name types.
+TYPE_WORDS: Final = (
+    *_OTHERS, *dict.fromkeys(word for words in _INTEGERS for word in words.split()), "int", "signed", "unsigned",
+)  # fmt: skip
+
 # The spelling of a type in C.
 SPELLINGS: Final[dict[ScalarType, str]] = {
     i1: "bool", i8: "char", u8: "unsigned char", i16: "short", u16: "unsigned short", i32: "int", u32: "unsigned",

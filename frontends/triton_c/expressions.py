@@ -22,7 +22,7 @@ from ziggurat.frontends.bodies import Bodies
 from ziggurat.frontends.language.signature import SIGNATURES, suggest
 from ziggurat.frontends.triton_c.declared import Specifiers, scalar_of
 from ziggurat.frontends.triton_c.grammar import Node
-from ziggurat.frontends.triton_c.library import CONDITIONS, CONSTANTS, EFFECTS, NAMES, TO_POINTEES, call_of
+from ziggurat.frontends.triton_c.library import BINARY, CONDITIONS, CONSTANTS, EFFECTS, NAMES, TO_POINTEES, call_of
 from ziggurat.frontends.triton_c.literals import known, literal, unescaped
 from ziggurat.frontends.triton_c.source import Source
 from ziggurat.frontends.triton_c.trees import grouped, without_groups
@@ -34,12 +34,6 @@ if TYPE_CHECKING:
 
 _VARIABLE = VarType(pyobject)
 
-# Binary operators as calls. `&&`, `||` and `@` have methods of their own.
-_BINARY: Final = {
-    "+": "zg.add", "-": "zg.sub", "*": "zg.mul", "/": "c.div", "%": "c.rem", "&": "zg.and_", "|": "zg.or_",
-    "^": "zg.xor", "<<": "c.shl", ">>": "c.shr", "==": "zg.equal", "!=": "zg.not_equal", "<": "zg.less",
-    ">": "zg.greater", "<=": "zg.less_equal", ">=": "zg.greater_equal",
-}  # fmt: skip
 _REDUCTIONS: Final = {"+": "zg.sum", "max": "zg.max", "min": "zg.min"}
 
 
@@ -233,7 +227,7 @@ class Expressions(Bodies):
         if sign == "@":
             return self.invoke("c.dot", node, left, right)
         mask = self.mask(node) if sign in ("/", "%") else None
-        return self.invoke(_BINARY[sign], node, left, right, *(() if mask is None else (mask,)))
+        return self.invoke(BINARY[sign], node, left, right, *(() if mask is None else (mask,)))
 
     def logical(self, node: Node, left: Node, right: Node, is_and: bool) -> Value:
         known = self.known(left)
@@ -282,7 +276,7 @@ class Expressions(Bodies):
         return self.invoke("c.load", node, pointer, mask)
 
     def mask_and_pointer(self, node: Node) -> tuple[Value, Value]:
-        """The mask and the pointer of `*?(mask) pointer`, which C evaluates where the operand is evaluated."""
+        """The mask and the pointer of `*?(mask) pointer`; the mask is false where C would not evaluate the operand."""
         mask = self.truth(node.children[1])
         with self.under(mask, node):
             pointer = self.expression(node.children[2])
@@ -313,7 +307,7 @@ class Expressions(Bodies):
             name, argument = str(attribute.children[0]), attribute.children[1]
             number = None if argument is None else self.known(argument)
             if number is None or number < 1:
-                raise self.source.syntax(f"{name} must have a positive number: {name}(16)", attribute)
+                raise self.source.syntax(f"{name} must have a positive number", attribute, f"write {name}(16)")
             divisor = min(number & -number, 1 << 30)  # The greatest power of two that divides it.
             field = "multiple" if name == "__multipleof" else "aligned"
             made = attrs.evolve(made, **{field: divisor})
@@ -357,7 +351,7 @@ class Expressions(Bodies):
         specifiers, stars, dims = node.children[2].children
         type_ = self.pointed(self.specifiers(specifiers), stars, node)
         if dims.children:
-            raise self.source.syntax("sizeof must have an element type", node)
+            raise self.source.syntax("sizeof takes an element type; got an array", node, "write sizeof(float)")
         return self.constant(8 if isinstance(type_, PtrType) else type_.bytes, node)
 
     # Subscripts and calls.
@@ -408,7 +402,7 @@ class Expressions(Bodies):
         )
 
     def member(self, node: Node) -> Value:
-        raise self.source.syntax("Triton-C has no structures, and no members", node)
+        raise self.source.syntax("Triton-C has no structures, and no members", node, "pass members as parameters")
 
     def call(self, node: Node) -> Value:
         callee = node.children[0]
@@ -459,7 +453,7 @@ class Expressions(Bodies):
             return self.expression(node)
         specifiers, stars, dims = node.children
         if dims.children:
-            raise self.source.syntax("a type in a call must have no sizes", node)
+            raise self.source.syntax("a type in a call must have no sizes", node, "write the element type: float")
         return self.constant(self.pointed(self.specifiers(specifiers), stars, node), node)
 
     def call_function(self, name: str, arguments: Sequence[Node], node: Node) -> Value:
@@ -490,7 +484,7 @@ class Expressions(Bodies):
         return self.give(target, lambda held: self.combined(sign, held(), source, node), node)
 
     def give(self, target: Node, value: Callable[[Callable[[], Value]], Value], node: Node) -> Value:
-        """Give a target what `value` makes of its present value; the new value."""
+        """Assign to a target what `value` returns for the target's old value. Returns the new value."""
         target = without_groups(target)
         if target.data == "name":
             variable = self.find(str(target.children[0]))
@@ -499,7 +493,7 @@ class Expressions(Bodies):
             return self.store(variable, value(lambda: self.expression(target)), node)
         if target.data not in ("load", "masked"):
             hint = "assign to the variable, or to memory: *(p + i) = x" if target.data == "subscript" else None
-            raise self.source.syntax("a value can be given to a variable, *p or *?(mask) p only", target, hint)
+            raise self.source.syntax("the target of an assignment must be a variable, *p or *?(mask) p", target, hint)
         self.check_writable(target.children[-1], target)
         masks: tuple[Value, ...] = ()
         if target.data == "masked":
@@ -512,7 +506,7 @@ class Expressions(Bodies):
         return made
 
     def store(self, variable: Variable, value: Value, node: Node) -> Value:
-        """Assign to a variable, after conversion; the value that it has then."""
+        """Assign a value to a variable, after conversion. Returns the converted value."""
         if variable.constant:
             raise self.source.syntax(f"'{variable.name}' is const, and must not be assigned", node)
         if isinstance(variable.type, PtrType) and not variable.readonly:
@@ -529,7 +523,7 @@ class Expressions(Bodies):
         return self.invoke("c.declare", node, value, dims, self.constant((type_, what, const), node))
 
     def check_writable(self, pointer: Node, node: Node) -> None:
-        """Raise `KernelTypeError` for a store through a pointer that is declared as read only."""
+        """Raise `KernelTypeError` for a store through a pointer that is declared read-only."""
         if self.is_readonly(pointer):
             raise self.source.at(
                 KernelTypeError(

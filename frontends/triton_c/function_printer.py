@@ -111,13 +111,13 @@ class Printer:
             return f"{SPELLINGS[element.pointee]} *{name}{dims}"
         if isinstance(element, ScalarType) and isinstance(type_, ScalarType | TensorType):
             return f"{SPELLINGS[element]} {name}{dims}"
-        raise unsaid(op, f"a value of the type {type_}")
+        raise inexpressible(op, f"a value of the type {type_}")
 
-    def declare(self, value: Value, text: str, op: Op) -> None:
-        """Declare the variable of a value."""
+    def declare(self, type_: Type, text: str, op: Op) -> str:
+        """Declare a variable with an initial value. Returns its name."""
         name = self.fresh()
-        self.line(f"{self.declared(value.type, name, op)} = {text};")
-        self.values[value] = name
+        self.line(f"{self.declared(type_, name, op)} = {text};")
+        return name
 
     def arguments(self, *parts: str | Value) -> str:
         return ", ".join(part if isinstance(part, str) else self[part] for part in parts)
@@ -145,7 +145,7 @@ class Printer:
     def statements(self, body: Body) -> Sequence[Value]:
         """Write the statements of a body; the operands of its terminator."""
         if len(body.blocks) > 1:
-            raise unsaid(body.entry.ops[0], "control flow between blocks")
+            raise inexpressible(body.entry.ops[0], "control flow between blocks")
         *ops, last = body.entry.ops
         for op in ops:
             self.op(op)
@@ -154,7 +154,7 @@ class Printer:
     def op(self, op: Op) -> None:
         made = PRINTERS.get(type(op))
         if made is None:
-            raise unsaid(op)
+            raise inexpressible(op)
         text = made(self, op)
         if text is None:
             return
@@ -164,9 +164,9 @@ class Printer:
         if op.result.type == void:
             self.line(f"{text};")
         elif isinstance(op.result.type, TupleType):
-            raise unsaid(op, "several results")
+            raise inexpressible(op, "several results")
         else:
-            self.declare(op.result, text, op)
+            self.values[op.result] = self.declare(op.result.type, text, op)
 
     def block(self, head: str, fill: Callable[[], None], tail: str = "}") -> None:
         self.line(f"{head} {{")
@@ -190,9 +190,7 @@ class Printer:
         texts = [self[value] for value in values]
         for number, value in enumerate(values):
             if texts[number] in names[:number]:
-                kept = self.fresh()
-                self.line(f"{self.declared(value.type, kept, op)} = {texts[number]};")
-                texts[number] = kept
+                texts[number] = self.declare(value.type, texts[number], op)
         for name, text in zip(names, texts, strict=True):
             if name != text:
                 self.line(f"{name} = {text};")
@@ -203,10 +201,12 @@ class Printer:
             self.values[result] = names if isinstance(result.type, TupleType) else names[0]
 
 
-def unsaid(op: Op, what: str | None = None) -> TargetError:
-    """The error for an op that Triton-C cannot say."""
-    said = f": {what}" if what else ""
-    return TargetError(f"Triton-C cannot say {op.NAME}{said}", op.location)
+def inexpressible(op: Op, what: str | None = None, hint: str | None = None) -> TargetError:
+    """The error for an op that Triton-C cannot express; `what` names the part of it that is the reason."""
+    reason = f": {what}" if what else ""
+    if isinstance(op, tt.MakeTensorDescriptor | tt.DescriptorLoad | tt.DescriptorStore | tt.DescriptorReduce):
+        hint = "use pointers: zg.load and zg.store"
+    return TargetError(f"Triton-C cannot express {op.NAME}{reason}", op.location, hint)
 
 
 def number(value: Any) -> str:

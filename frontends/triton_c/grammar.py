@@ -17,16 +17,12 @@ from lark.exceptions import UnexpectedToken
 from ziggurat.codemodel.errors import KernelSyntaxError
 from ziggurat.frontends.language.signature import suggest
 from ziggurat.frontends.triton_c import preprocess
+from ziggurat.frontends.triton_c.declared import TYPE_WORDS
 from ziggurat.frontends.triton_c.preprocess import Token
 
 # A tree of lark or a token of lark.
 Node: TypeAlias = Any
 
-TYPE_WORDS = (
-    "void", "bool", "_Bool", "char", "short", "int", "long", "float", "double", "half", "bfloat16", "signed",
-    "unsigned", "float8e5", "float8e4", "int8_t", "int16_t", "int32_t", "int64_t", "uint8_t", "uint16_t", "uint32_t",
-    "uint64_t", "size_t", "ptrdiff_t",
-)  # fmt: skip
 QUALIFIERS = (
     "__global__", "__device__", "const", "volatile", "static", "inline", "__inline__", "__forceinline__", "extern",
     "restrict", "__restrict__", "__restrict", "register", "__readonly", "__writeonly", "__noalias", "__retune",

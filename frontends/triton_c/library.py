@@ -1,4 +1,4 @@
-"""The library of Triton-C: names of calls of the language, and the names that C has for some of them."""
+"""The library of Triton-C: names of calls of the language, and the names and operators that C has for some of them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,12 @@ from typing import Any, Final
 
 from ziggurat.frontends.language.signature import SIGNATURES
 
+# Binary operators as calls of the language (`zg.…`) and of Triton-C (`c.…`). `&&`, `||` and `@` are no plain calls.
+BINARY: Final[dict[str, str]] = {
+    "+": "zg.add", "-": "zg.sub", "*": "zg.mul", "/": "c.div", "%": "c.rem", "&": "zg.and_", "|": "zg.or_",
+    "^": "zg.xor", "<<": "c.shl", ">>": "c.shr", "==": "zg.equal", "!=": "zg.not_equal", "<": "zg.less",
+    ">": "zg.greater", "<=": "zg.less_equal", ">=": "zg.greater_equal",
+}  # fmt: skip
 # Other names of calls.
 ALIASES: Final[dict[str, str]] = {
     "get_program_id": "program_id", "get_num_programs": "num_programs", "select": "where", "fabs": "abs",

@@ -42,7 +42,9 @@ def literal(node: Node, source: Source) -> tuple[Any, ScalarType | None]:
     if token.type == "CHARACTER":
         characters = unescaped(text.removeprefix("L"))
         if len(characters) != 1:
-            raise source.syntax("a character must be one: 'a'", node)
+            raise source.syntax(
+                f"a character literal must have one character; got {len(characters)}", node, "write 'a'"
+            )
         return ord(characters), None
     if token.type == "FLOAT":
         digits = text.rstrip("fFlL") if "x" not in text.lower() else text.rstrip("lL")

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 import attrs
 
 from ziggurat.frontends.language.signature import SIGNATURES
-from ziggurat.frontends.triton_c.grammar import ATTRIBUTES, NOT_C, QUALIFIERS, TYPE_WORDS, WORDS
+from ziggurat.frontends.triton_c.declared import TYPE_WORDS
+from ziggurat.frontends.triton_c.grammar import ATTRIBUTES, NOT_C, QUALIFIERS, WORDS
 from ziggurat.frontends.triton_c.library import ALIASES, CONSTANTS
 from ziggurat.frontends.triton_c.preprocess import IDENTIFIER, Token
 
@@ -24,7 +25,7 @@ _BEFORE = (";", "{", "}", "(", ")", "else", "do")
 
 @attrs.frozen
 class Header:
-    """The beginning of a function: its name, its parameters' names, and whether `__global__` stands before it."""
+    """The name of a function, the names of its parameters, and whether `__global__` is before it."""
 
     name: str
     parameters: tuple[str, ...]

@@ -11,8 +11,8 @@ from ziggurat.frontends.triton_c.function_printer import (
     INFIX,
     PRINTERS,
     Printer,
+    inexpressible,
     prints,
-    unsaid,
 )
 from ziggurat.frontends.triton_c.print_reductions import types_of
 
@@ -46,7 +46,7 @@ _OPTIONS: Final = ("num_stages", "loop_unroll_factor", "disallow_acc_multi_buffe
 def _for(p: Printer, op: scf.For) -> None:
     for name in _OPTIONS:
         if getattr(op, name) not in (None, False):
-            raise unsaid(op, f"the option {name} of a loop")
+            raise inexpressible(op, f"the option {name} of a loop", "leave the option out of the loop's range")
     index, *carried = op.body.parameters
     names = p.variables([value.type for value in op.initial], op.initial, op)
     counter = p.fresh("i")

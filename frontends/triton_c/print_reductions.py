@@ -14,8 +14,8 @@ from ziggurat.codemodel.op import Body, Op, OpResult, Value
 from ziggurat.codemodel.types import ScalarType, TupleType, Type, element_of, shape_of, void
 from ziggurat.frontends.triton_c.function_printer import (
     Printer,
+    inexpressible,
     prints,
-    unsaid,
 )
 
 # Reductions by the op that combines two elements.
@@ -85,7 +85,7 @@ def special(function: tt.Func, functions: Mapping[str, Any]) -> Callable[[str], 
 
 
 def form_of(op: tt.Reduce | tt.Scan, functions: Mapping[str, Any]) -> Callable[[str], str] | None:
-    """The form of a reduction or a scan that C can say without a function."""
+    """The form of a reduction or a scan that C expresses without a function; None for any other one."""
     combined = _combined(op.combine, functions)
     if len(op.values) != 1 or combined is None:
         return None
@@ -132,13 +132,10 @@ def _called(p: Printer, op: tt.Call) -> str | None:
     if found is not None:
         call, axis = found
         if not _is_index(op.arguments[1], axis):
-            raise unsaid(op, "a reduction of several tensors together")
-        texts = [f"{call.format(p[op.arguments[0]], axis)}[{part}]" for part in (0, 1)]
-        names: list[str] = []
-        for text, type_ in zip(texts, types_of(op.result.type), strict=True):
-            names.append(p.fresh())
-            p.line(f"{p.declared(type_, names[-1], op)} = {text};")
-        p.values[op.result] = names
+            raise inexpressible(op, "a reduction of several tensors together")
+        call = call.format(p[op.arguments[0]], axis)
+        types = types_of(op.result.type)
+        p.values[op.result] = [p.declare(type_, f"{call}[{index}]", op) for index, type_ in enumerate(types)]
         return None
     form = special(function, functions)
     if form is not None:
@@ -157,7 +154,7 @@ def _reduced(p: Printer, op: tt.Reduce | tt.Scan) -> str:
     if form is not None:
         return form(p[op.values[0]])
     if len(op.values) != 1:
-        raise unsaid(op, "several tensors together")
+        raise inexpressible(op, "several tensors together")
     name = p.module.fresh("combine")
     p.module.written.append(Printer(p.module).function(op, op.combine, name))
     if isinstance(op, tt.Scan):

@@ -14,10 +14,10 @@ from ziggurat.frontends.triton_c.function_printer import (
     SIGNS,
     Printer,
     braces,
+    inexpressible,
     number,
     prints,
     string,
-    unsaid,
 )
 
 _CALLS: Final[dict[type[Op], str]] = {
@@ -126,13 +126,10 @@ def _permuted(p: Printer, op: tt.Trans) -> str:
 
 @prints(tt.Split)
 def _split(p: Printer, op: Any) -> None:
-    names: list[str] = []
     assert isinstance(op.result.type, TupleType)
-    for number_, type_ in enumerate(op.result.type.components):
-        name = p.fresh()
-        p.line(f"{p.declared(type_, name, op)} = split({p[op.operands[0]]})[{number_}];")
-        names.append(name)
-    p.values[op.result] = names
+    call = f"split({p[op.operands[0]]})"
+    types = op.result.type.components
+    p.values[op.result] = [p.declare(type_, f"{call}[{index}]", op) for index, type_ in enumerate(types)]
 
 
 @prints(tt.Gather)
@@ -150,9 +147,9 @@ def _dot(p: Printer, op: tt.Dot) -> str:
     a, b = element_of(op.a.type), element_of(op.c.type)
     assert isinstance(a, ScalarType)
     if element_of(op.b.type) != a:
-        raise unsaid(op, "factors of two types")
+        raise inexpressible(op, "factors of two types")
     if op.max_num_imprecise_acc:
-        raise unsaid(op, "max_num_imprecise_acc")
+        raise inexpressible(op, "max_num_imprecise_acc")
     if op.input_precision is tt.InputPrecision.DEFAULT and tt.accumulators(a)[:1] == (b,):
         return f"{p[op.c]} + {p[op.a]} @ {p[op.b]}"
     precision = "" if op.input_precision is tt.InputPrecision.DEFAULT else f', "{op.input_precision.value}"'
@@ -239,7 +236,7 @@ def _assert(p: Printer, op: tt.Assert) -> str:
 @prints(tt.Print)
 def _print(p: Printer, op: tt.Print) -> str:
     if op.hex:
-        raise unsaid(op, "numbers in hexadecimal")
+        raise inexpressible(op, "numbers in hexadecimal")
     return f"device_print({p.arguments(string(op.prefix), *op.values)})"
 
 
@@ -257,7 +254,7 @@ def _statement(p: Printer, op: Op) -> str:
 def _assembly(p: Printer, op: tt.InlineAsm) -> str:
     element = element_of(op.result.type)
     if not isinstance(element, ScalarType):
-        raise unsaid(op, "several results")
+        raise inexpressible(op, "several results")
     values = braces(p[value] for value in op.values)
     pure = "true" if op.is_pure else "false"
     return (

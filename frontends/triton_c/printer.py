@@ -1,7 +1,7 @@
 """Triton-C text of Triton models: a declaration for each value, so that reading the text gives the ops again.
 
-What cannot be said is a `TargetError` that names the op: tensor descriptors, values of several results that have no
-call, options of single loops.
+An op that Triton-C cannot express is a `TargetError` that names it: tensor descriptors, ops with several results that
+are no call of the language, options of single loops.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ RULES = (print_control, print_reductions, print_values)  # They fill the table o
 def to_triton_c(model: Op) -> str:
     """Triton-C text of a Triton model: `zg.to_triton_c(kernel.triton(types…))`.
 
-    Reading the text (`zg.triton_c`) gives a model that computes the same. Raises `TargetError` for an op that Triton-C
-    cannot say, at its place.
+    Reading the text (`zg.triton_c`) gives a model that computes the same. Raises `TargetError` for a model of another
+    tier, and for an op that Triton-C cannot express, at the op's place.
     """
     require_model(model, "zg.to_triton_c")
     if isinstance(model, tt.Func):

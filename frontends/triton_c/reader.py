@@ -177,7 +177,7 @@ class Program:
             try:
                 body = Statements(self, builder, function).function_body()
             except ZigguratError as error:
-                errors += error.errors if isinstance(error, KernelErrors) else (error,)
+                errors += error.parts
             else:
                 models[name] = func = core.Func(name, body)
                 func.__dict__["location"] = self.source.place(function.header)
@@ -185,7 +185,7 @@ class Program:
             if errors:
                 work = []
         if errors:
-            raise errors[0] if len(errors) == 1 else KernelErrors(errors)
+            raise KernelErrors.of(errors)
         return models
 
 

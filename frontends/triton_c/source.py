@@ -7,14 +7,14 @@ from typing import TypeVar
 
 import attrs
 
-from ziggurat.codemodel.errors import KernelErrors, KernelSyntaxError, ZigguratError
+from ziggurat.codemodel.errors import KernelSyntaxError, ZigguratError
 from ziggurat.codemodel.location import Location
 from ziggurat.frontends.triton_c.grammar import Node, span
 from ziggurat.frontends.triton_c.preprocess import Token
 
 E = TypeVar("E", bound=ZigguratError)
 
-_MANY = 3  # An error shows the definitions of at most so many macros.
+_MAX_DEFINITIONS = 3  # The number of macros whose definitions an error shows.
 
 
 @attrs.frozen
@@ -43,7 +43,7 @@ class Source:
                 if token.macro is not None and token.defined is not None:
                     found.setdefault(token.macro, token.defined)
             if found:
-                self.macros[place] = tuple(found.items())[:_MANY]
+                self.macros[place] = tuple(found.items())[:_MAX_DEFINITIONS]
         return place
 
     def syntax(self, summary: str, node: Node, hint: str | None = None) -> KernelSyntaxError:
@@ -57,7 +57,7 @@ class Source:
 
     def explained(self, error: E) -> E:
         """The error, with the definitions of the macros that its place comes from."""
-        for one in error.errors if isinstance(error, KernelErrors) else (error,):
+        for one in error.parts:
             place = one.location
             while place is not None:
                 bare = attrs.evolve(place, caller=None)

@@ -27,11 +27,10 @@ _VARIABLE = VarType(pyobject)
 
 @attrs.define(eq=False)
 class Loop:
-    """A loop whose suite is being read. `following` adds the ops between an iteration and the next: the step of a
-    `for`.
+    """A loop whose suite is being read.
 
-    `returns` is set when the suite has a `return`. Such a `return` becomes a `break`; the ops after the loop then
-    return.
+    `following` adds the ops between an iteration and the next: the step of a `for`. `returns` is set when the suite
+    has a `return`, which becomes a `break`; the ops after the loop then return.
     """
 
     following: Callable[[], None]
@@ -67,8 +66,7 @@ class Statements(Expressions):
         if not self.builder.terminated:
             self.add(core.Return(()), node)
         if self.errors:
-            errors = sorted(self.errors, key=_place)
-            raise errors[0] if len(errors) == 1 else KernelErrors(errors)
+            raise KernelErrors.of(sorted(self.errors, key=_place))
         return self.builder.finish()
 
     def hidden(self, name: str, value: Value, node: Node) -> Value:
@@ -82,7 +80,7 @@ class Statements(Expressions):
         try:
             read()
         except ZigguratError as error:
-            self.errors += error.errors if isinstance(error, KernelErrors) else (error,)
+            self.errors += error.parts
         except Reported:
             pass
         else:
@@ -130,8 +128,7 @@ class Statements(Expressions):
     # Blocks.
 
     def body(self, node: Node, fill: Callable[[], Value | None], parameters: Sequence[Type] = ()) -> Body:
-        """A body that `fill` adds ops to. It yields the value that `fill` returns, unless it has a terminator
-        already."""
+        """A body that `fill` adds ops to; see `Bodies.filled`. `node` gives the location of the yield."""
         return self.filled(lambda _: fill(), parameters, self.source.place(node))
 
     def statement(self, node: Node) -> None:
@@ -284,8 +281,8 @@ class Statements(Expressions):
             if not found.is_plain:
                 start = self.converted(start, type_, self.scalar, f"'{name}'", node)
             stop = self.expression(found.stop)
-            if found.more:
-                sign = "+" if found.more > 0 else "-"
+            if found.offset:
+                sign = "+" if found.offset > 0 else "-"
                 stop = self.operator(sign, stop, self.constant(1, node), node)
             step = self.constant(found.step, node) if isinstance(found.step, int) else self.expression(found.step)
             if found.negated and not isinstance(found.step, int):
@@ -377,7 +374,8 @@ class Statements(Expressions):
         value, type_ = node.children[1], self.function.result
         if (value is None) != (type_ is None):
             said = "returns nothing" if type_ is None else "must return a value"
-            raise self.source.syntax(f"'{self.function.name}' {said}, as it is declared", node)
+            hint = "leave the value out" if type_ is None else "write a value after return"
+            raise self.source.syntax(f"'{self.function.name}' {said}, as it is declared", node, hint)
         result: Value | None = None
         if value is not None and type_ is not None:
             result = self.converted(self.expression(value), type_, None, "the result", node)

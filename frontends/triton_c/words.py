@@ -5,15 +5,16 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from ziggurat.codemodel.errors import KernelErrors, ZigguratError
+from ziggurat.codemodel.errors import ZigguratError
 from ziggurat.codemodel.types import SCALARS
 from ziggurat.frontends.language.signature import SIGNATURES
 from ziggurat.frontends.triton_c.declared import SPELLINGS
+from ziggurat.frontends.triton_c.library import BINARY
 
+# The operators of C by the names of calls of the language.
 _OPERATORS: Final = {
-    "add": "+", "sub": "-", "mul": "*", "and_": "&", "or_": "|", "xor": "^", "equal": "==", "not_equal": "!=",
-    "less": "<", "greater": ">", "less_equal": "<=", "greater_equal": ">=", "invert": "!",
-}  # fmt: skip
+    call.removeprefix("zg."): sign for sign, call in BINARY.items() if call.startswith("zg.")
+} | {"invert": "!"}  # fmt: skip
 _CALLS: Final = {"program_id": "get_program_id", "num_programs": "get_num_programs"}
 _SCALARS: Final = {name: SPELLINGS[scalar] for name, scalar in SCALARS.items()}
 _NAMES = "|".join(_SCALARS)
@@ -30,8 +31,8 @@ _WORDS: Final = (
     ("zg.arange", "the range"), ("a tensor of pointers", "an array of pointers"), ("tensors", "arrays"),
     ("a tensor", "an array"), ("tensor", "array"), ("positional argument", "argument"),
 )  # fmt: skip
-# Whole hints and messages that speak of Python.
-_WHOLE: Final = {
+# Hints and messages that name calls of Python, and those for C.
+WHOLE: Final = {
     "use zg.where to choose element by element, or reduce it to a scalar first (zg.any, zg.all)":
         "choose element by element with c ? x : y, or reduce it to a scalar first: any(x), all(x)",
     "make the sizes equal, or one of them 1; add an axis of size 1 with zg.expand":
@@ -46,8 +47,8 @@ _WHOLE: Final = {
 
 def in_words_of_c(text: str) -> str:
     """A message or a hint with the types and operators of C."""
-    if text in _WHOLE:
-        return _WHOLE[text]
+    if text in WHOLE:
+        return WHOLE[text]
 
     def array(found: re.Match[str]) -> str:
         sizes = ", ".join(size.strip(" x") for size in found[1].split(",") if size.strip())
@@ -72,7 +73,7 @@ def in_words_of_c(text: str) -> str:
 
 def reworded(error: ZigguratError) -> ZigguratError:
     """The error with its message and its hint in the words of C."""
-    for one in error.errors if isinstance(error, KernelErrors) else (error,):
+    for one in error.parts:
         one.summary = in_words_of_c(one.summary)
         one.hint = None if one.hint is None else in_words_of_c(one.hint)
     return error

@@ -20,6 +20,22 @@ def test_every_op_has_a_meaning():
         assert set(python.missing(ops)) == without
 
 
+def test_formats_comprehensions_and_items_of_tuples_as_arguments():
+    model = function("""
+        %k : object = constant @2; %o : object = outer @"scale";
+        %c : object = comprehension
+            ()object -> { yield %a; }
+            (%i : object)object -> { %t : object = gt %i %b; yield %t; }
+            (%j : object)object -> { %u : object = call %o %j; yield %u; };
+        %m : object = invoke %c %k @"builtins.max" @starred=[0];
+        %f : object = format %m %c @"{0:>4}|{1!r}";
+        return %f;
+    """)
+    assert execute(model, ((1, 5, 3), 2), host={"scale": lambda x: 10 * x}) == "  50|(50, 30)"
+    with pytest.raises(KernelNameError, match="'scale' has no meaning on the host"):
+        execute(model, ((3,), 2))
+
+
 BINARY = {
     "add": "a + b", "sub": "a - b", "mul": "a * b", "div": "a / b",
     "floordiv": "a // b", "mod": "a % b", "pow": "a ** b",

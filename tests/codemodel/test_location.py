@@ -85,6 +85,8 @@ def test_several_errors_are_one():
     assert str(KernelErrors([one, two])) == "2 errors\n\nfirst\n\nsecond"
     assert str(KernelErrors([one])).startswith("1 error\n")
     assert KernelErrors([one, two]).errors == (one, two)
+    assert KernelErrors.of([one]) is one and one.parts == (one,)
+    assert KernelErrors.of([one, two]).parts == (one, two)
 
 
 def test_an_internal_error_asks_for_the_model():

@@ -12,7 +12,13 @@ from typing import Any
 
 from ziggurat.codemodel.dialects import core, py
 from ziggurat.codemodel.dispatch import OpTable
-from ziggurat.codemodel.errors import KernelErrors, KernelSyntaxError, KernelTypeError, ZigguratError
+from ziggurat.codemodel.errors import (
+    KernelErrors,
+    KernelSyntaxError,
+    KernelTypeError,
+    StaticAssertionError,
+    ZigguratError,
+)
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.types import Type
@@ -114,6 +120,8 @@ class FunctionAttributor:
                 else:
                     outcome = handler(self, op)
             except ZigguratError as error:
+                if self.policy.is_triton and isinstance(op, py.Invoke) and not isinstance(error, StaticAssertionError):
+                    error.__cause__ = error.__cause__ or ValueError(error.summary)  # Programs read the words there.
                 self.report(op, error)
                 outcome = self.in_error(op)
             if outcome is None:

@@ -74,6 +74,8 @@ def becomes_run_time(policy: Policy, var: Value, value: Value) -> bool:
 def at_run_time(type_: Type, policy: Policy) -> Type:
     """The type with the numbers that are known at compile time in it as scalars."""
     parts = components(type_)
+    if isinstance(type_, RecordType) and type_.record.is_aggregate:
+        return type_  # Its class says which fields are constants.
     if parts is not None:
         inner = tuple(at_run_time(part, policy) for part in parts)
         return type_ if all(isinstance(part, ConstantType) for part in inner) else tuple_like(type_, inner)

@@ -7,7 +7,7 @@ from typing import Any
 
 from ziggurat.codemodel.dialects import core, py
 from ziggurat.codemodel.errors import KernelErrors, KernelNameError, KernelTypeError, ZigguratError
-from ziggurat.codemodel.op import Op, Value
+from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.types import ConstantType, Type, constexpr_type, pyobject
 from ziggurat.frontends.language.function import Default
 from ziggurat.transforms.attribution.attribute import FunctionAttributor, handles
@@ -60,15 +60,22 @@ def call_function(walk: FunctionAttributor, op: Op, function: FunctionName, type
                 f"'{function.symbol}': a zg.constexpr parameter must be known at compile time; got {type_}"
             )
     known = function.function
-    must_use = getattr(known, "ziggurat_must_use", False)
-    if must_use and not op.result.uses:
-        more = f" {must_use}" if isinstance(must_use, str) else ""
-        raise KernelTypeError(
-            f"The result of {function.symbol} is not being used.{more}", hint="assign it to a variable"
-        )
+    check_used(walk, op, known, function.symbol)
     instance = walk.program.function(function, types, walk.place())
     walk.scope.callees[op.result] = instance
     return instance.result
+
+
+def check_used(walk: FunctionAttributor, op: Op, target: Any, name: str) -> None:
+    """Raise `KernelTypeError` where the result of a function under `triton.must_use_result` is not used."""
+    must_use = getattr(target, "ziggurat_must_use", False)
+    if not must_use or op.result.uses:
+        return
+    if isinstance(op, py.Invoke):  # A method: by the name of the variable that has the object.
+        receiver = op.operands[0].op if isinstance(op.operands[0], OpResult) else None
+        name = f"{walk.names.get(receiver.var)}{op.callee}" if isinstance(receiver, core.VarLoad) else name
+    more = f" {must_use}" if isinstance(must_use, str) else ""
+    raise KernelTypeError(f"The result of {name} is not being used.{more}", hint="assign it to a variable")
 
 
 def call_bound(

@@ -11,12 +11,14 @@ from ziggurat.codemodel.errors import KernelTypeError, KernelValueError, Ziggura
 from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.types import ConstantType, Type
 from ziggurat.frontends.language import Function
-from ziggurat.frontends.triton.compile_time import member
+from ziggurat.frontends.triton.compile_time import is_constant_field, member
+from ziggurat.frontends.triton.partial_object import PartialObject
 from ziggurat.transforms.attribution.attribute import FunctionAttributor
 from ziggurat.transforms.attribution.attribution import positional_values
-from ziggurat.transforms.attribution.functions import call_bound
+from ziggurat.transforms.attribution.expressions import at_run_time
+from ziggurat.transforms.attribution.functions import call_bound, check_used
 from ziggurat.transforms.calls.constants import FunctionName, HostObject, describe
-from ziggurat.transforms.calls.lattice import Record, RecordType, components, outer_constant, record_fields
+from ziggurat.transforms.calls.lattice import ErrorType, Record, RecordType, components, outer_constant, record_fields
 from ziggurat.transforms.calls.promotion import constant
 
 
@@ -62,9 +64,12 @@ def call_object(
     """A call of an object of Python's: a function of the language, a class of records, or a function on constants."""
     if isinstance(target, Function):
         return call_bound(walk, op, FunctionName(target.fn.__qualname__, target.model, target), positional, keywords)
+    if isinstance(target, PartialObject):
+        return make_record(walk, op, target.cls, target.fields, positional, {}, init=None)
     fields = record_fields(target) if isinstance(target, type) else None
     if fields is not None:
-        return make_record(walk, op, target, fields, positional, keywords)
+        return make_record(walk, op, target, fields, positional, keywords, getattr(target, "ziggurat_init", None))
+    check_used(walk, op, target, getattr(target, "__name__", ""))
     walk.scope.callees.pop(op.result, None)
     walk.scope.arguments.pop(op.result, None)
     arguments = [host_object(walk.scope.type_of(value)) for value in positional]
@@ -87,13 +92,13 @@ def make_record(
     fields: tuple[str, ...],
     positional: Sequence[Value],
     keywords: Mapping[str, Value],
-) -> RecordType:
+    init: Function | None,
+) -> Type:
     """An object of a named tuple or an aggregate: of its fields, or what its `__init__` assigns to them."""
     record = Record(cls, fields)
-    init = getattr(cls, "ziggurat_init", None)
     if init is not None:
         made = call_bound(walk, op, FunctionName(init.fn.__qualname__, init.model, init), positional, keywords)
-        return RecordType(components(made) or (), record=record)
+        return made if isinstance(made, ErrorType) else RecordType(components(made) or (), record=record)
     defaults: Mapping[str, Any] = getattr(cls, "_field_defaults", {})
     bound: dict[str, Any] = {**dict(zip(fields, positional, strict=False)), **keywords}
     missing = [name for name in fields if name not in bound and name not in defaults]
@@ -104,8 +109,12 @@ def make_record(
     walk.scope.callees.pop(op.result, None)
     given = {name: bound[name] if name in bound else outer_constant(defaults[name]) for name in fields}
     walk.scope.arguments[op.result] = given
-    parts = tuple(walk.scope.type_of(item) if isinstance(item, Value) else item for item in given.values())
-    return RecordType(parts, record=record)
+    parts = [walk.scope.type_of(item) if isinstance(item, Value) else item for item in given.values()]
+    if record.is_aggregate:
+        # A number in a field that is no constant is a run-time value.
+        named = zip(fields, parts, strict=True)
+        parts = [part if is_constant_field(cls, name) else at_run_time(part) for name, part in named]
+    return RecordType(tuple(parts), record=record)
 
 
 def host_object(type_: Type) -> Any:

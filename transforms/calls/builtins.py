@@ -76,11 +76,11 @@ def _as_call(name: str, call: str) -> Rule:
 
 
 def _ordered(name: str, values: list[Any]) -> None:
-    """Refuse NaN and zeros of two signs, of which the C++ Triton does not say which is the smaller."""
+    """Refuse NaN and -0.0, of which the C++ Triton does not say which is the smaller."""
     if any(value != value for value in values):
         raise KernelValueError(f"cannot compute {name}(): a NaN is among the operands")
-    if len({str(value) for value in values if value == 0 and isinstance(value, float)}) > 1:
-        raise KernelValueError(f"cannot compute {name}(): 0.0 and -0.0 are among the operands")
+    if any(isinstance(value, float) and str(value) == "-0.0" for value in values):
+        raise KernelValueError(f"cannot compute {name}(): -0.0 is among the operands")
 
 
 def _range(_: Typing, *bounds: Type) -> Type:

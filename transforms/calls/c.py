@@ -1,4 +1,7 @@
-"""Rules of the calls that only Triton-C has; see `ziggurat.frontends.language.c`."""
+"""Rules of the calls that only Triton-C has; see `ziggurat.frontends.language.c`.
+
+Most defer to the rule of a call of the language, after the conversions of C.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,7 @@ from ziggurat.transforms.calls.rule import Rule, Typing, numbers, tensor
 from ziggurat.transforms.calls.rule import shape as checked_shape
 
 
-def _asked(rule: Rule, call: Typing, name: str, *arguments: Any) -> Type:
+def _result_type(rule: Rule, call: Typing, name: str, *arguments: Any) -> Type:
     """The type that a rule of the language gives, with messages that name the operator of C."""
     found = rule.type(Typing(name, spelling=call.spelling), *arguments)
     assert found is not None
@@ -84,11 +87,11 @@ def _divided(call: Typing, a: Type, b: Type, where: Type | None) -> Type:
             f"{call} takes integers; got {describe(a)} and {describe(b)}", hint="write fmod(a, b) for floats"
         )
     if floats:
-        return _asked(_FLOATS, call, "div", a, b)
+        return _result_type(_FLOATS, call, "div", a, b)
     name = "mod" if call.name == "rem" else "floordiv"
     if where is not None and isinstance(a, ConstantType) and isinstance(b, ConstantType) and b.value == 0:
         return constant(0)
-    result = _asked(RULES[name], call, name, a, b)
+    result = _result_type(RULES[name], call, name, a, b)
     if where is None or isinstance(b, ConstantType):
         return result
     return shaped(common_shape(str(call), result, where), scalar_type(result))
@@ -108,7 +111,7 @@ def _division(integers: Rule) -> Any:
 
 def _negated(call: Typing, x: Type) -> Type:
     numbers(call, x)
-    return _asked(RULES["neg"], call, "neg", _as_int(x))
+    return _result_type(RULES["neg"], call, "neg", _as_int(x))
 
 
 def _negate(emit: Emitter, result: Type, x: Operand) -> Built:
@@ -130,7 +133,7 @@ def _shift(name: str) -> Rule:
         numbers(call, a, b)
         a, b = _as_int(a), _as_int(b)
         known = isinstance(b, ConstantType)
-        result = _asked(rule, call, name, a if known else _type_of_number(a), b)
+        result = _result_type(rule, call, name, a if known else _type_of_number(a), b)
         if isinstance(result, ConstantType):
             return result
         left = scalar_type(_type_of_number(a))
@@ -146,7 +149,7 @@ def _shift(name: str) -> Rule:
 def _inverted(call: Typing, x: Type) -> Type:
     if _is_bool(x):
         raise KernelTypeError(f"{call} takes integers; got {describe(x)}", hint="write !x to exchange true and false")
-    return _asked(RULES["invert"], call, "invert", x)
+    return _result_type(RULES["invert"], call, "invert", x)
 
 
 # Conditions.
@@ -168,7 +171,7 @@ _WHERE = RULES["where"]
 
 def _choice(call: Typing, condition: Type, x: Type, y: Type) -> Type:
     if not isinstance(condition, ConstantType):
-        return _asked(_WHERE, call, "where", condition, x, y)
+        return _result_type(_WHERE, call, "where", condition, x, y)
     chosen = x if condition.value else y
     if not is_number(x) or not is_number(y) or (isinstance(x, ConstantType) and isinstance(y, ConstantType)):
         return chosen
@@ -185,11 +188,18 @@ def _chosen(emit: Emitter, result: Type, condition: Operand, x: Operand, y: Oper
 # Declared types.
 
 
-def _incompatible(what: str, given: tuple[int, ...], wanted: tuple[int, ...]) -> KernelTypeError:
+def _check_broadcasts(what: str, given: tuple[int, ...], wanted: tuple[int, ...]) -> None:
+    """Raise `KernelTypeError` for a shape that does not broadcast to the wanted one."""
+    try:
+        if given == wanted or broadcast_shapes(given, wanted, what) == wanted:
+            return
+    except KernelTypeError:
+        pass
+
     def words(dims: tuple[int, ...]) -> str:
         return f"[{', '.join(map(str, dims))}]" if dims else "a scalar"
 
-    return KernelTypeError(
+    raise KernelTypeError(
         f"incompatible shapes: {what} must be {words(wanted)}; got {words(given)}",
         hint="make the sizes equal, or 1, which is broadcast; add an axis of size 1 with x[:, newaxis]",
     )
@@ -206,13 +216,7 @@ def _declared(call: Typing, x: Type, dims: Any, declared: tuple[ScalarType | Ptr
         raise KernelTypeError(f"{what} must be a number of the type {type_}; got {describe(x)}")
     given = shape_of(x)
     wanted = given if dims is None else checked_shape(Typing("declare", spelling=what), dims)
-    if given != wanted:
-        try:
-            fits = broadcast_shapes(given, wanted, what) == wanted
-        except KernelTypeError:
-            fits = False
-        if not fits:
-            raise _incompatible(what, given, wanted)
+    _check_broadcasts(what, given, wanted)
     if const and isinstance(x, ConstantType) and isinstance(type_, ScalarType) and not wanted:
         return constant(number_as(x.value, type_))
     return shaped(wanted, type_)
@@ -232,7 +236,7 @@ _CAST = RULES["cast"]
 def _casted(call: Typing, x: Type, type_: ScalarType | PtrType) -> Type:
     if isinstance(x, ConstantType) and is_number(x) and isinstance(type_, ScalarType):
         return type_
-    return _asked(_CAST, call, "cast", x, type_)
+    return _result_type(_CAST, call, "cast", x, type_)
 
 
 def _cast(emit: Emitter, result: Type, x: Operand, type_: ScalarType | PtrType) -> Built:
@@ -254,16 +258,19 @@ def _pointers(call: Typing, p: Type, mask: Type | None) -> Type:
             f"{call} takes a pointer or an array of pointers; got {describe(p)}",
             hint="make the pointers to the elements: *(pointer + offsets)",
         )
-    element = element_of(p)
+    return p if mask is None else shaped(common_shape(str(call), p, mask), PtrType(_pointee(p)))
+
+
+def _pointee(pointers: Type) -> ScalarType:
+    """The type of the elements that pointers point to."""
+    element = element_of(pointers)
     assert isinstance(element, PtrType)
-    return p if mask is None else shaped(common_shape(str(call), p, mask), element)
+    return element.pointee
 
 
 def _takes(other: Type | None, pointers: Type) -> bool:
     """Whether a load can give `other` itself where the mask is false, without a conversion of what it loads."""
-    element = element_of(pointers)
-    assert isinstance(element, PtrType)
-    pointee = element.pointee
+    pointee = _pointee(pointers)
     if not isinstance(other, ConstantType) or not is_number(other) or scalar_type(other).rank > pointee.rank:
         return other is None
     return pointee.kind != "int" or pointee.limits[0] <= other.value <= pointee.limits[1]
@@ -273,19 +280,17 @@ def _loaded(call: Typing, p: Type, mask: Type | None, other: Type | None) -> Typ
     if mask is not None and not is_number(mask):
         raise KernelTypeError(f"the mask of {call} must be numbers; got {describe(mask)}")
     pointers = _pointers(call, p, mask)
-    loaded = _asked(_LOAD, call, "load", pointers, mask, None, *_POLICY)
+    loaded = _result_type(_LOAD, call, "load", pointers, mask, None, *_POLICY)
     if _takes(other, pointers):
         return loaded
     assert mask is not None and other is not None
-    return _asked(_WHERE, call, "where", mask, loaded, other)
+    return _result_type(_WHERE, call, "where", mask, loaded, other)
 
 
 def _load(emit: Emitter, result: Type, p: Operand, mask: Operand | None, other: Operand | None) -> Built:
     pointers = _pointers(Typing("load"), p.type, None if mask is None else mask.type)
     spread = Operand(pointers, emit.spread(p.value, shape_of(pointers)))
-    element = element_of(pointers)
-    assert isinstance(element, PtrType)
-    loaded = with_element(pointers, element.pointee)
+    loaded = with_element(pointers, _pointee(pointers))
     zero = Operand(constant(0), None)
     if mask is None or (isinstance(mask.type, ConstantType) and mask.type.value):
         return _built(_LOAD, emit, loaded, spread, None, None, *_POLICY)
@@ -298,18 +303,10 @@ def _load(emit: Emitter, result: Type, p: Operand, mask: Operand | None, other: 
 
 def _stored(call: Typing, p: Type, value: Type, mask: Type | None) -> Type:
     pointers = _pointers(call, p, None)
-    element = element_of(pointers)
-    assert isinstance(element, PtrType)
-    _declared(call, value, None, (element.pointee, "the value", False))
-    given, wanted = shape_of(value), shape_of(pointers)
-    if given != wanted:
-        try:
-            fits = broadcast_shapes(given, wanted, "") == wanted
-        except KernelTypeError:
-            fits = False
-        if not fits:
-            raise _incompatible("the value", given, wanted)
-    return _asked(_STORE, call, "store", pointers, with_element(pointers, element.pointee), mask, "", "")
+    pointee = _pointee(pointers)
+    _declared(call, value, None, (pointee, "the value", False))
+    _check_broadcasts("the value", shape_of(value), shape_of(pointers))
+    return _result_type(_STORE, call, "store", pointers, with_element(pointers, pointee), mask, "", "")
 
 
 def _store(emit: Emitter, result: Type, p: Operand, value: Operand, mask: Operand | None) -> Built:
@@ -319,9 +316,7 @@ def _store(emit: Emitter, result: Type, p: Operand, value: Operand, mask: Operan
 
 
 def _as_pointee(call: Typing, p: Type, value: Type) -> Type:
-    element = element_of(_pointers(call, p, None))
-    assert isinstance(element, PtrType)
-    return _declared(call, value, None, (element.pointee, "the value", False))
+    return _declared(call, value, None, (_pointee(_pointers(call, p, None)), "the value", False))
 
 
 def _convert(emit: Emitter, result: Type, p: Operand, value: Operand) -> Built:
@@ -349,14 +344,14 @@ def _adds(product: Type, acc: Type | None) -> bool:
 
 def _product(call: Typing, a: Type, b: Type, acc: Type | None) -> Type:
     x, y = _factors(call, a, b)
-    product = _asked(_DOT, call, "dot", x, y, None)
-    return product if acc is None or _adds(product, acc) else _asked(_ADD, call, "add", acc, product)
+    product = _result_type(_DOT, call, "dot", x, y, None)
+    return product if acc is None or _adds(product, acc) else _result_type(_ADD, call, "add", acc, product)
 
 
 def _multiply(emit: Emitter, result: Type, a: Operand, b: Operand, acc: Operand | None) -> Built:
     x, y = _factors(Typing("dot"), a.type, b.type)
     factors = [Operand(type_, emit.convert(operand, type_)) for type_, operand in ((x, a), (y, b))]
-    product = _asked(_DOT, Typing("dot"), "dot", x, y, None)
+    product = _result_type(_DOT, Typing("dot"), "dot", x, y, None)
     if acc is None or _adds(product, acc.type):
         return _built(_DOT, emit, product, *factors, acc)
     made = Operand(product, _built(_DOT, emit, product, *factors, None))

@@ -77,10 +77,14 @@ class Unusable(Type):
 
 @attrs.frozen
 class Record:
-    """A named tuple or a class of a Triton program that a kernel makes objects of: the class, and its fields."""
+    """A named tuple, or an aggregate, a class of a Triton program: the class, and its fields."""
 
     cls: type[Any]
     fields: tuple[str, ...]
+
+    @property
+    def is_aggregate(self) -> bool:
+        return getattr(self.cls, "__triton_aggregate__", False)
 
 
 @attrs.frozen(str=False, cache_hash=True)

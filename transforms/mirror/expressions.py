@@ -209,4 +209,8 @@ def made_record(walk: FunctionMirror, op: Op, given: dict[str, Any]) -> Built:
     """An object of a record, of the values of its fields. Nothing for what the host computed of constants."""
     if not given:
         return None
-    return tuple(walk.operand(value).value if isinstance(value, Value) else None for value in given.values())
+    result = walk.scope.type_of(op.result)
+    assert isinstance(result, RecordType)
+    values = (walk.operand(item) if isinstance(item, Value) else Operand(item, None) for item in given.values())
+    typed = zip(values, result.components, strict=True)
+    return tuple((one if one.type == type_ else at_run_time(walk, one)).value for one, type_ in typed)

@@ -1,0 +1,447 @@
+"""Statements and expressions of Triton's Python, on the interpreter against what Python and NumPy compute."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import ziggurat as zg
+import ziggurat.triton as triton
+import ziggurat.triton.language as tl
+
+N = 8
+X = np.arange(-3, N - 3, dtype=np.int32)
+
+
+def run(kernel: Any, *arguments: Any, size: int = N, dtype: Any = np.int32) -> np.ndarray[Any, Any]:
+    """What a kernel stores to its first argument."""
+    out = np.zeros(size, dtype)
+    kernel[(1,)](out, *arguments)
+    return out
+
+
+class Mode(Enum):
+    FAST = 1
+    SLOW = 2
+
+
+class View(NamedTuple):
+    ptr: Any
+    strides: tuple[int, ...]
+    scale: Any = 2
+
+
+@triton.aggregate
+class Range:
+    low: tl.tensor
+    step: tl.constexpr
+
+    @triton.jit
+    def at(self, i):
+        return self.low + self.step * i
+
+    def last(self, n, _semantic=None):
+        return self.at(n - 1)
+
+    @staticmethod
+    def of(low):
+        return Range(low, 3)
+
+    @triton.constexpr_function
+    def double(self):
+        return 2 * self.step
+
+
+@triton.aggregate
+class Squared:
+    root: tl.constexpr
+    square: tl.constexpr
+    rest: tl.tensor
+
+    def __init__(self, root, rest):
+        self.root = root
+        self.square = self.squared()
+        self.rest = rest + 1
+
+    @triton.constexpr_function
+    def squared(self):
+        return self.root * self.root
+
+
+@triton.constexpr_function
+def log2(n):
+    return n.bit_length() - 1
+
+
+FOUR = tl.constexpr(4)
+MODE = tl.constexpr(Mode.SLOW)
+
+
+@triton.jit
+def add_all(*values):
+    total = values[0]
+    for value in values[1:]:
+        total += value
+    return total
+
+
+@triton.jit
+def apply(fn: tl.constexpr, *values):
+    return fn(*values)
+
+
+@triton.jit
+def maximum_of(a, b):
+    return tl.maximum(a, b)
+
+
+@triton.jit
+def conditions(out, x_ptr, n, N: tl.constexpr):
+    i = tl.arange(0, N)
+    x = tl.load(x_ptr + i)
+    y = tl.where((x > 0 and x < 3) or not x < 4, 1, 0)
+    if tl.max(x, 0)[None] > 2:
+        y += 10
+    if n > 1 and not (n == 5):
+        y += 100
+    y += 1000 if n > 3 else 2000
+    y += 0 if n is None else 5000
+    if 1 < n < 4:
+        y += 20000
+    tl.store(out + i, y)
+
+
+@pytest.mark.parametrize("n", [0, 3, 5])
+def test_tensors_and_numbers_in_conditions(n):
+    expected = np.where((X > 0) & (X < 3) | ~(X < 4), 1, 0) + 10 + 5000 + (1000 if n > 3 else 2000)
+    expected += 100 * (n > 1 and n != 5) + 20000 * (1 < n < 4)
+    np.testing.assert_array_equal(run(conditions, X, n, N), expected)
+
+
+@triton.jit
+def tuple_operators(out, x_ptr, N: tl.constexpr):
+    i = tl.arange(0, N)
+    x = tl.load(x_ptr + i)
+    t = (x, x + 1, 3)
+    a, b = t[1:]
+    u = t + (4, 5)
+    tl.static_assert(len(u) == 5 and len(t[:-1]) == 2 and (1, 2) == (1, 2) and (1,) != (1, 2))
+    picked = [v * 2 for v in u[1:] if N > 4]
+    nested = ((a, b), [i, 7])
+    total = add_all(*u) + picked[-1] + nested[1][1] + apply(maximum_of, x, b)
+    tl.store(out + i, total)
+
+
+def test_tuples():
+    expected = X + (X + 1) + 3 + 4 + 5 + 10 + 7 + np.maximum(X, 3)
+    np.testing.assert_array_equal(run(tuple_operators, X, N), expected)
+
+
+@triton.jit
+def moved(view, n):
+    return View(view.ptr + n, view.strides, scale=view.scale + 1)
+
+
+@triton.jit
+def named_tuples(out, view, N: tl.constexpr):
+    i = tl.arange(0, N)
+    for step in range(2):
+        view = moved(view, step)
+    made = View(out, (1,))
+    x = tl.load(view.ptr + i * view.strides[0])
+    tl.store(made.ptr + i, x * view.scale + made.scale)
+
+
+def test_named_tuples_are_arguments_results_and_loop_carried_values():
+    x = np.arange(2 * N + 1, dtype=np.int32)
+    np.testing.assert_array_equal(run(named_tuples, View(x, (2,), 3), N), x[1::2][:N] * 5 + 2)
+
+
+@triton.jit
+def aggregates(out, start, N: tl.constexpr):
+    i = tl.arange(0, N)
+    r = Range.of(start)
+    s = Squared(3, start)
+    y = r.at(i) + r.last(N) + r.double() + r.step
+    tl.static_assert(s.square == 9 and isinstance(r, Range) and not isinstance(r, Squared) and hasattr(r, "low"))
+    tl.store(out + i, y + s.rest)
+
+
+def test_aggregates():
+    i = np.arange(N)
+    np.testing.assert_array_equal(run(aggregates, 10, N), 10 + 3 * i + (10 + 3 * (N - 1)) + 6 + 3 + 11)
+
+
+@triton.jit
+def host_objects(out, mode: tl.constexpr, dtype: tl.constexpr):
+    tl.static_assert(mode == Mode.FAST and mode is not MODE and mode.value == 1 and mode.name == "FAST")
+    tl.static_assert(log2(FOUR * 8) == 5 and f"{mode.name:>6}|{FOUR!r}" == "  FAST|4" and str(FOUR) + "a" == "4a")
+    tl.static_assert(isinstance(dtype, tl.dtype) and not isinstance(out, tl.dtype) and isinstance(out, tl.tensor))
+    tl.static_assert(max(1, 2, 0) == 2 and int("3") == 3 and float("inf") > 1 and abs(-2) == 2)
+    x: tl.constexpr = FOUR // 3 + (-5) // 2
+    tl.store(out + tl.arange(0, FOUR * 2), x)
+
+
+def test_objects_of_python_are_constants():
+    np.testing.assert_array_equal(run(host_objects, Mode.FAST, tl.float16), np.full(N, 1 - 3))
+
+
+@triton.jit
+def assigned(out, N: tl.constexpr, WIDE: tl.constexpr):
+    x = tl.arange(0, N)
+    if WIDE:
+        x = x[:, None] * N + x[None, :]
+        x = tl.sum(x, 1)
+    for k in tl.static_range(3, 0, -1):
+        x += k
+    else:
+        x += 100
+    if (y := tl.max(x, 0)) > 0:
+        x -= y
+    for _ in range(5, 0, -2):
+        x += 1
+    i = 0
+    while i < 3 and y > 0:
+        i += 1
+        x += i
+    tl.store(out + tl.arange(0, N), x)
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_variables_loops_and_other_shapes(wide):
+    x = np.arange(N)
+    x = (x[:, None] * N + x).sum(1) if wide else x
+    np.testing.assert_array_equal(run(assigned, N, wide), x - x.max() + 3 + 6)
+
+
+@triton.jit
+def sign(x, zero=None):
+    if x < 0:
+        return -1
+    elif x == 0:
+        if zero is not None:
+            return zero
+    return 1
+    return 5
+
+
+@triton.jit
+def nothing(out):
+    if tl.load(out) > 3:
+        return
+    tl.store(out, 4)
+
+
+@triton.jit
+def early(out, n):
+    tl.store(out, sign(n))
+    tl.store(out + 1, sign(n, 7))
+    tl.store(out + 2, sign(-5) * 2)
+    nothing(out + 3) if n > 0 else nothing(out + 4)
+    if n == 2:
+        return
+    tl.store(out + 5, 1)
+    if n > 5:
+        if n > 7:
+            return
+        tl.store(out + 6, 1)
+
+
+@pytest.mark.parametrize("n", [-4, 0, 2, 6, 8])
+def test_early_returns_and_calls_for_their_effect(n):
+    first = -1 if n < 0 else 1
+    second = -1 if n < 0 else 7 if n == 0 else 1
+    expected = [first, second, -2, 4 * (n > 0), 4 * (n <= 0), int(n != 2), int(n == 6), 0]
+    np.testing.assert_array_equal(run(early, n), expected)
+
+
+@triton.jit
+def halves(x):
+    if x.shape[0] == 1:
+        return tl.sum(x, 0)
+    else:
+        a, b = x.reshape((x.shape[0] // 2, 2)).split()
+        return halves(a) * 2 + halves(b)
+
+
+@triton.jit
+def recursive(out, N: tl.constexpr):
+    tl.store(out, halves(tl.arange(0, N)))
+
+
+def test_a_function_may_call_itself_with_other_types():
+    def expected(x: list[int]) -> int:
+        return x[0] if len(x) == 1 else expected(x[::2]) * 2 + expected(x[1::2])
+
+    assert run(recursive, N)[0] == expected(list(range(N)))
+
+
+@triton.jit
+def constexpr_helper(x, STEP: tl.constexpr, dtype: tl.constexpr = tl.int32):
+    return (x + STEP).to(dtype)
+
+
+@triton.jit
+def run_time_for_constexpr(out, n):
+    tl.store(out, constexpr_helper(n, n))
+    tl.store(out + 1, constexpr_helper(n, STEP=2, dtype=tl.int32))
+
+
+def test_a_constexpr_parameter_of_a_helper_takes_a_run_time_value():
+    np.testing.assert_array_equal(run(run_time_for_constexpr, 5)[:2], [10, 7])
+
+
+LIMIT = 42
+SHAPE = (4, 4)
+
+
+@triton.jit
+def reads_a_global(out):
+    tl.store(out, LIMIT)
+
+
+@triton.jit
+def bad_loop(out, n):
+    x = 0
+    for _ in range(n):
+        x = x + 1.5
+    tl.store(out, x)
+
+
+@triton.jit
+def bad_branches(out, n):
+    if n > 0:
+        x = 1
+    else:
+        x = 1.5
+    tl.store(out, x)
+
+
+@triton.jit
+def bad_returns_inner(n):
+    if n > 0:
+        return tl.arange(0, 4)
+    else:
+        return tl.arange(0, 8)
+
+
+@triton.jit
+def bad_returns(out, n):
+    bad_returns_inner(n)
+
+
+@triton.jit
+def bad_condition(out, n):
+    if tl.arange(0, 4) > n:
+        tl.store(out, 1)
+
+
+@triton.jit
+def bad_return_in_loop(out, n):
+    for _ in range(n):
+        if n > 3:
+            return
+
+
+@triton.jit
+def bad_text(out, n):
+    tl.static_print(f"n is {n}")
+
+
+@triton.jit
+def bad_lambda(out, n):
+    f = lambda x: x  # noqa: E731
+
+
+@triton.jit
+def bad_assertion(out, n):
+    tl.static_assert(1 == 2, "one is two")
+
+
+@triton.jit
+@triton.must_use_result("Store it.")
+def must_be_used(x):
+    return x + 1
+
+
+@triton.jit
+def bad_use(out, n):
+    must_be_used(n)
+
+
+@triton.jit
+def bad_name(out, n):
+    n += undefined_name  # noqa: F821
+
+
+@pytest.mark.parametrize(
+    "kernel, cls, words, line",
+    [
+        (
+            reads_a_global,
+            triton.CompilationError,
+            "Cannot access global variable LIMIT from within @jit'ed function",
+            1,
+        ),
+        (
+            bad_loop,
+            triton.CompilationError,
+            "Loop-carried variable x has initial type i32 but is re-assigned to f32",
+            2,
+        ),
+        (
+            bad_branches,
+            triton.CompilationError,
+            "Mismatched type for x between then block (i32) and else block (f32)",
+            1,
+        ),
+        (bad_returns, triton.CompilationError, "Inconsistent return types", 1),
+        (bad_condition, triton.CompilationError, "Boolean value of Tensor with more than one value is ambiguous", 1),
+        (
+            bad_return_in_loop,
+            triton.compiler.errors.UnsupportedLanguageConstruct,
+            "Cannot have `return` statements inside `while` or `for` statements in triton",
+            3,
+        ),
+        (bad_text, triton.CompilationError, "Cannot evaluate f-string containing non-constexpr conversion values", 1),
+        (bad_lambda, triton.compiler.errors.UnsupportedLanguageConstruct, "unsupported AST node type: Lambda", 1),
+        (bad_assertion, triton.compiler.errors.CompileTimeAssertionFailure, "one is two", 1),
+        (bad_use, triton.CompilationError, "The result of must_be_used is not being used. Store it.", 1),
+        (bad_name, triton.CompilationError, "name 'undefined_name' is not defined", 1),
+    ],
+)
+def test_errors_are_of_the_classes_of_triton_in_its_words(kernel, cls, words, line):
+    types = (zg.ptr(zg.i32),) + (zg.i32,) * (len(kernel.signature.parameters) - 1)
+    with pytest.raises(cls) as caught:
+        kernel.triton(*types)
+    error: Any = caught.value
+    assert isinstance(error, zg.ZigguratError) and isinstance(error, triton.TritonError)
+    assert words in str(error)
+    assert str(error).startswith(f"at {line + 1}:")
+    assert error.location.source_line() in str(error)
+
+
+def test_the_error_in_a_called_function_is_the_cause_of_that_of_the_call():
+    with pytest.raises(triton.CompilationError) as caught:
+        bad_returns.triton(zg.ptr(zg.i32), zg.i32)
+    assert "Inconsistent return types" in str(caught.value.__cause__)
+
+
+def test_a_global_that_has_changed_is_an_error_at_the_launch():
+    @triton.jit
+    def kernel(out):
+        tl.store(out, CHANGING)
+
+    assert run(kernel)[0] == 1
+    globals()["CHANGING"] = tl.constexpr(2)
+    try:
+        with pytest.raises(RuntimeError, match="Global variable CHANGING has changed since we compiled this kernel"):
+            run(kernel)
+    finally:
+        globals()["CHANGING"] = tl.constexpr(1)
+
+
+CHANGING = tl.constexpr(1)
