@@ -271,7 +271,8 @@ def find_scalar(dtype: object) -> ScalarType | None:
     if module == "jax":  # jnp.float32 is an object of JAX that holds NumPy's dtype; an array holds one as well.
         dtype = None if hasattr(dtype, "shape") else getattr(dtype, "dtype", None)
     elif module not in ("numpy", "ml_dtypes"):
-        return None
+        wrapped = getattr(dtype, "value", None)  # A dtype of Triton's language wraps ours.
+        return wrapped if isinstance(wrapped, ScalarType) else None
     return _of_numpy(dtype)
 
 

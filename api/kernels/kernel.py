@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 import attrs
@@ -13,12 +13,13 @@ from ziggurat import compiler
 from ziggurat.backend.launch.grids import computed_grid, sizes_of
 from ziggurat.boundary import no_faults, public
 from ziggurat.codemodel.dialects import core
-from ziggurat.codemodel.errors import LaunchError
+from ziggurat.codemodel.errors import LaunchError, ZigguratError
 from ziggurat.codemodel.gpu.options import COMPILE_OPTIONS, SHARED_OPTIONS, CompileOptions
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import require_argument
 from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType, TupleType, Type, i1
 from ziggurat.frontends.language import Function
+from ziggurat.frontends.language.policy import Policy
 from ziggurat.kernels.arguments import (
     Signature,
     bind,
@@ -36,10 +37,14 @@ from ziggurat.kernels.arguments import (
 from ziggurat.kernels.models import Models, PythonModels
 
 if TYPE_CHECKING:
+    from ziggurat.backend.cuda.binary import Binary
+    from ziggurat.backend.cuda.driver import Loaded
     from ziggurat.backend.cuda.launch import Dispatcher
+    from ziggurat.backend.cuda.specialize import KernelParameter, Specialization
     from ziggurat.compiler.compiled import Compiled
     from ziggurat.transforms.attribution import Attribution
 
+ReadArray = Callable[[Any, str], "tuple[Any, ScalarType, int] | None"]
 Grid = int | tuple[int, ...] | Callable[[dict[str, Any]], int | tuple[int, ...]]
 
 
@@ -50,9 +55,11 @@ class Kernel(Function):
     `kernel[grid](arguments…)` runs it.
     """
 
+    make_models: Callable[[Callable[..., Any], Policy], Models] = PythonModels
+
     def __init__(self, fn: Callable[..., Any], do_not_specialize: Iterable[str] = ()) -> None:
         # A stub in the place of a Python function brings its own models.
-        self.models: Models = getattr(fn, "ziggurat_models", None) or PythonModels(fn, self.policy)
+        self.models: Models = getattr(fn, "ziggurat_models", None) or self.make_models(fn, self.policy)
         super().__init__(fn, self.models.python)
         names = [do_not_specialize] if isinstance(do_not_specialize, str) else do_not_specialize
         require_argument(names, Iterable, "zg.kernel: 'do_not_specialize' must be names of parameters")
@@ -63,7 +70,7 @@ class Kernel(Function):
         self._models: dict[Signature, core.Module] = {}
         # Made at the first launch on a GPU, and called directly by later launches.
         self._dispatcher: Dispatcher | None = None
-        self._launches: dict[Any, Callable[..., None]] = {}
+        self._launches: dict[Any, Callable[..., Any]] = {}
 
     @property
     def module(self) -> core.Module:
@@ -135,7 +142,7 @@ class Kernel(Function):
             self.watch()
         return model
 
-    def __getitem__(self, grid: Grid) -> Callable[..., None]:
+    def __getitem__(self, grid: Grid) -> Callable[..., Any]:
         """`kernel[grid](arguments…)` runs the kernel once for each program of the grid.
 
         `grid` has one to three sizes, or is a function that computes them from a dict of the arguments by name.
@@ -162,19 +169,52 @@ class Kernel(Function):
             self._launches = self._dispatcher.known_grids
         return self._dispatcher
 
-    @public
-    def _launch(self, grid: Grid, /, *arguments: Any, **keywords: Any) -> None:
-        """Run the kernel where its arrays are: on a GPU, or here by the reference interpreter."""
+    # The rules of launches, which kernels of another language have otherwise.
+
+    def parameter(self, name: str) -> KernelParameter:
+        """The treatment of the arguments of a run-time parameter."""
+        from ziggurat.backend.cuda.specialize import KernelParameter
+
+        return KernelParameter(name, specialize=name not in self.do_not_specialize)
+
+    def check_options(self, given: Mapping[str, Any]) -> None:
+        """Raise an error for a keyword of a launch that is neither a parameter nor an option."""
+        check_options(self, given)
+
+    def compile_options(self, given: Mapping[str, Any]) -> CompileOptions:
+        """The options of compilation for those of a launch."""
+        return CompileOptions.of(given)
+
+    def built(self, spec: Specialization, shape: Sequence[Any]) -> Binary:
+        """The kernel compiled for a launch on a GPU; see `ziggurat.launches.gpu.built`."""
+        from ziggurat.launches.gpu import built
+
+        return built(self, spec, shape)
+
+    def launched(self, spec: Specialization, loaded: Loaded, shape: Sequence[Any]) -> Any:
+        """The result of launches of a kernel on a GPU."""
+        return None
+
+    def explained(self, error: ZigguratError) -> ZigguratError:
+        """The error that is raised for one of a launch."""
+        return error
+
+    def runs_here(self, arguments: Iterable[Any]) -> bool:
+        """Whether a launch with these arguments runs on this machine, and not on a GPU."""
         from ziggurat.backend.launch.arrays import on_gpu
 
-        if any(map(on_gpu, leaves((*arguments, *keywords.values())))):
-            self.dispatcher.at(grid)(*arguments, **keywords)
-            return
-        options = {name: keywords.pop(name) for name in [*keywords] if name not in self.signature.parameters}
-        check_options(self, options)
-        self._on_host(grid, bind(self, arguments, keywords), options)
+        return not any(map(on_gpu, arguments))
 
-    def _on_host(self, grid: Grid, bound: dict[str, Any], options: dict[str, Any]) -> None:
+    @public
+    def _launch(self, grid: Grid, /, *arguments: Any, **keywords: Any) -> Any:
+        """Run the kernel where its arrays are: on a GPU, or here by the reference interpreter."""
+        if not self.runs_here(leaves((*arguments, *keywords.values()))):
+            return self.dispatcher.at(grid)(*arguments, **keywords)
+        options = {name: keywords.pop(name) for name in [*keywords] if name not in self.signature.parameters}
+        self.check_options(options)
+        return self._on_host(grid, bind(self, arguments, keywords), options)
+
+    def _on_host(self, grid: Grid, bound: dict[str, Any], options: dict[str, Any]) -> Any:
         """Run the kernel on arrays in memory. With the option `strict`, use of an undefined element is an error;
         options of compilation have no effect here."""
         from ziggurat.backend.reference.run import run
@@ -182,16 +222,27 @@ class Kernel(Function):
         strict = bool(options.get("strict", False))
         signature, names, values = self.specialized(bound)
         sizes = self.sizes(grid, bound)
-        if 0 in sizes:
-            return
-        model = self.model_for(signature)
-        with no_faults("running", lambda: model, self.name):
-            run(model, None, sizes, values, names=names, strict=strict)
+        if 0 not in sizes:
+            model = self.model_for(signature)
+            with no_faults("running", lambda: model, self.name):
+                run(model, None, sizes, values, names=names, strict=strict)
+        return self.ran(signature, options)
 
-    def specialized(self, bound: Mapping[str, Any]) -> tuple[Signature, list[str], list[Any]]:
-        """The signature of a launch on arrays in host memory, and the names and values of the run-time arguments."""
-        from ziggurat.backend.launch.arrays import ELEMENTS, address, as_array, is_array
+    def ran(self, signature: Signature, options: Mapping[str, Any]) -> Any:
+        """The result of a launch that ran on this machine."""
+        return None
+
+    def specialized(
+        self, bound: Mapping[str, Any], read: ReadArray | None = None
+    ) -> tuple[Signature, list[str], list[Any]]:
+        """The signature of a launch on arrays in host memory, and the names and values of the run-time arguments.
+
+        `read` gives an array's value, element type and address, and None for a thing that is no array.
+        """
+        from ziggurat.backend.launch.arrays import read_array
         from ziggurat.backend.launch.descriptors import TensorDescriptor
+
+        read = read or read_array
 
         constexprs = constexpr_names(self)
         declared = self.models.declared(self, bound)
@@ -199,30 +250,31 @@ class Kernel(Function):
         names: list[str] = []
         values: list[Any] = []
 
-        def type_of(name: str, given: Any, specialize: bool) -> Type:
+        def type_of(name: str, given: Any, parameter: KernelParameter) -> Type:
             # None is compiled in: an argument that is left out.
             if name in constexprs or given is None or is_compiled_in(self, given):
                 return constant_of(self, name, given)
             if is_tuple_of_arguments(given):
-                parts = tuple(type_of(part, one, specialize) for part, one in parts_of(name, given))
+                parts = tuple(type_of(part, one, parameter) for part, one in parts_of(name, given))
                 return compiler.given_tuple(given, parts)
             type_: Type
             if isinstance(given, TensorDescriptor):
                 value, type_, number = given, given.type, given.row_bytes
-            elif is_array(given):
-                value = as_array(given, name)
-                type_, number = PtrType(ELEMENTS[value.dtype]), address(value)
+            elif (array := read(given, name)) is not None:
+                value, type_, number = array[0], PtrType(array[1]), array[2]
+            elif parameter.compiles_in(given):
+                return constant_of(self, name, given)
             else:
                 value, type_ = given, self.number_type(name, given)
                 if name in declared:
                     value, type_ = declared_number(self, name, given, type_, declared[name])
                 number = int(given) if type_.is_int else 1
-            divisibility.append(16 if specialize and number % 16 == 0 and type_ != i1 else 1)
+            divisibility.append(1 if type_ == i1 else parameter.divisor(number))
             names.append(name)
             values.append(value)
             return type_
 
-        types = [type_of(name, given, name not in self.do_not_specialize) for name, given in bound.items()]
+        types = [type_of(name, given, self.parameter(name)) for name, given in bound.items()]
         return Signature(tuple(types), tuple(divisibility)), names, values
 
     def number_type(self, name: str, given: Any) -> ScalarType:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 
@@ -11,11 +11,12 @@ from ziggurat.backend.launch.grids import computed_grid
 from ziggurat.codemodel.errors import KernelNameError
 from ziggurat.codemodel.gpu.options import LAUNCH_ONLY, SHARED_OPTIONS, CompileOptions, default_of
 from ziggurat.codemodel.op import Op
-from ziggurat.codemodel.types import ScalarType, TupleType, Type
+from ziggurat.codemodel.types import ScalarType, Type
 from ziggurat.compiler.compiled import binary_of
 from ziggurat.compiler.pipeline import compile_model
 from ziggurat.kernels.arguments import Signature as KernelSignature
-from ziggurat.kernels.arguments import check_options, constant_of, constexpr_names, is_tuple_of_arguments
+from ziggurat.kernels.arguments import constant_of, constexpr_names, is_tuple_of_arguments
+from ziggurat.transforms.calls.lattice import given_tuple
 from ziggurat.transforms.kit.parameters import specialize
 
 if TYPE_CHECKING:
@@ -29,45 +30,47 @@ def dispatcher_of(kernel: Kernel, on_host: OnHost, shape: Sequence[Any] = ()) ->
     """The dispatcher of a kernel, which launches on the GPU of the arrays, or by `on_host` for arrays in memory. It
     makes others for launches with tuples: for a `shape` of tuples, each component is a parameter."""
     from ziggurat.backend.cuda.launch import Dispatcher
-    from ziggurat.backend.cuda.specialize import MISSING, KernelParameter
+    from ziggurat.backend.cuda.specialize import MISSING
 
     spread: dict[Any, Dispatcher] = {}
 
-    def with_tuples(grid: Any, bound: dict[str, Any], options: dict[str, Any]) -> None:
+    def with_tuples(grid: Any, bound: dict[str, Any], options: dict[str, Any]) -> Any:
         values = tuple(bound.values())
         shape = tuple(map(_shape, values))
-        if shape not in spread:
-            spread[shape] = dispatcher_of(kernel, on_host, shape)
+        key = shape, tuple(map(_classes, shape))
+        if key not in spread:
+            spread[key] = dispatcher_of(kernel, on_host, shape)
         sizes: Any = computed_grid(grid, kernel.name, bound) if callable(grid) else grid
-        spread[shape].at(sizes)(*_flat(values, shape), **options)
+        return spread[key].at(sizes)(*_flat(values, shape), **options)
 
-    def run_on_host(grid: Any, named: dict[str, Any], options: dict[str, Any]) -> None:
+    def run_on_host(grid: Any, named: dict[str, Any], options: dict[str, Any]) -> Any:
         values = iter(named.values())
         whole = {name: _nested(one, values) for name, one in zip(kernel.signature.parameters, shape, strict=True)}
-        on_host(grid, whole, options)
+        return on_host(grid, whole, options)
 
     constexprs = constexpr_names(kernel)
     # A constexpr parameter that has the name of an option is that option: see `options_of`.
     options = {name: default_of(name) for name in constexprs.intersection(SHARED_OPTIONS)}
     declared = _declared(kernel)
     parameters = [
-        KernelParameter(
-            name,
-            name in constexprs,
-            name not in kernel.do_not_specialize,
-            options.get(name, MISSING) if parameter.default is parameter.empty else parameter.default,
-            declared.get(name),
+        attrs.evolve(
+            kernel.parameter(name),
+            constexpr=name in constexprs,
+            default=options.get(name, MISSING) if parameter.default is parameter.empty else parameter.default,
+            **({"declared": declared[name]} if name in declared else {}),
         )
         for name, parameter in kernel.signature.parameters.items()
     ]
     return Dispatcher(
         kernel.name,
         _components(parameters, shape) if shape else parameters,
-        lambda spec: built(kernel, spec, shape),
+        lambda spec: kernel.built(spec, shape),
         run_on_host if shape else on_host,
         kernel.place,
-        lambda options: check_options(kernel, options),
+        kernel.check_options,
         None if shape else with_tuples,
+        lambda spec, loaded: kernel.launched(spec, loaded, shape),
+        kernel.explained,
     )
 
 
@@ -81,8 +84,18 @@ def _declared(kernel: Kernel) -> Mapping[str, ScalarType]:
 
 
 def _shape(value: Any) -> Any:
-    """The nesting of a tuple of arguments, with None for each argument."""
-    return tuple(map(_shape, value)) if is_tuple_of_arguments(value) else None
+    """The nesting of a tuple of arguments, with None for each argument. A named tuple gives one."""
+    return _made(value, tuple(map(_shape, value))) if is_tuple_of_arguments(value) else None
+
+
+def _made(like: Any, parts: tuple[Any, ...]) -> Any:
+    """A tuple of the parts, of the class of a named tuple."""
+    return type(like)(*parts) if hasattr(like, "_fields") else parts
+
+
+def _classes(shape: Any) -> Any:
+    """The classes of nested tuples: equal tuples may be of different ones."""
+    return None if shape is None else (cast("type[Any]", type(shape)), *map(_classes, shape))
 
 
 def _flat(value: Any, shape: Any) -> list[Any]:
@@ -90,9 +103,9 @@ def _flat(value: Any, shape: Any) -> list[Any]:
     return [value] if shape is None else [leaf for v, s in zip(value, shape, strict=True) for leaf in _flat(v, s)]
 
 
-def _nested(shape: Any, values: Iterator[Any], make: Callable[[tuple[Any, ...]], Any] = tuple) -> Any:
+def _nested(shape: Any, values: Iterator[Any], make: Callable[[Any, tuple[Any, ...]], Any] = _made) -> Any:
     """The next values, nested as `shape` says. `make` makes a tuple of its components."""
-    return next(values) if shape is None else make(tuple(_nested(one, values, make) for one in shape))
+    return next(values) if shape is None else make(shape, tuple(_nested(one, values, make) for one in shape))
 
 
 def _components(parameters: Sequence[KernelParameter], shape: Sequence[Any]) -> list[KernelParameter]:
@@ -133,11 +146,19 @@ def options_of(kernel: Kernel, spec: Specialization) -> CompileOptions:
     shared = constexpr_names(kernel).intersection(SHARED_OPTIONS)
     given: dict[str, Any] = {name: value for name, value in spec.options if name not in LAUNCH_ONLY}
     given |= {a.name: a.value for a in spec.arguments if isinstance(a, Constant) and a.name in shared}
-    return CompileOptions.of({**given, "target": spec.target})
+    return kernel.compile_options({"target": spec.target, **given})
 
 
 def model_of(kernel: Kernel, spec: Specialization, shape: Sequence[Any] = ()) -> Op:
     """The Triton model that is compiled for the arguments of a launch; `shape` is that of `built`."""
+    signature, known = signature_of(kernel, spec, shape)
+    return specialize(kernel.model_for(signature), known)
+
+
+def signature_of(
+    kernel: Kernel, spec: Specialization, shape: Sequence[Any] = ()
+) -> tuple[KernelSignature, dict[int, int]]:
+    """The signature for the arguments of a launch, and the known values of run-time parameters by their numbers."""
     from ziggurat.backend.cuda.specialize import RunTime
 
     types: list[Type] = []
@@ -156,6 +177,5 @@ def model_of(kernel: Kernel, spec: Specialization, shape: Sequence[Any] = ()) ->
             types.append(constant_of(kernel, argument.name, argument.value))
     if shape:
         flat = iter(types)
-        types = [_nested(one, flat, TupleType) for one in shape]
-    model = kernel.model_for(KernelSignature(tuple(types), tuple(divisibility)))
-    return specialize(model, known)
+        types = [_nested(one, flat, given_tuple) for one in shape]
+    return KernelSignature(tuple(types), tuple(divisibility)), known

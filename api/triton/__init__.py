@@ -7,39 +7,22 @@ from __future__ import annotations
 
 from ziggurat.frontends.triton.compile_time import aggregate, constexpr_function, must_use_result
 from ziggurat.triton import backends, compiler, errors, knobs, language, runtime, testing, tools
-from ziggurat.triton.compiler.errors import CompilationError
+from ziggurat.triton.arithmetic import cdiv, next_power_of_2
+from ziggurat.triton.compiler import CompilationError, compile
 from ziggurat.triton.errors import TritonError
 from ziggurat.triton.installation import install, uninstall
 from ziggurat.triton.runtime._allocation import set_allocator
+from ziggurat.triton.runtime.autotuner import Config, autotune, heuristics
 from ziggurat.triton.runtime.errors import InterpreterError, OutOfResources
-from ziggurat.triton.runtime.jit import JITFunction, KernelInterface, MockTensor, TensorWrapper, jit, reinterpret
+from ziggurat.triton.runtime.jit import JITFunction, KernelInterface, jit
+from ziggurat.triton.runtime.tensors import MockTensor, TensorWrapper, reinterpret
 
 # The release of Triton whose interface this is.
 __version__ = "3.6.0"
 
 __all__ = [
-    "CompilationError",
-    "InterpreterError",
-    "JITFunction",
-    "KernelInterface",
-    "MockTensor",
-    "OutOfResources",
-    "TensorWrapper",
-    "TritonError",
-    "aggregate",
-    "backends",
-    "compiler",
-    "constexpr_function",
-    "errors",
-    "install",
-    "jit",
-    "knobs",
-    "language",
-    "must_use_result",
-    "reinterpret",
-    "runtime",
-    "set_allocator",
-    "testing",
-    "tools",
-    "uninstall",
+    "CompilationError", "Config", "InterpreterError", "JITFunction", "KernelInterface", "MockTensor",
+    "OutOfResources", "TensorWrapper", "TritonError", "aggregate", "autotune", "backends", "cdiv", "compile",
+    "compiler", "constexpr_function", "errors", "heuristics", "install", "jit", "knobs", "language",
+    "must_use_result", "next_power_of_2", "reinterpret", "runtime", "set_allocator", "testing", "tools", "uninstall",
 ]  # fmt: skip

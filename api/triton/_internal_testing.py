@@ -188,11 +188,13 @@ def _fresh_knobs_impl(skipped_attr: set[str] | None = None) -> tuple[Callable[[]
             for knob in group.knob_descriptors.values():
                 os.environ.pop(knob.key, None)
         knobs.propagate_env = True
+        knobs.note_hooks()
         return knobs
 
     def reset() -> None:
         for name, group in groups.items():
             setattr(knobs, name, group)
+        knobs.note_hooks()
         keys = {knob.key for group in groups.values() for knob in group.knob_descriptors.values()}
         for key in keys:
             os.environ.pop(key, None)

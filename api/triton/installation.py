@@ -56,6 +56,8 @@ class _Finder(MetaPathFinder, Loader):
         # The import system has set the specification to that of the other name.
         assert module.__spec__ is not None
         module.__spec__ = module.__spec__.loader_state
+        for name in [name for name in sys.modules if name.startswith(f"{_OURS}.")]:
+            sys.modules.setdefault(_NAME + name.removeprefix(_OURS), sys.modules[name])
 
 
 def _ours(name: str) -> str:

@@ -19,6 +19,8 @@ from typing import Any, Self
 import attrs
 
 propagate_env: bool = True
+# Whether launches have hooks or are debugged: launches ask for this first.
+watched: bool = False
 
 _TRUE = frozenset(("1", "true", "on", "yes", "y"))
 
@@ -231,10 +233,12 @@ class HookChain:
     def add(self, func: Callable[..., Any]) -> None:
         if func not in self.calls:
             self.calls.append(func)
+        note_hooks()
 
     def remove(self, func: Callable[..., Any]) -> None:
         if func in self.calls:
             self.calls.remove(func)
+        note_hooks()
 
     def __bool__(self) -> bool:
         return bool(self.calls)
@@ -354,6 +358,11 @@ class runtime_knobs(base_knobs):
     jit_post_compile_hook: Any = None
     add_stages_inspection_hook: Any = None
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if self is runtime:
+            note_hooks()
+
 
 class language_knobs(base_knobs):
     fp32_default = env_opt_str("TRITON_F32_DEFAULT")
@@ -402,6 +411,15 @@ language = language_knobs()
 nvidia = nvidia_knobs()
 amd = amd_knobs()
 proton = proton_knobs()
+
+
+def note_hooks() -> None:
+    """Note whether launches have hooks or are debugged."""
+    global watched
+    watched = bool(runtime.debug or runtime.launch_enter_hook or runtime.launch_exit_hook)
+
+
+note_hooks()
 
 
 def refresh_knobs() -> None:

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from ziggurat.backend.cuda import testing
 from ziggurat.backend.cuda.arrays import device_of, place_of, reader_of, view
@@ -25,7 +25,6 @@ from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError, ResourceError, ZigguratError
 from ziggurat.codemodel.gpu.options import LAUNCH_ONLY, LAUNCH_OPTIONS
 from ziggurat.compiler.workers import Job, compile_all
-from ziggurat.kernels.heuristics import ComputedKernel
 from ziggurat.kernels.kernel import Grid, Kernel
 from ziggurat.launches.gpu import model_of, options_of
 
@@ -268,6 +267,13 @@ Read = Callable[[Any], Any]
 _Parts = tuple[str, list[tuple[Read | None, int]]]
 
 
+class HasDefaults(Protocol):
+    """A kernel that tells the defaults of its parameters."""
+
+    signature: Any
+    defaults: dict[str, Any]
+
+
 class ChoiceKey:
     """The function from the arguments of a launch to the key that a choice is kept for.
 
@@ -275,7 +281,7 @@ class ChoiceKey:
     compilation. The arguments with these values are looked up once for each combination of argument types.
     """
 
-    def __init__(self, kernel: ComputedKernel, names: Sequence[str]) -> None:
+    def __init__(self, kernel: HasDefaults, names: Sequence[str]) -> None:
         self.kernel, self.names = kernel, names
         self._parts: dict[tuple[Any, ...], _Parts] = {}
 

@@ -58,8 +58,8 @@ def reader_of(array: Any) -> Reader | None:
     """The reader of arrays like this one; None for a value that is no array on a GPU."""
     if callable(getattr(array, "data_ptr", None)) and hasattr(array, "dtype"):
         torch = sys.modules.get("torch")
-        if torch is not None and isinstance(array, torch.Tensor):
-            return _TORCH if array.is_cuda else None
+        if torch is not None and (isinstance(array, torch.Tensor) or hasattr(array, "get_device")):
+            return _TORCH if getattr(array, "is_cuda", False) else None
         return _POINTER if on_gpu(array) else None
     cupy = sys.modules.get("cupy")
     if cupy is not None and isinstance(array, cupy.ndarray):

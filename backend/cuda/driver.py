@@ -20,7 +20,7 @@ import attrs
 from ziggurat.backend.cuda.binary import Binary
 from ziggurat.backend.cuda.failures import failure, out_of_resources
 from ziggurat.backend.ptx.lines import refused_at
-from ziggurat.codemodel.errors import LaunchError, TargetError, shown
+from ziggurat.codemodel.errors import LaunchError, ResourceError, TargetError, shown
 from ziggurat.codemodel.gpu.targets import target_for
 
 _LOG_BYTES = 16384
@@ -289,7 +289,7 @@ class Loaded:
         """Dynamic and static shared memory of a CTA, in bytes."""
         return self.binary.shared + self._ask("SHARED_SIZE_BYTES")
 
-    def too_large(self) -> LaunchError:
+    def too_large(self) -> ResourceError:
         """The error that tells the resources a CTA of this kernel needs, and those of the device."""
         device = current_device()
         return out_of_resources(
@@ -320,8 +320,8 @@ def _attribute_of_launch(driver: Any, name: str) -> Any:
 def load(binary: Binary) -> Loaded:
     """Load a kernel into the current context; PTX is assembled by the driver.
 
-    Raises `LaunchError` if the device has another target or too few resources for a CTA, and `TargetError` with the
-    assembler's log if the driver rejects the code.
+    Raises `LaunchError` if the device has another target, `ResourceError` if it has too few resources for a CTA, and
+    `TargetError` with the assembler's log if the driver rejects the code.
     """
     driver = cuda()
     context = current_context()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError, MemoryAccessError, ZigguratError
+from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError, MemoryAccessError, ResourceError, ZigguratError
 
 # The class, summary and advice for each fault. After a fault, every call in the context fails until the process, or at
 # least the context, ends.
@@ -78,7 +78,7 @@ def failure(status: str, doing: str, kernel: str | None = None, certain: bool = 
 
 def out_of_resources(
     kernel: str, *, threads: int, registers: int, shared: int, max_threads: int, register_file: int, max_shared: int
-) -> LaunchError:
+) -> ResourceError:
     """The error for a kernel that needs more resources than a multiprocessor has. Sizes of shared memory are in
     bytes."""
     found: list[str] = []
@@ -96,6 +96,6 @@ def out_of_resources(
         found.append(f"{threads} threads, where it can have {max_threads} with its {registers} registers")
         hints.append("fewer warps")
     what = " and ".join(found) or f"{threads} threads of {registers} registers and {shared} bytes of shared memory"
-    return LaunchError(
+    return ResourceError(
         f"'{kernel}' does not fit on the device: a CTA needs {what}", hint="; ".join(hints) or "smaller blocks"
     )

@@ -21,7 +21,8 @@ from ziggurat.codemodel.location import Location
 
 Grid = int | tuple[int, ...] | Callable[[dict[str, Any]], "int | tuple[int, ...]"]
 Build = Callable[[Specialization], Binary]
-OnHost = Callable[[Any, dict[str, Any], dict[str, Any]], None]
+OnHost = Callable[[Any, dict[str, Any], dict[str, Any]], Any]
+Result = Callable[[Specialization, driver.Loaded], Any]
 
 # The number of grids whose launches `Dispatcher.at` remembers.
 _GRIDS = 256
@@ -90,8 +91,9 @@ class Dispatcher:
     `build` compiles for a `Specialization`, which has the options of the launch: all keywords that are no parameters,
     except `stream` and `check`. `on_host(grid, arguments by name, options)` runs the kernel on arrays in memory, and
     `with_tuples`, called alike, launches with tuples among the arguments. `location` is the kernel's place in its
-    source, for errors. `demand_options` raises the error of unknown options. `check=True` waits for each launch, so
-    that a fault is reported as this kernel's.
+    source, for errors. `demand_options` raises the error of unknown options. `result` gives what launches of a kernel
+    return, and `explained` the error that is raised for one. `check=True` waits for each launch, so that a fault is
+    reported as this kernel's.
     """
 
     def __init__(
@@ -103,6 +105,8 @@ class Dispatcher:
         location: Location | None = None,
         demand_options: Callable[[dict[str, Any]], None] = lambda options: None,
         with_tuples: OnHost | None = None,
+        result: Result | None = None,
+        explained: Callable[[ZigguratError], ZigguratError] = lambda error: error,
     ) -> None:
         self.name = name
         self.location = location
@@ -111,16 +115,18 @@ class Dispatcher:
         self._on_host = on_host
         self._demand_options = demand_options
         self._with_tuples = with_tuples
+        self._result = result
+        self._explained = explained
         self._routes: dict[tuple[Kind, ...], Route] = {}
         self._binaries: dict[Specialization, Binary] = {}
         self.loaded: dict[tuple[Specialization, int], driver.Loaded] = {}
         self._compiling = threading.RLock()
         # Makes launches over a grid by the route of the last arguments of new kinds. A route passes other arguments on.
-        self._hot: Callable[[Any, Any, Any], Callable[..., None]] = functools.partial(functools.partial, self._bind)
+        self._hot: Callable[[Any, Any, Any], Callable[..., Any]] = functools.partial(functools.partial, self._bind)
         # Launches by grid, for `at`, and for kernels, which save a call by looking here first.
-        self.known_grids: dict[Any, Callable[..., None]] = {}
+        self.known_grids: dict[Any, Callable[..., Any]] = {}
 
-    def at(self, grid: Grid) -> Callable[..., None]:
+    def at(self, grid: Grid) -> Callable[..., Any]:
         """The kernel over a grid, to be called with its arguments."""
         try:
             known = self.known_grids.get(grid)
@@ -148,7 +154,7 @@ class Dispatcher:
         """Keep a kernel that was compiled elsewhere."""
         self._binaries.setdefault(spec, binary)
 
-    def _bind(self, x: Any, y: Any, z: Any, /, *arguments: Any, **keywords: Any) -> None:
+    def _bind(self, x: Any, y: Any, z: Any, /, *arguments: Any, **keywords: Any) -> Any:
         names = [parameter.name for parameter in self.parameters]
         bound = dict(zip(names, arguments, strict=False))
         options = {name: value for name, value in keywords.items() if name not in names}
@@ -157,7 +163,7 @@ class Dispatcher:
             raise LaunchError(f"'{self.name}' got '{twice[0]}' twice")
         bound.update({name: value for name, value in keywords.items() if name in names})
         values = tuple(bound.get(parameter.name, parameter.default) for parameter in self.parameters)
-        self._generic(x, y, z, values, arguments[len(names) :], options, None, None)
+        return self._generic(x, y, z, values, arguments[len(names) :], options, None, None)
 
     def _generic(
         self,
@@ -169,7 +175,7 @@ class Dispatcher:
         options: dict[str, Any],
         stream: Any,
         tried: Route | None,
-    ) -> None:
+    ) -> Any:
         """Launch with any arguments: find or make their route and their kernel. `tried` is a route that does not know
         them, or could not launch them: for an empty grid, a value that it cannot write, another context, or a status of
         the driver. Nothing was launched then, so that the slow path meets the same error, and explains it."""
@@ -178,13 +184,11 @@ class Dispatcher:
             isinstance(v, (tuple, list)) and not p.constexpr for v, p in zip(values, self.parameters, strict=True)
         ):
             given = options if stream is None else {**options, "stream": stream}
-            self._with_tuples(x if y is None else (x, y, z), self._named(values), given)
-            return
+            return self._with_tuples(x if y is None else (x, y, z), self._named(values), given)
         stream = options.pop("stream", stream)
         kinds = tuple(kind_of(v, p, self.name) for v, p in zip(values, self.parameters, strict=True))
         if any(kind.way == "host" for kind in kinds):
-            self._run_on_host(x if y is None else (x, y, z), values, kinds, options)
-            return
+            return self._run_on_host(x if y is None else (x, y, z), values, kinds, options)
         route = self._routes.get(kinds)
         if route is None:
             route = Route(self.parameters, kinds, self._generic)
@@ -194,14 +198,13 @@ class Dispatcher:
             self.known_grids.clear()
         if route is not tried:
             # The route of these kinds may know the arguments, though the launch before had other kinds.
-            route.seek(x, y, z, (), options if stream is None else {**options, "stream": stream}, *values)
-        else:
-            self._learn(x, y, z, values, options, stream, route)
+            return route.seek(x, y, z, (), options if stream is None else {**options, "stream": stream}, *values)
+        return self._learn(x, y, z, values, options, stream, route)
 
     def _learn(
         self, x: Any, y: Any, z: Any, values: tuple[Any, ...], options: dict[str, Any], stream: Any, route: Route
-    ) -> None:
-        """Find or make the kernel, launch it, and have the route remember it."""
+    ) -> Any:
+        """Find or make the kernel, launch it, and have the route remember it. The result is that of the launch."""
         self._demand_options(options)
         check = bool(options.pop("check", False))
         device = self._device_of(values)
@@ -215,13 +218,15 @@ class Dispatcher:
                 if loaded.binary.disjoint:
                     passed = {a.name: v for a, v in zip(spec.arguments, values, strict=True) if isinstance(a, RunTime)}
                     check_disjoint(loaded.binary.pairs, [*passed.values()], [*passed], self.name)
-                found = route.learn(values, options, loaded, spec)
+                result = None if self._result is None else self._result(spec, loaded)
+                found = route.learn(values, options, loaded, spec, result)
                 on = driver.STREAMS[route.stream(device) if stream is None else driver.stream_address(stream)]
                 start(loaded, sizes, route.slot(found, values), on, check)
+                return result
             except ZigguratError as error:
                 if error.location is None:
                     error.location = self.location
-                raise
+                raise self._explained(error)  # noqa: B904
 
     def _complete(self, values: tuple[Any, ...], more: tuple[Any, ...]) -> tuple[Any, ...]:
         if more:
@@ -238,9 +243,7 @@ class Dispatcher:
                 made[place] = tuple(made[place])
         return tuple(made)
 
-    def _run_on_host(
-        self, grid: Any, values: tuple[Any, ...], kinds: tuple[Kind, ...], options: dict[str, Any]
-    ) -> None:
+    def _run_on_host(self, grid: Any, values: tuple[Any, ...], kinds: tuple[Kind, ...], options: dict[str, Any]) -> Any:
         named, ways = self._named(values), [kind.way for kind in kinds]
         there = [name for name, way in zip(named, ways, strict=True) if way in ("array", "descriptor")]
         if there or self._on_host is None:
@@ -250,7 +253,7 @@ class Dispatcher:
                 hint = f"describe an array there: zg.TensorDescriptor(zg.to_device({here}.array), …)"
             raise LaunchError(f"'{here}' of '{self.name}' must be on a GPU{also}; it is in memory", hint=hint)
         self._demand_options(options)
-        self._on_host(grid, named, options)
+        return self._on_host(grid, named, options)
 
     def _named(self, values: tuple[Any, ...]) -> dict[str, Any]:
         return {parameter.name: value for parameter, value in zip(self.parameters, values, strict=True)}

@@ -54,14 +54,14 @@ _z_status = _z_driver(
                 )[0]
                 _z_free.append(_z_slot)
                 if not _z_status:
-                    return"""
+                    return _z_result"""
 _TEXT = """\
 def bound(_z_x, _z_y, _z_w, /):
     def launch({parameters}*_z_more, **_z_options):
         try:
             (
                 {expected}_z_device, _z_same, _z_driver, _z_function, _z_threads, _z_shared, _z_free, _z_fresh,
-                _z_tiles,
+                _z_tiles, _z_result,
             ) = _z_last[0]
             {read}
             if not _z_more and {conditions}(_z_options == _z_same if _z_options or _z_same else True):
@@ -101,7 +101,7 @@ def _z_seek(_z_x, _z_y, _z_w, _z_more, _z_options, {values}):
     except (_z_AttributeError, _z_TypeError):
         _z_entry = None
     if _z_entry is not None:
-        _z_expected, _z_driver, _z_function, _z_threads, _z_shared, _z_free, _z_fresh, _z_tiles = _z_entry
+        _z_expected, _z_driver, _z_function, _z_threads, _z_shared, _z_free, _z_fresh, _z_tiles, _z_result = _z_entry
         _z_last[0] = _z_expected
         _z_gx = _z_x; _z_gy = _z_y; _z_gz = _z_w
         try:
@@ -117,7 +117,7 @@ def _z_seek(_z_x, _z_y, _z_w, _z_more, _z_options, {values}):
                 {found}
         except (_z_struct_error, _z_KeyError, _z_OverflowError, _z_TypeError):
             pass
-    _z_generic(_z_x, _z_y, _z_w, ({values}), _z_more, _z_options, _z_on, _z_route)
+    return _z_generic(_z_x, _z_y, _z_w, ({values}), _z_more, _z_options, _z_on, _z_route)
 
 def keys(_z_options, {values}):
     {read}; _z_device = {device}
@@ -309,9 +309,9 @@ _GLOBALS = (
     arrays.protocol_device, pointer_device,
 )  # fmt: skip
 # An entry of the table: values that the next launch is compared with; the driver's function that launches, the kernel,
-# threads, bytes of shared memory, free buffers, the function that makes another, and the tiles of the descriptors, with
-# `apart` as the last.
-Found = tuple[tuple[Any, ...], Callable[..., Any], Any, int, int, list[Any], Callable[[], Any], tuple[Any, ...]]
+# threads, bytes of shared memory, free buffers, the function that makes another, the tiles of the descriptors, with
+# `apart` as the last, and the result of the launch.
+Found = tuple[tuple[Any, ...], Callable[..., Any], Any, int, int, list[Any], Callable[[], Any], tuple[Any, ...], Any]
 
 
 class Route:
@@ -323,7 +323,7 @@ class Route:
     """
 
     def __init__(
-        self, parameters: Sequence[KernelParameter], kinds: Sequence[Kind], generic: Callable[..., None]
+        self, parameters: Sequence[KernelParameter], kinds: Sequence[Kind], generic: Callable[..., Any]
     ) -> None:
         writer = Writer(device_count() > 1)
         names = [parameter.name for parameter in parameters]
@@ -362,13 +362,20 @@ class Route:
         }
         scope = {name.replace(MARK, own): value for name, value in scope.items()}
         exec(compile(self.text, "<launch of a ziggurat kernel>", "exec"), scope)
-        self.bound: Callable[[Any, Any, Any], Callable[..., None]] = scope["bound"]
-        self.seek: Callable[..., None] = scope[f"{own}seek"]
+        self.bound: Callable[[Any, Any, Any], Callable[..., Any]] = scope["bound"]
+        self.seek: Callable[..., Any] = scope[f"{own}seek"]
         self._keys: Callable[..., Any] = scope["keys"]
         self._moving: Callable[..., Any] = scope["moving"]
 
-    def learn(self, values: Sequence[Any], options: dict[str, Any], loaded: Loaded, spec: Specialization) -> Found:
-        """Remember the kernel for these arguments, and for others that share it."""
+    def learn(
+        self,
+        values: Sequence[Any],
+        options: dict[str, Any],
+        loaded: Loaded,
+        spec: Specialization,
+        result: Any = None,
+    ) -> Found:
+        """Remember the kernel for these arguments, and for others that share it. `result` is that of its launches."""
         exact, loose, known = self._keys(options, *values)
         order, tiles = arranged(loaded.binary, spec, self._places)
 
@@ -377,7 +384,7 @@ class Route:
 
         binary = loaded.binary
         described = (*tiles, apart(binary, spec))
-        entry = (loaded.launch, loaded.function, binary.threads, binary.shared, [fresh()], fresh, described)
+        entry = (loaded.launch, loaded.function, binary.threads, binary.shared, [fresh()], fresh, described, result)
         self._classes[loose] = entry
         found = self._found(exact, loose, known)
         assert found is not None

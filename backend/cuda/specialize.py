@@ -31,7 +31,9 @@ INTEGERS: Final = (int, np.int64)
 class KernelParameter:
     """A parameter as the kernel's author declared it. With `specialize` False, one kernel serves all its values.
 
-    A float is passed as one of the float type that the source declares, if it does.
+    A float is passed as one of the float type that the source declares, if it does. `align` says whether divisibility
+    is used. With `as_triton`, 1 is a constexpr, other things than arrays and numbers are compiled in, and every number
+    has the declared type.
     """
 
     name: str
@@ -39,10 +41,25 @@ class KernelParameter:
     specialize: bool = True
     default: Any = MISSING
     declared: ScalarType | None = None
+    align: bool = True
+    as_triton: bool = False
+
+    def compiles_in(self, value: Any) -> bool:
+        """Whether an argument that is no array is compiled in as a constexpr."""
+        scalar = number_type(value) if self.as_triton else None
+        if scalar is None:
+            return self.as_triton
+        return self.specialize and scalar.is_int and scalar != i1 and value == 1
+
+    def divisor(self, number: int) -> int:
+        """The number, 1 or 16, that is known to divide an argument."""
+        return DIVISOR if self.specialize and self.align and number % DIVISOR == 0 else 1
 
     def type_of(self, value: Any) -> ScalarType | None:
         """The type that a number is passed as; None for anything but a number."""
         scalar = number_type(value)
+        if self.as_triton and scalar is not None and self.declared is not None:
+            return self.declared
         is_float = scalar is not None and scalar.is_float
         return self.declared if is_float and self.declared is not None and self.declared.is_float else scalar
 
@@ -124,6 +141,8 @@ def kind_of(value: Any, parameter: KernelParameter, kernel: str) -> Kind:
         return Kind("array", reader=reader)
     if is_array(value):
         return Kind("host")
+    if parameter.as_triton:
+        return Kind("constant", _exact_type(value))
     raise no_argument(parameter.name, kernel, value)
 
 
@@ -138,7 +157,7 @@ def _kind_of_number(value: Any, parameter: KernelParameter, kernel: str) -> Kind
             f"'{parameter.name}' of '{kernel}' must be a number of a type that kernels have; got {value!r}"
         )
     # Integers are written with 64 bits and a sign, except those that need 64 bits without one.
-    field = "i64" if type(value) in INTEGERS and scalar.signed else scalar.name
+    field = "i64" if type(value) in INTEGERS and scalar.is_int and scalar.signed else scalar.name
     return Kind(
         "integer" if scalar.is_int and scalar != i1 and parameter.specialize else "number", _exact_type(value), field
     )
@@ -150,18 +169,16 @@ def described(value: Any, kind: Kind, parameter: KernelParameter) -> RunTime | C
     if kind.way == "constant":
         return Constant(name, value)
     if kind.way == "descriptor":
-        divisible = parameter.specialize and value.row_bytes % DIVISOR == 0
-        return RunTime(name, value.type, DIVISOR if divisible else 1)
+        return RunTime(name, value.type, parameter.divisor(value.row_bytes))
     if kind.way == "array":
         seen = view(value, name)
-        divisible = parameter.specialize and seen.address % DIVISOR == 0
-        return RunTime(name, PtrType(seen.element), DIVISOR if divisible else 1)
+        return RunTime(name, PtrType(seen.element), parameter.divisor(seen.address))
     scalar = parameter.type_of(value)
     assert scalar is not None
     if kind.way == "integer":
         if int(value) == 1:
-            return Constant(name, 1, scalar)
-        return RunTime(name, scalar, DIVISOR if int(value) % DIVISOR == 0 else 1)
+            return Constant(name, 1, None if parameter.as_triton else scalar)
+        return RunTime(name, scalar, parameter.divisor(int(value)))
     return RunTime(name, scalar)
 
 

@@ -21,7 +21,7 @@ def is_array(thing: object) -> bool:
         return False
     return isinstance(thing, np.ndarray) or any(
         hasattr(type(thing), name) or name in getattr(thing, "__dict__", ())
-        for name in ("__array_interface__", "__dlpack__", "__cuda_array_interface__", "__array__")
+        for name in ("__array_interface__", "__dlpack__", "__cuda_array_interface__", "__array__", "__host_array__")
     )
 
 
@@ -37,6 +37,17 @@ def as_array(thing: Any, name: str) -> np.ndarray[Any, Any]:
             f"'{name}' is an array of {array.dtype}, which kernels do not have", hint=f"they have {known}"
         )
     return array
+
+
+def read_array(thing: Any, name: str) -> tuple[np.ndarray[Any, Any], ScalarType, int] | None:
+    """The NumPy array over the memory of an array, its element type and its address; None for a thing that is no array.
+
+    Raises the errors of `as_array`.
+    """
+    if not is_array(thing):
+        return None
+    array = as_array(thing, name)
+    return array, ELEMENTS[array.dtype], address(array)
 
 
 def _view(thing: Any, name: str) -> np.ndarray[Any, Any]:
@@ -56,6 +67,8 @@ def _view(thing: Any, name: str) -> np.ndarray[Any, Any]:
         torch = sys.modules.get("torch")
         if torch is not None and isinstance(thing, torch.Tensor):
             return _of_torch(torch, thing)
+        if hasattr(thing, "__host_array__"):  # A tensor that is read as another element type.
+            return thing.__host_array__()
         return np.asarray(thing) if hasattr(thing, "__array_interface__") else np.from_dlpack(thing)
     except Exception as error:
         reason = str(error).partition("\n")[0]

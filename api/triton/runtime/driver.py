@@ -3,61 +3,15 @@
 from __future__ import annotations
 
 import functools
-import importlib
+import sys
 import time
 from types import SimpleNamespace
 from typing import Any
 
+from ziggurat.backend.cuda import driver as cuda
+from ziggurat.codemodel.errors import LaunchError
 from ziggurat.triton.backends.compiler import GPUTarget
-
-_CACHE_BYTES = 256 << 20
-
-
-class DriverBase:
-    """The functions of a machine. The current device and its stream are those of PyTorch."""
-
-    def get_current_target(self) -> GPUTarget:
-        raise NotImplementedError
-
-    def get_active_torch_device(self) -> Any:
-        """The device of PyTorch that tensors are made on."""
-        raise NotImplementedError
-
-    def get_current_device(self) -> int:
-        raise NotImplementedError
-
-    def set_current_device(self, device: int) -> None:
-        raise NotImplementedError
-
-    def get_current_stream(self, device: int | None = None) -> int:
-        """The address of the current stream of a device."""
-        raise NotImplementedError
-
-    def get_device_capability(self, device: int | None = None) -> tuple[int, int]:
-        raise NotImplementedError
-
-    def get_device_interface(self) -> Any:
-        """A module with `synchronize` and `Event`, such as `torch.cuda`."""
-        raise NotImplementedError
-
-    def get_benchmarker(self) -> Any:
-        """The function that measures a call: `triton.testing.do_bench`."""
-        from ziggurat.triton.testing import do_bench
-
-        return do_bench
-
-    def get_empty_cache_for_benchmark(self) -> Any:
-        """A tensor that is as large as the caches of a GPU; see `clear_cache`."""
-        return _torch().empty(_CACHE_BYTES // 4, dtype=_torch().int32, device=self.get_active_torch_device())
-
-    def clear_cache(self, cache: Any) -> None:
-        """Write the whole tensor, so that the caches hold nothing else."""
-        cache.zero_()
-
-    @functools.cached_property
-    def utils(self) -> Any:
-        """The functions `get_device_properties` and `load_binary`."""
-        raise NotImplementedError
+from ziggurat.triton.backends.driver import DriverBase, torch_module
 
 
 class CudaDriver(DriverBase):
@@ -68,22 +22,24 @@ class CudaDriver(DriverBase):
         return GPUTarget("cuda", 10 * major + minor, 32)
 
     def get_active_torch_device(self) -> Any:
-        return _torch().device("cuda", self.get_current_device())
+        return torch_module().device("cuda", self.get_current_device())
 
     def get_current_device(self) -> int:
-        return int(_torch().cuda.current_device())
+        torch = sys.modules.get("torch")
+        return int(torch.cuda.current_device()) if torch is not None else cuda.current_device().number
 
     def set_current_device(self, device: int) -> None:
-        _torch().cuda.set_device(device)
+        torch_module().cuda.set_device(device)
 
     def get_current_stream(self, device: int | None = None) -> int:
-        return int(_torch().cuda.current_stream(device).cuda_stream)
+        torch = sys.modules.get("torch")
+        return int(torch.cuda.current_stream(device).cuda_stream) if torch is not None else cuda.own_stream()
 
     def get_device_capability(self, device: int | None = None) -> tuple[int, int]:
-        return _torch().cuda.get_device_capability(device)
+        return cuda.Device(self.get_current_device() if device is None else device).capability
 
     def get_device_interface(self) -> Any:
-        return _torch().cuda
+        return torch_module().cuda
 
     @functools.cached_property
     def utils(self) -> Any:
@@ -97,7 +53,7 @@ class HostDriver(DriverBase):
         return GPUTarget("cpu", 0, 1)
 
     def get_active_torch_device(self) -> Any:
-        return _torch().device("cpu")
+        return torch_module().device("cpu")
 
     def get_current_device(self) -> int:
         return 0
@@ -152,30 +108,37 @@ _H100 = dict(zip(_PROPERTIES, (232448, 65536, 132, 32, 1980000, 2619000, 5120), 
 
 def _device_properties(device: int) -> dict[str, int]:
     """The properties of a GPU by the names that Triton gives them."""
-    from ziggurat.backend.cuda import driver
-
-    with driver.on_device(device):
-        found = driver.current_device()
-        return {name: int(found.attribute(attribute)) for name, attribute in _PROPERTIES.items()}
+    found = cuda.Device(device)
+    return {name: found.attribute(attribute) for name, attribute in _PROPERTIES.items()}
 
 
 def _host_properties(device: int) -> dict[str, int]:
     return dict(_H100)
 
 
-def _torch() -> Any:
-    return importlib.import_module("torch")
+def _has_gpu() -> bool:
+    """Whether there is a GPU, for PyTorch if the program uses it."""
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        return torch.cuda.is_available()
+    try:
+        return cuda.device_count() > 0
+    except LaunchError:
+        return False
 
 
 class DriverConfig:
-    """The driver in use. It is chosen at the first use: that of a GPU if PyTorch finds one."""
+    """The driver in use, chosen at the first use: that of a GPU if there is one."""
 
     def __init__(self) -> None:
+        self._default: DriverBase | None = None
         self._active: DriverBase | None = None
 
-    @functools.cached_property
+    @property
     def default(self) -> DriverBase:
-        return CudaDriver() if _torch().cuda.is_available() else HostDriver()
+        if self._default is None:
+            self._default = CudaDriver() if _has_gpu() else HostDriver()
+        return self._default
 
     @property
     def active(self) -> DriverBase:
@@ -187,7 +150,7 @@ class DriverConfig:
         self._active = driver
 
     def reset_active(self) -> None:
-        self._active = None
+        self._active = self.default
 
 
 driver = DriverConfig()

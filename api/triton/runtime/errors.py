@@ -5,12 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from ziggurat.codemodel.errors import KernelRuntimeError, ResourceError, ZigguratError
+from ziggurat.frontends.triton.errors import TritonError, as_triton
 
-InterpreterError = KernelRuntimeError
+
+class InterpreterError(KernelRuntimeError, TritonError):
+    """A kernel failed on the reference interpreter."""
 
 
-class OutOfResources(ResourceError):
-    """A kernel needs more of a resource than the GPU has: `required` of `name`, where `limit` is the most."""
+class OutOfResources(ResourceError, TritonError):
+    """A kernel needs more of a resource than the GPU has: `required` of `name`, where `limit` is the most. The numbers
+    are zero where the message has them."""
+
+    required = limit = 0
+    name = "resources"
 
     def __init__(self, required: int, limit: int, name: str) -> None:
         super().__init__(
@@ -25,12 +32,23 @@ class OutOfResources(ResourceError):
         return type(self), (self.required, self.limit, self.name)
 
 
-class PTXASError(ResourceError):
+class PTXASError(ResourceError, TritonError):
     """NVIDIA's assembler rejected a kernel."""
 
 
-class AutotunerError(ZigguratError):
+class AutotunerError(ZigguratError, TritonError):
     """No configuration of a kernel can be chosen."""
+
+    def __init__(self, summary: str) -> None:
+        super().__init__(f"Autotuner error: {summary}")
+
+
+def as_raised(error: ZigguratError) -> ZigguratError:
+    """An error of a launch as one that Triton's programs catch."""
+    for ours, theirs in ((ResourceError, OutOfResources), (KernelRuntimeError, InterpreterError)):
+        if type(error) is ours:
+            error.__class__ = theirs  # pyright: ignore[reportAttributeAccessIssue]
+    return as_triton(error)
 
 
 __all__ = ["AutotunerError", "InterpreterError", "OutOfResources", "PTXASError"]

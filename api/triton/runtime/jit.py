@@ -2,13 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+import functools
+import hashlib
+import inspect
+import linecache
+import re
+import textwrap
+import types
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
+from ziggurat.codemodel.errors import KernelRuntimeError, KernelValueError, ZigguratError
+from ziggurat.codemodel.gpu.options import CompileOptions
+from ziggurat.codemodel.types import PtrType, ScalarType
+from ziggurat.frontends.language.function import Function
 from ziggurat.frontends.language.policy import TRITON
-from ziggurat.kernels.kernel import Kernel
+from ziggurat.kernels.arguments import Signature, bind
+from ziggurat.kernels.kernel import Grid, Kernel
+from ziggurat.kernels.models import PythonModels
+from ziggurat.triton import knobs
 from ziggurat.triton._utils import type_canonicalisation_dict
+from ziggurat.triton.compiler.signatures import declared_of
+from ziggurat.triton.runtime import hooks, options
+from ziggurat.triton.runtime.driver import CudaDriver, driver
+from ziggurat.triton.runtime.errors import as_raised
 from ziggurat.triton.runtime.tensors import MockTensor, TensorWrapper, reinterpret
+
+if TYPE_CHECKING:
+    from ziggurat.backend.cuda.binary import Binary
+    from ziggurat.backend.cuda.driver import Loaded
+    from ziggurat.backend.cuda.specialize import KernelParameter, Specialization
+    from ziggurat.triton.compiler.compiled import CompiledKernel
 
 
 class KernelInterface:
@@ -25,6 +50,70 @@ class KernelInterface:
         return lambda *args, **kwargs: self.run(*args, grid=grid, warmup=False, **kwargs)
 
 
+class KernelParam:
+    """A parameter of a kernel: its place, its name, its annotation, and whether its values select code."""
+
+    def __init__(
+        self, num: int, param: inspect.Parameter, do_not_specialize: bool, do_not_specialize_on_alignment: bool
+    ) -> None:
+        self.num = num
+        self.name = param.name
+        self.default = param.default
+        self.do_not_specialize = do_not_specialize
+        self.do_not_specialize_on_alignment = do_not_specialize_on_alignment
+        self.declared = declared_of(param.annotation)
+        annotation = param.annotation
+        self.annotation = "" if annotation is param.empty else getattr(annotation, "__name__", None) or str(annotation)
+
+    @property
+    def is_constexpr(self) -> bool:
+        return "constexpr" in self.annotation
+
+    @property
+    def has_default(self) -> bool:
+        return self.default is not inspect.Parameter.empty
+
+
+class TritonModels(PythonModels):
+    """The models of a function in Triton's Python, whose annotations declare types: `x: tl.int64`."""
+
+    def declared(self, kernel: Function, given: Mapping[str, Any]) -> Mapping[str, ScalarType | PtrType]:
+        assert isinstance(kernel, JITFunction)
+        return kernel.declared
+
+
+class DeviceCaches(defaultdict[Any, Any]):
+    """The compiled kernels of a function by device: for each, a tuple whose first component has them by key."""
+
+    def __init__(self, fn: JITFunction) -> None:
+        super().__init__()
+        self._fn = fn
+
+    def __missing__(self, device: Any) -> Any:
+        number = device if isinstance(device, int) else 0
+        if number != device:
+            return self[number]
+        made: tuple[Any, ...] = (Compilations(self._fn), {}, driver.active.get_current_target(), None, None)
+        self[number] = made
+        return made
+
+    def clear(self) -> None:
+        super().clear()
+        self._fn.forget()
+
+
+class Compilations(dict[str, Any]):
+    """Compiled kernels by key. The function forgets all of them when they are cleared."""
+
+    def __init__(self, fn: JITFunction) -> None:
+        super().__init__()
+        self._fn = fn
+
+    def clear(self) -> None:
+        super().clear()
+        self._fn.forget()
+
+
 class JITCallable:
     """The base of functions that kernels call."""
 
@@ -33,6 +122,8 @@ class JITFunction(Kernel, JITCallable):
     """A function of a Triton program: a kernel that is launched over a grid, or a helper that kernels call."""
 
     policy = TRITON
+    make_models = TritonModels
+    hash: str | None = None
 
     def __init__(
         self,
@@ -46,25 +137,289 @@ class JITFunction(Kernel, JITCallable):
         launch_metadata: Callable[..., Any] | None = None,
     ) -> None:
         super().__init__(fn)
-        names = [*self.signature.parameters]
-        numbered = (names[one] if isinstance(one, int) else one for one in do_not_specialize or ())
-        self.do_not_specialize = frozenset(one for one in numbered if one in names)
-        self.version = version
-        self.debug = debug
-        self.noinline = noinline
-        self.arg_names = names
+        parameters = self.signature.parameters
+        self.arg_names = [*parameters]
+        unspecialized, unaligned = do_not_specialize or (), do_not_specialize_on_alignment or ()
+        self.params = [
+            KernelParam(place, one, bool({place, one.name} & {*unspecialized}), bool({place, one.name} & {*unaligned}))
+            for place, one in enumerate(parameters.values())
+        ]
+        self.constexprs = [one.num for one in self.params if one.is_constexpr]
+        self.declared = {one.name: one.declared for one in self.params if one.declared is not None}
+        self.defaults = {one.name: one.default for one in self.params if one.has_default}
+        self.version, self.debug, self.noinline = version, debug, noinline
+        self.launch_metadata = launch_metadata
+        self.pre_run_hooks: list[Callable[..., Any]] = []
+        self.device_caches = DeviceCaches(self)
+        self._by_name = {one.name: one for one in self.params}
+        self._repr = repr
+        self._src: str | None = None
+        self._interpreted = bool(knobs.runtime.interpret)
+        self._kernels: dict[Any, CompiledKernel] = {}
+
+    # The source.
+
+    @property
+    def src(self) -> str:
+        """The source of the function, from `def` on."""
+        if self._src is None:
+            text = textwrap.dedent(inspect.getsource(self.fn))
+            found = re.search(r"^def\s+\w+\s*\(", text, re.MULTILINE)
+            self._src = text[found.start() :] if found is not None else text
+        return self._src
+
+    @src.setter
+    def src(self, text: str) -> None:
+        raise AttributeError("Cannot set attribute 'src' directly. Use '_unsafe_update_src()' instead.")
+
+    def _unsafe_update_src(self, new_src: str) -> None:
+        """Replace the source. The names in it are those of the module and the closure, as before."""
+        old = self.fn
+        name = f"<{old.__qualname__} {hashlib.sha256(new_src.encode()).hexdigest()[:12]}>"
+        linecache.cache[name] = (len(new_src), None, new_src.splitlines(keepends=True), name)
+        outer = compile(new_src, name, "exec")
+        code = next(one for one in outer.co_consts if isinstance(one, types.CodeType))
+        cells = dict(zip(old.__code__.co_freevars, old.__closure__ or (), strict=True))
+        if set(code.co_freevars) - set(cells):
+            raise KernelValueError(f"the new source of '{self.name}' has other variables of enclosing functions")
+        made = types.FunctionType(code, old.__globals__, old.__name__, old.__defaults__)
+        made.__qualname__, made.__module__ = old.__qualname__, old.__module__
+        made.__annotations__, made.__kwdefaults__ = old.__annotations__, old.__kwdefaults__
+        self.fn, self._src, self.hash = made, new_src, None
+        self.models = TritonModels(made)
+        self._make_model = self.models.python
+        self.forget()
+
+    @property
+    def raw_src(self) -> list[str]:
+        """The lines of the source, decorators included."""
+        return inspect.getsourcelines(self.fn)[0]
+
+    @property
+    def starting_line_number(self) -> int:
+        """The line of the first decorator, or of `def`."""
+        return self.fn.__code__.co_firstlineno
+
+    @property
+    def cache_key(self) -> str:
+        """A text that is equal for functions with equal code, at the same line, that call such functions."""
+        text = f"{self.models.identity(self)} {self.starting_line_number} {self.noinline}"
+        self.hash = hashlib.sha256(text.encode()).hexdigest()
+        return self.hash
+
+    @property
+    def used_global_vals(self) -> dict[tuple[str, int], tuple[Any, Any]]:
+        """The values from outside that the model has, functions excepted, by name and by the identity of their dict."""
+        _ = self.model
+        return {
+            (use.name, id(self.fn.__globals__)): (use.value, self.fn.__globals__)
+            for use in self.uses
+            if not callable(use.value) and not isinstance(use.value, types.ModuleType)
+        }
+
+    def repr(self, specialization: Any) -> str:
+        """The name of the kernel for the types and constants of its arguments."""
+        return f"{self.__module__}.{self.__qualname__}" if self._repr is None else self._repr(specialization)
+
+    # Launches.
+
+    def add_pre_run_hook(self, hook: Callable[..., Any]) -> None:
+        """Call a function with the arguments of each launch before it."""
+        self.pre_run_hooks.append(hook)
+
+    def run(self, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
+        """Launch over a grid, or compile only."""
+        return self.warmup(*args, grid=grid, **kwargs) if warmup else self[grid](*args, **kwargs)
+
+    def __getitem__(self, grid: Grid) -> Callable[..., Any]:
+        if knobs.watched or self.debug or self.pre_run_hooks or self._interpreted:
+            return functools.partial(self._run, grid)
+        return super().__getitem__(_sizes(grid))
+
+    def _run(self, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Launch with the hooks and the options of this kernel and of the process."""
+        for hook in self.pre_run_hooks:
+            hook(*args, **kwargs)
+        if kwargs.get("debug") is None and "debug" not in self._by_name and (self.debug or knobs.runtime.debug):
+            kwargs["debug"] = True
+        sizes = _sizes(grid)
+        if self._interpreted:
+            return hooks.interpreted(Kernel.__getitem__(self, sizes), args, kwargs)
+        if not knobs.runtime.launch_enter_hook and not knobs.runtime.launch_exit_hook:
+            return Kernel.__getitem__(self, sizes)(*args, **kwargs)
+        named = {name: value for name, value in kwargs.items() if name in self._by_name}
+        bound = bind(self, args, named)
+        sizes = self.sizes(sizes, bound)
+        compiled = self.warmup(*args, grid=sizes, **kwargs)
+        stream = driver.active.get_current_stream(driver.active.get_current_device())
+        metadata = compiled.launch_metadata(sizes, stream, *bound.values())
+        knobs.runtime.launch_enter_hook(metadata)
+        result = Kernel.__getitem__(self, sizes)(*args, **kwargs)
+        knobs.runtime.launch_exit_hook(metadata)
+        return result
+
+    def warmup(self, *args: Any, grid: Any = None, **kwargs: Any) -> CompiledKernel:
+        """Compile for arguments without a launch. A dtype of PyTorch stands for a tensor of it."""
+        made = self.prepared(*args, **kwargs)
+        made.demand()
+        return made
+
+    def prepared(self, *args: Any, **kwargs: Any) -> CompiledKernel:
+        """The kernel for arguments, which is compiled when it is first needed."""
+        given = {name: kwargs.pop(name) for name in [*kwargs] if name not in self._by_name}
+        self.check_options(given)
+        wrapped = {name: MockTensor.wrap_dtype(value) for name, value in kwargs.items() if not self._is_constexpr(name)}
+        positional = [
+            one if parameter.is_constexpr else MockTensor.wrap_dtype(one)
+            for one, parameter in zip(args, self.params, strict=False)
+        ]
+        bound = bind(self, [*positional, *args[len(positional) :]], {**kwargs, **wrapped})
+        signature, _, _ = self.specialized(bound, hooks.any_array)
+        return self.compiled(signature, given, is_warmup=True)
+
+    def _is_constexpr(self, name: str) -> bool:
+        return self._by_name[name].is_constexpr
+
+    def parameter(self, name: str) -> KernelParameter:
+        from ziggurat.backend.cuda.specialize import KernelParameter
+
+        known = self._by_name[name.partition("[")[0]]
+        return KernelParameter(
+            name,
+            specialize=not known.do_not_specialize and (known.declared is None or known.declared.kind == "int"),
+            declared=known.declared,
+            align=not known.do_not_specialize_on_alignment,
+            as_triton=True,
+        )
+
+    def check_options(self, given: Mapping[str, Any]) -> None:
+        options.check(given)
+
+    def compile_options(self, given: Mapping[str, Any]) -> CompileOptions:
+        return options.compile_options(given)
+
+    def explained(self, error: ZigguratError) -> ZigguratError:
+        return as_raised(error)
+
+    def _on_host(self, grid: Grid, bound: dict[str, Any], options: dict[str, Any]) -> Any:
+        try:
+            return super()._on_host(grid, bound, options)
+        except KernelRuntimeError as error:
+            raise as_raised(error)  # noqa: B904
+
+    def runs_here(self, arguments: Iterable[Any]) -> bool:
+        """Whether a launch runs on the reference interpreter: on a machine with a GPU, one without tensors does not."""
+        from ziggurat.backend.launch.arrays import is_array, on_gpu
+
+        given = list(arguments)
+        if any(map(on_gpu, given)):
+            return False
+        return any(map(is_array, given)) or not isinstance(driver.active, CudaDriver)
+
+    # Compilations.
+
+    def compiled(
+        self, signature: Signature, given: Mapping[str, Any], is_warmup: bool = False, target: str | None = None
+    ) -> CompiledKernel:
+        """The compiled kernel for types of arguments and options of launches: the same object each time."""
+        from ziggurat.triton.compiler.compiled import CompiledKernel
+
+        used = {name: value for name, value in given.items() if name not in ("stream", "check", "strict")}
+        key = (signature, target, tuple((name, _hashable(used[name])) for name in sorted(used)))
+        found = self._kernels.get(key)
+        if found is None:
+            chosen = {"target": target or hooks.default_target(), **used}
+            found = CompiledKernel(self, signature, self.compile_options(chosen), used)
+            text = str(key)
+            hooks.before_compilation(self, found, text, is_warmup)
+            self._kernels[key] = self.device_caches[driver.active.get_current_device()][0][text] = found
+            hooks.after_compilation(self, found, text, is_warmup)
+        return found
+
+    def forget(self) -> None:
+        super().forget()
+        self._kernels = {}
+
+    def built(self, spec: Specialization, shape: Sequence[Any]) -> Binary:
+        return self._of(spec, shape).binary
+
+    def launched(self, spec: Specialization, loaded: Loaded, shape: Sequence[Any]) -> CompiledKernel:
+        made = self._of(spec, shape)
+        made.loaded = loaded
+        hooks.loaded(made)
+        return made
+
+    def _of(self, spec: Specialization, shape: Sequence[Any]) -> CompiledKernel:
+        from ziggurat.launches.gpu import signature_of
+
+        return self.compiled(signature_of(self, spec, shape)[0], dict(spec.options), target=spec.target)
+
+    def ran(self, signature: Signature, options: Mapping[str, Any]) -> CompiledKernel:
+        made = self.compiled(signature, options)
+        if knobs.compilation.listener is not None:
+            made.demand()
+        hooks.loaded(made)
+        return made
+
+    def preload(self, specialization_data: str) -> CompiledKernel:
+        """Compile what a hook of another process was told: see `knobs.runtime.jit_cache_hook`."""
+        signature, given = hooks.read_specialization(self, specialization_data)
+        made = self.compiled(signature, given, is_warmup=True)
+        made.demand()
+        return made
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        from ziggurat.frontends.language.signature import active_recorder
+
+        if active_recorder.get() is not None:
+            return Function.__call__(self, *arguments, **keywords)
+        raise RuntimeError("Cannot call @triton.jit'd outside of the scope of a kernel")
+
+    def __repr__(self) -> str:
+        return f"JITFunction({self.__module__}:{self.__qualname__})"
+
+
+def _sizes(grid: Any) -> Any:
+    """A grid that can be a key."""
+    return tuple(cast("list[Any]", grid)) if isinstance(grid, list) else grid
+
+
+def _hashable(value: Any) -> Any:
+    try:
+        hash(value)
+    except TypeError:
+        return repr(value)
+    return value
 
 
 def jit(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
-    """Decorator of a kernel or a helper function in Triton's Python."""
+    """Decorator of a kernel or a helper function in Triton's Python.
+
+    `do_not_specialize` names parameters, or numbers them, for whose values one kernel is compiled;
+    `do_not_specialize_on_alignment` those of which divisibility by 16 is not used. `debug` compiles device assertions
+    in. `launch_metadata(grid, metadata, arguments)` gives facts for hooks of launches.
+    """
 
     def made(fn: Callable[..., Any]) -> JITFunction:
+        assert callable(fn)
         return JITFunction(fn, **options)
 
     return made if fn is None else made(fn)
 
 
+def mangle_type(arg: Any, specialize: bool = False) -> Any:
+    """The type of an argument in a signature: `*fp32`, `i32`, `constexpr`."""
+    from ziggurat.triton.compiler.signatures import type_text
+
+    made = JITFunction(_argument, do_not_specialize=() if specialize else ("x",))
+    return type_text(made.specialized({"x": arg}, hooks.any_array)[0].types[0])
+
+
+def _argument(x: Any) -> None:
+    """The kernel of an argument alone, for `mangle_type`."""
+
+
 __all__ = [
-    "JITCallable", "JITFunction", "KernelInterface", "MockTensor", "TensorWrapper", "jit", "reinterpret",
-    "type_canonicalisation_dict",
+    "JITCallable", "JITFunction", "KernelInterface", "KernelParam", "MockTensor", "TensorWrapper",
+    "jit", "mangle_type", "reinterpret", "type_canonicalisation_dict",
 ]  # fmt: skip

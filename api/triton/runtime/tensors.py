@@ -6,6 +6,11 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
+from ziggurat.backend.launch.arrays import as_array
+from ziggurat.codemodel.types import find_scalar
+
 
 class TensorWrapper:
     """A tensor of PyTorch whose elements kernels read as another dtype of the same width."""
@@ -29,6 +34,13 @@ class TensorWrapper:
 
     def get_device(self) -> int:
         return self.base.get_device()
+
+    def __host_array__(self) -> np.ndarray[Any, Any]:
+        """The elements in this machine's memory, as an array of the other dtype."""
+        scalar = find_scalar(self.dtype)
+        if scalar is None:
+            raise TypeError(f"kernels do not have the dtype {self.dtype}")
+        return as_array(self.base, "base").view(scalar.dtype)
 
     def cpu(self) -> TensorWrapper:
         return TensorWrapper(self.base.cpu(), self.dtype)

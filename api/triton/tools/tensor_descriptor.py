@@ -5,25 +5,90 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import attrs
+from ziggurat.backend.launch import descriptors
+from ziggurat.codemodel.types import find_scalar
 
 
-@attrs.define
-class TensorDescriptor:
+class TensorDescriptor(descriptors.TensorDescriptor):
     """A tensor as an argument of a kernel, which loads and stores it in blocks of `block_shape`.
 
     `base` is a tensor whose first element has an address that is a multiple of 16. `strides` count elements; the last
     is 1, and each other a multiple of 16 bytes. `padding`, "zero" or "nan", is the value outside of the tensor. The
-    fields may be assigned between launches, as hooks of configurations do with `block_shape`.
+    fields may be assigned between launches, as hooks of configurations do with `block_shape`: what a launch needs is
+    made at the first launch after that.
+
+    Raises `AssertionError` for a tensor that TMA cannot address.
     """
 
-    base: Any
-    shape: Sequence[int]
-    strides: Sequence[int]
-    block_shape: Sequence[int]
-    padding: str = "zero"
+    def __init__(
+        self,
+        base: Any,
+        shape: Sequence[int],
+        strides: Sequence[int],
+        block_shape: Sequence[int],
+        padding: str = "zero",
+    ) -> None:
+        given = vars(self)
+        given.update(base=base, shape=shape, strides=strides, block_shape=block_shape, padding=padding)
+        self._demand()
 
     @staticmethod
     def from_tensor(tensor: Any, block_shape: Sequence[int], padding: str = "zero") -> TensorDescriptor:
         """The descriptor of a whole tensor."""
         return TensorDescriptor(tensor, tensor.shape, tensor.stride(), block_shape, padding)
+
+    def _demand(self) -> None:
+        rank = len(self.shape)
+        assert len(self.strides) == rank, f"rank mismatch: {self}"
+        assert len(self.block_shape) == rank, f"rank mismatch: {self}"
+        assert 0 < rank <= 5, "rank must be from 1 to 5"
+        for size in self.block_shape:
+            assert size > 0 and size & (size - 1) == 0, f"block sizes must be powers of 2; got {self.block_shape}"
+        width = self.base.dtype.itemsize
+        if hasattr(self.base, "data_ptr") and getattr(self.base, "is_cuda", False):
+            assert self.base.data_ptr() % 16 == 0, "base must be 16-byte aligned"
+        for stride in self.strides[:-1]:
+            assert stride * width % 16 == 0, "strides must be 16-byte aligned"
+        for size in self.shape:
+            assert size > 0, "shape must be positive"
+        assert self.strides[-1] == 1, "Last dimension must be contiguous"
+        assert self.padding in ("zero", "nan"), "Illegal value for padding"
+        if self.padding == "nan":
+            scalar = find_scalar(self.base.dtype)
+            assert scalar is not None and scalar.is_float, (
+                "Padding option `nan` is only supported for floating point tensors"
+            )
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        own = vars(self)
+        if name in _FIELDS and not own.get("_making"):
+            kept = {field: own[field] for field in _FIELDS}
+            own.clear()
+            own.update(kept)
+        own[name] = value
+
+    def __getattr__(self, name: str) -> Any:
+        own = vars(self)
+        if name.startswith("_") or own.get("_making") or "base" not in own:
+            raise AttributeError(name)
+        own["_making"] = True
+        kept = {field: own[field] for field in _FIELDS}
+        try:
+            descriptors.TensorDescriptor.__init__(
+                self,
+                self.base,
+                tuple(self.block_shape),
+                shape=tuple(self.shape),
+                strides=tuple(self.strides),
+                padding=self.padding,
+            )
+        finally:
+            own.update(kept)
+            del own["_making"]
+        return object.__getattribute__(self, name)
+
+    def __repr__(self) -> str:
+        return f"TensorDescriptor({', '.join(f'{field}={getattr(self, field)!r}' for field in _FIELDS[1:])})"
+
+
+_FIELDS = ("base", "shape", "strides", "block_shape", "padding")

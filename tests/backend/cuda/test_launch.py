@@ -18,7 +18,7 @@ from ziggurat.backend.cuda.driver import using_stream
 from ziggurat.backend.cuda.launch import Dispatcher, Launcher
 from ziggurat.backend.cuda.memory import DeviceArray
 from ziggurat.backend.cuda.specialize import Constant, KernelParameter, RunTime
-from ziggurat.codemodel.errors import InternalError, LaunchError, MemoryAccessError
+from ziggurat.codemodel.errors import InternalError, LaunchError, MemoryAccessError, ResourceError
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.types import f32, i32
 
@@ -337,7 +337,7 @@ def test_too_large_a_program_says_what_is_too_large(fake, failed):
     kernel = dispatcher(fake, "x")
     fake.attributes["CU_FUNC_ATTRIBUTE_NUM_REGS"] = 255
     fake.launch_status = [failed("CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", 701)]
-    with pytest.raises(LaunchError, match="255 registers for each of 512 threads") as caught:
+    with pytest.raises(ResourceError, match="255 registers for each of 512 threads") as caught:
         kernel.at((1,))(array(), num_warps=16)
     assert "fewer warps" in str(caught.value)
 
@@ -512,7 +512,7 @@ def test_errors_of_launches_show_where_the_kernel_stands(fake, failed):
     kernel = Dispatcher("kernel", parameters, lambda spec: binary, None, place)
     fake.parameters = 1
     kernel.at((1,))(array())
-    for status, error in (("ILLEGAL_ADDRESS", MemoryAccessError), ("LAUNCH_OUT_OF_RESOURCES", LaunchError)):
+    for status, error in (("ILLEGAL_ADDRESS", MemoryAccessError), ("LAUNCH_OUT_OF_RESOURCES", ResourceError)):
         fake.launch_status = [failed(f"CUDA_ERROR_{status}", 700)] * 3
         with pytest.raises(error) as caught:
             kernel.at((1,))(array())

@@ -1,0 +1,356 @@
+"""The result of a launch or of `warmup`: a compiled kernel, with the text of every stage."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from ziggurat.codemodel.gpu.options import CompileOptions
+from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.types import ConstantType
+from ziggurat.kernels.arguments import Signature
+from ziggurat.triton import knobs
+from ziggurat.triton.backends.compiler import GPUTarget
+from ziggurat.triton.compiler.signatures import type_text
+from ziggurat.triton.runtime.options import DEFAULTS
+
+if TYPE_CHECKING:
+    from ziggurat.backend.cuda.binary import Binary
+    from ziggurat.backend.cuda.cache import Cache
+    from ziggurat.backend.cuda.driver import Loaded
+    from ziggurat.compiler.compiled import Compiled
+    from ziggurat.triton.runtime.jit import JITFunction
+
+
+class LazyDict:
+    """A dict, to which functions add entries when it is first read by `get`."""
+
+    def __init__(self, data: dict[str, Any]) -> None:
+        self.data = data
+        self.extras: list[tuple[Callable[..., dict[str, Any]], tuple[Any, ...]]] = []
+
+    def add(self, func: Callable[..., dict[str, Any]], args: tuple[Any, ...]) -> None:
+        self.extras.append((func, args))
+
+    def get(self) -> dict[str, Any]:
+        for func, args in self.extras:
+            self.data = self.data | func(*args)
+        self.extras.clear()
+        return self.data
+
+
+class Stages(Mapping[str, Any]):
+    """The text of each stage of a kernel by Triton's name for it, made when it is read; the bytes of "cubin"."""
+
+    _NAMES: Final = ("ttir", "ttgir", "llir", "ptx", "cubin", "sass", "source")
+
+    def __init__(self, compiled: CompiledKernel) -> None:
+        self._compiled = compiled
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._NAMES:
+            raise KeyError(f"Unknown key: '{name}'")
+        return getattr(self, f"_{name}")
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._NAMES
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._NAMES[:5])
+
+    def __len__(self) -> int:
+        return 5
+
+    @functools.cached_property
+    def _ttir(self) -> str:
+        from ziggurat.backend.mlir import to_mlir
+
+        return to_mlir(self._compiled.model)
+
+    @property
+    def _source(self) -> str:
+        return self._ttir
+
+    @property
+    def _ttgir(self) -> str:
+        return str(self._compiled.stages.stages["gpu"])
+
+    @property
+    def _llir(self) -> str:
+        return str(self._compiled.stages.stages["llvm"])
+
+    @property
+    def _ptx(self) -> str:
+        code = self._compiled.binary.code
+        assert isinstance(code, str), "the cache keeps PTX"
+        return code
+
+    @functools.cached_property
+    def _cubin(self) -> bytes:
+        from ziggurat.backend.ptx.sass import assembled
+
+        return assembled(self._ptx, self._compiled.binary.target)[0]
+
+    @functools.cached_property
+    def _sass(self) -> str:
+        from ziggurat.backend.ptx.sass import sass
+
+        return sass(self._ptx, self._compiled.binary.target)
+
+
+@attrs.frozen
+class KernelMetadata:
+    """Facts about a compiled kernel. `shared` is in bytes."""
+
+    name: str
+    hash: str
+    target: GPUTarget
+    num_warps: int
+    num_stages: int
+    num_ctas: int
+    shared: int
+    maxnreg: int | None
+    enable_fp_fusion: bool
+    launch_pdl: bool
+    launch_cooperative_grid: bool
+    debug: bool
+    sanitize_overflow: bool
+    warp_size: int
+    backend_name: str
+    arch: str
+    cluster_dims: tuple[int, int, int] = (1, 1, 1)
+    tmem_size: int = 0
+    global_scratch_size: int = 0
+    global_scratch_align: int = 1
+    profile_scratch_size: int = 0
+    profile_scratch_align: int = 1
+    triton_version: str = "3.6.0"
+
+    def _asdict(self) -> dict[str, Any]:
+        return attrs.asdict(self, recurse=False)
+
+
+class CompiledKernel:
+    """A kernel that is compiled for the types of its arguments and for options, as far as it is asked for.
+
+    `asm` has the text of each stage: "ttir" (Triton's MLIR), "ttgir" (our GPU model), "llir", "ptx", "cubin" and
+    "sass". `compiled[grid](…)` launches it with all arguments of the kernel.
+    """
+
+    def __init__(
+        self, fn: JITFunction, signature: Signature, options: CompileOptions, launch_options: Mapping[str, Any]
+    ) -> None:
+        self.src = Source(fn, signature)
+        self.options = options
+        self.launch_options = dict(launch_options)
+        self.asm = Stages(self)
+        self.loaded: Loaded | None = None
+        self.signature = signature
+        self._fn = fn
+
+    @functools.cached_property
+    def model(self) -> Op:
+        """The Triton model."""
+        return self._fn.model_for(self.signature)
+
+    @functools.cached_property
+    def stages(self) -> Compiled:
+        """The kernel with its models at every tier."""
+        from ziggurat.compiler.pipeline import compile_model
+
+        return compile_model(self.model, self.options, self._fn.model, name=self._fn.name)
+
+    @functools.cached_property
+    def binary(self) -> Binary:
+        """The kernel as the driver loads it, from the cache on disk or compiled now."""
+        from ziggurat.backend.cuda.places import placed_as
+        from ziggurat.compiler.compiled import binary_of
+
+        times = [time.perf_counter()]
+        cache, _ = cache_of_knobs(), self.model
+        times.append(time.perf_counter())
+        found = None if knobs.compilation.always_compile else cache.get(self.hash)
+        if found is not None:
+            made = placed_as(self.model, found)
+        else:
+            made = binary_of(self.stages, self._fn.name)
+            times.append(time.perf_counter())
+            cache.put(self.hash, made)
+        times.append(time.perf_counter())
+        self._tell(times, found is not None)
+        return made
+
+    def demand(self) -> None:
+        """Compile now. Raises the errors of the kernel."""
+        assert self.binary is not None
+
+    def _tell(self, times: Sequence[float], cache_hit: bool) -> None:
+        """Tell the listener of compilations how long the steps took."""
+        listener = knobs.compilation.listener
+        if listener is None:
+            return
+        steps = [round(1e6 * (end - start)) for start, end in itertools.pairwise(times)]
+        lowering = [] if cache_hit else [("ptx", steps[1])]
+        told = knobs.CompileTimes(steps[0], lowering, steps[-1])
+        listener(
+            src=self.src,
+            metadata={"hash": self.hash, "name": self.src.name, **self.launch_options},
+            metadata_group=self.metadata_group,
+            times=told,
+            cache_hit=cache_hit,
+        )
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether the kernel is compiled, in this process or on disk."""
+        return "binary" in vars(self) or cache_of_knobs().path(self.hash).exists()
+
+    @functools.cached_property
+    def hash(self) -> str:
+        """64 hexadecimal digits for the model, the options and the compiler."""
+        from ziggurat.backend.cuda.keys import key
+
+        return key(self.model, self.options)
+
+    @property
+    def name(self) -> str:
+        """The name of the kernel in its machine code."""
+        return self.binary.symbol
+
+    @functools.cached_property
+    def metadata(self) -> KernelMetadata:
+        """The name, the options, and the shared memory of the kernel."""
+        binary, given = self.binary, {**DEFAULTS, **self.launch_options}
+        arch = int("".join(filter(str.isdigit, binary.target)))
+        names = (
+            "num_ctas", "maxnreg", "enable_fp_fusion", "launch_pdl", "launch_cooperative_grid", "debug",
+            "sanitize_overflow", "warp_size", "backend_name",
+        )  # fmt: skip
+        return KernelMetadata(
+            name=binary.symbol,
+            hash=self.hash,
+            target=GPUTarget("cuda", arch, 32),
+            num_warps=self.options.num_warps,
+            num_stages=self.options.num_stages,
+            shared=binary.shared,
+            arch=binary.target.removesuffix("a").replace("_", ""),
+            **{name: given[name] for name in names},
+        )
+
+    @property
+    def packed_metadata(self) -> tuple[Any, ...]:
+        """What a launch needs of the metadata: warps, CTAs, and bytes of shared memory."""
+        found = self.metadata
+        return found.num_warps, found.num_ctas, found.shared
+
+    @property
+    def metadata_group(self) -> dict[str, str]:
+        """The files of the kernel in the cache on disk, by name."""
+        path = cache_of_knobs().path(self.hash)
+        return {f"{self.src.name}.kernel": str(path)} if path.exists() else {}
+
+    @property
+    def kernel(self) -> bytes:
+        """The machine code."""
+        return self.asm["cubin"]
+
+    @property
+    def n_regs(self) -> int:
+        """Registers of a thread."""
+        return self.stages.registers if self.loaded is None else self.loaded.registers
+
+    @property
+    def n_spills(self) -> int:
+        """Registers of a thread that are spilled to local memory."""
+        return (self.stages.local_bytes if self.loaded is None else self.loaded.local_bytes) // 4
+
+    @property
+    def n_max_threads(self) -> int:
+        """The largest number of threads that a CTA can have."""
+        return self.stages.max_threads if self.loaded is None else self.loaded.max_threads
+
+    @property
+    def function(self) -> int | None:
+        """The driver's handle of the kernel on the current GPU; None where it is not loaded."""
+        return None if self.loaded is None else int(self.loaded.function)
+
+    @property
+    def module(self) -> int | None:
+        """The driver's handle of the module; None where it is not loaded."""
+        return None if self.loaded is None else int(self.loaded.module)
+
+    def result(self) -> CompiledKernel:
+        """The kernel itself: see `AsyncCompileMode`."""
+        return self
+
+    def launch_metadata(self, grid: Any, stream: int, *args: Any) -> LazyDict:
+        """What hooks of a launch get: the name, the function and the stream, and what the kernel's function adds."""
+        made = LazyDict({"name": self._fn.name, "function": self.function, "stream": stream})
+        if self._fn.launch_metadata is not None:
+            named = dict(zip(self._fn.arg_names, args, strict=False))
+            made.add(self._fn.launch_metadata, (grid, self.metadata, named))
+        return made
+
+    def __getitem__(self, grid: Any) -> Callable[..., Any]:
+        """`compiled[grid](…)` launches the kernel with all arguments, constants included."""
+
+        def launch(*args: Any, stream: Any = None) -> Any:
+            on = {} if stream is None else {"stream": stream}
+            return self._fn[grid](*args, **self.launch_options, **on)
+
+        return launch
+
+    def __repr__(self) -> str:
+        return f"<compiled kernel {self._fn.name}({', '.join(map(str, self.src.signature.values()))})>"
+
+
+def compile_ahead(kernels: Sequence[CompiledKernel]) -> None:
+    """Compile kernels in several processes. One that fails is left to be compiled, and to fail, where it is needed."""
+    from ziggurat.backend.cuda.binary import Binary
+    from ziggurat.compiler.workers import Job, compile_all
+
+    missing = [one for one in kernels if not one.is_compiled]
+    if len(missing) < 2:
+        return
+    jobs = [Job(one.model, one.options, one.src.name) for one in missing]
+    for one, result in zip(missing, compile_all(jobs), strict=True):
+        if isinstance(result, Binary):
+            cache_of_knobs().put(one.hash, result)
+
+
+class Source:
+    """What a kernel was compiled from: the function, the types of its arguments, and the constants among them."""
+
+    ext = "ttir"
+
+    def __init__(self, fn: JITFunction, signature: Signature) -> None:
+        self.fn = fn
+        self.name = fn.name
+        self.signature = {name: type_text(type_) for name, type_ in zip(fn.arg_names, signature.types, strict=True)}
+        self.constants = {
+            (place,): type_.value for place, type_ in enumerate(signature.types) if isinstance(type_, ConstantType)
+        }
+        run_time = (place for place, type_ in enumerate(signature.types) if not isinstance(type_, ConstantType))
+        self.attrs = {
+            (place,): [["tt.divisibility", by]]
+            for place, by in zip(run_time, signature.divisibility, strict=False)
+            if by > 1
+        }
+
+    def hash(self) -> str:
+        """A text that is equal for equal sources."""
+        return f"{self.fn.cache_key}-{self.signature}-{self.constants}"
+
+
+def cache_of_knobs() -> Cache:
+    """The cache of compiled kernels on disk: in Triton's folder if a program names one, else in that of ziggurat."""
+    from ziggurat.backend.cuda.cache import Cache
+
+    named = "dir" in vars(knobs.cache) or knobs.getenv("TRITON_CACHE_DIR") is not None
+    return Cache(Path(knobs.cache.dir)) if named else Cache()

@@ -1,0 +1,64 @@
+"""The types of arguments as Triton writes them: `*fp32`, `i64`, `constexpr`, `tensordesc<fp16[64,64]>`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Final, cast
+
+from ziggurat.codemodel.errors import LaunchError
+from ziggurat.codemodel.types import SCALARS, ConstantType, DescriptorType, PtrType, ScalarType, TupleType, Type
+from ziggurat.triton._utils import type_canonicalisation_dict
+
+_FLOATS: Final = {"f16": "fp16", "f32": "fp32", "f64": "fp64", "f8e4m3": "fp8e4nv", "f8e5m2": "fp8e5", "i1": "u1"}
+_SHORT: Final = {scalar: _FLOATS.get(name, name) for name, scalar in SCALARS.items()}
+_SCALARS: Final = {name: scalar for scalar, name in _SHORT.items()}
+_DESCRIPTOR = re.compile(r"tensordesc<([^\[]*)\[([^\]]*)\]")
+
+
+def type_text(type_: Type) -> Any:
+    """The text of an argument's type; a tuple of them for a tuple."""
+    if isinstance(type_, ScalarType):
+        return _SHORT[type_]
+    if isinstance(type_, PtrType):
+        return f"*{type_text(type_.pointee)}"
+    if isinstance(type_, DescriptorType):
+        return f"tensordesc<{type_text(type_.element)}{list(type_.block)}>"
+    if isinstance(type_, TupleType):
+        return tuple(map(type_text, type_.components))
+    assert isinstance(type_, ConstantType), f"no argument has the type {type_}"
+    return "constexpr"
+
+
+def type_of(text: Any) -> Type:
+    """The type of an argument for its text. Raises `LaunchError` for a text that is none."""
+    if isinstance(text, (tuple, list)):
+        return TupleType(tuple(map(type_of, cast("Sequence[Any]", text))))
+    name = str(text).strip().removeprefix("const ").strip()
+    if name.startswith("*") or name.endswith("*"):
+        inner = name.removeprefix("*").removeprefix("k").removesuffix("*")
+        return PtrType(scalar_of(inner))
+    found = _DESCRIPTOR.match(name)
+    if found is not None:
+        block = tuple(int(size) for size in found[2].split(",") if size.strip())
+        return DescriptorType(block, scalar_of(found[1]), "zero")
+    return scalar_of(name)
+
+
+def scalar_of(text: str) -> ScalarType:
+    """The dtype of a text: `fp32`, `tl.float32`, `float32`."""
+    name = text.strip().removeprefix("tl.").removesuffix("_t")
+    scalar = _SCALARS.get(type_canonicalisation_dict.get(name, name))
+    if scalar is None:
+        raise LaunchError(f"the type of an argument must be one of {', '.join(_SCALARS)}, or *fp32 …; got {text!r}")
+    return scalar
+
+
+def declared_of(annotation: Any) -> ScalarType | None:
+    """The dtype that a parameter's annotation declares for numbers; None for any other annotation."""
+    if isinstance(annotation, str):
+        text = annotation.strip().strip("'\"").strip()
+    else:
+        text = str(getattr(annotation, "name", getattr(annotation, "__name__", "")))
+    name = text.removeprefix("tl.").removeprefix("triton.language.").removesuffix("_t")
+    return _SCALARS.get(type_canonicalisation_dict.get(name, ""))

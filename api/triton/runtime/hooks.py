@@ -1,0 +1,168 @@
+"""What `triton.knobs.runtime` lets programs see of launches and compilations, and arguments without a GPU's memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from ziggurat.backend.launch.arrays import read_array
+from ziggurat.codemodel.gpu.options import DEFAULT_OPTIONS
+from ziggurat.codemodel.text.parser import parse_values
+from ziggurat.codemodel.types import ConstantType, ScalarType, Type, find_scalar
+from ziggurat.kernels.arguments import Signature, constant_of
+from ziggurat.triton import knobs
+from ziggurat.triton.runtime import options
+from ziggurat.triton.runtime.driver import CudaDriver, driver
+
+if TYPE_CHECKING:
+    from ziggurat.triton.compiler.compiled import CompiledKernel
+    from ziggurat.triton.runtime.jit import JITFunction
+
+
+@attrs.frozen
+class JitFunctionInfo:
+    """The function that a hook is told of."""
+
+    module: str
+    name: str
+    jit_function: JITFunction
+
+
+def before_compilation(fn: JITFunction, made: CompiledKernel, key: str, is_warmup: bool) -> None:
+    """Tell the hook that a kernel is needed for the first time."""
+    _call(knobs.runtime.jit_cache_hook, fn, made, key, is_warmup)
+
+
+def after_compilation(fn: JITFunction, made: CompiledKernel, key: str, is_warmup: bool) -> None:
+    """Tell the hook that a kernel is there."""
+    _call(knobs.runtime.jit_post_compile_hook, fn, made, key, is_warmup)
+
+
+def _call(hook: Callable[..., Any] | None, fn: JITFunction, made: CompiledKernel, key: str, is_warmup: bool) -> None:
+    if hook is None:
+        return
+    given = {**options.DEFAULTS, **made.launch_options}
+    libraries: Any = given["extern_libs"] or {}
+    given["extern_libs"] = tuple(dict(libraries).items())
+    types = ", ".join(f"{name}: {type_}" for name, type_ in made.src.signature.items())
+    names = ("num_warps", "num_ctas", "num_stages", "enable_fp_fusion", "launch_cooperative_grid")
+    shown = ", ".join(f"{name}={given[name]}" for name in names)
+    hook(
+        key=key,
+        repr=f"{fn.__qualname__}[{shown}]({types})",
+        fn=JitFunctionInfo(fn.__module__, fn.__qualname__, fn),
+        compile={
+            "key": key,
+            "signature": made.src.signature,
+            "device": driver.active.get_current_device(),
+            "constants": made.src.constants,
+            "extern_libs": given["extern_libs"],
+            "configs": [made.src.attrs],
+            "specialization_data": written_specialization(fn, made, key),
+            "is_warmup": is_warmup,
+            **{name: given[name] for name in names},
+        },
+        is_manual_warmup=is_warmup,
+        already_compiled=False,
+    )
+
+
+def loaded(made: CompiledKernel) -> None:
+    """Tell the hooks that a kernel was loaded."""
+    for chain in (knobs.runtime.kernel_load_start_hook, knobs.runtime.kernel_load_end_hook):
+        if chain:
+            chain(made.module, made.function, made.src.name, made.metadata_group, made.hash)
+
+
+def written_specialization(fn: JITFunction, made: CompiledKernel, key: str) -> str:
+    """What a kernel is compiled for as JSON, for `JITFunction.preload`."""
+    signature = made.signature
+    target = driver.active.get_current_target()
+    return json.dumps(
+        {
+            "name": fn.repr(None),
+            "target": attrs.asdict(target),
+            "types": [_written(type_) for type_ in signature.types],
+            "divisibility": signature.divisibility,
+            "options": {name: value for name, value in made.launch_options.items() if name != "extern_libs"},
+            "key": key,
+        }
+    )
+
+
+def read_specialization(fn: JITFunction, text: str) -> tuple[Signature, dict[str, Any]]:
+    """The signature and the options that `written_specialization` wrote. Raises `RuntimeError` for those of another
+    function or target."""
+    data = json.loads(text)
+    expected = {"name": fn.repr(None), "target": attrs.asdict(driver.active.get_current_target())}
+    for field, value in expected.items():
+        if data[field] != value:
+            raise RuntimeError(f"Specialization data is for {data[field]} but trying to preload for {value}")
+    types = tuple(_read(fn, name, given) for name, given in zip(fn.arg_names, data["types"], strict=True))
+    return Signature(types, tuple(data["divisibility"])), data["options"]
+
+
+# The functions that were written as constants, by their keys.
+_FUNCTIONS: dict[str, Any] = {}
+
+
+def _written(type_: Type) -> Any:
+    """The type of an argument as JSON: its text, or a constant in a dict."""
+    if not isinstance(type_, ConstantType):
+        return str(type_)
+    value = type_.value
+    if isinstance(value, Type):
+        function = getattr(value, "function", None)
+        if function is None:
+            return {"type": str(value)}
+        _FUNCTIONS[function.cache_key] = function
+        return {"function": function.cache_key}
+    return {"value": value}
+
+
+def _read(fn: JITFunction, name: str, given: Any) -> Type:
+    """The type that `_written` wrote. Raises `RuntimeError` for a function of another process."""
+    if isinstance(given, str):
+        return parse_values(given)[0]
+    if "function" in given and given["function"] not in _FUNCTIONS:
+        raise RuntimeError(f"Specialization data has a function for '{name}' that this process does not know")
+    if "type" in given:
+        return constant_of(fn, name, parse_values(given["type"])[0])
+    return constant_of(fn, name, _FUNCTIONS[given["function"]] if "function" in given else given["value"])
+
+
+def default_target() -> str:
+    """The target of the current GPU; that of an H100 on a machine without one."""
+    if isinstance(driver.active, CudaDriver):
+        from ziggurat.backend.cuda.driver import current_device
+
+        return current_device().target
+    return DEFAULT_OPTIONS.target
+
+
+def any_array(given: Any, name: str) -> tuple[Any, ScalarType, int] | None:
+    """The element type and the address of an array in any memory or in none; None for another thing."""
+    if not hasattr(given, "data_ptr") or not hasattr(given, "dtype"):
+        return read_array(given, name)
+    scalar = find_scalar(getattr(given.dtype, "value", given.dtype))
+    return None if scalar is None else (None, scalar, int(given.data_ptr()))
+
+
+def interpreted(launch: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Launch with copies in this machine's memory of the tensors on a GPU, and copy them back."""
+    copies: dict[int, tuple[Any, Any]] = {}
+
+    def here(value: Any) -> Any:
+        if getattr(value, "is_cuda", False) is not True or not hasattr(value, "cpu"):
+            return value
+        if id(value) not in copies:
+            copies[id(value)] = value, value.cpu()
+        return copies[id(value)][1]
+
+    result = launch(*map(here, args), **{name: here(value) for name, value in kwargs.items()})
+    for original, copy in copies.values():
+        original.copy_(copy)
+    return result

@@ -1,0 +1,166 @@
+"""`triton.autotune` and `triton.heuristics` on a machine without a GPU, with functions that measure."""
+
+import numpy as np
+import pytest
+
+import ziggurat.triton as triton
+import ziggurat.triton.language as tl
+
+
+class Tensor(np.ndarray):
+    """An array with the methods of tensors that the tuner calls."""
+
+    def zero_(self):
+        self[...] = 0
+
+    def clone(self):
+        return self.copy()
+
+    def copy_(self, other):
+        self[...] = other
+
+
+def zeros(n: int) -> Tensor:
+    return np.zeros(n, np.float32).view(Tensor)
+
+
+def kernel(**settings):
+    settings.setdefault("configs", [triton.Config({"BLOCK": 16}), triton.Config({"BLOCK": 32}, num_warps=8)])
+
+    @triton.autotune(key=["n"], **settings)
+    @triton.jit
+    def increment(x_ptr, n, BLOCK: tl.constexpr):
+        at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        tl.store(x_ptr + at, tl.load(x_ptr + at, mask=at < n) + 1, mask=at < n)
+
+    return increment
+
+
+def grid(meta):
+    return (triton.cdiv(meta["n"], meta["BLOCK"]),)
+
+
+def test_the_fastest_is_chosen_once_for_each_key():
+    calls: list[int] = []
+
+    def do_bench(call, quantiles):
+        call()
+        calls.append(len(calls))
+        return [10.0 - len(calls)] * 3
+
+    tuned, x = kernel(do_bench=do_bench), zeros(40)
+    tuned[grid](x, 40)
+    assert x.tolist() == [3.0] * 40  # Two measured launches, and the launch itself.
+    assert tuned.best_config == triton.Config({"BLOCK": 32}, num_warps=8)
+    assert tuned.cache == {(40, "float32"): tuned.best_config}
+    tuned[grid](x, n=40)
+    tuned[grid](x, 20)
+    assert len(calls) == 4 and list(tuned.cache) == [(40, "float32"), (20, "float32")]
+
+
+def test_without_a_gpu_the_first_is_taken():
+    tuned, x = kernel(), zeros(40)
+    tuned[grid](x, 40)
+    assert x.tolist() == [1.0] * 40 and tuned.best_config.kwargs == {"BLOCK": 16}
+
+
+@pytest.mark.parametrize(("setting", "expected"), [("reset_to_zero", 1.0), ("restore_value", 6.0)])
+def test_measured_launches_leave_the_tensors(setting: str, expected: float):
+    def do_bench(call, quantiles):
+        call()
+        return [1.0] * 3
+
+    tuned, x = kernel(do_bench=do_bench, **{setting: ["x_ptr"]}), zeros(40)
+    x += 5
+    tuned[grid](x, 40)
+    assert x.tolist() == [expected] * 40
+
+
+def test_hooks_are_called_around_measured_launches():
+    told: list[str] = []
+
+    def do_bench(call, quantiles):
+        call()
+        return [1.0] * 3
+
+    configs = [
+        triton.Config({"BLOCK": 16}, pre_hook=lambda given: told.append(f"config {given['BLOCK']}")),
+        triton.Config({"BLOCK": 32}),
+    ]
+    tuned = kernel(
+        configs=configs,
+        do_bench=do_bench,
+        pre_hook=lambda given, reset_only=False: told.append(f"before {reset_only}"),
+        post_hook=lambda given, exception: told.append(f"after {exception}"),
+    )
+    tuned[grid](zeros(40), 40)
+    one = ["before False", "after None"]
+    assert told == ["config 16", *one, *one, "before True", "config 16"]
+
+
+def test_pruning():
+    seen: list[int] = []
+
+    def do_bench(call, quantiles):
+        call()
+        return [1.0] * 3
+
+    def early(configs, named, **keywords):
+        assert named["n"] == 40
+        return configs[1:]
+
+    def model(**given):
+        seen.append(given["BLOCK"])
+        return -given["BLOCK"]
+
+    tuned = kernel(do_bench=do_bench, prune_configs_by={"early_config_prune": early})
+    tuned[grid](zeros(40), 40)
+    assert tuned.best_config.kwargs == {"BLOCK": 32}
+    tuned = kernel(do_bench=do_bench, prune_configs_by={"perf_model": model, "top_k": 1})
+    tuned[grid](zeros(40), 40)
+    assert tuned.best_config.kwargs == {"BLOCK": 32} and seen == [16, 32]
+    tuned = kernel(do_bench=do_bench, prune_configs_by={"early_config_prune": lambda configs, named, **more: []})
+    with pytest.raises(triton.TritonError, match="Autotuner error: No valid autotuner configs after pruning"):
+        tuned[grid](zeros(40), 40)
+
+
+def test_a_tuned_parameter_is_not_given_as_well():
+    tuned = kernel(do_bench=lambda call, quantiles: call())
+    with pytest.raises(ValueError, match="Conflicting meta-parameters: BLOCK"):
+        tuned[grid](zeros(40), 40, BLOCK=16)
+
+
+def test_choices_are_kept_on_disk(tmp_path):
+    calls: list[int] = []
+
+    def do_bench(call, quantiles):
+        calls.append(1)
+        return [1.0 / len(calls)] * 3
+
+    with triton.knobs.cache.scope():
+        triton.knobs.cache.dir = str(tmp_path)
+        for _ in range(2):
+            tuned = kernel(do_bench=do_bench, cache_results=True)
+            tuned[grid](zeros(40), 40)
+            assert tuned.best_config.kwargs == {"BLOCK": 32}
+    assert len(calls) == 2
+
+
+def test_heuristics_compute_parameters():
+    @triton.heuristics({"EVEN": lambda given: given["n"] % given["BLOCK"] == 0, "WIDE": lambda given: given["EVEN"]})
+    @triton.jit
+    def keep(out_ptr, n, BLOCK: tl.constexpr, EVEN: tl.constexpr, WIDE: tl.constexpr):
+        tl.store(out_ptr, EVEN + 2 * WIDE)
+
+    out = np.zeros(1, np.int32)
+    keep[(1,)](out, 32, BLOCK=16)
+    assert out[0] == 3
+    keep[(1,)](out, 33, BLOCK=16)
+    assert out[0] == 0
+
+
+def test_configurations_are_values():
+    one = triton.Config({"BLOCK": 16}, num_stages=2)
+    assert one == triton.Config({"BLOCK": 16}, num_stages=2) != triton.Config({"BLOCK": 16})
+    assert str(one) == "BLOCK: 16, num_warps: 4, num_ctas: 1, num_stages: 2, maxnreg: None"
+    assert one.all_kwargs() == {"BLOCK": 16, "num_warps": 4, "num_ctas": 1, "num_stages": 2}

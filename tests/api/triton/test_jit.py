@@ -1,0 +1,207 @@
+"""Launches of Triton's kernels: arguments, options, and what a launch gives back."""
+
+import collections
+
+import numpy as np
+import pytest
+
+import ziggurat.triton as triton
+import ziggurat.triton.language as tl
+from ziggurat.codemodel.errors import LaunchError
+from ziggurat.triton.runtime.jit import MockTensor
+
+GLOBAL = tl.constexpr(3)
+
+
+@triton.jit
+def scale(x_ptr, out_ptr, n, stride, factor, BLOCK: tl.constexpr, bias_ptr=None):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + at * stride, mask=at < n)
+    tl.store(out_ptr + at, x * factor, mask=at < n)
+
+
+def arguments(n: int = 40):
+    x = np.arange(n, dtype=np.float32)
+    return x, np.zeros_like(x)
+
+
+def test_a_launch_gives_a_compiled_kernel():
+    x, out = arguments()
+    made = scale[lambda meta: (triton.cdiv(40, meta["BLOCK"]),)](x, out, 40, 1, 2.0, BLOCK=32)
+    assert out.tolist() == (2 * x).tolist()
+    assert list(made.src.signature.values()) == ["*fp32", "*fp32", "i32", "constexpr", "fp32", "constexpr", "constexpr"]
+    assert made.src.constants == {(3,): 1, (5,): 32, (6,): None}
+    assert "tt.store" in made.asm["ttir"] and "gpu.module" in made.asm["ttgir"] and "define" in made.asm["llir"]
+    assert ".entry" in made.asm["ptx"] and made.asm["cubin"][:4] == b"\x7fELF"
+    assert list(made.asm) == ["ttir", "ttgir", "llir", "ptx", "cubin"] and "sass" in made.asm
+    assert made.metadata.num_warps == 4 and made.metadata.shared == 0
+    assert made.metadata.target == triton.backends.GPUTarget("cuda", 90, 32)
+    assert made.n_regs > 0 and made.n_spills == 0 and len(made.hash) == 64
+    with pytest.raises(KeyError, match="hsaco"):
+        _ = made.asm["hsaco"]
+
+
+@pytest.mark.parametrize(
+    ("options", "values", "count"),
+    [
+        ({}, (1, 2, 16, 32, 2**31, 2**63), 5),  # constexpr, i32, i32 by 16, i64 by 16, u64 by 16
+        ({"do_not_specialize": ["n"]}, (1, 2, 16), 1),
+        ({"do_not_specialize": [1]}, (1, 2, 16), 1),
+        ({"do_not_specialize_on_alignment": ["n"]}, (1, 2, 16), 2),
+    ],
+)
+def test_specialization(options: dict[str, list[str]], values: tuple[int, ...], count: int):
+    @triton.jit(**options)
+    def keep(out_ptr, n):
+        tl.store(out_ptr, n)
+
+    out = np.zeros(1, np.uint64)
+    for value in values:
+        keep[(1,)](out, value)
+        assert out[0] == value
+    assert len(keep.device_caches[0][0]) == count
+
+
+def test_annotations_declare_types():
+    @triton.jit
+    def keep(out_ptr, n: tl.int64, x: tl.float64, flag: tl.int1):
+        tl.store(out_ptr, n + x + flag)
+
+    made = keep[(1,)](np.zeros(1), 3, 1, True)
+    assert list(made.src.signature.values()) == ["*fp64", "i64", "fp64", "u1"]
+
+
+def test_tuples_functions_and_dtypes_are_arguments():
+    Pair = collections.namedtuple("Pair", ["first", "second"])
+
+    @triton.jit
+    def twice(x):
+        return x * 2
+
+    @triton.jit
+    def add(out_ptr, pair, function, dtype):
+        tl.store(out_ptr, function(pair.first + pair.second).to(dtype))
+
+    out = np.zeros(1, np.float32)
+    add[(1,)](out, Pair(3, 1), twice, tl.float32)
+    assert out[0] == 8
+
+
+def test_options():
+    x, out = arguments()
+    eight = scale.warmup(x, out, 40, 1, 2.0, 32, grid=(2,), num_warps=8, num_ctas=1, enable_fp_fusion=False)
+    assert eight.metadata.num_warps == 8 and not eight.metadata.enable_fp_fusion
+    assert ".reqntid 256" in eight.asm["ptx"] or "256" in eight.asm["ptx"]
+    with pytest.raises(KeyError, match="Keyword argument num_wraps was specified but unrecognised"):
+        scale[(2,)](x, out, 40, 1, 2.0, 32, num_wraps=8)
+    with pytest.raises(LaunchError, match="num_ctas must be 1; got 2"):
+        scale[(2,)](x, out, 40, 1, 2.0, 32, num_ctas=2)
+
+
+def test_warmup_takes_tensors_without_memory():
+    x, out = arguments()
+    made = scale.warmup(MockTensor(np.dtype(np.float32)), out, 40, 1, 2.0, 32, grid=(1,))
+    assert scale.warmup(x, out, 40, 1, 2.0, 32, grid=(1,)) is made
+    assert scale.run(x, out, 40, 1, 2.0, 32, grid=(2,), warmup=False) is made
+    assert out[-1] == 78
+    made[(2,)](x, out, 40, 1, 3.0, 32, None)
+    assert out[-1] == 117
+
+
+def test_an_empty_grid_runs_no_program():
+    x, out = arguments()
+    assert scale[(0,)](x, out, 40, 1, 2.0, 32) is not None
+    scale[[2]](x, out, 40, 1, 2.0, 32)
+    assert out[-1] == 78
+
+
+def test_a_changed_global_is_refused():
+    global GLOBAL
+
+    @triton.jit
+    def keep(out_ptr):
+        tl.store(out_ptr, GLOBAL)
+
+    out = np.zeros(1, np.int32)
+    keep[(1,)](out)
+    assert out[0] == 3
+    GLOBAL = tl.constexpr(4)
+    try:
+        with pytest.raises(RuntimeError, match="Global variable GLOBAL has changed since we compiled this kernel"):
+            keep[(1,)](out)
+    finally:
+        GLOBAL = tl.constexpr(3)
+
+
+def test_a_kernel_is_not_called():
+    with pytest.raises(RuntimeError, match=r"Cannot call @triton.jit'd outside of the scope of a kernel"):
+        scale(1, 2)
+
+
+def test_the_source_can_be_replaced():
+    @triton.jit
+    def keep(out_ptr):
+        tl.store(out_ptr, 1)
+
+    out = np.zeros(1, np.int32)
+    keep[(1,)](out)
+    before, source = keep.cache_key, keep.src
+    assert source.startswith("def keep(out_ptr):\n")
+    keep._unsafe_update_src(source.replace("1)", "2)"))
+    assert keep.cache_key != before
+    keep[(1,)](out)
+    assert out[0] == 2
+
+
+def test_hooks_see_compilations_and_launches():
+    told: list[str] = []
+
+    @triton.jit(launch_metadata=lambda grid, metadata, args: {"n": args["n"], "grid": grid})
+    def keep(out_ptr, n):
+        tl.store(out_ptr, n)
+
+    def enter(metadata):
+        told.append(f"enter {metadata.get()['n']} {metadata.get()['grid']}")
+
+    out = np.zeros(1, np.int32)
+    triton.knobs.runtime.jit_cache_hook = lambda **given: told.append(f"compile {given['fn'].name.split('.')[-1]}")
+    triton.knobs.runtime.launch_enter_hook.add(enter)
+    keep.add_pre_run_hook(lambda *args, **kwargs: told.append(f"before {args[1]}"))
+    try:
+        keep[(1,)](out, 5)
+        keep[(1,)](out, 5)
+    finally:
+        triton.knobs.runtime.jit_cache_hook = None
+        triton.knobs.runtime.launch_enter_hook.remove(enter)
+    assert told == ["before 5", "compile keep", "enter 5 (1,)", "before 5", "enter 5 (1,)"]
+    assert not triton.knobs.watched
+
+
+def test_what_was_compiled_is_compiled_again_from_its_record():
+    told: list[str] = []
+
+    @triton.jit
+    def keep(out_ptr, n: tl.constexpr):
+        tl.store(out_ptr, n)
+
+    triton.knobs.runtime.jit_cache_hook = lambda **given: told.append(given["compile"]["specialization_data"])
+    try:
+        made = keep.warmup(np.zeros(1, np.int32), 5, grid=(1,))
+    finally:
+        triton.knobs.runtime.jit_cache_hook = None
+    keep.device_caches[0][0].clear()
+    assert keep.preload(told[0]).hash == made.hash
+    with pytest.raises(RuntimeError, match="Specialization data is for"):
+        scale.preload(told[0])
+
+
+def test_a_source_is_compiled_without_arguments():
+    source = triton.compiler.ASTSource(
+        scale,
+        {"x_ptr": "*fp16", "out_ptr": "*fp16", "n": "i32", "stride": "i32", "factor": "fp32", "BLOCK": "constexpr"},
+        {"BLOCK": 64, "bias_ptr": None},
+        {(0,): [["tt.divisibility", 16]]},
+    )
+    made = triton.compile(source, target=triton.backends.GPUTarget("cuda", 90, 32), options={"num_warps": 1})
+    assert made.metadata.num_warps == 1
+    assert made.asm["ttir"].count("tt.divisibility = 16") == 1 and "tensor<64xf16>" in made.asm["ttir"]
