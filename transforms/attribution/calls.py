@@ -12,7 +12,7 @@ from ziggurat.codemodel.op import OpResult, Value
 from ziggurat.codemodel.types import ConstantType, DescriptorType, PtrType, TupleType, Type, constexpr_type
 from ziggurat.frontends.language import SIGNATURES, Function
 from ziggurat.frontends.language.c import C_SIGNATURES, SPELLINGS
-from ziggurat.frontends.language.signature import Parameter, Signature
+from ziggurat.frontends.language.signature import Call, Parameter, Signature
 from ziggurat.frontends.language.spellings import of_attribute
 from ziggurat.frontends.library import COMBINE
 from ziggurat.frontends.triton.dtypes import type_of
@@ -145,12 +145,12 @@ def dtype_method(dtype: Type, name: str, arguments: Sequence[Type]) -> Type:
     return outer_constant(found(*known))
 
 
-def language_call(walk: FunctionAttributor, op: py.Invoke, name: str) -> Type:
+def language_call(walk: FunctionAttributor, op: py.Invoke | py.Call, name: str) -> Type:
     typing = Typing(name, partial(combine, walk), policy=walk.policy, applier=partial(applied, walk))
     return bound_call(walk, op, SIGNATURES[name], RULES[name], typing)
 
 
-def spelled_call(walk: FunctionAttributor, op: py.Invoke, spelling: Spelling) -> Type:
+def spelled_call(walk: FunctionAttributor, op: py.Invoke | py.Call, spelling: Spelling) -> Type:
     """A call that is written with Triton's name and parameters."""
     bound = bound_arguments(walk, op, spelling.signature)
     if spelling.body is not None:
@@ -165,7 +165,7 @@ def spelled_call(walk: FunctionAttributor, op: py.Invoke, spelling: Spelling) ->
     return given_call(walk, op, SIGNATURES[spelling.call], RULES[spelling.call], typing, spelling.adapt(known))
 
 
-def call_spelled(walk: FunctionAttributor, op: py.Invoke, body: Function, bound: Mapping[str, Any]) -> Type:
+def call_spelled(walk: FunctionAttributor, op: py.Invoke | py.Call, body: Function, bound: Mapping[str, Any]) -> Type:
     """A call of a function that Triton's language has, as of one of the kernel's author."""
     given = {name: value if isinstance(value, Value) else outer_constant(value) for name, value in bound.items()}
     walk.scope.arguments[op.result] = given
@@ -175,19 +175,21 @@ def call_spelled(walk: FunctionAttributor, op: py.Invoke, body: Function, bound:
     return instance.result
 
 
-def bound_arguments(walk: FunctionAttributor, op: py.Invoke, signature: Signature) -> dict[str, Any]:
+def bound_arguments(walk: FunctionAttributor, op: py.Invoke | py.Call, signature: Signature) -> dict[str, Any]:
     """The operands of a call by parameter, with defaults."""
     return signature.bind(*given_values(walk, op))
 
 
-def bound_call(walk: FunctionAttributor, op: py.Invoke, signature: Signature, rule: Rule, typing: Typing) -> Type:
+def bound_call(
+    walk: FunctionAttributor, op: py.Invoke | py.Call, signature: Signature, rule: Rule, typing: Typing
+) -> Type:
     """A call with this signature and this rule, which is asked in the context `typing`."""
     return given_call(walk, op, signature, rule, typing, bound_arguments(walk, op, signature))
 
 
 def given_call(
     walk: FunctionAttributor,
-    op: py.Invoke,
+    op: py.Invoke | py.Call,
     signature: Signature,
     rule: Rule,
     typing: Typing,
@@ -236,7 +238,7 @@ def argument_of(walk: FunctionAttributor, signature: Signature, parameter: Param
     return None, None
 
 
-def library_call(walk: FunctionAttributor, op: py.Invoke, rule: Rule, arguments: list[Any]) -> Type:
+def library_call(walk: FunctionAttributor, op: py.Invoke | py.Call, rule: Rule, arguments: list[Any]) -> Type:
     """A call that is itself written in the language."""
     assert rule.body is not None
     types = [
@@ -267,6 +269,11 @@ def call_value(walk: FunctionAttributor, op: py.Call) -> Type:
     """A call of the value of an expression: a function known at compile time, or an object of Python's."""
     callee = walk.scope.type_of(op.callee)
     function = callee.value if isinstance(callee, ConstantType) else None
+    target = function.value if isinstance(function, HostObject) else None
+    if isinstance(target, Spelling):
+        return spelled_call(walk, op, target)
+    if isinstance(target, Call):
+        return language_call(walk, op, target.signature.name)
     if isinstance(function, HostObject):
         return call_object(walk, op, function.value, *given_values(walk, op))
     if not isinstance(function, FunctionName):

@@ -8,7 +8,8 @@ from typing import Any
 from ziggurat.codemodel.dialects import core, py, tt
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.types import ConstantType, DescriptorType, TensorType, TupleType, Type, shape_of
-from ziggurat.frontends.triton.library import METHODS, SPELLED
+from ziggurat.frontends.language.signature import Call
+from ziggurat.frontends.triton.library import METHODS, SPELLED, Spelling
 from ziggurat.transforms.attribution.attribution import positional_values
 from ziggurat.transforms.attribution.expressions import at_run_time as run_time_type
 from ziggurat.transforms.attribution.expressions import axes_of, becomes_run_time
@@ -16,6 +17,7 @@ from ziggurat.transforms.attribution.operators import OPERATORS
 from ziggurat.transforms.calls import RULES, Rule
 from ziggurat.transforms.calls.builtins import BUILTINS
 from ziggurat.transforms.calls.c import C_RULES
+from ziggurat.transforms.calls.constants import HostObject
 from ziggurat.transforms.calls.emit import Built, Emitter, Operand, split_operand
 from ziggurat.transforms.calls.lattice import RecordType, components, is_host_value
 from ziggurat.transforms.calls.operands import operand_values
@@ -158,7 +160,10 @@ def invoke(walk: FunctionMirror, op: py.Invoke) -> Built:
     called = name if space == "c" else call_of(walk, op, space, name)
     if not called:
         return call(walk, op)
-    rule = (C_RULES if space == "c" else RULES)[called]
+    return call_by_rule(walk, op, called, (C_RULES if space == "c" else RULES)[called], result)
+
+
+def call_by_rule(walk: FunctionMirror, op: py.Invoke | py.Call, called: str, rule: Rule, result: Type) -> Built:
     if rule.body is not None:
         made = call(walk, op)
         return walk.emit.convert(Operand(walk.callee().result, made), result) if isinstance(made, Value) else made
@@ -191,7 +196,21 @@ def arguments(walk: FunctionMirror, op: Op) -> Iterator[Any]:
             yield given
 
 
-@handles(core.FuncCall, py.Call)
+@handles(py.Call)
+def call_value(walk: FunctionMirror, op: py.Call) -> Built:
+    """A call of the value of an expression: of the language, or of a function."""
+    callee = walk.scope.type_of(op.callee)
+    target = callee.value.value if isinstance(callee, ConstantType) and isinstance(callee.value, HostObject) else None
+    name = target.signature.name if isinstance(target, Call) else target.call if isinstance(target, Spelling) else ""
+    if not name:
+        return call(walk, op)
+    result = walk.scope.type_of(op.result)
+    if isinstance(result, ConstantType) and result != NONE:
+        return None
+    return call_by_rule(walk, op, name, RULES[name], result)
+
+
+@handles(core.FuncCall)
 def call(walk: FunctionMirror, op: Op) -> Built:
     """Call a function of the model with the run-time parts of the arguments. A constant has none."""
     bound = walk.finding(lambda scope: scope.arguments, op)
