@@ -28,7 +28,6 @@ __all__ = [
     "ParseError",
     "ResourceError",
     "SimulationError",
-    "StaticAssertionError",
     "TargetError",
     "VerifyError",
     "ZigguratError",

@@ -61,10 +61,6 @@ def to(
 ) -> Value: ...
 
 
-@spells("cat", input="a", other="b")
-def cat(input: Value, other: Value, can_reorder: ConstBool = False) -> Value: ...
-
-
 # Shapes.
 
 

@@ -322,3 +322,17 @@ DTYPES: Final[dict[str, dtype]] = {
         float8e4b8, float8e5b16, float16, bfloat16, float32, float64,
     )
 }  # fmt: skip
+
+
+def str_to_ty(name: str, c: Any = None) -> dtype:
+    """The type by its name in the signature of a kernel: "i32", "u8", "fp16", "*bf16", "*kfp32" (not written through).
+
+    `c` is of no effect. Raises `AssertionError` for another name.
+    """
+    if name.startswith("*"):
+        const = name.startswith("*k")
+        return pointer_type(str_to_ty(name[1 + const :]), const=const)
+    kinds = {"i": "int", "u": "uint", "B": "int1"}
+    is_integer = name[0] in kinds and name[1:].isdigit()
+    known = f"{kinds[name[0]]}{name[1:]}" if is_integer else kinds.get(name, name)
+    return dtype("int1" if known == "uint1" else known)

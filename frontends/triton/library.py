@@ -13,7 +13,7 @@ from ziggurat.frontends.language.signature import signature_of
 from ziggurat.frontends.library import random
 from ziggurat.frontends.reflection import reader
 from ziggurat.frontends.triton import calls as tl
-from ziggurat.frontends.triton import libdevice as libdevice
+from ziggurat.frontends.triton.compile_time import constexpr_function
 from ziggurat.frontends.triton.spelling import METHODS, SPELLED, Spelling, declared
 
 __all__ = ["METHODS", "SPELLED", "Spelling"]
@@ -45,6 +45,27 @@ def zeros_like(input: Any) -> Any:
 def broadcast(input: Any, other: Any) -> Any:
     shape: constexpr = (tl.zeros(input.shape, i32) + tl.zeros(other.shape, i32)).shape
     return zg.broadcast(input, shape), zg.broadcast(other, shape)
+
+
+@constexpr_function
+def _halves_in_front(rank: int, dim: int) -> tuple[int, ...]:
+    """The order of axes that puts the last one, along which two tensors are joined, before the axis `dim`."""
+    return (*range(dim % rank), rank, *range(dim % rank, rank))
+
+
+@constexpr_function
+def _twice(shape: tuple[int, ...], dim: int) -> tuple[int, ...]:
+    """The shape with the axis `dim` twice as long."""
+    at = dim % len(shape)
+    return (*shape[:at], 2 * shape[at], *shape[at + 1 :])
+
+
+@written()
+def cat(input: Any, other: Any, can_reorder: constexpr = False, dim: constexpr = 0) -> Any:
+    if dim == 0:
+        return zg.cat(input, other)
+    both = zg.permute(zg.join(input, other), _halves_in_front(len(input.shape), dim))
+    return zg.reshape(both, _twice(input.shape, dim))
 
 
 @written()

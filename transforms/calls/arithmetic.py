@@ -67,6 +67,7 @@ def quotient(call: Typing, a: Type, b: Type) -> Type:
     result = arithmetic(call, a, b)
     if isinstance(result, ConstantType):
         return result
+    _of_one_sign(call, a, b)
     element = scalar_type(result)
     wide = not element.is_float or (call.policy.wide_quotients and element.bits == 16)
     return with_element(result, f32) if wide else result
@@ -81,13 +82,15 @@ def remainder(call: Typing, a: Type, b: Type) -> Type:
     return quotient(call, a, b)
 
 
-def _of_one_sign(call: Typing, *operands: Type) -> None:
-    """Integers of run-time values that are divided are all signed or all unsigned, where the language asks for it."""
-    signs = {scalar_type(x).signed for x in operands if not isinstance(x, ConstantType) and scalar_type(x) != i1}
-    if call.policy.signed_division and len(signs) > 1:
-        a, b = (scalar_type(x) for x in operands)
+def _of_one_sign(call: Typing, a: Type, b: Type) -> None:
+    """Integers that are divided are all signed or all unsigned, where the language asks for it. A literal has a sign
+    where its kind is above that of the other operand: where that is an i1."""
+    x, y = scalar_type(a), scalar_type(b)
+    literals = isinstance(a, ConstantType), isinstance(b, ConstantType)
+    takes_part = not any(literals) or (x.rank > y.rank if literals[0] else y.rank > x.rank)
+    if call.policy.signed_division and takes_part and x.is_int and y.is_int and x.signed != y.signed:
         raise KernelTypeError(
-            f"{call}: cannot use /, // or % with {a} and {b} because they have different signedness",
+            f"{call}: cannot use /, // or % with {type_of(x)} and {type_of(y)} because they have different signedness",
             hint="cast them to the same signedness",
         )
 
@@ -172,7 +175,7 @@ def _upper_half(call: Typing, a: Type, b: Type) -> Type:
         raise KernelTypeError(
             f"{call}: the operands must be integers of 32 or 64 bits; got {describe(a)} and {describe(b)}"
         )
-    return with_element(result, scalar_type(result).unsigned)
+    return result if call.policy.typed_literals else with_element(result, scalar_type(result).unsigned)
 
 
 def _bits(call: Typing, x: Type) -> Type:
@@ -329,6 +332,12 @@ def _abs(emit: Emitter, result: Type, x: Operand) -> Value:
     if element.is_float:
         return emit.add(math.AbsF(x.value))
     return emit.add(math.AbsI(x.value)) if element.signed else x.value
+
+
+def _upper(emit: Emitter, result: Type, a: Operand, b: Operand) -> Value:
+    """The upper half of the product of unsigned integers, in the dtype of the result."""
+    unsigned = with_element(result, scalar_type(result).unsigned)
+    return emit.cast(exact(tt.MulHiUI)(emit, unsigned, a, b), scalar_type(result))  # pyright: ignore[reportArgumentType]
 
 
 def _counted(cls: type[math.BitUnary]) -> Builds:
@@ -588,7 +597,7 @@ RULES = {
     "fma": Rule(_fused, exact(math.Fma)),
     "abs": Rule(_as_given, _abs),
     "directed": Rule(_directed, _direct),
-    "umulhi": Rule(_upper_half, exact(tt.MulHiUI)),
+    "umulhi": Rule(_upper_half, _upper),
     "cdiv": Rule(_ceiling, body=LIBRARY["cdiv"]),
     "next_power_of_2": Rule(_power),
     "popc": Rule(_count, _counted(math.CtPop)),

@@ -26,11 +26,13 @@ from ziggurat.codemodel.types import (
 )
 from ziggurat.frontends.language.policy import EXPLICIT, Policy
 from ziggurat.frontends.language.spellings import of_attribute
+from ziggurat.frontends.triton.classes import constexpr_type
 from ziggurat.frontends.triton.dtypes import type_of
 from ziggurat.transforms.calls import arithmetic
 from ziggurat.transforms.calls.constants import FunctionName, HostObject, describe, show
 from ziggurat.transforms.calls.emit import Built, Emitter, Operand, split_operand
 from ziggurat.transforms.calls.lattice import BlockPtrType, RecordType, components, known_value, outer_constant
+from ziggurat.transforms.calls.operands import operand_types, operand_values
 from ziggurat.transforms.calls.programs import range_of
 from ziggurat.transforms.calls.promotion import NONE, constant, is_number, is_pointer, scalar_type
 from ziggurat.transforms.calls.rule import Rule, Typing
@@ -59,7 +61,7 @@ def _as_call(name: str, call: str) -> Rule:
         typing = Typing(call, policy=asked.policy)
         if name == "abs":
             return cast(Type, rule.type(typing, *types))
-        return reduce(lambda a, b: cast(Type, rule.type(typing, a, b)), types)
+        return reduce(lambda a, b: cast(Type, rule.type(typing, *operand_types(call, asked.policy, [a, b]))), types)
 
     def build(emit: Emitter, result: Type, *operands: Operand) -> Built:
         assert rule.build is not None
@@ -69,7 +71,7 @@ def _as_call(name: str, call: str) -> Rule:
             operands = tuple(split_operand(operands[0]))
         made = operands[0]
         for operand in operands[1:]:
-            made = Operand(result, rule.build(emit, result, made, operand))
+            made = Operand(result, rule.build(emit, result, *operand_values(call, emit, [made, operand])))
         return made.value
 
     return Rule(type_of, build)
@@ -274,5 +276,5 @@ def _property_of_triton(x: Type, known: Any, name: str) -> Type | None:
     if name == "block_shape" and isinstance(x, DescriptorType):
         return constant(x.block)
     if name == "type" and not isinstance(x, TupleType):
-        return constant(x.type if isinstance(x, ConstantType) else x)
+        return outer_constant(constexpr_type(x.value)) if isinstance(x, ConstantType) else constant(x)
     return None

@@ -253,7 +253,10 @@ def _described(call: Typing, base: Type, sizes: Type, strides: Type, block: Any,
             hint="make the last axis of the tensor contiguous in memory",
         )
     if dims[-1] * base.pointee.bytes < 16:
-        raise KernelValueError(f"{call}: a row of the block has {dims[-1] * base.pointee.bytes} bytes; it needs 16")
+        row = dims[-1] * base.pointee.bytes
+        ours = f"{call}: a row of the block has {row} bytes; it needs 16"
+        triton = "Descriptor block shape must have at least 16 bytes in the last dimension, but got "
+        raise KernelValueError(call.words(ours, f"{triton}{dims[-1]} * {base.pointee.bytes} = {row} bytes"))
     choice("padding_option", padding, PADDING)
     if PADDING[padding] is Padding.NAN and not base.pointee.is_float:
         raise KernelValueError(

@@ -45,9 +45,10 @@ _COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_
 # The calls in which a literal has the dtype that a variable would have that is assigned it.
 _TYPED: Final = (*_COMPARISONS, "maximum", "minimum", "clamp", "fma", "umulhi", "div_rn", "fdiv", "join", "interleave")
 _WIDENED: Final[Mapping[str, Widens]] = {
-    **dict.fromkeys(("maximum", "minimum", "argmax", "argmin", "cumsum", "cumprod"), _bf16_in_f32),
-    **dict.fromkeys(("max", "min"), _narrow_in_32_bits),
+    **dict.fromkeys(("maximum", "minimum", "clamp", "argmax", "argmin", "cumprod"), _bf16_in_f32),
+    **dict.fromkeys(("max", "min", "topk"), _narrow_in_32_bits),
     "sum": _counted,
+    "cumsum": lambda element: _counted(_bf16_in_f32(element)),
 }
 
 
@@ -56,6 +57,8 @@ def _widening(name: str, policy: Policy, arguments: Any) -> Widens | None:
         return None
     if name in ("max", "min") and arguments[2] is True:  # The largest and its index.
         return _bf16_in_f32
+    if name == "topk" and isinstance(arguments[0], TensorType) and arguments[1] == arguments[0].shape[-1]:
+        return None
     return _WIDENED.get(name)
 
 

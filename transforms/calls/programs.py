@@ -41,7 +41,8 @@ from ziggurat.transforms.calls.rule import Rule, Typing, condition, is_power_of_
 
 def _grid(call: Typing, along: int) -> Type:
     if along not in (0, 1, 2):
-        raise KernelValueError(f"{call}: the axis of the grid must be 0, 1 or 2; got {show(along)}")
+        ours = f"{call}: the axis of the grid must be 0, 1 or 2; got {show(along)}"
+        raise KernelValueError(call.words(ours, f"{call.name} axis must be 0, 1, or 2 but got {show(along)}"))
     return i32
 
 

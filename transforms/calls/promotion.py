@@ -34,6 +34,7 @@ from ziggurat.codemodel.types import (
     with_element,
 )
 from ziggurat.frontends.language.policy import EXPLICIT, Policy
+from ziggurat.frontends.triton.dtypes import type_of
 from ziggurat.transforms.calls.constants import describe
 
 F32_MAX = (2 - 2**-23) * 2.0**127
@@ -101,9 +102,25 @@ def promote(*types: Type, policy: Policy = EXPLICIT) -> ScalarType:
         kind = scalar_type(run_time_type(literal, policy))
         if kind.rank > element.rank:
             element = kind
+        elif policy.is_triton:
+            _require_range(literal.value, element)
         else:
             require_fits(literal.value, element)
     return element
+
+
+def _require_range(value: Any, target: ScalarType) -> None:
+    """`require_fits`, in Triton's words."""
+    low, high = target.limits if target.kind == "int" else (value, value)
+    if low == 0 and value < 0:
+        raise KernelValueError(
+            "Cannot perform a binary operation between an unsigned tensor and a negative scalar. "
+            "Perform a explicit cast on one of them."
+        )
+    if not low <= value <= high and isinstance(value, int):
+        raise KernelValueError(
+            f"Scalar {shown(value)} is out of range for type {type_of(target)}", hint="cast the tensor to a wider type"
+        )
 
 
 def require_fits(value: Any, target: ScalarType, hint: str | None = None) -> None:

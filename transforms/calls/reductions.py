@@ -66,6 +66,9 @@ def _reduced(call: Typing, tensor: TensorType, along: int | None, keep: bool, el
 
 def _total(call: Typing, tensor: TensorType, dtype: Any = None) -> ScalarType:
     """The dtype of a sum or product of the elements of a tensor."""
+    if dtype == i1 and call.policy.bool_arithmetic and call.name == "sum":
+        call.combine("xor_sum", [i1])
+        return i1
     if dtype is not None and (not isinstance(dtype, ScalarType) or dtype == i1):
         raise KernelValueError(
             f"{call}: dtype must be an integer or a float; got {dtype}",
@@ -143,6 +146,8 @@ def _scanned_by(call: Typing, x: Type, along: Any, function: Any, _reverse: bool
 def _running(call: Typing, x: Type, along: Any, _reverse: bool, dtype: Any = None) -> Type:
     tensor = number_tensor(call, x)
     axis(call, along, tensor.rank)
+    if call.name == "cumprod" and call.policy.wide_reductions and tensor.element != i1:
+        dtype = tensor.element
     if call.name.removeprefix("cum") in _TOTALS:
         return TensorType(tensor.shape, _total(call, tensor, dtype))
     call.combine(call.name, [tensor.element])
@@ -232,7 +237,7 @@ def _find(emit: Emitter, name: str, x: Operand, along: Any, tie_left: bool, keep
 
 def _operand(emit: Emitter, name: str, x: Operand, result: ScalarType) -> Value:
     """The tensor that a call reduces or scans, in the type in which it computes."""
-    return emit.cast(x.value, computing(result) if name in _TOTALS else result)
+    return emit.cast(x.value, computing(result) if name in _TOTALS and result != i1 else result)
 
 
 def _combine(name: str, emit: Emitter, result: Type, x: Operand, along: Any, keep: bool, _dtype: Any = None) -> Value:

@@ -44,6 +44,10 @@ class Typing:
     def __str__(self) -> str:
         return self.spelling or f"{self.policy.prefix}.{self.name}"
 
+    def words(self, ours: str, triton: str) -> str:
+        """The text of an error, in the words of the language."""
+        return triton if self.policy.is_triton else ours
+
     def combine(self, function: FunctionName | str, types: Sequence[Type]) -> None:
         """Attribute the function that combines two elements of each of `types`: a function, or a reduction's name.
 
@@ -195,7 +199,10 @@ def shape(call: Typing, dims: Any) -> tuple[int, ...]:
 def axis(call: object, number: int, rank: int) -> int:
     """An axis counted from 0; a negative one counts from the end."""
     if not -rank <= number < rank:
-        raise KernelValueError(f"{call}: axis {number} is not one of the {rank} axes")
+        what = f"axis {number} is not one of the {rank} axes"
+        if isinstance(call, Typing):
+            what = call.words(what, f"invalid axis {number}. Expected {-rank} <= axis < {rank}")
+        raise KernelValueError(f"{call}: {what}")
     return number % rank
 
 

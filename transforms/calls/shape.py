@@ -82,7 +82,7 @@ def _full(call: Typing, sizes: Any, value: Type, dtype: Any) -> Type:
     if not is_number(value) or shape_of(value):
         raise KernelTypeError(f"{call}: 'value' must be a scalar; got {describe(value)}")
     target = scalar_dtype(call, dtype)
-    if isinstance(value, ConstantType):
+    if isinstance(value, ConstantType) and not call.policy.implied_casts:
         require_fits(value.value, target)
     return shaped(shape(call, sizes), target)
 
@@ -96,7 +96,8 @@ def _expanded(call: Typing, x: Type, axes: Any) -> Type:
     rank = len(dims) + len(numbers)
     places = sorted(axis(call, one, rank) for one in numbers)
     if not places or len(set(places)) < len(places):
-        raise KernelValueError(f"{call}: {show(axes)} does not name different axes")
+        triton = f"expand_dims received duplicate axes, normalized axes = {places}"
+        raise KernelValueError(call.words(f"{call}: {show(axes)} does not name different axes", triton))
     for one in places:
         dims.insert(one, 1)
     return TensorType(tuple(dims), _element(x))

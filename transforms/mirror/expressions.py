@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ziggurat.codemodel.dialects import core, py, tt
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.types import ConstantType, DescriptorType, TensorType, TupleType, Type, shape_of
-from ziggurat.frontends.language.signature import Call
 from ziggurat.frontends.triton.library import METHODS, SPELLED, Spelling
 from ziggurat.transforms.attribution.attribution import positional_values
 from ziggurat.transforms.attribution.expressions import at_run_time as run_time_type
@@ -158,12 +157,14 @@ def invoke(walk: FunctionMirror, op: py.Invoke) -> Built:
     if space == "builtins":
         return built(BUILTINS[name], walk.emit, result, *map(walk.operand, positional_values(walk.scope, op)))
     called = name if space == "c" else call_of(walk, op, space, name)
+    return call_by_rule(walk, op, called, C_RULES if space == "c" else RULES)
+
+
+def call_by_rule(walk: FunctionMirror, op: Op, called: str, rules: Mapping[str, Rule] = RULES) -> Built:
+    """A call of the language; with an empty name, one of a function."""
     if not called:
         return call(walk, op)
-    return call_by_rule(walk, op, called, (C_RULES if space == "c" else RULES)[called], result)
-
-
-def call_by_rule(walk: FunctionMirror, op: py.Invoke | py.Call, called: str, rule: Rule, result: Type) -> Built:
+    rule, result = rules[called], walk.scope.type_of(op.result)
     if rule.body is not None:
         made = call(walk, op)
         return walk.emit.convert(Operand(walk.callee().result, made), result) if isinstance(made, Value) else made
@@ -198,16 +199,12 @@ def arguments(walk: FunctionMirror, op: Op) -> Iterator[Any]:
 
 @handles(py.Call)
 def call_value(walk: FunctionMirror, op: py.Call) -> Built:
-    """A call of the value of an expression: of the language, or of a function."""
+    """A call of the value of an expression, which may be a name of Triton's language."""
     callee = walk.scope.type_of(op.callee)
-    target = callee.value.value if isinstance(callee, ConstantType) and isinstance(callee.value, HostObject) else None
-    name = target.signature.name if isinstance(target, Call) else target.call if isinstance(target, Spelling) else ""
-    if not name:
-        return call(walk, op)
-    result = walk.scope.type_of(op.result)
-    if isinstance(result, ConstantType) and result != NONE:
-        return None
-    return call_by_rule(walk, op, name, RULES[name], result)
+    function = callee.value if isinstance(callee, ConstantType) else None
+    if isinstance(function, HostObject) and isinstance(function.value, Spelling):
+        return call_by_rule(walk, op, function.value.call)
+    return call(walk, op)
 
 
 @handles(core.FuncCall)

@@ -14,12 +14,13 @@ PropagateNan = classes.PropagateNan
 const, constexpr_type, slice = classes.const, classes.constexpr_type, classes.slice
 tensor, tensor_descriptor, tuple = classes.tensor, classes.tensor_descriptor, classes.tuple
 block_type, dtype, pi32_t, pointer_type = dtypes.block_type, dtypes.dtype, dtypes.pi32_t, dtypes.pointer_type
+str_to_ty = dtypes.str_to_ty
 
 _CALLS: Final = {name: made for name, made in SPELLED.items() if "." not in name}
 # Methods of tensors that are no calls, and calls of `tl.extra.cuda`.
 _ELSEWHERE: Final = (
-    "to", "item", "logical_and", "logical_or", "smid", "globaltimer", "num_threads", "num_warps", "gdc_wait",
-    "gdc_launch_dependents",
+    "to", "to_tensor", "item", "logical_and", "logical_or", "smid", "globaltimer", "num_threads", "num_warps",
+    "gdc_wait", "gdc_launch_dependents",
 )  # fmt: skip
 globals().update(dtypes.DTYPES)
 globals().update({name: made for name, made in _CALLS.items() if name not in _ELSEWHERE})
@@ -49,6 +50,7 @@ __all__ = [
     "random",
     "slice",
     "standard",
+    "str_to_ty",
     "target_info",
     "tensor",
     "tensor_descriptor",

@@ -14,7 +14,9 @@ globals().update({name: made for name, made in vars(classes).items() if isinstan
 globals().update({name: made for name, made in SPELLED.items() if "." not in name})
 globals().update(dtypes.DTYPES)
 block_type, dtype, pi32_t, pointer_type = dtypes.block_type, dtypes.dtype, dtypes.pi32_t, dtypes.pointer_type
-get_int_dtype = dtypes.get_int_dtype
+get_int_dtype, str_to_ty = dtypes.get_int_dtype, dtypes.str_to_ty
+_aggregate = aggregate
+builtin = builtin
 
 if TYPE_CHECKING:
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from ziggurat.frontends.triton.libdevice import LIBDEVICE
 from ziggurat.frontends.triton.library import SPELLED
+from ziggurat.triton.language.extra.libdevice import __getattr__ as __getattr__
 
 _NAMES = (
-    "abs", "ceil", "cos", "div_rn", "erf", "exp", "exp2", "fdiv", "floor", "fma", "log", "log2", "max", "min", "rsqrt",
-    "sin", "sqrt", "sqrt_rn", "umulhi",
+    "abs", "ceil", "cos", "div_rn", "erf", "exp", "exp2", "fdiv", "floor", "fma", "log", "log2", "rsqrt", "sin",
+    "sqrt", "sqrt_rn", "umulhi",
 )  # fmt: skip
-globals().update(LIBDEVICE)
 globals().update({name: SPELLED[name] for name in _NAMES})

@@ -1,7 +1,19 @@
-"""`triton.language.extra.libdevice`: CUDA's functions of numbers."""
+"""`triton.language.extra.libdevice`: CUDA's functions of numbers. The library is imported at the first use."""
 
 from __future__ import annotations
 
-from ziggurat.frontends.triton.libdevice import LIBDEVICE
+from typing import Any
 
-globals().update(LIBDEVICE)
+
+def __getattr__(name: str) -> Any:
+    from ziggurat.frontends.library.libdevice import FUNCTIONS
+
+    if name in FUNCTIONS:
+        return FUNCTIONS[name]
+    raise AttributeError(f"libdevice has no function '{name}'")
+
+
+def __dir__() -> list[str]:
+    from ziggurat.frontends.library.libdevice import FUNCTIONS
+
+    return [*FUNCTIONS]

@@ -1,7 +1,4 @@
 """`triton.language.extra.cuda.libdevice`: CUDA's functions of numbers."""
 
-from __future__ import annotations
-
-from ziggurat.frontends.triton.libdevice import LIBDEVICE
-
-globals().update(LIBDEVICE)
+from ziggurat.triton.language.extra.libdevice import __dir__ as __dir__
+from ziggurat.triton.language.extra.libdevice import __getattr__ as __getattr__
