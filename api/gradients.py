@@ -10,7 +10,7 @@ import attrs
 
 from ziggurat.boundary import no_faults, public
 from ziggurat.codemodel.builder import Builder
-from ziggurat.codemodel.dialects import core, py, tt
+from ziggurat.codemodel.dialects import core, py
 from ziggurat.codemodel.errors import KernelTypeError, LaunchError
 from ziggurat.codemodel.op import Op, Value, require_argument
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
@@ -30,6 +30,7 @@ from ziggurat.frontends.language.signature import suggest
 from ziggurat.kernels.arguments import Signature, signature_of
 from ziggurat.kernels.kernel import Kernel
 from ziggurat.kernels.models import Models
+from ziggurat.transforms.kit.parameters import kernel_of
 
 __all__ = ["GradientKernel", "grad"]
 
@@ -210,14 +211,15 @@ def _run_time(type_: Type) -> list[Type]:
 
 
 def _with_divisibility(model: core.Module, divisibility: Sequence[int]) -> core.Module:
+    """The model whose kernel has these divisors; the functions that it calls keep theirs."""
     known = tuple(divisibility) if any(number > 1 for number in divisibility) else ()
+    kernel = kernel_of(model)
 
     def transformer(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
-        if not isinstance(op, tt.Func) or op.divisibility == known:
+        if op is not kernel or kernel.divisibility == known:
             return None
-        return builder.add(
-            attrs.evolve(op, body=builder.rewrite_body(op.body, isolated=True), divisibility=known), op.location
-        )
+        body = builder.rewrite_body(kernel.body, isolated=True)
+        return builder.add(attrs.evolve(kernel, body=body, divisibility=known), op.location)
 
     made = transform(model, transformer)
     assert isinstance(made, core.Module)

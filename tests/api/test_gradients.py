@@ -93,6 +93,16 @@ def test_the_gradient_of_a_tuned_kernel():
     np.testing.assert_array_equal(dx, dout * w)
 
 
+@pytest.mark.parametrize("name", ["rint", "round", "asin", "acos", "atan", "sinh", "cosh", "log1p", "expm1"])
+def test_functions_of_the_library_have_no_divisibility(name):
+    kernel = zg.triton_c(f"__global__ void k(double *x, double *y) {{ *y = *x * {name}(*x); }}")
+    pointer = zg.divisible(zg.ptr(zg.f64), 16)
+    model = zg.grad(kernel, wrt="x", of="y").triton(pointer, pointer, pointer, pointer)
+    zg.verify(model)
+    *functions, gradient = (function.attributes["divisibility"] for function in model.functions().values())
+    assert gradient == (16,) * 4 and functions and not any(functions)
+
+
 def test_the_gradient_of_a_gradient():
     once = zg.grad(scale, wrt="x_ptr", of="out_ptr")
     twice = zg.grad(once, wrt="w_ptr", of="d_x_ptr")
