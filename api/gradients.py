@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NoReturn
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import attrs
 
@@ -28,9 +28,12 @@ from ziggurat.compiler import compiling
 from ziggurat.frontends.language import Function
 from ziggurat.frontends.language.signature import suggest
 from ziggurat.kernels.arguments import Signature, signature_of
-from ziggurat.kernels.kernel import Kernel
+from ziggurat.kernels.kernel import Grid, Kernel
 from ziggurat.kernels.models import Models
 from ziggurat.transforms.kit.parameters import kernel_of
+
+if TYPE_CHECKING:
+    from ziggurat.tuning.autotune import Config, autotune
 
 __all__ = ["GradientKernel", "grad"]
 
@@ -189,7 +192,41 @@ class _Gradient(Models):
 
 
 class GradientKernel(Kernel):
-    """The gradient of a kernel, as `zg.grad` makes it."""
+    """The gradient of a kernel, as `zg.grad` makes it.
+
+    A launch of the gradient of a tuned kernel has the configuration that was chosen for the kernel, unless the launch
+    gives a value to a tuned parameter.
+    """
+
+    @property
+    def tuning(self) -> autotune | None:
+        """The tuning of the kernel, None for one that is not tuned."""
+        return getattr(self._forward, "tuning", None)
+
+    @property
+    def _forward(self) -> Kernel:
+        assert isinstance(self.models, _Gradient)
+        return self.models.kernel
+
+    def known_choice(self, named: Mapping[str, Any]) -> Config:
+        """The configuration of the tuned kernel for a launch with these arguments by name."""
+        from ziggurat.tuning.autotune import TunedKernel
+
+        assert isinstance(self._forward, TunedKernel | GradientKernel)
+        theirs, ours = self._forward.signature.parameters, self.signature.parameters
+        return self._forward.known_choice({n: value for n, value in named.items() if n in theirs or n not in ours})
+
+    def __getitem__(self, grid: Grid) -> Callable[..., None]:
+        run, tuning = super().__getitem__(grid), self.tuning
+        if tuning is None:
+            return run
+
+        def launch(*arguments: Any, **keywords: Any) -> None:
+            named = {**dict(zip(self.signature.parameters, arguments, strict=False)), **keywords}
+            given = {} if named.keys() & tuning.configs[0].values else self.known_choice(named).keywords
+            run(*arguments, **{**given, **keywords})
+
+        return launch
 
     @public
     def accumulates(self, /, *arguments: Any, **keywords: Any) -> dict[str, bool]:

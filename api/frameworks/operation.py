@@ -92,7 +92,12 @@ class Operation:
         if tuning is not None:
             self.configurations = [config.values for config in tuning.configs]
         self.parameters = tuple(kernel.signature.parameters)
-        self.defaults = {name: p.default for name, p in kernel.signature.parameters.items() if p.default is not p.empty}
+        # A launch does not give what is tuned, so its default is none of the arguments.
+        self.defaults = {
+            name: p.default
+            for name, p in kernel.signature.parameters.items()
+            if p.default is not p.empty and name not in self.configurations[0]
+        }
         self.rules: dict[str, OutputRule] = {
             name: outputs[name] if isinstance(outputs, Mapping) else None for name in output_names(outputs)
         }

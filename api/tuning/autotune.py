@@ -160,6 +160,13 @@ class TunedKernel(ComputedKernel):
 
         return launch
 
+    def known_choice(self, named: Mapping[str, Any]) -> Config:
+        """The configuration that was chosen for these arguments by name, or the first where nothing was measured."""
+        try:
+            return self.choices[self._key((), named)]
+        except Exception:  # As in a launch: no choice yet, or an array that cannot be read.
+            return self._pruned((), dict(named))[0]
+
     def _first_key(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
         """The key of the first launch on a GPU, for which the module that makes keys is imported."""
         from ziggurat.tuning.tuner import ChoiceKey

@@ -93,6 +93,21 @@ def test_the_gradient_of_a_tuned_kernel():
     np.testing.assert_array_equal(dx, dout * w)
 
 
+def test_the_gradient_of_a_tuned_kernel_has_the_choice_of_the_kernel():
+    settings = {"early_config_prune": lambda configs, named, **more: configs[1:]}
+    configs = [zg.Config({"BLOCK": 8}), zg.Config({"BLOCK": 16})]
+    tuned = zg.autotune(configs, key=["n"], prune_configs_by=settings)(scale)
+    d_scale = zg.grad(tuned, wrt="x_ptr", of="out_ptr")
+    seen = []
+    x, w, d_out, d_x = *np.random.default_rng(0).standard_normal((3, 20), np.float32), np.zeros(20, np.float32)
+    d_scale[lambda meta: seen.append(meta["BLOCK"]) or (zg.cdiv(20, meta["BLOCK"]),)](x, d_x, w, x, d_out, 20)
+    np.testing.assert_array_equal(d_x, d_out * w)
+    tuned._key = lambda arguments, keywords: keywords["n"]  # The key of arrays on a GPU.
+    tuned.choices[20] = tuned.tuning.configs[0]
+    d_scale[lambda meta: seen.append(meta["BLOCK"]) or (3,)](x, d_x, w, x, d_out, 20)
+    assert seen == [16, 8]
+
+
 @pytest.mark.parametrize("name", ["rint", "round", "asin", "acos", "atan", "sinh", "cosh", "log1p", "expm1"])
 def test_functions_of_the_library_have_no_divisibility(name):
     kernel = zg.triton_c(f"__global__ void k(double *x, double *y) {{ *y = *x * {name}(*x); }}")

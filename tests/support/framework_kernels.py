@@ -58,3 +58,17 @@ EQUAL_CONSTANTS = [(1, 33554434.0), (1.0, 33554432.0), (True, 33554434.0), (1, 3
 def one_a_row(meta: Any) -> tuple[int]:
     """A grid with one program for each row of x."""
     return (meta["x"].shape[0],)
+
+
+# The squares of n numbers, in blocks of SIZE.
+SQUARE = """
+__global__ void square(float *x, float *y, int n) {
+  int i[SIZE] = get_program_id(0) * SIZE + 0 ... SIZE;
+  float v[SIZE] = i < n ? *(x + i) : 0;
+  *?(i < n)(y + i) = v * v;
+}"""
+
+
+def blocks(meta: Any) -> tuple[int]:
+    """A grid with one program for each block of SIZE."""
+    return (zg.cdiv(meta["n"], meta["SIZE"]),)

@@ -5,7 +5,16 @@ import pytest
 
 jax = pytest.importorskip("jax", reason="JAX is not installed")
 
-from framework_kernels import EQUAL_CONSTANTS, increment, one_a_row, one_more, softmax, sum_and_difference
+from framework_kernels import (
+    EQUAL_CONSTANTS,
+    SQUARE,
+    blocks,
+    increment,
+    one_a_row,
+    one_more,
+    softmax,
+    sum_and_difference,
+)
 
 import ziggurat as zg
 
@@ -71,6 +80,12 @@ def test_gradients(backward, jit):
     x = sample(4, 9)
     found = (jax.jit(loss) if jit else loss)(x)
     np.testing.assert_allclose(found, jax.grad(lambda x: jnp.sum(jax.nn.softmax(x, 1) ** 2))(x), rtol=1e-9, atol=1e-12)
+
+
+def test_the_derived_gradient_of_a_tuned_kernel():
+    op = zg.jax_op(zg.triton_c(SQUARE, SIZE=[16, 32]), blocks, "y", backward="auto")
+    gradient = jax.jit(jax.grad(lambda x: op(x, 30).sum()))
+    np.testing.assert_array_equal(gradient(jnp.arange(30.0, dtype="float32")), 2 * np.arange(30.0))
 
 
 def test_the_derived_gradient_of_two_outputs():

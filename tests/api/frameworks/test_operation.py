@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from framework_kernels import count, increment, one_a_row, softmax
+from framework_kernels import SQUARE, blocks, count, increment, one_a_row, softmax
 
 import ziggurat as zg
 from ziggurat.frameworks import Empty
@@ -14,6 +14,13 @@ def test_numpy():
     y = ArrayOperation(softmax, one_a_row, "out")(x, 33, 33, BLOCK=64)
     expected = np.exp(x) / np.exp(x).sum(1, keepdims=True)
     np.testing.assert_allclose(y, expected)
+
+
+@pytest.mark.parametrize("sizes", [[16], [16, 32]])
+def test_macros_that_are_tuned_are_no_arguments(sizes):
+    kernel = zg.triton_c(SQUARE, SIZE=sizes)
+    x = np.arange(30, dtype=np.float32)
+    np.testing.assert_array_equal(ArrayOperation(kernel, blocks, "y")(x, 30), x * x)
 
 
 def test_an_empty_array_with_zeros_is_one():

@@ -6,6 +6,8 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from framework_kernels import (
     EQUAL_CONSTANTS,
+    SQUARE,
+    blocks,
     count,
     increment,
     one_a_row,
@@ -135,6 +137,14 @@ def test_the_derived_gradient():
     op = softmax_op(backward="auto")
     x = torch.randn(3, 5, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda x: run(op, x), x)
+
+
+def test_the_derived_gradient_of_a_tuned_kernel():
+    op = zg.torch_op(zg.triton_c(SQUARE, SIZE=[16, 32]), blocks, "y", backward="auto")
+    for call in (op, torch.compile(op, fullgraph=True, backend="aot_eager")):
+        x = torch.arange(30.0, requires_grad=True)
+        call(x, 30).sum().backward()
+        assert torch.equal(x.grad, 2 * x)
 
 
 def test_the_derived_gradient_of_two_outputs():
