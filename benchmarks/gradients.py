@@ -2,11 +2,11 @@
 
     python benchmarks/gradients.py [--only layer_norm|attention] [--quick]
 
-Times are medians with the L2 flushed before each call, on N(0,1) data; each result is checked against torch in f64
-first. Of several settings each one's best counts. A generated gradient computes the forward values again, and adds to
-gradients by atomics; those by hand get what their forward kernels have kept. Setting gradients to zero is not timed.
-A ratio is the time by hand, or torch's, by that of the generated kernel: below 1 the generated one is slower. The last
-line is one JSON object.
+Times are medians with the L2 flushed before each call, on N(0,1) data. The first result of each setting is checked
+against torch, and the fastest setting of each kernel counts. A generated gradient computes the forward values again,
+and adds to gradients by atomics; hand-written kernels read values that their forward kernels have kept. Setting
+gradients to zero is not timed. A ratio is the time of the hand-written kernel, or of torch, divided by the time of the
+generated kernel: below 1 the generated one is slower. The last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -47,13 +47,15 @@ def report(
     tolerance: float,
     library: Callable[[], Any],
 ) -> None:
-    """Measure one work: "generated" and others in `runs`, each its settings and its launch; and torch's `library()`."""
+    """Measure a gradient: of "generated" and others in `runs`, by their settings and launches, and of torch.
 
-    good = checked(error, tolerance)
+    `clear` sets the gradients to zero, `error` gives their largest error, and `library` runs torch's backward pass.
+    """
+    check = checked(error, tolerance)
     row: dict[str, Any] = {"torch": {"ms": do_bench(library, warmup=10, rep=60)}}
     for who, (settings, run) in runs.items():
         # The first run of a setting is checked: it begins with gradients of zero.
-        row[who] = best([each for each in settings if works(each, run, clear, good)], run, lambda: 0.0)
+        row[who] = best([each for each in settings if gives_right_results(each, run, clear, check)], run, lambda: 0.0)
     mine = row["generated"].get("ms")
     for who in row:
         if mine is not None and "ms" in row[who]:
@@ -63,17 +65,17 @@ def report(
     print(f"{name:40} {', '.join(cells)}", flush=True)
 
 
-def works(
+def gives_right_results(
     setting: tuple[str, dict[str, Any]],
     run: Callable[[dict[str, Any]], None],
     clear: Callable[[], None],
-    good: Callable[[], float],
+    check: Callable[[], float],
 ) -> bool:
-    """Whether a setting gives the right results; the reason if not is printed."""
+    """Whether a setting gives the right results; if not, the reason is printed."""
     clear()
     try:
         run(setting[1])
-        good()
+        check()
     except Exception as problem:
         print(f"    {setting[0]}: {type(problem).__name__}: {str(problem).splitlines()[0][:200]}", flush=True)
         return False
@@ -206,19 +208,22 @@ def measure_attention(figures: Figures, quick: bool) -> None:
         attention(figures, heads, n, d)
 
 
-WORKS: dict[str, Callable[[Figures, bool], None]] = {"layer_norm": measure_layer_norm, "attention": measure_attention}
+MEASUREMENTS: dict[str, Callable[[Figures, bool], None]] = {
+    "layer_norm": measure_layer_norm,
+    "attention": measure_attention,
+}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", action="append", choices=WORKS)
+    parser.add_argument("--only", action="append", choices=MEASUREMENTS)
     parser.add_argument("--quick", action="store_true", help="small arrays: to see that everything runs")
     options = parser.parse_args()
     torch.manual_seed(0)
     figures: Figures = {}
     print("device:", torch.cuda.get_device_name(0), "torch", torch.__version__)
-    for name in options.only or WORKS:
-        WORKS[name](figures, options.quick)
+    for name in options.only or MEASUREMENTS:
+        MEASUREMENTS[name](figures, options.quick)
     print(json.dumps(figures))
 
 

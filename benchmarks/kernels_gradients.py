@@ -1,4 +1,4 @@
-"""Backward kernels that are written by hand, beside which generated gradients are measured, and forward kernels."""
+"""Hand-written backward kernels, to which generated gradients are compared, and a forward kernel."""
 
 import ziggurat as zg
 
@@ -26,7 +26,7 @@ def layer_norm(x_ptr, y_ptr, weight_ptr, bias_ptr, stride, n_cols, eps, BLOCK: z
 def layer_norm_backward(
     x_ptr, dx_ptr, dy_ptr, weight_ptr, dweight_ptr, dbias_ptr, rows, stride, n_cols, eps, BLOCK: zg.constexpr
 ):  # fmt: skip
-    """A program takes every num_programs-th row, and adds what these give to dweight and dbias once."""
+    """The gradients of `layer_norm`: a program sums over every num_programs-th row, then adds to dweight and dbias."""
     columns = zg.arange(0, BLOCK)
     mask = zg.compare(columns, n_cols, LESS)
     weight = zg.load(zg.add(weight_ptr, columns), mask, other=0.0)

@@ -28,6 +28,7 @@ __all__ = [
     "ParseError",
     "ResourceError",
     "SimulationError",
+    "StaticAssertionError",
     "TargetError",
     "VerifyError",
     "ZigguratError",

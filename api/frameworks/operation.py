@@ -50,13 +50,13 @@ Outputs = str | Sequence[str] | Mapping[str, OutputRule]
 Backward = Callable[[Mapping[str, Any], Mapping[str, Any]], Mapping[str, Any]]
 
 
-# The objects that define operators of PyTorch, by label: a function that `torch.compile` calls while it traces gets
-# constants only, and a text is one in programs of any shape, which a number is not.
+# The objects that define operators of PyTorch, by label. A function that `torch.compile` calls while it traces gets
+# constants only. A label is a text, because `torch.compile` takes a number for a size that may change.
 definers: dict[str, Any] = {}
 
 
 def enlisted(definer: Any) -> str:
-    """The label of an object that defines operators, which is kept from now on."""
+    """Keep an object that defines operators. Returns its label."""
     label = f"definer {len(definers)}"
     definers[label] = definer
     return label
@@ -114,7 +114,10 @@ class Operation:
             )
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
-        """The outputs, then the new values of arrays that a library does not change in place: one, or a tuple."""
+        """The outputs, then the new values of arrays that the kernel writes but the library does not change in place.
+
+        One result is returned as it is, several as a tuple. Raises `LaunchError` for arguments that do not fit.
+        """
         return single(self.results(self.arguments(arguments, keywords)))
 
     def results(self, named: dict[str, Any]) -> tuple[Any, ...]:

@@ -31,6 +31,7 @@ from ziggurat.frameworks.operation import (
     is_array,
     listed,
     scalar_of,
+    single,
 )
 from ziggurat.kernels.kernel import Grid, Kernel
 
@@ -237,8 +238,7 @@ class _Definition:
         return named
 
     def _returned(self, named: Mapping[str, Any]) -> Any:
-        made = [named[name] for name in self.plan.made]
-        return None if not made else made[0] if len(made) == 1 else tuple(made)
+        return single([named[name] for name in self.plan.made])
 
     def _no_vmap(self, *_: Any) -> Any:
         raise LaunchError(
@@ -283,10 +283,10 @@ def _zeros(x: Any) -> Empty:
 
 
 def _shared_out(gradient: Any) -> Any:
-    """The gradient of each element, of the sums that a kernel has made for the elements that share an address.
+    """The gradient of each element of an input, from the sums over the elements that share an address.
 
-    The gradient has the strides of the input: along axes with a stride of 0, as those of `expand` have, autograd takes
-    each element for one of its own, and adds them.
+    A kernel adds the gradients of elements at one address, along axes of stride 0 such as those of `expand`. Autograd
+    takes such elements for separate ones and adds their gradients: so each gets its share of the sum.
     """
     shared = math.prod(size for size, stride in zip(gradient.shape, gradient.stride(), strict=True) if stride == 0)
     return gradient if shared in (0, 1) else gradient / shared

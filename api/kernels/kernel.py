@@ -224,8 +224,11 @@ class Kernel(Function):
         sizes = self.sizes(grid, bound)
         if 0 not in sizes:
             model = self.model_for(signature)
-            with no_faults("running", lambda: model, self.name):
-                run(model, None, sizes, values, names=names, strict=strict)
+            try:
+                with no_faults("running", lambda: model, self.name):
+                    run(model, None, sizes, values, names=names, strict=strict)
+            except ZigguratError as error:
+                raise self.models.reworded(error) from None
         return self.ran(signature, options)
 
     def ran(self, signature: Signature, options: Mapping[str, Any]) -> Any:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ziggurat import compiler
 from ziggurat.codemodel.dialects import core
+from ziggurat.codemodel.errors import ZigguratError
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import PtrType, ScalarType, Type, constexpr_type
@@ -63,6 +64,10 @@ class Models:
     def words(self, type_: Type) -> str:
         """A type in the words of the source, for messages about declared types."""
         return str(type_)
+
+    def reworded(self, error: ZigguratError) -> ZigguratError:
+        """An error of a launch in the words of the source."""
+        return error
 
     def identity(self, kernel: Function) -> str:
         """A text that is equal for equal kernels, under which the choices of tuning are kept."""

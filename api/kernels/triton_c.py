@@ -360,6 +360,9 @@ class TritonCModels(Models):
     def words(self, type_: Type) -> str:
         return spelled(type_)
 
+    def reworded(self, error: ZigguratError) -> ZigguratError:
+        return reworded(error)
+
     def place(self, kernel: Function) -> Location | None:
         return Location(self.file, 1)
 

@@ -72,7 +72,15 @@ def arrays_among(arguments: Sequence[Any]) -> list[int]:
     return [place for place, value in enumerate(arguments) if is_array(value)]
 
 
+def with_arrays(arguments: Sequence[Any], places: Sequence[int], arrays: Sequence[Any]) -> list[Any]:
+    """The arguments of a function, with arrays at some places."""
+    given = [*arguments]
+    for place, array in zip(places, arrays, strict=True):
+        given[place] = array
+    return given
+
+
 def gradients_at(found: Any, places: Sequence[int]) -> list[Any]:
-    """The gradients of some arguments, of those that `backward` gives; None for those that it leaves out."""
+    """The gradients of the arguments at some places, of what `backward` returns; None for those that it leaves out."""
     gradients = listed(found)
     return [gradients[place] if place < len(gradients) else None for place in places]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ziggurat.frameworks.jax_ops import jax, no_gradient
 from ziggurat.frameworks.operation import listed
-from ziggurat.pytriton.functions import Context, arrays_among, gradients_at
+from ziggurat.pytriton.functions import Context, arrays_among, gradients_at, with_arrays
 
 if TYPE_CHECKING:
     from ziggurat.pytriton.functions import function
@@ -20,10 +20,7 @@ def apply(cls: type[function], arguments: tuple[Any, ...]) -> Any:
 
     def forward(*arrays: Any) -> tuple[Any, Any]:
         ctx = Context()
-        given = [*arguments]
-        for place, array in zip(places, arrays, strict=True):
-            given[place] = array
-        result = cls.forward(ctx, *given)
+        result = cls.forward(ctx, *with_arrays(arguments, places, arrays))
         kept = {name: value for name, value in vars(ctx).items() if arrays_among(listed(value))}
         constants.update({name: value for name, value in vars(ctx).items() if name not in kept})
         return result, (kept, arrays)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ziggurat.frameworks.tensorflow_ops import tf
-from ziggurat.pytriton.functions import Context, arrays_among, gradients_at
+from ziggurat.pytriton.functions import Context, arrays_among, gradients_at, with_arrays
 
 if TYPE_CHECKING:
     from ziggurat.pytriton.functions import function
@@ -17,10 +17,7 @@ def apply(cls: type[function], arguments: tuple[Any, ...]) -> Any:
 
     def differentiable(*tensors: Any) -> tuple[Any, Any]:
         ctx = Context()
-        given = [*arguments]
-        for place, tensor in zip(places, tensors, strict=True):
-            given[place] = tensor
-        result = cls.forward(ctx, *given)
+        result = cls.forward(ctx, *with_arrays(arguments, places, tensors))
 
         def backward(*gradients: Any) -> list[Any]:
             return gradients_at(cls.backward(ctx, *gradients), places)

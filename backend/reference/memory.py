@@ -23,7 +23,7 @@ from ziggurat.codemodel.types import MAX_ELEMENTS
 
 _ADDRESS_BITS = 56  # A process has addresses of at most 56 bits: x86-64 with five levels of pages, less elsewhere.
 _MAX_NUMBER = (1 << 62 - _ADDRESS_BITS) - 1
-_MASK_HINT = (
+MASK_HINT = (
     "mask what lies outside, as with mask=zg.compare(offsets, n, zg.CompareKind.LESS_THAN), and check that the sizes "
     "and strides that the kernel was given are the array's"
 )
@@ -176,7 +176,7 @@ class Memory:
             if left is None or left.flat[lane]:
                 self._refuse(pointers, np.ones(pointers.shape, np.bool_) if left is None else left, access)
 
-    def _refuse(self, pointers: Array, lanes: Array, access: Access, reason: str = "", hint: str = _MASK_HINT) -> None:
+    def _refuse(self, pointers: Array, lanes: Array, access: Access, reason: str = "", hint: str = MASK_HINT) -> None:
         """Raise the error for the first of these lanes: with a reason, or for an address that is in no array."""
         flat = int(np.argmax(lanes))
         program = flat // max(1, pointers.size // pointers.shape[0]) if pointers.shape[0] > 1 else 0
@@ -198,7 +198,7 @@ class Memory:
         """The reason why a pointer is wrong, and the hint."""
         argument = self.argument_of(pointer)
         if argument is None:
-            return f"{access.verb} address {pointer:#x}, which is in no array of the launch", _MASK_HINT
+            return f"{access.verb} address {pointer:#x}, which is in no array of the launch", MASK_HINT
         array, name = argument.array, argument.name
         offset = pointer - argument.pointer
         element, rest = divmod(offset, access.dtype.itemsize)
@@ -208,7 +208,7 @@ class Memory:
         low, high = regions.span(array)
         forward = high - low == array.nbytes and all(stride >= 0 for stride in array.strides)
         if forward and access.dtype.itemsize == array.itemsize:
-            return f"{access.verb} {name}[{element}], but {name} has {array.size} elements", _MASK_HINT
+            return f"{access.verb} {name}[{element}], but {name} has {array.size} elements", MASK_HINT
         shown = f"shape {array.shape}, strides {tuple(s // array.itemsize for s in array.strides)}"
         what = f"{access.verb} {name}[{element}], but that is no element of {name} ({shown})"
         return what, "pass the strides to the kernel and compute the offsets with them, or pass a contiguous copy"

@@ -385,7 +385,8 @@ class Dot(Op, traits.Pure, name="tt.dot"):
         )
         require(
             multiplies(a.element, b.element),
-            f"tt.dot: the operands must be of one element type, or of 8 bits; got {a.element} and {b.element}",
+            "tt.dot: the operands must be of one element type, or both 8-bit floats or integers; "
+            f"got {a.element} and {b.element}",
         )
         allowed = accumulators(a.element)
         require(bool(allowed), f"tt.dot: the operands must be floats or 8-bit integers; got {a.element}")

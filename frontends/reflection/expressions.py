@@ -295,10 +295,8 @@ class Expressions(ast.NodeVisitor, Bodies):
 
     def new_axis(self, item: ast.expr) -> str | None:
         """The text of an index of a tensor: "None" for a new axis, ":" for one that is kept; None for another one."""
-        if isinstance(item, ast.Slice):
-            parts = (item.lower, item.upper, item.step)
-            whole = all(part is None or (isinstance(part, ast.Constant) and part.value is None) for part in parts)
-            return ":" if whole else None
+        if isinstance(item, ast.Slice) and all(end is None or _is_none(end) for end in _ends(item)):
+            return ":"
         return "None" if isinstance(item, ast.Constant) and item.value in (None, ...) else None
 
     # Operators.
@@ -535,6 +533,10 @@ def is_range(target: Any) -> bool:
 
 def _all_of(conditions: list[ast.expr]) -> ast.expr:
     return conditions[0] if len(conditions) == 1 else ast.BoolOp(ast.And(), conditions)
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
 
 
 def _ends(slice_: ast.Slice) -> tuple[ast.expr | None, ...]:

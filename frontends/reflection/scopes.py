@@ -58,7 +58,6 @@ def declarations(
     `names` are the local variables that Python knows; assigned names are added. Parameters are left out.
     """
     variables: dict[str, Declaration] = {}
-    inside = {inner.target for statement in body for inner in ast.walk(statement) if isinstance(inner, ast.NamedExpr)}
 
     def mention(name: str, node: ast.AST, stored: bool, path: _Path) -> None:
         if name in variables:
@@ -68,8 +67,6 @@ def declarations(
 
     def mentioned(node: ast.AST, path: _Path) -> None:
         for name, at, binds in mentions(node):
-            if binds and at in inside:
-                mention(name, at, False, path)  # `(x := e)` stands inside of an expression: declare x before it.
             mention(name, at, binds, path)
 
     def scan(statements: Sequence[ast.stmt], outer: _Path, suite: int) -> None:
@@ -127,28 +124,31 @@ _BINDERS: dict[type[ast.AST], str] = {
 
 def mentions(node: ast.AST) -> Iterator[tuple[str, ast.AST, bool]]:
     """The names that a node mentions, in the order of evaluation: with the nodes, and whether these bind the names."""
-    work = [node]
+    work: list[Any] = [node]
     while work:
         node = work.pop()
-        if isinstance(node, ast.Name):
+        cls = type(node)
+        if cls is ast.Name:
             yield node.id, node, isinstance(node.ctx, ast.Store)
             continue
-        field = _BINDERS.get(type(node))
+        if cls is ast.Constant or not isinstance(node, ast.AST):
+            continue
+        if cls is ast.NamedExpr:
+            # `(x := e)` stands inside of an expression: to the placement it is a use, so that x is declared before it.
+            yield node.target.id, node.target, False
+        field = _BINDERS.get(cls)
         name: str | None = getattr(node, field) if field is not None else None
         if name is None and isinstance(node, ast.alias):
             name = node.name.partition(".")[0]
         if name is not None and name != "*":
             yield name, node, True
-        if not isinstance(node, _SCOPES):
-            work.extend(reversed(_children(node)))
-
-
-def _children(node: ast.AST) -> list[ast.AST]:
-    fields = _ORDER.get(type(node))
-    if fields is None:
-        return list(ast.iter_child_nodes(node))
-    values: list[Any] = [getattr(node, name) for name in fields]
-    return [inner for value in values if value for inner in (value if isinstance(value, list) else [value])]  # pyright: ignore[reportUnknownVariableType]
+        if cls not in _SCOPES:
+            for field in reversed(_ORDER.get(cls, cls._fields)):
+                value: Any = getattr(node, field, None)
+                if isinstance(value, list):
+                    work.extend(reversed(value))  # pyright: ignore[reportUnknownArgumentType]
+                elif value is not None and field != "ctx":
+                    work.append(value)
 
 
 def assigned_names(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
@@ -161,3 +161,19 @@ def returns(node: ast.AST) -> bool:
     if isinstance(node, ast.Return):
         return True
     return not isinstance(node, _SCOPES) and any(map(returns, ast.iter_child_nodes(node)))
+
+
+def constant_names(statements: Sequence[ast.stmt]) -> Iterator[str]:
+    """The variables that are annotated as constants, `x: tl.constexpr = …`, inner suites included."""
+    for statement in statements:
+        if isinstance(statement, ast.AnnAssign):
+            annotation, target = statement.annotation, statement.target
+            if isinstance(annotation, ast.Constant):
+                written = str(annotation.value).rpartition(".")[2]
+            else:
+                written = getattr(annotation, "attr", None) or getattr(annotation, "id", None)
+            if written == "constexpr" and isinstance(target, ast.Name):
+                yield target.id
+        elif isinstance(statement, ast.If | ast.For | ast.While):
+            yield from constant_names(statement.body)
+            yield from constant_names(statement.orelse)

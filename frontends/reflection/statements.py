@@ -14,7 +14,7 @@ from ziggurat.codemodel.op import Body, Value
 from ziggurat.codemodel.types import VarType, constexpr_type, pyobject
 from ziggurat.frontends.reflection.expressions import Expressions, Outer
 from ziggurat.frontends.reflection.names import Names
-from ziggurat.frontends.reflection.scopes import Declaration, assigned_names, declarations, returns
+from ziggurat.frontends.reflection.scopes import Declaration, assigned_names, constant_names, declarations, returns
 from ziggurat.frontends.reflection.source import Source
 from ziggurat.frontends.triton.partial_object import PartialObject
 
@@ -45,13 +45,7 @@ class Statements(Expressions):
         node = self.source.node
         self.declarations = declarations(node.body, {p.arg for p in parameters}, self.names.locals)
         if self.policy.assigned_numbers:
-            self.constants = {
-                statement.target.id
-                for statement in ast.walk(node)
-                if isinstance(statement, ast.AnnAssign)
-                and isinstance(statement.target, ast.Name)
-                and ast.unparse(statement.annotation).rpartition(".")[2] == "constexpr"
-            }
+            self.constants = set(constant_names(node.body))
         for parameter, value in zip(parameters, self.builder.parameters, strict=True):
             self.declare(parameter.arg, parameter, value)
         self.made = made

@@ -99,6 +99,20 @@ def maximum_of(a, b):
 
 
 @triton.jit
+def calls_of_values(out, x_ptr, name: tl.constexpr, N: tl.constexpr):
+    i = tl.arange(0, N)
+    x = tl.load(x_ptr + i)
+    y = getattr(tl, name)(x, 1) + apply(tl.minimum, x, i) + apply(add_all, *(x, i))
+    tl.static_assert(x[None, None:None].shape == [1, N])
+    tl.store(out + i, y)
+
+
+def test_calls_of_the_language_are_values():
+    i = np.arange(N)
+    np.testing.assert_array_equal(run(calls_of_values, X, "maximum", N), np.maximum(X, 1) + np.minimum(X, i) + X + i)
+
+
+@triton.jit
 def conditions(out, x_ptr, n, N: tl.constexpr):
     i = tl.arange(0, N)
     x = tl.load(x_ptr + i)
@@ -236,11 +250,20 @@ def nothing(out):
 
 
 @triton.jit
+def only_positive(x):
+    if x > 0:
+        return x + 1
+
+
+@triton.jit
 def early(out, n):
     tl.store(out, sign(n))
     tl.store(out + 1, sign(n, 7))
     tl.store(out + 2, sign(-5) * 2)
     nothing(out + 3) if n > 0 else nothing(out + 4)
+    y = only_positive(n)
+    if n > 0:
+        tl.store(out + 7, y)
     if n == 2:
         return
     tl.store(out + 5, 1)
@@ -254,7 +277,7 @@ def early(out, n):
 def test_early_returns_and_calls_for_their_effect(n):
     first = -1 if n < 0 else 1
     second = -1 if n < 0 else 7 if n == 0 else 1
-    expected = [first, second, -2, 4 * (n > 0), 4 * (n <= 0), int(n != 2), int(n == 6), 0]
+    expected = [first, second, -2, 4 * (n > 0), 4 * (n <= 0), int(n != 2), int(n == 6), (n + 1) * (n > 0)]
     np.testing.assert_array_equal(run(early, n), expected)
 
 

@@ -82,6 +82,30 @@ def source_of_pytriton() -> str:
     return completed(between(document(API), "__global__ void dot(TYPE * A", "*pc = c;"))
 
 
+def program_of_pytriton() -> str:
+    """The program in the document about PyTriton, completed; the last iteration of its kernel loads no further tile."""
+    text = document(API)
+    source = source_of_pytriton()
+    for name in ("a", "b"):
+        source = source.replace(f"    {name} = *p{name};", f"    {name} = k > TK ? *p{name} : 0;")
+    methods = (
+        between(text, "def _call(a, b, transpose_a", "TM = [32, 64, 128]"),
+        between(text, "def forward(ctx", "return _dot._call("),
+        between(text, "def backward(ctx", "return da, db").replace(
+            "      assert False", "    else:\n      assert False"
+        ),
+    )
+    return "\n".join(
+        [
+            "import ziggurat.pytriton as triton",
+            "class _dot(triton.function):",
+            f"  kernel = triton.kernel({source!r}, ['C'])",
+            *(f"  @staticmethod\n{method}" for method in methods),
+            "dot = _dot.apply",
+        ]
+    )
+
+
 def macros_of_dot(transpose_a: bool, transpose_b: bool) -> dict[str, str]:
     """The macros of the fused product, as the document about PyTriton has them."""
     text = between(document(API), "macros = {# handle A transposition", "'SHAPE_B'")

@@ -67,7 +67,7 @@ class FunctionAttributor:
         self.ops(body.entry.ops)
         result: Type | None = None
         for type_, op in self.returns:
-            joined = type_ if result is None else join(result, type_)
+            joined = type_ if result is None else self.joined(result, type_)
             if isinstance(joined, Unusable):
                 assert result is not None
                 first, second = ("nothing" if one == NONE else describe(one) for one in (result, type_))
@@ -84,6 +84,12 @@ class FunctionAttributor:
             result = joined
         self.found.result = NONE if result is None else result
         return self.found
+
+    def joined(self, first: Type, second: Type) -> Type:
+        """The type of what two returns give. In Triton's Python a path may end without a value, which is undefined."""
+        if self.policy.python_syntax and NONE in (first, second):
+            return second if first == NONE else first
+        return join(first, second)
 
     def report(self, op: Op, error: ZigguratError) -> None:
         """Note an error at an op, once."""

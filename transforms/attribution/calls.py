@@ -12,7 +12,7 @@ from ziggurat.codemodel.op import OpResult, Value
 from ziggurat.codemodel.types import ConstantType, DescriptorType, PtrType, TupleType, Type, constexpr_type
 from ziggurat.frontends.language import SIGNATURES, Function
 from ziggurat.frontends.language.c import C_SIGNATURES, SPELLINGS
-from ziggurat.frontends.language.signature import Parameter, Signature
+from ziggurat.frontends.language.signature import Call, Parameter, Signature
 from ziggurat.frontends.language.spellings import of_attribute
 from ziggurat.frontends.library import COMBINE
 from ziggurat.frontends.triton.dtypes import type_of
@@ -145,7 +145,7 @@ def dtype_method(dtype: Type, name: str, arguments: Sequence[Type]) -> Type:
     return outer_constant(found(*known))
 
 
-def language_call(walk: FunctionAttributor, op: py.Invoke, name: str) -> Type:
+def language_call(walk: FunctionAttributor, op: py.Invoke | py.Call, name: str) -> Type:
     typing = Typing(name, partial(combine, walk), policy=walk.policy, applier=partial(applied, walk))
     return bound_call(walk, op, SIGNATURES[name], RULES[name], typing)
 
@@ -180,7 +180,9 @@ def bound_arguments(walk: FunctionAttributor, op: py.Invoke | py.Call, signature
     return signature.bind(*given_values(walk, op))
 
 
-def bound_call(walk: FunctionAttributor, op: py.Invoke, signature: Signature, rule: Rule, typing: Typing) -> Type:
+def bound_call(
+    walk: FunctionAttributor, op: py.Invoke | py.Call, signature: Signature, rule: Rule, typing: Typing
+) -> Type:
     """A call with this signature and this rule, which is asked in the context `typing`."""
     return given_call(walk, op, signature, rule, typing, bound_arguments(walk, op, signature))
 
@@ -267,8 +269,11 @@ def call_value(walk: FunctionAttributor, op: py.Call) -> Type:
     """A call of the value of an expression: a function known at compile time, or an object of Python's."""
     callee = walk.scope.type_of(op.callee)
     function = callee.value if isinstance(callee, ConstantType) else None
-    if isinstance(function, HostObject) and isinstance(function.value, Spelling):
-        return spelled_call(walk, op, function.value)
+    target = function.value if isinstance(function, HostObject) else None
+    if isinstance(target, Spelling):
+        return spelled_call(walk, op, target)
+    if isinstance(target, Call):
+        return language_call(walk, op, target.signature.name)
     if isinstance(function, HostObject):
         return call_object(walk, op, function.value, *given_values(walk, op))
     if not isinstance(function, FunctionName):

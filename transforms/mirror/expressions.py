@@ -8,6 +8,7 @@ from typing import Any
 from ziggurat.codemodel.dialects import core, py, tt
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.types import ConstantType, DescriptorType, TensorType, TupleType, Type, shape_of
+from ziggurat.frontends.language.signature import Call
 from ziggurat.frontends.triton.library import METHODS, SPELLED, Spelling
 from ziggurat.transforms.attribution.attribution import positional_values
 from ziggurat.transforms.attribution.expressions import at_run_time as run_time_type
@@ -199,12 +200,14 @@ def arguments(walk: FunctionMirror, op: Op) -> Iterator[Any]:
 
 @handles(py.Call)
 def call_value(walk: FunctionMirror, op: py.Call) -> Built:
-    """A call of the value of an expression, which may be a name of Triton's language."""
+    """A call of the value of an expression: of the language, or of a function."""
     callee = walk.scope.type_of(op.callee)
-    function = callee.value if isinstance(callee, ConstantType) else None
-    if isinstance(function, HostObject) and isinstance(function.value, Spelling):
-        return call_by_rule(walk, op, function.value.call)
-    return call(walk, op)
+    target = callee.value.value if isinstance(callee, ConstantType) and isinstance(callee.value, HostObject) else None
+    result = walk.scope.type_of(op.result)
+    if isinstance(target, Call | Spelling) and isinstance(result, ConstantType) and result != NONE:
+        return None
+    name = target.signature.name if isinstance(target, Call) else target.call if isinstance(target, Spelling) else ""
+    return call_by_rule(walk, op, name)
 
 
 @handles(core.FuncCall)

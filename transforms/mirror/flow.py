@@ -117,11 +117,14 @@ def function(walk: FunctionMirror, op: core.Func) -> Built:
         else:
             walk.values[parameter] = rebuild(type_, given)
 
+    types = flatten_types(walk.instance.result)
+
     def returned(op: Op) -> list[Value]:
         value = walk.operand(op.operands[0]) if op.operands else Operand(NONE, None)
+        if value.type == NONE:  # Nothing, or a value that is undefined on this path.
+            return [walk.emit.placeholder(type_) for type_ in types]
         return walk.emit.repack(value, walk.instance.result)
 
-    types = flatten_types(walk.instance.result)
     walk.emit.add(tt.Return(run(walk, op.body.entry.ops, (), _Frame(types, returned, types, list, list))))
     return None
 

@@ -1,11 +1,15 @@
 """PyTriton with NumPy, and what all libraries share; the other libraries have files of their own."""
 
+from typing import Any
+
 import numpy as np
 import pytest
+import triton_c_listings
 from pytriton_dot import TRANSPOSED, dot, operands
 
 import ziggurat as zg
 import ziggurat.pytriton as triton
+from ziggurat.pytriton.functions import Context
 
 ADD = """
 __global__ void add(TYPE *x, TYPE *y, TYPE *total, TYPE *difference, int n) {
@@ -29,6 +33,24 @@ def test_the_documents_product(transpose_a, transpose_b):
     np.testing.assert_allclose(
         dot(a.astype("f4"), b.astype("f4"), transpose_a, transpose_b=transpose_b), expected, rtol=1e-4, atol=1e-5
     )
+
+
+@pytest.mark.parametrize(("transpose_a", "transpose_b"), TRANSPOSED)
+def test_the_program_in_the_document_runs(transpose_a, transpose_b):
+    program: dict[str, Any] = {}
+    exec(triton_c_listings.program_of_pytriton(), program)
+    a, b, expected = operands(transpose_a, transpose_b, np.random.default_rng(0), 64, 32, 96)
+    a, b = a.astype("f4"), b.astype("f4")
+    np.testing.assert_allclose(program["dot"](a, b, transpose_a, transpose_b), expected, rtol=1e-4, atol=1e-4)
+    context = Context()
+    program["_dot"].forward(context, a, b, transpose_a, transpose_b)
+    dy = np.random.default_rng(1).standard_normal((64, 32), np.float32)
+    da, db, *rest = program["_dot"].backward(context, dy)
+    left, right = (a.T if transpose_a else a), (b.T if transpose_b else b)
+    dleft, dright = dy @ right.T, left.T @ dy
+    np.testing.assert_allclose(da, dleft.T if transpose_a else dleft, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(db, dright.T if transpose_b else dright, rtol=1e-4, atol=1e-4)
+    assert rest == [None] * 7
 
 
 @pytest.mark.parametrize("size", [16, [16, 32]], ids=["one", "tuned"])

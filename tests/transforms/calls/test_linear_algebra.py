@@ -41,12 +41,12 @@ def test_f16_accumulates_in_f16_where_asked():
         (
             (matrix(16, 16, f16), matrix(16, 16, f32), None),
             KernelTypeError,
-            "one element type, or of 8 bits; got f16 and f32",
+            "one element type, or both 8-bit floats or integers; got f16 and f32",
         ),
         (
             (matrix(16, 16, f8e4m3), matrix(16, 16, i8), None),
             KernelTypeError,
-            "one element type, or of 8 bits; got f8e4m3 and i8",
+            "one element type, or both 8-bit floats or integers; got f8e4m3 and i8",
         ),
         (
             (matrix(16, 16, i32), matrix(16, 16, i32), None),
