@@ -126,16 +126,17 @@ def mentions(node: ast.AST) -> Iterator[tuple[str, ast.AST, bool]]:
     """The names that a node mentions, in the order of evaluation: with the nodes, and whether these bind the names."""
     work: list[Any] = [node]
     while work:
-        node = work.pop()
-        cls = type(node)
-        if cls is ast.Name:
-            yield node.id, node, isinstance(node.ctx, ast.Store)
+        part: Any = work.pop()
+        if isinstance(part, ast.Name):
+            yield part.id, part, isinstance(part.ctx, ast.Store)
             continue
-        if cls is ast.Constant or not isinstance(node, ast.AST):
+        if isinstance(part, ast.Constant) or not isinstance(part, ast.AST):
             continue
-        if cls is ast.NamedExpr:
+        node = part
+        if isinstance(node, ast.NamedExpr):
             # `(x := e)` stands inside of an expression: to the placement it is a use, so that x is declared before it.
             yield node.target.id, node.target, False
+        cls = type(node)
         field = _BINDERS.get(cls)
         name: str | None = getattr(node, field) if field is not None else None
         if name is None and isinstance(node, ast.alias):
