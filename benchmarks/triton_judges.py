@@ -29,13 +29,12 @@ import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 HERE = Path(__file__).resolve()
 # Seconds for one program.
-PROGRAM_LIMIT = 120
+PROGRAM_LIMIT = 60
 # Largest difference of two results, in units of the largest magnitude: of 16-bit floats, and of others (dots are tf32).
 ROUGH, FINE = 2e-2, 2e-3
 
@@ -48,7 +47,7 @@ def main() -> int:
     parser.add_argument("--select", help="pytest's -k for every suite")
     parser.add_argument("--sample", type=int, default=0, help="run every N-th test and program")
     parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 2) - 2))
-    parser.add_argument("--limit", type=int, default=540, help="seconds for one suite")
+    parser.add_argument("--limit", type=int, default=540, help="seconds for a suite or a folder")
     parser.add_argument("--cpu", action="store_true")
     parser.add_argument("--pytest", default="", help="further options of pytest")
     parser.add_argument("--run-program", nargs=2, type=Path, metavar=("FILE", "OUT"), help=argparse.SUPPRESS)
@@ -60,7 +59,11 @@ def main() -> int:
     for name, path in named(options.suite):
         report["suites"][name] = suite(path, options)
         options.report.write_text(json.dumps(report, indent=1))
-        print(name, {key: value for key, value in report["suites"][name].items() if key != "failures"}, flush=True)
+        print(
+            name,
+            {key: value for key, value in report["suites"][name].items() if not isinstance(value, dict)},
+            flush=True,
+        )
     for name, path in named(options.programs):
         report["programs"][name] = programs(path, options)
         options.report.write_text(json.dumps(report, indent=1))
@@ -95,7 +98,7 @@ def suite(path: Path, options: argparse.Namespace) -> dict[str, Any]:
         "failed": len(failures),
         "percent": round(100 * passed / max(1, passed + len(failures)), 2),
         "skipped": sum(outcome == "skipped" for outcome, _ in ours.values()),
-        "failed or skipped by Triton as well": len(also),
+        "failed or skipped by Triton as well": {name: theirs[name][1] for name in sorted(also)},
         "failures": failures,
     }
 
@@ -148,51 +151,64 @@ class Result(NamedTuple):
 
 def programs(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
     """What each program of a folder gave under both, and the ratio of the times of its kernels."""
-    runs = [True] if options.cpu else [True, False, False]
     files = sorted(folder.glob("*.py"))[:: max(1, options.sample)]
+    verdicts: dict[str, dict[str, Any]] = {}
+    end = time.monotonic() + options.limit
+
+    def one(path: Path) -> None:
+        if time.monotonic() > end:
+            return
+        ours = program(True, path)
+        verdicts[path.stem] = found = judged(ours, None if options.cpu else program(False, path))
+        if found["verdict"] == "different":
+            # Programs that read what they have not written, or that add in any order, differ from themselves.
+            noise = program(False, path)
+            verdicts[path.stem] = judged(ours, program(False, path), noise)
+
     with ThreadPoolExecutor(options.jobs) as pool:
-        found = [dict(pool.map(partial(program, ours), files)) for ours in runs]
-    verdicts = {name: verdict(name, found) for name in sorted(found[0])}
+        list(pool.map(one, files))
     counts: dict[str, int] = {}
-    for one in verdicts.values():
-        counts[one["verdict"]] = counts.get(one["verdict"], 0) + 1
-    return {"counts": counts, "programs": verdicts}
+    for found in verdicts.values():
+        counts[found["verdict"]] = counts.get(found["verdict"], 0) + 1
+    counts["not run"] = len(files) - len(verdicts)
+    return {"counts": counts, "programs": dict(sorted(verdicts.items()))}
 
 
-def program(ours: bool, path: Path) -> tuple[str, dict[str, Any]]:
-    """The name of a program and what it gave, in a process of its own."""
+def program(ours: bool, path: Path) -> dict[str, Any]:
+    """What a program gave, in a process of its own."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder, "found")
         line = command(ours, str(HERE), "-", "--run-program", str(path), str(out))
         try:
             done = subprocess.run(line, capture_output=True, text=True, timeout=PROGRAM_LIMIT, check=False)
         except subprocess.TimeoutExpired:
-            return path.stem, {"error": f"took over {PROGRAM_LIMIT} s"}
-        return path.stem, pickle.loads(out.read_bytes()) if out.exists() else {"error": done.stderr[-600:]}
+            return {"error": f"took over {PROGRAM_LIMIT} s"}
+        return pickle.loads(out.read_bytes()) if out.exists() else {"error": done.stderr[-600:]}
 
 
-def verdict(name: str, found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """How a program's results compare: `ours` with `theirs`, of which there are two runs."""
-    ours, *theirs = (run.get(name, {"error": "did not run"}) for run in found)
-    if not theirs:
-        return {"verdict": "failed" if "error" in ours else "ran", "error": ours.get("error")}
-    if "error" in theirs[0]:
-        both = "error" in ours
-        return {"verdict": "fails with Triton", "ours": "fails" if both else "runs", "triton": theirs[0]["error"]}
+def judged(ours: dict[str, Any], theirs: dict[str, Any] | None, again: dict[str, Any] | None = None) -> dict[str, Any]:
+    """How what a program gave compares to what Triton gave; `again` is another run of Triton."""
+    if theirs is None:
+        return {"verdict": "failed", "error": ours["error"]} if "error" in ours else {"verdict": "ran"}
+    if "error" in theirs:
+        return {
+            "verdict": "fails with Triton",
+            "ours": "fails" if "error" in ours else "runs",
+            "triton": theirs["error"],
+        }
     if "error" in ours:
         return {"verdict": "failed", "error": ours["error"]}
-    difference = distance(ours["results"], theirs[0]["results"])
-    noise = distance(theirs[1]["results"], theirs[0]["results"]) if "results" in theirs[1] else math.inf
+    difference = distance(ours["results"], theirs["results"])
+    noise = distance(again["results"], theirs["results"]) if again and "results" in again else 0.0
     same = difference is not None and difference <= max(1.0, 2 * (noise or 0.0))
-    shared = ours["kernels"].keys() & theirs[0]["kernels"].keys()
-    ratios = {kernel: round(theirs[0]["kernels"][kernel] / ours["kernels"][kernel], 3) for kernel in sorted(shared)}
+    shared = ours["kernels"].keys() & theirs["kernels"].keys()
     return {
-        "verdict": "same" if same else "noisy with Triton" if noise is None or noise > 1 else "different",
+        "verdict": "same" if same else "different" if noise is not None and noise <= 1 else "noisy with Triton",
         "difference": difference,
         "noise": noise,
-        "speed": ratios,
-        "microseconds": {kernel: round(ours["kernels"][kernel], 2) for kernel in sorted(shared)},
-        "seconds": [round(run.get("seconds", math.nan), 2) for run in (ours, theirs[0])],
+        "speed": {name: round(theirs["kernels"][name] / ours["kernels"][name], 3) for name in sorted(shared)},
+        "microseconds": {name: round(ours["kernels"][name], 2) for name in sorted(shared)},
+        "seconds": [round(run["seconds"], 2) for run in (ours, theirs)],
     }
 
 
