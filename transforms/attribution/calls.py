@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from ziggurat.codemodel.dialects import core, py
-from ziggurat.codemodel.errors import KernelTypeError
+from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
 from ziggurat.codemodel.op import OpResult, Value
 from ziggurat.codemodel.types import ConstantType, DescriptorType, PtrType, TupleType, Type, constexpr_type
 from ziggurat.frontends.language import SIGNATURES, Function
@@ -151,6 +151,16 @@ def language_call(walk: FunctionAttributor, op: py.Invoke | py.Call, name: str) 
 
 
 def spelled_call(walk: FunctionAttributor, op: py.Invoke | py.Call, spelling: Spelling) -> Type:
+    """A call that is written with Triton's name and parameters. Its error has a cause, as in Triton."""
+    try:
+        return checked_call(walk, op, spelling)
+    except (KernelTypeError, KernelValueError) as error:
+        kind = TypeError if isinstance(error, KernelTypeError) else ValueError
+        error.__cause__ = error.__cause__ or kind(error.summary)
+        raise
+
+
+def checked_call(walk: FunctionAttributor, op: py.Invoke | py.Call, spelling: Spelling) -> Type:
     """A call that is written with Triton's name and parameters."""
     bound = bound_arguments(walk, op, spelling.signature)
     if spelling.body is not None:

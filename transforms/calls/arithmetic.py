@@ -90,7 +90,7 @@ def _of_one_sign(call: Typing, a: Type, b: Type) -> None:
     takes_part = not any(literals) or (x.rank > y.rank if literals[0] else y.rank > x.rank)
     if call.policy.signed_division and takes_part and x.is_int and y.is_int and x.signed != y.signed:
         raise KernelTypeError(
-            f"{call}: cannot use /, // or % with {type_of(x)} and {type_of(y)} because they have different signedness",
+            f"{call}: Cannot use /, // or % with {type_of(x)} and {type_of(y)} because they have different signedness",
             hint="cast them to the same signedness",
         )
 
@@ -117,7 +117,9 @@ def bitwise(call: Typing, a: Type, b: Type) -> Type:
     for type_ in (a, b):
         if scalar_type(type_).is_float:
             hint = "for floats, zg.floor(zg.div(a, b))" if call.name == "floordiv" else None
-            raise KernelTypeError(f"{call}: the operands must be integers; got {describe(type_)}", hint=hint)
+            triton = f"invalid operands of type {type_of(scalar_type(a))} and {type_of(scalar_type(b))}"
+            ours = f"{call}: the operands must be integers; got {describe(type_)}"
+            raise KernelTypeError(call.words(ours, triton), hint=hint)
     return arithmetic(call, a, b)
 
 
