@@ -34,7 +34,17 @@ def rounded_number(number: Number, scalar: ScalarType) -> float:
     """
     if scalar == f64 and isinstance(number, float):
         return number
-    layout, bits = scalar.format, bits_of_number(number, scalar)
+    return number_of_bits(bits_of_number(number, scalar), scalar)
+
+
+def number_of_bits(bits: int, scalar: ScalarType) -> float:
+    """The number of a float type that has these bits.
+
+    >>> from ziggurat.codemodel.types import f16
+    >>> number_of_bits(0xFC00, f16)
+    -inf
+    """
+    layout = scalar.format
     sign = -1.0 if bits >> (scalar.bits - 1) else 1.0
     code = bits & ((1 << scalar.bits - 1) - 1)
     if code >= layout.codes:
