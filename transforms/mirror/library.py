@@ -1,0 +1,29 @@
+"""The functions of the language's library as Triton models, for models that were not made by a kernel's source."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ziggurat.codemodel.dialects import core
+from ziggurat.codemodel.types import Type
+from ziggurat.frontends.library import LIBRARY
+from ziggurat.transforms.attribution.attribute import Attributor
+from ziggurat.transforms.calls.constants import FunctionName
+from ziggurat.transforms.mirror.mirror import mirror
+from ziggurat.transforms.simplify.dce import remove_unused
+
+
+def library_model(name: str, types: Sequence[Type]) -> core.Module | None:
+    """The model of a call of the library for arguments of these types; None if the library has no such call.
+
+    Its last function is the call; those before it are what it calls.
+    """
+    if name not in LIBRARY:
+        return None
+    function = LIBRARY[name]
+    instance = Attributor().function(FunctionName(function.name, function.model, function), tuple(types), None)
+    if instance.errors:
+        raise instance.errors[0]
+    model = remove_unused(mirror(instance))
+    assert isinstance(model, core.Module)
+    return model
