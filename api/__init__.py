@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ziggurat import testing
     from ziggurat.backend.cuda.memory import empty, to_device, to_host
     from ziggurat.backend.launch.descriptors import TensorDescriptor
-    from ziggurat.backend.mlir import to_mlir
+    from ziggurat.backend.mlir import from_mlir, to_mlir
     from ziggurat.building import KernelBuilder, build, trace
     from ziggurat.compiler.compiled import Compiled
     from ziggurat.compiler.pipeline import compile
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 _LAZY = {
     "ziggurat.backend.cuda.memory": ("empty", "to_device", "to_host"),
     "ziggurat.backend.launch.descriptors": ("TensorDescriptor",),
-    "ziggurat.backend.mlir": ("to_mlir",),
+    "ziggurat.backend.mlir": ("from_mlir", "to_mlir"),
     "ziggurat.building": ("KernelBuilder", "build", "trace"),
     "ziggurat.compiler.compiled": ("Compiled",),
     "ziggurat.compiler.pipeline": ("compile",),
@@ -84,9 +84,9 @@ __version__ = "0.1.0"
 __all__ = [
     "DROP", "Block", "BlockParameter", "Body", "Builder", "Compiled", "Config", "Kernel", "KernelBuilder", "Op",
     "OpResult", "TensorDescriptor", "TunedKernel", "Value", "autotune", "bf16", "build", "compile", "descriptor",
-    "dialects", "divisible", "empty", "execute", "f8e4m3", "f8e5m2", "f16", "f32", "f64", "for_", "function",
-    "grad", "heuristics", "i1", "i8", "i16", "i32", "i64", "if_", "jax_op", "kernel", "kit", "parse", "ptr", "run",
-    "simplify", "testing", "to_device", "to_host", "to_mlir", "to_text", "to_triton_c", "torch_op", "trace",
+    "dialects", "divisible", "empty", "execute", "f8e4m3", "f8e5m2", "f16", "f32", "f64", "for_", "from_mlir",
+    "function", "grad", "heuristics", "i1", "i8", "i16", "i32", "i64", "if_", "jax_op", "kernel", "kit", "parse", "ptr",
+    "run", "simplify", "testing", "to_device", "to_host", "to_mlir", "to_text", "to_triton_c", "torch_op", "trace",
     "transform", "triton_c", "u8", "u16", "u32", "u64", "verify", "while_",
 ]  # fmt: skip
 __all__ += _errors.__all__

@@ -5,19 +5,41 @@ Most ops have the same name in MLIR. Triton converts 8-bit floats from and to f3
 
 from __future__ import annotations
 
-from ziggurat.backend.mlir.emitter import Attributes, Emitter, Names, emits, mlir_type, quoted
+from collections.abc import Sequence
+from typing import Any
+
+from ziggurat.backend.mlir.emitter import OP, TYPE, Attributes, Emitter, Names, emits, mlir_type, own_type, quoted
+from ziggurat.backend.mlir.reader import DEFAULTS, Reader, reads, signed
+from ziggurat.backend.mlir.syntax import Dense, Statement
+from ziggurat.codemodel.declare import OPS
 from ziggurat.codemodel.dialects import arith, math, tt
 from ziggurat.codemodel.dialects.arith import Rounding
 from ziggurat.codemodel.errors import TargetError
-from ziggurat.codemodel.op import Op
-from ziggurat.codemodel.types import ScalarType, Type, element_of, f32, f64, i1, i32, i64, scalar_element, with_element
+from ziggurat.codemodel.numbers import wrapped
+from ziggurat.codemodel.op import Op, Value
+from ziggurat.codemodel.types import (
+    PtrType,
+    ScalarType,
+    TensorType,
+    Type,
+    constant_key,
+    element_of,
+    f32,
+    f64,
+    i1,
+    i32,
+    i64,
+    scalar_element,
+    u32,
+    with_element,
+)
 
 
 def cast(e: Emitter, op: str, name: str, source: Type, target: Type) -> str:
     """A cast of the arith or the tt dialect; no op if MLIR has one type for both."""
     before, after = mlir_type(source), mlir_type(target)
     arrow = "->" if op.startswith("tt.") else "to"
-    return name if before == after else e.value(f"{op} {name}", f" : {before} {arrow} {after}")
+    return name if before == after else e.value(f"{op} {name}", f" : {before} {arrow} {after}", own_type(target))
 
 
 def convert_float(e: Emitter, name: str, source: Type, target: Type, rounding: Rounding = Rounding.NEAREST) -> str:
@@ -34,17 +56,21 @@ def convert_float(e: Emitter, name: str, source: Type, target: Type, rounding: R
         if not here.is_fp8:
             return cast(e, "arith.extf", name, source, target)
         if there == f64:
-            return cast(e, "arith.extf", convert_float(e, name, source, middle), middle, target)
+            with e.steps():
+                name = convert_float(e, name, source, middle)
+            return cast(e, "arith.extf", name, middle, target)
         return cast(e, "tt.fp_to_fp", name, source, target)
     if rounding is Rounding.ZERO:
         if here == f64 or there.name == "f8e4m3":
             raise TargetError(f"Triton has no conversion from {here} to {there} that rounds toward zero")
         if there.is_fp8 and here != f32:
-            name, source = cast(e, "arith.extf", name, source, middle), middle
+            with e.steps():
+                name, source = cast(e, "arith.extf", name, source, middle), middle
     elif not there.is_fp8:
         return cast(e, "arith.truncf", name, source, target)
     elif here == f64:
-        name, source = cast(e, "arith.truncf", name, source, middle), middle
+        with e.steps():
+            name, source = cast(e, "arith.truncf", name, source, middle), middle
     return e.value(f"tt.fp_to_fp {name}", f", rounding = {rounding.value} : {mlir_type(source)} -> {mlir_type(target)}")
 
 
@@ -62,20 +88,34 @@ def convert(e: Emitter, op: arith.Cast) -> Names:
     )
     name = e.name(op.operand)
     if source != op.operand.type:
-        name = convert_float(e, name, op.operand.type, source)
+        name = step_to(e, name, op.operand.type, source)
     name = cast(e, op.NAME, name, source, target)
-    return (name if target == op.type else convert_float(e, name, target, op.type),)
+    if target == op.type:
+        return (name,)
+    e.hint(name, TYPE, quoted(str(op.type)))
+    return (step_to(e, name, target, op.type),)
+
+
+def step_to(e: Emitter, name: str, source: Type, target: Type) -> str:
+    """A float as another float type, as a step around an op."""
+    with e.steps():
+        return convert_float(e, name, source, target)
 
 
 @emits(arith.Bitcast)
 def bitcast(e: Emitter, op: arith.Bitcast) -> Names:
     """The tt dialect's op: Triton cannot compile arith's between integers and floats."""
-    return (cast(e, "tt.bitcast", e.name(op.operand), op.operand.type, op.type),)
+    return (_between(e, "tt.bitcast", op.operand, op.type),)
 
 
 @emits(tt.Bitcast, tt.IntToPtr, tt.PtrToInt)
 def cast_pointer(e: Emitter, op: tt.Bitcast | tt.IntToPtr | tt.PtrToInt) -> Names:
-    return (cast(e, op.NAME, e.name(op.value), op.value.type, op.result.type),)
+    return (_between(e, op.NAME, op.value, op.result.type),)
+
+
+def _between(e: Emitter, op: str, value: Value, type_: Type) -> str:
+    """A cast that is written between equal types too, such as those of an i32 and of a u32: it has the type."""
+    return e.value(f"{op} {e.name(value)}", f" : {mlir_type(value.type)} -> {mlir_type(type_)}")
 
 
 def addresses(e: Emitter, name: str, type_: Type) -> tuple[str, Type]:
@@ -83,7 +123,8 @@ def addresses(e: Emitter, name: str, type_: Type) -> tuple[str, Type]:
     if isinstance(element_of(type_), ScalarType):
         return name, type_
     target = with_element(type_, i64)
-    return cast(e, "tt.ptr_to_int", name, type_, target), target
+    with e.steps():
+        return cast(e, "tt.ptr_to_int", name, type_, target), target
 
 
 def is_boolean(type_: Type) -> bool:
@@ -114,8 +155,11 @@ def float_op(e: Emitter, op: Op, text: str | None = None, *, exact_16: bool = Tr
     """An op on floats of one type with a result of that type, in a wider type where Triton lacks the op."""
     type_ = op.result.type
     wide = with_element(type_, _wide(scalar_element(type_), exact_16))
-    operands = (convert_float(e, name, type_, wide) for name in e.names(op.operands))
-    return (convert_float(e, e.compute(text or op.NAME, wide, *operands), wide, type_),)
+    operands = [step_to(e, name, type_, wide) for name in e.names(op.operands)]
+    found = e.compute(text or op.NAME, wide, *operands)
+    if text is not None:
+        e.hint(found, OP, quoted(op.NAME))
+    return (step_to(e, found, wide, type_),)
 
 
 @emits(arith.FloatBinary, arith.NegF, math.FloatUnary, math.Fma)
@@ -123,21 +167,26 @@ def floats(e: Emitter, op: Op) -> Names:
     return float_op(e, op, exact_16=not isinstance(op, arith.DivF))
 
 
+def _directed_symbol(operation: math.Operation, direction: math.Direction, wide: bool) -> str:
+    before, after = ("", "" if wide else "f") if operation is math.Operation.FMA else ("d" if wide else "f", "")
+    return f"__nv_{before}{operation.value}{after}_{direction.value}"
+
+
+# The operation and the direction by the function of libdevice.
+_DIRECTED = {
+    _directed_symbol(operation, direction, wide): (operation, direction)
+    for operation in math.Operation
+    for direction in math.Direction
+    for wide in (False, True)
+}
+
+
 @emits(math.Directed)
 def directed(e: Emitter, op: math.Directed) -> Names:
     """A function of libdevice, as in Triton's own library."""
-    type_, text = op.result.type, mlir_type(op.result.type)
-    wide = scalar_element(type_) == f64
-    fused = op.operation is math.Operation.FMA
-    name = f"{op.operation.value}{'' if wide else 'f'}" if fused else f"{'d' if wide else 'f'}{op.operation.value}"
-    attributes: Attributes = {
-        "libname": quoted(""),
-        "libpath": quoted(""),
-        "pure": "true",
-        "symbol": quoted(f"__nv_{name}_{op.direction.value}"),
-    }
-    types = f" : ({', '.join([text] * len(op.values))}) -> {text}"
-    return (e.value(f"tt.extern_elementwise {', '.join(e.names(op.values))}", types, attributes),)
+    type_ = op.result.type
+    symbol = _directed_symbol(op.operation, op.direction, scalar_element(type_) == f64)
+    return (extern(e, symbol, e.names(op.values), type_, type_),)
 
 
 @emits(tt.PreciseDivF, tt.PreciseSqrt)
@@ -152,16 +201,16 @@ def tanh(e: Emitter, op: math.Tanh) -> Names:
     """A call of NVIDIA's libdevice, as Triton's front end writes it: Triton cannot compile `math.tanh`."""
     type_ = op.result.type
     wide = type_ if scalar_element(type_) == f64 else with_element(type_, f32)
-    name = convert_float(e, e.name(op.operand), type_, wide)
+    name = step_to(e, e.name(op.operand), type_, wide)
     symbol = "__nv_tanh" if scalar_element(wide) == f64 else "__nv_tanhf"
-    text = mlir_type(wide)
-    return (convert_float(e, extern(e, symbol, name, text, text), wide, type_),)
+    return (step_to(e, extern(e, symbol, [name], wide, wide), wide, type_),)
 
 
-def extern(e: Emitter, symbol: str, name: str, source: str, target: str) -> str:
-    """A call of a function of NVIDIA's libdevice, from a type to a type."""
+def extern(e: Emitter, symbol: str, names: Sequence[str], source: Type, target: Type) -> str:
+    """A call of a function of NVIDIA's libdevice, from values of a type to a type."""
     attributes: Attributes = {"libname": '""', "libpath": '""', "pure": "true", "symbol": f'"{symbol}"'}
-    return e.value(f"tt.extern_elementwise {name}", f" : ({source}) -> {target}", attributes)
+    types = f" : ({', '.join([mlir_type(source)] * len(names))}) -> {mlir_type(target)}"
+    return e.value(f"tt.extern_elementwise {', '.join(names)}", types, attributes)
 
 
 _BITS: dict[type[Op], str] = {math.CtPop: "popc", math.CtLz: "clz", math.BitReverse: "brev"}
@@ -172,19 +221,22 @@ def bits(e: Emitter, op: math.IntUnary) -> Names:
     """A call of libdevice, as Triton cannot compile MLIR's ops. It takes 32 or 64 bits, and gives a count in 32."""
     type_ = op.result.type
     width = scalar_element(type_).bits
-    wide = with_element(type_, i64 if width == 64 else i32)
+    wide = with_element(type_, i64 if width == 64 else i32 if width == 32 else u32)
     name = e.name(op.operand)
     if width < 32:
-        name = cast(e, "arith.extui", name, type_, wide)
+        with e.steps():
+            name = cast(e, "arith.extui", name, type_, wide)
     counts = not isinstance(op, math.BitReverse)
-    given = with_element(type_, i32) if counts else wide
+    given = with_element(type_, i32) if counts and width == 64 else wide
     symbol = f"__nv_{_BITS[type(op)]}{'ll' if width == 64 else ''}"
-    found = extern(e, symbol, name, mlir_type(wide), mlir_type(given))
-    if width < 32 and not isinstance(op, math.CtPop):
-        found = e.compute("arith.subi" if counts else "arith.shrui", given, found, e.constant(32 - width, given))
-    if width == 64 and counts:
-        found = cast(e, "arith.extui", found, given, wide)
-    return (cast(e, "arith.trunci", found, wide, type_) if width < 32 else found,)
+    found = extern(e, symbol, [name], wide, given)
+    e.hint(found, OP, quoted(op.NAME))
+    with e.steps():
+        if width < 32 and not isinstance(op, math.CtPop):
+            found = e.compute("arith.subi" if counts else "arith.shrui", given, found, e.constant(32 - width, given))
+        if width == 64 and counts:
+            found = cast(e, "arith.extui", found, given, wide)
+        return (cast(e, "arith.trunci", found, wide, type_) if width < 32 else found,)
 
 
 @emits(math.AbsI)
@@ -199,10 +251,14 @@ def upper_half(e: Emitter, op: tt.MulHiUI) -> Names:
     bits = scalar_element(type_).bits
     if bits >= 32:
         return e.plain(op, "{r}")
-    wide = with_element(type_, i32)
-    lhs, rhs = (cast(e, "arith.extui", name, type_, wide) for name in e.names(op.operands))
-    upper = e.compute("arith.shrui", wide, e.compute("arith.muli", wide, lhs, rhs), e.constant(bits, wide))
-    return (cast(e, "arith.trunci", upper, wide, type_),)
+    wide = with_element(type_, u32)
+    with e.steps():
+        lhs, rhs = (cast(e, "arith.extui", name, type_, wide) for name in e.names(op.operands))
+    upper = e.compute("arith.muli", wide, lhs, rhs)
+    e.hint(upper, OP, quoted(op.NAME))
+    with e.steps():
+        upper = e.compute("arith.shrui", wide, upper, e.constant(bits, wide))
+        return (cast(e, "arith.trunci", upper, wide, type_),)
 
 
 @emits(arith.CmpI)
@@ -220,7 +276,7 @@ def compare(e: Emitter, predicate: str, lhs: str, rhs: str, type_: Type) -> str:
 def compare_floats(e: Emitter, op: arith.CmpF) -> Names:
     type_ = op.lhs.type
     wide = with_element(type_, _wide(scalar_element(type_), True))
-    lhs, rhs = (convert_float(e, e.name(value), type_, wide) for value in (op.lhs, op.rhs))
+    lhs, rhs = (step_to(e, e.name(value), type_, wide) for value in (op.lhs, op.rhs))
     return (e.compute(f"arith.cmpf {op.predicate.value},", wide, lhs, rhs),)
 
 
@@ -235,3 +291,191 @@ def choose(e: Emitter, condition: str, then: str, otherwise: str, type_: Type, b
     by = with_element(type_, i1) if by is None else by
     condition_type = "" if by == i1 else f"{mlir_type(by)}, "
     return e.value(f"arith.select {condition}, {then}, {otherwise}", f" : {condition_type}{mlir_type(type_)}")
+
+
+# Reading.
+
+
+@DEFAULTS.of(arith.Elementwise)
+def elementwise(r: Reader, s: Statement) -> Value:
+    """An op of numbers of one type that has the same name and operands in MLIR."""
+    cls: Any = OPS[str(s.attributes.get(OP, s.name))]
+    operands = r.operands(s, cls.SPEC.required)
+    r.require_type(s, operands)
+    return r.add(cls(*r.alike(operands, _SIGNS.get(cls.TAKES, True if cls is math.AbsI else None))))
+
+
+_SIGNS = {"signed": True, "unsigned": False}
+
+
+@reads("arith.constant")
+def read_constant(r: Reader, s: Statement) -> Value:
+    given, (type_,) = s.attributes["value"], s.result_types
+    if not isinstance(given, Dense):
+        r.unsupported("a constant that is no number")
+    scalar = scalar_element(type_)
+    elements = given.elements if scalar.is_float else [wrapped(element, scalar) for element in given.elements]
+    if all(constant_key(element) == constant_key(elements[0]) for element in elements):
+        return r.constant(elements[0], type_)
+    if not isinstance(type_, TensorType) or len(elements) != type_.numel:
+        r.fail(f"a constant of type {type_} must have one element, or {type_}'s number of them; got {len(elements)}")
+    flat = r.constant(elements[0], TensorType((type_.numel,), type_.element))
+    index = r.add(tt.MakeRange(0, type_.numel))
+    for at, element in enumerate(elements[1:], 1):  # Triton models have constants of equal elements only.
+        here = r.add(arith.CmpI(index, r.constant(at, index.type), arith.IntPredicate.EQ))
+        flat = r.add(arith.Select(here, r.constant(element, flat.type), flat))
+    return flat if type_.rank == 1 else r.add(tt.Reshape(flat, type_))
+
+
+@reads("arith.cmpi")
+def read_integer_comparison(r: Reader, s: Statement) -> Value:
+    predicate = r.choice(s, "predicate", _INT_PREDICATES, word=0)
+    sign = {"s": True, "u": False}.get(predicate.value[0]) if predicate.value not in ("eq", "ne") else None
+    lhs, rhs = r.alike(r.operands(s, 2), sign)
+    if sign and is_boolean(lhs.type):  # As a signed number, true is -1.
+        return r.add(arith.CmpI(rhs, lhs, arith.IntPredicate(f"u{predicate.value[1:]}")))
+    return r.add(arith.CmpI(lhs, rhs, predicate))
+
+
+_INT_PREDICATES = {
+    name: arith.IntPredicate(name) for name in ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge")
+}
+# MLIR's predicates in their order. Each of ours has its name; the others are true where one of ours is not.
+_FLOAT_PREDICATES: dict[str, tuple[str, bool]] = {
+    "false": ("", False), "oeq": ("oeq", True), "ogt": ("ogt", True), "oge": ("oge", True), "olt": ("olt", True),
+    "ole": ("ole", True), "one": ("one", True), "ord": ("ord", True), "ueq": ("one", False), "ugt": ("ole", False),
+    "uge": ("olt", False), "ult": ("oge", False), "ule": ("ogt", False), "une": ("une", True), "uno": ("ord", False),
+    "true": ("", True),
+}  # fmt: skip
+
+
+@reads("arith.cmpf")
+def read_float_comparison(r: Reader, s: Statement) -> Value:
+    name, positive = r.choice(s, "predicate", _FLOAT_PREDICATES, word=0)
+    lhs, rhs = r.operands(s, 2)
+    type_ = with_element(lhs.type, i1)
+    if not name:
+        return r.constant(positive, type_)
+    if name == "one":
+        parts = [arith.CmpF(lhs, rhs, arith.FloatPredicate.OLT), arith.CmpF(lhs, rhs, arith.FloatPredicate.OGT)]
+        found = r.add(arith.OrI(*map(r.add, parts)))
+    elif name == "ord":
+        parts = [arith.CmpF(value, value, arith.FloatPredicate.OEQ) for value in (lhs, rhs)]
+        found = r.add(arith.AndI(*map(r.add, parts)))
+    else:
+        found = r.add(arith.CmpF(lhs, rhs, arith.FloatPredicate(name)))
+    return found if positive else r.add(arith.XOrI(found, r.constant(True, type_)))
+
+
+@reads("arith.select")
+def read_select(r: Reader, s: Statement) -> Value:
+    condition, *values = r.operands(s, 3)
+    return r.add(arith.Select(condition, *r.alike(values)))
+
+
+@reads("arith.extf", "arith.extsi", "arith.extui", "arith.trunci", "arith.sitofp", "arith.uitofp", "arith.fptosi")
+def read_cast(r: Reader, s: Statement) -> Value:
+    cls: Any = OPS[s.name]
+    (operand,), (type_,) = r.operands(s, 1), s.result_types
+    return r.add(cls(operand, type=type_))
+
+
+@reads("arith.fptoui")
+def read_unsigned_cast(r: Reader, s: Statement) -> Value:
+    (operand,), (type_,) = r.operands(s, 1), s.result_types
+    return r.add(arith.FPToUI(operand, type=signed(type_, False)))
+
+
+_ROUNDINGS = {"rtz": Rounding.ZERO, "rtne": Rounding.NEAREST}  # In Triton's order.
+
+
+@reads("tt.fp_to_fp")
+def read_float_cast(r: Reader, s: Statement) -> Value:
+    rounding = r.choice(s, "rounding", _ROUNDINGS, default=Rounding.NEAREST)
+    (operand,), (type_,) = r.operands(s, 1), s.result_types
+    return _converted(r, operand, type_, rounding)
+
+
+def _converted(r: Reader, value: Value, type_: Type, rounding: Rounding) -> Value:
+    here, there = scalar_element(value.type).bits, scalar_element(type_).bits
+    if value.type == type_:
+        return value
+    if here == there:  # One kind of 8 or 16 bits to another: exact in f32.
+        value, here = r.add(arith.ExtF(value, type=with_element(type_, f32))), 32
+    return r.add(arith.ExtF(value, type=type_) if here < there else arith.TruncF(value, type=type_, rounding=rounding))
+
+
+_MLIR_ROUNDINGS = {
+    "to_nearest_even": Rounding.NEAREST, "downward": None, "upward": None, "toward_zero": Rounding.ZERO,
+    "to_nearest_away": None,
+}  # fmt: skip
+
+
+@reads("arith.truncf")
+def read_truncation(r: Reader, s: Statement) -> Value:
+    rounding = r.choice(s, "roundingmode", _MLIR_ROUNDINGS, word=0, default=Rounding.NEAREST)
+    if rounding is None:
+        r.unsupported("this rounding", "use to_nearest_even or toward_zero")
+    (operand,), (type_,) = r.operands(s, 1), s.result_types
+    return r.add(arith.TruncF(operand, type=type_, rounding=rounding))
+
+
+@reads("arith.bitcast", "tt.bitcast")
+def read_bitcast(r: Reader, s: Statement) -> Value:
+    (operand,), (type_,) = r.operands(s, 1), s.result_types
+    if operand.type == type_:
+        return operand
+    cls = tt.Bitcast if isinstance(element_of(type_), PtrType) else arith.Bitcast
+    return r.add(cls(operand, type=type_))
+
+
+@reads("tt.int_to_ptr")
+def read_address(r: Reader, s: Statement) -> Value:
+    (operand,), (type_,) = r.operands(s, 1), s.result_types
+    return r.add(tt.IntToPtr(r.as_type(operand, with_element(type_, i64)), type=type_))
+
+
+@reads("tt.ptr_to_int")
+def read_pointer(r: Reader, s: Statement) -> Value:
+    return r.add(tt.PtrToInt(*r.operands(s, 1)))
+
+
+@reads("tt.clampf")
+def read_clamp(r: Reader, s: Statement) -> Value:
+    x, low, high = r.operands(s, 3)
+    if r.choice(s, "propagateNan", {"none": False, "all": True}, default=False):
+        return r.add(arith.MinimumF(r.add(arith.MaximumF(x, low)), high))
+    return r.add(arith.MinNumF(r.add(arith.MaxNumF(x, low)), high))
+
+
+# Functions of libdevice that are one op.
+_LIBDEVICE: dict[str, type[Op]] = {
+    "exp": math.Exp, "exp2": math.Exp2, "log": math.Log, "log2": math.Log2, "sqrt": math.Sqrt, "rsqrt": math.Rsqrt,
+    "sin": math.Sin, "cos": math.Cos, "tanh": math.Tanh, "erf": math.Erf, "floor": math.Floor, "ceil": math.Ceil,
+    "fabs": math.AbsF, "fma": math.Fma, "fmod": arith.RemF, "fmax": arith.MaxNumF, "fmin": arith.MinNumF,
+}  # fmt: skip
+_COUNTS = {symbol: cls for cls, symbol in _BITS.items()}
+
+
+@reads("tt.extern_elementwise")
+def read_extern(r: Reader, s: Statement) -> Value:
+    """A function of NVIDIA's libdevice, which is an op of the model or a function of the language's library."""
+    symbol, (type_,) = s.attributes.get("symbol"), s.result_types
+    operands = r.operands(s)
+    if symbol in _DIRECTED:
+        return r.add(math.Directed(operands, *_DIRECTED[symbol]))
+    name = str(symbol).removeprefix("__nv_")
+    bits = name.removesuffix("ll")
+    if bits in _COUNTS:
+        count = r.add(_COUNTS[bits](*operands))
+        # Of 64 bits, libdevice gives the count in 32.
+        narrows = scalar_element(operands[0].type).bits == 64 and scalar_element(type_).bits == 32
+        return r.add(arith.TruncI(count, type=type_)) if narrows else count
+    if element_of(type_) == f32:
+        name = name.removesuffix("f")
+    if name in _LIBDEVICE and all(value.type == operands[0].type for value in operands):
+        return r.add(_LIBDEVICE[name](*operands))
+    made = r.library(name, operands)
+    if made is None:
+        r.fail(f"the function {symbol} of libdevice is not supported")
+    return made

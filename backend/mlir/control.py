@@ -6,13 +6,28 @@ MLIR's loops count upward only; others become loops over the number of iteration
 
 from __future__ import annotations
 
-from ziggurat.backend.mlir.arithmetic import choose, compare
-from ziggurat.backend.mlir.emitter import Attributes, Emitter, Names, emits, leaves, mlir_type, mlir_types, result_list
+from collections.abc import Sequence
+
+from ziggurat.backend.mlir.arithmetic import cast, choose, compare
+from ziggurat.backend.mlir.emitter import (
+    Attributes,
+    Emitter,
+    Names,
+    emits,
+    leaves,
+    mlir_type,
+    mlir_types,
+    own_type,
+    result_list,
+)
+from ziggurat.backend.mlir.reader import Reader, plain, reads
+from ziggurat.backend.mlir.syntax import Statement
 from ziggurat.backend.mlir.tensors import listed
 from ziggurat.codemodel.dialects import arith, cf, core, scf, tt
 from ziggurat.codemodel.errors import TargetError
-from ziggurat.codemodel.op import OpResult, Successor, Value
-from ziggurat.codemodel.types import ScalarType, Type
+from ziggurat.codemodel.op import Body, OpResult, Successor, Value
+from ziggurat.codemodel.structured import packed
+from ziggurat.codemodel.types import ScalarType, Type, i64, scalar_element
 
 # Tuples: the names of the components, in order.
 
@@ -116,7 +131,7 @@ def if_(e: Emitter, op: scf.If) -> Names:
     if types or len(op.otherwise.entry.ops) > 1:
         e.closing("} else {", last=False)
         e.region(op.otherwise)
-    e.closing("}")
+    e.closing("}", attributes=own_type(op.result.type))
     return names
 
 
@@ -153,12 +168,16 @@ def for_(e: Emitter, op: scf.For) -> Names:
     assert isinstance(type_, ScalarType)
     start, stop, step = (e.name(value) for value in (op.start, op.stop, op.step))
     sign = step_sign(op.step)
-    counted = sign != 1
-    if counted:
-        bounds = (e.constant(0, type_), trip_count(e, (start, stop, step), sign, type_), e.constant(1, type_))
-    else:
-        bounds = (start, stop, step)
+    counted = sign != 1 or not (type_.signed or e.has("unsigned loops"))
     unsigned = "unsigned " if counted or not type_.signed else ""
+    bounds, index_type = (start, stop, step), type_
+    if counted:
+        with e.steps():
+            count = trip_count(e, bounds, sign, type_)
+            if not e.has("unsigned loops"):  # The number of iterations fits in a signed i64.
+                unsigned, index_type = "", i64
+                count = cast(e, "arith.extui", count, type_, i64)
+            bounds = (e.constant(0, index_type), count, e.constant(1, index_type))
     first = e.names(op.initial)
     (index, _), *parameters = e.parameters(op.body.entry)
     head = f"scf.for {unsigned}{index} = {bounds[0]} to {bounds[1]} step {bounds[2]}"
@@ -166,11 +185,12 @@ def for_(e: Emitter, op: scf.For) -> Names:
     if types:
         carried = ", ".join(f"{parameter} = {name}" for (parameter, _), name in zip(parameters, first, strict=True))
         head += f" iter_args({carried}) -> ({', '.join(types)})"
-    names = e.opening(f"{head} : {mlir_type(type_)}", len(types))
+    names = e.opening(f"{head} : {mlir_type(index_type)}", len(types))
     if counted:
-        with e.nested():
+        with e.nested(), e.steps():
+            index = cast(e, "arith.trunci", index, index_type, type_)
             moved = e.compute("arith.muli", type_, index, step)
-            e.values[op.body.parameters[0]] = (e.compute("arith.addi", type_, start, moved),)
+            e.values[op.body.parameters[0]] = (e.compute("arith.addi", type_, moved, start),)
     e.region(op.body)
     e.closing("}", attributes=_options(op))
     return names
@@ -191,20 +211,150 @@ def step_sign(step: Value) -> int:
 def trip_count(e: Emitter, loop: tuple[str, str, str], sign: int, type_: Type) -> str:
     """The number of iterations of a loop, unsigned.
 
-    The distance between start and stop is computed unsigned, so it never overflows. `sign` is the step's: -1, or 0 if
-    unknown. A loop with a positive step needs no count: it is written as MLIR's own loop.
+    The distance between start and stop is computed unsigned, so it never overflows. `sign` is the step's; 0 if unknown.
+    A loop of signed integers with a positive step needs no count: it is written as MLIR's own loop.
     """
     start, stop, step = loop
     zero, one = e.constant(0, type_), e.constant(1, type_)
-    size = e.compute("arith.subi", type_, zero, step)
-    low, high = stop, start
+    if sign == 1:
+        low, high, size = start, stop, step
+    else:
+        low, high, size = stop, start, e.compute("arith.subi", type_, zero, step)
     if sign == 0:
         up = compare(e, "sgt", step, zero, type_)
         low, high = choose(e, up, start, stop, type_), choose(e, up, stop, start, type_)
         size = choose(e, up, step, size, type_)
-    runs = compare(e, "slt", low, high, type_)
+    runs = compare(e, "slt" if scalar_element(type_).signed else "ult", low, high, type_)
     distance = e.compute("arith.subi", type_, high, low)
     last = e.compute("arith.subi", type_, distance, one)
     whole = e.compute("arith.divui", type_, last, size)
     count = e.compute("arith.addi", type_, whole, one)
     return choose(e, runs, count, zero, type_)
+
+
+# Reading.
+
+
+@reads("ub.poison")
+def read_poison(r: Reader, s: Statement) -> Value:
+    return r.add(tt.Poison(type=s.result_types[0] if s.result_types else s.types[0]))
+
+
+@reads("tt.call")
+def read_call(r: Reader, s: Statement) -> Value:
+    callee = s.attributes["callee"] if "callee" in s.attributes else s.strings[0] if s.strings else ""
+    if callee not in r.functions:
+        r.fail(f"tt.call must name a function of the module; got '{callee}'")
+    symbol, parameters, result = r.functions[callee]
+    return r.add(tt.Call(r.as_types(r.operands(s), parameters), symbol, type=result))
+
+
+@reads("tt.return")
+def read_return(r: Reader, s: Statement) -> None:
+    r.add(tt.Return(r.as_types(r.operands(s), leaves(r.b.body.yield_type))))
+
+
+def _successor(r: Reader, name: str, arguments: Sequence[str]) -> Successor:
+    values = r.values(arguments)
+    block = r.block(name, values)
+    return Successor(block, r.as_types(values, [parameter.type for parameter in block.parameters]))
+
+
+@reads("cf.br")
+def read_branch(r: Reader, s: Statement) -> None:
+    if not s.successors[0][1]:  # The generic form has the arguments among the operands.
+        s.successors[0] = (s.successors[0][0], s.operands)
+    r.add(cf.Br(_successor(r, *s.successors[0])))
+
+
+@reads("cf.cond_br")
+def read_conditional_branch(r: Reader, s: Statement) -> None:
+    if "operandSegmentSizes" in s.attributes:
+        _, first, _ = r.numbers(s, "operandSegmentSizes")
+        (then, _), (otherwise, _) = s.successors
+        s.successors = [(then, s.operands[1 : 1 + first]), (otherwise, s.operands[1 + first :])]
+    then, otherwise = s.successors
+    r.add(cf.CondBr(r.value(s.operands[0]), _successor(r, *then), _successor(r, *otherwise)))
+
+
+@reads("cf.assert")
+def read_assertion(r: Reader, s: Statement) -> None:
+    message = s.attributes["msg"] if "msg" in s.attributes else s.strings[0]
+    (condition,) = r.operands(s, 1)
+    r.add(cf.AssertOp(condition, message))
+
+
+@reads("scf.yield", "scf.condition")
+def read_yield(r: Reader, s: Statement) -> None:
+    values = r.operands(s)
+    if s.name == "scf.yield":
+        r.add(scf.Yield(r.as_types(values, r.yields)))
+        return
+    condition, *values = values
+    r.add(scf.Condition(condition, r.as_types(values, r.yields)))
+
+
+def _finished(r: Reader, s: Statement, region: int, types: Sequence[Type], parameters: Sequence[Type] = ()) -> Body:
+    """The body for a region that yields these types."""
+    inner = r.b.nested(parameters, packed(types))
+    r.region(region, inner, s.parameters if region == s.regions[0] else None, yields=types)
+    if not inner.terminated:  # MLIR's own form leaves out a yield of nothing.
+        r.add_to(inner, scf.Yield(r.as_types([], types)))
+    return inner.finish()
+
+
+@reads("scf.if")
+def read_if(r: Reader, s: Statement) -> Value:
+    (condition,) = r.operands(s, 1)
+    then = _finished(r, s, s.regions[0], s.result_types)
+    if len(s.regions) > 1 and r.has_ops(s.regions[1]):
+        return r.add(scf.If(condition, then, _finished(r, s, s.regions[1], s.result_types)))
+    empty = r.b.nested((), packed(s.result_types))
+    r.add_to(empty, scf.Yield(r.as_types([], s.result_types)))
+    return r.add(scf.If(condition, then, empty.finish()))
+
+
+@reads("scf.for")
+def read_for(r: Reader, s: Statement) -> Value:
+    if s.operands[1] in r.steps:
+        bounds = r.values(_counted(r, s.operands[1]))
+    else:
+        bounds = r.alike(r.values(s.operands[:3]), not s.attributes.get("unsignedCmp", False))
+    if len(bounds) < 3:
+        r.fail("scf.for needs a start, a stop and a step")
+    start, stop, step = bounds
+    initial = r.values(s.operands[3:])
+    carried = [value.type for value in initial]
+    body = _finished(r, s, s.regions[0], carried, [start.type, *carried])
+    options = {name: s.attributes[f"tt.{name}"] for name in _LOOP if f"tt.{name}" in s.attributes}
+    if "llvm.loop_annotation" in s.attributes:
+        options["disable_licm"] = True
+    return r.add(scf.For(start, stop, step, initial, body, **options))
+
+
+def _counted(r: Reader, count: str) -> tuple[str, str, str]:
+    """The start, stop and step of a loop over its number of iterations, as `trip_count` has written them."""
+    if r.steps[count].name == "arith.extui":
+        count = r.steps[count].operands[0]
+    runs, iterations, _ = r.steps[count].operands
+    low, high = r.steps[runs].operands
+    size = r.steps[r.steps[iterations].operands[0]].operands[1]
+    if low in r.steps:  # By the sign of the step, `low` and `high` are chosen from start and stop.
+        up, start, stop = r.steps[low].operands
+        return start, stop, r.steps[up].operands[0]
+    if size in r.steps:
+        return high, low, r.steps[size].operands[1]
+    return low, high, size
+
+
+_LOOP = ("disallow_acc_multi_buffer", "flatten", "loop_unroll_factor", "num_stages", "warp_specialize")
+
+
+@reads("scf.while")
+def read_while(r: Reader, s: Statement) -> Value:
+    initial = r.operands(s)
+    carried = [value.type for value in initial]
+    if [plain(type_) for type_ in carried] != [plain(type_) for type_ in s.result_types]:
+        r.unsupported("a condition that hands on other types than the loop is given")
+    before = _finished(r, s, s.regions[0], carried, carried)
+    return r.add(scf.While(initial, before, _finished(r, s, s.regions[1], carried, carried)))

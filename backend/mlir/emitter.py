@@ -16,6 +16,7 @@ from typing import Any
 
 import attrs
 
+from ziggurat.backend.mlir.releases import NEWEST, SINCE
 from ziggurat.codemodel.dispatch import OpTable
 from ziggurat.codemodel.errors import TargetError
 from ziggurat.codemodel.location import Location
@@ -23,13 +24,25 @@ from ziggurat.codemodel.numbers import bits_of_number, rounded_number
 from ziggurat.codemodel.op import Block, Body, Op, Value
 from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, TensorType, TupleType, Type, element_of, void
 
+Names = tuple[str, ...]
+Attributes = dict[str, str | None]  # The text of each; None for a unit attribute.
+
+# Attributes of ours, for what MLIR lacks: a type, the symbol of a kernel, and a divisor that Triton has no form for.
+TYPE = "zg.type"
+SYMBOL = "zg.symbol"
+DIVISIBILITY = "zg.divisibility"
+# On the ops around the one that stands for an op of ours, in a type that Triton has: `from_mlir` goes past them.
+STEP = "zg.step"
+OP = "zg.op"  # The op of ours, where that op has another name in the text.
+
+_DESCRIPTOR = re.compile(r"!tt\.tensordesc<([^<>]+)>")
 _BARE_SYMBOL = re.compile(r"[A-Za-z_][\w$.]*", re.ASCII)
 
 
 def number(value: object, scalar: ScalarType) -> str:
     """A constant of a scalar type, without the type. Integers are signed, as MLIR prints them.
 
-    A float is rounded to the type and written exactly in decimal; NaN and the infinities are written by their bits.
+    A float is written in decimal; NaN, the infinities, and what is rounded to one, by their bits.
     """
     if scalar.is_float:
         assert isinstance(value, float)
@@ -44,6 +57,8 @@ def _float(value: float, scalar: ScalarType) -> str:
     exact = rounded_number(value, scalar)
     if not math.isfinite(exact):
         return f"0x{bits_of_number(value, scalar):0{scalar.bits // 4}X}"
+    if abs(value) <= scalar.format.largest:
+        exact = value  # MLIR rounds it as we do, and it is read back as it was.
     mantissa, mark, exponent = repr(exact).partition("e")
     if "." not in mantissa:  # MLIR reads 1e-05 as the integer 1 and an identifier.
         mantissa += ".0"
@@ -61,9 +76,35 @@ def symbol(name: str) -> str:
     return f"@{name}" if _BARE_SYMBOL.fullmatch(name) else f"@{quoted(name)}"
 
 
+def has_own_type(type_: Type) -> bool:
+    """Whether MLIR has no such type of its own: an unsigned integer, or a descriptor of blocks padded with NaN."""
+    return any(_is_own(leaf) for leaf in leaves(type_))
+
+
+def _is_own(type_: Type) -> bool:
+    if isinstance(type_, PtrType):
+        return _is_own(type_.pointee)
+    if isinstance(type_, DescriptorType):
+        return type_.padding != "zero" or _is_own(type_.element)
+    element = element_of(type_)
+    if element is not type_:
+        return _is_own(element)
+    return isinstance(type_, ScalarType) and type_.kind == "int" and not type_.signed
+
+
+def own_type(type_: Type) -> Attributes:
+    """The attribute that keeps a type which MLIR lacks: Triton passes it on, and `from_mlir` reads it."""
+    return {TYPE: quoted(str(type_))} if has_own_type(type_) else {}
+
+
 def location(place: Location | None) -> str:
-    """The source location that follows an op; empty if it is not known."""
-    return "" if place is None else f" loc({quoted(place.file)}:{place.line}:{place.column + 1})"
+    """The source location that follows an op; empty if it is not known. Columns count from 0, as Triton's do."""
+    return "" if place is None else f" loc({_place(place)})"
+
+
+def _place(place: Location) -> str:
+    here = f"{quoted(place.file)}:{place.line}:{place.column}"
+    return here if place.caller is None else f"callsite({here} at {_place(place.caller)})"
 
 
 @functools.cache
@@ -105,11 +146,15 @@ def result_list(types: tuple[str, ...]) -> str:
     return types[0] if len(types) == 1 else f"({', '.join(types)})"
 
 
-Names = tuple[str, ...]
-Attributes = dict[str, str | None]  # The text of each; None for a unit attribute.
 Emission = Callable[["Emitter", Any], Names]
 EMITTERS = OpTable[Emission]("emitter for MLIR")
 emits = EMITTERS.of
+
+
+def dictionary(attributes: Attributes) -> str:
+    """Attributes in braces, after a blank; nothing for none."""
+    inside = ", ".join(key if value is None else f"{key} = {value}" for key, value in attributes.items())
+    return f" {{{inside}}}" if inside else ""
 
 
 @attrs.define(eq=False)
@@ -123,15 +168,14 @@ class Line:
     place: str = ""
 
     def __str__(self) -> str:
-        inside = ", ".join(key if value is None else f"{key} = {value}" for key, value in self.attributes.items())
-        marks = f" {{{inside}}}" if inside else ""
-        return f"{'  ' * self.indent}{self.before}{marks}{self.after}{self.place}"
+        return f"{'  ' * self.indent}{self.before}{dictionary(self.attributes)}{self.after}{self.place}"
 
 
 class Emitter:
     """The text under construction, and the names in it of the values of the model."""
 
-    def __init__(self, symbols: dict[str, str], locations: bool) -> None:
+    def __init__(self, symbols: dict[str, str], locations: bool, release: tuple[int, int] = NEWEST) -> None:
+        self.release = release
         self.symbols = symbols
         self.lines: list[Line] = []
         self.values: dict[Value, Names] = {}
@@ -140,10 +184,21 @@ class Emitter:
         self._locations = locations
         self._indent = 0
         self._place = ""
+        self._step: Attributes = {}
         self._counts = {"%": 0, "%arg": 0, "^bb": 0}
         # The line that defines a name, and its block.
         self._defined: dict[str, tuple[Line, object]] = {}
         self._block: object = object()
+
+    def has(self, feature: str) -> bool:
+        """Whether the release that is written for has a feature of `SINCE`."""
+        return self.release >= SINCE[feature]
+
+    def require(self, feature: str, what: str) -> None:
+        """Raise `TargetError` if the release that is written for lacks a feature of `SINCE`."""
+        if not self.has(feature):
+            major, minor = self.release
+            raise TargetError(f"Triton {major}.{minor} has no {what}", hint="give to_mlir a later release")
 
     # Names.
 
@@ -183,7 +238,7 @@ class Emitter:
         base = self.fresh("%") if results else ""
         names = (base,) if results == 1 else tuple(f"{base}#{index}" for index in range(results))
         head = f"{base}:{results} = " if results > 1 else f"{base} = " if results else ""
-        line = Line(self._indent, head + before, after, {**(attributes or {})}, self._place)
+        line = Line(self._indent, head + before, after, {**(attributes or {}), **self._step}, self._place)
         self.lines.append(line)
         for name in names:
             self._defined[name] = (line, self._block)
@@ -229,8 +284,9 @@ class Emitter:
         assert isinstance(scalar, ScalarType)
         text = number(value, scalar)
         if isinstance(type_, TensorType):
-            return self.value("arith.constant", f" dense<{text}> : {mlir_type(type_)}")
-        return self.value("arith.constant", f" {text}" if scalar.bits == 1 else f" {text} : {mlir_type(type_)}")
+            return self.value("arith.constant", f" dense<{text}> : {mlir_type(type_)}", own_type(type_))
+        after = f" {text}" if scalar.bits == 1 else f" {text} : {mlir_type(type_)}"
+        return self.value("arith.constant", after, own_type(type_))
 
     def poison(self, type_: Type) -> Names:
         """Undefined values."""
@@ -253,7 +309,10 @@ class Emitter:
         if self._locations:
             self._place = location(op.location)
         try:
-            self.values[op.result] = emit(self, op)
+            names = self.values[op.result] = emit(self, op)
+            if op.SPEC.result_type and not op.SPEC.follows and len(names) == 1:
+                for key, text in own_type(op.result.type).items():
+                    self.hint(names[0], key, text or "")
         except TargetError as error:
             if error.location is None:
                 error.location = op.location
@@ -294,6 +353,14 @@ class Emitter:
         self.lines.append(Line(self._indent + shift, f"{name}({listed}):" if listed else f"{name}:"))
 
     @contextlib.contextmanager
+    def steps(self) -> Generator[None]:
+        """Mark the lines written inside as steps around an op of the model (`STEP`)."""
+        outer = self._step
+        self._step = {STEP: None}
+        yield
+        self._step = outer
+
+    @contextlib.contextmanager
     def nested(self) -> Generator[None]:
         """Indent the lines written inside."""
         self._indent += 1
@@ -301,4 +368,5 @@ class Emitter:
         self._indent -= 1
 
     def __str__(self) -> str:
-        return "\n".join(map(str, self.lines)) + "\n"
+        text = "\n".join(map(str, self.lines)) + "\n"
+        return text if self.has("blocks of descriptors") else _DESCRIPTOR.sub(r"!tt.tensordesc<tensor<\1>>", text)

@@ -3,12 +3,30 @@
 from __future__ import annotations
 
 from ziggurat.backend.mlir.arithmetic import cast, choose, compare, is_boolean
-from ziggurat.backend.mlir.emitter import Attributes, Emitter, Names, emits, mlir_type
+from ziggurat.backend.mlir.emitter import OP, Attributes, Emitter, Names, emits, mlir_type, quoted
+from ziggurat.backend.mlir.reader import Reader, reads, signed
+from ziggurat.backend.mlir.syntax import Raw, Statement
 from ziggurat.codemodel.dialects import tt
-from ziggurat.codemodel.dialects.tt import AtomicKind, CacheModifier, EvictionPolicy, Padding
+from ziggurat.codemodel.dialects.tt import AtomicKind, CacheModifier, EvictionPolicy, MemScope, MemSemantic, Padding
 from ziggurat.codemodel.errors import TargetError
 from ziggurat.codemodel.op import Value
-from ziggurat.codemodel.types import PtrType, Type, f32, f64, i1, i8, i32, i64, scalar_element, with_element
+from ziggurat.codemodel.types import (
+    DescriptorType,
+    PtrType,
+    ScalarType,
+    TensorType,
+    Type,
+    element_of,
+    f32,
+    f64,
+    i1,
+    i8,
+    i32,
+    i64,
+    scalar_element,
+    shape_of,
+    with_element,
+)
 
 
 @emits(tt.AddPtr)
@@ -17,15 +35,20 @@ def add_pointer(e: Emitter, op: tt.AddPtr) -> Names:
     offset, type_ = e.name(op.offset), op.offset.type
     if not scalar_element(type_).signed:
         wide = with_element(type_, i64)
-        offset, type_ = cast(e, "arith.extui", offset, type_, wide), wide
+        with e.steps():
+            offset, type_ = cast(e, "arith.extui", offset, type_, wide), wide
     return (e.value(f"{op.NAME} {e.name(op.ptr)}, {offset}", f" : {mlir_type(op.result.type)}, {mlir_type(type_)}"),)
 
 
-def cache_policy(cache: CacheModifier, eviction: EvictionPolicy) -> Attributes:
-    """The attribute of an access for a cache modifier or an eviction policy; none for the defaults."""
+def cache_policy(e: Emitter, cache: CacheModifier, eviction: EvictionPolicy) -> tuple[str, Attributes]:
+    """The words after the operands, and the attributes, for a cache modifier or an eviction policy of an access."""
     if cache is CacheModifier.NONE and eviction is EvictionPolicy.NORMAL:
-        return {}
-    return {"cachePolicy": f"#tt.cache_policy<cache_modifier = {cache.value}, eviction_policy = {eviction.value}>"}
+        return "", {}
+    if e.has("cache policies"):
+        policy = f"#tt.cache_policy<cache_modifier = {cache.value}, eviction_policy = {eviction.value}>"
+        return "", {"cachePolicy": policy}
+    words = f" cacheModifier = {cache.value}" if cache is not CacheModifier.NONE else ""
+    return words + (f" evictionPolicy = {eviction.value}" if eviction is not EvictionPolicy.NORMAL else ""), {}
 
 
 def _bytes(e: Emitter, ptr: Value) -> tuple[str, Type]:
@@ -35,7 +58,8 @@ def _bytes(e: Emitter, ptr: Value) -> tuple[str, Type]:
     if type_ != with_element(type_, PtrType(i1)):
         return name, type_
     target = with_element(type_, PtrType(i8))
-    return cast(e, "tt.bitcast", name, type_, target), target
+    with e.steps():
+        return cast(e, "tt.bitcast", name, type_, target), target
 
 
 def _optional(e: Emitter, value: Value | None) -> Names:
@@ -51,12 +75,16 @@ def load(e: Emitter, op: tt.Load) -> Names:
     operands = [ptr, *_optional(e, op.mask)]
     if op.other is not None:
         other = e.name(op.other)
-        operands.append(cast(e, "arith.extui", other, op.other.type, wide) if boolean else other)
-    attributes = cache_policy(op.cache, op.eviction)
+        with e.steps():
+            operands.append(cast(e, "arith.extui", other, op.other.type, wide) if boolean else other)
+    words, attributes = cache_policy(e, op.cache, op.eviction)
     if op.volatile:
         attributes["isVolatile"] = "true"
-    name = e.value(f"{op.NAME} {', '.join(operands)}", f" : {mlir_type(ptr_type)}", attributes=attributes)
-    return (compare(e, "ne", name, e.constant(0, wide), wide) if boolean else name,)
+    name = e.value(f"{op.NAME} {', '.join(operands)}{words}", f" : {mlir_type(ptr_type)}", attributes)
+    if not boolean:
+        return (name,)
+    with e.steps():
+        return (compare(e, "ne", name, e.constant(0, wide), wide),)
 
 
 @emits(tt.Store)
@@ -64,10 +92,11 @@ def store(e: Emitter, op: tt.Store) -> Names:
     ptr, ptr_type = _bytes(e, op.ptr)
     value, type_ = e.name(op.value), op.value.type
     if is_boolean(type_):
-        value = cast(e, "arith.extui", value, type_, with_element(type_, i8))
+        with e.steps():
+            value = cast(e, "arith.extui", value, type_, with_element(type_, i8))
     operands = [ptr, value, *_optional(e, op.mask)]
-    attributes = cache_policy(op.cache, op.eviction)
-    return e.line(f"{op.NAME} {', '.join(operands)}", f" : {mlir_type(ptr_type)}", attributes=attributes)
+    words, attributes = cache_policy(e, op.cache, op.eviction)
+    return e.line(f"{op.NAME} {', '.join(operands)}{words}", f" : {mlir_type(ptr_type)}", attributes=attributes)
 
 
 def _read_modify_write(
@@ -104,6 +133,16 @@ def _extreme_of_floats(e: Emitter, op: tt.AtomicRMW, mask: str | None) -> str:
     integer = i32 if scalar == f32 else i64
     bits = with_element(type_, integer)
     ptr_type = with_element(op.ptr.type, PtrType(integer))
+    with e.steps():
+        chosen = _of_bits(e, op, mask, bits, ptr_type)
+    found = cast(e, "tt.bitcast", chosen, bits, type_)
+    e.hint(found, OP, quoted(op.NAME))
+    return found
+
+
+def _of_bits(e: Emitter, op: tt.AtomicRMW, mask: str | None, bits: Type, ptr_type: Type) -> str:
+    """The bits that were in memory, of two masked atomics on them."""
+    type_ = op.value.type
     ptr = cast(e, "tt.bitcast", e.name(op.ptr), op.ptr.type, ptr_type)
     value = cast(e, "tt.bitcast", e.name(op.value), type_, bits)
     zero = e.constant(0, bits)
@@ -115,7 +154,7 @@ def _extreme_of_floats(e: Emitter, op: tt.AtomicRMW, mask: str | None) -> str:
         here = sign if mask is None else e.compute("arith.andi", with_element(type_, i1), mask, sign)
         found.append(_read_modify_write(e, op, kind, (ptr, ptr_type), (value, bits), here))
         signs.append(sign)
-    return cast(e, "tt.bitcast", choose(e, signs[0], found[0], found[1], bits), bits, type_)
+    return choose(e, signs[0], found[0], found[1], bits)
 
 
 @emits(tt.AtomicCAS)
@@ -138,7 +177,8 @@ def make_descriptor(e: Emitter, op: tt.MakeTensorDescriptor) -> Names:
 def load_block(e: Emitter, op: tt.DescriptorLoad) -> Names:
     place = f"{e.name(op.descriptor)}[{', '.join(e.names(op.offsets))}]"
     types = f" : {mlir_type(op.descriptor.type)} -> {mlir_type(op.result.type)}"
-    return (e.value(f"{op.NAME} {place}", types, cache_policy(op.cache, op.eviction)),)
+    words, attributes = cache_policy(e, op.cache, op.eviction)
+    return (e.value(f"{op.NAME} {place}{words}", types, attributes),)
 
 
 # The names of `DescriptorReduceKind` in Triton; its sums of floats and of integers have one name.
@@ -163,3 +203,170 @@ def store_block(e: Emitter, op: tt.DescriptorStore) -> Names:
     place = f"{e.name(op.descriptor)}[{', '.join(e.names(op.offsets))}]"
     types = f" : {mlir_type(op.descriptor.type)}, {mlir_type(op.value.type)}"
     return e.line(f"{op.NAME} {place}, {e.name(op.value)}", types)
+
+
+# Reading.
+
+
+@reads("tt.addptr")
+def read_addptr(r: Reader, s: Statement) -> Value:
+    return r.add(tt.AddPtr(*r.operands(s, 2)))
+
+
+# In Triton's order, by which the generic form counts them.
+_CACHES = {name: CacheModifier(name) for name in ("none", "ca", "cg", "wb", "cs", "wt", "cv")}
+_EVICTIONS = {
+    "none": EvictionPolicy.NORMAL,
+    **{f"evict_{name}": EvictionPolicy(f"evict_{name}") for name in ("normal", "first", "last")},
+}
+
+
+def _policy(r: Reader, s: Statement) -> tuple[CacheModifier, EvictionPolicy]:
+    """The cache modifier and the eviction policy of an access, from two attributes or from one."""
+    policy = s.attributes.get("cachePolicy")
+    if isinstance(policy, Raw):
+        s.attributes["cacheModifier"] = policy.after("cache_modifier") or "none"
+        s.attributes["evictionPolicy"] = policy.after("eviction_policy") or "evict_normal"
+    cache = "cacheModifier" if "cacheModifier" in s.attributes else "cache"
+    eviction = "evictionPolicy" if "evictionPolicy" in s.attributes else "evict"
+    return (
+        r.choice(s, cache, _CACHES, default=CacheModifier.NONE),
+        r.choice(s, eviction, _EVICTIONS, default=EvictionPolicy.NORMAL),
+    )
+
+
+def _pointees(ptr: Value) -> Type:
+    element = element_of(ptr.type)
+    return with_element(ptr.type, element.pointee) if isinstance(element, PtrType) else ptr.type
+
+
+@reads("tt.load")
+def read_load(r: Reader, s: Statement) -> Value:
+    ptr, *rest = r.operands(s, 1, 2, 3)
+    if s.attributes.get("boundaryCheck"):
+        r.unsupported("a block pointer")
+    mask = rest[0] if rest else None
+    other = r.as_type(rest[1], _pointees(ptr)) if len(rest) > 1 else None
+    cache, eviction = _policy(r, s)
+    volatile = bool(s.attributes.get("isVolatile", False))
+    return r.add(tt.Load(ptr, mask, other, cache=cache, eviction=eviction, volatile=volatile))
+
+
+@reads("tt.store")
+def read_store(r: Reader, s: Statement) -> None:
+    ptr, value, *rest = r.operands(s, 2, 3)
+    cache, eviction = _policy(r, s)
+    mask = rest[0] if rest else None
+    r.add(tt.Store(ptr, r.as_type(value, _pointees(ptr)), mask, cache=cache, eviction=eviction))
+
+
+# In Triton's order, by which the generic form counts them; kinds from 1.
+_KINDS = {
+    "none": "", "and": "and", "or": "or", "xor": "xor", "add": "add", "fadd": "fadd", "max": "max", "min": "min",
+    "umax": "umax", "umin": "umin", "exch": "xchg",
+}  # fmt: skip
+_SEMANTICS = {"none": MemSemantic.RELAXED} | {
+    name: MemSemantic(name) for name in ("relaxed", "acquire", "release", "acq_rel")
+}
+_SCOPES = {"none": MemScope.GPU} | {name: MemScope(name) for name in ("gpu", "cta", "sys")}
+_UNSIGNED = (AtomicKind.UMAX, AtomicKind.UMIN)
+
+
+def _order(r: Reader, s: Statement, word: int) -> tuple[MemSemantic, MemScope]:
+    return r.choice(s, "sem", _SEMANTICS, word=word), r.choice(s, "scope", _SCOPES, word=word + 1)
+
+
+@reads("tt.atomic_rmw")
+def read_atomic(r: Reader, s: Statement) -> Value:
+    if OP in s.attributes:
+        return _of_floats(r, s)
+    ptr, value, *rest = r.operands(s, 2, 3)
+    kind = AtomicKind(r.choice(s, "atomic_rmw_op", _KINDS, word=0))
+    pointee = _pointees(ptr)
+    if kind in (AtomicKind.MAX, AtomicKind.MIN, AtomicKind.UMAX, AtomicKind.UMIN):
+        pointee = signed(pointee, kind not in _UNSIGNED)
+        element = element_of(pointee)
+        assert isinstance(element, ScalarType)
+        ptr = r.as_type(ptr, with_element(ptr.type, PtrType(element)))
+    sem, scope = _order(r, s, 1)
+    mask = rest[0] if rest else None
+    return r.add(tt.AtomicRMW(ptr, r.as_type(value, pointee), mask, kind=kind, sem=sem, scope=scope))
+
+
+def _of_floats(r: Reader, s: Statement) -> Value:
+    """The atomic whose steps `_extreme_of_floats` has written."""
+    of_positive = r.steps[r.steps[s.operands[0]].operands[1]]
+    ptr, value, given = r.values(of_positive.operands)
+    # Without a mask, this is the comparison of the value with 0, which is a step too.
+    mask = given if element_of(given.type) == i1 else None
+    kind = AtomicKind.FMAX if of_positive.words[0] == "max" else AtomicKind.FMIN
+    sem, scope = _order(r, of_positive, 1)
+    return r.add(tt.AtomicRMW(ptr, value, mask, kind=kind, sem=sem, scope=scope))
+
+
+@reads("tt.atomic_cas")
+def read_swap(r: Reader, s: Statement) -> Value:
+    ptr, *values = r.operands(s, 3)
+    compared, value = (r.as_type(value, _pointees(ptr)) for value in values)
+    sem, scope = _order(r, s, 0)
+    return r.add(tt.AtomicCAS(ptr, compared, value, sem=sem, scope=scope))
+
+
+# Triton counts them from 1.
+_PADDINGS = {"none": "zero", "pad_zero": "zero", "pad_nan": "nan", "zero": "zero", "nan": "nan"}
+
+
+@reads("tt.make_tensor_descriptor")
+def read_make_descriptor(r: Reader, s: Statement) -> Value:
+    (type_,) = s.result_types
+    assert isinstance(type_, DescriptorType)
+    rank = len(type_.block)
+    base, *sizes = r.operands(s, 1 + 2 * rank)
+    padding = r.choice(s, "padding", _PADDINGS, default="zero")
+    element = element_of(base.type)
+    assert isinstance(element, PtrType)
+    made = DescriptorType(type_.block, element.pointee, padding)
+    shape = [r.as_type(value, i32) for value in sizes[:rank]]
+    strides = [r.as_type(value, i64) for value in sizes[rank:]]
+    return r.add(tt.MakeTensorDescriptor(base, shape, strides, type=made, padding=Padding(padding)))
+
+
+@reads("tt.descriptor_load")
+def read_descriptor_load(r: Reader, s: Statement) -> Value:
+    descriptor, *offsets = r.operands(s)
+    offsets = [r.as_type(value, i32) for value in offsets]
+    cache, eviction = _policy(r, s)
+    made = r.add(tt.DescriptorLoad(descriptor, offsets, cache=cache, eviction=eviction))
+    (type_,) = s.result_types  # Triton's block may lack axes of size 1.
+    return made if shape_of(made.type) == shape_of(type_) else r.add(tt.Reshape(made, type=type_))
+
+
+def _block(r: Reader, descriptor: Value, value: Value) -> Value:
+    """A value as the block of a descriptor."""
+    type_ = descriptor.type
+    assert isinstance(type_, DescriptorType)
+    if shape_of(value.type) != type_.block:
+        value = r.add(tt.Reshape(value, type=TensorType(type_.block, scalar_element(value.type))))
+    return r.as_type(value, TensorType(type_.block, type_.element))
+
+
+@reads("tt.descriptor_store")
+def read_descriptor_store(r: Reader, s: Statement) -> None:
+    descriptor, *offsets, value = r.operands(s)
+    offsets = [r.as_type(offset, i32) for offset in offsets]
+    r.add(tt.DescriptorStore(descriptor, _block(r, descriptor, value), offsets))
+
+
+@reads("tt.descriptor_reduce")
+def read_descriptor_reduce(r: Reader, s: Statement) -> None:
+    descriptor, *offsets, value = r.operands(s)
+    offsets = [r.as_type(offset, i32) for offset in offsets]
+    block = _block(r, descriptor, value)
+    kind = r.choice(s, "kind", _DESCRIPTOR_KINDS, word=0)
+    scalar = scalar_element(block.type)
+    if kind in ("add", "min", "max"):
+        kind = ("f" if scalar.is_float else "" if kind == "add" or scalar.signed else "u") + kind
+    r.add(tt.DescriptorReduce(descriptor, block, offsets, kind=AtomicKind(kind)))
+
+
+_DESCRIPTOR_KINDS = {"none": "", **{name: name for name in ("add", "min", "max", "inc", "dec", "and", "or", "xor")}}

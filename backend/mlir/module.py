@@ -6,7 +6,22 @@ import re
 
 # The emitters register themselves when these are imported.
 from ziggurat.backend.mlir import arithmetic, control, memory, tensors  # noqa: F401  # pyright: ignore[reportUnusedImport]
-from ziggurat.backend.mlir.emitter import Emitter, location, mlir_types, quoted, result_list, symbol
+from ziggurat.backend.mlir.emitter import (
+    DIVISIBILITY,
+    SYMBOL,
+    Attributes,
+    Emitter,
+    dictionary,
+    leaves,
+    location,
+    mlir_type,
+    mlir_types,
+    own_type,
+    quoted,
+    result_list,
+    symbol,
+)
+from ziggurat.backend.mlir.releases import release_of
 from ziggurat.backend.mlir.tensors import power_of_two
 from ziggurat.codemodel.dialects import core, tt
 from ziggurat.codemodel.errors import TargetError
@@ -16,19 +31,22 @@ from ziggurat.codemodel.types import PtrType, ScalarType, Type, i1, void
 from ziggurat.transforms.simplify.lower_structured import lower_structured
 
 
-def to_mlir(op: Op, *, locations: bool = False) -> str:
-    """The text of a Triton model (a `module`, or one `tt.func`) in MLIR, in the syntax of Triton 3.9.
+def to_mlir(op: Op, *, release: str | None = None, locations: bool = False) -> str:
+    """The text of a Triton model (a `module`, or one `tt.func`) in MLIR, in the syntax of a release of Triton.
+
+    `release` is "3.4" … "3.9"; without it, the text is that of the Triton that is installed, or else of the newest.
 
     A function without a result that no other calls is a kernel: it is `public`, under a name that PTX allows. Other
     functions are `private`. With `locations`, each op has its source location.
 
-    Raises `TargetError` for a model of another tier, and for the few constructs that Triton's MLIR lacks.
+    `from_mlir` gives the model back. Raises `TargetError` for a model of another tier, for a release that is not known,
+    and for the few constructs that Triton's MLIR lacks.
     """
     require_model(op, "to_mlir")
     functions = _functions(lower_structured(op, leaves_structure))
     called = {inner.callee for function in functions for inner in function.walk() if isinstance(inner, tt.Call)}
     kernels = {f.sym_name for f in functions if f.body.yield_type == void and f.sym_name not in called}
-    e = Emitter(_symbols(functions, kernels), locations)
+    e = Emitter(_symbols(functions, kernels), locations, release_of(release))
     e.line("module {")
     with e.nested():
         for function in functions:
@@ -72,20 +90,21 @@ def _function(e: Emitter, function: tt.Func, kernel: bool, place: str) -> None:
     e.restart()
     e.result_type = function.body.yield_type
     name = e.symbols[function.sym_name]
-    if name != symbol(function.sym_name):
-        e.note(f"function {quoted(function.sym_name)} of the model")
     divisibility = function.divisibility or tuple(1 for _ in function.body.parameters)
     e.parameters(function.body.entry)
     parameters: list[str] = []
     for parameter, divisor in zip(function.body.parameters, divisibility, strict=True):
-        known = _divisibility(parameter.type, divisor)
-        for text, type_ in zip(e.values[parameter], mlir_types(parameter.type), strict=True):
-            parameters.append(f"{text}: {type_}{known}")
+        for text, type_ in zip(e.values[parameter], leaves(parameter.type), strict=True):
+            known = _divisibility(type_, divisor) | own_type(type_)
+            parameters.append(f"{text}: {mlir_type(type_)}{dictionary(known)}")
     results = mlir_types(function.body.yield_type)
     arrow = f" -> {result_list(results)}" if results else ""
     visibility = "public" if kernel else "private"
-    noinline = "true" if function.noinline else "false"
-    e.opening(f"tt.func {visibility} {name}({', '.join(parameters)}){arrow} attributes {{noinline = {noinline}}}")
+    attributes: Attributes = {"noinline": "true" if function.noinline else "false"}
+    if name != symbol(function.sym_name):
+        attributes[SYMBOL] = quoted(function.sym_name)
+    attributes |= own_type(function.body.yield_type)
+    e.opening(f"tt.func {visibility} {name}({', '.join(parameters)}){arrow} attributes{dictionary(attributes)}")
     e.fresh("^bb")  # The label of the entry block, which is not written.
     with e.nested():
         e.blocks(function.body)
@@ -93,9 +112,9 @@ def _function(e: Emitter, function: tt.Func, kernel: bool, place: str) -> None:
     e.lines[-1].place = place
 
 
-def _divisibility(type_: Type, divisor: int) -> str:
-    """The attribute for a parameter's divisor: a power of two; for a pointer, of its address in bytes."""
-    if not isinstance(type_, PtrType) and not (isinstance(type_, ScalarType) and type_.is_int and type_ != i1):
-        return ""
-    known = power_of_two(divisor) if divisor > 0 else 1
-    return f" {{tt.divisibility = {known} : i32}}" if known > 1 else ""
+def _divisibility(type_: Type, divisor: int) -> Attributes:
+    """The attributes for a parameter's divisor. Triton's is a power of two; for a pointer, of its address in bytes."""
+    takes = isinstance(type_, PtrType) or (isinstance(type_, ScalarType) and type_.is_int and type_ != i1)
+    known = power_of_two(divisor) if takes and divisor > 0 else 1
+    found: Attributes = {"tt.divisibility": f"{known} : i32"} if known > 1 else {}
+    return found if known == divisor else {**found, DIVISIBILITY: f"{divisor} : i32"}

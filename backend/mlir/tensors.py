@@ -7,6 +7,7 @@ from typing import Any
 
 from ziggurat.backend.mlir.arithmetic import cast, compare
 from ziggurat.backend.mlir.emitter import (
+    OP,
     Attributes,
     Emitter,
     Names,
@@ -14,13 +15,29 @@ from ziggurat.backend.mlir.emitter import (
     leaves,
     mlir_type,
     mlir_types,
+    own_type,
     quoted,
     result_list,
 )
+from ziggurat.backend.mlir.reader import Reader, reads, signed
+from ziggurat.backend.mlir.syntax import Statement
 from ziggurat.codemodel.dialects import cf, tt
 from ziggurat.codemodel.dialects.tt import InputPrecision
 from ziggurat.codemodel.op import Op, Value
-from ziggurat.codemodel.types import ScalarType, TensorType, Type, element_of, i1, i32, scalar_element, with_element
+from ziggurat.codemodel.structured import packed
+from ziggurat.codemodel.types import (
+    PtrType,
+    ScalarType,
+    TensorType,
+    Type,
+    element_of,
+    f32,
+    i1,
+    i32,
+    scalar_element,
+    shape_of,
+    with_element,
+)
 
 
 @emits(tt.GetProgramId, tt.GetNumPrograms)
@@ -33,14 +50,26 @@ def special_register(e: Emitter, op: tt.SmId | tt.GlobalTimer) -> Names:
     """Inline assembly, as in Triton's own library."""
     wide = isinstance(op, tt.GlobalTimer)
     text = "mov.u64 $0, %globaltimer;" if wide else "mov.u32 $0, %smid;"
-    return _assembly(e, text, "=l" if wide else "=r", "", mlir_types(op.result.type), pack=1, pure=not wide)
+    names = _assembly(e, text, "=l" if wide else "=r", "", mlir_types(op.result.type), pack=1, pure=not wide)
+    e.hint(names[0], OP, quoted(op.NAME))
+    return names
+
+
+@reads("tt.smid", "tt.globaltimer")
+def read_special_register(r: Reader, s: Statement) -> Value:
+    return r.add(tt.SmId() if s.attributes[OP] == "tt.smid" else tt.GlobalTimer())
+
+
+_GRID_DEPENDENCIES: dict[str, type[tt.GridDependencyWait | tt.GridDependencyLaunch]] = {
+    "griddepcontrol.wait; // dummy $0": tt.GridDependencyWait,
+    "griddepcontrol.launch_dependents; // dummy $0": tt.GridDependencyLaunch,
+}
 
 
 @emits(tt.GridDependencyWait, tt.GridDependencyLaunch)
 def grid_dependency(e: Emitter, op: tt.GridDependencyWait | tt.GridDependencyLaunch) -> Names:
     """Inline assembly, which every release of Triton has. It must give a result, which is not used."""
-    action = "wait" if isinstance(op, tt.GridDependencyWait) else "launch_dependents"
-    text = f"griddepcontrol.{action}; // dummy $0"
+    (text,) = (text for text, cls in _GRID_DEPENDENCIES.items() if isinstance(op, cls))
     _assembly(e, text, "=r", "", ("i32",), pack=1, pure=False)
     return ()
 
@@ -112,9 +141,11 @@ def join(e: Emitter, op: tt.Join) -> Names:
     if isinstance(type_, TensorType):
         return (_join(e, lhs, rhs, type_)[0],)
     one = _tensor(type_, (1,))
-    lhs, rhs = (_shaping(e, "tt.splat", scalar, type_, one) for scalar in (lhs, rhs))
+    with e.steps():
+        lhs, rhs = (_shaping(e, "tt.splat", scalar, type_, one) for scalar in (lhs, rhs))
     name, joined = _join(e, lhs, rhs, one)
-    return (_shaping(e, "tt.reshape", name, joined, op.result.type),)
+    with e.steps():
+        return (_shaping(e, "tt.reshape", name, joined, op.result.type),)
 
 
 @emits(tt.Split)
@@ -125,12 +156,27 @@ def split(e: Emitter, op: tt.Split) -> Names:
     rank = source.rank
     if rank == 1:
         row = _tensor(source, (1, 2))
-        name, source = _shaping(e, "tt.reshape", name, source, row), row
+        with e.steps():
+            name, source = _shaping(e, "tt.reshape", name, source, row), row
     half = _tensor(source, source.shape[:-1])
     halves = e.line(f"tt.split {name}", f" : {mlir_type(source)} -> {mlir_type(half)}", 2)
     if rank > 1:
         return halves
-    return tuple(e.value(f"tt.unsplat {part}", f" : {mlir_type(half)}") for part in halves)
+    return tuple(_only_element(e, part, half) for part in halves)
+
+
+def _only_element(e: Emitter, name: str, type_: TensorType) -> str:
+    if e.has("unsplat"):
+        with e.steps():
+            return e.value(f"tt.unsplat {name}", f" : {mlir_type(type_)}")
+    element = mlir_type(type_.element)
+    found = e.value(f'"tt.reduce"({name}) <{{axis = 0 : i32}}> ({{')
+    first, second = e.fresh("%arg"), e.fresh("%arg")
+    e.label("^bb0", [(first, element), (second, element)])
+    with e.nested():
+        e.line(f"tt.reduce.return {first} : {element}")
+    e.line("})", f" : ({mlir_type(type_)}) -> {element}")
+    return found
 
 
 @emits(tt.Cat)
@@ -139,10 +185,12 @@ def cat(e: Emitter, op: tt.Cat) -> Names:
     type_ = op.lhs.type
     assert isinstance(type_, TensorType)
     name, joined = _join(e, e.name(op.lhs), e.name(op.rhs), type_)
+    e.hint(name, OP, quoted(op.NAME))
     front = _tensor(type_, (2, *type_.shape))
     order = (type_.rank, *range(type_.rank))
-    name = _shaping(e, "tt.trans", name, joined, front, {"order": _numbers(order)})
-    return (_shaping(e, "tt.reshape", name, front, op.result.type),)
+    with e.steps():
+        name = _shaping(e, "tt.trans", name, joined, front, {"order": _numbers(order)})
+        return (_shaping(e, "tt.reshape", name, front, op.result.type),)
 
 
 @emits(tt.Gather)
@@ -159,11 +207,13 @@ def histogram(e: Emitter, op: tt.Histogram) -> Names:
     mask = e.name(op.mask) if op.mask is not None else None
     end = scalar.limits[1] + 1
     if scalar.signed or op.bins < end:
-        inside = compare(e, "ult", name, e.constant(min(op.bins, end), type_), type_)
-        mask = inside if mask is None else e.compute("arith.andi", with_element(type_, i1), mask, inside)
+        with e.steps():
+            inside = compare(e, "ult", name, e.constant(min(op.bins, end), type_), type_)
+            mask = inside if mask is None else e.compute("arith.andi", with_element(type_, i1), mask, inside)
     wide = with_element(type_, i32)
     if scalar.bits != 32:
-        name = cast(e, "arith.trunci" if scalar.bits > 32 else "arith.extui", name, type_, wide)
+        with e.steps():
+            name = cast(e, "arith.trunci" if scalar.bits > 32 else "arith.extui", name, type_, wide)
     operands = name if mask is None else f"{name}, {mask}"
     return (e.value(f"{op.NAME} {operands}", f" : {mlir_type(wide)} -> {mlir_type(op.result.type)}"),)
 
@@ -180,12 +230,19 @@ def dot(e: Emitter, op: tt.Dot) -> Names:
     return (_dot(e, op, a, b, c),)
 
 
+_DEFAULT = "zg.default_precision"  # An attribute of ours on a dot of f32.
+
+
 def _dot(e: Emitter, op: tt.Dot, a: str, b: str, c: str) -> str:
     precision = op.input_precision
     if precision is InputPrecision.DEFAULT:
         precision = InputPrecision.TF32  # Triton's default on Hopper. It matters for f32 operands only.
+    if precision in (InputPrecision.BF16X3, InputPrecision.BF16X6):
+        e.require("bf16 parts", f"input precision {precision.value}")
     text = "" if precision is InputPrecision.IEEE else f", inputPrecision = {precision.value}"
     attributes: Attributes = {}
+    if op.input_precision is InputPrecision.DEFAULT and scalar_element(op.a.type) == f32:
+        attributes[_DEFAULT] = None
     if op.max_num_imprecise_acc:
         attributes["maxNumImpreciseAcc"] = f"{op.max_num_imprecise_acc} : i32"
     types = f" : {mlir_type(op.a.type)} * {mlir_type(op.b.type)} -> {mlir_type(op.result.type)}"
@@ -204,22 +261,27 @@ def _unsigned_dot(e: Emitter, op: tt.Dot, a: str, b: str, c: str) -> str:
         low = e.compute("arith.andi", type_, name, e.constant(127, type_))
         return low, e.compute("arith.shrui", type_, name, e.constant(7, type_))
 
-    (low_a, high_a), (low_b, high_b) = split(a, op.a.type), split(b, op.b.type)
-    type_ = op.result.type
-    factor, high = e.constant(128, type_), e.constant(0, type_)
-    if high_a is not None and high_b is not None:
-        high = e.compute("arith.muli", type_, _dot(e, op, high_a, high_b, high), factor)
-    if high_a is not None:
-        high = _dot(e, op, high_a, low_b, high)
-    if high_b is not None:
-        high = _dot(e, op, low_a, high_b, high)
-    scaled = e.compute("arith.muli", type_, high, factor)
-    return _dot(e, op, low_a, low_b, e.compute("arith.addi", type_, scaled, c))
+    with e.steps():
+        (low_a, high_a), (low_b, high_b) = split(a, op.a.type), split(b, op.b.type)
+        type_ = op.result.type
+        factor, high = e.constant(128, type_), e.constant(0, type_)
+        if high_a is not None and high_b is not None:
+            high = e.compute("arith.muli", type_, _dot(e, op, high_a, high_b, high), factor)
+        if high_a is not None:
+            high = _dot(e, op, high_a, low_b, high)
+        if high_b is not None:
+            high = _dot(e, op, low_a, high_b, high)
+        scaled = e.compute("arith.muli", type_, high, factor)
+        c = e.compute("arith.addi", type_, c, scaled)
+    return _dot(e, op, low_a, low_b, c)
 
 
 @emits(tt.Reduce, tt.Scan, tt.MapElementwise)
 def combine(e: Emitter, op: tt.Combining | tt.MapElementwise) -> Names:
-    name = "pack" if isinstance(op, tt.MapElementwise) else "axis"
+    name = "axis"
+    if isinstance(op, tt.MapElementwise):
+        e.require("map", op.NAME)
+        name = "pack"
     properties = f"{name} = {op.attributes[name]} : i32"
     if isinstance(op, tt.Scan):
         properties += f", reverse = {_flag(op.reverse)}"
@@ -229,7 +291,8 @@ def combine(e: Emitter, op: tt.Combining | tt.MapElementwise) -> Names:
     e.lines[-1].place = ""
     e.region(op.bodies[0], label=True)
     types = ", ".join(mlir_type(value.type) for value in op.values)
-    e.line("})", f" : ({types}) -> {result_list(results)}")
+    attributes = own_type(op.result.type) if isinstance(op, tt.MapElementwise) else {}
+    e.line("})", f" : ({types}) -> {result_list(results)}", attributes=attributes)
     return names
 
 
@@ -303,9 +366,206 @@ def device_assert(e: Emitter, op: tt.Assert | cf.AssertOp) -> Names:
 
 @emits(tt.Barrier)
 def barrier(e: Emitter, op: tt.Barrier) -> Names:
-    return e.line("ttg.barrier all")
+    return e.line("ttg.barrier all" if e.has("ttg.barrier") else "gpu.barrier")
 
 
 @emits(tt.Poison)
 def poison(e: Emitter, op: tt.Poison) -> Names:
     return e.poison(op.type)
+
+
+# Reading.
+
+
+@reads("tt.get_program_id", "tt.get_num_programs")
+def read_grid(r: Reader, s: Statement) -> Value:
+    cls = tt.GetProgramId if s.name == "tt.get_program_id" else tt.GetNumPrograms
+    return r.add(cls(r.choice(s, "axis", {"x": 0, "y": 1, "z": 2}, word=0)))
+
+
+@reads("tt.make_range")
+def read_range(r: Reader, s: Statement) -> Value:
+    return r.add(tt.MakeRange(r.integer(s, "start"), r.integer(s, "end")))
+
+
+@reads("tt.splat", "tt.broadcast")
+def read_splat(r: Reader, s: Statement) -> Value:
+    (operand,), (type_,) = r.operands(s, 1), s.result_types
+    return r.add((tt.Splat if s.name == "tt.splat" else tt.Broadcast)(operand, _of(operand, type_)))
+
+
+def _of(value: Value, type_: Type) -> Type:
+    """A tensor type with the elements of a value: the type in the text does not know their sign."""
+    element = element_of(value.type)
+    assert isinstance(element, ScalarType | PtrType)
+    return with_element(type_, element)
+
+
+@reads("tt.unsplat")
+def read_unsplat(r: Reader, s: Statement) -> Value:
+    """The one element of a tensor: the last that is left of a reduction that gives its first operand."""
+    (operand,) = r.operands(s, 1)
+    type_ = operand.type
+    if not isinstance(type_, TensorType):
+        r.fail(f"tt.unsplat takes a tensor; got {type_}")
+    flat = operand if type_.rank == 1 else r.add(tt.Reshape(operand, TensorType((type_.numel,), type_.element)))
+    inner = r.b.nested((type_.element, type_.element), type_.element)
+    r.add_to(inner, tt.ReduceReturn([inner.parameters[0]]))
+    return r.add(tt.Reduce([flat], 0, inner.finish()))
+
+
+@reads("tt.expand_dims")
+def read_expand_dims(r: Reader, s: Statement) -> Value:
+    (operand,) = r.operands(s, 1)
+    return r.add(tt.ExpandDims(operand, r.integer(s, "axis")))
+
+
+@reads("tt.reshape")
+def read_reshape(r: Reader, s: Statement) -> Value:
+    (operand,), (type_,) = r.operands(s, 1), s.result_types
+    reorder = "allow_reorder" in s.words or "allow_reorder" in s.attributes
+    return r.add(tt.Reshape(operand, _of(operand, type_), allow_reorder=reorder))
+
+
+@reads("tt.trans")
+def read_trans(r: Reader, s: Statement) -> Value:
+    (operand,) = r.operands(s, 1)
+    return r.add(tt.Trans(operand, r.numbers(s, "order")))
+
+
+@reads("tt.join", "tt.cat")
+def read_join(r: Reader, s: Statement) -> Value:
+    joins = s.attributes.get(OP, s.name) == "tt.join"
+    return r.add((tt.Join if joins else tt.Cat)(*r.alike(r.operands(s, 2))))
+
+
+@reads("tt.split")
+def read_split(r: Reader, s: Statement) -> Value:
+    return r.add(tt.Split(*r.operands(s, 1)))
+
+
+@reads("tt.gather")
+def read_gather(r: Reader, s: Statement) -> Value:
+    source, index = r.operands(s, 2)
+    return r.add(tt.Gather(source, index, r.integer(s, "axis")))
+
+
+@reads("tt.histogram")
+def read_histogram(r: Reader, s: Statement) -> Value:
+    (type_,) = s.result_types
+    value, *mask = r.operands(s, 1, 2)
+    if mask and element_of(mask[0].type) != i1:  # A step that compares the numbers themselves: there is no mask.
+        mask = []
+    return r.add(tt.Histogram(value, *mask, bins=shape_of(type_)[0]))
+
+
+# In Triton's order, by which the generic form counts them.
+_PRECISIONS = {name: InputPrecision(name) for name in ("tf32", "tf32x3", "ieee", "bf16x3", "bf16x6")}
+
+
+@reads("tt.dot")
+def read_dot(r: Reader, s: Statement) -> Value:
+    a, b, c = r.operands(s, 3)
+    if not r.in_steps(s):  # Triton multiplies bytes as signed.
+        a, b = (r.as_type(value, signed(value.type)) for value in (a, b))
+    precision = r.choice(s, "inputPrecision", _PRECISIONS, default=InputPrecision.IEEE)
+    if _DEFAULT in s.attributes or (precision is InputPrecision.TF32 and scalar_element(a.type) != f32):
+        precision = InputPrecision.DEFAULT
+    return r.add(
+        tt.Dot(
+            a, b, c, input_precision=precision, max_num_imprecise_acc=r.integer(s, "maxNumImpreciseAcc", 0)
+        )
+    )  # fmt: skip
+
+
+_FORMATS = {name: name for name in ("e4m3", "e5m2", "e2m3", "e3m2", "e2m1", "bf16", "fp16")}  # Of microscaling.
+
+
+@reads("tt.dot_scaled")
+def read_scaled_dot(r: Reader, s: Statement) -> Value:
+    """A call of the language's library, which has no op for it."""
+    a_count, b_count, c_count, *scales = r.numbers(s, "operandSegmentSizes")
+    if (a_count, b_count, c_count) != (1, 1, 1):
+        r.unsupported("a dot without an operand")
+    a, b, c, *given = (r.as_type(value, signed(value.type, False)) for value in r.operands(s))
+    scale_a, scale_b = (given.pop(0) if count else None for count in scales)
+    formats = [r.choice(s, key, _FORMATS) for key in ("a_elem_type", "b_elem_type")]
+    packs = [bool(s.attributes.get(key, True)) for key in ("lhs_k_pack", "rhs_k_pack")]
+    fast = bool(s.attributes.get("fastMath", False))
+    made = r.library("dot_scaled", [a, scale_a, formats[0], b, scale_b, formats[1], c, fast, *packs, None])
+    assert made is not None
+    return made
+
+
+@reads("tt.map_elementwise")
+def read_map(r: Reader, s: Statement) -> Value:
+    values, pack = r.operands(s), r.integer(s, "pack", 1)
+    yields = [element_of(type_) for type_ in s.result_types for _ in range(pack)]
+    inner = r.b.nested([element_of(value.type) for value in values for _ in range(pack)], packed(yields))
+    r.region(s.regions[0], inner, None, yields=yields)
+    return r.add(tt.MapElementwise(values, inner.finish(), pack=pack))
+
+
+@reads("tt.reduce", "tt.scan")
+def read_combine(r: Reader, s: Statement) -> Value:
+    values = r.operands(s)
+    elements = [element_of(value.type) for value in values]
+    inner = r.b.nested([*elements, *elements], packed(elements))
+    r.region(s.regions[0], inner, None, yields=elements)
+    body, axis = inner.finish(), r.integer(s, "axis")
+    if s.name == "tt.reduce":
+        return r.add(tt.Reduce(values, axis, body))
+    return r.add(tt.Scan(values, axis, body, reverse=bool(s.attributes.get("reverse", False))))
+
+
+_RETURNS = {cls.NAME: cls for cls in (tt.ReduceReturn, tt.ScanReturn, tt.MapReturn)}
+
+
+@reads(*_RETURNS)
+def read_combined(r: Reader, s: Statement) -> None:
+    r.add(_RETURNS[s.name](r.as_types(r.operands(s), r.yields)))
+
+
+@reads("tt.elementwise_inline_asm")
+def read_inline_asm(r: Reader, s: Statement) -> Value | None:
+    asm = s.attributes["asm_string"] if "asm_string" in s.attributes else s.strings[0]
+    if asm in _GRID_DEPENDENCIES:
+        r.add(_GRID_DEPENDENCIES[asm]())
+        s.results.clear()  # It has no meaning.
+        return None
+    return r.add(
+        tt.InlineAsm(
+            r.operands(s), asm, s.attributes.get("constraints", ""), packed(s.result_types),
+            is_pure=bool(s.attributes.get("pure", False)), pack=r.integer(s, "packed_element", 1),
+        )
+    )  # fmt: skip
+
+
+@reads("llvm.intr.assume")
+def read_assume(r: Reader, s: Statement) -> None:
+    r.add(tt.Assume(r.value(s.operands[0])))
+
+
+@reads("tt.print")
+def read_print(r: Reader, s: Statement) -> None:
+    """The prefix has a blank before it and a colon after it, as Triton's front end writes it."""
+    values = r.operands(s)
+    prefix = s.attributes["prefix"] if "prefix" in s.attributes else s.strings[0]
+    if values and prefix.startswith(" ") and prefix.endswith(": "):
+        prefix = prefix[1:-2]
+    unsigned = [index for index, sign in enumerate(s.attributes.get("isSigned", ())) if not sign]
+    for index in unsigned:
+        if index < len(values):
+            values[index] = r.as_type(values[index], signed(values[index].type, False))
+    r.add(tt.Print(values, prefix, hex=bool(s.attributes.get("hex", False))))
+
+
+@reads("tt.assert")
+def read_assert(r: Reader, s: Statement) -> None:
+    message = s.attributes["message"] if "message" in s.attributes else s.strings[0]
+    r.add(tt.Assert(*r.operands(s, 1), message=message))
+
+
+@reads("gpu.barrier", "ttg.barrier")
+def read_barrier(r: Reader, s: Statement) -> None:
+    r.add(tt.Barrier())

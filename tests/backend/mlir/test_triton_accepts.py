@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from ziggurat.backend.mlir import to_mlir
+from ziggurat.backend.mlir.releases import OLDEST
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.text.parser import parse
 
@@ -27,24 +28,26 @@ MODELS = {file.stem: file for file in sorted((HERE / "models").glob("*.txt"))}
 
 
 @pytest.fixture(scope="module")
-def triton_python() -> str:
+def triton_python() -> tuple[str, str]:
+    """A Python that has Triton, and the release of that Triton."""
     python = os.environ.get("ZIGGURAT_TRITON_PYTHON", sys.executable)
     if python == sys.executable and importlib.util.find_spec("triton") is None:
         pytest.skip("Triton is not installed here, and ZIGGURAT_TRITON_PYTHON names no Python that has it")
     command = [python, "-c", "import triton; print(triton.__version__)"]
     version = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    if tuple(map(int, re.findall(r"\d+", version)[:2])) < (3, 9):
-        pytest.skip(f"the text is in the syntax of Triton 3.9; this is Triton {version}")
-    return python
+    if tuple(map(int, re.findall(r"\d+", version)[:2])) < OLDEST:
+        pytest.skip(f"the texts are those of Triton 3.4 and later; this is Triton {version}")
+    return python, ".".join(version.split(".")[:2])
 
 
 def compiled(
-    python: str, models: Mapping[str, Op], folder: Path, *, locations: bool = False
+    triton: tuple[str, str], models: Mapping[str, Op], folder: Path, *, locations: bool = False
 ) -> dict[str, dict[str, Any]]:
     """The result of Triton for each model; after a crash, the crash only."""
+    python, release = triton
     files = {name: folder / f"{index}.ttir" for index, name in enumerate(models)}
     for name, file in files.items():
-        file.write_text(to_mlir(models[name], locations=locations), encoding="utf-8")
+        file.write_text(to_mlir(models[name], release=release, locations=locations), encoding="utf-8")
     rest, found = list(files), {}
     while rest:
         command = [python, str(HERE / "compile_with_triton.py"), *(str(files[name]) for name in rest)]
@@ -62,7 +65,7 @@ def failures(found: Mapping[str, dict[str, Any]]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("locations", [False, True])
-def test_kernels_compile(triton_python: str, tmp_path: Path, locations: bool):
+def test_kernels_compile(triton_python: tuple[str, str], tmp_path: Path, locations: bool):
     models = {name: parse(file.read_text(encoding="utf-8")) for name, file in MODELS.items()}
     found = compiled(triton_python, models, tmp_path, locations=locations)
     assert not failures(found)
@@ -72,5 +75,5 @@ def test_kernels_compile(triton_python: str, tmp_path: Path, locations: bool):
     assert "atom.global" in found["atomics"]["ptx"]
 
 
-def test_every_op_compiles(triton_python: str, tmp_path: Path, single_op_kernels: dict[str, Op]):
+def test_every_op_compiles(triton_python: tuple[str, str], tmp_path: Path, single_op_kernels: dict[str, Op]):
     assert not failures(compiled(triton_python, single_op_kernels, tmp_path))

@@ -1,0 +1,331 @@
+"""Models read from MLIR: back from our own text, from forms that only Triton writes, and errors."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ziggurat as zg
+from ziggurat.backend.mlir import from_mlir, to_mlir
+from ziggurat.codemodel.dialects import core
+from ziggurat.codemodel.errors import ParseError, TargetError, ZigguratError
+from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.text.parser import parse
+from ziggurat.codemodel.verify import verify
+
+HERE = Path(__file__).parent
+STAGES = sorted((HERE.parents[1] / "golden" / "stages").glob("*.triton.txt"))
+MODELS = {file.stem: file for file in [*sorted((HERE / "models").glob("*.txt")), *STAGES]}
+RELEASES = ("3.4", "3.5", "3.6", "3.7", "3.8", "3.9")
+# Models that come back in another form with the same meaning, each with the reason.
+OTHER_FORM = {
+    "argmax": "a Tuple is returned", "early_return": "a nested Tuple is returned", "loops": "a nested Tuple is carried",
+    "hints": "hints about a parameter, and of no power of two", "matmul": "results of a loop are not used",
+    "while_loop": "a result of a loop is not used",
+}  # fmt: skip
+
+
+def read_back(model: Op, release: str = "3.9") -> Op:
+    """The model of its MLIR text: a lone function for a lone function."""
+    made = from_mlir(to_mlir(model, release=release))
+    verify(made)
+    return made if isinstance(model, core.Module) else made.body.entry.ops[0]
+
+
+@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize("name", MODELS)
+def test_models_come_back(name: str, release: str):
+    model = parse(MODELS[name].read_text(encoding="utf-8"))
+    made = read_back(model, release)
+    assert (made == model) == (name not in OTHER_FORM)
+    if name != "hints":
+        assert to_mlir(made, release=release) == to_mlir(model, release=release)
+
+
+# A constant that no 8-bit float holds; the magnitude of an unsigned integer, which is the integer.
+ROUNDED = re.compile(r"constant\.(scalar\.)?f8e\dm\d\.-?inf|math\.absi\.u\d+")
+
+
+def test_every_op_comes_back(single_op_kernels: dict[str, Op]):
+    other = [name for name, model in single_op_kernels.items() if read_back(model) != model]
+    assert [name for name in other if not ROUNDED.fullmatch(name)] == []
+
+
+def test_locations_come_back():
+    text = 'tt.func @"f" ()void -> { %0 : i32 = tt.get_program_id @loc="3:4:3:9:a\\"b.py" @0; tt.return; };'
+    (made,) = [op for op in from_mlir(to_mlir(parse(text), locations=True)).walk() if op.NAME == "tt.get_program_id"]
+    assert made.location is not None
+    assert (made.location.file, made.location.line, made.location.column) == ('a"b.py', 3, 4)
+
+
+def test_releases_are_named():
+    model = parse(MODELS["vector_add"].read_text(encoding="utf-8"))
+    assert to_mlir(model, release="3.6.0") == to_mlir(model, release="3.6")
+    for release in ("3.3", "4.0", "three", ""):
+        with pytest.raises(TargetError, match="'release' must be a release of Triton"):
+            to_mlir(model, release=release)
+
+
+def body(lines: str, parameters: str = "%p: !tt.ptr<i32>, %n: i32, %x: f32", result: str = "") -> core.Module:
+    """A module with one function of these lines."""
+    return from_mlir(f"tt.func public @f({parameters}){result} {{\n{lines}\ntt.return\n}}")
+
+
+def ops(model: Op) -> list[str]:
+    return [op.NAME for op in model.walk()][2:-2]
+
+
+@pytest.mark.parametrize(
+    ("generic", "pretty"),
+    [
+        ('%0 = "arith.addi"(%n, %n) <{overflowFlags = #arith.overflow<none>}> : (i32, i32) -> i32',
+         "%0 = arith.addi %n, %n overflow<nsw> : i32"),
+        ('%0 = "arith.cmpi"(%n, %n) <{predicate = 2 : i64}> : (i32, i32) -> i1', "%0 = arith.cmpi slt, %n, %n : i32"),
+        ('%0 = "arith.constant"() <{value = dense<2> : tensor<8xi32>}> : () -> tensor<8xi32>',
+         "%0 = arith.constant dense<2> : tensor<8xi32>"),
+        ('%0 = "tt.get_program_id"() <{axis = 1 : i32}> : () -> i32', "%0 = tt.get_program_id y : i32"),
+        ('%0 = "tt.load"(%p) <{cache = 2 : i32, evict = 3 : i32, isVolatile = false}> : (!tt.ptr<i32>) -> i32',
+         "%0 = tt.load %p cacheModifier = cg evictionPolicy = evict_last : !tt.ptr<i32>"),
+        ('%0 = "tt.atomic_rmw"(%p, %n) <{atomic_rmw_op = 4 : i32, scope = 1 : i32, sem = 4 : i32}> : '
+         "(!tt.ptr<i32>, i32) -> i32",
+         "%0 = tt.atomic_rmw add, acq_rel, gpu, %p, %n : (!tt.ptr<i32>, i32) -> i32"),
+        ('"cf.br"(%n)[^bb1] : (i32) -> ()\n^bb1(%1: i32):', "cf.br ^bb1(%n : i32)\n^bb1(%1: i32):"),
+        ('%0 = "scf.for"(%n, %n, %n, %x) ({\n^bb0(%i: i32, %s: f32):\n"scf.yield"(%s) : (f32) -> ()\n}) : '
+         "(i32, i32, i32, f32) -> f32",
+         "%0 = scf.for %i = %n to %n step %n iter_args(%s = %x) -> (f32) : i32 {\nscf.yield %s : f32\n}"),
+    ],
+)  # fmt: skip
+def test_generic_forms(generic: str, pretty: str):
+    assert body(generic) == body(pretty)
+
+
+def test_a_module_in_the_generic_form():
+    text = """"builtin.module"() ({
+        "tt.func"() <{function_type = (!tt.ptr<i32>) -> (), sym_name = "f",
+                      arg_attrs = [{tt.divisibility = 16 : i32}]}> ({
+        ^bb0(%p: !tt.ptr<i32>):
+          "tt.return"() : () -> ()
+        }) {noinline = false} : () -> ()
+      }) : () -> ()"""
+    assert from_mlir(text) == body("", "%p: !tt.ptr<i32> {tt.divisibility = 16 : i32}")
+
+
+def test_an_unsigned_op_casts_its_operands():
+    model = body("%0 = arith.divui %n, %n : i32\n%1 = arith.addi %0, %n : i32\ntt.store %p, %1 : !tt.ptr<i32>")
+    assert ops(model) == [
+        "arith.bitcast", "arith.bitcast", "arith.divui", "arith.bitcast", "arith.addi", "arith.bitcast", "tt.store",
+    ]  # fmt: skip
+    out = np.zeros(1, np.int32)
+    zg.run(model, 1, out, -7, 0.0)
+    assert out[0] == -6
+
+
+@pytest.mark.parametrize(
+    ("predicate", "expected"),
+    [
+        ("oeq", [0, 0, 1, 0]), ("one", [1, 1, 0, 0]), ("ord", [1, 1, 1, 0]), ("uno", [0, 0, 0, 1]),
+        ("ueq", [0, 0, 1, 1]), ("ugt", [0, 1, 0, 1]), ("uge", [0, 1, 1, 1]), ("ult", [1, 0, 0, 1]),
+        ("ule", [1, 0, 1, 1]), ("une", [1, 1, 0, 1]), ("true", [1, 1, 1, 1]), ("false", [0, 0, 0, 0]),
+    ],
+)  # fmt: skip
+def test_predicates_of_floats(predicate: str, expected: list[int]):
+    lines = f"""%r = tt.make_range {{end = 4 : i32, start = 0 : i32}} : tensor<4xi32>
+        %a = tt.splat %x : !tt.ptr<f32> -> tensor<4x!tt.ptr<f32>>
+        %b = tt.addptr %a, %r : tensor<4x!tt.ptr<f32>>, tensor<4xi32>
+        %c = tt.load %b : tensor<4x!tt.ptr<f32>>
+        %one = arith.constant dense<1.000000e+00> : tensor<4xf32>
+        %d = arith.cmpf {predicate}, %c, %one : tensor<4xf32>
+        %e = arith.extui %d : tensor<4xi1> to tensor<4xi32>
+        %f = tt.splat %o : !tt.ptr<i32> -> tensor<4x!tt.ptr<i32>>
+        %g = tt.addptr %f, %r : tensor<4x!tt.ptr<i32>>, tensor<4xi32>
+        tt.store %g, %e : tensor<4x!tt.ptr<i32>>"""
+    out = np.zeros(4, np.int32)
+    zg.run(body(lines, "%x: !tt.ptr<f32>, %o: !tt.ptr<i32>"), 1, np.array([0, 2, 1, np.nan], np.float32), out)
+    assert out.tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("constant", "values"),
+    [
+        ("dense<[1, -2, 3, 4]> : tensor<4xi32>", [1, -2, 3, 4]), ("dense<5> : tensor<4xi32>", [5] * 4),
+        ('dense<"0x01000000FFFFFFFF0300000004000000"> : tensor<4xi32>', [1, -1, 3, 4]),
+        ("dense<[0x7F800000, -1.500000e+00, 0xFF800000, 2.0]> : tensor<4xf32>", [np.inf, -1.5, -np.inf, 2]),
+    ],
+)  # fmt: skip
+def test_dense_constants(constant: str, values: list[float]):
+    scalar = constant[-4:-1]
+    lines = f"""%c = arith.constant {constant}
+        %r = tt.make_range {{end = 4 : i32, start = 0 : i32}} : tensor<4xi32>
+        %f = tt.splat %o : !tt.ptr<{scalar}> -> tensor<4x!tt.ptr<{scalar}>>
+        %g = tt.addptr %f, %r : tensor<4x!tt.ptr<{scalar}>>, tensor<4xi32>
+        tt.store %g, %c : tensor<4x!tt.ptr<{scalar}>>"""
+    out = np.zeros(4, np.int32 if scalar == "i32" else np.float32)
+    zg.run(body(lines, f"%o: !tt.ptr<{scalar}>"), 1, out)
+    assert out.tolist() == values
+
+
+def test_locations_of_all_kinds():
+    text = """#one = loc("a.py":3:4)
+        #two = loc("x"(#one))
+        tt.func @f(%p: !tt.ptr<i32> loc("p"(#one))) {
+          %0 = arith.constant 1 : i32 loc(#two)
+          %1 = arith.constant 2 : i32 loc(callsite(#one at #last))
+          %2 = arith.constant 3 : i32 loc(unknown)
+          %3 = arith.constant 4 : i32 loc(fused[unknown, #last])
+          tt.return loc("b.py":1:0 to :9)
+        } loc(#one)
+        #last = loc("c.py":7:8)"""
+    places = [op.location for op in from_mlir(text).walk()][2:-1]
+    assert [str(place) if place else None for place in places] == ["a.py:3:5", "a.py:3:5", None, "c.py:7:9", "b.py:1:1"]
+    assert str(places[1] and places[1].caller) == "c.py:7:9"
+
+
+def test_blocks_that_are_not_reached_are_left_out():
+    model = from_mlir("""tt.func @f() -> i32 {
+        %0 = arith.constant 1 : i32
+        tt.return %0 : i32
+      ^bb1:
+        %1 = ub.poison : i32
+        tt.return %1 : i32
+      }""")
+    assert ops(model) == ["arith.constant"]
+
+
+def test_functions_of_libdevice():
+    model = body(
+        '%0 = tt.extern_elementwise %x {libname = "", libpath = "", symbol = "__nv_asinf"} : (f32) -> f32\n'
+        "tt.store %p, %0 : !tt.ptr<f32>",
+        "%p: !tt.ptr<f32>, %x: f32",
+    )
+    verify(model)
+    out = np.zeros(1, np.float32)
+    zg.run(model, 1, out, 0.5)
+    np.testing.assert_allclose(out[0], np.arcsin(0.5), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ("%0 = tt.frob %n : i32", "2:6: the op tt.frob is not supported"),
+        ("%0 = arith.addi %n, %q : i32", "the value %q is not defined before this op"),
+        ("%0 = arith.addi %n, %x : i32", "arith.addi gets f32 here; the text says i32"),
+        ("%0 = arith.addi %n : i32", "arith.addi takes 2 operand(s); got 1"),
+        ("%0 = arith.addi %n, %n : i64", "arith.addi gets i32 here; the text says i64"),
+        ("%0 = arith.cmpi less, %n, %n : i32", "predicate must be one of eq, ne"),
+        ("%0 = arith.addi %n, %n", "expected the types of arith.addi after ':'"),
+        ("%0 = arith.constant 300 : i8", "300 does not fit in i8"),
+        ("%0 = arith.constant 1 : i9", "type i9 is not supported"),
+        ("%0 = arith.constant dense<1> : tensor<4xi32, #b>", "has a layout"),
+        ("%0 = arith.constant 1 : !tt.ptr<tensor<4xf32>>", "a pointer to a tensor"),
+        ("cf.br ^bb7", "the block ^bb7 is not defined"),
+        ("tt.call @g() : () -> ()", "tt.call must name a function of the module; got 'g'"),
+        ("tt.store %p, %n", "expected the types of tt.store after ':'"),
+        ("%0 = arith.truncf %x upward : f32 to f16", "this rounding is not supported"),
+        ('%0 = tt.extern_elementwise %x {symbol = "__nv_j0f"} : (f32) -> f32', "the function __nv_j0f of libdevice"),
+        ("scf.if %n {\n}", "the condition must be an i1; got i32"),
+        ("%0 = arith.constant 1 : i32 loc(#none)", "the location #none is not defined"),
+        ("%0 = arith.constant {", "this brace is never closed"),
+    ],
+)  # fmt: skip
+def test_errors_name_the_place(lines: str, message: str):
+    with pytest.raises(ParseError, match=re.escape(message)) as caught:
+        body(lines)
+    assert caught.value.line > 0 and caught.value.column > 0
+    assert "^" in caught.value.summary
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "the module must have a function"), ("module {\n}", "the module must have a function"),
+        ("func.func @f() {\n}", "expected a function, tt.func"), ("module { tt.func @f() }", "must have a body"),
+        ("tt.func @f() {\ntt.return\n}\ntt.func @f() {\ntt.return\n}", "the function 'f' is defined twice"),
+    ],
+)  # fmt: skip
+def test_errors_of_modules(text: str, message: str):
+    with pytest.raises(ParseError, match=re.escape(message)):
+        from_mlir(text)
+
+
+def test_text_is_asked_for():
+    with pytest.raises(ParseError, match="'text' must be the text of an MLIR module"):
+        from_mlir(None)  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_broken_texts_are_errors_of_ours(seed: int):
+    """Tokens left out, doubled and exchanged: the text is read, or the error names a place."""
+    drawn = random.Random(seed)
+    texts = [to_mlir(parse(file.read_text(encoding="utf-8")), release="3.6") for file in MODELS.values()]
+    for _ in range(150):
+        parts = re.findall(r"\s+|\w+|.", drawn.choice(texts))
+        at, other = drawn.randrange(len(parts)), drawn.randrange(len(parts))
+        parts[at : at + 1] = drawn.choice([[], [parts[at], parts[at]], [parts[other]]])
+        try:
+            from_mlir("".join(parts))
+        except ZigguratError as error:
+            assert isinstance(error, ParseError), error
+
+
+PRINTED = sorted((HERE / "printed").glob("*.ttir"))
+
+
+@pytest.mark.parametrize("file", PRINTED, ids=lambda file: file.stem)
+def test_texts_that_triton_printed(file: Path, golden: Callable[[str, object], None]):
+    """Kernels of ours (`printed/kernels.py`), as Triton 3.6 printed them."""
+    model = from_mlir(file.read_text(encoding="utf-8"), file.name)
+    verify(model)
+    golden(f"printed_{file.stem}.triton", model)
+
+
+def printed(name: str) -> Op:
+    return from_mlir((HERE / "printed" / f"{name}.ttir").read_text(encoding="utf-8"))
+
+
+def test_a_printed_kernel_with_reductions():
+    x = np.random.default_rng(0).standard_normal((5, 50)).astype(np.float32)
+    out, places = np.zeros((5, 50), np.float32), np.zeros(5, np.int32)
+    zg.run(printed("centred"), 2, x, out, places, 5, 50)
+    np.testing.assert_allclose(out, x - x.mean(1, keepdims=True), atol=1e-6)
+    assert places.tolist() == x.argmax(1).tolist()
+
+
+def test_a_printed_kernel_with_a_while_loop_and_a_scan():
+    n, count, sums = np.array([27, 6], np.int32), np.zeros(1, np.int32), np.arange(32)
+    zg.run(printed("steps"), 1, n, count, sums)
+    assert count[0] == 111 and sums.tolist() == np.arange(32)[::-1].cumsum()[::-1].tolist()
+
+
+def test_a_printed_kernel_with_a_dot_and_a_descriptor():
+    rng = np.random.default_rng(1)
+    a, b = ((rng.standard_normal(shape) / 8).astype(np.float16) for shape in ((32, 96), (96, 32)))
+    c = np.zeros((32, 32), np.float16)
+    model = printed("scaled_product")
+    zg.run(model, 1, zg.TensorDescriptor(a, (32, 32)), *a.shape, a.shape[1], 1, b, c, 96)
+    np.testing.assert_allclose(c.T, np.tanh(a.astype(np.float64) @ b.astype(np.float64)), atol=2e-3)
+
+
+def test_a_printed_kernel_with_unsigned_numbers():
+    x = np.random.default_rng(2).integers(-(2**31), 2**31, 64).astype(np.int32)
+    out = np.zeros(32, np.float32)
+    zg.run(printed("unsigned"), 3, x, out, 1)
+    u = x.view(np.uint32).astype(np.uint64)
+    even, odd = ((u // 3) ^ (u >> 4)).reshape(32, 2).T
+    np.testing.assert_allclose(out, np.where(even < odd, even, even * odd >> 32).astype(np.float32))
+
+
+@pytest.mark.parametrize("file", PRINTED, ids=lambda file: file.stem)
+def test_printed_kernels_compile_and_run_as_interpreted(file: Path):
+    """`zg.compile` takes what `from_mlir` gives; the compiled kernel is launched like any other."""
+    compiled = zg.compile(from_mlir(file.read_text(encoding="utf-8")), target="sm_90a")
+    assert f".visible .entry {file.stem}(" in compiled.ptx
+    if file.stem == "centred":
+        x = np.random.default_rng(0).standard_normal((2, 50)).astype(np.float32)
+        out, places = np.zeros((2, 50), np.float32), np.zeros(2, np.int32)
+        compiled.simulate[(2,)](x, out, places, 2, 50)
+        np.testing.assert_allclose(out, x - x.mean(1, keepdims=True), atol=1e-6)
