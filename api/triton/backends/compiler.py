@@ -22,4 +22,4 @@ class BaseBackend:
 
     @staticmethod
     def supports_target(target: GPUTarget) -> bool:
-        return target.backend == "cuda"
+        return target.backend in ("cuda", "cpu")

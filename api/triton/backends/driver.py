@@ -19,6 +19,11 @@ def torch_module() -> Any:
 class DriverBase:
     """The functions of a machine. The current device and its stream are those of PyTorch."""
 
+    @classmethod
+    def is_active(cls) -> bool:
+        """Whether this machine is one of these."""
+        raise NotImplementedError
+
     def get_current_target(self) -> GPUTarget:
         raise NotImplementedError
 

@@ -14,16 +14,18 @@ import attrs
 from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import ConstantType
-from ziggurat.kernels.arguments import Signature
+from ziggurat.kernels.arguments import Signature, leaves
 from ziggurat.triton import knobs
 from ziggurat.triton.backends.compiler import GPUTarget
 from ziggurat.triton.compiler.signatures import type_text
+from ziggurat.triton.runtime.driver import CudaDriver, driver
 from ziggurat.triton.runtime.options import DEFAULTS
 
 if TYPE_CHECKING:
     from ziggurat.backend.cuda.binary import Binary
     from ziggurat.backend.cuda.cache import Cache
     from ziggurat.backend.cuda.driver import Loaded
+    from ziggurat.backend.cuda.launch import Launcher
     from ziggurat.compiler.compiled import Compiled
     from ziggurat.triton.runtime.jit import JITFunction
 
@@ -189,6 +191,46 @@ class CompiledKernel:
     def demand(self) -> None:
         """Compile now. Raises the errors of the kernel."""
         assert self.binary is not None
+
+    def _init_handles(self) -> None:
+        """Load the kernel on the current GPU, if there is one. Programs call this before they read `n_regs`."""
+        self.demand()
+        if self.loaded is None and isinstance(driver.active, CudaDriver):
+            from ziggurat.backend.cuda import driver as cuda
+
+            cuda.current_context()
+            self.loaded = cuda.load(self.binary)
+
+    def run(
+        self,
+        x: int,
+        y: int,
+        z: int,
+        stream: int,
+        function: Any,
+        metadata: Any,
+        launch_metadata: Any,
+        enter: Callable[[Any], Any] | None,
+        exit: Callable[[Any], Any] | None,
+        *args: Any,
+    ) -> None:
+        """Launch over a grid with all arguments of the kernel, with functions that are called before and after."""
+        if enter:
+            enter(launch_metadata)
+        if self.loaded is None:
+            self._fn[x, y, z](*args, **self.launch_options)
+        else:
+            run_time = zip(args, self.signature.types, strict=True)
+            given = [one for one, type_ in run_time if not isinstance(type_, ConstantType)]
+            self._launcher((x, y, z), *leaves(given), stream=stream)
+        if exit:
+            exit(launch_metadata)
+
+    @functools.cached_property
+    def _launcher(self) -> Launcher:
+        from ziggurat.backend.cuda.launch import Launcher
+
+        return Launcher(self.binary)
 
     def _tell(self, times: Sequence[float], cache_hit: bool) -> None:
         """Tell the listener of compilations how long the steps took."""

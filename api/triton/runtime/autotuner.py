@@ -12,7 +12,7 @@ from ziggurat.codemodel.errors import ResourceError, ZigguratError
 from ziggurat.triton import knobs
 from ziggurat.triton.compiler.errors import CompileTimeAssertionFailure
 from ziggurat.triton.runtime.driver import driver
-from ziggurat.triton.runtime.errors import AutotunerError, PTXASError
+from ziggurat.triton.runtime.errors import AutotunerError, OutOfResources, PTXASError
 from ziggurat.triton.runtime.jit import JITFunction, KernelInterface
 
 if TYPE_CHECKING:
@@ -412,3 +412,9 @@ class Heuristics(KernelInterface):
 def heuristics(values: Mapping[str, Callable[[dict[str, Any]], Any]]) -> Callable[[Any], Heuristics]:
     """Decorator of a kernel: compute parameters at each launch, from a dict of the other arguments by name."""
     return lambda fn: Heuristics(fn, fn.arg_names, values)
+
+
+__all__ = [
+    "Autotuner", "AutotunerError", "Config", "Heuristics", "OutOfResources", "PTXASError", "autotune", "driver",
+    "heuristics",
+]  # fmt: skip

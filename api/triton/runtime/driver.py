@@ -17,6 +17,10 @@ from ziggurat.triton.backends.driver import DriverBase, torch_module
 class CudaDriver(DriverBase):
     """An NVIDIA GPU."""
 
+    @classmethod
+    def is_active(cls) -> bool:
+        return _has_gpu()
+
     def get_current_target(self) -> GPUTarget:
         major, minor = self.get_device_capability()
         return GPUTarget("cuda", 10 * major + minor, 32)
@@ -48,6 +52,10 @@ class CudaDriver(DriverBase):
 
 class HostDriver(DriverBase):
     """A machine without a GPU: kernels run on the reference interpreter."""
+
+    @classmethod
+    def is_active(cls) -> bool:
+        return not _has_gpu()
 
     def get_current_target(self) -> GPUTarget:
         return GPUTarget("cpu", 0, 1)

@@ -8,13 +8,13 @@ from typing import Any, Final
 from ziggurat.codemodel.gpu.options import LAUNCH_OPTIONS, CompileOptions, checked_option
 from ziggurat.codemodel.gpu.targets import target_for
 
-# The options that only the C++ compiler has, with their defaults: accepted, and told to hooks.
+# The options that only the C++ compiler has, some for other GPUs, with their defaults: accepted, and told to hooks.
 _ACCEPTED: Final[dict[str, Any]] = {
     "warp_size": 32, "ptx_version": None, "ptx_options": None, "ir_override": None, "enable_fp_fusion": True,
     "enable_reflect_ftz": True, "supported_fp8_dtypes": (), "deprecated_fp8_dot_operand_dtypes": (),
     "default_dot_input_precision": "tf32", "allowed_dot_input_precisions": (), "max_num_imprecise_acc_default": None,
     "extern_libs": None, "debug": False, "backend_name": "cuda", "sanitize_overflow": True, "instrumentation_mode": "",
-    "arch": None,
+    "arch": None, "waves_per_eu": 0, "matrix_instr_nonkdim": 0, "kpack": 1,
 }  # fmt: skip
 _SHARED: Final = ("num_warps", "num_stages", "num_ctas", "maxnreg", "launch_pdl", "launch_cooperative_grid")
 DEFAULTS: Final[dict[str, Any]] = {**_ACCEPTED, **{name: getattr(CompileOptions(), name) for name in _SHARED}}

@@ -205,3 +205,15 @@ def test_a_source_is_compiled_without_arguments():
     made = triton.compile(source, target=triton.backends.GPUTarget("cuda", 90, 32), options={"num_warps": 1})
     assert made.metadata.num_warps == 1
     assert made.asm["ttir"].count("tt.divisibility = 16") == 1 and "tensor<64xf16>" in made.asm["ttir"]
+
+
+def test_what_inductor_asks_for():
+    x, out = arguments()
+    made = scale.warmup(x, out, 40, 1, 2.0, 32, grid=(2,))
+    made._init_handles()
+    told: list[str] = []
+    made.run(2, 1, 1, 0, made.function, made.packed_metadata, None, told.append, told.append, x, out, 40, 1, 2.0, 32)
+    assert out[-1] == 78 and told == [None, None]
+    backend = triton.backends.backends["cpu"]
+    assert isinstance(triton.runtime.driver.active, backend.driver) is backend.driver.is_active()
+    assert triton.compiler.make_backend(triton.backends.GPUTarget("cuda", 90, 32)).parse_options({}).num_warps == 4
