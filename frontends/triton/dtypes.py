@@ -33,9 +33,6 @@ _FOREIGN: Final = {"fp8e4b15": (3, 15), "fp8e4b8": (3, 8), "fp8e5b16": (2, 16)}
 class dtype:
     """A dtype: `tl.dtype("fp16")` is `tl.float16`. Raises `AssertionError` for another name, as Triton does."""
 
-    # Read by `ziggurat.frontends.language.constants`, which knows no Triton.
-    ziggurat_constant = True
-
     class SIGNEDNESS(enum.Enum):
         """Whether an integer has a sign."""
 
@@ -65,6 +62,11 @@ class dtype:
     def is_dtype(cls, type_str: str) -> bool:
         """Whether there is a dtype of this name."""
         return type_str in _BY_NAME
+
+    @property
+    def ziggurat_constant(self) -> bool:
+        """Whether a kernel can use it as the constant `value`; read by `ziggurat.frontends.language.constants`."""
+        return True
 
     @property
     def primitive_bitwidth(self) -> int:

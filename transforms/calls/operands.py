@@ -80,7 +80,10 @@ def operand_types(name: str, policy: Policy, arguments: list[Any]) -> list[Any]:
     widens = _widening(name, policy, arguments)
     if not typed and widens is None:
         return arguments
-    return [_converted(one, typed, widens, policy) if isinstance(one, Type) else one for one in arguments]
+    # A dtype among the other arguments of a reduction is a constant, not the type of an operand.
+    count = len(arguments) if typed else 1
+    operands = [_converted(one, typed, widens, policy) if isinstance(one, Type) else one for one in arguments[:count]]
+    return [*operands, *arguments[count:]]
 
 
 def operand_values(name: str, emit: Emitter, arguments: list[Any]) -> list[Any]:

@@ -44,6 +44,7 @@ def asks(x_ptr, out_ptr, DTYPE: tl.constexpr):
     tl.static_assert(x.dtype == DTYPE and x.dtype.is_fp32() and x.type.element_ty == x.type.scalar)
     tl.static_assert(x_ptr.dtype.element_ty == tl.float32 and x_ptr.dtype.is_ptr() and x.dtype.primitive_bitwidth == 32)
     tl.static_assert(x.numel == 8 and x.shape[0] == 8 and x.sum().dtype == tl.float32)
+    tl.static_assert(tl.pointer_type(x.dtype) == x_ptr.dtype and tl.dtype("fp32") == x.dtype)
     if x.dtype.is_floating():
         tl.store(out_ptr + tl.arange(0, 8), x.to(x_ptr.type.element_ty) + 1)
 

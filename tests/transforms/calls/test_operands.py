@@ -59,6 +59,13 @@ def test_dtypes_of_reductions(name: str, dtype: str) -> None:
     assert str(scalar_type(RULES[name].type(typing, *types))) == REDUCED[name, dtype]
 
 
+def test_a_dtype_that_is_asked_for_is_kept() -> None:
+    typing = Typing("sum", lambda *_: None, policy=TRITON)
+    for dtype in ("i1", "i8", "bf16"):
+        types = operand_types("sum", TRITON, [tensor("i1"), 0, False, SCALARS[dtype]])
+        assert str(scalar_type(RULES["sum"].type(typing, *types))) == dtype
+
+
 def test_the_explicit_calls_keep_theirs() -> None:
     assert result("maximum", tensor("bf16"), constant(1.0), policy=EXPLICIT) == "bf16"
     assert result("maximum", tensor("bf16"), constant(1.0)) == "f32"
