@@ -256,9 +256,9 @@ def bind(function: Function, arguments: Sequence[Any], keywords: Mapping[str, An
         value = bound[name]
         none = value is None or value is inspect.Parameter.empty
         bound[name] = default_of(name) if none else checked_option(name, value)
-    missing = [f"'{name}'" for name, value in bound.items() if value is inspect.Parameter.empty]
+    missing = [name for name, value in bound.items() if value is inspect.Parameter.empty]
     if missing:
-        raise LaunchError(f"'{function.name}' needs {', '.join(missing)}", hint=function.written)
+        raise models_of(function).missing(function, missing, bound)
     return bound
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ziggurat import compiler
 from ziggurat.codemodel.dialects import core
-from ziggurat.codemodel.errors import ZigguratError
+from ziggurat.codemodel.errors import LaunchError, ZigguratError
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import PtrType, ScalarType, Type, constexpr_type
@@ -68,6 +68,11 @@ class Models:
     def reworded(self, error: ZigguratError) -> ZigguratError:
         """An error of a launch in the words of the source."""
         return error
+
+    def missing(self, kernel: Function, names: Sequence[str], given: Mapping[str, Any]) -> ZigguratError:
+        """The error of a launch that lacks the arguments `names`; `given` has the others by name."""
+        listed = ", ".join(f"'{name}'" for name in names)
+        return LaunchError(f"'{kernel.name}' needs {listed}", hint=kernel.written)
 
     def identity(self, kernel: Function) -> str:
         """A text that is equal for equal kernels, under which the choices of tuning are kept."""

@@ -123,7 +123,15 @@ class TritonCModels(Models):
     def __init__(self, source: str | os.PathLike[str], name: str | None, given: Mapping[str, Any]) -> None:
         if isinstance(source, os.PathLike):
             self.file = os.fspath(source)
-            self.source = Path(self.file).read_text(encoding="utf-8")
+            try:
+                self.source = Path(self.file).read_text(encoding="utf-8")
+            except (OSError, UnicodeDecodeError) as error:
+                raise LaunchError(f"zg.triton_c cannot read the file '{self.file}': {error}") from None
+        elif re.fullmatch(r"\s*[^\s(){};]+\.\w+\s*", source):
+            raise LaunchError(
+                f"zg.triton_c: the source must be a text of C; got {source!r}",
+                hint=f"give the path of a file as a Path: zg.triton_c(pathlib.Path({source.strip()!r}))",
+            )
         else:
             self.source = source
             self.file = f"<triton-c {hashlib.sha256(source.encode()).hexdigest()[:8]}>"
@@ -242,7 +250,14 @@ class TritonCModels(Models):
             raise self._undefined(missing, values) from None
         return values
 
-    def _undefined(self, missing: Sequence[str], values: Mapping[str, Any]) -> ZigguratError:
+    def missing(self, kernel: Function, names: Sequence[str], given: Mapping[str, Any]) -> ZigguratError:
+        if not self.macros.keys() >= set(names):
+            return super().missing(kernel, names, given)
+        return self._undefined(names, {name: given[name] for name in self.macros}, at_launch=True)
+
+    def _undefined(
+        self, missing: Sequence[str], values: Mapping[str, Any], *, at_launch: bool = False
+    ) -> ZigguratError:
         """The error for macros without values, or an error of the source that these macros do not cause."""
         known = {name: value for name, value in values.items() if name not in missing and value is not None}
         error = self._error_without({name: macro_text(name, value) for name, value in known.items()})
@@ -261,9 +276,9 @@ class TritonCModels(Models):
         if len(missing) == 1 and name in self._preprocessed.with_arguments:
             what, hint = "is a macro with arguments", f"write its arguments: {name}(…)"
         listed = ", ".join(f"'{one}'" for one in missing)
-        made = KernelNameError(
-            f"'{self.header.name}' uses {listed}, which {what}", None if token is None else token.place, hint
-        )
+        kind, verb = (LaunchError, "needs") if at_launch else (KernelNameError, "uses")
+        place = None if token is None else token.place
+        made = kind(f"'{self.header.name}' {verb} {listed}, which {what}", place, hint)
         if token is not None and token.macro is not None:
             made.add(f"in the definition of the macro '{token.macro}'", token.defined)
         return made
@@ -395,9 +410,12 @@ def macro_text(name: str, value: Any) -> str:
         return spelled(known)
     if isinstance(known, str) and good:
         return known
+    listed = isinstance(value, list | tuple)
     raise LaunchError(
         f"the macro '{name}' must be a number, a bool, a text of C or a dtype; got {type(value).__name__}",
-        hint="write TYPE='float', TM=64 or TYPE=zg.f16",
+        hint=f"give values to choose among to zg.triton_c: zg.triton_c(source, {name}=[32, 64])"
+        if listed
+        else "write TYPE='float', TM=64 or TYPE=zg.f16",
     )
 
 

@@ -269,3 +269,20 @@ def test_options_are_those_of_other_kernels():
     assert kernel.compile(num_warps=2).options == CompileOptions.of({"num_warps": 2})
     with pytest.raises(zg.LaunchError, match="nor is there such an option"):
         kernel.compile(warps=2)
+
+
+def test_a_launch_shows_the_place_of_a_name_without_a_declaration():
+    kernel = zg.triton_c("__global__ void f(float *x) {\n  float value = *x;\n  *x = val;\n}")
+    with pytest.raises((zg.LaunchError, zg.KernelNameError), match="'val'") as found:
+        kernel[1](np.zeros(1, np.float32))
+    location = found.value.location
+    assert location is not None and (location.line, location.column) == (3, 7)
+
+
+def test_files_and_lists_in_the_wrong_place(tmp_path):
+    with pytest.raises(zg.LaunchError, match=r"pathlib.Path\('soft.tc'\)"):
+        zg.triton_c("soft.tc")
+    with pytest.raises(zg.LaunchError, match="cannot read the file"):
+        zg.triton_c(tmp_path / "soft.tc")
+    with pytest.raises(zg.LaunchError, match=r"zg.triton_c\(source, SIZE=\[32, 64\]\)"):
+        added(zg.triton_c(ADD, TYPE="float"), SIZE=[32, 64])
