@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import attrs
 import lark
 
+from ziggurat.codemodel.errors import warn
 from ziggurat.codemodel.types import ScalarType, i32
 from ziggurat.frontends.triton_c.grammar import Node
 from ziggurat.frontends.triton_c.library import CONSTANTS, EFFECTS, call_of
@@ -60,6 +61,11 @@ def counted(reader: Statements, initial: Node, test: Node, step: Node, suite: No
     known = amount if isinstance(amount, int) else reader.known(amount)
     if known is not None:
         sign, known = (sign, known) if known > 0 else (-sign, -known)
+    if known and type_.signed and _COMPARISONS.get(comparison, (sign,))[0] != sign:
+        warn(
+            f"the step moves '{name}' away from the end of the loop, whose condition is {name} {comparison} …",
+            reader.source.place(step),
+        )
     offset = _offset(comparison, type_, sign, known)
     if offset is None:
         return None

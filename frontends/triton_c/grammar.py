@@ -41,7 +41,7 @@ NOT_C = {
     "class": "write functions", "template": "write macros, and give their values from outside",
     "asm": "call inline_asm_elementwise", "__shared__": "leave it out: the compiler allocates shared memory",
     "__syncthreads": "leave it out: the compiler inserts barriers", "_Complex": "keep two arrays",
-    "auto": "write the type",
+    "auto": "write the type", "printf": 'call device_print("x: ", x)',
 }  # fmt: skip
 _SIGNS = {
     "+": "PLUS", "-": "MINUS", "*": "STAR", "/": "SLASH", "%": "PERCENT", "@": "AT", "&": "AND", "|": "OR",

@@ -1,5 +1,7 @@
 """Errors in Triton-C: their words, and their places in the source."""
 
+import warnings
+
 import pytest
 
 import ziggurat as zg
@@ -289,3 +291,13 @@ def test_kernels_are_named_where_there_are_several():
         zg.triton_c(source, "h")
     with pytest.raises(zg.KernelSyntaxError, match="the kernel 'f' must return void"):
         _ = zg.triton_c("__global__ int f(int x) { return x; }").model
+
+
+@pytest.mark.parametrize("head", ["int i = 0; i < n; i--", "int i = n; i >= 0; i += 2", "int i = n; 0 < i; i = i + 1"])
+def test_a_step_away_from_the_end_of_a_loop_is_warned_of(head):
+    source = f"__global__ void f(float *x, int n) {{ for ({head}) *x = 1; }}"
+    with pytest.warns(zg.ZigguratWarning, match="the step moves 'i' away from the end of the loop"):
+        zg.triton_c(source).triton(zg.ptr(zg.f32), zg.i32)
+    downwards = "__global__ void f(float *x, unsigned n) { for (unsigned i = n - 1; i < n; i--) *x = 1; }"
+    with warnings.catch_warnings(action="error"):
+        zg.triton_c(downwards).triton(zg.ptr(zg.f32), zg.u32)
