@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import attrs
@@ -45,8 +46,8 @@ def grad(kernel: Kernel, wrt: Names, of: Names) -> GradientKernel:
     """The gradient of a kernel: a kernel that computes the gradients of the arrays `wrt` from those of the arrays `of`.
 
     Its parameters are the kernel's own in their order; each array of `of` and `wrt` is followed by its gradient, `d_`
-    and the name, of the same type. With `d_out` given, `d_x` gets the derivative of the sum of d_out · out with
-    respect to x:
+    and the name, of the same type. A kernel that has a parameter `d_x` gets `d2_x`, or the next number that is free.
+    With `d_out` given, `d_x` gets the derivative of the sum of d_out · out with respect to x:
 
         d_scale = zg.grad(scale, wrt="x_ptr", of="out_ptr")
         d_scale[grid](x, d_x, out, d_out, n, BLOCK=1024)
@@ -88,7 +89,7 @@ class _Gradient(Models):
     It has slots, as a kernel takes over the `__dict__` of its function.
     """
 
-    __slots__ = ("__name__", "__qualname__", "__signature__", "kernel", "of", "wrt")
+    __slots__ = ("__name__", "__qualname__", "__signature__", "_gradients", "kernel", "of", "wrt")
 
     def __init__(self, kernel: Kernel, wrt: tuple[str, ...], of: tuple[str, ...]) -> None:
         self.kernel, self.wrt, self.of = kernel, wrt, of
@@ -96,17 +97,14 @@ class _Gradient(Models):
         for name in wrt:
             if name in of:
                 raise LaunchError(f"'{name}' must be in 'of' or in 'wrt' of zg.grad; got it in both")
+        for name in kernel.models.constexprs(kernel).intersection((*wrt, *of)):
+            raise LaunchError(f"'{name}' of '{kernel.name}' must be an array; it is compiled in", hint=kernel.written)
         known = kernel.signature.parameters
+        self._gradients = {name: _name_of_gradient(name, known) for name in (*wrt, *of)}
         parameters: list[inspect.Parameter] = []
         for name, parameter in known.items():
             parameters.append(parameter)
-            if name in (*wrt, *of):
-                if self.gradient(name) in known:
-                    raise LaunchError(
-                        f"'{kernel.name}' must not have a parameter '{self.gradient(name)}': that is the name of the "
-                        f"gradient of '{name}'",
-                        hint="rename the parameter",
-                    )
+            if name in self._gradients:
                 parameters.append(parameter.replace(name=self.gradient(name)))
         self.__signature__ = inspect.Signature(parameters)
 
@@ -118,10 +116,9 @@ class _Gradient(Models):
     def __call__(self, *arguments: Any, **keywords: Any) -> NoReturn:
         raise LaunchError(f"'{self.__name__}' is not a Python function", hint=f"launch it: {self.__name__}[grid](…)")
 
-    @staticmethod
-    def gradient(name: str) -> str:
+    def gradient(self, name: str) -> str:
         """The name of the gradient of an array."""
-        return f"d_{name}"
+        return self._gradients[name]
 
     def python(self, kernel: Function) -> Op:
         """A function with the parameters whose body is an error: the gradient is made of the Triton model."""
@@ -191,6 +188,12 @@ class _Gradient(Models):
         return model, of, wrt, names
 
 
+def _name_of_gradient(name: str, known: Container[str]) -> str:
+    """The name of the gradient of an array, which is none of the known names: `d_x`, or `d2_x`, `d3_x` …"""
+    names = itertools.chain([f"d_{name}"], (f"d{number}_{name}" for number in itertools.count(2)))
+    return next(one for one in names if one not in known)
+
+
 class GradientKernel(Kernel):
     """The gradient of a kernel, as `zg.grad` makes it.
 
@@ -207,6 +210,11 @@ class GradientKernel(Kernel):
     def _forward(self) -> Kernel:
         assert isinstance(self.models, _Gradient)
         return self.models.kernel
+
+    def gradient(self, name: str) -> str:
+        """The parameter for the gradient of an array of `wrt` or `of`."""
+        assert isinstance(self.models, _Gradient)
+        return self.models.gradient(name)
 
     def known_choice(self, named: Mapping[str, Any]) -> Config:
         """The configuration of the tuned kernel for a launch with these arguments by name."""

@@ -133,6 +133,13 @@ class Operation:
         """
         if callable(self.backward):
             found = self.backward(named, given)
+            if not isinstance(found, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+                example = ", ".join(f'"{name}": …' for name in wrt)
+                raise LaunchError(
+                    f"backward of '{self.name}' must return a dict of the inputs' gradients by name; "
+                    f"got {shown(found)}",
+                    hint=f"return {{{example}}}",
+                )
             for name in found:
                 if name not in self.parameters:
                     hint = suggest(name, self.parameters) or self.kernel.written
@@ -140,15 +147,16 @@ class Operation:
             return found
         key = (tuple(given), tuple(wrt))
         derived = self._derived.get(key)
-        if derived is None:
-            from ziggurat.gradients import grad
+        from ziggurat.gradients import GradientKernel, grad
 
+        if derived is None:
             kernel = grad(self.kernel, wrt=tuple(wrt), of=tuple(given))
-            derived = self._derived[key] = type(self)(kernel, self.grid, [f"d_{name}" for name in wrt])
+            derived = self._derived[key] = type(self)(kernel, self.grid, [kernel.gradient(name) for name in wrt])
+        assert isinstance(derived.kernel, GradientKernel)
         arguments = {
             **named,
-            **{f"d_{name}": gradient for name, gradient in given.items()},
-            **{f"d_{name}": zeros(named[name]) for name in wrt},
+            **{derived.kernel.gradient(name): gradient for name, gradient in given.items()},
+            **{derived.kernel.gradient(name): zeros(named[name]) for name in wrt},
         }
         results = derived.results(derived.arguments((), arguments))
         return dict(zip((name for name in self.parameters if name in wrt), results, strict=True))
@@ -179,7 +187,8 @@ class Operation:
                 given[name] = self.defaults[name]
         missing = [name for name in self.inputs if name not in given and name not in self.configurations[0]]
         if missing:
-            raise LaunchError(f"'{self.name}' needs '{missing[0]}'", hint=self.kernel.written)
+            taken = [name for name in self.inputs if name not in self.configurations[0]]
+            raise LaunchError(f"'{self.name}' needs '{missing[0]}'", hint=f"{self.name}({', '.join(taken)})")
         for name in self.constants:
             if name in given:
                 given[name] = frozen(name, given[name])

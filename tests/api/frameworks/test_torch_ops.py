@@ -208,7 +208,10 @@ def test_vmap_is_refused():
         (lambda: zg.torch_op(softmax, (1,), "ot"), "no parameter 'ot'"),
         (lambda: zg.torch_op(softmax, (1,), "out", backward=3), 'must be "auto" or a function; got 3'),
         (lambda: zg.torch_op(softmax, (1,), "x")(torch.ones(4), 4, 4, BLOCK=4), "'x' is an output .* not store to it"),
-        (lambda: zg.torch_op(softmax, (1,), "out")(torch.ones(4), 4), "'softmax' needs 'stride'"),
+        (
+            lambda: zg.torch_op(softmax, (1,), "out")(torch.ones(4), 4),
+            r"'stride'\n.*\(x, columns, stride, BLOCK\)",
+        ),
         (lambda: zg.torch_op(softmax, (1,), "out")(torch.ones(4), 4, 4, BLOK=4), "no parameter 'BLOK'"),
         (lambda: zg.torch_op(softmax, (1,), "out")(torch.ones(4), 4, 4, n=4), "no parameter 'n'"),
         (
@@ -220,6 +223,13 @@ def test_vmap_is_refused():
 def test_bad_operators(make, message):
     with pytest.raises(zg.LaunchError, match=message):
         make()
+
+
+@pytest.mark.parametrize("found", [None, (1.0,), torch.ones(4)], ids=["nothing", "tuple", "tensor"])
+def test_gradients_without_names_are_refused(found):
+    op = softmax_op(backward=lambda arguments, gradients: found)
+    with pytest.raises(zg.LaunchError, match=r"must return a dict of .* by name; got .*\n.*{\"x\": …}"):
+        run(op, torch.randn(4, 8, requires_grad=True)).sum().backward()
 
 
 def test_a_gradient_of_no_parameter_is_refused():
