@@ -286,12 +286,11 @@ def read_assertion(r: Reader, s: Statement) -> None:
 
 @reads("scf.yield", "scf.condition")
 def read_yield(r: Reader, s: Statement) -> None:
-    values = r.operands(s)
     if s.name == "scf.yield":
-        r.add(scf.Yield(r.as_types(values, r.yields)))
+        r.add(scf.Yield(r.handed(r.operands(s))))
         return
-    condition, *values = values
-    r.add(scf.Condition(condition, r.as_types(values, r.yields)))
+    condition, *values = r.operands(s)
+    r.add(scf.Condition(condition, r.handed(values)))
 
 
 def _finished(r: Reader, s: Statement, region: int, types: Sequence[Type], parameters: Sequence[Type] = ()) -> Body:
@@ -352,9 +351,20 @@ _LOOP = ("disallow_acc_multi_buffer", "flatten", "loop_unroll_factor", "num_stag
 
 @reads("scf.while")
 def read_while(r: Reader, s: Statement) -> Value:
+    """MLIR's condition may hand on values of other types than the loop is given: then the model's loop carries both."""
     initial = r.operands(s)
-    carried = [value.type for value in initial]
-    if [plain(type_) for type_ in carried] != [plain(type_) for type_ in s.result_types]:
-        r.unsupported("a condition that hands on other types than the loop is given")
-    before = _finished(r, s, s.regions[0], carried, carried)
-    return r.add(scf.While(initial, before, _finished(r, s, s.regions[1], carried, carried)))
+    given = [value.type for value in initial]
+    if [plain(type_) for type_ in given] == [plain(type_) for type_ in s.result_types]:
+        before = _finished(r, s, s.regions[0], given, given)
+        return r.add(scf.While(initial, before, _finished(r, s, s.regions[1], given, given)))
+    handed = s.result_types
+    carried = [*given, *handed]
+    initial = [*initial, *(r.add(tt.Poison(type=type_)) for type_ in handed)]
+    before, after = (r.b.nested(carried, packed(carried)) for _ in range(2))
+    count = len(given)
+    kept, shown = before.parameters[:count], after.parameters[count:]
+    r.region(s.regions[0], before, s.parameters, handed, named=kept, around=(kept, ()))
+    r.region(s.regions[1], after, None, given, named=shown, around=((), shown))
+    loop = r.add(scf.While(initial, before.finish(), after.finish()))
+    results = [r.add(core.TupleLoad(loop, index)) for index in range(count, len(carried))]
+    return results[0] if len(results) == 1 else r.add(core.MakeTuple(results))

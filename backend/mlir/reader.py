@@ -75,6 +75,7 @@ class Reader:
         self._blocks: dict[str, Block] = {}  # Those that a branch goes to.
         self.b = Builder.root()
         self.yields: Sequence[Type] = ()  # The types that the terminator of the region hands on.
+        self._around: tuple[Sequence[Value], Sequence[Value]] = (), ()
         self._values: dict[str, Value] = {}
         self._s = Statement("", 0)
 
@@ -277,19 +278,37 @@ class Reader:
         """Whether a region is not empty."""
         return self.cursor.tokens[region + 1] != "}"
 
-    def region(self, at: int, builder: Builder, names: Sequence[str] | None, yields: Sequence[Type]) -> None:
-        """Read the one block of a region, which hands on values of these types, into a body under construction."""
+    def region(
+        self,
+        at: int,
+        builder: Builder,
+        names: Sequence[str] | None,
+        yields: Sequence[Type],
+        *,
+        named: Sequence[Value] | None = None,
+        around: tuple[Sequence[Value], Sequence[Value]] = ((), ()),
+    ) -> None:
+        """Read the one block of a region, which hands on values of these types, into a body under construction.
+
+        The parameters of the region are those of the body, or the `named` ones. The body hands on the values `around`
+        those of the region too: some before, some after them.
+        """
         c = self.cursor
-        back, end, outer, known, handed = c.at, c.closing[at], self.b, dict(self._values), self.yields
-        c.at, self.b, self.yields = at + 1, builder, yields
+        back, end, outer, known = c.at, c.closing[at], self.b, dict(self._values)
+        handed, beside = self.yields, self._around
+        c.at, self.b, self.yields, self._around = at + 1, builder, yields, around
         if c.token[:1] == "^":
             names = [name for name, _ in self.label()]
-        self._name(names or (), builder.parameters)
+        self._name(names or (), builder.parameters if named is None else named)
         while c.at < end:
             if c.token[:1] == "^":
                 c.fail(f"the region of {self._s.name} must have one block")
             self.statement()
-        c.at, self.b, self._values, self.yields = back, outer, known, handed
+        c.at, self.b, self._values, self.yields, self._around = back, outer, known, handed, beside
+
+    def handed(self, values: Sequence[Value]) -> list[Value]:
+        """The values that the terminator of the region hands on, for those of the text."""
+        return [*self._around[0], *self.as_types(values, self.yields), *self._around[1]]
 
     def _name(self, names: Sequence[str], values: Sequence[Value]) -> None:
         if len(names) != len(values):

@@ -185,6 +185,31 @@ def test_locations_of_all_kinds():
     assert str(places[1] and places[1].caller) == "c.py:7:9"
 
 
+def test_a_while_loop_that_hands_on_other_types():
+    model = body(
+        """%one = arith.constant 1 : i32
+        %0:2 = scf.while (%i = %n) : (i32) -> (i1, i64) {
+          %c = arith.cmpi slt, %i, %m : i32
+          %w = arith.extsi %i : i32 to i64
+          scf.condition(%c) %c, %w : i1, i64
+        } do {
+        ^bb0(%d: i1, %w: i64):
+          %t = arith.trunci %w : i64 to i32
+          %u = arith.addi %t, %one : i32
+          scf.yield %u : i32
+        }
+        %e = arith.extui %0#0 : i1 to i64
+        %f = arith.addi %0#1, %e : i64
+        tt.store %p, %f : !tt.ptr<i64>""",
+        "%p: !tt.ptr<i64>, %n: i32, %m: i32",
+    )
+    verify(model)
+    out = np.zeros(1, np.int64)
+    zg.run(model, 1, out, 3, 40)
+    assert out[0] == 40
+    assert to_mlir(from_mlir(to_mlir(model))) == to_mlir(model)
+
+
 def test_blocks_that_are_not_reached_are_left_out():
     model = from_mlir("""tt.func @f() -> i32 {
         %0 = arith.constant 1 : i32
