@@ -159,6 +159,13 @@ class Statements(Expressions):
     def declaration(self, node: Node) -> None:
         specifiers, *variables = node.children
         made = self.specifiers(specifiers)
+        kept = made.qualifiers & {"static", "extern"}
+        if kept and "const" not in made.qualifiers:
+            raise self.source.syntax(
+                f"a variable must not be {min(kept)}: a program keeps nothing for the next one",
+                node,
+                f"leave {min(kept)} out, or pass a pointer to memory",
+            )
         for variable in variables:
             self.attempt(lambda variable=variable: self.variable(made, variable), variable)
 

@@ -301,3 +301,11 @@ def test_a_step_away_from_the_end_of_a_loop_is_warned_of(head):
     downwards = "__global__ void f(float *x, unsigned n) { for (unsigned i = n - 1; i < n; i--) *x = 1; }"
     with warnings.catch_warnings(action="error"):
         zg.triton_c(downwards).triton(zg.ptr(zg.f32), zg.u32)
+
+
+@pytest.mark.parametrize("word", ["static", "extern"])
+def test_variables_that_outlive_a_program_are_refused(word):
+    with pytest.raises(zg.KernelSyntaxError, match=f"a variable must not be {word}"):
+        zg.triton_c(f"__global__ void f(float *x) {{ {word} int n; n = 3; *x = n; }}").triton(zg.ptr(zg.f32))
+    kernel = zg.triton_c("static const int N = 3; __global__ void f(float *x) { static const int M = 2; *x = N + M; }")
+    assert "5.0" in str(kernel.triton(zg.ptr(zg.f32)))
