@@ -23,7 +23,6 @@ _CHILDREN = str(Path(__file__).with_name("children"))
 _ABSENT = {
     "_C": "it is Triton's C++ compiler, and ziggurat is Python alone",
     "experimental": "Gluon is a language of its own, which ziggurat does not have",
-    "profiler": "ziggurat has no Proton; ncu and nsys show the source lines of kernels",
     "plugins": "plugins are written against Triton's C++ compiler",
 }
 
