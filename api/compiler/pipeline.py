@@ -32,14 +32,18 @@ def triton_model(
     types: Sequence[Type],
     divisibility: Sequence[int] = (),
     functions: Mapping[str, Op] | None = None,
+    symbol: str | None = None,
 ) -> core.Module:
     """The Triton code model of a kernel's Python model at these argument types. Raises the errors of the kernel.
 
-    `functions` are those that a kernel calls which is given by its model alone.
+    `functions` are those that a kernel calls which is given by its model alone. `symbol` is the kernel's name in the
+    model; without it, the name is made of the kernel's own and the types.
     """
     name = kernel.name if isinstance(kernel, Function) else str(kernel.attributes["sym_name"])
     with compiling, no_faults("compiling", lambda: kernel.model if isinstance(kernel, Function) else kernel, name):
-        model: Op = mirror(attribute(kernel, types, functions), divisibility)
+        attributed = attribute(kernel, types, functions)
+        attributed.symbol = symbol or attributed.symbol
+        model: Op = mirror(attributed, divisibility)
         for step in TIDY:
             model = step(model)
         assert isinstance(model, core.Module)

@@ -11,13 +11,19 @@ import textwrap
 import types
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
+import attrs
+
+from ziggurat import compiler
+from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import KernelRuntimeError, KernelValueError, ZigguratError
 from ziggurat.codemodel.gpu.options import CompileOptions
-from ziggurat.codemodel.types import PtrType, ScalarType
+from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType
 from ziggurat.frontends.language.function import Function
 from ziggurat.frontends.language.policy import TRITON
+from ziggurat.frontends.triton.errors import as_triton
 from ziggurat.kernels.arguments import Signature, bind
 from ziggurat.kernels.kernel import Grid, Kernel
 from ziggurat.kernels.models import PythonModels
@@ -81,6 +87,22 @@ class TritonModels(PythonModels):
         assert isinstance(kernel, JITFunction)
         return kernel.declared
 
+    def triton(self, kernel: Function, signature: Signature) -> core.Module:
+        assert isinstance(kernel, JITFunction)
+        for one in kernel.params:
+            if one.is_constexpr and (one.do_not_specialize or one.do_not_specialize_on_alignment):
+                raise as_triton(
+                    KernelValueError(
+                        f"{one.name} marked as constexpr and listed in "
+                        "do_not_specialize/do_not_specialize_on_alignment. Remove constexpr designation or skip "
+                        "specializing it.",
+                        kernel.place,
+                    )
+                )
+        return compiler.triton_model(
+            kernel, signature.types, signature.divisibility, symbol=kernel.symbol_of(signature)
+        )
+
 
 class DeviceCaches(defaultdict[Any, Any]):
     """The compiled kernels of a function by device: for each, a tuple whose first component has them by key."""
@@ -136,6 +158,8 @@ class JITFunction(Kernel, JITCallable):
         repr: Callable[..., str] | None = None,
         launch_metadata: Callable[..., Any] | None = None,
     ) -> None:
+        if knobs.compilation.allow_non_constexpr_globals:
+            self.policy = attrs.evolve(TRITON, strict_globals=False)
         super().__init__(fn)
         parameters = self.signature.parameters
         self.arg_names = [*parameters]
@@ -216,6 +240,17 @@ class JITFunction(Kernel, JITCallable):
             for use in self.uses
             if not callable(use.value) and not isinstance(use.value, types.ModuleType)
         }
+
+    def symbol_of(self, signature: Signature) -> str:
+        """The name of the kernel in its model and its machine code."""
+        if self._repr is None:
+            return self.name
+        from ziggurat.triton.compiler.signatures import type_text
+
+        named = dict(zip(self.arg_names, signature.types, strict=True))
+        constants = {name: type_.value for name, type_ in named.items() if isinstance(type_, ConstantType)}
+        types = {name: type_text(type_) for name, type_ in named.items()}
+        return self._repr(SimpleNamespace(constants=constants, signature=types))
 
     def repr(self, specialization: Any) -> str:
         """The name of the kernel for the types and constants of its arguments."""

@@ -29,6 +29,8 @@ def check(given: Mapping[str, Any]) -> None:
             raise AssertionError(f"{name} option is deprecated; current {_DEPRECATED[name]} will be used")
         if name not in _ACCEPTED and name not in LAUNCH_OPTIONS:
             raise KeyError(f"Keyword argument {name} was specified but unrecognised")
+        if name == "num_warps":
+            assert isinstance(value, int) and value > 0 and value & (value - 1) == 0, "num_warps must be a power of 2"
         if value is not None:
             checked_option(name, value)
 

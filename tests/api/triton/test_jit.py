@@ -217,3 +217,26 @@ def test_what_inductor_asks_for():
     backend = triton.backends.backends["cpu"]
     assert isinstance(triton.runtime.driver.active, backend.driver) is backend.driver.is_active()
     assert triton.compiler.make_backend(triton.backends.GPUTarget("cuda", 90, 32)).parse_options({}).num_warps == 4
+
+
+def test_the_name_in_machine_code():
+    @triton.jit(repr=lambda made: f"keep_{made.constants['WIDE']}_{made.signature['n']}")
+    def keep(out_ptr, n, WIDE: tl.constexpr):
+        tl.store(out_ptr, n)
+
+    x, out = arguments()
+    assert keep.warmup(np.zeros(1, np.int32), 5, 8, grid=(1,)).metadata.name == "keep_8_i32"
+    assert scale.warmup(x, out, 40, 1, 2.0, 32, grid=(1,)).name == "scale"
+
+
+def test_refused_options():
+    x, out = arguments()
+    with pytest.raises(AssertionError, match="num_warps must be a power of 2"):
+        scale[(2,)](x, out, 40, 1, 2.0, 32, num_warps=3)
+
+    @triton.jit(do_not_specialize=["N"])
+    def keep(out_ptr, N: tl.constexpr):
+        tl.store(out_ptr, N)
+
+    with pytest.raises(triton.CompilationError, match="N marked as constexpr and listed in do_not_specialize"):
+        keep[(1,)](np.zeros(1, np.int32), 5)
