@@ -25,7 +25,8 @@ NOT_BUILT = {"range", "static_range", "static_assert", "static_print", "next_pow
 def test_the_rules_are_those_of_the_language():
     assert RULES.keys() == SIGNATURES.keys()
     assert sum(len(family.RULES) for family in _FAMILIES) == len(RULES), "a call has a rule in two families"
-    assert BUILTINS.keys() == KNOWN.keys() | MORE_BUILTINS.keys()
+    # Reflection itself reads the first two, and writes the last one for a slice of a tuple.
+    assert BUILTINS.keys() == (KNOWN.keys() | MORE_BUILTINS.keys()) - {"getattr", "hasattr"} | {"slice"}
 
 
 @pytest.mark.parametrize("name", SIGNATURES)
