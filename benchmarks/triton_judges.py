@@ -108,6 +108,8 @@ def outcomes(path: Path, options: argparse.Namespace, only: Sequence[str] | None
     with tempfile.TemporaryDirectory() as folder:
         found, wanted = Path(folder, "outcomes"), Path(folder, "wanted")
         arguments = ["-m", "pytest", "-q", "--tb=line", "-p", "no:cacheprovider", "-p", "judged_tests", str(path)]
+        # The settings of ours would make errors of warnings.
+        arguments += ["-o", "filterwarnings="]
         arguments += ["-n", str(options.jobs)] if options.jobs > 1 else []
         arguments += ["-k", options.select] if options.select else []
         arguments += options.pytest.split()

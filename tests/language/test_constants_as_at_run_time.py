@@ -26,7 +26,10 @@ from ziggurat.frontends.library import LIBRARY
 GROUPS = ("Arithmetic", "Comparison", "Math")
 ELEMENTWISE = [name for name, signature in SIGNATURES.items() if signature.group in GROUPS]
 # Calls of these groups that are not functions of numbers alone.
-OTHERS = {"softmax": "reduces a tensor", "next_power_of_2": "takes a constant only", "compare": "equal, less … are it"}
+OTHERS = {
+    "softmax": "reduces a tensor", "next_power_of_2": "takes a constant only", "compare": "equal, less … are it",
+    "directed": "names its operation",
+}  # fmt: skip
 CALLS_OF_NUMBERS = [name for name in ELEMENTWISE if name not in OTHERS]
 # Calls that are written in the language are long, and made of the others.
 SHORT = [name for name in CALLS_OF_NUMBERS if name not in LIBRARY or name in ("cdiv", "sigmoid")]
@@ -35,7 +38,7 @@ KINDS = {"bool": (i1, bool), "int": (i64, int), "float": (f64, float)}
 
 
 def operands(name: str) -> int:
-    return len(SIGNATURES[name].parameters)
+    return sum(not parameter.constexpr for parameter in SIGNATURES[name].parameters)
 
 
 def telling(scalar: ScalarType) -> list[Any]:
@@ -137,7 +140,7 @@ def takes(name: str, scalar: ScalarType) -> bool:
         return scalar.kind == "int"
     if name == "umulhi":
         return scalar.kind == "int" and scalar.bits >= 32
-    if name == "fma":
+    if name in ("fma", "fdiv"):
         return scalar.is_float
     return name != "neg" or scalar != i1
 

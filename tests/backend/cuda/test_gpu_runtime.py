@@ -26,7 +26,7 @@ from ziggurat.backend.cuda.memory import empty, to_device, to_host
 from ziggurat.backend.cuda.specialize import KernelParameter
 from ziggurat.backend.cuda.testing import do_bench
 from ziggurat.backend.launch.descriptors import TensorDescriptor
-from ziggurat.codemodel.errors import LaunchError, TargetError
+from ziggurat.codemodel.errors import LaunchError, ResourceError, TargetError
 
 ROOT = Path(__file__).parents[3]
 
@@ -119,9 +119,9 @@ def test_the_assembler_s_log_is_quoted():
 
 
 def test_too_much_shared_memory_or_too_many_threads():
-    with pytest.raises(LaunchError, match="bytes of shared memory, where the device has"):
+    with pytest.raises(ResourceError, match="bytes of shared memory, where the device has"):
         load(binary(shared=1 << 20))
-    with pytest.raises(LaunchError, match="1056 threads, where it can have 1024"):
+    with pytest.raises(ResourceError, match="1056 threads, where it can have 1024"):
         load(binary(warps=33))
 
 
