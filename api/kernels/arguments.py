@@ -14,6 +14,7 @@ from ziggurat import compiler
 from ziggurat.boundary import public
 from ziggurat.codemodel.errors import KernelValueError, LaunchError, shown
 from ziggurat.codemodel.gpu.options import LAUNCH_OPTIONS, SHARED_OPTIONS, checked_option, default_of
+from ziggurat.codemodel.numbers import wrapped
 from ziggurat.codemodel.types import (
     SCALARS,
     ConstantType,
@@ -293,6 +294,8 @@ def declared_number(
     if type_.is_float:
         raise LaunchError(f"{what}; got the float {given}", hint=f"pass int({name})")
     low, high = declared.limits
+    if function.policy.is_triton:  # The launcher of Triton's C takes the low bits.
+        return declared.dtype.type(wrapped(int(given), declared)), declared
     if not low <= int(given) <= high:
         raise LaunchError(f"{what}, which holds {low} … {high}; got {given}")
     return declared.dtype.type(given), declared

@@ -124,7 +124,7 @@ class Kernel(Function):
             name=self.name,
         )
         typed = zip(self.signature.parameters, signature.types, strict=True)
-        names = [name for parameter, type_ in typed for name in _run_time_names(parameter, type_)]
+        names = [name for parameter, type_ in typed for name in run_time_names(parameter, type_)]
         arguments = tuple(attrs.evolve(a, name=name) for a, name in zip(compiled.arguments, names, strict=True))
         return attrs.evolve(compiled, name=self.name, arguments=arguments)
 
@@ -325,10 +325,10 @@ class Kernel(Function):
         return side_by_side({"source": source, "Python model": self.model})
 
 
-def _run_time_names(name: str, type_: Type) -> list[str]:
+def run_time_names(name: str, type_: Type) -> list[str]:
     """The names of the run-time arguments that a parameter of this type takes."""
     if isinstance(type_, TupleType):
-        return [n for part, component in parts_of(name, type_.components) for n in _run_time_names(part, component)]
+        return [n for part, component in parts_of(name, type_.components) for n in run_time_names(part, component)]
     return [] if isinstance(type_, ConstantType) else [name]
 
 

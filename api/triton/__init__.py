@@ -12,6 +12,7 @@ from ziggurat.triton.compiler import CompilationError, compile
 from ziggurat.triton.errors import TritonError
 from ziggurat.triton.installation import install, uninstall
 from ziggurat.triton.runtime._allocation import set_allocator
+from ziggurat.triton.runtime._async_compile import AsyncCompileMode, FutureKernel
 from ziggurat.triton.runtime.autotuner import Config, autotune, heuristics
 from ziggurat.triton.runtime.errors import InterpreterError, OutOfResources
 from ziggurat.triton.runtime.jit import JITFunction, KernelInterface, jit
@@ -21,8 +22,9 @@ from ziggurat.triton.runtime.tensors import MockTensor, TensorWrapper, reinterpr
 __version__ = "3.6.0"
 
 __all__ = [
-    "CompilationError", "Config", "InterpreterError", "JITFunction", "KernelInterface", "MockTensor",
-    "OutOfResources", "TensorWrapper", "TritonError", "aggregate", "autotune", "backends", "cdiv", "compile",
-    "compiler", "constexpr_function", "errors", "heuristics", "install", "jit", "knobs", "language",
-    "must_use_result", "next_power_of_2", "reinterpret", "runtime", "set_allocator", "testing", "tools", "uninstall",
+    "AsyncCompileMode", "CompilationError", "Config", "FutureKernel", "InterpreterError", "JITFunction",
+    "KernelInterface", "MockTensor", "OutOfResources", "TensorWrapper", "TritonError", "aggregate", "autotune",
+    "backends", "cdiv", "compile", "compiler", "constexpr_function", "errors", "heuristics", "install", "jit",
+    "knobs", "language", "must_use_result", "next_power_of_2", "reinterpret", "runtime", "set_allocator",
+    "testing", "tools", "uninstall",
 ]  # fmt: skip

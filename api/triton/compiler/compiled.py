@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -11,10 +12,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from ziggurat.codemodel.builder import Builder
+from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.gpu.options import CompileOptions
-from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.op import Op, Value
+from ziggurat.codemodel.transform import DROP, Outcome, transform
 from ziggurat.codemodel.types import ConstantType
 from ziggurat.kernels.arguments import Signature, leaves
+from ziggurat.kernels.kernel import run_time_names
 from ziggurat.triton import knobs
 from ziggurat.triton.backends.compiler import GPUTarget
 from ziggurat.triton.compiler.signatures import type_text
@@ -73,7 +78,13 @@ class Stages(Mapping[str, Any]):
     def _ttir(self) -> str:
         from ziggurat.backend.mlir import to_mlir
 
-        return to_mlir(self._compiled.model)
+        text = to_mlir(self._compiled.model)
+        start = text.find("tt.func public")
+        end = text.find("tt.func private", start)
+        own = text[start : end if end > 0 else len(text)]
+        for number, name in reversed([*enumerate(self._compiled.src.run_time)]):
+            own = own.replace(f"%arg{number}", f"%{name}")
+        return text[:start] + own + (text[end:] if end > 0 else "")
 
     @property
     def _source(self) -> str:
@@ -158,8 +169,9 @@ class CompiledKernel:
 
     @functools.cached_property
     def model(self) -> Op:
-        """The Triton model."""
-        return self._fn.model_for(self.signature)
+        """The Triton model. Without the option `debug`, it has no device assertions."""
+        model = self._fn.model_for(self.signature)
+        return model if self.launch_options.get("debug") else transform(model, _without_assertions)
 
     @functools.cached_property
     def stages(self) -> Compiled:
@@ -239,10 +251,10 @@ class CompiledKernel:
             return
         steps = [round(1e6 * (end - start)) for start, end in itertools.pairwise(times)]
         lowering = [] if cache_hit else [("ptx", steps[1])]
-        told = knobs.CompileTimes(steps[0], lowering, steps[-1])
+        told = knobs.CompileTimes(steps[0], lowering, 0 if cache_hit else steps[-1])
         listener(
             src=self.src,
-            metadata={"hash": self.hash, "name": self.src.name, **self.launch_options},
+            metadata={"hash": self.hash, "name": self.src.name, "target": _target(self.options.target)},
             metadata_group=self.metadata_group,
             times=told,
             cache_hit=cache_hit,
@@ -269,7 +281,6 @@ class CompiledKernel:
     def metadata(self) -> KernelMetadata:
         """The name, the options, and the shared memory of the kernel."""
         binary, given = self.binary, {**DEFAULTS, **self.launch_options}
-        arch = int("".join(filter(str.isdigit, binary.target)))
         names = (
             "num_ctas", "maxnreg", "enable_fp_fusion", "launch_pdl", "launch_cooperative_grid", "debug",
             "sanitize_overflow", "warp_size", "backend_name",
@@ -277,7 +288,7 @@ class CompiledKernel:
         return KernelMetadata(
             name=binary.symbol,
             hash=self.hash,
-            target=GPUTarget("cuda", arch, 32),
+            target=_target(binary.target),
             num_warps=self.options.num_warps,
             num_stages=self.options.num_stages,
             shared=binary.shared,
@@ -352,6 +363,15 @@ class CompiledKernel:
         return f"<compiled kernel {self._fn.name}({', '.join(map(str, self.src.signature.values()))})>"
 
 
+def _target(name: str) -> GPUTarget:
+    """The target of a name, `sm_90a`."""
+    return GPUTarget("cuda", int("".join(filter(str.isdigit, name))), 32)
+
+
+def _without_assertions(builder: Builder, op: Op, operands: Sequence[Value]) -> Outcome:
+    return DROP if isinstance(op, tt.Assert) else None
+
+
 def compile_ahead(kernels: Sequence[CompiledKernel]) -> None:
     """Compile kernels in several processes. One that fails is left to be compiled, and to fail, where it is needed."""
     from ziggurat.backend.cuda.binary import Binary
@@ -375,6 +395,10 @@ class Source:
         self.fn = fn
         self.name = fn.name
         self.signature = {name: type_text(type_) for name, type_ in zip(fn.arg_names, signature.types, strict=True)}
+        typed = zip(fn.arg_names, signature.types, strict=True)
+        # The names of the arguments that are passed, those of the components of tuples too.
+        names = [name for parameter, type_ in typed for name in run_time_names(parameter, type_)]
+        self.run_time = [re.sub(r"\W", "_", name) for name in names]
         self.constants = {
             (place,): type_.value for place, type_ in enumerate(signature.types) if isinstance(type_, ConstantType)
         }

@@ -31,6 +31,7 @@ from ziggurat.triton import knobs
 from ziggurat.triton._utils import type_canonicalisation_dict
 from ziggurat.triton.compiler.signatures import declared_of
 from ziggurat.triton.runtime import hooks, options
+from ziggurat.triton.runtime._async_compile import active_mode
 from ziggurat.triton.runtime.driver import CudaDriver, driver
 from ziggurat.triton.runtime.errors import as_raised
 from ziggurat.triton.runtime.tensors import MockTensor, TensorWrapper, reinterpret
@@ -285,7 +286,7 @@ class JITFunction(Kernel, JITCallable):
         named = {name: value for name, value in kwargs.items() if name in self._by_name}
         bound = bind(self, args, named)
         sizes = self.sizes(sizes, bound)
-        compiled = self.warmup(*args, grid=sizes, **kwargs)
+        compiled = self.prepared(*args, **kwargs)
         stream = driver.active.get_current_stream(driver.active.get_current_device())
         metadata = compiled.launch_metadata(sizes, stream, *bound.values())
         knobs.runtime.launch_enter_hook(metadata)
@@ -293,15 +294,23 @@ class JITFunction(Kernel, JITCallable):
         knobs.runtime.launch_exit_hook(metadata)
         return result
 
-    def warmup(self, *args: Any, grid: Any = None, **kwargs: Any) -> CompiledKernel:
-        """Compile for arguments without a launch. A dtype of PyTorch stands for a tensor of it."""
+    def warmup(self, *args: Any, grid: Any = None, **kwargs: Any) -> Any:
+        """Compile for arguments without a launch: the compiled kernel, or a future one in `AsyncCompileMode`.
+
+        A dtype of PyTorch stands for a tensor of it.
+        """
         made = self.prepared(*args, **kwargs)
+        mode = active_mode.get()
+        if mode is not None:
+            return mode.submit(made)
         made.demand()
         return made
 
     def prepared(self, *args: Any, **kwargs: Any) -> CompiledKernel:
         """The kernel for arguments, which is compiled when it is first needed."""
         given = {name: kwargs.pop(name) for name in [*kwargs] if name not in self._by_name}
+        if given.get("debug") is None and (self.debug or knobs.runtime.debug):
+            given["debug"] = True
         self.check_options(given)
         wrapped = {name: MockTensor.wrap_dtype(value) for name, value in kwargs.items() if not self._is_constexpr(name)}
         positional = [

@@ -1,6 +1,7 @@
 """Launches of Triton's kernels: arguments, options, and what a launch gives back."""
 
 import collections
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -240,3 +241,41 @@ def test_refused_options():
 
     with pytest.raises(triton.CompilationError, match="N marked as constexpr and listed in do_not_specialize"):
         keep[(1,)](np.zeros(1, np.int32), 5)
+
+
+def test_assertions_are_compiled_for_debugging():
+    @triton.jit
+    def keep(out_ptr, n):
+        tl.device_assert(n > 3, "n is small")
+        tl.store(out_ptr, n)
+
+    out = np.zeros(1, np.int32)
+    plain, debugged = (keep.warmup(out, 5, grid=(1,), debug=debug) for debug in (False, True))
+    assert "tt.assert" not in plain.asm["ttir"] and "tt.assert" in debugged.asm["ttir"]
+    keep.debug = True
+    assert keep.warmup(out, 5, grid=(1,)) is debugged
+
+
+def test_warmup_in_threads():
+    x, out = arguments()
+    with ThreadPoolExecutor(1) as pool, triton.AsyncCompileMode(pool) as mode:
+        first, second = (scale.warmup(x, out, 40, 1, 2.0, 32, grid=(1,), num_warps=2) for _ in range(2))
+        assert first is second and len(mode.future_kernels) == 1
+    assert first.result().metadata.num_warps == 2
+    assert scale.warmup(x, out, 40, 1, 2.0, 32, grid=(1,), num_warps=2) is first.result()
+
+
+def test_models_have_the_names_of_arguments():
+    x, out = arguments()
+    text = scale.warmup(x, out, 40, 1, 2.0, 32, grid=(1,)).asm["ttir"]
+    assert "%x_ptr: !tt.ptr<f32>" in text and "%n: i32" in text and "%arg" not in text
+
+
+def test_a_declared_integer_takes_the_low_bits():
+    @triton.jit
+    def keep(out_ptr, n: tl.int8):
+        tl.store(out_ptr, n)
+
+    out = np.zeros(1, np.int32)
+    keep[(1,)](out, 255)
+    assert out[0] == -1
