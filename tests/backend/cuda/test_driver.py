@@ -8,7 +8,7 @@ import pytest
 from ziggurat.backend.cuda import driver
 from ziggurat.backend.cuda.binary import Binary, Parameter
 from ziggurat.backend.cuda.driver import Device, current_context, current_device, load, on_device, synchronize
-from ziggurat.codemodel.errors import LaunchError, MemoryAccessError, TargetError
+from ziggurat.codemodel.errors import LaunchError, MemoryAccessError, ResourceError, TargetError
 
 BINARY = Binary("entry", "// PTX", 4, 0, (Parameter("ptr"),), "sm_90a", "add")
 
@@ -48,7 +48,7 @@ def test_much_shared_memory_is_asked_for(fake):
     assert fake.set_attributes == {}
     load(Binary("entry", "", 4, 100_000, (), "sm_90a"))
     assert fake.set_attributes == {"CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES": 100_000}
-    with pytest.raises(LaunchError, match="300000 bytes of shared memory, where the device has 232448") as caught:
+    with pytest.raises(ResourceError, match="300000 bytes of shared memory, where the device has 232448") as caught:
         load(Binary("entry", "", 4, 300_000, (), "sm_90a"))
     assert "num_stages" in str(caught.value)
 

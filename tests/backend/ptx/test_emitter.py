@@ -9,7 +9,10 @@ from ziggurat.codemodel.dialects import arith, py
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.text.parser import parse
 
-FRAMING = {"module", "gpu.module", "tt.func", "unreachable", "tt.reduce.return", "tt.scan.return"}
+FRAMING = {
+    *("module", "gpu.module", "tt.func", "unreachable"),
+    *("tt.reduce.return", "tt.scan.return", "tt.map_elementwise.return"),
+}
 OF_PYTHON = {
     *("func", "func.call", "func.ref", "constant", "var", "var.load", "var.store", "branch", "cbranch", "return"),
     "yield",
