@@ -162,7 +162,20 @@ def float_op(e: Emitter, op: Op, text: str | None = None, *, exact_16: bool = Tr
     return (step_to(e, found, wide, type_),)
 
 
-@emits(arith.FloatBinary, arith.NegF, math.FloatUnary, math.Fma)
+@emits(arith.NegF)
+def negate(e: Emitter, op: arith.NegF) -> Names:
+    if e.has("negf"):
+        return float_op(e, op)
+    type_ = op.result.type
+    wide = with_element(type_, _wide(scalar_element(type_), True))
+    with e.steps():
+        name, zero = convert_float(e, e.name(op.operand), type_, wide), e.constant(-0.0, wide)
+    found = e.compute("arith.subf", wide, zero, name)
+    e.hint(found, OP, quoted(op.NAME))
+    return (step_to(e, found, wide, type_),)
+
+
+@emits(arith.FloatBinary, math.FloatUnary, math.Fma)
 def floats(e: Emitter, op: Op) -> Names:
     return float_op(e, op, exact_16=not isinstance(op, arith.DivF))
 

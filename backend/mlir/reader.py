@@ -102,11 +102,12 @@ class Reader:
         return [self.value(name) for name in names]
 
     def operands(self, s: Statement, *counts: int) -> list[Value]:
-        """The operands, after checking how many there are."""
-        if counts and len(s.operands) not in counts:
+        """The operands, after checking how many there are. Constants of steps around an op of ours do not count."""
+        names = [name for name in s.operands if name not in self.steps or name in self._values]
+        if counts and len(names) not in counts:
             wanted = " or ".join(map(str, counts))
-            self.fail(f"{s.name} takes {wanted} operand(s); got {len(s.operands)}")
-        return [self.value(name) for name in s.operands]
+            self.fail(f"{s.name} takes {wanted} operand(s); got {len(names)}")
+        return [self.value(name) for name in names]
 
     def add(self, op: Op) -> Value:
         """Add an op at the location of the current one. Gives its result."""

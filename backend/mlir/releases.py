@@ -21,6 +21,8 @@ SINCE: dict[str, tuple[int, int]] = {
     "bf16 parts": (3, 6),
     # `ttg.barrier all`; before, `gpu.barrier`.
     "ttg.barrier": (3, 7),
+    # `arith.negf`, which earlier releases parse and do not compile; before, a difference from -0.0.
+    "negf": (3, 8),
     # `!tt.tensordesc<64x64xf16>`; before, `!tt.tensordesc<tensor<64x64xf16>>`.
     "blocks of descriptors": (3, 8),
     # One attribute `#tt.cache_policy<…>` of an access; before, a cache modifier and an eviction policy.

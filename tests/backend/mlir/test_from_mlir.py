@@ -56,6 +56,14 @@ def test_every_op_comes_back(single_op_kernels: dict[str, Op]):
     assert [name for name in other if not ROUNDED.fullmatch(name)] == []
 
 
+@pytest.mark.parametrize("release", ["3.4", "3.6"])
+def test_a_sign_is_changed_where_triton_does_not_compile_negf(release: str):
+    lines = "%2 : f16 = arith.negf %0; %3 : f8e5m2 = arith.negf %1; tt.return;"
+    model = parse(f'tt.func @"f" (%0 : f16, %1 : f8e5m2)void -> {{ {lines} }};')
+    assert "arith.negf" not in to_mlir(model, release=release).replace('zg.op = "arith.negf"', "")
+    assert read_back(model, release) == model
+
+
 def test_locations_come_back():
     text = 'tt.func @"f" ()void -> { %0 : i32 = tt.get_program_id @loc="3:4:3:9:a\\"b.py" @0; tt.return; };'
     (made,) = [op for op in from_mlir(to_mlir(parse(text), locations=True)).walk() if op.NAME == "tt.get_program_id"]
