@@ -69,7 +69,7 @@ class TensorDescriptor(descriptors.TensorDescriptor):
 
     def __getattr__(self, name: str) -> Any:
         own = vars(self)
-        if name.startswith("_") or own.get("_making") or "base" not in own:
+        if name not in _MADE or own.get("_making") or "base" not in own:
             raise AttributeError(name)
         own["_making"] = True
         kept = {field: own[field] for field in _FIELDS}
@@ -92,3 +92,7 @@ class TensorDescriptor(descriptors.TensorDescriptor):
 
 
 _FIELDS = ("base", "shape", "strides", "block_shape", "padding")
+# What the class above makes of the fields, once it is asked for: before a hook has set the block, it may not fit.
+_MADE = frozenset({
+    "array", "element", "address", "device", "host", "is_cuda", "type", "block", "row_bytes", "key", "numbers", "maps",
+})  # fmt: skip

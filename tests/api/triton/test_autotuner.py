@@ -1,10 +1,13 @@
 """`triton.autotune` and `triton.heuristics` on a machine without a GPU, with functions that measure."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 import ziggurat.triton as triton
 import ziggurat.triton.language as tl
+from ziggurat.triton.tools.tensor_descriptor import TensorDescriptor
 
 
 class Tensor(np.ndarray):
@@ -164,3 +167,22 @@ def test_configurations_are_values():
     assert one == triton.Config({"BLOCK": 16}, num_stages=2) != triton.Config({"BLOCK": 16})
     assert str(one) == "BLOCK: 16, num_warps: 4, num_ctas: 1, num_stages: 2, maxnreg: None"
     assert one.all_kwargs() == {"BLOCK": 16, "num_warps": 4, "num_ctas": 1, "num_stages": 2}
+
+
+def test_a_hook_sets_the_blocks_of_descriptors():
+    def set_blocks(named: dict[str, Any]) -> None:
+        for name in ("x", "out"):
+            named[name].block_shape = [named["ROWS"], 64]
+
+    @triton.autotune(configs=[triton.Config({"ROWS": rows}, pre_hook=set_blocks) for rows in (16, 32)], key=["n"])
+    @triton.jit
+    def doubled(x, out, n, ROWS: tl.constexpr):
+        first = tl.program_id(0) * ROWS
+        out.store([first, 0], x.load([first, 0]) * 2)
+
+    x = np.arange(64 * 64, dtype=np.float32).reshape(64, 64)
+    out = np.zeros_like(x)
+    given = [TensorDescriptor(array, [64, 64], [64, 1], block_shape=[1, 1]) for array in (x, out)]
+    assert not hasattr(given[0], "dtype")
+    doubled[lambda named: (64 // named["ROWS"],)](*given, 64)
+    np.testing.assert_array_equal(out, 2 * x)
