@@ -161,8 +161,8 @@ def test_speed():
         reflect(add_kernel)
         return time.perf_counter() - start
 
-    # About 0.5 ms by itself; other work on the machine is allowed for.
-    assert min(once() for _ in range(50)) < 0.002
+    # 0.5 to 1.8 ms by itself, as machines are; other work on them is allowed for.
+    assert min(once() for _ in range(50)) < 0.004
 
 
 @pytest.mark.parametrize(
