@@ -245,7 +245,7 @@ class Operation:
         return self._accessed(kinds, read_parameters)
 
     def _accessed(self, kinds: Mapping[str, Any], which: Callable[[Any], tuple[int, ...]]) -> tuple[str, ...]:
-        # What the kernel accesses does not depend on what is tuned.
+        # The accesses of the kernel do not depend on what is tuned.
         known = {**self.defaults, **self.configurations[0], **kinds}
         signature = signature_of(self.kernel, (), {name: known[name] for name in self.parameters})
         kernel = kernel_of(self.kernel.model_for(signature))
@@ -323,7 +323,7 @@ def sizes_in(shape: Any, what: str) -> tuple[int, ...]:
 
 
 def of_one_parameter(function: Callable[[Any], Any], argument: Any, what: str) -> Any:
-    """What a function gives for its one argument. Raises `LaunchError` for a function that does not take one."""
+    """The result of a function for its one argument. Raises `LaunchError` for a function that does not take one."""
     try:
         return function(argument)
     except TypeError as error:

@@ -12,7 +12,7 @@ from ziggurat.pytriton.kernels import library_of
 
 
 class Context:
-    """What `forward` hands to `backward`: tensors by `save_for_backward`, and any attributes."""
+    """The context that `forward` hands to `backward`: tensors by `save_for_backward`, and any attributes."""
 
     saved_tensors: tuple[Any, ...] = ()
 

@@ -298,7 +298,7 @@ class CompiledKernel:
 
     @property
     def packed_metadata(self) -> tuple[Any, ...]:
-        """What a launch needs of the metadata: warps, CTAs, and bytes of shared memory."""
+        """The part of the metadata that a launch needs: warps, CTAs, and bytes of shared memory."""
         found = self.metadata
         return found.num_warps, found.num_ctas, found.shared
 
@@ -343,7 +343,7 @@ class CompiledKernel:
         return self
 
     def launch_metadata(self, grid: Any, stream: int, *args: Any) -> LazyDict:
-        """What hooks of a launch get: the name, the function and the stream, and what the kernel's function adds."""
+        """The record for hooks of a launch: the name, the function and the stream, and what the kernel's function adds."""
         made = LazyDict({"name": self._fn.name, "function": self.function, "stream": stream})
         if self._fn.launch_metadata is not None:
             named = dict(zip(self._fn.arg_names, args, strict=False))
@@ -387,7 +387,7 @@ def compile_ahead(kernels: Sequence[CompiledKernel]) -> None:
 
 
 class Source:
-    """What a kernel was compiled from: the function, the types of its arguments, and the constants among them."""
+    """The source of a compiled kernel: the function, the types of its arguments, and the constants among them."""
 
     ext = "ttir"
 

@@ -1,4 +1,4 @@
-"""What `triton.knobs.runtime` lets programs see of launches and compilations, and arguments without a GPU's memory."""
+"""Views of launches and compilations for hooks of `triton.knobs.runtime`, and arguments without a GPU's memory."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def loaded(made: CompiledKernel) -> None:
 
 
 def written_specialization(fn: JITFunction, made: CompiledKernel, key: str) -> str:
-    """What a kernel is compiled for as JSON, for `JITFunction.preload`."""
+    """The types and options that a kernel is compiled for as JSON, for `JITFunction.preload`."""
     signature = made.signature
     target = driver.active.get_current_target()
     return json.dumps(

@@ -92,7 +92,8 @@ class TensorDescriptor(descriptors.TensorDescriptor):
 
 
 _FIELDS = ("base", "shape", "strides", "block_shape", "padding")
-# What the class above makes of the fields, once it is asked for: before a hook has set the block, it may not fit.
+# Attributes that are made of the fields once one of them is asked for: until a hook has set the block, it may not
+# fit.
 _MADE = frozenset({
     "array", "element", "address", "device", "host", "is_cuda", "type", "block", "row_bytes", "key", "numbers", "maps",
 })  # fmt: skip
