@@ -196,8 +196,8 @@ class Kernel(Function):
         return None
 
     def explained(self, error: ZigguratError) -> ZigguratError:
-        """The error that is raised for one of a launch."""
-        return error
+        """The error that is raised for one of a launch, on a GPU or here: in the words of the source."""
+        return self.models.reworded(error)
 
     def runs_here(self, arguments: Iterable[Any]) -> bool:
         """Whether a launch with these arguments runs on this machine, and not on a GPU."""
@@ -228,7 +228,7 @@ class Kernel(Function):
                 with no_faults("running", lambda: model, self.name):
                     run(model, None, sizes, values, names=names, strict=strict)
             except ZigguratError as error:
-                raise self.models.reworded(error) from None
+                raise self.explained(error) from error.__cause__
         return self.ran(signature, options)
 
     def ran(self, signature: Signature, options: Mapping[str, Any]) -> Any:

@@ -18,7 +18,7 @@ import attrs
 
 from ziggurat import compiler
 from ziggurat.codemodel.dialects import core
-from ziggurat.codemodel.errors import KernelRuntimeError, KernelValueError, ZigguratError
+from ziggurat.codemodel.errors import KernelValueError, ZigguratError
 from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType
 from ziggurat.frontends.language.function import Function
@@ -344,12 +344,6 @@ class JITFunction(Kernel, JITCallable):
 
     def explained(self, error: ZigguratError) -> ZigguratError:
         return as_raised(error)
-
-    def _on_host(self, grid: Grid, bound: dict[str, Any], options: dict[str, Any]) -> Any:
-        try:
-            return super()._on_host(grid, bound, options)
-        except KernelRuntimeError as error:
-            raise as_raised(error)  # noqa: B904
 
     def runs_here(self, arguments: Iterable[Any]) -> bool:
         """Whether a launch runs on the reference interpreter: on a machine with a GPU, one without tensors does not."""
