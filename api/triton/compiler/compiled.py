@@ -343,7 +343,7 @@ class CompiledKernel:
         return self
 
     def launch_metadata(self, grid: Any, stream: int, *args: Any) -> LazyDict:
-        """The record for hooks of a launch: the name, the function and the stream, and what the kernel's function adds."""
+        """The record for hooks of a launch: its name, function and stream, and what the kernel's own function adds."""
         made = LazyDict({"name": self._fn.name, "function": self.function, "stream": stream})
         if self._fn.launch_metadata is not None:
             named = dict(zip(self._fn.arg_names, args, strict=False))
