@@ -14,11 +14,9 @@ Triton's time by ours. The last line is one JSON object; the status tells whethe
 from __future__ import annotations
 
 import argparse
-import ast
 import itertools
 import json
 import sys
-import types
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,31 +24,12 @@ from typing import Any
 import kernels_ours as ours
 import torch
 from gpu_kernels import best, normal
+from triton_kernels import tutorial
 
 import ziggurat as zg
 
 Row = dict[str, Any]
 Setting = tuple[str, dict[str, Any]]
-
-
-def tutorial(folder: Path, name: str) -> Any:
-    """The module of a tutorial's kernels, without what is run when it is imported."""
-    path = folder / f"{name}.py"
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    module = types.ModuleType(f"tutorial_{name[:2]}")
-    module.__file__ = str(path)
-    sys.modules[module.__name__] = module
-    kept = list(itertools.takewhile(lambda statement: not runs(statement), tree.body))
-    exec(compile(ast.Module(kept, []), str(path), "exec"), module.__dict__)
-    return module
-
-
-def runs(statement: ast.stmt) -> bool:
-    """Whether the tests or measurements of a tutorial begin here: with a bare call, or a decorated test."""
-    if isinstance(statement, ast.FunctionDef):
-        texts = [ast.unparse(decorator) for decorator in statement.decorator_list]
-        return any("perf_report" in text or "pytest" in text for text in texts)
-    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call)
 
 
 def settings_of(tuned: Any, names: dict[str, str]) -> list[Setting]:
