@@ -271,23 +271,25 @@ def works(options: argparse.Namespace) -> dict[str, Callable[[], Work]]:
 
 
 def tutorial(folder: Path, name: str) -> Any:
-    """The module of a tutorial's kernels, without what is run when it is imported."""
+    """The module of a tutorial's kernels and of the functions that launch them, without its tests and measurements."""
     path = folder / f"{name}.py"
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    statements = ast.parse(path.read_text(encoding="utf-8")).body
+    first = next((index for index, one in enumerate(statements) if runs(one)), len(statements))
+    defined = [one for one in statements[first:] if isinstance(one, ast.FunctionDef | ast.ClassDef) and not runs(one)]
     module = types.ModuleType(f"tutorial_{name[:2]}")
     module.__file__ = str(path)
     sys.modules[module.__name__] = module
-    kept = list(itertools.takewhile(lambda statement: not runs(statement), tree.body))
-    exec(compile(ast.Module(kept, []), str(path), "exec"), module.__dict__)
+    exec(compile(ast.Module([*statements[:first], *defined], []), str(path), "exec"), module.__dict__)
     return module
 
 
 def runs(statement: ast.stmt) -> bool:
-    """Whether the tests or measurements of a tutorial begin here: with a bare call, or a decorated test."""
+    """Whether a statement is no definition: a bare call, a loop, or a function that is a test or a measurement."""
     if isinstance(statement, ast.FunctionDef):
         texts = [ast.unparse(decorator) for decorator in statement.decorator_list]
         return any("perf_report" in text or "pytest" in text for text in texts)
-    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call)
+    is_call = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call)
+    return is_call or isinstance(statement, ast.For | ast.With)
 
 
 def tutorial_works(folder: Path) -> dict[str, Callable[[], Work]]:
@@ -487,7 +489,7 @@ def liger_works(folder: Path) -> dict[str, Callable[[], Work]]:
                     1e-6,
                 ),
             ),
-            "poly norm": ("poly_norm", "LigerPolyNormFunction", lambda _: (rows(), given(3), given(1), 1e-6)),
+            "poly norm": ("poly_norm", "LigerPolyNormFunction", lambda _: (rows(), given(3), given(), 1e-6)),
             "DyT": ("dyt", "LigerDyTFunction", lambda _: (rows(), given(1), given(WIDTH), given(WIDTH))),
             "RoPE": ("rope", "LigerRopeFunction", lambda torch: (*heads(), *angles(torch))),
             "softmax": ("softmax", "LigerSoftmaxFunction", lambda _: (given(ROWS, 8192),)),

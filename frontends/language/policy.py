@@ -47,6 +47,9 @@ class Policy:
     bool_arithmetic: bool = _differs("`+`, `-` and `*` of i1 with i1 give i1, modulo 2")
     shifted_sign: bool = _differs("`>>` keeps the sign of a signed left operand, whatever the right one is")
     float_functions: bool = _differs("`exp`, `log`, `sin`, `sqrt`, `floor` … take f32 and f64 only")
+    standing_hints: bool = _differs(
+        "`multiple_of(x, n)`, `max_contiguous` and `max_constancy` as statements hold for the variable `x` from there"
+    )
     narrow_scalars: bool = _differs("a run-time value may be given for a `constexpr` parameter of a helper function")
 
     python_syntax: bool = _differs(

@@ -17,6 +17,7 @@ from ziggurat.frontends.reflection.names import Names
 from ziggurat.frontends.reflection.scopes import Declaration, assigned_names, constant_names, declarations, returns
 from ziggurat.frontends.reflection.source import Source
 from ziggurat.frontends.triton.partial_object import PartialObject
+from ziggurat.frontends.triton.spelling import HINTS
 
 _VARIABLE = VarType(pyobject)
 _CONSTANT = VarType(constexpr_type)
@@ -34,6 +35,8 @@ class Statements(Expressions):
         self.declarations: dict[ast.stmt, list[Declaration]] = {}
         # The variables that are annotated as constants, in a language where others hold run-time values.
         self.constants: set[str] = set()
+        # The parameters that are constants.
+        self.fixed: set[str] = set()
 
     def function_body(self, parameters: Sequence[ast.arg], made: type[Any] | None = None) -> Body:
         """The body of the function. The builder has a value for each parameter. An `__init__` makes an object of
@@ -48,6 +51,8 @@ class Statements(Expressions):
             self.constants = set(constant_names(node.body))
         for parameter, value in zip(parameters, self.builder.parameters, strict=True):
             self.declare(parameter.arg, parameter, value)
+            if value.type == constexpr_type:
+                self.fixed.add(parameter.arg)
         self.made = made
         fields = () if made is None else tuple(inspect.get_annotations(made))
         if made is not None:
@@ -260,10 +265,22 @@ class Statements(Expressions):
         if isinstance(value, ast.Constant) and (isinstance(value.value, str) or value.value is ...):
             return  # A docstring, a string used as a comment, or `...` for an empty suite.
         is_call = isinstance(value, ast.Call) or not hasattr(self, f"visit_{type(value).__name__}")
-        if is_call or self.policy.python_syntax:
-            self.expression(value)
-        else:
+        if not is_call and not self.policy.python_syntax:
             raise self.unsupported(node, "expression")
+        result = self.expression(value)
+        hinted = self.hinted(value) if self.policy.standing_hints else None
+        if hinted is not None:
+            self.add(core.VarStore(hinted, result), node)
+
+    def hinted(self, node: ast.expr) -> Value | None:
+        """The variable of which a statement gives a hint: `tl.multiple_of(x, 16)`."""
+        match node:
+            case ast.Call(func=callee, args=[ast.Name(id=name), *_]) if name in self.variables:
+                target = self.names.static(callee)
+                is_hint = getattr(target, "call", None) in HINTS
+                return self.variables[name] if is_hint and name not in self.constants | self.fixed else None
+            case _:
+                return None
 
     def visit_Pass(self, node: ast.Pass) -> None:
         """`pass` has no op."""

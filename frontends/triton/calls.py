@@ -21,7 +21,7 @@ from ziggurat.frontends.language.kinds import (
     Value,
     Values,
 )
-from ziggurat.frontends.triton.spelling import Adapt, Spelling, spells
+from ziggurat.frontends.triton.spelling import HINTS, Adapt, Spelling, spells
 
 # Programs.
 
@@ -465,7 +465,7 @@ def _hint(name: str) -> Spelling:
     return spells(name, input="x")(stub)
 
 
-for _name in ("max_constancy", "max_contiguous", "multiple_of"):
+for _name in HINTS:
     _hint(_name)
 
 

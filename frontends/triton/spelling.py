@@ -19,6 +19,8 @@ from ziggurat.frontends.language.signature import CALLS, SIGNATURES, Signature, 
 # The arguments of the call by its parameters, from those of the spelling by Triton's: a value or a constant each, and a
 # tuple for a `*` parameter.
 Adapt = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+# The names that state a fact about their first argument, which Triton's programs write as statements.
+HINTS: Final = ("max_constancy", "max_contiguous", "multiple_of")
 
 
 @attrs.frozen(eq=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import re
@@ -14,6 +15,7 @@ import attrs
 
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import tt
+from ziggurat.codemodel.errors import ZigguratError
 from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.transform import DROP, Outcome, transform
@@ -377,7 +379,11 @@ def compile_ahead(kernels: Sequence[CompiledKernel]) -> None:
     from ziggurat.backend.cuda.binary import Binary
     from ziggurat.compiler.workers import Job, compile_all
 
-    missing = [one for one in kernels if not one.is_compiled]
+    missing: list[CompiledKernel] = []
+    for one in kernels:
+        with contextlib.suppress(ZigguratError):
+            if not one.is_compiled:
+                missing.append(one)
     if len(missing) < 2:
         return
     jobs = [Job(one.model, one.options, one.src.name) for one in missing]

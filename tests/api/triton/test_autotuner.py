@@ -7,6 +7,8 @@ import pytest
 
 import ziggurat.triton as triton
 import ziggurat.triton.language as tl
+from ziggurat.codemodel.errors import StaticAssertionError
+from ziggurat.triton.compiler.compiled import compile_ahead
 from ziggurat.triton.tools.tensor_descriptor import TensorDescriptor
 
 
@@ -186,3 +188,12 @@ def test_a_hook_sets_the_blocks_of_descriptors():
     assert not hasattr(given[0], "dtype")
     doubled[lambda named: (64 // named["ROWS"],)](*given, 64)
     np.testing.assert_array_equal(out, 2 * x)
+
+
+def test_a_configuration_that_fails_is_not_compiled_ahead():
+    class Failing:
+        @property
+        def is_compiled(self) -> bool:
+            raise StaticAssertionError("static assertion failed")
+
+    compile_ahead([Failing(), Failing(), Failing()])

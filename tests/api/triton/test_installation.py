@@ -46,7 +46,7 @@ def test_a_triton_that_was_imported_before_is_refused(tmp_path: Path):
 
 @pytest.mark.parametrize(
     ("name", "reason"),
-    [("_C.libtriton", "C++ compiler"), ("experimental.gluon", "Gluon"), ("absent", "'triton.absent'")],
+    [("_C.libproton", "C++ compiler"), ("experimental.gluon", "Gluon"), ("absent", "'triton.absent'")],
 )
 def test_an_absent_module_is_named(name: str, reason: str):
     program = f"import ziggurat.triton as ours; ours.install()\ntry:\n    import triton.{name}\n"
