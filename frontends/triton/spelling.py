@@ -83,7 +83,12 @@ def spells(
 
         def by_name(bound: Mapping[str, Any]) -> Mapping[str, Any]:
             given = {renamed.get(name, name): value for name, value in bound.items()}
-            return {name: value for name, value in given.items() if name in known}
+            # Triton takes None for parameters that have a default in the call.
+            return {
+                name: value
+                for name, value in given.items()
+                if name in known and (value is not None or known[name].optional)
+            }
 
         signature = signature_of(stub, "Triton", SIGNATURES[call].results, "tl")
         return declared(Spelling(signature, call, adapt or by_name, method))

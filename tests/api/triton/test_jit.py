@@ -279,3 +279,15 @@ def test_a_declared_integer_takes_the_low_bits():
     out = np.zeros(1, np.int32)
     keep[(1,)](out, 255)
     assert out[0] == -1
+
+
+def test_none_stands_for_the_default_of_an_option_of_an_access():
+    @triton.jit
+    def copy(x_ptr, out_ptr):
+        at = tl.arange(0, 16)
+        x = tl.load(x_ptr + at, boundary_check=None, padding_option=None, cache_modifier=None, eviction_policy=None)
+        tl.store(out_ptr + at, x, boundary_check=None, cache_modifier=None, eviction_policy=None)
+
+    x, out = arguments(16)
+    copy[(1,)](x, out)
+    assert out.tolist() == x.tolist()
