@@ -215,18 +215,19 @@ class Kernel(Function):
         return self._on_host(grid, bind(self, arguments, keywords), options)
 
     def _on_host(self, grid: Grid, bound: dict[str, Any], options: dict[str, Any]) -> Any:
-        """Run the kernel on arrays in memory. With the option `strict`, use of an undefined element is an error;
-        options of compilation have no effect here."""
+        """Run the kernel on arrays in memory. With the option `strict`, use of an undefined element and an access
+        outside of the arrays are errors; options of compilation have no effect here."""
         from ziggurat.backend.reference.run import run
 
         strict = bool(options.get("strict", False))
+        tolerant = self.policy.tolerant_memory and not strict
         signature, names, values = self.specialized(bound)
         sizes = self.sizes(grid, bound)
         if 0 not in sizes:
             model = self.model_for(signature)
             try:
                 with no_faults("running", lambda: model, self.name):
-                    run(model, None, sizes, values, names=names, strict=strict)
+                    run(model, None, sizes, values, names=names, strict=strict, tolerant=tolerant)
             except ZigguratError as error:
                 raise self.explained(error) from error.__cause__
         return self.ran(signature, options)

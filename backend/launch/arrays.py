@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
@@ -19,10 +20,19 @@ def is_array(thing: object) -> bool:
     """Whether a thing is a NumPy array, or an object with the array or the DLPack protocol."""
     if isinstance(thing, np.generic):
         return False
-    return isinstance(thing, np.ndarray) or any(
-        hasattr(type(thing), name) or name in getattr(thing, "__dict__", ())
-        for name in ("__array_interface__", "__dlpack__", "__cuda_array_interface__", "__array__", "__host_array__")
+    return (
+        isinstance(thing, np.ndarray)
+        or any(
+            hasattr(type(thing), name) or name in getattr(thing, "__dict__", ())
+            for name in ("__array_interface__", "__dlpack__", "__cuda_array_interface__", "__array__", "__host_array__")
+        )
+        or is_pointer(thing)
     )
+
+
+def is_pointer(thing: object) -> bool:
+    """Whether a thing is an array for PyTorch's programs: it has `data_ptr()` and a dtype."""
+    return callable(getattr(thing, "data_ptr", None)) and hasattr(thing, "dtype")
 
 
 def as_array(thing: Any, name: str) -> np.ndarray[Any, Any]:
@@ -69,6 +79,8 @@ def _view(thing: Any, name: str) -> np.ndarray[Any, Any]:
             return _of_torch(torch, thing)
         if hasattr(thing, "__host_array__"):  # A tensor that is read as another element type.
             return thing.__host_array__()
+        if is_pointer(thing):
+            return _of_pointer(thing)
         return np.asarray(thing) if hasattr(thing, "__array_interface__") else np.from_dlpack(thing)
     except Exception as error:
         reason = str(error).partition("\n")[0]
@@ -83,6 +95,43 @@ def _of_torch(torch: Any, tensor: Any) -> np.ndarray[Any, Any]:
     # NumPy has the type from ml_dtypes: torch hands it over as integers of the width.
     integers = torch.uint8 if scalar.bits == 8 else torch.int16
     return tensor.detach().view(integers).numpy().view(scalar.dtype)
+
+
+def _of_pointer(thing: Any) -> np.ndarray[Any, Any]:
+    """The elements from the address of a thing to the end of the tensor of PyTorch that has it."""
+    start, scalar = int(thing.data_ptr()), find_scalar(thing.dtype)
+    found = tensor_at(start)
+    if found is None or scalar is None:
+        raise TypeError(f"no tensor of PyTorch has its address {start:#x}")
+    rest = found[start - address(found) :]
+    return rest[: len(rest) // scalar.bytes * scalar.bytes].view(scalar.dtype)
+
+
+def whole(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The array that an array is a view of: for a tensor of PyTorch, all elements of its storage."""
+    owner: Any = array
+    while isinstance(owner, np.ndarray) and owner.base is not None:
+        array, owner = owner, owner.base  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+    torch: Any = sys.modules.get("torch")
+    if torch is None or not isinstance(owner, torch.Tensor):
+        return owner if isinstance(owner, np.ndarray) else array  # pyright: ignore[reportUnknownVariableType]
+    tensor: Any = owner  # pyright: ignore[reportUnknownVariableType]
+    return tensor.new_empty(0).set_(tensor.untyped_storage()).numpy()
+
+
+def tensor_at(address: int) -> np.ndarray[Any, Any] | None:
+    """The bytes of the memory that a live tensor of PyTorch has at an address; None where no tensor has it."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return None
+    for thing in gc.get_objects():
+        # `isinstance` would run `__class__` of proxies.
+        if not issubclass(type(thing), torch.Tensor) or thing.device.type != "cpu" or thing.layout != torch.strided:
+            continue
+        memory = thing.untyped_storage()
+        if 0 <= address - memory.data_ptr() < memory.nbytes():
+            return torch.empty(0, dtype=torch.uint8).set_(memory).numpy()
+    return None
 
 
 # Types of arguments that are not arrays on a GPU. They are checked first, as a launch checks each of its arguments.

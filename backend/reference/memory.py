@@ -2,7 +2,8 @@
 
 Arrays that share memory, or are views of one array, make up one region. A pointer carries the number of its argument in
 the bits above the address. Such a pointer may go to any element of an argument in the region of its own argument, and
-nowhere else. A pointer made from an integer carries no number and may go to any element of any argument.
+nowhere else. A pointer made from an integer carries no number and may go to any element of any argument, and to the
+memory of any tensor of PyTorch: programs pass tensors of addresses.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ import attrs
 import numpy as np
 
 from ziggurat.backend.launch import regions
-from ziggurat.backend.launch.arrays import address
+from ziggurat.backend.launch.arrays import address, tensor_at
 from ziggurat.backend.reference.values import Array
-from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError, MemoryAccessError
+from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError, MemoryAccessError, warn
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import MAX_ELEMENTS
 
@@ -41,11 +42,15 @@ def _origin(number: int) -> int:
 
 @attrs.frozen(eq=False)
 class Argument:
-    """An array that was passed for the pointer or descriptor parameter number `index`."""
+    """An array that was passed for the pointer or descriptor parameter number `index`.
+
+    `memory` is an array over the memory that pointers to the argument may go to.
+    """
 
     index: int
     name: str
     array: Array
+    memory: Array = attrs.field(default=attrs.Factory(lambda self: self.array, takes_self=True))
 
     @property
     def address(self) -> int:
@@ -68,7 +73,7 @@ class Region(regions.Region):
 
     def __init__(self, arguments: Sequence[Argument]) -> None:
         # Elements of every size are at multiples of their size from the base.
-        super().__init__([argument.array for argument in arguments], aligned=8)
+        super().__init__([argument.memory for argument in arguments], aligned=8)
         self.arguments = tuple(arguments)
         self._views: dict[np.dtype[Any], Array] = {}
 
@@ -108,11 +113,17 @@ class Access:
 
 
 class Memory:
-    """The regions of a launch, and the journal from which writes can be taken back."""
+    """The regions of a launch, and the journal from which writes can be taken back.
 
-    def __init__(self, arguments: Sequence[Argument], grid: tuple[int, int, int]) -> None:
+    Where it is `tolerant`, an access outside of the array of its pointer gives a warning, and no error, and so does a
+    division by zero.
+    """
+
+    def __init__(self, arguments: Sequence[Argument], grid: tuple[int, int, int], tolerant: bool = False) -> None:
         self.arguments = {argument.number: argument for argument in arguments if argument.number}
         self.grid = grid
+        self.tolerant = tolerant
+        self._warned: set[Op] = set()
         self.regions = [Region(group) for group in _groups(arguments)]
         self.region_of = {argument.number: region for region in self.regions for argument in region.arguments}
         self.changes = 0  # The number of writes that may have changed an element.
@@ -145,7 +156,8 @@ class Memory:
     def locate(self, pointers: Array, mask: Array | None, access: Access) -> Iterator[Target]:
         """The elements at these addresses, region by region. `mask` has the shape of `pointers`, or is None.
 
-        Raises `MemoryAccessError` when one of them is no element of an argument, or may not be written.
+        Lanes outside of the arrays are left out where the memory is tolerant. Raises `MemoryAccessError` when one of
+        them is no element of an argument otherwise, or may not be written.
         """
         size = access.dtype.itemsize
         left = mask  # The lanes whose region is not found yet.
@@ -173,16 +185,47 @@ class Memory:
                 if hit:
                     return
                 left = wrong
-            if left is None or left.flat[lane]:
-                self._refuse(pointers, np.ones(pointers.shape, np.bool_) if left is None else left, access)
+            if left is None:
+                left = np.ones(pointers.shape, np.bool_)
+            if left.flat[lane] and not self._add_tensor_at(int(pointers.flat[lane])):
+                stray = left & (pointers >> _ADDRESS_BITS + 1 == number)
+                self._refuse(pointers, stray, access)
+                left = left & ~stray
+
+    def _add_tensor_at(self, pointer: int) -> bool:
+        """Add the memory of the tensor to which a pointer made from an integer goes. False where there is none."""
+        found = tensor_at(pointer) if self.argument_of(pointer) is None else None
+        if found is None:
+            return False
+        added = Region([Argument(_MAX_NUMBER, "a tensor", found)])
+        if any(added.low < region.high and region.low < added.high for region in self.regions):
+            return False  # The tensor has elements on both sides of an argument, which is a view of it.
+        self.regions.append(added)
+        return True
 
     def _refuse(self, pointers: Array, lanes: Array, access: Access, reason: str = "", hint: str = MASK_HINT) -> None:
-        """Raise the error for the first of these lanes: with a reason, or for an address that is in no array."""
+        """Raise the error for the first of these lanes: with a reason, or for an address that is in no array.
+
+        Where the memory is tolerant, a pointer of an argument that goes outside of it only gives a warning, once for
+        an op.
+        """
         flat = int(np.argmax(lanes))
         program = flat // max(1, pointers.size // pointers.shape[0]) if pointers.shape[0] > 1 else 0
+        pointer = int(pointers.flat[flat])
+        stray = not reason and pointer % access.dtype.itemsize == 0 and self.argument_of(pointer) is not None
         if not reason:
-            reason, hint = self._outside(int(pointers.flat[flat]), access)
-        raise MemoryAccessError(f"{self.program(int(access.programs[program]))} {reason}", hint=hint)
+            reason, hint = self._outside(pointer, access)
+        message = f"{self.program(int(access.programs[program]))} {reason}"
+        if not stray or not self.tolerant:
+            raise MemoryAccessError(message, hint=hint)
+        outcome = "0 is read" if access.verb == "reads" else "nothing is written"
+        self.warn(f"{message}: {outcome}, where a GPU may do anything", access.op)
+
+    def warn(self, message: str, op: Op) -> None:
+        """Issue a warning at an op's place in the source, once for the op."""
+        if op not in self._warned:
+            self._warned.add(op)
+            warn(message, op.location)
 
     def program(self, linear: int) -> str:
         """The name of a program in messages: `program (3, 0, 0)`."""
@@ -237,7 +280,7 @@ def _groups(arguments: Sequence[Argument]) -> list[list[Argument]]:
         size = argument.array.itemsize
         if argument.address % min(size, 8) or any(stride % size for stride in argument.array.strides):
             raise LaunchError(f"the array for {argument.name} must be aligned to its elements of {size} bytes")
-    groups = regions.grouped([argument.array for argument in arguments], views=True)
+    groups = regions.grouped([argument.memory for argument in arguments], views=True)
     return [[arguments[number] for number in group] for group in groups]
 
 

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from ziggurat.backend.launch.arrays import whole
 from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.backend.launch.grids import MAX_SIZE, sizes_of
 from ziggurat.backend.reference import access, control, reductions, tensors
@@ -38,6 +39,7 @@ def run(
     *,
     names: Sequence[str] | None = None,
     strict: bool = False,
+    tolerant: bool = False,
     batch: int | None = None,
     loop_limit: int = LOOP_LIMIT,
 ) -> None:
@@ -50,7 +52,9 @@ def run(
     `loop_limit` iterations.
 
     In `strict` mode a program must not depend on undefined elements (`marks`), its accesses of one element must have a
-    barrier between them where a GPU needs one (`memory`), and its hints and assumptions must hold.
+    barrier between them where a GPU needs one (`memory`), and its hints and assumptions must hold. If `tolerant`, a
+    program reaches the whole memory that an array is a view of; outside of that it reads 0 and writes nothing, with a
+    `ZigguratWarning`. A division by zero then gives a warning as well.
 
     Raises `LaunchError` when grid or arguments do not fit, `MemoryAccessError` for an access outside of the arrays,
     `KernelRuntimeError` for any other failure of a program; these with the location of the op. The programs before the
@@ -60,8 +64,8 @@ def run(
     x, y, z = (*sizes_of(grid, str(kernel.attributes["sym_name"])), 1, 1)[:3]
     if x * y * z > MAX_SIZE:
         raise LaunchError(f"a grid must have at most {MAX_SIZE} programs; {grid} has {x * y * z}")
-    arrays, values = _arguments(kernel, arguments, names)
-    memory = Memory(arrays, (x, y, z))
+    arrays, values = _arguments(kernel, arguments, names, whole if tolerant else _itself)
+    memory = Memory(arrays, (x, y, z), tolerant)
 
     machine = functools.partial(Machine, functions_, memory, strict=strict, limit=loop_limit)
     if batch is None:
@@ -135,8 +139,14 @@ def _kernel(model: Op, symbol: str | None) -> tuple[Mapping[str, Op], Op]:
     return functions_, functions_[kernels[0]]
 
 
-def _arguments(kernel: Op, given: Sequence[object], names: Sequence[str] | None) -> tuple[list[Argument], list[Any]]:
-    """The arrays of a launch, and the value of each parameter."""
+def _itself(array: Array) -> Array:
+    return array
+
+
+def _arguments(
+    kernel: Op, given: Sequence[object], names: Sequence[str] | None, memory: Callable[[Array], Array]
+) -> tuple[list[Argument], list[Any]]:
+    """The arrays of a launch with the memory of each, and the value of each parameter."""
     parameters = kernel.bodies[0].parameters
     if names is None:
         names = [f"arg{index}" for index in range(len(parameters))]
@@ -149,11 +159,12 @@ def _arguments(kernel: Op, given: Sequence[object], names: Sequence[str] | None)
     for index, (parameter, value, name) in enumerate(zip(parameters, given, names, strict=True)):
         type_ = parameter.type
         if isinstance(type_, PtrType):
-            arrays.append(Argument(index, name, _array(value, type_, name)))
+            array = _array(value, type_, name)
+            arrays.append(Argument(index, name, array, memory(array)))
             values.append(np.full(1, arrays[-1].pointer, POINTER))
         elif isinstance(type_, DescriptorType):
             described, array = _described(value, type_, name)
-            arrays.append(Argument(index, name, array))
+            arrays.append(Argument(index, name, array, memory(array)))
             values.append(descriptor(arrays[-1].pointer, described.shape, described.strides))
         elif isinstance(type_, ScalarType):
             values.append(_number(value, type_, name))

@@ -218,10 +218,19 @@ def _constant(machine: Machine, op: arith.ConstantOp, operands: Operands) -> Arr
 @triton.of(arith.Elementwise, arith.CmpF, arith.Cast)
 def _elementwise(machine: Machine, op: Op, operands: Operands) -> Array:
     if isinstance(op, arith.DivSI | arith.DivUI | arith.RemSI | arith.RemUI) and not operands[1].all():
-        divisor = operands[1]
-        place = int(np.argwhere(divisor == 0)[0][0]) if divisor.shape[0] > 1 else 0
-        raise KernelRuntimeError(f"{machine.program(place)} divides by zero")
+        return _divided(machine, op, *operands)
     return scalars.MEANINGS[op](op, *operands)
+
+
+def _divided(machine: Machine, op: Op, dividend: Array, divisor: Array) -> Array:
+    """A quotient or a remainder of integers where a divisor is 0: an error, or what NVIDIA's GPUs give."""
+    by_zero = divisor == 0
+    message = f"{machine.program(int(np.argwhere(by_zero)[0][0]) if divisor.shape[0] > 1 else 0)} divides by zero"
+    if not machine.memory.tolerant:
+        raise KernelRuntimeError(message)
+    machine.memory.warn(f"{message}: the result is taken to have all bits set", op)
+    found = scalars.MEANINGS[op](op, dividend, np.where(by_zero, divisor.dtype.type(1), divisor))
+    return np.where(by_zero, ~divisor.dtype.type(0), found)
 
 
 @triton.of(arith.CmpI)

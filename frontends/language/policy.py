@@ -56,6 +56,11 @@ class Policy:
         "f-strings, list comprehensions, `:=`, `*arguments`, slices of tuples, named tuples, aggregates, functions of "
         "the host on constants, statements after `return`, and values that are not used"
     )
+    tolerant_memory: bool = _differs(
+        "in host memory, an access outside of the arrays gives a warning, reads 0 and writes nothing, and so does a "
+        "division by zero, whose result is -1; with `strict=True` they are errors"
+    )
+    lasting_index: bool = _differs("the index of a loop may be read after it, also where there was no iteration")
     typed_recursion: bool = _differs("a function may call itself with arguments of other types")
     strict_globals: bool = _differs(
         "a global must be a `tl.constexpr`, a function, a dtype or a module; one that has changed is an error"
