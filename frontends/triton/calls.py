@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ziggurat.codemodel.types import TensorType
 from ziggurat.frontends.language.kinds import (
     ConstAny,
     ConstBool,
@@ -49,15 +50,22 @@ def zeros(shape: ConstShape, dtype: ConstDtype) -> Value: ...
 def full(shape: ConstShape, value: Value, dtype: ConstDtype) -> Value: ...
 
 
-@spells("cast", method=True, input="x")
+def _cast_arguments(bound: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The type of a tensor stands for that of its elements: `x.to(y.type)`."""
+    dtype = bound["dtype"]
+    given = {name: bound[name] for name in ("fp_downcast_rounding", "bitcast")}
+    return {"x": bound["input"], "dtype": dtype.element if isinstance(dtype, TensorType) else dtype, **given}
+
+
+@spells("cast", method=True, adapt=_cast_arguments)
 def cast(
-    input: Value, dtype: ConstDtype, fp_downcast_rounding: ConstStr | None = None, bitcast: ConstBool = False
+    input: Value, dtype: ConstAny, fp_downcast_rounding: ConstStr | None = None, bitcast: ConstBool = False
 ) -> Value: ...
 
 
-@spells("cast", method=True, input="x")
+@spells("cast", method=True, adapt=_cast_arguments)
 def to(
-    input: Value, dtype: ConstDtype, fp_downcast_rounding: ConstStr | None = None, bitcast: ConstBool = False
+    input: Value, dtype: ConstAny, fp_downcast_rounding: ConstStr | None = None, bitcast: ConstBool = False
 ) -> Value: ...
 
 
@@ -251,10 +259,10 @@ def load(
     pointer: Value,
     mask: Value = None,
     other: Value = None,
-    boundary_check: ConstInts = (),
-    padding_option: ConstStr = "",
-    cache_modifier: ConstStr = "",
-    eviction_policy: ConstStr = "",
+    boundary_check: ConstInts | None = (),
+    padding_option: ConstStr | None = "",
+    cache_modifier: ConstStr | None = "",
+    eviction_policy: ConstStr | None = "",
     volatile: ConstBool = False,
 ) -> Value: ...
 
@@ -264,9 +272,9 @@ def store(
     pointer: Value,
     value: Value,
     mask: Value = None,
-    boundary_check: ConstInts = (),
-    cache_modifier: ConstStr = "",
-    eviction_policy: ConstStr = "",
+    boundary_check: ConstInts | None = (),
+    cache_modifier: ConstStr | None = "",
+    eviction_policy: ConstStr | None = "",
 ) -> None: ...
 
 

@@ -273,6 +273,67 @@ def early(out, n):
         tl.store(out + 6, 1)
 
 
+def test_the_index_of_a_loop_is_read_after_it():
+    @triton.jit
+    def kernel(out_ptr, n):
+        for i in range(n):
+            tl.store(out_ptr + i, i)
+        tl.store(out_ptr + 6, i)
+        for i in range(n - 1, -1, -1):
+            tl.store(out_ptr + i, i * i)
+        tl.store(out_ptr + 7, i)
+
+    assert run(kernel, 5).tolist() == [0, 1, 4, 9, 16, 0, 4, 0]
+    assert run(kernel, 0)[:6].tolist() == [0] * 6
+
+
+def test_pointers_are_integers_of_64_bits():
+    @triton.jit
+    def kernel(out_ptr, x_ptr):
+        back = x_ptr.to(tl.uint64).to(tl.pointer_type(tl.int32))
+        tl.store(out_ptr, tl.load(back + 2))
+        tl.store(out_ptr + 1, (back.to(tl.int64) == x_ptr.to(tl.int64)) & x_ptr.to(tl.int1))
+
+    assert run(kernel, X)[:2].tolist() == [-1, 1]
+
+
+def test_a_division_by_zero_gives_a_warning():
+    @triton.jit
+    def kernel(out_ptr, x_ptr):
+        at = tl.arange(0, 8)
+        x = tl.load(x_ptr + at)
+        tl.store(out_ptr + at, 6 // x, mask=x != 0)
+        tl.store(out_ptr + 3, 5 % tl.load(x_ptr + 3))
+
+    with pytest.warns(zg.ZigguratWarning, match=r"program \(0, 0, 0\) divides by zero: the result is taken to have"):
+        assert run(kernel, X).tolist() == [-2, -3, -6, -1, 6, 3, 2, 1]
+    with pytest.raises(zg.KernelRuntimeError, match="divides by zero"):
+        kernel[(1,)](np.zeros(8, np.int32), X, strict=True)
+
+
+def test_a_scalar_is_indexed_by_none():
+    @triton.jit
+    def kernel(out_ptr, n):
+        at = tl.arange(0, 8)
+        flag = n > 2
+        tl.static_assert(flag[:, None].shape == (1,) and flag[None, None].shape == (1, 1))
+        tl.store(out_ptr + at, 1, mask=(at < n) & flag[:, None])
+
+    assert run(kernel, 2).tolist() == [0] * 8
+    assert run(kernel, 5).tolist() == [1] * 5 + [0] * 3
+
+
+def test_the_type_of_a_block_pointer_has_that_of_its_block():
+    @triton.jit
+    def kernel(out_ptr, x_ptr):
+        at = tl.make_block_ptr(out_ptr, (8,), (1,), (0,), (8,), (0,))
+        tl.static_assert(at.type.element_ty.shape == (8,) and at.dtype.element_ty.element_ty == tl.int32)
+        x = tl.load(x_ptr + tl.arange(0, 8)).to(tl.float32)
+        tl.store(at, (x + 0.5).to(at.type.element_ty), boundary_check=0)
+
+    assert run(kernel, X).tolist() == (X + 0.5).astype(np.int32).tolist()
+
+
 @pytest.mark.parametrize("n", [-4, 0, 2, 6, 8])
 def test_early_returns_and_calls_for_their_effect(n):
     first = -1 if n < 0 else 1

@@ -338,7 +338,7 @@ def with_new_axes(value: Type, index: Type) -> Type:
     for place, item in enumerate(items):
         if item != ":":
             shape.insert(place, 1)
-        elif place >= len(shape):
+        elif place >= len(shape) and shape_of(value):  # Triton passes over ':' of a scalar.
             raise KernelTypeError(f"{describe(value)} has too few axes for {len(items)} indices")
     element = element_of(value.type if isinstance(value, ConstantType) else value)
     assert isinstance(element, ScalarType | PtrType)

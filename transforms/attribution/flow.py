@@ -123,7 +123,10 @@ def for_(walk: FunctionAttributor, op: py.For) -> Type | None:
             raise KernelSyntaxError("a range is written in the 'for' itself", op.location, "for i in range(…):")
         walk.scope.ranges[op.result] = iterable
         if not iterable.static:
-            return loop(walk, op, [op.suite], index_type(iterable))
+            index = index_type(iterable)
+            if walk.policy.lasting_index:
+                define_index(walk, op, index)
+            return loop(walk, op, [op.suite], index)
         bounds = (iterable.start, iterable.stop, iterable.step)
         numbers = range(*(bound.value for bound in bounds if isinstance(bound, ConstantType)))
         items: Sequence[Type] = [constant(number) for number in numbers[: _MAX_UNROLL + 1]]
@@ -142,6 +145,13 @@ def for_(walk: FunctionAttributor, op: py.For) -> Type | None:
         )
     unroll(walk, op, items)
     return NONE
+
+
+def define_index(walk: FunctionAttributor, op: py.For, index: Type) -> None:
+    """Give the index of a loop its type before the loop, where it is read after the loop."""
+    store = op.suite.entry.ops[0]
+    if isinstance(store, core.VarStore) and walk.state.get(store.var) == UNASSIGNED:
+        walk.state[store.var] = index
 
 
 def unroll(walk: FunctionAttributor, op: py.For, items: Sequence[Type]) -> None:

@@ -23,6 +23,7 @@ from ziggurat.codemodel.types import (
     i64,
     shape_of,
     shaped,
+    u64,
     with_element,
 )
 from ziggurat.frontends.language import CALLS, CompareKind
@@ -388,8 +389,8 @@ def _converted(call: Typing, x: Type, dtype: ScalarType | PtrType, rounding: Any
     if bitcast:
         return _reinterpreted(Typing("bitcast"), x, dtype)
     if is_pointer(x):
-        if dtype.name != "i64":
-            raise KernelTypeError(f"the pointer {x} casts to zg.i64 or to another pointer, not to {dtype}")
+        if dtype not in (i64, u64, i1):
+            raise KernelTypeError(f"the pointer {x} casts to zg.i64, zg.u64, zg.i1 or another pointer, not to {dtype}")
         return with_element(x, dtype)
     numbers(call, x)
     if rounding not in (None, "rtne", "rtz"):
@@ -417,16 +418,16 @@ def _reinterpreted(call: Typing, x: Type, dtype: ScalarType | PtrType) -> Type:
 
 
 def _pointers(x: Type, target: PtrType) -> Type:
-    if is_pointer(x) or (not isinstance(x, ConstantType) and is_number(x) and scalar_type(x).name == "i64"):
+    if is_pointer(x) or (not isinstance(x, ConstantType) and is_number(x) and scalar_type(x) in (i64, u64)):
         return with_element(x, target)
-    raise KernelTypeError(f"only pointers and i64 cast to {target}, not {describe(x)}")
+    raise KernelTypeError(f"only pointers, i64 and u64 cast to {target}, not {describe(x)}")
 
 
 def _cast(emit: Emitter, result: Type, x: Operand, dtype: Any, rounding: Any = None, bitcast: bool = False) -> Value:
     if bitcast or isinstance(dtype, PtrType):
         return _bitcast(emit, result, x, dtype)
     if is_pointer(x.type):
-        return emit.add(tt.PtrToInt(x.value))
+        return emit.cast(emit.add(tt.PtrToInt(x.value)), scalar_type(result))
     if isinstance(x.type, ConstantType):
         known = cast(x.type.value, scalar_type(result), rounding, bitcast=False)
         return emit.constant(known, result)
@@ -440,7 +441,7 @@ def _bitcast(emit: Emitter, result: Type, x: Operand, dtype: Any) -> Value:
         return value
     if not isinstance(dtype, PtrType):
         return emit.add(arith.Bitcast(value, result))
-    return emit.add((tt.Bitcast if is_pointer(x.type) else tt.IntToPtr)(value, result))
+    return emit.add(tt.Bitcast(value, result) if is_pointer(x.type) else tt.IntToPtr(emit.cast(value, i64), result))
 
 
 # Comparing and choosing.

@@ -27,7 +27,7 @@ from ziggurat.codemodel.types import (
 from ziggurat.frontends.language.policy import EXPLICIT, Policy
 from ziggurat.frontends.language.spellings import of_attribute
 from ziggurat.frontends.triton.classes import constexpr_type
-from ziggurat.frontends.triton.dtypes import type_of
+from ziggurat.frontends.triton.dtypes import block_type, pointer_type, type_of
 from ziggurat.transforms.calls import arithmetic
 from ziggurat.transforms.calls.constants import FunctionName, HostObject, describe, show
 from ziggurat.transforms.calls.emit import Built, Emitter, Operand, split_operand
@@ -267,7 +267,8 @@ def property_of(x: Type, name: str, policy: Policy = EXPLICIT) -> Type:
 def _property_of_triton(x: Type, known: Any, name: str) -> Type | None:
     """The type of `x.name` where Triton's Python has a constant of its own there."""
     if isinstance(known, Type) and not isinstance(known, FunctionName):
-        dtype = type_of(known)
+        is_block = isinstance(known, BlockPtrType)
+        dtype = pointer_type(block_type(type_of(known.element), known.block)) if is_block else type_of(known)
         return outer_constant(getattr(dtype, name)) if hasattr(dtype, name) else None
     if name == "value" and isinstance(x, ConstantType):
         return x
@@ -275,6 +276,8 @@ def _property_of_triton(x: Type, known: Any, name: str) -> Type | None:
         return constant(math.prod(shape_of(x)))
     if name == "block_shape" and isinstance(x, DescriptorType):
         return constant(x.block)
+    if name == "dtype" and isinstance(x, BlockPtrType):
+        return constant(x)
     if name == "type" and not isinstance(x, TupleType):
         return outer_constant(constexpr_type(x.value)) if isinstance(x, ConstantType) else constant(x)
     return None

@@ -137,7 +137,7 @@ def with_new_axes(walk: FunctionMirror, op: py.Subscript, index: Any) -> Value:
     value = walk.emit.runtime(walk.operand(op.operands[0]))
     items = axes_of(index)
     if not shape_of(value.type):
-        return walk.emit.spread(value, (1,) * len(items))
+        return walk.emit.spread(value, shape_of(walk.scope.type_of(op.result)))
     for place, item in enumerate(items):
         value = value if item == ":" else walk.emit.add(tt.ExpandDims(value, place))
     return value

@@ -43,8 +43,9 @@ class Joined:
         return [value for var in self.carried for value in self.value(var)]
 
     def value(self, var: Value) -> list[Value]:
-        """The components of a variable."""
-        return self.walk.emit.repack(self.walk.variables[var], self.carried[var])
+        """The components of a variable. The index of a loop has no value before it."""
+        known = var in self.walk.variables
+        return self.walk.emit.repack(self.walk.variables[var], self.carried[var]) if known else self.unread_value(var)
 
     def unread(self) -> list[Value]:
         """Values of the types, for a path on which the variables are not read."""

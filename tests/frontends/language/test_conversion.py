@@ -11,7 +11,7 @@ CASES = {
     "zg.cast(p, zg.i64)": "i64",
     "zg.cast(p, zg.i32)": "error: casts to zg.i64",
     "zg.cast(p, BYTES)": "ptr<i8>",
-    "zg.cast(x, BYTES)": "error: only pointers and i64",
+    "zg.cast(x, BYTES)": "error: only pointers, i64 and u64",
     "zg.cast(f, zg.f16, 'rtz')": "tensor<x16, f16>",
     "zg.cast(f, zg.f16, fp_downcast_rounding='up')": "error: 'rtne' or 'rtz'",
     "zg.cast(t, zg.f16, 'rtz')": "error: to a narrower float",

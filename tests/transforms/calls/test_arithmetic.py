@@ -146,10 +146,10 @@ def test_casts():
 @pytest.mark.parametrize(
     ("arguments", "error", "words"),
     [
-        ((P, i32), KernelTypeError, "casts to zg.i64 or to another pointer, not to i32"),
+        ((P, i32), KernelTypeError, "casts to zg.i64, zg.u64, zg.i1 or another pointer, not to i32"),
         ((P, f32), KernelTypeError, "casts to zg.i64"),
-        ((i32, P), KernelTypeError, "only pointers and i64 cast to ptr<f32>, not i32"),
-        ((constant(0), P), KernelTypeError, "only pointers and i64"),
+        ((i32, P), KernelTypeError, "only pointers, i64 and u64 cast to ptr<f32>, not i32"),
+        ((constant(0), P), KernelTypeError, "only pointers, i64 and u64 cast"),
         ((f32, f16, "up"), KernelValueError, "'rtne' or 'rtz'; got 'up'"),
         ((f16, f32, "rtz"), KernelValueError, "to a narrower float"),
         ((i32, f16, "rtz"), KernelValueError, "to a narrower float"),
