@@ -7,8 +7,6 @@ import itertools
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-import attrs
-
 from ziggurat.boundary import no_faults, public
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import core, py
@@ -264,7 +262,7 @@ def _with_divisibility(model: core.Module, divisibility: Sequence[int]) -> core.
         if op is not kernel or kernel.divisibility == known:
             return None
         body = builder.rewrite_body(kernel.body, isolated=True)
-        return builder.add(attrs.evolve(kernel, body=body, divisibility=known), op.location)
+        return builder.add(kernel.evolve(body=body, divisibility=known), op.location)
 
     made = transform(model, transformer)
     assert isinstance(made, core.Module)

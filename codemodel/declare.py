@@ -23,13 +23,11 @@ from __future__ import annotations
 import enum
 import inspect
 import operator
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, SupportsFloat, SupportsIndex, TypeVar
 
-import attrs
-
 from ziggurat.codemodel.errors import BuildError
-from ziggurat.codemodel.fields import KEY, REQUIRED, Field
+from ziggurat.codemodel.fields import REQUIRED, Field
 from ziggurat.codemodel.op import Body, Op, OpResult, Successor, Value, fill
 from ziggurat.codemodel.types import Type, TypeSyntax, TypeSyntaxError, read_type, size_error, with_element
 
@@ -59,6 +57,12 @@ class OpSpec:
         self.by_name = {f.name: f for f in self.attributes}
         # The names of the operands of an op whose number of operands is fixed.
         self._single = tuple(f.name for f in self.operands) if not self.optional and not self.variadic else None
+        # The fields that the constructor takes by place, and the values of those that a call may leave out.
+        self.positional = tuple(f.name for f in fields if not f.keyword)
+        self._defaults = {
+            f.name: None if f.optional else f.default for f in fields if f.optional or f.default is not REQUIRED
+        }
+        self._names = frozenset(f.name for f in fields)
         # Each attribute with the class whose instances are stored unconverted.
         self._plain = tuple((f, f.kind if isinstance(f.kind, type) else None) for f in self.attributes)
 
@@ -82,6 +86,33 @@ class OpSpec:
         for found, problem in problems:
             if found:
                 raise ValueError(f"in the declaration of {self.cls.__name__}, {problem}")
+
+    def construct(self, op: Op, arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> None:
+        """Fill in a new op from the arguments of its constructor. Raises `TypeError` where they do not fit."""
+        fields = op.__dict__
+        fields.update(self._defaults)
+        fields.update(zip(self.positional, arguments, strict=False))
+        fields.update(keywords)
+        count = len(arguments)
+        if (
+            count > len(self.positional)
+            or fields.keys() != self._names
+            or not keywords.keys().isdisjoint(self.positional[:count])
+        ):
+            self.signature().bind(*arguments, **keywords)  # Its error says what is wrong.
+        self.complete(op)
+
+    def signature(self) -> inspect.Signature:
+        """The parameters of the constructor: fields by place, then those by keyword."""
+        made = [
+            inspect.Parameter(
+                field.name,
+                inspect.Parameter.KEYWORD_ONLY if field.keyword else inspect.Parameter.POSITIONAL_OR_KEYWORD,
+                default=self._defaults.get(field.name, inspect.Parameter.empty),
+            )
+            for field in sorted(self.fields, key=lambda field: field.keyword)
+        ]
+        return inspect.Signature(made)
 
     def complete(self, op: Op) -> None:
         """Fill in the generic view of a new op, and check it."""
@@ -193,13 +224,14 @@ class OpSpec:
             fields.update(zip(self._single, operands, strict=True))
         else:
             self._set_operands(fields, operands)
-        fields.update(operands=operands, successors=tuple(successors), bodies=tuple(bodies), parent=None)
-        if successors or bodies:
-            self._set_parts(fields, successors, bodies)
+        fields["operands"], fields["parent"] = operands, None
+        fields["successors"], fields["bodies"] = tuple(successors), tuple(bodies)
         if self.result_type is not None:
             fields[self.result_type] = type_
         fields["result"] = OpResult(type_, op)
-        _adopt(op, bodies)
+        if successors or bodies:
+            self._set_parts(fields, successors, bodies)
+            _adopt(op, bodies)
         return op
 
     def rederive(self, op: Op) -> None:
@@ -368,18 +400,21 @@ OPS: dict[str, type[Op]] = {}
 
 
 def declare(cls: type[Op], name: str) -> None:
-    """Give a class its constructor; with a name, make it the op that has this name in the text."""
-    if cls.__init__ is object.__init__ or inspect.get_annotations(cls):
-        # A class without own fields uses its base's constructor: making constructors takes most of the import time.
-        attrs.define(cls, frozen=True, slots=False, eq=False, repr=False, str=False)
+    """Note the fields of a class; with a name, make it the op that has this name in the text."""
+    own = {key: value for key, value in vars(cls).items() if isinstance(value, Field)}
+    inherited = {field.name: field for base in reversed(cls.__mro__[1:]) for field in vars(base).get("FIELDS", ())}
+    for key in own:
+        inherited.pop(key, None)
+    cls.FIELDS = (*inherited.values(), *own.values())
     if not name:
         return
     if name in OPS:
         raise ValueError(f"the op '{name}' is declared twice")
-    stray = [a.name for a in attrs.fields(cls) if KEY not in a.metadata]
+    annotations: Mapping[str, Any] = vars(cls).get("__annotations__", {})
+    stray = [key for key, kind in annotations.items() if key not in own and not str(kind).startswith("ClassVar")]
     if stray:
         problem = f"fields must have a role (operand(), attribute() …); without one: {', '.join(stray)}"
         raise ValueError(f"in the declaration of {cls.__name__}, {problem}")
     cls.NAME = name
-    cls.SPEC = OpSpec(cls, [attrs.evolve(a.metadata[KEY], name=a.name) for a in attrs.fields(cls)])
+    cls.SPEC = OpSpec(cls, cls.FIELDS)
     OPS[name] = cls

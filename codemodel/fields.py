@@ -4,43 +4,48 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-import attrs
-
 if TYPE_CHECKING:
     from ziggurat.codemodel.op import Op
 
-KEY: Final = "ziggurat"  # The key of the `Field` in the metadata of an attrs field.
 REQUIRED: Final = object()  # Marks an attribute without a default.
 
 
-@attrs.frozen
 class Field:
-    """One declared field. `role` is operand, operands, attribute, successor, body, bodies or type."""
+    """One declared field. `role` is operand, operands, attribute, successor, body, bodies or type.
 
-    role: str
-    name: str = ""
-    optional: bool = False
-    kind: Any = None
-    default: Any = REQUIRED
-    unnamed: bool = False
-    ends: type[Op] | None = None
-    follows: str | None = None
+    A field is a class attribute of the op, which gives it its name; each op has its own value of that name.
+    """
 
+    __slots__ = ("default", "ends", "follows", "keyword", "kind", "name", "optional", "role", "unnamed")
 
-def _field(field: Field, **arguments: Any) -> Any:
-    return attrs.field(metadata={KEY: field}, **arguments)
+    def __init__(
+        self,
+        role: str,
+        *,
+        optional: bool = False,
+        kind: Any = None,
+        default: Any = REQUIRED,
+        unnamed: bool = False,
+        keyword: bool = False,
+        ends: type[Op] | None = None,
+        follows: str | None = None,
+    ) -> None:
+        self.role, self.optional, self.kind, self.default = role, optional, kind, default
+        self.unnamed, self.keyword, self.ends, self.follows = unnamed, keyword, ends, follows
+        self.name = ""
+
+    def __set_name__(self, owner: type[Op], name: str) -> None:
+        self.name = name
 
 
 def operand(*, default: Any = REQUIRED) -> Any:
     """A value. With `default=None` it may be absent, and is None then."""
-    if default is REQUIRED:
-        return _field(Field("operand"))
-    return _field(Field("operand", optional=True), default=None)
+    return Field("operand", optional=default is not REQUIRED)
 
 
 def operands() -> Any:
     """Any number of values."""
-    return _field(Field("operands"))
+    return Field("operands")
 
 
 def attribute(kind: Any, default: Any = REQUIRED, *, unnamed: bool = False, kw_only: bool = False) -> Any:
@@ -50,25 +55,23 @@ def attribute(kind: Any, default: Any = REQUIRED, *, unnamed: bool = False, kw_o
     default is not printed, and such attributes, like those declared `kw_only`, are given by keyword to the constructor.
     `unnamed` prints as `@value` instead of `@name=value`; at most one field of an op is.
     """
-    field = Field("attribute", kind=kind, default=default, unnamed=unnamed)
-    if default is REQUIRED:
-        return _field(field, kw_only=kw_only)
-    return _field(field, default=default, kw_only=True)
+    keyword = kw_only or default is not REQUIRED
+    return Field("attribute", kind=kind, default=default, unnamed=unnamed, keyword=keyword)
 
 
 def successor() -> Any:
     """A block of the same body to go to, with arguments."""
-    return _field(Field("successor"))
+    return Field("successor")
 
 
 def body(*, ends: type[Op] | None = None) -> Any:
     """A nested body. `ends` is the terminator that hands its values to the op; without it any terminator may."""
-    return _field(Field("body", ends=ends))
+    return Field("body", ends=ends)
 
 
 def bodies(*, ends: type[Op] | None = None) -> Any:
     """Any number of nested bodies; see `body`."""
-    return _field(Field("bodies", ends=ends))
+    return Field("bodies", ends=ends)
 
 
 def result_type(*, kw_only: bool = False, follows: str | None = None) -> Any:
@@ -77,4 +80,4 @@ def result_type(*, kw_only: bool = False, follows: str | None = None) -> Any:
     `follows` names an operand whose element type is that of the result: a transform that changes the one changes the
     other.
     """
-    return _field(Field("type", follows=follows), kw_only=kw_only)
+    return Field("type", follows=follows, keyword=kw_only)

@@ -17,6 +17,7 @@ its `result`, which is unique to it.
 from __future__ import annotations
 
 import functools
+import inspect
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -267,6 +268,13 @@ class Body(_Part):
         return f"<body {self.signature} of {len(self.blocks)} blocks>"
 
 
+class _Signature:
+    """The signature of the constructor of a class of ops, for `inspect` and `help`."""
+
+    def __get__(self, op: object, cls: type[Op]) -> inspect.Signature | None:
+        return cls.SPEC.signature() if cls.NAME else None
+
+
 @dataclass_transform(
     eq_default=False,
     frozen_default=True,
@@ -280,7 +288,7 @@ class Body(_Part):
         roles.result_type,
     ),
 )
-class Op(_Unchanging):
+class Op(_Part):
     """Base of all ops. `class Name(Op, name="dialect.name")` declares one: see `declare.py` and docs/adding-a-call.md.
 
     Declared fields are read by name (`op.mask`). The generic view is `operands`, `successors`, `attributes`,
@@ -289,6 +297,7 @@ class Op(_Unchanging):
 
     NAME: ClassVar[str] = ""
     SPEC: ClassVar[OpSpec]
+    FIELDS: ClassVar[tuple[roles.Field, ...]] = ()
 
     operands: tuple[Value, ...]
     successors: tuple[Successor, ...]
@@ -302,8 +311,11 @@ class Op(_Unchanging):
 
         declare(cls, name)
 
-    def __attrs_post_init__(self) -> None:
-        self.SPEC.complete(self)
+    if not TYPE_CHECKING:  # A type checker makes the constructor of each class from its fields.
+        __signature__ = _Signature()
+
+        def __init__(self, *arguments: Any, **keywords: Any) -> None:
+            self.SPEC.construct(self, arguments, keywords)
 
     def infer_type(self) -> Type:
         """The result type that follows from operands and attributes. Raises `BuildError` when they do not fit.
@@ -323,6 +335,11 @@ class Op(_Unchanging):
 
     def check(self) -> None:
         """Raise `BuildError` when the parts of the op do not fit together."""
+
+    def evolve(self, **changes: Any) -> Self:
+        """A new op with the fields of this one but for `changes`, by name. It has no place."""
+        fields = self.__dict__
+        return type(self)(**{field.name: fields[field.name] for field in self.FIELDS} | changes)
 
     @property
     def attributes(self) -> Mapping[str, Any]:

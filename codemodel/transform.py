@@ -24,8 +24,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-import attrs
-
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.errors import BuildError, KernelTypeError, shown
 from ziggurat.codemodel.location import Location
@@ -139,7 +137,7 @@ class Rewriter(Builder):
             successors = [Successor(blocks[s.block], [self[v] for v in s.arguments]) for s in op.successors]
             for successor in successors:
                 _require_fit(op, successor)
-        place = self._place_of(op)
+        place = op.location if self.caller is None else self._place_of(op)
         if place is None:
             self.location = None  # An op without a place stays without one.
         made = self.add(rebuilt(op, operands, bodies, successors, type_), place)
@@ -214,8 +212,9 @@ class Rewriter(Builder):
 
     def rewrite(self, op: Op) -> None:
         """Append the counterpart of one old op, asking the transformers in order."""
-        operands = tuple([self[value] for value in op.operands])
-        place = self._place_of(op)
+        here = self.mapping.values
+        operands = tuple([here.get(value) or self[value] for value in op.operands])
+        place = op.location if self.caller is None else self._place_of(op)
         self.location = place if place is None or self.pass_name is None else place.made_by(self.pass_name)
         outcome: Outcome = None
         try:
@@ -284,18 +283,26 @@ def rebuilt(
     The result type is `type_`, unchecked. Without it, it is the old type where the operands and bodies have their old
     types; else the type that follows from them (`Op.infer_type`, `Op.derive_type`), and the op is checked.
     """
-    before = op.operands
-    same = [value.type for value in operands] == [value.type for value in before]
-    same = same and [body.signature for body in bodies] == [body.signature for body in op.bodies]
     result = op.result.type if type_ is None else type_
+    before = op.operands
     if len(operands) == len(before) and len(bodies) == len(op.bodies) and len(successors) == len(op.successors):
         made = op.SPEC.copy(op, tuple(operands), successors, bodies, result)
     else:
         made = op.SPEC.make(operands, successors, dict(op.attributes), bodies, result)
         made.__dict__["location"] = op.location
-    if type_ is None and not same:
+    if type_ is None and not _same_types(op, operands, bodies):
         op.SPEC.rederive(made)
     return made
+
+
+def _same_types(op: Op, operands: Sequence[Value], bodies: Sequence[Body]) -> bool:
+    """Whether operands and bodies have the types of those of `op`."""
+    if len(operands) != len(op.operands):
+        return False
+    for old, new in zip(op.operands, operands, strict=True):
+        if old.type is not new.type and old.type != new.type:
+            return False
+    return not op.bodies or [body.signature for body in bodies] == [body.signature for body in op.bodies]
 
 
 def transform(op: Op, *transformers: Transformer, pass_name: str | None = None) -> Op:
@@ -344,6 +351,6 @@ def with_attributes(op: Op, changes: Mapping[str, object]) -> Op:
             raise BuildError(f"{op.NAME} has no attribute {shown(name)}; it has {', '.join(op.attributes) or 'none'}")
     outside = Rewriter.over(Builder.root())
     bodies = {field.name: outside.rewrite_body(op.__dict__[field.name], isolated=True) for field in op.SPEC.bodies}
-    made = attrs.evolve(op, **bodies, **changes)
+    made = op.evolve(**bodies, **changes)
     made.__dict__["location"] = op.location
     return made

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
-import attrs
 import numpy as np
 import pytest
 
@@ -17,7 +16,7 @@ from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.declare import ENUMS, OPS, constant_enum, convert_attribute
 from ziggurat.codemodel.dialects import arith, cf, core, py, scf, tt
 from ziggurat.codemodel.errors import BuildError
-from ziggurat.codemodel.fields import attribute, bodies, body, operand, operands, result_type, successor
+from ziggurat.codemodel.fields import Field, attribute, bodies, body, operand, operands, result_type, successor
 from ziggurat.codemodel.op import Block, Body, Op, Successor, Value
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.traits import Pure
@@ -81,7 +80,22 @@ def test_fields_are_the_constructors_parameters_in_order():
     assert parameters(tt.Load) == ["ptr", "mask", "other", "cache*", "eviction*", "volatile*", "width*"]
     assert parameters(tt.AtomicRMW) == ["ptr", "value", "mask", "kind*", "sem*", "scope*", "width*"]
     assert parameters(arith.AddI) == ["lhs", "rhs"]  # inherited from a template
-    assert [a.name for a in attrs.fields(arith.TruncF)] == ["operand", "type", "rounding"]
+    assert [field.name for field in arith.TruncF.FIELDS] == ["operand", "type", "rounding"]
+
+
+def test_constructors_refuse_arguments_that_do_not_fit(place: Builder):
+    x, *_ = place.parameters
+    assert arith.AddI(rhs=x, lhs=x).operands == (x, x)
+    for arguments, keywords, message in (
+        ((x,), {}, "missing a required .*argument: 'rhs'"),
+        ((x, x, x), {}, "too many positional arguments"),
+        ((x, x), {"lhs": x}, "multiple values for argument 'lhs'"),
+        ((x, x), {"width": 3}, "unexpected keyword argument 'width'"),
+    ):
+        with pytest.raises(TypeError, match=message):
+            arith.AddI(*arguments, **keywords)
+    with pytest.raises(AttributeError, match="models do not change"):
+        arith.AddI(x, x).lhs = x  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def test_a_template_shares_fields_and_is_no_op(place: Builder):
@@ -115,7 +129,7 @@ def declare(name: str, **fields: Any) -> type[Op]:
         (lambda: {"a": result_type(), "b": result_type()}, "more than one field is the result type"),
         (lambda: {"location": attribute(str)}, "location: every op has a field of this name"),
         (lambda: {"operands": operands()}, "operands: every op has a field of this name"),
-        (lambda: {"a": attrs.field(default=3)}, "fields must have a role (operand(), attribute() …); without one: a"),
+        (lambda: {"a": 3}, "fields must have a role (operand(), attribute() …); without one: a"),
     ],
 )
 def test_declarations_that_cannot_be_told_apart_are_refused(fields: Any, message: str):
@@ -126,7 +140,7 @@ def test_declarations_that_cannot_be_told_apart_are_refused(fields: Any, message
 
 def test_operands_that_may_be_absent_come_last():
     with pytest.raises(ValueError, match="an operand that may be absent comes before one that may not"):
-        declare("test.bad", a=operand(default=None), b=attrs.field(kw_only=True, metadata=operand().metadata))
+        declare("test.bad", a=operand(default=None), b=Field("operand", keyword=True))
 
 
 def test_a_name_is_declared_once():

@@ -12,8 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import attrs
-
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, core, tt
 from ziggurat.codemodel.errors import KernelTypeError
@@ -123,9 +121,7 @@ class _Forward:
         Reverse(inner, self.plan).sweep(ops)
         inner.add(tt.Return(()), kernel.location)
         for function in self.functions:
-            outside.add(
-                attrs.evolve(function, body=outside.rewrite_body(function.body, isolated=True)), function.location
-            )
+            outside.add(function.evolve(body=outside.rewrite_body(function.body, isolated=True)), function.location)
         outside.add(tt.Func(kernel.sym_name, inner.finish(), divisibility=kernel.divisibility), kernel.location)
         outside.add(core.Unreachable())
         return core.Module(outside.finish())
@@ -163,7 +159,7 @@ def _prepared(model: Op) -> tuple[tt.Func, list[tt.Func]]:
             if is_kept:
                 kept[op.sym_name] = op
             body = builder.rewrite_body(op.body, isolated=True)
-            return builder.add(attrs.evolve(op, body=body, noinline=is_kept), op.location)
+            return builder.add(op.evolve(body=body, noinline=is_kept), op.location)
         return DROP if isinstance(op, _DROPPED) else None
 
     kernel_of(model)

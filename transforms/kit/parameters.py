@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import attrs
 import numpy as np
 
 from ziggurat.codemodel.dialects import arith, tt
@@ -108,6 +107,6 @@ def _with_kernel(
         divisibility = kernel.divisibility
         if divisibility:
             divisibility = (*(divisibility[index] for index in kept), *(1 for _ in added))
-        return builder.add(attrs.evolve(kernel, body=inner.finish(), divisibility=divisibility))
+        return builder.add(kernel.evolve(body=inner.finish(), divisibility=divisibility))
 
     return transform(model, transformer, pass_name="specialize")

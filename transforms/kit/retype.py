@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-import attrs
-
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.errors import BuildError, shown
 from ziggurat.codemodel.op import Op, Value, require, require_argument, require_model
@@ -94,7 +92,7 @@ class _Retyping:
             return None
         body = builder.rewrite_body(op.body, isolated=True, parameter_types=types)
         symbol = op.sym_name if op.sym_name in self.called else _symbol(op, types)
-        return builder.add(attrs.evolve(op, sym_name=symbol, body=body), op.location)
+        return builder.add(op.evolve(sym_name=symbol, body=body), op.location)
 
     def access(self, builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         """An access of memory whose pointer or descriptor has changed: cast what goes in and what comes out."""
