@@ -128,11 +128,12 @@ class Builder:
             raise BuildError(f"cannot add {op.NAME}: the body is finished")
         if placed:
             raise BuildError(f"{op.NAME} is placed already; copy it with a transform")
-        if self.terminated:
+        ops = block._ops  # pyright: ignore[reportPrivateUsage]
+        if ops and isinstance(ops[-1], Terminator):
             raise BuildError(f"cannot add {op.NAME} after the block's terminator")
         for value in op.operands:
-            if value.block is not block:
-                self._require_visible(op, value.block)
+            if (declared := value.block) is not block:
+                self._require_visible(op, declared)
         for successor in op.successors:
             if successor.block.parent is not draft.body:
                 raise BuildError(f"{op.NAME}: a successor must be a block of the same body")
@@ -151,7 +152,7 @@ class Builder:
         elif fields["location"] is None:
             fields["location"] = self.location
         fields["parent"] = block
-        block._ops.append(op)  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue, reportUnknownMemberType]
+        ops.append(op)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
         return op.result
 
     def finish(self) -> Body:

@@ -25,7 +25,9 @@ class Location:
 
     def made_by(self, name: str) -> Location:
         """This place, for an op that the pass `name` made."""
-        return self if self.by == name else attrs.evolve(self, by=name)
+        if self.by == name:
+            return self
+        return Location(self.file, self.line, self.column, self.end_line, self.end_column, name, self.caller)
 
     def called_from(self, caller: Location | None) -> Location:
         """This place, reached through a call at `caller`, the outermost one when helpers call each other."""

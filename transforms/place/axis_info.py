@@ -110,7 +110,10 @@ def known(
     divided = tuple(max(unit, min(d, LIMIT)) for d in divisibility or ones)
     base = AxisInfo(runs, divided, same, constant, nonnegative, unit)
     # A divisor of every element divides the first of any run.
-    return attrs.evolve(base, divisibility=tuple(max(d, base.everywhere) for d in base.divisibility))
+    everywhere = base.everywhere
+    if min(divided) >= everywhere:
+        return base
+    return attrs.evolve(base, divisibility=tuple(max(d, everywhere) for d in divided))
 
 
 def meet(type_: Type, first: AxisInfo, second: AxisInfo) -> AxisInfo:

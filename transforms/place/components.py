@@ -36,9 +36,9 @@ def component_of(value: Value) -> Component:
 
 def component_types(type_: Type) -> tuple[Type, ...]:
     """The types of the components of a value of this type."""
-    if type_ == void:
-        return ()
-    return type_.components if isinstance(type_, TupleType) else (type_,)
+    if isinstance(type_, TupleType):
+        return type_.components
+    return () if type_ == void else (type_,)
 
 
 def components_of(value: Value) -> tuple[Component, ...]:
