@@ -5,6 +5,7 @@ These parts are imported at their first use, so that `import ziggurat` stays qui
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
 from importlib import import_module
@@ -23,11 +24,39 @@ _LAZY = {
     **dict.fromkeys(("attribute", "given_tuple", "link", "outer_constant"), "ziggurat.transforms.attribution"),
 }
 
-# A fork waits for this lock: a child that is forked while another thread compiles would find LLVM's lock, or that of a
-# module that is being imported, held forever.
-compiling = threading.RLock()
+
+class _Compiling:
+    """`with compiling:` is held by one thread while it compiles; it may be nested.
+
+    A fork waits for it: a child that is forked while another thread compiles would find LLVM's lock, or that of a
+    module that is being imported, held forever. Python's cyclic garbage collector pauses: ops and their results are
+    cycles, so that it would look through all objects of the process several times a kernel, and free little.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._depth = 0
+        self._collects = False
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        if self._depth == 0:
+            self._collects = gc.isenabled()
+            gc.disable()
+        self._depth += 1
+
+    def __exit__(self, *error: object) -> None:
+        self._depth -= 1
+        if self._depth == 0 and self._collects:
+            gc.enable()
+        self._lock.release()
+
+
+compiling = _Compiling()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=compiling.acquire, after_in_parent=compiling.release, after_in_child=compiling.release)
+    os.register_at_fork(
+        before=compiling.__enter__, after_in_parent=compiling.__exit__, after_in_child=compiling.__exit__
+    )
 
 
 def __getattr__(name: str) -> Any:
