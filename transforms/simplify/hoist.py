@@ -28,8 +28,9 @@ def hoist(op: Op, invariants: Invariants | None = None) -> Op:
     `disable_licm` keep theirs. `invariants` may name other ops of a loop to move. Gives `op` itself where there is
     nothing to move.
     """
-    while (made := transform(op, _Hoisting(invariants or _invariants))) is not op:
-        op = made
+    moving = invariants or _invariants
+    while any(moving(inner) for inner in op.walk() if isinstance(inner, scf.For | scf.While)):
+        op = transform(op, _Hoisting(moving))
     return op
 
 

@@ -44,7 +44,10 @@ def inline(op: Op) -> Op:
     functions = op.functions()
     roots = reachable_roots(op)
     _demand_size(functions, roots)
-    return transform(op, _Inlining(functions, roots))
+    inlining = _Inlining(functions, roots)
+    if not inlining.going and not any(isinstance(inner, tt.Call | core.FuncCall) for inner in op.walk()):
+        return op
+    return transform(op, inlining)
 
 
 def inline_call(
