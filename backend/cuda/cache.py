@@ -9,14 +9,12 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
-import getpass
 import hashlib
 import json
 import math
 import os
-import shutil
 import stat
-import tempfile
+import time
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -59,6 +57,10 @@ def default_directory() -> Path:
 @functools.cache
 def _temporary_directory() -> Path:
     """A temporary folder of this user alone, the same one in the next process where possible."""
+    import getpass
+    import shutil
+    import tempfile
+
     user = os.getuid() if hasattr(os, "getuid") else getpass.getuser()
     path = Path(tempfile.gettempdir()) / f"ziggurat-{user}"
     try:
@@ -104,15 +106,18 @@ def read_regular(path: Path, owned: bool = True) -> bytes:
 
 def write_whole(path: Path, data: bytes) -> bool:
     """Put a file in its place at once; False where that is not possible."""
-    temporary: str | None = None
+    # Python's tempfile would take longer to import than this to run.
+    temporary = path.with_name(f".{path.name[:16]}-{os.getpid()}-{time.monotonic_ns()}")
     try:
-        handle, temporary = tempfile.mkstemp(prefix=f".{path.name[:16]}-", dir=path.parent)
+        handle = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_BINARY", 0), 0o600)
+    except OSError:
+        return False
+    try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
-        os.replace(temporary, path)
+        temporary.replace(path)
     except OSError:
-        if temporary is not None:
-            remove(Path(temporary))
+        remove(temporary)
         return False
     return True
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import importlib.metadata
-from collections.abc import Callable, Mapping
+import importlib
+import os
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import ziggurat.backend as backend
@@ -87,13 +88,22 @@ def compiler_version(*, by_contents: bool = False) -> str:
     digest = hashlib.sha256()
     for package in (codemodel, transforms, backend):
         assert package.__file__ is not None
-        folder = Path(package.__file__).parent
-        for file in sorted(folder.rglob("*.py")):
-            state = file.stat()
-            digest.update(f"{file.relative_to(folder)} {state.st_size}\n".encode())
-            digest.update(file.read_bytes() if by_contents else str(state.st_mtime_ns).encode())
+        folder = os.path.dirname(package.__file__)
+        for path in sorted(_sources(folder)):
+            state = os.stat(path)
+            digest.update(f"{os.path.relpath(path, folder)} {state.st_size}\n".encode())
+            digest.update(Path(path).read_bytes() if by_contents else str(state.st_mtime_ns).encode())
     try:
-        llvm = importlib.metadata.version("llvmlite")
-    except importlib.metadata.PackageNotFoundError:
+        llvm = importlib.import_module("llvmlite").__version__
+    except ImportError:
         llvm = "none"
     return f"llvmlite {llvm} {digest.hexdigest()}"
+
+
+def _sources(folder: str) -> Iterator[str]:
+    """The Python files in a folder, at any depth."""
+    for entry in os.scandir(folder):
+        if entry.name.endswith(".py"):
+            yield entry.path
+        elif entry.is_dir() and entry.name != "__pycache__":
+            yield from _sources(entry.path)
