@@ -5,18 +5,36 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ziggurat.frontends.triton.compile_time import aggregate, constexpr_function, must_use_result
-from ziggurat.triton import backends, compiler, errors, knobs, language, runtime, testing, tools
+from ziggurat.triton import knobs, language, runtime
+from ziggurat.triton._lazy import lazily
 from ziggurat.triton.arithmetic import cdiv, next_power_of_2
-from ziggurat.triton.compiler import CompilationError, compile
-from ziggurat.triton.errors import TritonError
-from ziggurat.triton.installation import install, uninstall
 from ziggurat.triton.runtime._allocation import set_allocator
-from ziggurat.triton.runtime._async_compile import AsyncCompileMode, FutureKernel
 from ziggurat.triton.runtime.autotuner import Config, autotune, heuristics
-from ziggurat.triton.runtime.errors import InterpreterError, OutOfResources
 from ziggurat.triton.runtime.jit import JITFunction, KernelInterface, jit
 from ziggurat.triton.runtime.tensors import MockTensor, TensorWrapper, reinterpret
+
+if TYPE_CHECKING:
+    from ziggurat.triton import backends, compiler, errors, testing, tools
+    from ziggurat.triton.compiler import CompilationError, compile
+    from ziggurat.triton.errors import TritonError
+    from ziggurat.triton.installation import install, uninstall
+    from ziggurat.triton.runtime._async_compile import AsyncCompileMode, FutureKernel
+    from ziggurat.triton.runtime.errors import InterpreterError, OutOfResources
+
+__getattr__ = lazily(
+    __name__,
+    ("backends", "compiler", "errors", "testing", "tools"),
+    {
+        "compiler": ("CompilationError", "compile"),
+        "errors": ("TritonError",),
+        "installation": ("install", "uninstall"),
+        "runtime._async_compile": ("AsyncCompileMode", "FutureKernel"),
+        "runtime.errors": ("InterpreterError", "OutOfResources"),
+    },
+)
 
 # The release of Triton whose interface this is.
 __version__ = "3.6.0"

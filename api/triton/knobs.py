@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib
 import os
 import re
-import subprocess
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -178,6 +177,8 @@ class NvidiaTool:
     @staticmethod
     def from_path(path: str) -> NvidiaTool | None:
         """The tool of a path; None if it cannot be run."""
+        import subprocess
+
         try:
             told = subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout
         except (OSError, subprocess.CalledProcessError):

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from ziggurat.codemodel.errors import LaunchError
+from ziggurat.codemodel.gpu.options import DEFAULT_OPTIONS
 from ziggurat.codemodel.gpu.targets import target_for
 from ziggurat.codemodel.types import TupleType, Type
 from ziggurat.kernels.arguments import Signature, constant_of
@@ -107,7 +108,8 @@ def compile(
         )
     given: dict[str, Any] = dict(options or {})
     launch_options.check(given)
-    made = src.fn.compiled(src.compiled_signature(), given, is_warmup=True, target=_name_of(target))
+    named = {"target": _name_of(target) or DEFAULT_OPTIONS.target}
+    made = CompiledKernel(src.fn, src.compiled_signature(), src.fn.compile_options({**named, **given}), given)
     made.demand()
     return made
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import types
-from concurrent.futures import Executor, Future, as_completed
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor, Future
+
     from ziggurat.triton.compiler.compiled import CompiledKernel
 
 active_mode: ContextVar[AsyncCompileMode | None] = ContextVar("async_compile_active_mode", default=None)
@@ -57,6 +58,8 @@ class AsyncCompileMode:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: types.TracebackType | None
     ) -> None:
+        from concurrent.futures import as_completed
+
         active_mode.set(None)
         by_future = {one.future: one for one in self.future_kernels.values()}
         for future in as_completed(by_future):

@@ -8,10 +8,16 @@ import time
 from types import SimpleNamespace
 from typing import Any
 
-from ziggurat.backend.cuda import driver as cuda
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.triton.backends.compiler import GPUTarget
 from ziggurat.triton.backends.driver import DriverBase, torch_module
+
+
+def _cuda() -> Any:
+    """CUDA's driver, imported where a GPU is asked about."""
+    from ziggurat.backend.cuda import driver
+
+    return driver
 
 
 class CudaDriver(DriverBase):
@@ -30,17 +36,17 @@ class CudaDriver(DriverBase):
 
     def get_current_device(self) -> int:
         torch = sys.modules.get("torch")
-        return int(torch.cuda.current_device()) if torch is not None else cuda.current_device().number
+        return int(torch.cuda.current_device()) if torch is not None else _cuda().current_device().number
 
     def set_current_device(self, device: int) -> None:
         torch_module().cuda.set_device(device)
 
     def get_current_stream(self, device: int | None = None) -> int:
         torch = sys.modules.get("torch")
-        return int(torch.cuda.current_stream(device).cuda_stream) if torch is not None else cuda.own_stream()
+        return int(torch.cuda.current_stream(device).cuda_stream) if torch is not None else _cuda().own_stream()
 
     def get_device_capability(self, device: int | None = None) -> tuple[int, int]:
-        return cuda.Device(self.get_current_device() if device is None else device).capability
+        return _cuda().Device(self.get_current_device() if device is None else device).capability
 
     def get_device_interface(self) -> Any:
         return torch_module().cuda
@@ -116,7 +122,7 @@ _H100 = dict(zip(_PROPERTIES, (232448, 65536, 132, 32, 1980000, 2619000, 5120), 
 
 def _device_properties(device: int) -> dict[str, int]:
     """The properties of a GPU by the names that Triton gives them."""
-    found = cuda.Device(device)
+    found = _cuda().Device(device)
     return {name: found.attribute(attribute) for name, attribute in _PROPERTIES.items()}
 
 
@@ -130,7 +136,7 @@ def _has_gpu() -> bool:
     if torch is not None:
         return torch.cuda.is_available()
     try:
-        return cuda.device_count() > 0
+        return _cuda().device_count() > 0
     except LaunchError:
         return False
 

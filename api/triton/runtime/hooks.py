@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from ziggurat.backend.launch.arrays import read_array
 from ziggurat.codemodel.gpu.options import DEFAULT_OPTIONS
-from ziggurat.codemodel.text.parser import parse_values
 from ziggurat.codemodel.types import ConstantType, ScalarType, Type, find_scalar
 from ziggurat.kernels.arguments import Signature, constant_of
 from ziggurat.triton import knobs
@@ -79,6 +76,8 @@ def loaded(made: CompiledKernel) -> None:
 
 def written_specialization(fn: JITFunction, made: CompiledKernel, key: str) -> str:
     """The types and options that a kernel is compiled for as JSON, for `JITFunction.preload`."""
+    import json
+
     signature = made.signature
     target = driver.active.get_current_target()
     return json.dumps(
@@ -96,6 +95,8 @@ def written_specialization(fn: JITFunction, made: CompiledKernel, key: str) -> s
 def read_specialization(fn: JITFunction, text: str) -> tuple[Signature, dict[str, Any]]:
     """The signature and the options that `written_specialization` wrote. Raises `RuntimeError` for those of another
     function or target."""
+    import json
+
     data = json.loads(text)
     expected = {"name": fn.repr(None), "target": attrs.asdict(driver.active.get_current_target())}
     for field, value in expected.items():
@@ -125,6 +126,8 @@ def _written(type_: Type) -> Any:
 
 def _read(fn: JITFunction, name: str, given: Any) -> Type:
     """The type that `_written` wrote. Raises `RuntimeError` for a function of another process."""
+    from ziggurat.codemodel.text.parser import parse_values
+
     if isinstance(given, str):
         return parse_values(given)[0]
     if "function" in given and given["function"] not in _FUNCTIONS:
@@ -145,6 +148,8 @@ def default_target() -> str:
 
 def any_array(given: Any, name: str) -> tuple[Any, ScalarType, int] | None:
     """The element type and the address of an array in any memory or in none; None for another thing."""
+    from ziggurat.backend.launch.arrays import read_array
+
     if not hasattr(given, "data_ptr") or not hasattr(given, "dtype"):
         return read_array(given, name)
     scalar = find_scalar(getattr(given.dtype, "value", given.dtype))

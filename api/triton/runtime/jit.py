@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import inspect
-import linecache
 import re
-import textwrap
 import types
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -188,6 +185,8 @@ class JITFunction(Kernel, JITCallable):
     def src(self) -> str:
         """The source of the function, from `def` on."""
         if self._src is None:
+            import textwrap
+
             text = textwrap.dedent(inspect.getsource(self.fn))
             found = re.search(r"^def\s+\w+\s*\(", text, re.MULTILINE)
             self._src = text[found.start() :] if found is not None else text
@@ -199,6 +198,9 @@ class JITFunction(Kernel, JITCallable):
 
     def _unsafe_update_src(self, new_src: str) -> None:
         """Replace the source. The names in it are those of the module and the closure, as before."""
+        import hashlib
+        import linecache
+
         old = self.fn
         name = f"<{old.__qualname__} {hashlib.sha256(new_src.encode()).hexdigest()[:12]}>"
         linecache.cache[name] = (len(new_src), None, new_src.splitlines(keepends=True), name)
@@ -228,6 +230,8 @@ class JITFunction(Kernel, JITCallable):
     @property
     def cache_key(self) -> str:
         """A text that is equal for functions with equal code, at the same line, that call such functions."""
+        import hashlib
+
         text = f"{self.models.identity(self)} {self.starting_line_number} {self.noinline}"
         self.hash = hashlib.sha256(text.encode()).hexdigest()
         return self.hash

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from ziggurat.backend.launch.arrays import as_array
 from ziggurat.codemodel.types import find_scalar
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 class TensorWrapper:
@@ -37,6 +37,8 @@ class TensorWrapper:
 
     def __host_array__(self) -> np.ndarray[Any, Any]:
         """The elements in this machine's memory, as an array of the other dtype."""
+        from ziggurat.backend.launch.arrays import as_array
+
         scalar = find_scalar(self.dtype)
         if scalar is None:
             raise TypeError(f"kernels do not have the dtype {self.dtype}")

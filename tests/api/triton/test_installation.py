@@ -77,3 +77,17 @@ def test_a_program_runs_unchanged(tmp_path: Path):
 
 def test_the_usage_is_told():
     assert python("-m", "ziggurat.triton", "--help").startswith("usage: python -m ziggurat.triton (program.py")
+
+
+def test_imports_bring_nothing_that_a_program_may_not_need():
+    heavy = (
+        "numpy", "ml_dtypes", "llvmlite", "cuda", "subprocess", "tempfile", "concurrent.futures", "json", "hashlib",
+        "ziggurat.transforms", "ziggurat.backend.ptx", "ziggurat.backend.cuda", "ziggurat.triton.compiler.compiled",
+        "ziggurat.triton.testing", "ziggurat.triton.profiler", "ziggurat.frontends.library.libdevice",
+    )  # fmt: skip
+    program = (
+        "import sys; before = {*sys.modules}\n"
+        "import ziggurat.triton as triton, ziggurat.triton.language as tl\n"
+        f"print(*(name for name in {heavy} if name in sys.modules and name not in before))"
+    )
+    assert python("-c", program).split() == []

@@ -6,10 +6,11 @@ from typing import Any
 
 
 def __getattr__(name: str) -> Any:
-    from ziggurat.frontends.library.libdevice import FUNCTIONS
+    if not name.startswith("__"):  # Imports ask for `__path__`.
+        from ziggurat.frontends.library.libdevice import FUNCTIONS
 
-    if name in FUNCTIONS:
-        return FUNCTIONS[name]
+        if name in FUNCTIONS:
+            return FUNCTIONS[name]
     raise AttributeError(f"libdevice has no function '{name}'")
 
 
