@@ -29,11 +29,11 @@ from ziggurat.codemodel.types import PtrType, ScalarType, TensorType, Type, elem
 from ziggurat.transforms.place.components import (
     Component,
     Group,
+    Propagation,
     component_of,
     component_types,
     components_of,
     groups_of,
-    propagate,
 )
 from ziggurat.transforms.place.queries import constant_of, is_elementwise
 
@@ -384,7 +384,7 @@ def analyse(func: tt.Func) -> dict[Component, AxisInfo]:
     """
     analysis = _Analysis(func)
     ops = [op for op in func.walk() if op is not func]
-    propagate([*dict.fromkeys(analysis.groups.values()), *ops], analysis.visit)
+    Propagation([*dict.fromkeys(analysis.groups.values()), *ops]).run(analysis.visit)
     return analysis.found
 
 

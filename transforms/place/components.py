@@ -80,31 +80,37 @@ def groups_of(func: Op) -> dict[Component, Group]:
     return found
 
 
-def propagate(items: Sequence[Op | Group], visit: Callable[[Op | Group], Iterable[Component]]) -> None:
-    """Visit ops and groups in rounds, until none changes any more.
+class Propagation:
+    """Ops and groups that are visited in rounds, until none changes any more."""
 
-    `visit` returns the components whose facts it changed. An item is visited again only when a component that it reads
-    has changed: later in the same round if it comes later in `items`, else in the next round. So the number of visits
-    grows with the number of changes, and not with the number of rounds.
-    """
-    readers: dict[Component, list[int]] = {}
-    for at, item in enumerate(items):
-        if isinstance(item, Group):
-            read = [source for _, source in item.sources]
-        else:
-            read = [component_of(value) for value in item.operands if len(component_types(value.type)) == 1]
-        for component in read:
-            readers.setdefault(component, []).append(at)
-    work = [(0, at) for at in range(len(items))]  # Rounds and items.
-    waiting = set(range(len(items)))
-    while work:
-        count, at = heappop(work)
-        waiting.discard(at)
-        for component in visit(items[at]):
-            for reader in readers.get(component, ()):
-                if reader not in waiting:
-                    waiting.add(reader)
-                    heappush(work, (count + (reader <= at), reader))
+    def __init__(self, items: Sequence[Op | Group]) -> None:
+        self.items = items
+        self._readers: dict[Component, list[int]] = {}
+        for at, item in enumerate(items):
+            if isinstance(item, Group):
+                read = [source for _, source in item.sources]
+            else:
+                read = [component_of(value) for value in item.operands if len(component_types(value.type)) == 1]
+            for component in read:
+                self._readers.setdefault(component, []).append(at)
+
+    def run(self, visit: Callable[[Op | Group], Iterable[Component]]) -> None:
+        """Visit all items, and again those that are to be visited again.
+
+        `visit` returns the components whose facts it changed. An item is visited again only when a component that it
+        reads has changed: later in the same round if it comes later in `items`, else in the next round. So the number
+        of visits grows with the number of changes, and not with the number of rounds.
+        """
+        work = [(0, at) for at in range(len(self.items))]  # Rounds and items.
+        waiting = set(range(len(self.items)))
+        while work:
+            count, at = heappop(work)
+            waiting.discard(at)
+            for component in visit(self.items[at]):
+                for reader in self._readers.get(component, ()):
+                    if reader not in waiting:
+                        waiting.add(reader)
+                        heappush(work, (count + (reader <= at), reader))
 
 
 def _structured_groups(op: Structured) -> Iterator[Group]:

@@ -27,10 +27,10 @@ from ziggurat.transforms.place.axis_info import AxisInfo, analyse, unknown_compo
 from ziggurat.transforms.place.components import (
     Component,
     Group,
+    Propagation,
     component_of,
     components_of,
     groups_of,
-    propagate,
     tensor_operands,
     tensor_type,
 )
@@ -191,7 +191,7 @@ def flexible_components(func: Op, groups: Mapping[Component, Group], num_warps: 
         found.difference_update(results)
         return results
 
-    propagate([*ops, *dict.fromkeys(groups.values())], visit)
+    Propagation([*ops, *dict.fromkeys(groups.values())]).run(visit)
     return {component for component in found if tensor_type(component) is not None}
 
 
@@ -222,10 +222,10 @@ class PrimaryLayouts:
         self.anchor = anchor
         self.ranked: dict[Component, Ranked] = {}
         self._reads: dict[Value, Layout] = {}
-        items = [*func.walk(), *dict.fromkeys(groups.values())]
+        items = Propagation([*func.walk(), *dict.fromkeys(groups.values())])
         # First from inside of loops, then from before them, then by default.
         for stage in range(3):
-            propagate(items, partial(self._visit, stage))
+            items.run(partial(self._visit, stage))
 
     def of(self, component: Component) -> Layout | None:
         """The primary layout of a component; None for scalars and flexible tensors."""

@@ -81,7 +81,7 @@ def fuse_dots(op: Op) -> Op:
                 return builder.copy(dot, (builder[dot.a], builder[dot.b], start))
         return None
 
-    return transform(op, fuse, pass_name="prepare")
+    return transform(op, fuse, pass_name="prepare") if any(isinstance(inner, tt.Dot) for inner in op.walk()) else op
 
 
 def _inlinable(module: Op) -> Op:

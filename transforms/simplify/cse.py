@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 
 from ziggurat.codemodel.dominance import Dominance
 from ziggurat.codemodel.op import Block, Op, Value
 from ziggurat.codemodel.traits import Commutative, Isolated
-from ziggurat.codemodel.transform import Outcome, Rewriter, transform
+from ziggurat.codemodel.transform import Rewriter, transform
 from ziggurat.codemodel.types import constant_key
 from ziggurat.transforms.simplify.effects import is_pure, is_read, may_write
 
@@ -28,39 +28,49 @@ def cse(op: Op) -> Op:
     The operands of a commutative op are equal in either order. A read of memory is shared with one before it in the
     same block, when nothing between them may write memory. Gives `op` itself where there is nothing to share.
     """
-    return transform(op, _Sharing(), pass_name="cse")
+    same = _Sharing(op).same
+    return transform(op, lambda builder, inner, _: _counterpart(builder, same, inner)) if same else op
+
+
+def _counterpart(builder: Rewriter, same: Mapping[Value, Value], op: Op) -> Value | None:
+    """The new value for an op whose result is that of an earlier op."""
+    earlier = same.get(op.result)
+    return None if earlier is None else builder[earlier]
 
 
 Key = tuple[Hashable, ...]
 
 
 class _Sharing:
-    """The transformer. It keeps, for each block of the old model, the values computed so far, by their keys."""
+    """Finds, in `same`, the earlier value that each shared op's result becomes. It keeps, for each block, the values
+    computed so far, by their keys."""
 
-    def __init__(self) -> None:
+    def __init__(self, op: Op) -> None:
+        self.same: dict[Value, Value] = {}
         self._known: dict[Block, dict[Key, Value]] = {}
         self._read: dict[Block, dict[Key, Value]] = {}
         self._dominance = Dominance()
+        for inner in op.walk():
+            if inner.parent is not None:
+                self._visit(inner, inner.parent)
 
-    def __call__(self, builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
-        block = op.parent
-        if block is None:
-            return None
+    def _visit(self, op: Op, block: Block) -> None:
         if is_pure(op):
             if op.captured_values():
-                return None
-            key = _key(op, operands)
+                return
+            key = self._key(op)
             known, found = self._known, self._find(block, key)
         elif is_read(op):
-            key = _key(op, operands)
+            key = self._key(op)
             known, found = self._read, self._read.get(block, {}).get(key)
         else:
             if self._read.get(block) and may_write(op):
                 del self._read[block]
-            return None
+            return
         if found is None:
-            found = known.setdefault(block, {})[key] = builder.copy(op, operands)
-        return found
+            known.setdefault(block, {})[key] = op.result
+        else:
+            self.same[op.result] = found
 
     def _find(self, block: Block, key: Key) -> Value | None:
         """An equal op in the block or in one that dominates it."""
@@ -80,12 +90,12 @@ class _Sharing:
         owner = body.parent
         return None if owner is None or isinstance(owner, Isolated) else owner.parent
 
-
-def _key(op: Op, operands: tuple[Value, ...]) -> Key:
-    if isinstance(op, Commutative):
-        first, second, *rest = operands
-        operands = (first, second, *rest) if id(first) <= id(second) else (second, first, *rest)
-    fields = op.__dict__
-    attributes = tuple(constant_key(fields[field.name]) for field in op.SPEC.attributes)
-    bodies = op.structure[0] if op.bodies else ()
-    return (op.NAME, op.result.type, operands, attributes, bodies)
+    def _key(self, op: Op) -> Key:
+        operands = tuple([self.same.get(value, value) for value in op.operands])
+        if isinstance(op, Commutative):
+            first, second, *rest = operands
+            operands = (first, second, *rest) if id(first) <= id(second) else (second, first, *rest)
+        fields = op.__dict__
+        attributes = tuple([constant_key(fields[field.name]) for field in op.SPEC.attributes])
+        bodies = op.structure[0] if op.bodies else ()
+        return (op.NAME, op.result.type, operands, attributes, bodies)

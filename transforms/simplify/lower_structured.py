@@ -42,6 +42,8 @@ def lower_structured(op: Op, chosen: Callable[[Op], bool] = lambda op: True) -> 
     ops that are `chosen` are lowered; an op around a chosen one must be chosen, too. Gives `op` itself where
     there is nothing to lower.
     """
+    if not any(type(inner) in _LOWER and chosen(inner) for inner in op.walk()):
+        return op
     return transform(op, _Lowering(chosen), pass_name="lower_structured")
 
 

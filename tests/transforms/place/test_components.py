@@ -12,11 +12,11 @@ from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.types import TensorType, TupleType, f32, i32, void
 from ziggurat.transforms.place.components import (
     Group,
+    Propagation,
     component_of,
     component_types,
     components_of,
     groups_of,
-    propagate,
     tensor_operands,
     tensor_type,
 )
@@ -173,6 +173,6 @@ def test_each_branch_of_a_row_is_visited_as_often_as_the_first(count: int) -> No
         known.update(results)
         return list(results)
 
-    propagate(items, visit)
+    Propagation(items).run(visit)
     assert all(component in known for component in groups_of(func))
     assert visits <= len(items) + 8 * count
