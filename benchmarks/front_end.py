@@ -29,6 +29,7 @@ ROUNDS = 5  # REPEAT / ROUNDS runs each, ours and Triton's alternately: the load
 WARM_UP = 3
 PROCESSES = 7
 BARS = {"vector add": 3.0, "matmul": 15.0, "import": 200.0}  # Milliseconds.
+BAR_TO_TRITON = 0.5  # Of the time of a program in Triton's Python to its first PTX, and of compiling kernels.
 KERNELS = {"vector add": ("vector_add", "add_kernel"), "matmul": ("grouped_matmul", "matmul_kernel")}
 
 
@@ -149,6 +150,41 @@ def compile_section(missed: list[str]) -> str:
     return f"{text}\n{table(header, rows)}"
 
 
+def cold_section(missed: list[str]) -> str:
+    """A program in Triton's Python, from the start of its process: CPU seconds of ours, and of Triton's."""
+    python = triton_python()
+    script = str(Path(__file__).with_name("triton_front_end.py"))
+    with tempfile.TemporaryDirectory() as cache:
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
+        environment["PYTHONPYCACHEPREFIX"] = cache
+        commands = [[sys.executable, "-m", "ziggurat.triton", script, "--cold"]]
+        commands += [] if python is None else [[python, script, "--cold"]]
+        found: list[list[dict[str, float]]] = [[] for _ in commands]
+        for _ in range(1 + PROCESSES):
+            for told, command in zip(found, commands, strict=True):
+                done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+                told.append(json.loads(done.stdout.splitlines()[-1]))
+    columns = [{name: statistics.median(one[name] for one in told[1:]) for name in told[0]} for told in found]
+    rows: list[list[object]] = []
+    for name in columns[0]:
+        label = {"import": "until the import is done", "start": "until the first PTX, of vector add"}.get(name, name)
+        row: list[object] = [label, *(f"{column[name] * 1e3:.0f}" for column in columns)]
+        rows.append([*row, f"{columns[0][name] / columns[1][name]:.2f}"] if python is not None else row)
+    kernels = [name for name in columns[0] if name not in ("import", "start")]
+    if python is not None:
+        for label, names in (("cold start", ["start"]), ("compiling", kernels)):
+            ratio = sum(columns[0][name] for name in names) / sum(columns[1][name] for name in names)
+            if ratio > BAR_TO_TRITON:
+                missed.append(f"{label}: {ratio:.2f} of Triton's")
+    text = (
+        "A program in Triton's Python: ms of CPU time of its process, medians of "
+        f"{PROCESSES}. Kernels are compiled to PTX for\nan H100 after another one, without a cache on disk; assemblers "
+        "run in other processes and are not counted.\n"
+    )
+    header = ["CPU ms", "ours"] + (["Triton", "ours ÷ Triton's"] if python is not None else [])
+    return f"{text}\n{table(header, rows)}"
+
+
 def import_section(missed: list[str]) -> str:
     """The import statement, and memory."""
     first = in_processes(["--one-process", "matmul"])
@@ -209,7 +245,7 @@ def main() -> int:
         one_process(options.one_process)
         return 0
     missed: list[str] = []
-    parts = [surroundings(), import_section(missed), compile_section(missed), text_section()]
+    parts = [surroundings(), import_section(missed), cold_section(missed), compile_section(missed), text_section()]
     report = "\n\n".join(parts)
     print(report)
     if options.write:

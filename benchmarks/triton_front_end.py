@@ -1,24 +1,30 @@
-"""Run by a Python that has the C++ Triton: times of its front half for the kernels of front_end.py.
+"""Run by a Python that has the C++ Triton: times of its front half for the kernels of front_end.py, and of compiling.
 
     python triton_front_end.py REPETITIONS
+    python triton_front_end.py --cold            # also: python -m ziggurat.triton triton_front_end.py --cold
 
-Timed is `ASTSource.make_ir`: from a decorated function to Triton's MLIR, verified, with no pass run. What Triton does
-around it for each compilation is not in it: the key of its cache, and an MLIR context with the dialects, which has a
-figure of its own. No GPU is needed. Prints one JSON object.
+Timed first is `ASTSource.make_ir`: from a decorated function to Triton's MLIR, verified, with no pass run. What Triton
+does around it for each compilation is not in it: the key of its cache, and an MLIR context with the dialects, which has
+a figure of its own. `--cold` gives CPU seconds of this process: until Triton is imported, until the first kernel is
+PTX, and for each kernel from its source to PTX, when another was compiled before; assemblers are other processes. No
+GPU is needed. Prints one JSON object.
 """
 
 import json
 import os
 import sys
+import tempfile
 import time
 
 os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # 3.9 warns where it is unset.
 
 import triton
 import triton.language as tl
-from triton._C.libtriton import ir
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, make_backend
+
+IMPORTED = time.process_time()
+TARGET = GPUTarget("cuda", 90, 32)
 
 
 @triton.jit
@@ -92,8 +98,40 @@ SOURCES = {
 }
 
 
+def cold():
+    """CPU seconds of the import, of everything up to the first PTX, and of each kernel of kernels_triton.py."""
+    import kernels_triton as kernels
+
+    os.environ.update(TRITON_CACHE_DIR=tempfile.mkdtemp(), TRITON_ALWAYS_COMPILE="1")
+    norm = ["*fp16"] * 4 + ["*fp32"] * 2 + ["i32"] * 2 + ["fp32"]
+    tile = {"M": 128, "N": 256, "K": 64, "GROUP": 8, "ak": 1, "bn": 1, "cn": 1}
+    work = {
+        "vector add": (kernels.add, ["*fp32"] * 3 + ["i32"], {"BLOCK": 1024}, 4),
+        "softmax": (kernels.softmax, ["*fp32"] * 2 + ["i32"] * 2, {"BLOCK": 4096}, 8),
+        "layer norm": (kernels.layer_norm, norm, {"BLOCK": 1024}, 4),
+        "matmul": (kernels.matmul, ["*fp16"] * 3 + ["i32"] * 9, tile, 8),
+    }
+    found = {"import": IMPORTED}
+    for name, (fn, types, constants, warps) in [("start", work["vector add"]), *work.items()]:
+        begun = time.process_time()
+        made = triton.compile(aligned(fn, types, constants), target=TARGET, options={"num_warps": warps})
+        assert ".entry" in made.asm["ptx"]
+        found[name] = time.process_time() - (0 if name == "start" else begun)
+    print(json.dumps(found))
+
+
+def aligned(fn, types, constants):
+    """The source of a kernel whose pointers and integers are multiples of 16."""
+    made = source(fn, types, constants)
+    places = {name: (place,) for place, name in enumerate(fn.arg_names)}
+    given = {name: kind for name, kind in made.signature.items() if kind[0] == "*" or kind == "i32"}
+    return ASTSource(fn, made.signature, constants, {places[name]: [["tt.divisibility", 16]] for name in given})
+
+
 def main():
-    target = GPUTarget("cuda", 90, 32)
+    from triton._C.libtriton import ir
+
+    target = TARGET
     backend = make_backend(target)
     options = backend.parse_options({})
     functions, modules = backend.get_codegen_implementation(options), backend.get_module_map()
@@ -114,4 +152,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    cold() if sys.argv[1:] == ["--cold"] else main()
