@@ -114,24 +114,17 @@ def planned(
     loop: scf.For, num_stages: int, limit: int, occupancy: Occupancy = lambda bytes_, registers: 1
 ) -> LoopPlan | Obstacle:
     """The plan for a loop, with up to `num_stages` stages and `limit` bytes for further buffers; or the obstacle."""
-    step = constant_of(loop.step)
     if num_stages < 2:
         return Obstacle("it has one stage", loop)
-    if not isinstance(step, int) or not step or loop.start.type not in (i32, i64):
-        return Obstacle("its step must be a constant, and its index an i32 or i64", loop)
-    if len(loop.body.blocks) != 1:
-        return Obstacle("its body has jumps", loop)
-    if not all(isinstance(op, core.TupleLoad) for op in loop.result.uses) and len(loop.initial) > 1:
-        return Obstacle("its results are used as one Tuple", loop)
-    writer = next((inner for op in loop.body.entry.ops for inner in op.walk() if _orders_memory(inner)), None)
-    if writer is not None:
-        return Obstacle("an op in it writes to global memory or orders its accesses", writer)
+    step = step_ahead(loop)
+    if isinstance(step, Obstacle):
+        return step
     copies = [copy for op in loop.body.entry.ops if (copy := _copy_of(op)) is not None]
     stores = {copy.store.result for copy in copies}
     copies = [copy for copy in copies if _is_only_stored(copy.load.result, stores)]
     if not copies:
         return Obstacle("no load in it goes only to a dot", loop)
-    traced = {copy: found for copy in copies if (found := _ahead(loop, copy.load)) is not None}
+    traced = {copy: found for copy in copies if (found := ahead_of(loop, _places(copy.load))) is not None}
     why = "its address depends on what the loop loads, or may not be computed ahead"
     left = [Obstacle(why, copy.load) for copy in copies if copy not in traced]
     if not traced:
@@ -153,6 +146,21 @@ def planned(
     if stages < 2 or abs(step) * stages >= 1 << 30:
         return Obstacle(f"there is no shared memory for a second stage of {stage_bytes} bytes", loop)
     return LoopPlan(loop, kept, stages, step, in_order, tuple(carried), deferred, reuse, tuple(left))
+
+
+def step_ahead(loop: scf.For) -> int | Obstacle:
+    """The step of a loop whose loads may begin in earlier iterations; or the obstacle."""
+    step = constant_of(loop.step)
+    if not isinstance(step, int) or not step or loop.start.type not in (i32, i64):
+        return Obstacle("its step must be a constant, and its index an i32 or i64", loop)
+    if len(loop.body.blocks) != 1:
+        return Obstacle("its body has jumps", loop)
+    if not all(isinstance(op, core.TupleLoad) for op in loop.result.uses) and len(loop.initial) > 1:
+        return Obstacle("its results are used as one Tuple", loop)
+    writer = next((inner for op in loop.body.entry.ops for inner in op.walk() if _orders_memory(inner)), None)
+    if writer is not None:
+        return Obstacle("an op in it writes to global memory or orders its accesses", writer)
+    return step
 
 
 def _deferred(loop: scf.For, copies: Sequence[Copy]) -> Deferred | None:
@@ -238,14 +246,18 @@ def _is_only_stored(value: Value, stores: Container[Value]) -> bool:
     )
 
 
-def _ahead(loop: scf.For, load: tt.Load | tt.DescriptorLoad) -> tuple[set[Value], list[int]] | None:
-    """The ops of a loop that compute the addresses and the mask of a load in this and in later iterations, and the
-    carried values that they need.
+def _places(load: tt.Load | tt.DescriptorLoad) -> list[Value]:
+    """The operands of a load but for its fill."""
+    fill = load.other if isinstance(load, tt.Load) else None
+    return [value for value in load.operands if value is not fill]
+
+
+def ahead_of(loop: scf.For, wanted: Sequence[Value]) -> tuple[set[Value], list[int]] | None:
+    """The ops of a loop that compute these values in this and in later iterations, and the numbers of the carried
+    values that they need.
 
     None if an op among them may not be run ahead.
     """
-    fill = load.other if isinstance(load, tt.Load) else None
-    wanted = [value for value in load.operands if value is not fill]
     around: dict[Value, list[int]] = {loop.result: []}
     found = computed_from(wanted, around, lambda op: not may_trap(op), loop.body.entry)
     return None if isinstance(found, Obstacle) else (found, around[loop.result])

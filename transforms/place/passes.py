@@ -20,6 +20,7 @@ from ziggurat.transforms.place.dots import anchors, place_dots
 from ziggurat.transforms.place.hazards import hazards
 from ziggurat.transforms.place.lower import lower
 from ziggurat.transforms.place.pipeline_loads import pipeline_loads
+from ziggurat.transforms.place.prefetch import prefetch_loads
 from ziggurat.transforms.place.prepare import prepare
 from ziggurat.transforms.place.share_buffers import share_buffers
 from ziggurat.transforms.place.specialize import specialize
@@ -51,6 +52,7 @@ PLACE: tuple[tuple[str, Step], ...] = (
     ("dce", lambda op, _: dce(op)),
     # Before the pipelining of other loops: a specialised loop has no loads left.
     ("specialize", lambda op, options: specialize(op, options.num_stages)),
+    ("prefetch_loads", lambda op, options: prefetch_loads(op, options.num_stages)),
     ("pipeline_loads", lambda op, options: pipeline_loads(op, options.num_stages)),
     # The loads and stores that no loop has pipelined.
     ("tma", lambda op, _: lower_tma(op)),

@@ -52,7 +52,7 @@ from ziggurat.codemodel.types import ScalarType, i1, with_element
 from ziggurat.transforms.place.loop_plan import LoopPlan, planned
 from ziggurat.transforms.place.obstacle import Obstacle, warn, warn_of
 from ziggurat.transforms.place.pressure import REGISTERS_OF_SM
-from ziggurat.transforms.place.queries import constant, shared_of, tensor_of
+from ziggurat.transforms.place.queries import constant, constant_of, shared_of, tensor_of
 from ziggurat.transforms.place.tma import forget_mbarriers, mbarriers
 
 _LOWERING_BYTES = 8192  # Shared memory that is left for what `lower` allocates.
@@ -311,7 +311,7 @@ class _PipelinedLoop(LoopWriter):
         `ahead` are the carried values of that iteration; the result are those of the next.
         """
         plan, body = self.plan, self.loop.body
-        more = self._has_iteration(builder, index, count)
+        more = has_iteration(builder, self.loop, index, count)
         shift = constant(builder, count * plan.step, index.type)
         later = builder.scoped()
         later[body.parameters[0]] = builder.add(arith.AddI(index, shift)) if count else index
@@ -335,17 +335,20 @@ class _PipelinedLoop(LoopWriter):
         yielded = body.entry.terminator.operands
         return [later[yielded[number]] for number in plan.carried]
 
-    def _has_iteration(self, builder: Rewriter, index: Value, distance: int) -> Value:
-        """Whether the loop has the iteration `distance` after that of `index`: without a sum that may overflow."""
-        shift, up = distance * self.plan.step, self.plan.step > 0
-        assert isinstance(index.type, ScalarType)
-        low, high = index.type.limits
-        bound = builder[self.loop.stop]
-        if shift:
-            furthest = constant(builder, (low if up else high) + shift, index.type)
-            bound = builder.add(arith.MaxSI(bound, furthest) if up else arith.MinSI(bound, furthest))
-            bound = builder.add(arith.SubI(bound, constant(builder, shift, index.type)))
-        return builder.add(arith.CmpI(index, bound, arith.IntPredicate.SLT if up else arith.IntPredicate.SGT))
+
+def has_iteration(builder: Rewriter, loop: scf.For, index: Value, distance: int) -> Value:
+    """Whether a loop with a constant step has the iteration `distance` after that of `index`: without a sum that may
+    overflow."""
+    step = constant_of(loop.step)
+    assert isinstance(index.type, ScalarType) and isinstance(step, int)
+    shift, up = distance * step, step > 0
+    low, high = index.type.limits
+    bound = builder[loop.stop]
+    if shift:
+        furthest = constant(builder, (low if up else high) + shift, index.type)
+        bound = builder.add(arith.MaxSI(bound, furthest) if up else arith.MinSI(bound, furthest))
+        bound = builder.add(arith.SubI(bound, constant(builder, shift, index.type)))
+    return builder.add(arith.CmpI(index, bound, arith.IntPredicate.SLT if up else arith.IntPredicate.SGT))
 
 
 def new_rings(builder: Builder, plan: LoopPlan) -> list[Value]:

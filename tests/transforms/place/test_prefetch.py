@@ -1,0 +1,70 @@
+"""Prefetched loads: a loop with dots loads its scales one iteration ahead, with the same results."""
+
+import numpy as np
+import pytest
+
+import ziggurat as zg
+from ziggurat.codemodel.dialects import scf, tt
+from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.options import CompileOptions
+from ziggurat.transforms.place.passes import place
+
+F16, F32 = zg.divisible(zg.ptr(zg.f16)), zg.divisible(zg.ptr(zg.f32))
+
+
+@zg.kernel
+def scaled_product(a_ptr, b_ptr, scale_ptr, out_ptr, steps, K: zg.constexpr):
+    """Σ over steps of scales[step] ⊙ (a[step] · b[step]), a scale for each column; 64×K by K×16."""
+    rows, columns, along = zg.arange(0, 64), zg.arange(0, 16), zg.arange(0, K)
+    a_ptrs = zg.add(a_ptr, zg.add(zg.mul(zg.expand(rows, 1), K), zg.expand(along, 0)))
+    b_ptrs = zg.add(b_ptr, zg.add(zg.mul(zg.expand(along, 1), 16), zg.expand(columns, 0)))
+    total = zg.zeros((64, 16), zg.f32)
+    for step in zg.range(0, steps, 1):
+        scales = zg.load(zg.add(scale_ptr, zg.add(zg.mul(step, 16), columns)))
+        product = zg.dot(zg.load(a_ptrs), zg.load(b_ptrs))
+        total = zg.add(total, zg.mul(product, zg.expand(scales, 0)))
+        a_ptrs = zg.add(a_ptrs, 64 * K)
+        b_ptrs = zg.add(b_ptrs, 16 * K)
+    zg.store(zg.add(out_ptr, zg.add(zg.mul(zg.expand(rows, 1), 16), zg.expand(columns, 0))), total)
+
+
+TYPES = (F16, F16, F32, F32, zg.i32, 32)
+
+
+def expected(a: np.ndarray, b: np.ndarray, scales: np.ndarray) -> np.ndarray:
+    return np.einsum("smk,skn,sn->mn", a.astype(np.float64), b.astype(np.float64), scales.astype(np.float64))
+
+
+def given(steps: int) -> tuple[np.ndarray, ...]:
+    random = np.random.default_rng(steps)
+    a, b = (random.integers(-3, 4, (steps, *shape)).astype(np.float16) for shape in ((64, 32), (32, 16)))
+    return a, b, random.integers(1, 5, (steps, 16)).astype(np.float32)
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2, 5])
+@pytest.mark.parametrize("num_stages", [1, 2, 3])
+def test_results_are_the_same(steps: int, num_stages: int) -> None:
+    compiled = scaled_product.compile(*TYPES, num_stages=num_stages)
+    a, b, scales = given(steps)
+    out = np.full((64, 16), np.nan, np.float32)
+    # The arrays end where the last iteration ends: the simulation reports what is read behind them.
+    compiled.simulate[(1,)](a, b, scales, out, steps)
+    assert np.array_equal(out, expected(a, b, scales))
+
+
+def loads_of_the_loop(**options: int) -> tuple[list[tt.Load], scf.For]:
+    placed = place(scaled_product.triton(*TYPES), CompileOptions(**options))
+    loop = next(op for op in placed.walk() if isinstance(op, scf.For))
+    return [op for op in loop.body.entry.ops if isinstance(op, tt.Load)], loop
+
+
+def test_the_loop_carries_the_scales_of_the_next_iteration() -> None:
+    (load,), loop = loads_of_the_loop(num_stages=3)
+    assert load.mask is not None and load.result in loop.body.entry.terminator.operands
+    ops = list(loop.body.entry.ops)
+    assert ops.index(load) < next(index for index, op in enumerate(ops) if isinstance(op, gpu.Wgmma | gpu.Mma))
+
+
+def test_one_stage_keeps_the_load_in_place() -> None:
+    loads, loop = loads_of_the_loop(num_stages=1)
+    assert not any(load.result in loop.body.entry.terminator.operands for load in loads)
