@@ -15,6 +15,7 @@ from ziggurat.backend.mlir.emitter import (
     Names,
     emits,
     leaves,
+    listed,
     mlir_type,
     mlir_types,
     own_type,
@@ -22,7 +23,6 @@ from ziggurat.backend.mlir.emitter import (
 )
 from ziggurat.backend.mlir.reader import Reader, plain, reads
 from ziggurat.backend.mlir.syntax import Statement
-from ziggurat.backend.mlir.tensors import listed
 from ziggurat.codemodel.dialects import arith, cf, core, scf, tt
 from ziggurat.codemodel.errors import TargetError
 from ziggurat.codemodel.op import Body, OpResult, Successor, Value

@@ -17,6 +17,7 @@ from typing import Any
 import attrs
 
 from ziggurat.backend.mlir.releases import NEWEST, SINCE
+from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.dispatch import OpTable
 from ziggurat.codemodel.errors import TargetError
 from ziggurat.codemodel.location import Location
@@ -33,6 +34,8 @@ SYMBOL = "zg.symbol"
 DIVISIBILITY = "zg.divisibility"
 # On the ops around the one that stands for an op of ours, in a type that Triton has: `from_mlir` goes past them.
 STEP = "zg.step"
+# On the parameters that follow a descriptor: which size or stride of its tensor it is.
+FACTS = {"zg.descriptor_size": tt.DescriptorSize, "zg.descriptor_stride": tt.DescriptorStride}
 OP = "zg.op"  # The op of ours, where that op has another name in the text.
 
 _DESCRIPTOR = re.compile(r"!tt\.tensordesc<([^<>]+)>")
@@ -127,6 +130,11 @@ def mlir_types(type_: Type) -> tuple[str, ...]:
     return tuple(mlir_type(leaf) for leaf in leaves(type_))
 
 
+def listed(values: Sequence[Value]) -> str:
+    """The MLIR types of some values, with the components of Tuples in order."""
+    return ", ".join(text for value in values for text in mlir_types(value.type))
+
+
 @functools.cache
 def leaves(type_: Type) -> tuple[Type, ...]:
     """The types of the MLIR values for a value of this type."""
@@ -179,6 +187,8 @@ class Emitter:
         self.symbols = symbols
         self.lines: list[Line] = []
         self.values: dict[Value, Names] = {}
+        # The parameters that have the sizes and strides of a descriptor, by op and axis.
+        self.facts: dict[Value, dict[tuple[type[Op], int], str]] = {}
         self.labels: dict[Block, str] = {}
         self.result_type: Type = void
         self._locations = locations
@@ -220,6 +230,16 @@ class Emitter:
     def names(self, values: Sequence[Value]) -> Names:
         """The names of some values, with the components of Tuples in order."""
         return tuple(name for value in values for name in self.values[value])
+
+    def tell(self, parameter: Value, rank: int) -> list[str]:
+        """Name the parameters for the sizes and strides of a descriptor, as Triton has them; how each is declared."""
+        found: list[str] = []
+        names = self.facts[parameter] = {}
+        for key, cls in FACTS.items():
+            for axis in range(rank):
+                name = names[cls, axis] = self.fresh("%arg")
+                found.append(f"{name}: {mlir_type(cls.FACT)}{dictionary({key: f'{axis} : i32'})}")
+        return found
 
     def parameters(self, block: Block) -> list[tuple[str, str]]:
         """Name the parameters of a block. Returns the name and type of each."""

@@ -9,16 +9,17 @@ import attrs
 
 # The readers register themselves when these are imported.
 from ziggurat.backend.mlir import arithmetic, control, memory, tensors  # noqa: F401  # pyright: ignore[reportUnusedImport]
-from ziggurat.backend.mlir.emitter import DIVISIBILITY, STEP, SYMBOL, TYPE, leaves
+from ziggurat.backend.mlir.emitter import DIVISIBILITY, FACTS, STEP, SYMBOL, TYPE, leaves
 from ziggurat.backend.mlir.reader import Reader, own_type
 from ziggurat.backend.mlir.syntax import Cursor
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import core, tt
 from ziggurat.codemodel.errors import BuildError, ParseError, shown
 from ziggurat.codemodel.location import Location
+from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.structured import packed
 from ziggurat.codemodel.transform import Rewriter
-from ziggurat.codemodel.types import Type
+from ziggurat.codemodel.types import DescriptorType, Type
 
 
 def from_mlir(text: str, file: str = "<mlir>") -> core.Module:
@@ -77,6 +78,8 @@ class _Header:
     results: list[Type] = attrs.field(factory=list[Type])
     symbol: str = attrs.field(default=attrs.Factory(_own_name, takes_self=True))  # In the model.
     noinline: bool = False
+    # The parameters that are the size or the stride, along an axis, of the descriptor before them.
+    facts: dict[int, tuple[type[tt.DescriptorFact], int]] = attrs.field(factory=lambda: {})
     region: int = 0
     location: Location | None = None
 
@@ -175,6 +178,9 @@ def _own_form(c: Cursor) -> _Header:
 def _describe(c: Cursor, header: _Header, attributes: Mapping[str, Any]) -> None:
     """The attributes of the next parameter, whose type is known."""
     number = len(header.divisibility)
+    fact = next(((cls, attributes[key]) for key, cls in FACTS.items() if key in attributes), None)
+    if fact is not None:
+        header.facts[number] = fact
     known = attributes.get(DIVISIBILITY, attributes.get("tt.divisibility", 1))
     header.divisibility.append(known if isinstance(known, int) else 1)
     if TYPE in attributes:
@@ -215,10 +221,29 @@ def _generic_form(c: Cursor) -> _Header:
 
 
 def _function(r: Reader, header: _Header, outside: Builder) -> tt.Func:
-    inner = outside.nested(header.types, header.result)
-    r.body(header.region, inner, header.names)
+    kept = [number for number in range(len(header.types)) if number not in header.facts]
+    inner = outside.nested([header.types[number] for number in kept], header.result)
     try:
-        known = tuple(header.divisibility) if any(by != 1 for by in header.divisibility) else ()
+        r.body(header.region, inner, header.names, _arguments(r, header, inner))
+        divisors = tuple(header.divisibility[number] for number in kept)
+        known = divisors if any(by != 1 for by in divisors) else ()
         return tt.Func(header.symbol, inner.finish(), divisibility=known, noinline=header.noinline)
     except BuildError as error:
         r.cursor.fail(error.summary, header.at, error.hint)
+
+
+def _arguments(r: Reader, header: _Header, inner: Builder) -> list[Value]:
+    """The values that the parameters of the text stand for: those of the function, and facts about descriptors."""
+    left = iter(inner.parameters)
+    values: list[Value] = []
+    descriptor: Value | None = None
+    for number, type_ in enumerate(header.types):
+        if number not in header.facts:
+            values.append(next(left))
+            descriptor = values[-1] if isinstance(type_, DescriptorType) else descriptor
+        elif descriptor is None:
+            r.cursor.fail(f"parameter {number} of '{header.name}' must follow a descriptor", header.at)
+        else:
+            cls, axis = header.facts[number]
+            values.append(inner.add(cls(descriptor, axis)))
+    return values

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from ziggurat.backend.mlir.arithmetic import cast, choose, compare, is_boolean
-from ziggurat.backend.mlir.emitter import OP, Attributes, Emitter, Names, emits, mlir_type, quoted
+from ziggurat.backend.mlir.emitter import OP, Attributes, Emitter, Names, emits, listed, mlir_type, quoted
 from ziggurat.backend.mlir.reader import Reader, reads, signed
 from ziggurat.backend.mlir.syntax import Raw, Statement
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.dialects.tt import AtomicKind, CacheModifier, EvictionPolicy, MemScope, MemSemantic, Padding
 from ziggurat.codemodel.errors import TargetError
-from ziggurat.codemodel.op import Value
+from ziggurat.codemodel.op import OpResult, Value
 from ziggurat.codemodel.types import (
     DescriptorType,
     PtrType,
@@ -205,6 +205,34 @@ def store_block(e: Emitter, op: tt.DescriptorStore) -> Names:
     return e.line(f"{op.NAME} {place}, {e.name(op.value)}", types)
 
 
+@emits(tt.DescriptorGather)
+def load_rows(e: Emitter, op: tt.DescriptorGather) -> Names:
+    place = f"{e.name(op.descriptor)}[{e.name(op.rows)}, {e.name(op.column)}]"
+    return (e.value(f"{op.NAME} {place}", f" : ({listed(op.operands)}) -> {mlir_type(op.result.type)}"),)
+
+
+@emits(tt.DescriptorScatter)
+def store_rows(e: Emitter, op: tt.DescriptorScatter) -> Names:
+    place = f"{e.name(op.descriptor)}[{e.name(op.rows)}, {e.name(op.column)}]"
+    return e.line(
+        f"{op.NAME} {place}, {e.name(op.value)}", f" : {listed((op.descriptor, op.rows, op.column, op.value))}"
+    )
+
+
+@emits(tt.DescriptorSize, tt.DescriptorStride)
+def descriptor_fact(e: Emitter, op: tt.DescriptorFact) -> Names:
+    """Triton has the sizes and strides beside a descriptor: where it is made, or as parameters of the kernel."""
+    if op.descriptor in e.facts:
+        return (e.facts[op.descriptor][type(op), op.axis],)
+    made = op.descriptor.op if isinstance(op.descriptor, OpResult) else None
+    if not isinstance(made, tt.MakeTensorDescriptor):
+        raise TargetError(
+            f"{op.NAME} of a descriptor that a loop, a branch or a function hands on has no form in Triton's MLIR",
+            hint="use the numbers from which the descriptor is made",
+        )
+    return (e.name((made.shape if isinstance(op, tt.DescriptorSize) else made.strides)[op.axis]),)
+
+
 # Reading.
 
 
@@ -367,6 +395,22 @@ def read_descriptor_reduce(r: Reader, s: Statement) -> None:
     if kind in ("add", "min", "max"):
         kind = ("f" if scalar.is_float else "" if kind == "add" or scalar.signed else "u") + kind
     r.add(tt.DescriptorReduce(descriptor, block, offsets, kind=AtomicKind(kind)))
+
+
+@reads("tt.descriptor_gather")
+def read_descriptor_gather(r: Reader, s: Statement) -> Value:
+    descriptor, rows, column = r.operands(s, 3)
+    return r.add(tt.DescriptorGather(descriptor, r.as_type(rows, with_element(rows.type, i32)), r.as_type(column, i32)))
+
+
+@reads("tt.descriptor_scatter")
+def read_descriptor_scatter(r: Reader, s: Statement) -> None:
+    descriptor, rows, column, value = r.operands(s, 4)
+    type_ = descriptor.type
+    assert isinstance(type_, DescriptorType)
+    value = r.as_type(value, with_element(value.type, type_.element))
+    rows = r.as_type(rows, with_element(rows.type, i32))
+    r.add(tt.DescriptorScatter(descriptor, value, rows, r.as_type(column, i32)))
 
 
 _DESCRIPTOR_KINDS = {"none": "", **{name: name for name in ("add", "min", "max", "inc", "dec", "and", "or", "xor")}}

@@ -27,7 +27,8 @@ from ziggurat.codemodel.dialects import core, tt
 from ziggurat.codemodel.errors import TargetError
 from ziggurat.codemodel.op import Op, require_model
 from ziggurat.codemodel.structured import leaves_structure
-from ziggurat.codemodel.types import PtrType, ScalarType, Type, i1, void
+from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, Type, i1, void
+from ziggurat.transforms.simplify.inline import inline
 from ziggurat.transforms.simplify.lower_structured import lower_structured
 
 
@@ -43,6 +44,8 @@ def to_mlir(op: Op, *, release: str | None = None, locations: bool = False) -> s
     and for the few constructs that Triton's MLIR lacks.
     """
     require_model(op, "to_mlir")
+    if any(isinstance(inner, tt.DescriptorFact) for inner in op.walk()):
+        op = inline(op)  # Functions that are called take no sizes beside a descriptor.
     functions = _functions(lower_structured(op, leaves_structure))
     called = {inner.callee for function in functions for inner in function.walk() if isinstance(inner, tt.Call)}
     kernels = {f.sym_name for f in functions if f.body.yield_type == void and f.sym_name not in called}
@@ -97,6 +100,9 @@ def _function(e: Emitter, function: tt.Func, kernel: bool, place: str) -> None:
         for text, type_ in zip(e.values[parameter], leaves(parameter.type), strict=True):
             known = _divisibility(type_, divisor) | own_type(type_)
             parameters.append(f"{text}: {mlir_type(type_)}{dictionary(known)}")
+        if kernel and any(isinstance(user, tt.DescriptorFact) for user in parameter.uses):
+            assert isinstance(parameter.type, DescriptorType)
+            parameters += e.tell(parameter, len(parameter.type.block))
     results = mlir_types(function.body.yield_type)
     arrow = f" -> {result_list(results)}" if results else ""
     visibility = "public" if kernel else "private"

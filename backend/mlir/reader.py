@@ -331,8 +331,8 @@ class Reader:
         c.expect(":")
         return found
 
-    def body(self, at: int, builder: Builder, names: Sequence[str]) -> None:
-        """Read the blocks of a function, each after one that branches to it.
+    def body(self, at: int, builder: Builder, names: Sequence[str], values: Sequence[Value]) -> None:
+        """Read the blocks of a function, each after one that branches to it. `values` has those of the parameters.
 
         So a block comes after the one that dominates it, and blocks that are never reached are not read.
         """
@@ -342,7 +342,7 @@ class Reader:
             c.at = entry
             names = [name for name, _ in self.label()]
             entry = c.at
-        self._name(names, builder.parameters)
+        self._name(names, values)
         self._labels, self._blocks = self._found_labels(entry, c.closing[at]), {}
         c.at = entry
         self._block()

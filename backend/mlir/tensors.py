@@ -13,6 +13,7 @@ from ziggurat.backend.mlir.emitter import (
     Names,
     emits,
     leaves,
+    listed,
     mlir_type,
     mlir_types,
     own_type,
@@ -299,11 +300,6 @@ def combine(e: Emitter, op: tt.Combining | tt.MapElementwise) -> Names:
 @emits(tt.ReduceReturn, tt.ScanReturn, tt.MapReturn)
 def combined(e: Emitter, op: tt.ReduceReturn | tt.ScanReturn | tt.MapReturn) -> Names:
     return e.line(f"{op.NAME} {', '.join(e.names(op.values))}", f" : {listed(op.values)}")
-
-
-def listed(values: Sequence[Value]) -> str:
-    """The MLIR types of some values, with the components of Tuples in order."""
-    return ", ".join(text for value in values for text in mlir_types(value.type))
 
 
 @emits(tt.InlineAsm)

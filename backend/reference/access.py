@@ -21,6 +21,8 @@ from ziggurat.codemodel.scalars import bits_of, maxnum, minnum, rounded, widened
 from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, element_of, scalar_element, shape_of
 
 Operands = tuple[Any, ...]
+_Read = tt.DescriptorLoad | tt.DescriptorGather
+_Written = tt.DescriptorStore | tt.DescriptorScatter | tt.DescriptorReduce
 
 
 def pointee(value: Value) -> ScalarType:
@@ -155,44 +157,58 @@ def _descriptor(machine: Machine, op: Op, operands: Operands) -> Operands:
     return operands
 
 
+@triton.of(tt.DescriptorSize)
+def _descriptor_size(machine: Machine, op: tt.DescriptorSize, operands: Operands) -> Array:
+    return operands[0][1 + op.axis]
+
+
+@triton.of(tt.DescriptorStride)
+def _descriptor_stride(machine: Machine, op: tt.DescriptorStride, operands: Operands) -> Array:
+    return operands[0][1 + len(_descriptor_type(op).block) + op.axis]
+
+
 def _block(descriptor: Operands, offsets: Operands, type_: DescriptorType) -> tuple[Array, Array]:
-    """The pointers to the elements of a block, and whether each element is inside of the tensor."""
+    """The pointers to the elements of a block, and whether each element is inside of the tensor.
+
+    `offsets` has the first index along each axis; or, with an axis besides that of the programs, all indices.
+    """
     base, *rest = descriptor
     rank = len(type_.block)
     pointers: Array = over(base, rank)
     inside: Array = np.ones((1,) * (rank + 1), np.bool_)
     for axis, (size, offset) in enumerate(zip(type_.block, offsets, strict=True)):
-        steps = np.arange(size, dtype=np.int64).reshape(-1, *(1,) * (rank - 1 - axis))
-        index = over(offset, rank).astype(np.int64) + steps
+        after = (1,) * (rank - 1 - axis)
+        if offset.ndim > 1:
+            index = offset.astype(np.int64).reshape(len(offset), *(1,) * axis, -1, *after)
+        else:
+            index = over(offset, rank).astype(np.int64) + np.arange(size, dtype=np.int64).reshape(-1, *after)
         inside = inside & (index >= 0) & (index < over(rest[axis], rank))
         pointers = pointers + index * over(rest[rank + axis], rank) * type_.element.bytes
     return pointers, inside
 
 
-def _descriptor_type(op: tt.DescriptorLoad | tt.DescriptorStore | tt.DescriptorReduce) -> DescriptorType:
+def _descriptor_type(op: _Read | _Written | tt.DescriptorFact) -> DescriptorType:
     assert isinstance(op.descriptor.type, DescriptorType)
     return op.descriptor.type
 
 
-@triton.of(tt.DescriptorLoad)
-def _descriptor_load(machine: Machine, op: tt.DescriptorLoad, operands: Operands) -> Array:
+@triton.of(tt.DescriptorLoad, tt.DescriptorGather)
+def _descriptor_load(machine: Machine, op: _Read, operands: Operands) -> Array:
     type_ = _descriptor_type(op)
     pointers, inside = _block(operands[0], operands[1:], type_)
     padding = np.nan if type_.padding == "nan" else 0
     return load_elements(machine, pointers, inside, padding, machine.access("reads", op, op.result.type))
 
 
-@triton.of(tt.DescriptorStore)
-def _descriptor_store(machine: Machine, op: tt.DescriptorStore, operands: Operands) -> None:
+@triton.of(tt.DescriptorStore, tt.DescriptorScatter)
+def _descriptor_store(machine: Machine, op: tt.DescriptorStore | tt.DescriptorScatter, operands: Operands) -> None:
     type_ = _descriptor_type(op)
     pointers, inside = _block(operands[0], operands[2:], type_)
     store_elements(machine, pointers, full(op.value, operands[1]), inside, machine.access("writes", op, op.value.type))
 
 
-@marks.of(tt.DescriptorStore, tt.DescriptorReduce)
-def _marks_of_descriptor_store(
-    meaning: Meaning, machine: Machine, op: tt.DescriptorStore | tt.DescriptorReduce, operands: Operands
-) -> None:
+@marks.of(tt.DescriptorStore, tt.DescriptorReduce, tt.DescriptorScatter)
+def _marks_of_descriptor_store(meaning: Meaning, machine: Machine, op: _Written, operands: Operands) -> None:
     descriptor, value, *offsets = operands
     descriptor, *offsets = (machine.known(op, operand, "writes at") for operand in (descriptor, *offsets))
     _, inside = _block(descriptor, tuple(offsets), _descriptor_type(op))

@@ -171,7 +171,8 @@ def _moved(meaning: Meaning, machine: Machine, op: Op, operands: Operands) -> An
 
 
 _USES: dict[type[Op], str] = {
-    tt.DescriptorLoad: "reads at", tt.Assert: "asserts", cf.AssertOp: "asserts", tt.Assume: "assumes",
+    tt.DescriptorLoad: "reads at", tt.DescriptorGather: "reads at", tt.DescriptorSize: "asks",
+    tt.DescriptorStride: "asks", tt.Assert: "asserts", cf.AssertOp: "asserts", tt.Assume: "assumes",
 }  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
+from typing import ClassVar
 
 from ziggurat.codemodel import traits
 from ziggurat.codemodel.assembly import constraints_error, parts_of, template_error
@@ -853,6 +854,34 @@ def _described(op: Op, value: Value, indices: Sequence[Value]) -> DescriptorType
     return type_
 
 
+class DescriptorFact(Op, traits.Pure):
+    """The base of the ops that give a fact about the tensor of a descriptor along an axis."""
+
+    descriptor: Value = operand()
+    axis: int = attribute(int, unnamed=True)
+
+    FACT: ClassVar[ScalarType]
+
+    def infer_type(self) -> Type:
+        return self.FACT
+
+    def check(self) -> None:
+        problem = f"{self.NAME}: the operand must be a descriptor; got {self.descriptor.type}"
+        axis_of(self, self.axis, len(expect(self.descriptor.type, DescriptorType, problem).block))
+
+
+class DescriptorSize(DescriptorFact, name="tt.descriptor_size"):
+    """The size of the tensor of a descriptor along an axis, as i32."""
+
+    FACT = i32
+
+
+class DescriptorStride(DescriptorFact, name="tt.descriptor_stride"):
+    """The elements from one index of the tensor of a descriptor to the next along an axis, as i64."""
+
+    FACT = i64
+
+
 class DescriptorLoad(Op, traits.MemoryRead, name="tt.descriptor_load"):
     """Read the block at these offsets; outside of the tensor it holds the descriptor's padding."""
 
@@ -895,6 +924,43 @@ class DescriptorReduce(Op, traits.MemoryRead, traits.MemoryWrite, name="tt.descr
         found = tensor_of(self, self.value).without_layout()
         require(found == expected, f"tt.descriptor_reduce combines with {expected}; got {self.value.type}")
         scalar_of(self, self.value, _ATOMIC_OPERANDS.get(self.kind, "int"), f"the operands of {self.kind.value}")
+
+
+def _gathered(op: DescriptorGather | DescriptorScatter) -> TensorType:
+    """The type of the rows that an access moves: a row of the block for each row number."""
+    type_ = expect(op.descriptor.type, DescriptorType, f"{op.NAME}: the operand must be a descriptor")
+    good = len(type_.block) == 2 and type_.block[0] == 1
+    require(good, f"{op.NAME} takes a descriptor with blocks of one row, [1, columns]; got {type_}")
+    rows = expect(op.rows.type, TensorType, f"{op.NAME}: the rows must be a tensor; got {op.rows.type}")
+    require(rows.rank == 1 and rows.element == i32, f"the rows of {op.NAME} must be i32 along one axis; got {rows}")
+    require(op.column.type == i32, f"the column of {op.NAME} must be i32; got {op.column.type}")
+    return TensorType((rows.shape[0], type_.block[1]), type_.element)
+
+
+class DescriptorGather(Op, traits.MemoryRead, name="tt.descriptor_gather"):
+    """Read rows of a tensor of two axes, from a column on: row `i` of the result is row `rows[i]` of the tensor. An
+    element outside of the tensor is the descriptor's padding."""
+
+    descriptor: Value = operand()
+    rows: Value = operand()
+    column: Value = operand()
+
+    def infer_type(self) -> Type:
+        return _gathered(self)
+
+
+class DescriptorScatter(Op, traits.MemoryWrite, name="tt.descriptor_scatter"):
+    """Write rows of a tensor of two axes, from a column on: row `i` of the value becomes row `rows[i]` of the tensor.
+    Elements outside of the tensor are not written. Of several values for one row, any may be left."""
+
+    descriptor: Value = operand()
+    value: Value = operand()
+    rows: Value = operand()
+    column: Value = operand()
+
+    def check(self) -> None:
+        expected, found = _gathered(self), tensor_of(self, self.value).without_layout()
+        require(found == expected, f"tt.descriptor_scatter writes {expected}; got {self.value.type}")
 
 
 class Bitcast(Op, traits.Pure, name="tt.bitcast"):

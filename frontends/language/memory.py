@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
+
+import attrs
 
 from ziggurat.frontends.language.kinds import ConstBool, ConstInts, ConstShape, ConstStr, Value, Values
 from ziggurat.frontends.language.signature import call
 
 __all__ = [
     "advance", "atomic_add", "atomic_and", "atomic_cas", "atomic_max", "atomic_min", "atomic_or", "atomic_xchg",
-    "atomic_xor", "load", "load_tensor_descriptor", "make_block_ptr", "make_tensor_descriptor", "store",
+    "atomic_xor", "gather_tensor_descriptor", "load", "load_tensor_descriptor", "make_block_ptr",
+    "make_tensor_descriptor", "reduce_tensor_descriptor", "scatter_tensor_descriptor", "store",
     "store_tensor_descriptor",
 ]  # fmt: skip
 
@@ -254,7 +258,7 @@ def make_tensor_descriptor(
     - `block_shape`: a tuple of powers of two: the block that one load or store moves.
     - `padding_option`: "zero" or (of floats) "nan": the elements of a block outside of the tensor.
 
-    Result: a descriptor.
+    Result: a descriptor. Its `shape` and `strides` are tuples of run-time integers, i32 and i64.
     Errors: tuples of unequal length; a base that is not a scalar pointer; a last stride known not to be 1.
     """
 
@@ -284,5 +288,62 @@ def store_tensor_descriptor(desc: Value, offsets: Values, value: Value) -> None:
     """
 
 
-# The call that a method of a value stands for; the value is its first argument.
-METHODS: Final[dict[str, str]] = {"load": "load_tensor_descriptor", "store": "store_tensor_descriptor"}
+@call("Tensor descriptors")
+def gather_tensor_descriptor(desc: Value, x_offsets: Value, y_offset: Value) -> Value:
+    """Read rows that are not neighbours: `desc.gather(x_offsets, y_offset)`.
+
+    - `desc`: a descriptor with two axes, whose block has one row.
+    - `x_offsets`: the rows, a tensor of integers with one axis; cast to i32.
+    - `y_offset`: the first column, an integer; cast to i32.
+
+    Result: a tensor with a row of the block for each of the rows; outside of the tensor it holds the padding.
+    Errors: a descriptor with other blocks; rows that are no tensor with one axis.
+    """
+
+
+@call("Tensor descriptors")
+def scatter_tensor_descriptor(desc: Value, value: Value, x_offsets: Value, y_offset: Value) -> None:
+    """Write rows that are not neighbours: `desc.scatter(value, x_offsets, y_offset)`.
+
+    - `desc`: a descriptor with two axes, whose block has one row.
+    - `value`: a tensor with a row of the block for each of the rows, of the descriptor's dtype.
+    - `x_offsets`: the rows, a tensor of integers with one axis; cast to i32. One of several values for a row is left.
+    - `y_offset`: the first column, an integer; cast to i32.
+
+    Result: none. Elements outside of the tensor are not written.
+    Errors: a descriptor with other blocks; a value of another shape or dtype.
+    """
+
+
+@call("Tensor descriptors")
+def reduce_tensor_descriptor(desc: Value, offsets: Values, value: Value, kind: ConstStr) -> None:
+    """Combine a block in memory with a value, each element atomically: `desc.atomic_add(offsets, value)`.
+
+    - `desc`: a descriptor.
+    - `offsets`: the first index of the block along each axis, a tuple of integers; cast to i32.
+    - `value`: a tensor of the block's shape and the descriptor's dtype.
+    - `kind`: "add" (u32, i32, u64, f32, f16, bf16), "min" or "max" (integers of 32 or 64 bits, f16, bf16), "and", "or"
+      or "xor" (integers of 32 or 64 bits). Each is a method: `desc.atomic_max`.
+
+    Result: none. Elements outside of the tensor are not changed. The order with other accesses is not defined.
+    Errors: another number of offsets than axes; a value of another shape or dtype; a dtype that `kind` does not take.
+    """
+
+
+@attrs.frozen
+class Method:
+    """The call that a method of a descriptor stands for, with the descriptor as its first argument and `constants` as
+    arguments by name."""
+
+    call: str
+    constants: Mapping[str, str] = attrs.field(factory=dict[str, str])
+
+
+# The methods of descriptors.
+METHODS: Final[dict[str, Method]] = {
+    **{name: Method(f"{name}_tensor_descriptor") for name in ("load", "store", "gather", "scatter")},
+    **{
+        f"atomic_{kind}": Method("reduce_tensor_descriptor", {"kind": kind})
+        for kind in ("add", "min", "max", "and", "or", "xor")
+    },
+}

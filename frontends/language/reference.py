@@ -61,7 +61,7 @@ def _values(type_: ScalarType) -> str:
 
 def _entry(signature: Signature) -> str:
     summary, _, rest = signature.doc.partition("\n\n")
-    methods = [f"Also `desc.{method}(…)`.\n" for method, name in METHODS.items() if name == signature.name]
+    methods = [f"Also `desc.{method}(…)`.\n" for method, meant in METHODS.items() if meant.call == signature.name]
     return "\n".join([f"### `zg.{signature}`\n", f"{summary}\n", *methods, *_paragraphs(signature, rest)])
 
 

@@ -204,7 +204,7 @@ class Printer:
 def inexpressible(op: Op, what: str | None = None, hint: str | None = None) -> TargetError:
     """The error for an op that Triton-C cannot express; `what` names the part of it that is the reason."""
     reason = f": {what}" if what else ""
-    if isinstance(op, tt.MakeTensorDescriptor | tt.DescriptorLoad | tt.DescriptorStore | tt.DescriptorReduce):
+    if op.NAME == tt.MakeTensorDescriptor.NAME or op.NAME.startswith("tt.descriptor_"):
         hint = "use pointers: zg.load and zg.store"
     return TargetError(f"Triton-C cannot express {op.NAME}{reason}", op.location, hint)
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from ziggurat.codemodel.dialects import core, py
 from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
 from ziggurat.codemodel.op import OpResult, Value
 from ziggurat.codemodel.types import ConstantType, DescriptorType, PtrType, TupleType, Type, constexpr_type
+from ziggurat.frontends.language import METHODS as DESCRIPTOR_METHODS
 from ziggurat.frontends.language import SIGNATURES, Function
 from ziggurat.frontends.language.c import C_SIGNATURES, SPELLINGS
 from ziggurat.frontends.language.signature import Call, Parameter, Signature
@@ -37,6 +39,8 @@ from ziggurat.transforms.calls.lattice import (
 )
 from ziggurat.transforms.calls.operands import operand_types
 from ziggurat.transforms.calls.promotion import NONE, constant, in_floats, rounded_type
+
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 def combine(walk: FunctionAttributor, function: FunctionName | str, types: Sequence[Type], what: str) -> None:
@@ -118,8 +122,9 @@ def method(walk: FunctionAttributor, op: py.Invoke, name: str, types: list[Type]
         return host_method(walk, op, name, receiver)
     if walk.policy.is_triton and isinstance(receiver, ConstantType) and isinstance(receiver.value, Type):
         return dtype_method(receiver.value, name, types[1:])
-    if isinstance(receiver, DescriptorType) and name in ("load", "store"):
-        return language_call(walk, op, f"{name}_tensor_descriptor")
+    if isinstance(receiver, DescriptorType) and name in DESCRIPTOR_METHODS:
+        meant = DESCRIPTOR_METHODS[name]
+        return language_call(walk, op, meant.call, meant.constants)
     if walk.policy.tensor_operators and name in METHODS:
         return spelled_call(walk, op, METHODS[name])
     if name in SIGNATURES:
@@ -145,9 +150,12 @@ def dtype_method(dtype: Type, name: str, arguments: Sequence[Type]) -> Type:
     return outer_constant(found(*known))
 
 
-def language_call(walk: FunctionAttributor, op: py.Invoke | py.Call, name: str) -> Type:
+def language_call(
+    walk: FunctionAttributor, op: py.Invoke | py.Call, name: str, constants: Mapping[str, Any] = NOTHING
+) -> Type:
+    """A call of the language; `constants` has arguments besides those that are written."""
     typing = Typing(name, partial(combine, walk), policy=walk.policy, applier=partial(applied, walk))
-    return bound_call(walk, op, SIGNATURES[name], RULES[name], typing)
+    return bound_call(walk, op, SIGNATURES[name], RULES[name], typing, constants)
 
 
 def spelled_call(walk: FunctionAttributor, op: py.Invoke | py.Call, spelling: Spelling) -> Type:
@@ -191,10 +199,16 @@ def bound_arguments(walk: FunctionAttributor, op: py.Invoke | py.Call, signature
 
 
 def bound_call(
-    walk: FunctionAttributor, op: py.Invoke | py.Call, signature: Signature, rule: Rule, typing: Typing
+    walk: FunctionAttributor,
+    op: py.Invoke | py.Call,
+    signature: Signature,
+    rule: Rule,
+    typing: Typing,
+    constants: Mapping[str, Any] = NOTHING,
 ) -> Type:
     """A call with this signature and this rule, which is asked in the context `typing`."""
-    return given_call(walk, op, signature, rule, typing, bound_arguments(walk, op, signature))
+    positional, keywords = given_values(walk, op)
+    return given_call(walk, op, signature, rule, typing, signature.bind(positional, {**keywords, **constants}))
 
 
 def given_call(

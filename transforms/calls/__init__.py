@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from typing import Final
 
-from ziggurat.transforms.calls import arithmetic, block_pointers, linear_algebra, memory, programs, reductions, shape
+from ziggurat.transforms.calls import (
+    arithmetic,
+    block_pointers,
+    descriptors,
+    linear_algebra,
+    memory,
+    programs,
+    reductions,
+    shape,
+)
 from ziggurat.transforms.calls.rule import Rule, Typing
 
-_FAMILIES = (arithmetic, block_pointers, linear_algebra, memory, programs, reductions, shape)
+_FAMILIES = (arithmetic, block_pointers, descriptors, linear_algebra, memory, programs, reductions, shape)
 
 RULES: Final[dict[str, Rule]] = {name: rule for family in _FAMILIES for name, rule in family.RULES.items()}
 

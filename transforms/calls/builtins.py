@@ -22,6 +22,7 @@ from ziggurat.codemodel.types import (
     f32,
     i1,
     i32,
+    i64,
     shape_of,
 )
 from ziggurat.frontends.language.policy import EXPLICIT, Policy
@@ -235,14 +236,20 @@ BUILTINS: dict[str, Rule] = {
 }
 
 
+# The types of what a descriptor tells for each axis at run time.
+_FACTS = {"shape": i32, "strides": i64}
+
+
 def property_of(x: Type, name: str, policy: Policy = EXPLICIT) -> Type:
-    """The type of `x.name`, a constant."""
+    """The type of `x.name`, a constant but for the sizes and strides of a descriptor."""
     known: Any = x.value if isinstance(x, ConstantType) else None
     found = _property_of_triton(x, known, name) if policy.is_triton else None
     if found is not None:
         return found
     if name == "shape" and (isinstance(x, TensorType) or is_number(x)):
         return constant(shape_of(x))
+    if name in _FACTS and isinstance(x, DescriptorType):
+        return TupleType((_FACTS[name],) * len(x.block))
     if name == "element_ty" and isinstance(known, PtrType):
         return constant(known.pointee)
     if name == "dtype" and isinstance(x, ConstantType):

@@ -16,8 +16,6 @@ from ziggurat.codemodel.types import (
     Type,
     element_of,
     i1,
-    i32,
-    i64,
     shape_of,
     shaped,
     with_element,
@@ -27,7 +25,7 @@ from ziggurat.transforms.calls.constants import describe
 from ziggurat.transforms.calls.emit import Emitter, Operand
 from ziggurat.transforms.calls.lattice import BlockPtrType
 from ziggurat.transforms.calls.promotion import NONE, is_number, require_fits, scalar_type
-from ziggurat.transforms.calls.rule import Rule, Typing, choice, scalar_integers, shape, tensor
+from ziggurat.transforms.calls.rule import Rule, Typing, choice
 
 CACHE = {"": CacheModifier.NONE, **{f".{m.value}": m for m in CacheModifier if m is not CacheModifier.NONE}}
 EVICTION = {"": EvictionPolicy.NORMAL, **{policy.value: policy for policy in EvictionPolicy}}
@@ -214,12 +212,17 @@ def _combined(call: Typing, ptr: Type, value: Type, mask: Type | None, sem: Any,
     return result
 
 
-def _atomic_rule(kinds: tuple[AtomicKind, ...]) -> Rule:
+def kind_of(call: str, element: ScalarType) -> AtomicKind:
+    """The kind of a call that combines elements of a type."""
+    kinds, _ = ATOMICS[call]
+    return kinds[0 if element.is_float else 1 if element.signed else 2]
+
+
+def _atomic_rule(call: str) -> Rule:
     def build(
         emit: Emitter, result: Type, ptr: Operand, value: Operand, mask: Operand | None, sem: Any, scope: Any
     ) -> Value:
-        element = scalar_type(result)
-        kind = kinds[0 if element.is_float else 1 if element.signed else 2]
+        kind = kind_of(call, scalar_type(result))
         stored, chosen = _stored(emit, ptr, value), _mask(emit, ptr, mask)
         return emit.add(tt.AtomicRMW(ptr.value, stored, chosen, kind=kind, sem=SEMANTICS[sem], scope=SCOPES[scope]))
 
@@ -238,82 +241,9 @@ def _swap(emit: Emitter, result: Type, ptr: Operand, compare: Operand, value: Op
     return emit.add(tt.AtomicCAS(ptr.value, expected, stored, sem=SEMANTICS[sem], scope=SCOPES[scope]))
 
 
-# Descriptors.
-
-
-def _described(call: Typing, base: Type, sizes: Type, strides: Type, block: Any, padding: Any) -> Type:
-    if not isinstance(base, PtrType):
-        raise KernelTypeError(f"{call}: 'base' must be the pointer to the tensor; got {describe(base)}")
-    dims = shape(call, block)
-    scalar_integers(call, "the sizes", sizes, len(dims))
-    last = scalar_integers(call, "the strides", strides, len(dims))[-1:]
-    if last and isinstance(last[0], ConstantType) and last[0].value != 1:
-        raise KernelValueError(
-            f"{call}: the last stride must be 1; got {last[0].value}",
-            hint="make the last axis of the tensor contiguous in memory",
-        )
-    if dims[-1] * base.pointee.bytes < 16:
-        row = dims[-1] * base.pointee.bytes
-        ours = f"{call}: a row of the block has {row} bytes; it needs 16"
-        triton = "Descriptor block shape must have at least 16 bytes in the last dimension, but got "
-        raise KernelValueError(call.words(ours, f"{triton}{dims[-1]} * {base.pointee.bytes} = {row} bytes"))
-    choice("padding_option", padding, PADDING)
-    if PADDING[padding] is Padding.NAN and not base.pointee.is_float:
-        raise KernelValueError(
-            f"{call}: only floats are padded with NaN; got {base.pointee}", hint='padding_option="zero"'
-        )
-    return DescriptorType(dims, base.pointee, PADDING[padding].value)
-
-
-def _describe(
-    emit: Emitter, result: Type, base: Operand, sizes: Operand, strides: Operand, block: Any, padding: Any
-) -> Value:
-    shape_, steps = emit.converted(sizes, i32), emit.converted(strides, i64)
-    return emit.add(tt.MakeTensorDescriptor(base.value, shape_, steps, result, padding=PADDING[padding]))
-
-
-def _descriptor(call: Typing, descriptor: Type, offsets: Type) -> list[Type]:
-    """The operands of an access to a block of a descriptor: the descriptor and the offsets."""
-    if not isinstance(descriptor, DescriptorType):
-        raise KernelTypeError(
-            f"{call}: 'desc' must be a tensor descriptor; got {describe(descriptor)}",
-            hint="launch with zg.TensorDescriptor(array, block), or make one with zg.make_tensor_descriptor"
-            if isinstance(descriptor, PtrType)
-            else None,
-        )
-    return [descriptor, *(i32 for _ in scalar_integers(call, "the offsets", offsets, len(descriptor.block)))]
-
-
-def _block_read(call: Typing, descriptor: Type, offsets: Type) -> Type:
-    operands = _descriptor(call, descriptor, offsets)
-    return call.asked(lambda values: tt.DescriptorLoad(values[0], values[1:]), *operands)
-
-
-def _block_written(call: Typing, descriptor: Type, offsets: Type, value: Type) -> Type:
-    operands = _descriptor(call, descriptor, offsets)
-    if isinstance(descriptor, DescriptorType) and is_number(value) and scalar_type(value) != descriptor.element:
-        raise KernelTypeError(
-            f"{call}: the value must be {descriptor.element}, the type of the descriptor; got {describe(value)}",
-            hint=f"convert it: zg.cast(value, zg.{descriptor.element})",
-        )
-    call.asked(lambda values: tt.DescriptorStore(values[1], values[0], values[2:]), tensor(call, value), *operands)
-    return NONE
-
-
-def _read_block(emit: Emitter, result: Type, descriptor: Operand, offsets: Operand) -> Value:
-    return emit.add(tt.DescriptorLoad(descriptor.value, emit.converted(offsets, i32)))
-
-
-def _write_block(emit: Emitter, result: Type, descriptor: Operand, offsets: Operand, value: Operand) -> Value:
-    return emit.add(tt.DescriptorStore(descriptor.value, value.value, emit.converted(offsets, i32)))
-
-
 RULES = {
     "load": Rule(_loaded, _load),
     "store": Rule(_storing, _store),
-    **{name: _atomic_rule(kinds) for name, (kinds, _) in ATOMICS.items()},
+    **{name: _atomic_rule(name) for name in ATOMICS},
     "atomic_cas": Rule(_swapped, _swap),
-    "make_tensor_descriptor": Rule(_described, _describe),
-    "load_tensor_descriptor": Rule(_block_read, _read_block),
-    "store_tensor_descriptor": Rule(_block_written, _write_block),
 }

@@ -18,14 +18,16 @@ CONSTANT: Final[tuple[type, ...]] = (
 INTEGER: Final[tuple[type, ...]] = (
     arith.ConstantOp, arith.IntBinary, arith.ExtSI, arith.ExtUI, arith.TruncI, arith.SIToFP, arith.UIToFP,
     maths.IntUnary, tt.MulHiUI, tt.Grid, tt.SmId, tt.GlobalTimer, tt.MakeRange, tt.Histogram, tt.Poison, tt.AddPtr,
-    tt.Bitcast, tt.IntToPtr, tt.PtrToInt, tt.MakeTensorDescriptor, tt.Func, tt.Print, tt.Assert, tt.Assume, tt.Barrier,
-    tt.GridDependencyWait, tt.GridDependencyLaunch, BodyTerminator,
+    tt.Bitcast, tt.IntToPtr, tt.PtrToInt, tt.MakeTensorDescriptor, tt.DescriptorFact, tt.Func, tt.Print, tt.Assert,
+    tt.Assume, tt.Barrier, tt.GridDependencyWait, tt.GridDependencyLaunch, BodyTerminator,
 )  # fmt: skip
 # Ops that have no gradient: the reason, and a hint.
 REASONS: Final[dict[type[Op], tuple[str, str | None]]] = {
     arith.Bitcast: ("it reads the bits of a number", "compute with floats, or take the gradient of a smooth function"),
     tt.InlineAsm: ("the compiler does not know what the instructions compute", "write the computation in the language"),
     maths.Directed: ("a rounding in one direction has none", "compute with add, mul, div, sqrt and fma"),
+    tt.DescriptorGather: ("one row may be read several times", "load through pointers to the elements"),
+    tt.DescriptorScatter: ("one row may be written several times", "store through pointers to the elements"),
     tt.MapElementwise: ("a function that is mapped over elements has none here", "call the function on whole tensors"),
 }
 
@@ -40,7 +42,7 @@ def _nothing(at: Reverse, op: Op, adjoint: Any) -> None:
     """The adjoint ends here."""
 
 
-@gradients.of(arith.Bitcast, maths.Directed, tt.InlineAsm, tt.MapElementwise)
+@gradients.of(*REASONS)
 def _rejected(at: Reverse, op: Op, adjoint: Any) -> None:
     why, hint = REASONS[type(op)]
     raise no_gradient(op, why, hint)

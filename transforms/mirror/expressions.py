@@ -8,6 +8,7 @@ from typing import Any
 from ziggurat.codemodel.dialects import core, py, tt
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.types import ConstantType, DescriptorType, TensorType, TupleType, Type, shape_of
+from ziggurat.frontends.language import METHODS as DESCRIPTOR_METHODS
 from ziggurat.frontends.language.signature import Call
 from ziggurat.frontends.triton.library import METHODS, SPELLED, Spelling
 from ziggurat.transforms.attribution.attribution import positional_values
@@ -42,6 +43,9 @@ def named(walk: FunctionMirror, value: Value, name: str) -> Built:
     if index is not None:
         return split_operand(walk.operand(value))[index].value
     result = walk.scope.type_of(walk.op.result)
+    if isinstance(type_, DescriptorType) and isinstance(result, TupleType):
+        fact = tt.DescriptorSize if name == "shape" else tt.DescriptorStride
+        return tuple(walk.emit.add(fact(walk.operand(value).value, axis)) for axis in range(len(result.components)))
     if isinstance(result, ConstantType | TupleType):
         return None
     return built(RULES["trans"], walk.emit, result, walk.operand(value), ())  # `x.T`
@@ -179,7 +183,7 @@ def call_of(walk: FunctionMirror, op: py.Invoke, space: str, name: str) -> str:
     if op.callee.startswith("tl."):
         return SPELLED[op.callee.removeprefix("tl.")].call
     is_descriptor = isinstance(walk.scope.type_of(op.operands[0]), DescriptorType)
-    return f"{name}_tensor_descriptor" if is_descriptor else METHODS[name].call
+    return (DESCRIPTOR_METHODS if is_descriptor else METHODS)[name].call
 
 
 def built(rule: Rule, emit: Emitter, result: Type, *operands: Any) -> Built:

@@ -18,6 +18,7 @@ If the rows are too (`zg.divisible`; a launch checks it), 16 bytes of a row are 
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Container, Iterable, Sequence
 from itertools import islice
 
@@ -64,9 +65,9 @@ def lower_descriptors(module: core.Module, kept: Container[Value] = (), disjoint
                 return made.op.operands[op.index]
             case tt.DescriptorLoad() | tt.DescriptorStore() if op.result in kept:
                 return builder.copy(op, (maps[op.descriptor], *operands[1:]))
-            case tt.DescriptorLoad():
+            case tt.DescriptorLoad() | tt.DescriptorGather():
                 return _load(builder, op, operands)
-            case tt.DescriptorStore():
+            case tt.DescriptorStore() | tt.DescriptorScatter():
                 pointers, inside = _address(builder, _maker(operands[0]), operands[2:])
                 builder.add(tt.Store(pointers, operands[1], inside))
                 return DROP
@@ -74,6 +75,10 @@ def lower_descriptors(module: core.Module, kept: Container[Value] = (), disjoint
                 pointers, inside = _address(builder, _maker(operands[0]), operands[2:])
                 builder.add(tt.AtomicRMW(pointers, operands[1], inside, kind=op.kind, sem=tt.MemSemantic.RELAXED))
                 return DROP
+            case tt.DescriptorSize():
+                return _maker(operands[0]).shape[op.axis]
+            case tt.DescriptorStride():
+                return _maker(operands[0]).strides[op.axis]
             case _:
                 return None
 
@@ -220,9 +225,13 @@ def _spread(builder: Builder, value: Value, axis: int, block: tuple[int, ...]) -
 
 
 def _address(builder: Builder, made: tt.MakeTensorDescriptor, offsets: Sequence[Value]) -> tuple[Value, Value]:
-    """The pointers to the elements of a block, and the mask of those that are inside of the tensor."""
+    """The pointers to the elements of a block, and the mask of those that are inside of the tensor.
+
+    `offsets` has the first index of the block along each axis, or a tensor of all its indices along the axis.
+    """
     type_ = descriptor_of(made.result)
-    block = type_.block
+    rows = [tensor_of(offset).numel if isinstance(offset.type, TensorType) else 1 for offset in offsets]
+    block = tuple(map(operator.mul, type_.block, rows))
     base: Value = made.base
     steps: Value | None = None
     inside: Value | None = None
@@ -230,17 +239,20 @@ def _address(builder: Builder, made: tt.MakeTensorDescriptor, offsets: Sequence[
         wide, narrow, unsigned = (TensorType((size,), element) for element in (i64, i32, u32))
         stride = made.strides[axis]
         strided = constant_of(stride) != 1
-        start: Value = builder.add(arith.ExtSI(offset, i64))
-        if strided:
-            start = builder.add(arith.MulI(start, stride))
-        base = builder.add(tt.AddPtr(base, start))
-        numbers = builder.add(tt.MakeRange(0, size))
+        if isinstance(offset.type, TensorType):
+            numbers = index = offset
+        else:
+            start: Value = builder.add(arith.ExtSI(offset, i64))
+            if strided:
+                start = builder.add(arith.MulI(start, stride))
+            base = builder.add(tt.AddPtr(base, start))
+            numbers = builder.add(tt.MakeRange(0, size))
+            index = builder.add(arith.AddI(builder.add(tt.Splat(offset, narrow)), numbers))
         step: Value = builder.add(arith.ExtSI(numbers, wide))
         if strided:
             step = builder.add(arith.MulI(step, builder.add(tt.Splat(stride, wide))))
         step = _spread(builder, step, axis, block)
         steps = step if steps is None else builder.add(arith.AddI(steps, step))
-        index: Value = builder.add(arith.AddI(builder.add(tt.Splat(offset, narrow)), numbers))
         limit = builder.add(tt.Splat(made.shape[axis], narrow))
         index, limit = (builder.add(arith.Bitcast(value, unsigned)) for value in (index, limit))
         below = _spread(builder, builder.add(arith.CmpI(index, limit, arith.IntPredicate.ULT)), axis, block)
@@ -250,10 +262,12 @@ def _address(builder: Builder, made: tt.MakeTensorDescriptor, offsets: Sequence[
     return builder.add(tt.AddPtr(pointers, steps)), inside
 
 
-def _load(builder: Builder, op: tt.DescriptorLoad, operands: tuple[Value, ...]) -> Outcome:
+def _load(builder: Builder, op: tt.DescriptorLoad | tt.DescriptorGather, operands: tuple[Value, ...]) -> Outcome:
     made = _maker(operands[0])
     pointers, inside = _address(builder, made, operands[1:])
     element = descriptor_of(made.result).element
     zero = 0.0 if element.is_float else False if element == i1 else 0
     other = builder.add(arith.ConstantOp(math.nan if made.padding is Padding.NAN else zero, op.result.type))
+    if isinstance(op, tt.DescriptorGather):
+        return builder.add(tt.Load(pointers, inside, other))
     return builder.add(tt.Load(pointers, inside, other, cache=op.cache, eviction=op.eviction))

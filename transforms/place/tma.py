@@ -42,6 +42,8 @@ from ziggurat.transforms.place.queries import constant, descriptor_of, shared_of
 _UNIT = 16  # Bytes that TMA writes at once.
 
 Access = tt.DescriptorLoad | tt.DescriptorStore
+_Read = tt.DescriptorLoad | tt.DescriptorGather
+_Write = tt.DescriptorStore | tt.DescriptorScatter | tt.DescriptorReduce
 
 
 # The accesses that TMA does.
@@ -59,16 +61,21 @@ def tma_accesses(module: core.Module, target: str, num_warps: int) -> set[Value]
     ordering = next((op for op in module.walk() if isinstance(op, tt.Barrier | tt.AtomicRMW | tt.AtomicCAS)), None)
     loaded = {op.descriptor for op in accesses if isinstance(op, tt.DescriptorLoad)}
     stored = {op.descriptor for op in accesses if isinstance(op, tt.DescriptorStore)}
+    others = {op.descriptor for op in accesses if not isinstance(op, Access)}
     (func,) = (op for op in module.functions().values() if isinstance(op, tt.Func))
     infos: Mapping[Component, AxisInfo] = {}
     choice = partial(mma_of, target=target, num_warps=num_warps, rows_first=is_chained(module))
     found: set[Value] = set()
     for op in accesses:
+        if not isinstance(op, Access):
+            continue
         obstacle: Obstacle | None = None
         if ordering is not None:
             obstacle = Obstacle("the kernel has atomics or a debug_barrier", ordering)
         elif op.descriptor in loaded & stored:
             obstacle = Obstacle("the kernel loads and stores through the same descriptor", op)
+        elif op.descriptor in others:
+            obstacle = Obstacle("the kernel moves rows or combines blocks through the same descriptor", op)
         elif not _is_movable(op.descriptor):
             why = "a block must have two axes and 8 rows or more, each of 32, 64, or a multiple of 128 bytes"
             obstacle = Obstacle(f"{why}, and padding of floats", op)
@@ -84,11 +91,11 @@ def tma_accesses(module: core.Module, target: str, num_warps: int) -> set[Value]
     return found
 
 
-def _accesses(module: core.Module) -> list[Access]:
-    """The loads and stores through descriptors that are parameters of the kernel."""
+def _accesses(module: core.Module) -> list[_Read | _Write]:
+    """The accesses through descriptors that are parameters of the kernel."""
     (func,) = module.functions().values()
     parameters = func.bodies[0].parameters
-    return [op for op in func.walk() if isinstance(op, Access) and op.descriptor in parameters]
+    return [op for op in func.walk() if isinstance(op, _Read | _Write) and op.descriptor in parameters]
 
 
 def aliasing(module: core.Module, by_tma: Set[Value]) -> tuple[int, ...]:
@@ -101,7 +108,7 @@ def aliasing(module: core.Module, by_tma: Set[Value]) -> tuple[int, ...]:
     pairs: dict[tuple[int, int], None] = {}
     for at, store in enumerate(ops):
         for after, load in enumerate(ops):
-            if not isinstance(store, tt.DescriptorStore) or not isinstance(load, tt.DescriptorLoad):
+            if not isinstance(store, _Write) or not isinstance(load, _Read):
                 continue
             assert isinstance(store.descriptor, BlockParameter) and isinstance(load.descriptor, BlockParameter)
             if store.descriptor is load.descriptor or not by_tma & {store.result, load.result}:

@@ -60,6 +60,8 @@ def folding(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         return _fold_while(builder, op, operands)
     if isinstance(op, core.TupleLoad):
         return _component(builder, operands[0], op.index)
+    if isinstance(op, tt.DescriptorFact):
+        return _fact(op, operands[0])
     if isinstance(op, tt.Load | tt.Store):
         return _masked(builder, op, operands)
     if isinstance(op, tt.Assume | tt.Assert | cf.AssertOp):
@@ -258,6 +260,14 @@ def _component(builder: Rewriter, source: Value, index: int) -> Value | None:
         if len(same) > 1 and (value := same[index]) is not None:
             return _again(builder, value)
     return None
+
+
+def _fact(op: tt.DescriptorFact, descriptor: Value) -> Value | None:
+    """The size or stride from which the descriptor is made, if it is made in the function."""
+    if not isinstance(descriptor, OpResult) or not isinstance(descriptor.op, tt.MakeTensorDescriptor):
+        return None
+    made = descriptor.op
+    return (made.shape if isinstance(op, tt.DescriptorSize) else made.strides)[op.axis]
 
 
 def _masked(builder: Rewriter, op: tt.Load | tt.Store, operands: tuple[Value, ...]) -> Outcome:

@@ -230,6 +230,7 @@ def _memory(case: Callable[[str, Sequence[Type], Build], None]) -> None:
         for padding in tt.Padding:
             if padding is tt.Padding.ZERO or s.is_float:
                 case(f"descriptor.{s}.{padding.value}", [s, i32], lambda f, x, n, p=padding: _descriptor(f, x, n, p))
+        case(f"descriptor.rows.{s}", [s, tensor(i32)], _rows)
 
 
 def _descriptor(f: Builder, element: Value, size: Value, padding: tt.Padding) -> Value:
@@ -243,6 +244,19 @@ def _descriptor(f: Builder, element: Value, size: Value, padding: tt.Padding) ->
     f.add(tt.DescriptorStore(described, block, [size, size]))
     if padding is tt.Padding.ZERO and scalar in (f16, bf16, f32):  # As Triton's descriptor.atomic_add.
         f.add(tt.DescriptorReduce(described, block, [size, size], kind=tt.AtomicKind.FADD))
+    return block
+
+
+def _rows(f: Builder, element: Value, rows: Value) -> Value:
+    """Rows that are read and written through a descriptor."""
+    scalar = element_of(element.type)
+    assert isinstance(scalar, ScalarType)
+    size, one = f.add(arith.ConstantOp(64, i32)), f.add(arith.ConstantOp(1, i64))
+    stride = f.add(arith.ConstantOp(64, i64))
+    type_ = DescriptorType((1, 32), scalar)
+    described = f.add(tt.MakeTensorDescriptor(element.op.ptr, [size, size], [stride, one], type_))
+    block = f.add(tt.DescriptorGather(described, rows, size))
+    f.add(tt.DescriptorScatter(described, block, rows, size))
     return block
 
 

@@ -35,8 +35,9 @@ def test_every_parameter_is_documented(name: str):
 
 
 def test_methods_are_calls_that_take_the_value_first():
-    for name in METHODS.values():
-        assert SIGNATURES[name].parameters[0].name == "desc"
+    for meant in METHODS.values():
+        names = [parameter.name for parameter in SIGNATURES[meant.call].parameters]
+        assert names[0] == "desc" and set(meant.constants) <= set(names)
 
 
 def test_import_brings_nothing_heavy():

@@ -320,3 +320,27 @@ def test_descriptors_that_must_not_describe_the_same_memory(mode: str, wanted: t
     for target, found in (("sm_90a", wanted), ("sm_80", ())):
         (func,) = [op for op in place(model, CompileOptions(target, 4, 3)).walk() if isinstance(op, tt.Func)]
         assert func.disjoint == found
+
+
+@zg.kernel
+def rows_between(a, c, numbers_ptr, MODE: zg.constexpr):
+    """Blocks and rows of one descriptor, or of two."""
+    numbers = zg.load(zg.add(numbers_ptr, zg.arange(0, 8)))
+    c.store((0, 0), zg.full((8, 64), 1.0, zg.f16))
+    if MODE == "combines":
+        c.atomic_add((0, 0), zg.full((8, 64), 1.0, zg.f16))
+    else:
+        zg.store(zg.add(numbers_ptr, 8), zg.cast(zg.max(zg.max(a.gather(numbers, 0), 0), 0), zg.i32))
+
+
+def test_rows_and_combinations_keep_their_order_with_tma() -> None:
+    a, c = zg.descriptor((1, 64), zg.f16), zg.divisible(zg.descriptor((8, 64), zg.f16))
+
+    def of(mode: str) -> tuple[int, tuple[int, ...]]:
+        module = place(rows_between.triton(a, c, zg.ptr(zg.i32), mode), CompileOptions("sm_90a", 4, 3))
+        (func,) = [op for op in module.walk() if isinstance(op, tt.Func)]
+        return sum(isinstance(op, gpu.TmaStore) for op in module.walk()), func.disjoint
+
+    assert of("gathers") == (1, (1, 0))
+    with pytest.warns(zg.ZigguratWarning, match="moves rows or combines blocks through the same descriptor"):
+        assert of("combines") == (0, ())
