@@ -125,8 +125,8 @@ class F64:
 Format = type[F32] | type[F64]
 
 
-def _function(name: str, of: Format) -> Routine:
-    return Routine(f"zg.{name}.{of.NAME}", of.KIND, [of.KIND])
+def _function(name: str, of: Format, lanes: int = 0) -> Routine:
+    return Routine(f"zg.{name}.{of.NAME}", of.KIND, [of.KIND], lanes)
 
 
 # Powers and logarithms.
@@ -141,22 +141,22 @@ def _exponential(r: Routine, x: Number, of: Format) -> Number:
     return r.scaled(grown + 1.0, exponent)
 
 
-def _exp(of: Format) -> Routine:
-    r = _function("exp", of)
+def _exp(of: Format, lanes: int = 0) -> Routine:
+    r = _function("exp", of, lanes)
     return r.done(_exponential(r, r.argument().clamp(*of.EXP_RANGE), of))
 
 
-def _exp2(of: Format) -> Routine:
-    r = _function("exp2", of)
+def _exp2(of: Format, lanes: int = 0) -> Routine:
+    r = _function("exp2", of, lanes)
     x = r.argument().clamp(*of.EXP2_RANGE)
     whole, exponent = r.nearest(x)
     rest = x - whole
     return r.done(r.scaled(r.fma(rest, r.poly(rest, of.EXP2), 1.0), exponent))
 
 
-def _logarithm(of: Format, base_2: bool) -> Routine:
+def _logarithm(of: Format, base_2: bool, lanes: int = 0) -> Routine:
     """The logarithm of m and e, where x is m · 2^e, and m between 2/3 and 4/3 (f32) or √½ and √2 (f64)."""
-    r = _function("log2" if base_2 else "log", of)
+    r = _function("log2" if base_2 else "log", of, lanes)
     x = r.argument()
     tiny = x.test("olt", 2.0 ** (1 - of.BIAS))
     bits = tiny.select(x * 2.0**of.SCALE, x).bits()
@@ -416,7 +416,7 @@ def _remainder(of: Format) -> Routine:
     return r.done(made.signed_as(sign), inline=False)
 
 
-def _routines(of: Format) -> dict[str, Callable[[], Routine]]:
+def _routines(of: Format) -> dict[str, Callable[..., Routine]]:
     return {
         "exp": partial(_exp, of), "exp2": partial(_exp2, of), "log": partial(_logarithm, of, False),
         "log2": partial(_logarithm, of, True), "sin": partial(_sine, of, 0), "cos": partial(_sine, of, 1),
@@ -425,13 +425,16 @@ def _routines(of: Format) -> dict[str, Callable[[], Routine]]:
 
 
 # By the LLVM type and the name.
-ROUTINES = {
+ROUTINES: dict[str, dict[str, Callable[..., Routine]]] = {
     "float": {**_routines(F32), "tanh": _tanh_f32, "erf": _erf_f32},
     "double": {**_routines(F64), "tanh": _tanh_f64, "erf": _erf_f64},
 }
 
 
+VECTORS = ("exp", "exp2", "log", "log2")  # The routines that do not branch.
+
+
 @cache
-def accurate(name: str, kind: str) -> Routine:
-    """The routine of a function for an LLVM type."""
-    return ROUTINES[kind][name]()
+def accurate(name: str, kind: str, lanes: int = 0) -> Routine:
+    """The routine of a function for an LLVM type; with `lanes`, for vectors of it (one of `VECTORS`)."""
+    return ROUTINES[kind][name](lanes) if lanes else ROUTINES[kind][name]()

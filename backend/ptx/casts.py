@@ -231,12 +231,12 @@ ZERO = "0x0000000000000000"
 
 
 @cache
-def widen_e4m3() -> Routine:
+def widen_e4m3(lanes: int = 0) -> Routine:
     """An f8e4m3 as f16.
 
     Moving the fields to their places in an f16 gives 1/256 of the number, for subnormals as well.
     """
-    r = Routine("zg.f8e4m3.to.f16", "half", ["i8"])
+    r = Routine("zg.f8e4m3.to.f16", "half", ["i8"], lanes)
     wide = r.argument().to("zext", "i16")
     magnitude = wide & 127
     sign = (wide & 128) << 8
@@ -246,7 +246,7 @@ def widen_e4m3() -> Routine:
 
 
 @cache
-def narrow_to_8_bits(target: ScalarType, rounding: Rounding) -> Routine:
+def narrow_to_8_bits(target: ScalarType, rounding: Rounding, lanes: int = 0) -> Routine:
     """An f32 as an 8-bit float, saturating.
 
     The bits of normal numbers are shifted into place and rounded as an integer, so that a carry reaches the exponent.
@@ -256,7 +256,7 @@ def narrow_to_8_bits(target: ScalarType, rounding: Rounding) -> Routine:
     largest = bits_of_number(target.format.largest, target)
     shift = 23 - digits
     smallest = 127 - bias + 1  # The exponent field, in an f32, of the smallest normal number.
-    r = Routine(f"zg.f32.to.{target.name}.{rounding.value}", "i8", ["float"])
+    r = Routine(f"zg.f32.to.{target.name}.{rounding.value}", "i8", ["float"], lanes)
     bits = r.argument().bits()
     magnitude = bits & 0x7FFFFFFF
     number = magnitude.to("bitcast", "float")
@@ -279,12 +279,12 @@ def narrow_to_8_bits(target: ScalarType, rounding: Rounding) -> Routine:
 
 
 @cache
-def to_odd() -> Routine:
+def to_odd(lanes: int = 0) -> Routine:
     """An f64 as f32 such that rounding the result to fewer digits gives what rounding the f64 would.
 
     A number that f32 lacks becomes its neighbour with an odd last bit (Boldo and Melquiond, 2008).
     """
-    r = Routine("zg.f64.to.odd", "float", ["double"])
+    r = Routine("zg.f64.to.odd", "float", ["double"], lanes)
     x = r.argument()
     near = x.to("fptrunc", "float")
     back = near.to("fpext", "double")

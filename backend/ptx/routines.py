@@ -45,6 +45,12 @@ class Code:
         self._into.append(f"  {name} = {text}{self._place}")
         return name
 
+    def splat(self, kind: str, name: str, lanes: int) -> str:
+        """A vector with a number in each lane."""
+        type_ = vector_type(kind, lanes)
+        first = self.emit(f"insertelement {type_} poison, {kind} {name}, i64 0")
+        return self.emit(f"shufflevector {type_} {first}, {type_} poison, <{lanes} x i32> zeroinitializer")
+
     def start(self, label: str) -> None:
         """Begin a block."""
         self._into.append(f"{label}:")
@@ -84,31 +90,54 @@ class Join:
 class Number:
     """A value in LLVM text, an SSA value or a constant, with the operators of its LLVM type.
 
-    `>>`, `/` and `%` of integers are the unsigned ones. Python's numbers may be operands.
+    `>>`, `/` and `%` of integers are the unsigned ones. Python's numbers may be operands. With `lanes` it is a vector
+    of so many numbers of the type `kind`; a number among vectors counts for each lane.
     """
 
-    def __init__(self, code: Code, kind: str, name: str) -> None:
+    __slots__ = ("code", "kind", "lanes", "name")
+
+    def __init__(self, code: Code, kind: str, name: str, lanes: int = 0) -> None:
         self.code = code
         self.kind = kind
         self.name = name
+        self.lanes = lanes
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def type(self) -> str:
+        """The LLVM type, of a vector or a number."""
+        return vector_type(self.kind, self.lanes)
+
+    @property
+    def typed(self) -> str:
+        """The LLVM type and the value."""
+        return f"{self.type} {self.name}"
 
     def like(self, value: Number | float) -> Number:
         """A value of this number's type: itself, or a constant."""
         if isinstance(value, Number):
             return value
         scalar = _FLOATS.get(self.kind)
-        return Number(self.code, self.kind, str(value) if scalar is None else literal(value, scalar))
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        return Number(self.code, self.kind, text if scalar is None else literal(value, scalar))
 
-    def _made(self, kind: str, text: str) -> Number:
-        return Number(self.code, kind, self.code.emit(text))
+    def spread(self, lanes: int) -> Number:
+        """A vector with this number in each lane; a vector itself."""
+        if self.lanes == lanes:
+            return self
+        if self.name[0] not in "%<":
+            return Number(self.code, self.kind, f"splat ({self.kind} {self.name})", lanes)
+        return Number(self.code, self.kind, self.code.splat(self.kind, self.name, lanes), lanes)
+
+    def _made(self, kind: str, text: str, lanes: int) -> Number:
+        return Number(self.code, kind, self.code.emit(text), lanes)
 
     def _operation(self, opcode: str, other: Number | float, swapped: bool = False) -> Number:
-        a, b = (self.like(other), self) if swapped else (self, self.like(other))
+        a, b = together(*((self.like(other), self) if swapped else (self, self.like(other))))
         prefix = "f" if self.kind in _FLOATS else "u" if opcode in ("div", "rem") else ""
-        return self._made(self.kind, f"{prefix}{opcode} {self.kind} {a}, {b}")
+        return self._made(self.kind, f"{prefix}{opcode} {a.type} {a}, {b}", a.lanes)
 
     __add__ = partialmethod(_operation, "add")
     __sub__ = partialmethod(_operation, "sub")
@@ -128,7 +157,7 @@ class Number:
         return self._operation("ashr", by)
 
     def __neg__(self) -> Number:
-        return self._made(self.kind, f"fneg {self.kind} {self}") if self.kind in _FLOATS else 0 - self
+        return self._made(self.kind, f"fneg {self.typed}", self.lanes) if self.kind in _FLOATS else 0 - self
 
     def __abs__(self) -> Number:
         return self.call("llvm.fabs")
@@ -136,25 +165,32 @@ class Number:
     def test(self, predicate: str, other: Number | float) -> Number:
         """A comparison, by the predicate of icmp or fcmp."""
         opcode = "fcmp" if self.kind in _FLOATS else "icmp"
-        return self._made("i1", f"{opcode} {predicate} {self.kind} {self}, {self.like(other)}")
+        a, b = together(self, self.like(other))
+        return self._made("i1", f"{opcode} {predicate} {a.type} {a}, {b}", a.lanes)
 
     def select(self, then: Number | float, otherwise: Number | float, kind: str = "") -> Number:
         """One of two values, by an i1. Two Python numbers are of the type `kind`."""
         of = next((x for x in (then, otherwise) if isinstance(x, Number)), Number(self.code, kind, ""))
-        return self._made(of.kind, f"select i1 {self}, {of.kind} {of.like(then)}, {of.kind} {of.like(otherwise)}")
+        first, second = of.like(then), of.like(otherwise)
+        lanes = max(self.lanes, first.lanes, second.lanes)
+        first, second = first.spread(lanes), second.spread(lanes)
+        return self._made(of.kind, f"select {self.typed}, {first.typed}, {second.typed}", lanes)
 
     def to(self, opcode: str, kind: str) -> Number:
         """The value cast to another type."""
-        return self._made(kind, f"{opcode} {self.kind} {self} to {kind}")
+        return self._made(kind, f"{opcode} {self.typed} to {vector_type(kind, self.lanes)}", self.lanes)
 
     def call(self, function: str, *others: Number | float) -> Number:
         """Call an intrinsic whose result has the type of this number, its first argument. A bool is an i1."""
         given: list[Number] = [self]
         for x in others:
             given.append(Number(self.code, "i1", str(x).lower()) if isinstance(x, bool) else self.like(x))
-        name = f"{function}.{suffix(self.kind)}"
-        self.code.declarations[f"declare {self.kind} @{name}({', '.join(x.kind for x in given)})"] = None
-        return self._made(self.kind, f"call {self.kind} @{name}({', '.join(f'{x.kind} {x}' for x in given)})")
+        lanes = max(x.lanes for x in given)
+        given = [x if isinstance(y, bool) else x.spread(lanes) for x, y in zip(given, (self, *others), strict=True)]
+        name = f"{function}.{f'v{lanes}' if lanes else ''}{suffix(self.kind)}"
+        result = vector_type(self.kind, lanes)
+        self.code.declarations[f"declare {result} @{name}({', '.join(x.type for x in given)})"] = None
+        return self._made(self.kind, f"call {result} @{name}({', '.join(x.typed for x in given)})", lanes)
 
     def bits(self) -> Number:
         """The bits of a float as an integer."""
@@ -171,18 +207,22 @@ class Number:
 
 
 class Routine(Code):
-    """One function `result @symbol(parameters)` while it is written; its arguments are `%a0`, `%a1` and so on."""
+    """One function `result @symbol(parameters)` while it is written; its arguments are `%a0`, `%a1` and so on.
 
-    def __init__(self, symbol: str, result: str, parameters: Sequence[str]) -> None:
+    With `lanes` it is one of vectors. Such a routine cannot branch on its arguments, or read tables at them.
+    """
+
+    def __init__(self, symbol: str, result: str, parameters: Sequence[str], lanes: int = 0) -> None:
         super().__init__()
-        self.symbol = symbol
+        self.symbol = f"{symbol}.v{lanes}" if lanes else symbol
         self.result = result
         self.parameters = tuple(parameters)
+        self.lanes = lanes
         self.text = ""
 
     def argument(self, index: int = 0) -> Number:
         """An argument."""
-        return Number(self, self.parameters[index], f"%a{index}")
+        return Number(self, self.parameters[index], f"%a{index}", self.lanes)
 
     def table(self, name: str, kind: str, values: Sequence[int], index: Number) -> Callable[[int], Number]:
         """A table of the module in constant memory: a function of constant offsets from an index."""
@@ -252,10 +292,23 @@ class Routine(Code):
     def done(self, value: Number, inline: bool = True) -> Routine:
         """End with the result. With `inline` LLVM may inline the routine. Long and slow ones are better called: for a
         tensor with many elements a thread, the copies would take long to compile."""
-        given = ", ".join(f"{kind} %a{index}" for index, kind in enumerate(self.parameters))
-        head = f"define internal {self.result} @{self.symbol}({given}) nounwind {'' if inline else 'noinline '}{{"
-        self.text = "\n".join([head, "entry:", *self.lines, f"  ret {self.result} {value}", "}"])
+        kinds = [vector_type(kind, self.lanes) for kind in self.parameters]
+        given = ", ".join(f"{kind} %a{index}" for index, kind in enumerate(kinds))
+        result = vector_type(self.result, self.lanes)
+        head = f"define internal {result} @{self.symbol}({given}) nounwind {'' if inline else 'noinline '}{{"
+        self.text = "\n".join([head, "entry:", *self.lines, f"  ret {result} {value}", "}"])
         return self
+
+
+def vector_type(kind: str, lanes: int) -> str:
+    """The LLVM type of a vector, or of a number for 0 lanes."""
+    return f"<{lanes} x {kind}>" if lanes else kind
+
+
+def together(*values: Number) -> list[Number]:
+    """The values as vectors of one length, or all as numbers."""
+    lanes = max(value.lanes for value in values)
+    return [value.spread(lanes) for value in values]
 
 
 @lru_cache(maxsize=1)
