@@ -1,0 +1,283 @@
+"""The CPU dialect: the ops of a Triton model in loop nests over memory of the thread. See docs/design/008-cpu.md.
+
+A program runs on one thread. A tensor is computed element by element in a `cpu.region`, or lies in a buffer. The ops of
+arith, math and tt keep their meaning, inside of regions on tensors and outside on scalars.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import attrs
+
+from ziggurat.codemodel import traits
+from ziggurat.codemodel.dialects.core import Unreachable
+from ziggurat.codemodel.dialects.tt import InputPrecision, ScanReturn
+from ziggurat.codemodel.fields import attribute, body, operand, operands, result_type
+from ziggurat.codemodel.op import Body, Op, Value, expect, require
+from ziggurat.codemodel.structured import packed
+from ziggurat.codemodel.types import (
+    PtrType,
+    ScalarType,
+    Type,
+    TypeSyntax,
+    TypeSyntaxError,
+    element_of,
+    i1,
+    i64,
+    read_shape,
+    read_type,
+    register_type,
+    shape_of,
+    shaped,
+    with_element,
+)
+
+
+@attrs.frozen(str=False, cache_hash=True)
+class BufferType(Type):
+    """`buffer<x64, x64, f32>`: memory of the thread for one such tensor, in row-major order."""
+
+    shape: tuple[int, ...]
+    element: ScalarType | PtrType
+
+    @property
+    def numel(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def bytes(self) -> int:
+        """Size in memory. An i1 takes a byte, a pointer 8."""
+        return self.numel * self.element.bytes
+
+    def syntax(self) -> TypeSyntax:
+        return TypeSyntax("buffer", (*(TypeSyntax(f"x{size}") for size in self.shape), self.element.syntax()))
+
+
+@attrs.frozen(str=False, cache_hash=True)
+class AccessType(Type):
+    """`access<x64, x64, f32>`: the addresses and the mask of an affine access to a block of this shape."""
+
+    shape: tuple[int, ...]
+    element: ScalarType
+
+    def syntax(self) -> TypeSyntax:
+        return TypeSyntax("access", (*(TypeSyntax(f"x{size}") for size in self.shape), self.element.syntax()))
+
+
+def _read_buffer(syntax: TypeSyntax) -> Type:
+    shape, element = read_shape(syntax)
+    type_ = read_type(element)
+    if not isinstance(type_, ScalarType | PtrType):
+        raise TypeSyntaxError(f"a buffer holds scalars or pointers, not '{element}'")
+    return BufferType(shape, type_)
+
+
+def _read_access(syntax: TypeSyntax) -> Type:
+    shape, element = read_shape(syntax)
+    type_ = read_type(element)
+    if not isinstance(type_, ScalarType):
+        raise TypeSyntaxError(f"an access is to scalars, not '{element}'")
+    return AccessType(shape, type_)
+
+
+register_type("buffer", _read_buffer)
+register_type("access", _read_access)
+
+
+def buffer_of(op: Op, value: Value) -> BufferType:
+    """The type of an operand that is a buffer."""
+    return expect(value.type, BufferType, f"{op.NAME}: the operand must be a buffer; got {value.type}")
+
+
+def row_major(shape: Sequence[int]) -> tuple[int, ...]:
+    """The stride of each axis of a row-major array, in elements.
+
+    >>> row_major((2, 3, 4))
+    (12, 4, 1)
+    """
+    return tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
+
+
+class Module(Op, traits.Isolated, traits.SymbolTable, name="cpu.module"):
+    """A kernel for one program, for a CPU with vectors of `vector` bytes. A thread has `scratch` bytes for buffers."""
+
+    body: Body = body(ends=Unreachable)
+    vector: int = attribute(int)
+    scratch: int = attribute(int, default=0)
+
+
+class Alloc(Op, name="cpu.alloc"):
+    """Memory of the thread; `offset` is its place in the scratch memory in bytes, -1 until allocation."""
+
+    type: Type = result_type()
+    offset: int = attribute(int, default=-1)
+
+    def check(self) -> None:
+        require(isinstance(self.type, BufferType), f"cpu.alloc gives a buffer; got {self.type}")
+
+
+class End(Op, traits.BodyTerminator, name="cpu.end"):
+    """The end of a region, and the scalars that it gives."""
+
+    values: Sequence[Value] = operands()
+
+
+class Region(Op, name="cpu.region"):
+    """A loop nest over a shape. Statements in the body run for each index: accesses, `cpu.put`, `cpu.count`,
+    reductions, assertions.
+
+    Indices come in row-major order, or with `axis`, along which the region reduces, as the innermost one. A load that
+    comes before a store has the elements from before the region. The results are the scalars that `cpu.end` names.
+    """
+
+    shape: tuple[int, ...] = attribute([int])
+    body: Body = body(ends=End)
+    axis: int = attribute(int, default=-1)
+
+    def infer_type(self) -> Type:
+        return packed([value.type for value in self.body.entry.terminator.operands])
+
+    def check(self) -> None:
+        require(not self.body.parameters, "the body of cpu.region takes no parameters")
+
+
+class _View(Op):
+    """The elements of a buffer at start + Σ index · stride, in elements. Without strides, in row-major order."""
+
+    def _check_view(self, buffer: BufferType, tensor: Type, start: int, strides: Sequence[int]) -> None:
+        shape, name = shape_of(tensor), type(self).NAME
+        require(element_of(tensor) == buffer.element, f"{name}: {tensor} is not of the elements of {buffer}")
+        require(len(strides) in (0, len(shape)), f"{name} takes a stride for each of the {len(shape)} axes")
+        steps = strides or row_major(shape)
+        last = start + sum((size - 1) * step for size, step in zip(shape, steps, strict=True))
+        require(start >= 0 and last < buffer.numel, f"{name}: {tensor} reaches element {last} of {buffer}")
+
+
+class Get(_View, name="cpu.get"):
+    """The tensor that a buffer holds when the region runs; outside of a region, a scalar."""
+
+    buffer: Value = operand()
+    start: int = attribute(int, default=0)
+    strides: tuple[int, ...] = attribute([int], default=())
+    type: Type = result_type(kw_only=True)
+
+    def check(self) -> None:
+        self._check_view(buffer_of(self, self.buffer), self.type, self.start, self.strides)
+
+
+class Put(_View, name="cpu.put"):
+    """Store a tensor to a buffer. In a region that reduces, the tensor may lack the axis."""
+
+    buffer: Value = operand()
+    value: Value = operand()
+    start: int = attribute(int, default=0)
+    strides: tuple[int, ...] = attribute([int], default=())
+
+    def check(self) -> None:
+        self._check_view(buffer_of(self, self.buffer), self.value.type, self.start, self.strides)
+
+
+class Access(Op, traits.Pure, name="cpu.access"):
+    """The addresses and the mask of a block. Where `guard` holds, the pointer to the element at an index is base +
+    Σ index · stride, in elements, and the mask holds for exactly the elements whose index is below the count along each
+    axis. With `part`, it holds for some of these.
+    """
+
+    base: Value = operand()
+    guard: Value = operand()
+    strides: Sequence[Value] = operands()
+    counts: Sequence[Value] = operands()
+    type: Type = result_type()
+    part: bool = attribute(bool, default=False)
+
+    def check(self) -> None:
+        type_ = expect(self.type, AccessType, f"cpu.access gives an access; got {self.type}")
+        require(self.base.type == PtrType(type_.element), f"the base of {type_} cannot be {self.base.type}")
+        require(self.guard.type == i1, f"the guard of cpu.access must be i1; got {self.guard.type}")
+        require(len(self.strides) == len(type_.shape), f"{type_} has {len(type_.shape)} strides and counts")
+        require(
+            all(value.type == i64 for value in (*self.strides, *self.counts)),
+            "strides and counts of cpu.access are i64",
+        )
+
+
+def _block(op: Op, access: Value, ptr: Value, mask: Value | None) -> None:
+    type_ = expect(access.type, AccessType, f"{op.NAME} takes an access; got {access.type}")
+    require(
+        ptr.type == shaped(type_.shape, PtrType(type_.element)), f"{op.NAME}: {ptr.type} are no pointers of {type_}"
+    )
+    require(mask is None or mask.type == with_element(ptr.type, i1), f"{op.NAME}: the mask has another shape")
+
+
+class Load(Op, traits.MemoryRead, name="cpu.load"):
+    """`tt.load` of pointers and a mask that are those of the access where its guard holds."""
+
+    access: Value = operand()
+    ptr: Value = operand()
+    mask: Value | None = operand(default=None)
+    other: Value | None = operand(default=None)
+
+    def infer_type(self) -> Type:
+        type_ = expect(self.access.type, AccessType, f"cpu.load takes an access; got {self.access.type}")
+        return shaped(type_.shape, type_.element)
+
+    def check(self) -> None:
+        _block(self, self.access, self.ptr, self.mask)
+
+
+class Store(Op, traits.MemoryWrite, name="cpu.store"):
+    """`tt.store` of pointers and a mask that are those of the access where its guard holds."""
+
+    access: Value = operand()
+    ptr: Value = operand()
+    value: Value = operand()
+    mask: Value | None = operand(default=None)
+
+    def check(self) -> None:
+        _block(self, self.access, self.ptr, self.mask)
+
+
+class Count(Op, name="cpu.count"):
+    """A statement of a region: add 1 to the element of the buffer that the value numbers, if there is one, where the
+    mask holds."""
+
+    buffer: Value = operand()
+    value: Value = operand()
+    mask: Value | None = operand(default=None)
+
+
+class Dot(Op, name="cpu.dot"):
+    """c += a · b for matrices in buffers, or batches of them. Each sum is one chain of fused multiply-adds in ascending
+    k that begins with c. For an f16 c it begins with 0 in f32, and c is added at the end."""
+
+    a: Value = operand()
+    b: Value = operand()
+    c: Value = operand()
+    input_precision: InputPrecision = attribute(InputPrecision, default=InputPrecision.DEFAULT)
+
+    def check(self) -> None:
+        a, b, c = (buffer_of(self, value) for value in (self.a, self.b, self.c))
+        fits = a.shape[-1] == b.shape[-2] and c.shape == (*a.shape[:-1], b.shape[-1])
+        require(fits, f"cpu.dot of {a} and {b} to {c}")
+
+
+class Scan(Op, name="cpu.scan"):
+    """An inclusive scan of buffers along an axis, in place, as `tt.scan`."""
+
+    buffers: Sequence[Value] = operands()
+    axis: int = attribute(int)
+    combine: Body = body(ends=ScanReturn)
+    reverse: bool = attribute(bool, default=False)
+
+
+class Copy(Op, name="cpu.copy"):
+    """Copy the content of a buffer to another one of its type."""
+
+    source: Value = operand()
+    target: Value = operand()
+
+    def check(self) -> None:
+        require(self.source.type == self.target.type, f"cpu.copy of {self.source.type} to {self.target.type}")
