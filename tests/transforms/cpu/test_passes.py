@@ -1,0 +1,113 @@
+"""The CPU models of small kernels: golden, and what the passes find."""
+
+import numpy as np
+import pytest
+
+import ziggurat as zg
+from ziggurat.backend.cpu.run import run_cpu
+from ziggurat.codemodel.dialects import cpu, tt
+from ziggurat.transforms.cpu.passes import lower
+
+K = zg.CompareKind
+
+
+@zg.kernel
+def add(x_ptr, y_ptr, out_ptr, n, BLOCK: zg.constexpr):
+    offsets = zg.add(zg.program_id(0) * BLOCK, zg.arange(0, BLOCK))
+    mask = zg.compare(offsets, n, K.LESS_THAN)
+    total = zg.add(zg.load(zg.add(x_ptr, offsets), mask), zg.load(zg.add(y_ptr, offsets), mask))
+    zg.store(zg.add(out_ptr, offsets), total, mask)
+
+
+@zg.kernel
+def softmax(out_ptr, x_ptr, stride, n, BLOCK: zg.constexpr):
+    row = zg.program_id(0) * stride
+    columns = zg.arange(0, BLOCK)
+    mask = zg.compare(columns, n, K.LESS_THAN)
+    x = zg.load(zg.add(x_ptr + row, columns), mask, other=-float("inf"))
+    e = zg.exp(zg.sub(x, zg.max(x, axis=0)))
+    zg.store(zg.add(out_ptr + row, columns), zg.div(e, zg.sum(e, axis=0)), mask)
+
+
+@zg.kernel
+def matmul(a_ptr, b_ptr, c_ptr, n, BLOCK: zg.constexpr):
+    rows = zg.add(zg.program_id(0) * BLOCK, zg.arange(0, BLOCK))
+    columns = zg.add(zg.program_id(1) * BLOCK, zg.arange(0, BLOCK))
+    inner = zg.arange(0, BLOCK)
+    a = zg.add(zg.add(a_ptr, zg.mul(zg.expand(rows, 1), n)), zg.expand(inner, 0))
+    b = zg.add(zg.add(b_ptr, zg.mul(zg.expand(inner, 1), n)), zg.expand(columns, 0))
+    total = zg.zeros((BLOCK, BLOCK), zg.f32)
+    for _ in range(0, zg.cdiv(n, BLOCK)):
+        total = zg.dot(zg.load(a), zg.load(b), total)
+        a = zg.add(a, BLOCK)
+        b = zg.add(b, BLOCK * n)
+    zg.store(zg.add(zg.add(c_ptr, zg.mul(zg.expand(rows, 1), n)), zg.expand(columns, 0)), total)
+
+
+F32 = zg.ptr(zg.f32)
+MODELS = {
+    "add": lambda: add.triton(F32, F32, F32, zg.i32, 1024),
+    "softmax": lambda: softmax.triton(F32, F32, zg.i32, zg.i32, 1024),
+    "matmul": lambda: matmul.triton(F32, F32, F32, zg.i32, 64),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_model_of_a_kernel(golden, name):
+    model = lower(MODELS[name](), 64, verify=True)
+    assert zg.parse(str(model)) == model
+    golden(name, model)
+
+
+def regions(model):
+    return [op for op in model.walk() if isinstance(op, cpu.Region)]
+
+
+def test_an_elementwise_kernel_is_one_region_without_buffers():
+    model = lower(MODELS["add"](), 64)
+    assert len(regions(model)) == 1
+    assert not any(isinstance(op, cpu.Alloc) for op in model.walk())
+
+
+def test_a_reduction_ends_a_region():
+    model = lower(MODELS["softmax"](), 64)
+    assert [any(isinstance(op, tt.Reduce) for op in region.walk()) for region in regions(model)] == [True, True, False]
+
+
+def test_pointers_that_a_loop_moves_become_scalars_and_the_accumulator_stays_in_its_buffer():
+    model = lower(MODELS["matmul"](), 64)
+    assert not any(isinstance(op, tt.Load | cpu.Copy) for op in model.walk())
+    (dot,) = (op for op in model.walk() if isinstance(op, cpu.Dot))
+    assert dot.c.op.parent is not dot.parent
+
+
+def test_buffers_that_are_not_needed_together_share_memory():
+    @zg.kernel
+    def two(x_ptr, BLOCK: zg.constexpr):
+        at = zg.arange(0, BLOCK)
+        x = zg.exp(zg.load(zg.add(x_ptr, at)))
+        x = zg.exp(zg.sub(x, zg.sum(x, axis=0)))
+        x = zg.exp(zg.sub(x, zg.sum(x, axis=0)))
+        zg.store(zg.add(x_ptr, at), zg.sub(x, zg.sum(x, axis=0)))
+
+    model = lower(two.triton(F32, 256), 64)
+    assert sum(isinstance(op, cpu.Alloc) for op in model.walk()) == 3
+    assert model.scratch == 2 * 4 * 256
+
+
+def test_a_loop_that_swaps_its_tensors():
+    @zg.kernel
+    def swap(x_ptr, n, BLOCK: zg.constexpr):
+        at = zg.arange(0, BLOCK)
+        a = zg.load(zg.add(x_ptr, at))
+        b = zg.load(zg.add(zg.add(x_ptr, BLOCK), at))
+        for _ in range(0, n):
+            c = zg.add(a, b)
+            a = b
+            b = c
+        zg.store(zg.add(x_ptr, at), a)
+        zg.store(zg.add(zg.add(x_ptr, BLOCK), at), b)
+
+    x = np.ones(64, np.float32)
+    run_cpu(swap.triton(F32, zg.i32, 32), (1,), [x, 10])
+    assert set(x[:32]) == {89.0} and set(x[32:]) == {144.0}

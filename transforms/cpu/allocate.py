@@ -1,0 +1,87 @@
+"""Places of buffers in the scratch memory of a thread. Two buffers share memory if no op may run that needs both."""
+
+from __future__ import annotations
+
+import attrs
+
+from ziggurat.codemodel.dialects import cpu, tt
+from ziggurat.codemodel.op import Op, Value
+from ziggurat.codemodel.traits import Loop
+from ziggurat.codemodel.transform import Outcome, Rewriter, transform, with_attributes
+
+ALIGNMENT = 64
+
+
+@attrs.define(eq=False)
+class _Range:
+    """The first and the last op, by number, that need a buffer."""
+
+    first: int
+    last: int
+    bytes: int
+    offset: int = -1
+
+
+def allocate(module: Op) -> Op:
+    """The module with an offset for each buffer, and the size of the scratch memory."""
+    assert isinstance(module, cpu.Module)
+    (func,) = module.functions().values()
+    assert isinstance(func, tt.Func)
+    ranges = _ranges(func)
+    placed: list[_Range] = []
+    for range_ in sorted(ranges.values(), key=lambda r: -r.bytes):
+        at = 0
+        for other in sorted(placed, key=lambda r: r.offset):
+            overlaps = range_.first <= other.last and other.first <= range_.last
+            if overlaps and other.offset < at + range_.bytes and at < other.offset + other.bytes:
+                at = other.offset + other.bytes
+        range_.offset = at
+        placed.append(range_)
+    scratch = max((r.offset + r.bytes for r in placed), default=0)
+
+    def place(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+        if isinstance(op, cpu.Alloc) and op.result in ranges:
+            return builder.add(cpu.Alloc(op.type, offset=ranges[op.result].offset))
+        return None
+
+    return with_attributes(transform(module, place, pass_name="allocate"), {"scratch": scratch})
+
+
+def _ranges(func: tt.Func) -> dict[Value, _Range]:
+    """The range of ops that need each buffer. A loop needs a buffer from its first op to its last if some op outside of
+    the loop does. In a function of several blocks all buffers are needed from the first op to the last."""
+    numbers: dict[Value, int] = {}
+    spans: list[tuple[int, int]] = []
+    found: dict[Value, _Range] = {}
+
+    def visit(op: Op) -> None:
+        number = numbers[op.result] = len(numbers)
+        for value in op.operands:
+            if isinstance(value.type, cpu.BufferType):
+                size = -(-value.type.bytes // ALIGNMENT) * ALIGNMENT
+                range_ = found.setdefault(value, _Range(number, number, size))
+                range_.last = number
+        for inner in op.inner_ops():
+            visit(inner)
+        if isinstance(op, Loop) or any(len(body.blocks) > 1 for body in op.bodies):
+            spans.append((number, len(numbers)))
+        if isinstance(op, cpu.Region):  # Its loops run all statements again and again.
+            for value in op.used_values():
+                if value in found:
+                    found[value].first = min(found[value].first, number)
+                    found[value].last = len(numbers) - 1
+
+    visit(func)
+    changed = True
+    while changed:
+        changed = False
+        for first, last in spans:
+            for range_ in found.values():
+                crosses = range_.first < first <= range_.last or range_.first <= last < range_.last
+                if crosses and range_.last >= first and (range_.first > first or range_.last < last):
+                    range_.first, range_.last = min(range_.first, first), max(range_.last, last)
+                    changed = True
+    if len(func.body.blocks) > 1:
+        for range_ in found.values():
+            range_.first, range_.last = 0, len(numbers)
+    return found

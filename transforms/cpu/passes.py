@@ -1,0 +1,48 @@
+"""The passes from a Triton model to a CPU model that can be emitted, as one visible tuple."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from ziggurat.codemodel.dialects import cpu
+from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.passes import Snapshot, run_passes
+from ziggurat.transforms.cpu.accesses import raise_accesses
+from ziggurat.transforms.cpu.allocate import allocate
+from ziggurat.transforms.cpu.carried import raise_carried
+from ziggurat.transforms.cpu.regions import make_regions
+from ziggurat.transforms.place.descriptors import lower_descriptors
+from ziggurat.transforms.place.prepare import prepare
+from ziggurat.transforms.simplify import simplify
+
+Step = Callable[[Any, int], Op]  # Takes a `core.Module` or, after `regions`, a `cpu.Module`, and the bytes of a vector.
+
+LOWER: tuple[tuple[str, Step], ...] = (
+    ("prepare", lambda op, _: prepare(op)),
+    # After inlining, which shows the descriptor of each access.
+    ("descriptors", lambda op, _: lower_descriptors(op)),
+    ("simplify", lambda op, _: simplify(op)),
+    ("carried", lambda op, _: raise_carried(op)),
+    ("accesses", lambda op, _: raise_accesses(op)),
+    # Accesses compute the same scalars, many of which do not change in a loop.
+    ("simplify", lambda op, _: simplify(op)),
+    ("regions", make_regions),
+    ("allocate", lambda op, _: allocate(op)),
+)
+
+
+def lower(model: Op, vector: int, *, verify: bool = False, snapshots: list[Snapshot] | None = None) -> cpu.Module:
+    """The CPU model of a Triton model, for vectors of `vector` bytes. `snapshots` gets the model after each pass.
+
+    With `verify`, the model is verified after each pass.
+    """
+    passes = [(name, partial(_run, step, vector)) for name, step in LOWER]
+    lowered = run_passes(model, passes, verify=verify, snapshots=snapshots)
+    assert isinstance(lowered, cpu.Module)
+    return lowered
+
+
+def _run(step: Step, vector: int, model: Op) -> Op:
+    return step(model, vector)
