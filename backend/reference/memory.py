@@ -242,19 +242,23 @@ class Memory:
         argument = self.argument_of(pointer)
         if argument is None:
             return f"{access.verb} address {pointer:#x}, which is in no array of the launch", MASK_HINT
-        array, name = argument.array, argument.name
-        offset = pointer - argument.pointer
-        element, rest = divmod(offset, access.dtype.itemsize)
-        if rest:
-            what = f"{access.verb} {access.dtype.itemsize} bytes at byte {offset} of {name}: misaligned"
-            return what, "make an offset count elements of the pointer's type, not bytes"
-        low, high = regions.span(array)
-        forward = high - low == array.nbytes and all(stride >= 0 for stride in array.strides)
-        if forward and access.dtype.itemsize == array.itemsize:
-            return f"{access.verb} {name}[{element}], but {name} has {array.size} elements", MASK_HINT
-        shown = f"shape {array.shape}, strides {tuple(s // array.itemsize for s in array.strides)}"
-        what = f"{access.verb} {name}[{element}], but that is no element of {name} ({shown})"
-        return what, "pass the strides to the kernel and compute the offsets with them, or pass a contiguous copy"
+        return outside(argument, pointer - argument.pointer, access.dtype, access.verb)
+
+
+def outside(argument: Argument, offset: int, dtype: np.dtype[Any], verb: str) -> tuple[str, str]:
+    """The reason why an element at an offset in bytes from an argument's first one cannot be accessed, and the hint."""
+    array, name = argument.array, argument.name
+    element, rest = divmod(offset, dtype.itemsize)
+    if rest:
+        what = f"{verb} {dtype.itemsize} bytes at byte {offset} of {name}: misaligned"
+        return what, "make an offset count elements of the pointer's type, not bytes"
+    low, high = regions.span(array)
+    forward = high - low == array.nbytes and all(stride >= 0 for stride in array.strides)
+    if forward and dtype.itemsize == array.itemsize:
+        return f"{verb} {name}[{element}], but {name} has {array.size} elements", MASK_HINT
+    shown = f"shape {array.shape}, strides {tuple(s // array.itemsize for s in array.strides)}"
+    what = f"{verb} {name}[{element}], but that is no element of {name} ({shown})"
+    return what, "pass the strides to the kernel and compute the offsets with them, or pass a contiguous copy"
 
 
 def _index(region: Region, offset: Array, size: int, *, aligned: bool) -> tuple[Array, Array]:

@@ -1,0 +1,276 @@
+"""Emission of affine accesses: the tests before the loops of a region, and vector loads and stores in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ziggurat.backend.cpu import memory
+from ziggurat.backend.cpu.emitter import Coord, Emitter, Index, element_bytes, memory_kind
+from ziggurat.backend.ptx.routines import Number
+from ziggurat.codemodel.dialects import cpu
+from ziggurat.codemodel.op import OpResult
+
+
+class Head:
+    """One affine access of a region. Its fields hold what the loops use: if the access cannot be done as planned, they
+    are those of a copy in scratch memory."""
+
+    def __init__(self, emitter: Emitter, op: cpu.Load | cpu.Store) -> None:
+        self.emitter = emitter
+        self.op = op
+        assert isinstance(op.access, OpResult) and isinstance(op.access.op, cpu.Access)
+        self.access = op.access.op
+        type_ = self.access.type
+        assert isinstance(type_, cpu.AccessType)
+        self.shape = type_.shape
+        self.element = type_.element
+        self.size = element_bytes(type_.element)
+        self.exact = not self.access.part  # Whether the counts are all of the mask.
+        rank = len(self.shape)
+        base, guard, *rest = emitter.values[op.access]
+        self.base: Number = base
+        self.guard: Number = guard
+        self.strides: list[Number] = rest[:rank]
+        self.counts = [
+            count.call("llvm.smax", 0).call("llvm.smin", size)
+            for count, size in zip(rest[rank:], self.shape, strict=True)
+        ]
+        self._good = self.guard
+        self._tile = -1
+        self._span: tuple[Number, Number] | None = None
+
+    @property
+    def limits(self) -> bool:
+        """Whether the counts may end before the block does."""
+        return self.exact and any(count.name != str(size) for count, size in zip(self.counts, self.shape, strict=True))
+
+    # Before the loops.
+
+    def span(self) -> tuple[Number, Number]:
+        """The address of the lowest byte that the access may reach, and that after the highest."""
+        if self._span is None:
+            low = high = self.base
+            for count, stride in zip(self.counts, self.strides, strict=True):
+                extent = (count - 1) * stride * self.size
+                low = low + extent.call("llvm.smin", 0)
+                high = high + extent.call("llvm.smax", 0)
+            self._span = low, high + self.size
+        return self._span
+
+    def _empty(self) -> Number:
+        empty = self.emitter.number("i1", "false")
+        for count in self.counts:
+            empty = empty | count.test("eq", 0)
+        return empty
+
+    def _in_bounds(self) -> Number:
+        emitter = self.emitter
+        root = memory.root_of(self.op.ptr)
+        if root is None:
+            return emitter.number("i1", "false")
+        bounds = memory.bounds_of(emitter, root)
+        low, high = self.span()
+        good = low.test("uge", bounds.low) & high.test("ule", bounds.high) & low.test("ule", high)
+        if isinstance(self.op, cpu.Store):
+            good = good & bounds.writable.test("ne", 0)
+        return good | self._empty()
+
+    def _apart(self, store: Head) -> Number:
+        """Whether a load does not see what a store of its region writes before the load's turn."""
+        (low, high), (other_low, other_high) = self.span(), store.span()
+        apart = high.test("ule", other_low) | other_high.test("ule", low)
+        same = self.base.test("eq", store.base) & store.guard
+        reach = self.emitter.i64(1)
+        for mine, other, size in reversed(list(zip(self.strides, store.strides, self.shape, strict=True))):
+            if size > 1:
+                same = same & mine.test("eq", other) & mine.test("sge", reach)
+                reach = reach + mine * (size - 1)
+        return apart | same if self.size == store.size else apart
+
+    def begin(self, stores: Sequence[Head]) -> None:
+        """Test whether the access can be done as planned; if not, prepare the copy."""
+        emitter = self.emitter
+        good = self.guard
+        if emitter.check:
+            good = good & self._in_bounds()
+        if isinstance(self.op, cpu.Load):
+            for store in stores:
+                good = good & self._apart(store)
+        lane = max((axis for axis, size in enumerate(self.shape) if size > 1), default=0)
+        if self.shape[lane] > 1 and self.strides[lane].name not in ("0", "1"):
+            good = good & self.strides[lane].test("eq", 1)
+            self.strides[lane] = emitter.i64(1)
+        self._good = good
+        if good.name == "true":
+            return
+        self._tile = emitter.temporary(self.size * cpu.row_major((1, *self.shape))[0])
+        if isinstance(self.op, cpu.Load):
+            self._unless_good(self._fetch)
+        self.base = good.select(self.base, emitter.scratch_address(self._tile))
+        self.strides = [
+            stride if stride.name == str(flat) else good.select(stride, flat)
+            for stride, flat in zip(self.strides, cpu.row_major(self.shape), strict=True)
+        ]
+        self.counts = [
+            count if count.name == str(size) else good.select(count, size)
+            for count, size in zip(self.counts, self.shape, strict=True)
+        ]
+
+    def _unless_good(self, make: Callable[[Index], None]) -> None:
+        """Run code for each element where the access cannot be done as planned."""
+        emitter = self.emitter
+        slow, after = emitter.name("slow"), emitter.name("after")
+        with emitter.inside(slow) as level:
+            self._one_by_one(make)
+            emitter.line(f"br label %{after}")
+        emitter.line(f"br i1 {self._good}, label %{after}, label %{slow}, !prof !2")
+        emitter.levels[-1].lines += [f"{slow}:", *level.lines]
+        emitter.start(after)
+
+    def _one_by_one(self, make: Callable[[Index], None]) -> None:
+        """Run code for each element, in row-major order, without vectors."""
+        emitter = self.emitter
+        outer, emitter.lanes = emitter.lanes, 0
+        coords = [Coord(emitter.i64(0)) for _ in self.shape]
+
+        def nest(axis: int) -> None:
+            if axis == len(self.shape):
+                make(tuple(coords))
+            elif self.shape[axis] == 1:
+                nest(axis + 1)
+            else:
+
+                def body(number: Number) -> None:
+                    coords[axis] = Coord(number)
+                    nest(axis + 1)
+
+                emitter.loop(0, self.shape[axis], 1, body)
+
+        nest(0)
+        emitter.lanes = outer
+
+    def _place(self, index: Index) -> Number:
+        """The address of an element of the copy."""
+        emitter = self.emitter
+        place = emitter.i64(0)
+        for coord, stride in zip(index, cpu.row_major(self.shape), strict=True):
+            place = coord.base * stride + place
+        return emitter.scratch_address(self._tile) + emitter.scaled(place, self.size)
+
+    def _fetch(self, index: Index) -> None:
+        emitter, op = self.emitter, self.op
+        assert isinstance(op, cpu.Load)
+        mask = emitter.at(op.mask, index) if op.mask is not None else None
+        other = emitter.at(op.other, index) if op.other is not None else None
+        found = memory.load_any(emitter, op, op.ptr, emitter.at(op.ptr, index), mask, other, op.result.type)
+        found = memory.to_memory(emitter, found, op.result.type)
+        place = emitter.emit(f"inttoptr i64 {self._place(index)} to ptr")
+        emitter.line(f"store {found.typed}, ptr {place}, align {self.size}")
+
+    def end(self) -> None:
+        """After the loops: store the copy element by element, if there is one."""
+        emitter, op = self.emitter, self.op
+        if self._tile < 0 or not isinstance(op, cpu.Store):
+            return
+
+        def put(index: Index) -> None:
+            place = emitter.emit(f"inttoptr i64 {self._place(index)} to ptr")
+            kind = memory_kind(op.value.type)
+            found = emitter.number(kind, emitter.effect(f"load {kind}, ptr {place}, align {self.size}"))
+            found = memory.from_memory(emitter, found, op.value.type)
+            mask = emitter.at(op.mask, index) if op.mask is not None else None
+            memory.store_any(emitter, op, op.ptr, emitter.at(op.ptr, index), found, mask, op.value.type)
+
+        self._unless_good(put)
+
+    # In the loops.
+
+    def inside(self, coords: Sequence[Coord], axis: int) -> Number:
+        """The number of elements along an axis up to which all lanes at the present index are inside."""
+        emitter = self.emitter
+        full = self.counts[axis]
+        for other, (coord, count, size) in enumerate(zip(coords, self.counts, self.shape, strict=True)):
+            if other == axis or (size == 1 and count.name == "1") or count.name == str(size):
+                continue
+            last = coord.base + (emitter.lanes - 1) if coord.run else coord.base
+            full = last.test("ult", count).select(full, 0)
+        return full
+
+    def _address(self, index: Index) -> tuple[Number, bool]:
+        """The address of the first lane, and whether the lanes are neighbours there; if not, all have this address."""
+        emitter = self.emitter
+        address, run = self.base, False
+        for coord, stride in zip(index, self.strides, strict=True):
+            if stride.name == "0" or (coord.base.name == "0" and not coord.run):
+                continue
+            if coord.run:
+                run = True
+            part = coord.base if stride.name == "1" else coord.base * stride
+            address = address + emitter.scaled(part, self.size)
+        return address, run
+
+    def mask(self, index: Index, masked: bool) -> Number | None:
+        """The lanes that are inside; None for all."""
+        emitter, op = self.emitter, self.op
+        if not self.exact:
+            assert op.mask is not None
+            return emitter.at(op.mask, index)
+        if not masked:
+            return None
+        found: Number | None = None
+        for coord, count, size in zip(index, self.counts, self.shape, strict=True):
+            if count.name == str(size):
+                continue
+            if coord.run:
+                within = emitter.vector(coord, 32).test("slt", count.to("trunc", "i32"))
+            else:
+                within = coord.base.test("ult", count)
+            found = within if found is None else found & within
+        return found
+
+    def load(self, index: Index, masked: bool) -> Number:
+        """The elements at an index."""
+        emitter, op = self.emitter, self.op
+        assert isinstance(op, cpu.Load)
+        type_ = op.result.type
+        mask = self.mask(index, masked)
+        other = None
+        if op.other is not None and mask is not None:
+            other = memory.to_memory(emitter, emitter.at(op.other, index), type_)
+        address, run = self._address(index)
+        with emitter.at_level(emitter.level(f"{address} {mask} {other}")):
+            if run:
+                pointer = emitter.emit(f"inttoptr i64 {address} to ptr")
+                found = memory.load_run(emitter, pointer, type_, mask, other)
+            elif mask is not None and mask.lanes:
+                found = memory.gather(emitter, address.spread(mask.lanes), type_, mask, other)
+            else:
+                if mask is not None:
+                    address = mask.select(address, emitter.number("i64", "%scratch"))
+                pointer = emitter.emit(f"inttoptr i64 {address} to ptr")
+                kind = memory_kind(type_)
+                found = emitter.number(kind, emitter.effect(f"load {kind}, ptr {pointer}, align {self.size}"))
+                if mask is not None:
+                    found = mask.select(
+                        found, other if other is not None else emitter.number(kind, memory.zero_of(kind))
+                    )
+            return memory.from_memory(emitter, found, type_)
+
+    def store(self, index: Index, masked: bool) -> None:
+        """Store the elements at an index."""
+        emitter, op = self.emitter, self.op
+        assert isinstance(op, cpu.Store)
+        value = memory.to_memory(emitter, emitter.at(op.value, index), op.value.type)
+        mask = self.mask(index, masked)
+        address, run = self._address(index)
+        if run:
+            memory.store_run(emitter, emitter.emit(f"inttoptr i64 {address} to ptr"), value, mask, self.size)
+        elif value.lanes or (mask is not None and mask.lanes):
+            memory.scatter(emitter, address, value, mask, self.size)
+        else:
+
+            def store() -> None:
+                pointer = emitter.emit(f"inttoptr i64 {address} to ptr")
+                emitter.line(f"store {value.typed}, ptr {pointer}, align {self.size}")
+
+            memory.guarded(emitter, mask, store)

@@ -1,0 +1,232 @@
+"""From a Triton model to an object file for a CPU: the CPU model, LLVM text, and llvmlite's code for the machine."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from importlib import import_module
+from typing import Any
+
+import attrs
+
+from ziggurat.backend.cpu import control
+from ziggurat.backend.cpu.emitter import Emitter, kind_of, memory_kind
+from ziggurat.backend.cpu.sites import Site
+from ziggurat.codemodel.dialects import core, cpu, tt
+from ziggurat.codemodel.errors import InternalError
+from ziggurat.transforms.cpu.passes import lower
+
+# The modules that register emitters.
+PARTS = tuple(
+    import_module(f"ziggurat.backend.cpu.{name}")
+    for name in ("casts", "control", "elementwise", "memory", "nest", "tiles")
+)
+
+
+@attrs.frozen
+class CpuOptions:
+    """The options of a compilation. `cpu` and `features` are LLVM's names; "" is this machine. Without `check`, stray
+    accesses are not found."""
+
+    cpu: str = ""
+    features: str = ""
+    check: bool = True
+
+    def resolved(self) -> CpuOptions:
+        """The options with the machine named."""
+        if self.cpu:
+            return self
+        cpu_name, features = _host()
+        return attrs.evolve(self, cpu=cpu_name, features=self.features or features)
+
+
+@attrs.frozen
+class Parameter:
+    """A slot of the arguments: the text of its type, the number of the launch's argument, and of a descriptor the
+    part: "base", "shape0", "stride1"."""
+
+    type: str
+    argument: int
+    part: str = ""
+
+
+@attrs.frozen
+class CpuCode:
+    """A kernel compiled for a CPU: plain data. docs/design/008-cpu.md has the meaning of each field."""
+
+    symbol: str
+    object: bytes
+    llvm: str
+    model: str
+    parameters: tuple[Parameter, ...]
+    bounds: tuple[int, ...]
+    scratch: int
+    ordered: bool
+    sites: tuple[Site, ...]
+    cpu: str
+    features: str
+
+
+HOST = CpuOptions()
+
+
+def compile_cpu(module: core.Module, options: CpuOptions = HOST) -> CpuCode:
+    """Compile the kernel of a Triton model. Raises the errors of the kernel, and `InternalError` where LLVM rejects the
+    text."""
+    options = options.resolved()
+    model = lower(module, vector_bytes(options.features))
+    emitter, text = to_llvm(model, options)
+    func = emitter.func
+    parts = func.parts or tuple(map(str, range(len(func.body.parameters))))
+    split = [part.partition(".") for part in parts]
+    return CpuCode(
+        symbol=_symbol(func),
+        object=to_object(text, options),
+        llvm=text,
+        model=str(model),
+        parameters=tuple(
+            Parameter(str(parameter.type), int(number), part)
+            for parameter, (number, _, part) in zip(func.body.parameters, split, strict=True)
+        ),
+        bounds=tuple(emitter.bounds),
+        scratch=emitter.scratch,
+        ordered=emitter.ordered,
+        sites=tuple(emitter.sites),
+        cpu=options.cpu,
+        features=options.features,
+    )
+
+
+def vector_bytes(features: str) -> int:
+    """The bytes of a vector register of a machine with these features."""
+    known = set(features.split(","))
+    return 64 if "+avx512f" in known else 32 if "+avx2" in known else 16
+
+
+def _symbol(func: tt.Func) -> str:
+    return "zg_" + re.sub(r"[^A-Za-z0-9_]", "_", func.sym_name)
+
+
+def to_llvm(module: cpu.Module, options: CpuOptions) -> tuple[Emitter, str]:
+    """The LLVM text of a CPU model, and the emitter that wrote it."""
+    (func,) = module.functions().values()
+    assert isinstance(func, tt.Func)
+    emitter = Emitter(module, func, check=options.check)
+    emitter.values.update({p: emitter.number(kind_of(p.type), f"%p{n}") for n, p in enumerate(func.body.parameters)})
+    loads: list[str] = []
+    for number, parameter in enumerate(func.body.parameters):
+        kind = memory_kind(parameter.type)
+        loads.append(f"  %a{number} = getelementptr i64, ptr %arguments, i64 {number}")
+        loads.append(f"  %p{number}{'m' if kind != kind_of(parameter.type) else ''} = load {kind}, ptr %a{number}")
+        if kind != kind_of(parameter.type):
+            loads.append(f"  %p{number} = icmp ne i8 %p{number}m, 0")
+    control.function_body(emitter, func.body)
+    bits = 8 * module.vector
+    lines = [
+        f"define i64 @{_symbol(func)}(ptr noalias %arguments, i64 %first, i64 %end, ptr noalias %launch, "
+        "ptr noalias align 64 %memory, ptr noalias %record) #0 {",
+        "entry:",
+        *loads,
+        *(f"  %g{axis} = getelementptr i32, ptr %launch, i64 {axis}" for axis in range(3)),
+        *(f"  %grid{axis} = load i32, ptr %g{axis}" for axis in range(3)),
+        "  %scratch = ptrtoint ptr %memory to i64",
+        "  %some = icmp slt i64 %first, %end",
+        "  br i1 %some, label %programs, label %done",
+        "programs:",
+        "  %program = phi i64 [ %first, %entry ], [ %following, %next ]",
+        "  %number = trunc i64 %program to i32",
+        "  %pid0 = urem i32 %number, %grid0",
+        "  %row = udiv i32 %number, %grid0",
+        "  %pid1 = urem i32 %row, %grid1",
+        "  %pid2 = udiv i32 %row, %grid1",
+        "  br label %start",
+        "start:",
+        *emitter.levels[0].lines,
+        "next:",
+        "  %following = add nsw i64 %program, 1",
+        "  %more = icmp slt i64 %following, %end",
+        "  br i1 %more, label %programs, label %done",
+        "done:",
+        "  ret i64 0",
+        *emitter.failures,
+        "}",
+        *emitter.declarations,
+        *(text.replace(" addrspace(4)", "") for text in emitter.variables.values()),
+        *map(_inlined, emitter.definitions.values()),
+        f'attributes #0 = {{ nounwind uwtable "prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}" }}',
+        '!0 = !{!"branch_weights", i32 1, i32 1000000}',
+        "!1 = !{}",
+        '!2 = !{!"branch_weights", i32 1000000, i32 1}',
+    ]
+    return emitter, "\n".join(lines) + "\n"
+
+
+def _inlined(text: str) -> str:
+    """A routine without the GPU's address spaces. Short ones are inlined, into loops that keep their constants."""
+    text = text.replace(" addrspace(4)", "")
+    return (
+        text
+        if "noinline" in text
+        else text.replace(") nounwind {", ") alwaysinline nounwind {").replace(
+            ") nounwind  {", ") alwaysinline nounwind {"
+        )
+    )
+
+
+# LLVM.
+
+
+def _llvm() -> Any:
+    """llvmlite's binding, imported at first use: it is large, and has no types."""
+    llvm = import_module("llvmlite.binding")
+    _initialize(llvm)
+    return llvm
+
+
+@lru_cache(maxsize=1)
+def _initialize(llvm: Any) -> None:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+
+
+@lru_cache(maxsize=1)
+def _host() -> tuple[str, str]:
+    llvm = _llvm()
+    return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+
+
+@lru_cache(maxsize=8)
+def machine(cpu_name: str, features: str) -> Any:
+    """LLVM's code generator for a machine."""
+    target = _llvm().Target.from_default_triple()
+    return target.create_target_machine(cpu=cpu_name, features=features, opt=2, reloc="pic", codemodel="default")
+
+
+def _optimized(text: str, options: CpuOptions) -> Any:
+    llvm = _llvm()
+    try:
+        module = llvm.parse_assembly(text)
+        module.verify()
+    except RuntimeError as error:
+        raise InternalError(f"LLVM rejects the emitted text: {error}", text) from None
+    made = machine(options.cpu, options.features)
+    module.triple = made.triple
+    module.data_layout = str(made.target_data)
+    passes = llvm.create_new_module_pass_manager()
+    passes.add_always_inliner_pass()
+    passes.add_instruction_combine_pass()
+    passes.add_new_gvn_pass()
+    passes.add_simplify_cfg_pass()
+    tuning = llvm.create_pipeline_tuning_options(speed_level=1)
+    passes.run(module, llvm.create_pass_builder(made, tuning))
+    return module
+
+
+def to_object(text: str, options: CpuOptions) -> bytes:
+    """The object file of LLVM text."""
+    return machine(options.cpu, options.features).emit_object(_optimized(text, options))
+
+
+def to_assembly(text: str, options: CpuOptions) -> str:
+    """The machine's assembly of LLVM text."""
+    return machine(options.cpu, options.features).emit_assembly(_optimized(text, options))

@@ -1,0 +1,266 @@
+"""Emission of control flow among scalars, of bodies that combine elements, and of what the programs of a grid are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ziggurat.backend.cpu.emitter import EMITTERS, INDEXED, Emitter, emits, kind_of
+from ziggurat.backend.ptx.routines import Join, Number
+from ziggurat.codemodel.dialects import cf, core, cpu, scf, tt
+from ziggurat.codemodel.errors import InternalError
+from ziggurat.codemodel.op import Block, Body, Op, Successor, Value, constant_of
+from ziggurat.codemodel.structured import Structured
+from ziggurat.codemodel.types import scalar_element
+
+ASSERTION, ZERO_STEP, UNREACHABLE = 4, 6, 7
+
+
+class _Join(Join):
+    """A block that others branch to with numbers; its code is that of the present level."""
+
+    def __init__(self, emitter: Emitter, hint: str, kinds: Sequence[str]) -> None:
+        super().__init__(emitter, hint, kinds)
+        self.emitter = emitter
+        self.kinds = kinds
+        self.into = emitter.levels[-1].lines
+
+    def branch_with(self, values: Sequence[Number]) -> str:
+        """The target, in a branch from the present block."""
+        self._sources.append(([value.name for value in values], self.emitter.here))
+        return f"label %{self.label}"
+
+    def begin_here(self) -> list[Number]:
+        """Begin the block; the values in it."""
+        self.emitter.start(self.label)
+        self._place = len(self.into)
+        for name, _ in self._phis:
+            self.emitter.level_of[name] = self.emitter.depth
+        return [self.emitter.number(kind, name) for name, kind in self._phis]
+
+    def end(self) -> None:
+        lines: list[str] = []
+        for index, (name, kind) in enumerate(self._phis):
+            pairs = ", ".join(f"[ {values[index]}, %{label} ]" for values, label in self._sources)
+            lines.append(f"  {name} = phi {kind} {pairs}")
+        self.into[self._place : self._place] = lines
+
+
+def function_body(emitter: Emitter, body: Body) -> None:
+    """Emit a function's blocks."""
+    joins: dict[Block, _Join] = {}
+    for block in body.blocks[1:]:
+        joins[block] = _Join(emitter, "block", [kind_of(p.type) for p in block.parameters])
+    emitter.joins = joins
+    for block in body.blocks:
+        if block in joins:
+            emitter.values.update(zip(block.parameters, joins[block].begin_here(), strict=True))
+        ops(emitter, block.ops)
+    for block in reversed(body.blocks[1:]):
+        joins[block].end()
+
+
+def ops(emitter: Emitter, given: Sequence[Op]) -> None:
+    """Emit ops outside of regions, or of a body, on scalars."""
+    for op in given:
+        outer, emitter._place = emitter._place, emitter.place(op)  # pyright: ignore[reportPrivateUsage]
+        made = INDEXED.get(type(op))
+        if made is not None:
+            emitter.values[op.result] = made(emitter, op, ())
+        else:
+            emitter.values[op.result] = EMITTERS[op](emitter, op, *(emitter.values[value] for value in op.operands))
+        emitter._place = outer  # pyright: ignore[reportPrivateUsage]
+
+
+def in_place(emitter: Emitter, body: Body, arguments: Sequence[Any] = ()) -> list[Any]:
+    """Emit a body of one block in place; the operands of its terminator."""
+    if len(body.blocks) != 1:
+        raise InternalError("a body of several blocks", str(body.parent))
+    emitter.values.update(zip(body.parameters, arguments, strict=True))
+    *inner, terminator = body.entry.ops
+    ops(emitter, inner)
+    return [emitter.values[value] for value in terminator.operands]
+
+
+def is_straight(body: Body) -> bool:
+    """Whether a body has no control flow, so that it may run on vectors."""
+    return len(body.blocks) == 1 and not any(op.bodies for op in body.entry.ops)
+
+
+def apply(emitter: Emitter, body: Body, arguments: Sequence[Number]) -> list[Number]:
+    """The results of a body that combines elements."""
+    if is_straight(body):
+        return in_place(emitter, body, arguments)
+    outer, emitter.pinned = emitter.pinned, True
+    try:
+        return in_place(emitter, body, arguments)
+    finally:
+        emitter.pinned = outer
+
+
+def packed(values: Sequence[Any]) -> Any:
+    """Several values as one."""
+    if not values:
+        return None
+    return values[0] if len(values) == 1 else tuple(values)
+
+
+def _kinds(values: Sequence[Value]) -> list[str]:
+    return [kind_of(value.type) for value in values]
+
+
+# Programs.
+
+
+@emits(tt.GetProgramId)
+def _program(emitter: Emitter, op: tt.GetProgramId) -> Number:
+    return emitter.number("i32", f"%pid{op.axis}")
+
+
+@emits(tt.GetNumPrograms)
+def _programs(emitter: Emitter, op: tt.GetNumPrograms) -> Number:
+    return emitter.number("i32", f"%grid{op.axis}")
+
+
+@emits(tt.GlobalTimer)
+def _timer(emitter: Emitter, op: tt.GlobalTimer) -> Number:
+    emitter.declarations["declare i64 @llvm.readcyclecounter()"] = None
+    return emitter.number("i64", emitter.effect("call i64 @llvm.readcyclecounter()"))
+
+
+# Structured control flow.
+
+
+@emits(scf.For)
+def _for(emitter: Emitter, op: scf.For, start: Number, stop: Number, step: Number, *initial: Number) -> Any:
+    """The number of iterations is known before the first one, so that no index can wrap around."""
+    signed, known = scalar_element(op.start.type).signed, constant_of(op.step)
+    kind, below = start.kind, "slt" if signed else "ult"
+    if known is None:
+        zero = emitter.i64(0)
+        emitter.fail(ZERO_STEP, step.test("eq", 0), emitter.site(op, "loops"), zero, zero)
+    down = step.test("slt", 0) if signed else emitter.number("i1", "false")
+    size = down.select(0 - step, step)
+    low, high = down.select(stop, start), down.select(start, stop)
+    trips = low.test(below, high).select((high - low - 1) / size + 1, 0)
+    head = _Join(emitter, "head", [kind, kind, *_kinds(op.initial)])
+    inside, after = emitter.name("loop"), emitter.name("after")
+    emitter.line(f"br {head.branch_with([start, start.like(0), *initial])}")
+    index, done, *carried = head.begin_here()
+    emitter.line(f"br i1 {done.test('ult', trips)}, label %{inside}, label %{after}")
+    emitter.start(inside)
+    yielded = in_place(emitter, op.body, [index, *carried])
+    emitter.line(f"br {head.branch_with([index + step, done + 1, *yielded])}")
+    head.end()
+    emitter.start(after)
+    return packed(carried)
+
+
+@emits(scf.If)
+def _if(emitter: Emitter, op: scf.If, condition: Number) -> Any:
+    then, otherwise = emitter.name("then"), emitter.name("else")
+    after = _Join(emitter, "after", _kinds(op.then.entry.terminator.operands))
+    emitter.line(f"br i1 {condition}, label %{then}, label %{otherwise}")
+    for label, body in ((then, op.then), (otherwise, op.otherwise)):
+        emitter.start(label)
+        values = in_place(emitter, body)
+        emitter.line(f"br {after.branch_with(values)}")
+    results = after.begin_here()
+    after.end()
+    return packed(results)
+
+
+@emits(scf.While)
+def _while(emitter: Emitter, op: scf.While, *initial: Number) -> Any:
+    inside, after = emitter.name("loop"), emitter.name("after")
+    head = _Join(emitter, "head", _kinds(op.initial))
+    emitter.line(f"br {head.branch_with(initial)}")
+    carried = head.begin_here()
+    condition, *handed = in_place(emitter, op.before, carried)
+    emitter.line(f"br i1 {condition}, label %{inside}, label %{after}")
+    emitter.start(inside)
+    yielded = in_place(emitter, op.after, handed)
+    emitter.line(f"br {head.branch_with(yielded)}")
+    head.end()
+    emitter.start(after)
+    return packed(handed)
+
+
+@emits(scf.Yield, scf.Condition, Structured)
+def _handed_on(emitter: Emitter, op: Op, *values: Any) -> Any:
+    raise AssertionError(f"{op.NAME} is emitted with the op that owns its body")
+
+
+def _target(emitter: Emitter, successor: Successor) -> str:
+    return emitter.joins[successor.block].branch_with([emitter.values[value] for value in successor.arguments])
+
+
+@emits(cf.Br)
+def _br(emitter: Emitter, op: cf.Br) -> None:
+    emitter.line(f"br {_target(emitter, op.target)}")
+
+
+@emits(cf.CondBr)
+def _cond_br(emitter: Emitter, op: cf.CondBr, condition: Number) -> None:
+    then, otherwise = _target(emitter, op.then), _target(emitter, op.otherwise)
+    emitter.line(f"br i1 {condition}, {then}, {otherwise}")
+
+
+@emits(tt.Return)
+def _return(emitter: Emitter, op: tt.Return) -> None:
+    emitter.line("br label %next")
+
+
+@emits(core.Unreachable)
+def _unreachable(emitter: Emitter, op: core.Unreachable) -> None:
+    zero = emitter.i64(0)
+    emitter.fail(UNREACHABLE, emitter.number("i1", "true"), emitter.site(op, "reaches"), zero, zero)
+    emitter.line("unreachable")
+
+
+# Ops without effects on a CPU; assertions and prints.
+
+
+@emits(tt.Assume, tt.Barrier, tt.GridDependencyWait, tt.GridDependencyLaunch)
+def _nothing(emitter: Emitter, op: Op, *values: Any) -> None:
+    """Programs run one after the other on a thread, and each op ends before the next."""
+
+
+@emits(cf.AssertOp, tt.Assert)
+def _assert(emitter: Emitter, op: cf.AssertOp | tt.Assert, condition: Number) -> None:
+    zero = emitter.i64(0)
+    emitter.fail(ASSERTION, condition ^ True, emitter.site(op, "asserts", message=op.message), zero, zero)
+
+
+@emits(tt.Print)
+def _print(emitter: Emitter, op: tt.Print, *values: Number) -> None:
+    """Copy the operands to scratch memory, and call the launch's callback."""
+    from ziggurat.backend.cpu.memory import to_memory
+
+    emitter.ordered = True
+    types: list[str] = []
+    places: list[tuple[int, Value, Number]] = []
+    offset = emitter.temporary(0)
+    start = offset
+    for value, number in zip(op.values, values, strict=True):
+        type_ = value.type
+        types.append(str(type_))
+        size = type_.bytes if isinstance(type_, cpu.BufferType) else 8
+        places.append((offset, value, number))
+        offset = emitter.temporary(size) + -(-size // 64) * 64
+    for at, value, number in places:
+        target = emitter.emit(f"inttoptr i64 {emitter.scratch_address(at)} to ptr")
+        if isinstance(value.type, cpu.BufferType):
+            source = emitter.emit(f"inttoptr i64 {number} to ptr")
+            emitter.declarations["declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"] = None
+            size = value.type.bytes
+            emitter.line(f"call void @llvm.memcpy.p0.p0.i64(ptr {target}, ptr {source}, i64 {size}, i1 false)")
+        else:
+            emitter.line(f"store {to_memory(emitter, number, value.type).typed}, ptr {target}")
+    emitter.release()
+    site = emitter.site(op, "prints", message=op.prefix, types=tuple(types), hex=op.hex)
+    data = emitter.emit(f"inttoptr i64 {emitter.scratch_address(start)} to ptr")
+    slot = emitter.emit("getelementptr i8, ptr %launch, i64 16")
+    function = emitter.effect(f"load ptr, ptr {slot}")
+    result = emitter.number("i64", emitter.effect(f"call i64 {function}(i64 {site}, i64 %program, ptr {data})"))
+    emitter.fail(8, result.test("ne", 0), site, result, emitter.i64(0))

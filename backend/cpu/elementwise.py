@@ -1,0 +1,329 @@
+"""Emission of arith and math on numbers and vectors: what `codemodel/scalars.py` says, without fast-math flags.
+
+Floats of 16 and 8 bits are computed in f32 and rounded after each op; functions in f64, and rounded once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ziggurat.backend.cpu.casts import from_f64, narrow, round_to, to_f64, widen
+from ziggurat.backend.cpu.emitter import Emitter, emits, kind_of
+from ziggurat.backend.ptx.accurate import VECTORS, accurate
+from ziggurat.backend.ptx.routines import Number, Routine, together
+from ziggurat.codemodel.dialects import arith, core, math, tt
+from ziggurat.codemodel.errors import KernelTypeError
+from ziggurat.codemodel.numbers import bits_of_number
+from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.types import PtrType, ScalarType, element_of, f32, f64, scalar_element
+
+DIVISION_BY_ZERO = 3
+
+_BINARY: dict[type[Op], str] = {
+    arith.AddI: "add", arith.SubI: "sub", arith.MulI: "mul", arith.AndI: "and", arith.OrI: "or", arith.XOrI: "xor",
+}  # fmt: skip
+_CALLS: dict[type[Op], str] = {
+    arith.MaxSI: "smax", arith.MinSI: "smin", arith.MaxUI: "umax", arith.MinUI: "umin",
+    math.CtPop: "ctpop", math.BitReverse: "bitreverse",
+}  # fmt: skip
+_FLOAT: dict[type[Op], str] = {
+    arith.AddF: "fadd", arith.SubF: "fsub", arith.MulF: "fmul", arith.DivF: "fdiv", tt.PreciseDivF: "fdiv",
+}  # fmt: skip
+_CHOICES: dict[type[Op], str] = {
+    arith.MaximumF: "maximum", arith.MinimumF: "minimum", arith.MaxNumF: "maximumnum", arith.MinNumF: "minimumnum",
+}  # fmt: skip
+
+
+def binary(emitter: Emitter, opcode: str, a: Number, b: Number) -> Number:
+    """An instruction on two numbers or vectors."""
+    a, b = together(a, b)
+    return emitter.made(a.kind, f"{opcode} {a.type} {a}, {b}", a.lanes)
+
+
+@emits(arith.ConstantOp)
+def _constant(emitter: Emitter, op: arith.ConstantOp) -> Number:
+    return emitter.constant(op.value, op.type)
+
+
+@emits(*_BINARY)
+def _integers(emitter: Emitter, op: Op, a: Number, b: Number) -> Number:
+    return binary(emitter, _BINARY[type(op)], a, b)
+
+
+@emits(*_CALLS)
+def _calls(emitter: Emitter, op: Op, a: Number, *rest: Number) -> Number:
+    return a.call(f"llvm.{_CALLS[type(op)]}", *rest)
+
+
+@emits(math.AbsI)
+def _abs(emitter: Emitter, op: math.AbsI, a: Number) -> Number:
+    return a.call("llvm.abs", False) if scalar_element(op.operand.type).signed else a
+
+
+@emits(math.CtLz)
+def _leading(emitter: Emitter, op: Op, a: Number) -> Number:
+    return a.call("llvm.ctlz", False)
+
+
+@emits(tt.MulHiUI)
+def _high(emitter: Emitter, op: Op, a: Number, b: Number) -> Number:
+    bits = int(a.kind[1:])
+    x, y = (value.to("zext", f"i{2 * bits}") for value in (a, b))
+    return (x * y >> bits).to("trunc", a.kind)
+
+
+@emits(arith.ShlI, arith.ShrSI, arith.ShrUI)
+def _shift(emitter: Emitter, op: Op, a: Number, by: Number) -> Number:
+    """A shift by the width or more shifts everything out; a signed number keeps its sign."""
+    bits = int(a.kind[1:])
+    if isinstance(op, arith.ShrSI):
+        return binary(emitter, "ashr", a, by.call("llvm.umin", bits - 1))
+    opcode = "shl" if isinstance(op, arith.ShlI) else "lshr"
+    if by.name.isdecimal() and int(by.name) < bits:
+        return binary(emitter, opcode, a, by)
+    within = by.test("ult", bits)
+    return within.select(binary(emitter, opcode, a, within.select(by, 0)), 0)
+
+
+@emits(arith.DivSI, arith.DivUI, arith.RemSI, arith.RemUI)
+def _divide(emitter: Emitter, op: Op, a: Number, b: Number) -> Number:
+    """Signed division takes the smallest number by -1 apart: the machine traps there."""
+    signed, divides = isinstance(op, arith.DivSI | arith.RemSI), isinstance(op, arith.DivSI | arith.DivUI)
+    known = b.name.lstrip("-").isdecimal() and b.name != "0"
+    if not known:
+        site = emitter.site(op, "divides")
+        zero = emitter.i64(0)
+        emitter.fail(DIVISION_BY_ZERO, b.test("eq", 0), site, zero, zero)
+    opcode = f"{'s' if signed else 'u'}{'div' if divides else 'rem'}"
+    if not signed or (known and b.name != "-1") or a.kind == "i1":
+        return binary(emitter, opcode, a, b)
+    inverts = b.test("eq", -1)
+    result = binary(emitter, opcode, a, inverts.select(1, b))
+    return inverts.select(0 - a if divides else a.like(0), result)
+
+
+@emits(arith.CmpI)
+def _compare(emitter: Emitter, op: arith.CmpI, a: Number, b: Number) -> Number:
+    return a.test(op.predicate.value, b)
+
+
+@emits(arith.Select)
+def _select(emitter: Emitter, op: Op, condition: Number, then: Number, otherwise: Number) -> Number:
+    return condition.select(then, otherwise)
+
+
+@emits(arith.ExtSI, arith.ExtUI, arith.TruncI)
+def _resize(emitter: Emitter, op: arith.Cast, a: Number) -> Number:
+    names: dict[type[Op], str] = {arith.ExtSI: "sext", arith.ExtUI: "zext", arith.TruncI: "trunc"}
+    return a.to(names[type(op)], kind_of(op.type))
+
+
+@emits(tt.IntToPtr, tt.PtrToInt, tt.Bitcast, tt.Hint)
+def _same(emitter: Emitter, op: Op, a: Number) -> Number:
+    return a
+
+
+@emits(tt.AddPtr)
+def _move(emitter: Emitter, op: tt.AddPtr, ptr: Number, offset: Number) -> Number:
+    pointer = element_of(op.ptr.type)
+    assert isinstance(pointer, PtrType)
+    if offset.kind != "i64":
+        offset = offset.to("sext" if scalar_element(op.offset.type).signed else "zext", "i64")
+    return ptr + emitter.scaled(offset, pointer.pointee.bytes)
+
+
+# Floats.
+
+
+def computed(emitter: Emitter, scalar: ScalarType, make: Callable[..., Number], *values: Number) -> Number:
+    """A function of f32 or f64, for floats of any type: the smaller ones are widened to f32, and the result rounded."""
+    if scalar.bits >= 32:
+        return make(*values)
+    return round_to(emitter, make(*(widen(emitter, value, scalar) for value in values)), scalar)
+
+
+@emits(*_FLOAT)
+def _float(emitter: Emitter, op: Op, a: Number, b: Number) -> Number:
+    opcode = _FLOAT[type(op)]
+
+    def make(x: Number, y: Number) -> Number:
+        return binary(emitter, opcode, x, y)
+
+    return computed(emitter, scalar_element(op.result.type), make, a, b)
+
+
+@emits(*_CHOICES)
+def _choose(emitter: Emitter, op: Op, a: Number, b: Number) -> Number:
+    """The result is one of the operands, so that nothing is rounded."""
+    scalar, name = scalar_element(op.result.type), f"llvm.{_CHOICES[type(op)]}"
+    if scalar.bits >= 32:
+        return a.call(name, b)
+    x, y = (widen(emitter, value, scalar) for value in (a, b))
+    chosen = x.call(name, y)
+    if not scalar.is_fp8:
+        return narrow(emitter, chosen, f32, scalar)
+    nan = chosen.test("uno", 0.0)
+    return nan.select(127, (chosen.bits() - x.bits()).test("eq", 0).select(a, b))
+
+
+@emits(arith.NegF)
+def _negate(emitter: Emitter, op: Op, a: Number) -> Number:
+    return a ^ (1 << int(a.kind[1:]) - 1) if a.kind[0] == "i" else -a
+
+
+@emits(math.AbsF)
+def _magnitude(emitter: Emitter, op: Op, a: Number) -> Number:
+    return a & (1 << int(a.kind[1:]) - 1) - 1 if a.kind[0] == "i" else abs(a)
+
+
+@emits(arith.CmpF)
+def _compare_floats(emitter: Emitter, op: arith.CmpF, a: Number, b: Number) -> Number:
+    scalar = scalar_element(op.lhs.type)
+    if scalar.bits < 32:
+        a, b = widen(emitter, a, scalar), widen(emitter, b, scalar)
+    return a.test(op.predicate.value, b)
+
+
+@emits(math.Floor, math.Ceil)
+def _whole(emitter: Emitter, op: math.FloatUnary, a: Number) -> Number:
+    scalar, name = scalar_element(op.operand.type), f"llvm.{op.NAME.removeprefix('math.')}"
+
+    def make(x: Number) -> Number:
+        return x.call(name)
+
+    whole = computed(emitter, scalar, make, a)
+    if not scalar.is_fp8:
+        return whole
+    # An infinity or a NaN stays: rounding to 8 bits would make it finite.
+    return (a & 127).test("ugt", bits_of_number(scalar.format.largest, scalar)).select(a, whole)
+
+
+@emits(math.Sqrt, tt.PreciseSqrt)
+def _root(emitter: Emitter, op: math.FloatUnary, a: Number) -> Number:
+    def make(x: Number) -> Number:
+        return x.call("llvm.sqrt")
+
+    return computed(emitter, scalar_element(op.operand.type), make, a)
+
+
+@emits(math.Rsqrt)
+def _inverse_root(emitter: Emitter, op: math.FloatUnary, a: Number) -> Number:
+    scalar = scalar_element(op.operand.type)
+    root = to_f64(emitter, a, scalar).call("llvm.sqrt")
+    return from_f64(emitter, 1.0 / root, scalar)
+
+
+def by_lane(emitter: Emitter, make: Callable[..., Number], *values: Number) -> Number:
+    """A function of numbers applied to each lane of vectors."""
+    lanes = max(value.lanes for value in values)
+    if not lanes:
+        return make(*values)
+    result: Number | None = None
+    for lane in range(lanes):
+        given = [
+            emitter.made(value.kind, f"extractelement {value.typed}, i64 {lane}") if value.lanes else value
+            for value in values
+        ]
+        found = make(*given)
+        if result is None:
+            result = emitter.number(found.kind, "poison", lanes)
+        result = emitter.made(found.kind, f"insertelement {result.typed}, {found.typed}, i64 {lane}", lanes)
+    assert result is not None
+    return result
+
+
+def function(emitter: Emitter, name: str, x: Number) -> Number:
+    """A function of f64."""
+    if name in VECTORS:
+        return emitter.routine(accurate(name, "double", x.lanes), x)
+    return call_by_lane(emitter, accurate(name, "double"), x)
+
+
+def call_by_lane(emitter: Emitter, routine: Routine, *values: Number) -> Number:
+    """A routine of numbers, called for each lane."""
+
+    def make(*given: Number) -> Number:
+        return emitter.routine(routine, *given)
+
+    return by_lane(emitter, make, *values)
+
+
+@emits(math.Exp, math.Exp2, math.Log, math.Log2, math.Sin, math.Cos, math.Tanh, math.Erf)
+def _function(emitter: Emitter, op: math.FloatUnary, a: Number) -> Number:
+    scalar, name = scalar_element(op.operand.type), op.NAME.removeprefix("math.")
+    return from_f64(emitter, function(emitter, name, to_f64(emitter, a, scalar)), scalar)
+
+
+@emits(arith.RemF)
+def _remainder(emitter: Emitter, op: Op, a: Number, b: Number) -> Number:
+    scalar = scalar_element(op.result.type)
+
+    def make(x: Number, y: Number) -> Number:
+        return call_by_lane(emitter, accurate("fmod", x.kind), x, y)
+
+    return computed(emitter, scalar, make, a, b)
+
+
+def sum_to_odd(near: Number, rest: Number) -> Number:
+    """A sum rounded to nearest and its error, as the neighbour with an odd last bit where the error is not 0."""
+    bits = near.bits()
+    inexact = rest.test("one", 0.0)
+    even = (bits & 1).test("eq", 0)
+    grows = (rest.test("ogt", 0.0) ^ near.test("olt", 0.0)).select(bits + 1, bits - 1)
+    return (inexact & even & abs(near).test("olt", float("inf"))).select(grows, bits).to("bitcast", "double")
+
+
+@emits(math.Fma)
+def _fma(emitter: Emitter, op: math.Fma, a: Number, b: Number, c: Number) -> Number:
+    scalar = scalar_element(op.a.type)
+    if scalar in (f32, f64):
+        a, b, c = together(a, b, c)
+        return a.call("llvm.fma", b, c)
+    x, y, z = together(*(to_f64(emitter, value, scalar) for value in (a, b, c)))
+    product = x * y  # Exact.
+    near = product + z
+    other = near - product
+    rest = (product - (near - other)) + (z - other)
+    odd = sum_to_odd(near, rest)
+    zero = near.test("oeq", 0.0)
+    return from_f64(emitter, zero.select(near, odd), scalar)
+
+
+@emits(math.Directed)
+def _directed(emitter: Emitter, op: math.Directed, *values: Number) -> Number:
+    raise KernelTypeError(
+        f"{op.operation.value} rounded in the direction {op.direction.value} has no code for a CPU", op.location,
+        hint="run the kernel in the interpreter, or on a GPU",
+    )  # fmt: skip
+
+
+@emits(tt.InlineAsm)
+def _assembly(emitter: Emitter, op: Op, *values: Any) -> Any:
+    raise KernelTypeError(
+        "inline assembly is PTX, and cannot run on a CPU", op.location,
+        hint="run the kernel on a GPU, or write the operation in the language",
+    )  # fmt: skip
+
+
+@emits(tt.SmId)
+def _processor(emitter: Emitter, op: Op) -> Number:
+    return emitter.number("i32", 0)
+
+
+@emits(tt.Poison)
+def _poison(emitter: Emitter, op: tt.Poison) -> Number:
+    element = element_of(op.type)
+    if isinstance(element, PtrType):
+        return emitter.i64(0)
+    return emitter.constant(0.0 if scalar_element(element).is_float else 0, element)
+
+
+@emits(core.MakeTuple)
+def _tuple(emitter: Emitter, op: core.MakeTuple, *values: Any) -> Any:
+    return values
+
+
+@emits(core.TupleLoad)
+def _component(emitter: Emitter, op: core.TupleLoad, value: Any) -> Any:
+    return value[op.index]

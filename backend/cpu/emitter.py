@@ -1,0 +1,385 @@
+"""The emitter: a CPU model as LLVM text for one thread.
+
+Code is written at levels. Level 0 is that of the function; each loop of a region opens another one. An instruction is
+appended at the deepest level of its operands, so that a loop computes only what changes in it. An op of a region is
+computed *at an index*: one `Coord` for each axis, which is a number, or a run of neighbours, one for each lane.
+
+A function registered with `@emits` emits the ops of a class on numbers: it takes the emitter, the op and the operands.
+One registered with `@indexed` emits a tensor op at an index.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from typing import Any, cast
+
+import attrs
+
+from ziggurat.backend.cpu.sites import Site
+from ziggurat.backend.ptx.routines import Code, Number, Routine, literal, vector_type
+from ziggurat.codemodel.dialects import cpu, tt
+from ziggurat.codemodel.dispatch import OpTable
+from ziggurat.codemodel.op import Op, OpResult, Value
+from ziggurat.codemodel.types import PtrType, ScalarType, TensorType, Type, bf16, element_of, i1
+
+EMITTERS: OpTable[Callable[..., Any]] = OpTable("CPU emitter")
+emits = EMITTERS.of
+INDEXED: OpTable[Callable[..., Any]] = OpTable("CPU emitter at an index")
+indexed = INDEXED.of
+
+_NAMES = re.compile(r"%[\w.]+")
+
+
+def kind_of(type_: Type) -> str:
+    """The LLVM type of a number in a register: bf16 and 8-bit floats are their bits, pointers their addresses."""
+    element = element_of(type_)
+    if isinstance(element, PtrType):
+        return "i64"
+    assert isinstance(element, ScalarType), f"{type_} has no LLVM type"
+    return "i16" if element == bf16 else element.llvm
+
+
+def memory_kind(type_: Type) -> str:
+    """The LLVM type of a number in memory: an i1 takes a byte."""
+    return "i8" if element_of(type_) == i1 else kind_of(type_)
+
+
+@attrs.frozen(eq=False)
+class Coord:
+    """The index along an axis: an i64, or with `run` the neighbours from it on, one for each lane."""
+
+    base: Number
+    run: bool = False
+
+    @property
+    def key(self) -> tuple[str, bool]:
+        """Equal for equal coordinates."""
+        return self.base.name, self.run
+
+
+Index = tuple[Coord, ...]
+
+
+@attrs.define(eq=False)
+class Level:
+    """The text of a level, the label of its present block, and the values that are known there."""
+
+    lines: list[str]
+    label: str
+    memo: dict[Any, Any] = attrs.field(factory=dict[Any, Any])
+
+
+class Emitter(Code):
+    """The LLVM text of one kernel while it is written. `values` has what stands for each value outside of regions: a
+    number, or a tuple of them."""
+
+    def __init__(self, module: cpu.Module, func: tt.Func, *, check: bool) -> None:
+        super().__init__()
+        self.module = module
+        self.func = func
+        self.check = check
+        self.values: dict[Value, Any] = {}
+        self.definitions: dict[str, str] = {}
+        self.levels = [Level([], "start")]
+        self.level_of: dict[str, int] = {}
+        self.lanes = 0  # Of the present region; 0 where its elements are computed one by one.
+        self.failures: list[str] = []  # The blocks that end the kernel with an error.
+        self.sites: list[Site] = []
+        self.bounds: list[int] = []  # The parameters whose bounds the entry gets.
+        self.joins: dict[Any, Any] = {}
+        self.scratch = module.scratch  # Bytes of scratch memory, with those of the emitter's own.
+        self._temporary = module.scratch
+        self.ordered = False
+        self.nest: Any = None  # The region that is emitted.
+        self.pinned = False  # Whether code stays at its level: within branches.
+
+    # Text.
+
+    @property
+    def depth(self) -> int:
+        """The number of the present level."""
+        return len(self.levels) - 1
+
+    def level(self, text: str) -> int:
+        """The deepest level of the values that a text names."""
+        if self.pinned:
+            return self.depth
+        return max((self.level_of.get(name, 0) for name in _NAMES.findall(text)), default=0)
+
+    def emit(self, text: str) -> str:
+        """Append an instruction without effects at the level of its operands; the name of its value."""
+        level = self.level(text)
+        name = f"%{self.name()}"
+        self.level_of[name] = level
+        self.levels[level].lines.append(f"  {name} = {text}{self._place}")
+        return name
+
+    def effect(self, text: str) -> str:
+        """Append an instruction with effects at the present level; the name of its value."""
+        name = f"%{self.name()}"
+        self.level_of[name] = self.depth
+        self.levels[-1].lines.append(f"  {name} = {text}{self._place}")
+        return name
+
+    def line(self, text: str) -> None:
+        self.levels[-1].lines.append(f"  {text}{self._place}")
+
+    def start(self, label: str) -> None:
+        self.levels[-1].lines.append(f"{label}:")
+        self.levels[-1].label = label
+
+    @property
+    def here(self) -> str:
+        """The label of the present block."""
+        return self.levels[-1].label
+
+    @contextmanager
+    def inside(self, label: str) -> Generator[Level]:
+        """A level whose text begins with this label, and is appended by the caller."""
+        level = Level([], label)
+        self.levels.append(level)
+        try:
+            yield level
+        finally:
+            self.levels.pop()
+
+    @contextmanager
+    def at_level(self, level: int) -> Generator[None]:
+        """Append at an outer level, whose inner ones are not yet part of its text."""
+        inner = self.levels[level + 1 :]
+        del self.levels[level + 1 :]
+        try:
+            yield
+        finally:
+            self.levels += inner
+
+    def loop(self, start: Number | int, stop: Number | int, step: int, body: Callable[[Number], None]) -> None:
+        """Append a loop over i64s from `start` to before `stop`; `body` gets the index."""
+
+        def once(index: Number, carried: list[Number]) -> list[Number]:
+            body(index)
+            return carried
+
+        self._loop(start, stop, step, once, ())
+
+    def folding_loop(
+        self, stop: int, body: Callable[[Number, list[Number]], list[Number]], first: Sequence[Number]
+    ) -> list[Number]:
+        """Append a loop over the i64s below `stop`; `body` gets the index and numbers, and gives the next ones. The
+        last ones are returned."""
+        return self._loop(0, stop, 1, body, first)
+
+    def _loop(
+        self,
+        start: Number | int,
+        stop: Number | int,
+        step: int,
+        body: Callable[[Number, list[Number]], list[Number]],
+        first: Sequence[Number],
+    ) -> list[Number]:
+        outer = self.levels[-1]
+        head, after = self.name("loop"), self.name("after")
+        index, following = (f"%{self.name('i')}" for _ in range(2))
+        names = [f"%{self.name('carried')}" for _ in first]
+        for name in (index, *names):
+            self.level_of[name] = self.depth + 1
+        with self.inside(head) as level:
+            phis = [self.number(value.kind, name, value.lanes) for name, value in zip(names, first, strict=True)]
+            last = body(self.number("i64", index), phis)
+            self.line(f"{following} = add nuw nsw i64 {index}, {step}")
+            more = f"%{self.name()}"
+            self.line(f"{more} = icmp ult i64 {following}, {stop}")
+            self.line(f"br i1 {more}, label %{head}, label %{after}")
+        before = outer.label
+        if isinstance(start, int) and isinstance(stop, int):
+            assert start < stop
+            outer.lines.append(f"  br label %{head}")
+        else:
+            some = f"%{self.name()}"
+            outer.lines.append(f"  {some} = icmp ult i64 {start}, {stop}")
+            outer.lines.append(f"  br i1 {some}, label %{head}, label %{after}")
+        outer.lines += [f"{head}:", f"  {index} = phi i64 [ {start}, %{before} ], [ {following}, %{level.label} ]"]
+        for name, begin, end in zip(names, first, last, strict=True):
+            outer.lines.append(f"  {name} = phi {begin.type} [ {begin}, %{before} ], [ {end}, %{level.label} ]")
+        outer.lines += level.lines
+        self.start(after)
+        for value in last:  # They are known after the loop.
+            self.level_of[value.name] = self.depth
+        return last
+
+    def once(self, key: Any, make: Callable[[], Any]) -> Any:
+        """The value of this key, made where none is known. The level of its name keeps it."""
+        for level in reversed(self.levels):
+            if key in level.memo:
+                return level.memo[key]
+        made = make()
+        self.levels[self.level(" ".join(map(str, values_of(made))))].memo[key] = made
+        return made
+
+    def forget(self) -> None:
+        """Forget the values at indices: the region ends."""
+        self.levels[0].memo.clear()
+
+    def routine(self, routine: Routine, *values: Number) -> Number:
+        """Call a routine, which the module defines once."""
+        if routine.symbol not in self.definitions:
+            self.declarations.update(routine.declarations)
+            self.variables.update(routine.variables)
+            self.definitions[routine.symbol] = routine.text
+        given = ", ".join(value.typed for value in values)
+        result = vector_type(routine.result, routine.lanes)
+        return Number(self, routine.result, self.emit(f"call {result} @{routine.symbol}({given})"), routine.lanes)
+
+    # Numbers.
+
+    def number(self, kind: str, name: object, lanes: int = 0) -> Number:
+        """A value with the operators of its LLVM type."""
+        return Number(self, kind, str(name), lanes)
+
+    def i64(self, value: int) -> Number:
+        """A constant."""
+        return Number(self, "i64", str(value))
+
+    def made(self, kind: str, text: str, lanes: int = 0) -> Number:
+        """The value of an instruction without effects."""
+        return Number(self, kind, self.emit(text), lanes)
+
+    def constant(self, value: Any, type_: Type) -> Number:
+        """A constant of an element type."""
+        element = element_of(type_)
+        assert isinstance(element, ScalarType)
+        text = literal(value, element)
+        return Number(self, kind_of(type_), str(int(text[3:], 16)) if element == bf16 else text)
+
+    def intrinsic(self, result: str, name: str, *arguments: Number | str) -> Number:
+        """Call an intrinsic whose result is a number; an argument in text has its type."""
+        texts = [x.typed if isinstance(x, Number) else x for x in arguments]
+        kinds = ", ".join(x.type if isinstance(x, Number) else x.rpartition(" ")[0] for x in arguments)
+        self.declarations[f"declare {result} @{name}({kinds})"] = None
+        return Number(self, result, self.emit(f"call {result} @{name}({', '.join(texts)})"))
+
+    # Memory of the thread.
+
+    def temporary(self, size: int) -> int:
+        """The offset of scratch memory for the present region."""
+        offset = self._temporary
+        self._temporary += -(-size // 64) * 64
+        self.scratch = max(self.scratch, self._temporary)
+        return offset
+
+    def release(self) -> None:
+        """The present region needs its scratch memory no longer."""
+        self._temporary = self.module.scratch
+
+    def address(self, base: Number, offset: Number | int, size: int) -> str:
+        """A pointer to the element of `size` bytes at an offset in elements from an address (an i64)."""
+        moved = base if isinstance(offset, int) and offset == 0 else base + self.scaled(offset, size)
+        return self.emit(f"inttoptr i64 {moved} to ptr")
+
+    def scaled(self, offset: Number | int, size: int) -> Number:
+        """A number of elements in bytes."""
+        if isinstance(offset, int):
+            return self.i64(offset * size)
+        return offset if size == 1 else offset * size
+
+    def scratch_address(self, offset: int) -> Number:
+        """The address of scratch memory."""
+        base = self.number("i64", "%scratch")
+        return base + offset if offset else base
+
+    # Values.
+
+    def scalar(self, value: Value) -> Number:
+        """The number that stands for a value outside of regions."""
+        return self.values[value]
+
+    def vector(self, coord: Coord, bits: int = 64) -> Number:
+        """A coordinate as an integer of these bits: a vector if it differs between lanes."""
+        kind = f"i{bits}"
+
+        def make() -> Number:
+            base = coord.base if bits == 64 else coord.base.to("trunc", kind)
+            if not coord.run:
+                return base
+            numbers = ", ".join(f"{kind} {lane}" for lane in range(self.lanes))
+            return base + Number(self, kind, f"<{numbers}>", self.lanes)
+
+        return self.once(("coordinate", coord.key, bits), make)
+
+    def at(self, value: Value, index: Index) -> Any:
+        """A tensor at an index, or a scalar: a number, a vector of one for each lane, or a tuple of these."""
+        if not index and value in self.values:
+            return self.values[value]
+        if not isinstance(value.type, TensorType) and value in self.values:
+            return self.values[value]
+        assert isinstance(value, OpResult), f"{value!r} has no value here"
+        return self.once((value, *(coord.key for coord in index)), lambda: self._computed(value.op, index))
+
+    def _computed(self, op: Op, index: Index) -> Any:
+        outer, self._place = self._place, self.place(op)
+        made = INDEXED.get(type(op))
+        if made is not None:
+            result = made(self, op, index)
+        else:
+            result = EMITTERS[op](self, op, *(self.at(value, index) for value in op.operands))
+        self._place = outer
+        return result
+
+    def place(self, op: Op) -> str:
+        """The suffix of instructions that tells their source."""
+        return ""
+
+    # Failures.
+
+    def site(self, op: Op, verb: str, **more: Any) -> int:
+        """The number of the place of a check."""
+        self.sites.append(Site.of(op, verb, **more))
+        return len(self.sites) - 1
+
+    def fail(self, code: int, condition: Number, site: int, address: Number, value: Number) -> None:
+        """End the kernel with an error where the condition holds, in any lane: with the numbers of the first such
+        lane."""
+        condition = condition.spread(max(condition.lanes, address.lanes, value.lanes))
+        level = max(map(self.level, (condition.name, address.name, value.name)))
+        with self.at_level(level):
+            bad, good = self.name("bad"), self.name("good")
+            stop = condition
+            if condition.lanes:
+                stop = self.intrinsic("i1", f"llvm.vector.reduce.or.v{condition.lanes}i1", condition)
+            self.line(f"br i1 {stop}, label %{bad}, label %{good}, !prof !0")
+            self.start(good)
+        lines = [f"{bad}:"]
+        lane = ""
+        if condition.lanes:
+            bits = f"%{self.name()}"
+            lane = f"%{self.name()}"
+            count = condition.lanes
+            self.declarations[f"declare i{count} @llvm.cttz.i{count}(i{count}, i1)"] = None
+            lines.append(f"  {bits} = bitcast {condition.typed} to i{count}")
+            lines.append(f"  {lane} = call i{count} @llvm.cttz.i{count}(i{count} {bits}, i1 false)")
+        fields = [("i64", str(code)), ("i64", "%program"), ("i64", str(site))]
+        for number in (address, value):
+            name = number.name
+            if number.lanes:
+                name = f"%{self.name()}"
+                lines.append(f"  {name} = extractelement {number.typed}, i{number.lanes} {lane}")
+            fields.append(("i64", name))
+        for at, (kind, name) in enumerate(fields):
+            place = f"%{self.name()}"
+            lines.append(f"  {place} = getelementptr i64, ptr %record, i64 {at}")
+            lines.append(f"  store {kind} {name}, ptr {place}")
+        self.failures += [*lines, f"  ret i64 {code}"]
+
+
+def element_bytes(type_: Type) -> int:
+    """The size in memory of an element."""
+    element = element_of(type_)
+    assert isinstance(element, ScalarType | PtrType)
+    return element.bytes
+
+
+def values_of(emitted: Any) -> Sequence[Number]:
+    """The numbers of a value that may be a tuple."""
+    return cast("tuple[Number, ...]", emitted) if isinstance(emitted, tuple) else (emitted,)

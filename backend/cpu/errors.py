@@ -1,0 +1,49 @@
+"""Errors of native kernels: the record that the entry leaves, in the interpreter's words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ziggurat.backend.cpu.compile import CpuCode
+from ziggurat.backend.reference.memory import MASK_HINT, Argument, Array, outside
+from ziggurat.codemodel.errors import KernelRuntimeError, MemoryAccessError
+from ziggurat.codemodel.types import SCALARS
+
+__all__ = ["Argument", "Array", "error_of"]
+
+
+def error_of(
+    code: CpuCode, record: Sequence[int], grid: tuple[int, int, int], arguments: Sequence[Argument]
+) -> KernelRuntimeError:
+    """The error of a launch whose entry left this record. `arguments` are the arrays of the launch."""
+    kind, program, number, address, value = record[:5]
+    site = code.sites[number]
+    x, y, _ = grid
+    who = f"program {(program % x, program // x % y, program // (x * y))}"
+    hint: str | None = None
+    if kind in (1, 2):
+        dtype = SCALARS[site.dtype].dtype
+        argument = next((argument for argument in arguments if argument.index == value), None)
+        if kind == 2:
+            name = argument.name if argument is not None else "an array"
+            what = f"{site.verb} {name}, but its array is read-only"
+            hint = f"pass an array that can be written; np.array({name}) is a copy that can"
+        elif argument is None:
+            what, hint = f"{site.verb} address {address:#x}, which is in no array of the launch", MASK_HINT
+        else:
+            what, hint = outside(argument, address - argument.address, dtype, site.verb)
+        return MemoryAccessError(f"{who} {what}", site.location, hint=hint)
+    if kind == 4:
+        message = f"device assertion failed: {site.message}" if site.message else "device assertion failed"
+        index = np.unravel_index(address, site.shape) if site.shape else ()
+        where = f" at element ({', '.join(str(int(i)) for i in index)})" if index else ""
+        return KernelRuntimeError(f"{who}: {message}{where}", site.location)
+    texts = {
+        3: f"{who} divides by zero",
+        5: f"{who} gathers at index {address}; it must be from 0 to {value - 1}",
+        6: f"{who}: the step of a loop must not be zero",
+        7: f"{who} reached code that is marked unreachable",
+    }
+    return KernelRuntimeError(texts.get(kind, f"{who} was stopped"), site.location)

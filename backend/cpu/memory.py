@@ -1,0 +1,476 @@
+"""Emission of accesses: buffers, and loads, stores and atomics of any addresses, each checked against its array."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import attrs
+
+from ziggurat.backend.cpu.elementwise import by_lane, computed
+from ziggurat.backend.cpu.emitter import Coord, Emitter, Index, element_bytes, indexed, memory_kind
+from ziggurat.backend.ptx.routines import Number, suffix, together
+from ziggurat.codemodel.dialects import arith, cpu, scf, tt
+from ziggurat.codemodel.dialects.tt import AtomicKind
+from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value
+from ziggurat.codemodel.types import PtrType, ScalarType, TensorType, Type, element_of, i1, scalar_element, shape_of
+
+STRAY, READ_ONLY = 1, 2
+
+
+# Numbers in memory.
+
+
+def from_memory(emitter: Emitter, value: Number, type_: Type) -> Number:
+    """A number as it is computed with, from its form in memory."""
+    return value.test("ne", 0) if element_of(type_) == i1 else value
+
+
+def to_memory(emitter: Emitter, value: Number, type_: Type) -> Number:
+    """A number in the form that memory holds."""
+    return value.to("zext", "i8") if element_of(type_) == i1 else value
+
+
+def masked_suffix(kind: str, lanes: int) -> str:
+    """The name of a vector type in the names of intrinsics."""
+    return f"v{lanes}{suffix(kind)}"
+
+
+def load_run(emitter: Emitter, pointer: str, type_: Type, mask: Number | None, other: Number | None) -> Number:
+    """The neighbours from an address on, one for each lane."""
+    kind, lanes, size = memory_kind(type_), emitter.lanes, element_bytes(type_)
+    vector = f"<{lanes} x {kind}>"
+    if mask is None:
+        return emitter.number(kind, emitter.effect(f"load {vector}, ptr {pointer}, align {size}"), lanes)
+    rest = other if other is not None else emitter.number(kind, zero_of(kind))
+    mask, rest = mask.spread(lanes), rest.spread(lanes)
+    name = f"llvm.masked.load.{masked_suffix(kind, lanes)}.p0"
+    emitter.declarations[f"declare {vector} @{name}(ptr, <{lanes} x i1>, {vector})"] = None
+    text = f"call {vector} @{name}(ptr align {size} {pointer}, {mask.typed}, {rest.typed})"
+    return emitter.number(kind, emitter.effect(text), lanes)
+
+
+def zero_of(kind: str) -> str:
+    """The constant 0 of an LLVM type."""
+    return {"half": "0xH0000", "float": "0.0", "double": "0.0"}.get(kind, "0")
+
+
+def store_run(emitter: Emitter, pointer: str, value: Number, mask: Number | None, size: int) -> None:
+    """Store a vector to neighbours."""
+    lanes = emitter.lanes
+    value = value.spread(lanes)
+    if mask is None:
+        emitter.line(f"store {value.typed}, ptr {pointer}, align {size}")
+        return
+    mask = mask.spread(lanes)
+    name = f"llvm.masked.store.{masked_suffix(value.kind, lanes)}.p0"
+    emitter.declarations[f"declare void @{name}({value.type}, ptr, {mask.type})"] = None
+    emitter.line(f"call void @{name}({value.typed}, ptr align {size} {pointer}, {mask.typed})")
+
+
+def gather(emitter: Emitter, addresses: Number, type_: Type, mask: Number | None, other: Number | None) -> Number:
+    """The elements at any addresses."""
+    kind, lanes, size = memory_kind(type_), addresses.lanes, element_bytes(type_)
+    vector = f"<{lanes} x {kind}>"
+    pointers = emitter.emit(f"inttoptr {addresses.typed} to <{lanes} x ptr>")
+    rest = other if other is not None else emitter.number(kind, zero_of(kind))
+    active = mask if mask is not None else emitter.number("i1", "true")
+    name = f"llvm.masked.gather.{masked_suffix(kind, lanes)}.v{lanes}p0"
+    emitter.declarations[f"declare {vector} @{name}(<{lanes} x ptr>, <{lanes} x i1>, {vector})"] = None
+    given = f"<{lanes} x ptr> align {size} {pointers}, {active.spread(lanes).typed}, {rest.spread(lanes).typed}"
+    return emitter.number(kind, emitter.effect(f"call {vector} @{name}({given})"), lanes)
+
+
+def scatter(emitter: Emitter, addresses: Number, value: Number, mask: Number | None, size: int) -> None:
+    """Store to any addresses; of equal ones the last lane counts."""
+    lanes = emitter.lanes
+    addresses, value = addresses.spread(lanes), value.spread(lanes)
+    pointers = emitter.emit(f"inttoptr {addresses.typed} to <{lanes} x ptr>")
+    active = (mask if mask is not None else emitter.number("i1", "true")).spread(lanes)
+    name = f"llvm.masked.scatter.{masked_suffix(value.kind, lanes)}.v{lanes}p0"
+    emitter.declarations[f"declare void @{name}({value.type}, <{lanes} x ptr>, {active.type})"] = None
+    emitter.line(f"call void @{name}({value.typed}, <{lanes} x ptr> align {size} {pointers}, {active.typed})")
+
+
+# Buffers.
+
+
+def buffer_address(emitter: Emitter, value: Value) -> Number:
+    """The address of a buffer."""
+    return emitter.values[value]
+
+
+def _linear(emitter: Emitter, index: Index, start: int, strides: Sequence[int]) -> tuple[Number | int, bool]:
+    """The place in a buffer of the element at an index, in elements; and whether the lanes are neighbours there."""
+    place: Number | int = start
+    run = False
+    for coord, stride in zip(index, strides, strict=True):
+        if not stride:
+            continue
+        if coord.run and stride == 1 and not run:
+            run, part = True, coord.base
+        else:
+            part = emitter.vector(coord)
+        part = part if stride == 1 else part * stride
+        place = part + place if not isinstance(place, int) or place else part
+    if run and isinstance(place, Number) and place.lanes:  # Another axis differs between the lanes, too.
+        place, run = place + emitter.vector(Coord(emitter.i64(0), True)), False
+    return place, run
+
+
+def read(emitter: Emitter, base: Number, place: Number | int, run: bool, type_: Type) -> Number:
+    """The element of a buffer at a place, or a vector of elements."""
+    size = element_bytes(type_)
+    with emitter.at_level(emitter.level(f"{base} {place}")):
+        if isinstance(place, Number) and place.lanes:
+            found = gather(emitter, base + emitter.scaled(place, size), type_, None, None)
+        elif run:
+            found = load_run(emitter, emitter.address(base, place, size), type_, None, None)
+        else:
+            pointer = emitter.address(base, place, size)
+            kind = memory_kind(type_)
+            found = emitter.number(kind, emitter.effect(f"load {kind}, ptr {pointer}, align {size}"))
+        return from_memory(emitter, found, type_)
+
+
+@indexed(cpu.Get)
+def _get(emitter: Emitter, op: cpu.Get, index: Index) -> Number:
+    strides = op.strides or cpu.row_major(shape_of(op.type))
+    place, run = _linear(emitter, index, op.start, strides)
+    return read(emitter, buffer_address(emitter, op.buffer), place, run, op.type)
+
+
+def put(emitter: Emitter, op: cpu.Put, value: Number, index: Index) -> None:
+    """Store a number, or a vector, to a buffer."""
+    strides = op.strides or cpu.row_major(shape_of(op.value.type))
+    place, run = _linear(emitter, index, op.start, strides)
+    write(emitter, buffer_address(emitter, op.buffer), place, run, value, op.value.type)
+
+
+def write(emitter: Emitter, base: Number, place: Number | int, run: bool, value: Number, type_: Type) -> None:
+    """Store a number, or a vector, at a place of a buffer."""
+    size = element_bytes(type_)
+    value = to_memory(emitter, value, type_)
+    if isinstance(place, Number) and place.lanes:
+        scatter(emitter, base + emitter.scaled(place, size), value, None, size)
+        return
+    pointer = emitter.address(base, place, size)
+    if run:
+        store_run(emitter, pointer, value, None, size)
+    else:
+        assert not value.lanes, "a vector is stored to one place"
+        emitter.line(f"store {value.typed}, ptr {pointer}, align {size}")
+
+
+# Checks.
+
+
+def root_of(value: Value, seen: frozenset[Value] = frozenset()) -> Value | None:
+    """The parameter that a pointer was computed from; None where it is not known."""
+    while True:
+        if isinstance(value, BlockParameter):
+            owner = value.block.parent.parent
+            if isinstance(owner, tt.Func):
+                return value if value.block is owner.body.entry else None
+            if not isinstance(owner, scf.For) or value in seen or value.index == 0:
+                return None
+            number = value.index - 1
+            root = root_of(owner.initial[number], seen | {value})
+            last = owner.body.entry.terminator.operands[number]
+            return root if _stays(last, value) else None
+        if not isinstance(value, OpResult):
+            return None
+        op = value.op
+        if isinstance(op, tt.AddPtr):
+            value = op.ptr
+        elif isinstance(op, tt.Splat | tt.Broadcast | tt.ExpandDims | tt.Trans | tt.Reshape | tt.Bitcast | tt.Hint):
+            value = op.operands[0]
+        else:
+            return None
+
+
+def _stays(value: Value, parameter: Value) -> bool:
+    """Whether a pointer is one that a loop carries, moved."""
+    while isinstance(value, OpResult) and isinstance(value.op, tt.AddPtr):
+        value = value.op.ptr
+    return value is parameter
+
+
+@attrs.frozen
+class Bounds:
+    """The addresses of an array's region, and whether it may be written."""
+
+    argument: int
+    low: Number
+    high: Number
+    writable: Number
+
+
+def bounds_of(emitter: Emitter, parameter: Value) -> Bounds:
+    """The bounds of the array of a pointer parameter, which the launch gives."""
+    assert isinstance(parameter, BlockParameter)
+    part = emitter.func.parts[parameter.index] if emitter.func.parts else str(parameter.index)
+    argument = int(part.partition(".")[0])
+    if argument not in emitter.bounds:
+        emitter.bounds.append(argument)
+    at = 24 + 24 * emitter.bounds.index(argument)
+
+    def field(offset: int) -> Number:
+        with emitter.at_level(0):
+            place = emitter.emit(f"getelementptr i8, ptr %launch, i64 {at + offset}")
+            return emitter.number("i64", emitter.effect(f"load i64, ptr {place}, !invariant.load !1"))
+
+    return Bounds(argument, field(0), field(8), field(16))
+
+
+def check(emitter: Emitter, op: Op, pointer: Value, address: Number, mask: Number | None, size: int, verb: str) -> None:
+    """End the kernel where an address, of those that the mask leaves, is in no array, or in one that is not to be
+    written."""
+    if not emitter.check:
+        return
+    root = root_of(pointer)
+    pointers = [p for p in emitter.func.body.parameters if isinstance(p.type, PtrType)]
+    candidates = [bounds_of(emitter, p) for p in ([root] if root is not None else pointers)]
+    wrong: Number | None = None
+    locked: Number | None = None
+    for bounds in candidates:
+        span = bounds.high - bounds.low
+        room = span.call("llvm.usub.sat", size - 1)
+        outside = (address - bounds.low).test("uge", room)
+        wrong = outside if wrong is None else wrong & outside
+        if verb != "reads":
+            refused = bounds.writable.test("eq", 0)
+            here = refused & (outside ^ True) if len(candidates) > 1 else refused
+            locked = here if locked is None else locked | here
+    assert wrong is not None
+    argument = emitter.i64(candidates[0].argument if root is not None else -1)
+    site = emitter.site(op, verb, dtype=element_name(pointer.type))
+    for code, condition in ((STRAY, wrong), (READ_ONLY, locked)):
+        if condition is not None:
+            if mask is not None:
+                condition = mask & condition
+            if condition.lanes and not address.lanes:
+                address = address.spread(condition.lanes)
+            emitter.fail(code, condition, site, address, argument)
+
+
+def element_name(type_: Type) -> str:
+    """The name of the type that pointers point to."""
+    element = element_of(type_)
+    assert isinstance(element, PtrType)
+    return element.pointee.name
+
+
+# Loads and stores of any addresses.
+
+
+def load_any(
+    emitter: Emitter, op: Op, pointer: Value, addresses: Number, mask: Number | None, other: Number | None, type_: Type
+) -> Number:
+    """Load from addresses that may be anywhere in the arrays."""
+    size, kind = element_bytes(type_), memory_kind(type_)
+    if other is not None:
+        other = to_memory(emitter, other, type_)
+    level = emitter.level(f"{addresses} {mask} {other}")
+    with emitter.at_level(level):
+        check(emitter, op, pointer, addresses, mask, size, "reads")
+        if addresses.lanes or (mask is not None and mask.lanes):
+            lanes = emitter.lanes
+            return from_memory(emitter, gather(emitter, addresses.spread(lanes), type_, mask, other), type_)
+        if mask is not None:  # An address of the thread's own memory stands for one that is masked out.
+            addresses = mask.select(addresses, emitter.number("i64", "%scratch"))
+        place = emitter.emit(f"inttoptr i64 {addresses} to ptr")
+        found = emitter.number(kind, emitter.effect(f"load {kind}, ptr {place}, align {size}"))
+        if mask is not None:
+            rest = other if other is not None else emitter.number(kind, zero_of(kind))
+            found = mask.select(found, rest)
+        return from_memory(emitter, found, type_)
+
+
+@indexed(tt.Load)
+def _load(emitter: Emitter, op: tt.Load, index: Index) -> Number:
+    addresses = emitter.at(op.ptr, index)
+    mask = emitter.at(op.mask, index) if op.mask is not None else None
+    other = emitter.at(op.other, index) if op.other is not None else None
+    return load_any(emitter, op, op.ptr, addresses, mask, other, op.result.type)
+
+
+def store_any(
+    emitter: Emitter, op: Op, pointer: Value, addresses: Number, value: Number, mask: Number | None, type_: Type
+) -> None:
+    """Store to addresses that may be anywhere in the arrays, in the order of the lanes."""
+    size = element_bytes(type_)
+    check(emitter, op, pointer, addresses, mask, size, "writes")
+    value = to_memory(emitter, value, type_)
+    if any(number is not None and number.lanes for number in (addresses, value, mask)):
+        scatter(emitter, addresses, value, mask, size)
+        return
+
+    def store() -> None:
+        place = emitter.emit(f"inttoptr i64 {addresses} to ptr")
+        emitter.line(f"store {value.typed}, ptr {place}, align {size}")
+
+    guarded(emitter, mask, store)
+
+
+def guarded(emitter: Emitter, mask: Number | None, make: Callable[[], None]) -> None:
+    """Run code where a condition holds."""
+    if mask is None:
+        make()
+        return
+    then, after = emitter.name("then"), emitter.name("after")
+    with emitter.inside(then) as level:
+        make()
+        emitter.line(f"br label %{after}")
+    emitter.line(f"br i1 {mask}, label %{then}, label %{after}")
+    emitter.levels[-1].lines += [f"{then}:", *level.lines]
+    emitter.start(after)
+
+
+def store(emitter: Emitter, op: tt.Store, index: Index) -> None:
+    """A store of a tensor or a scalar at an index."""
+    addresses, value = emitter.at(op.ptr, index), emitter.at(op.value, index)
+    mask = emitter.at(op.mask, index) if op.mask is not None else None
+    store_any(emitter, op, op.ptr, addresses, value, mask, op.value.type)
+
+
+@indexed(tt.Store)
+def _store_scalar(emitter: Emitter, op: tt.Store, index: Index) -> None:
+    store(emitter, op, index)
+
+
+# Atomics: one lane after the other.
+
+_RMW: dict[AtomicKind, str] = {
+    AtomicKind.ADD: "add", AtomicKind.MAX: "max", AtomicKind.MIN: "min", AtomicKind.UMAX: "umax",
+    AtomicKind.UMIN: "umin", AtomicKind.AND: "and", AtomicKind.OR: "or", AtomicKind.XOR: "xor", AtomicKind.XCHG: "xchg",
+}  # fmt: skip
+_UPDATES: dict[AtomicKind, type[arith.FloatBinary]] = {
+    AtomicKind.FADD: arith.AddF, AtomicKind.FMAX: arith.MaxNumF, AtomicKind.FMIN: arith.MinNumF,
+}  # fmt: skip
+
+
+@indexed(tt.AtomicRMW, tt.AtomicCAS)
+def _atomic(emitter: Emitter, op: tt.AtomicRMW | tt.AtomicCAS, index: Index) -> Number:
+    type_, size = op.value.type, element_bytes(op.value.type)
+    scalar = scalar_element(type_)
+    addresses = emitter.at(op.ptr, index)
+    mask = emitter.at(op.mask, index) if isinstance(op, tt.AtomicRMW) and op.mask is not None else None
+    given = [op.compare, op.value] if isinstance(op, tt.AtomicCAS) else [op.value]
+    values = [to_memory(emitter, emitter.at(value, index), type_) for value in given]
+    check(emitter, op, op.ptr, addresses, mask, size, "updates")
+    emitter.ordered = emitter.ordered or bool(op.result.uses) or isinstance(op, tt.AtomicCAS) or scalar.is_float
+    if emitter.lanes and index:
+        addresses, *values = (number.spread(emitter.lanes) for number in (addresses, *values))
+    active = mask if mask is not None else emitter.number("i1", "true")
+
+    def update(address: Number, condition: Number, *numbers: Number) -> Number:
+        then, after, join = emitter.name("then"), emitter.name("after"), emitter.here
+        kind = numbers[0].kind
+        with emitter.inside(then) as level:
+            place = emitter.effect(f"inttoptr i64 {address} to ptr")
+            if isinstance(op, tt.AtomicCAS):
+                found = _exchange(emitter, place, numbers, scalar)
+            else:
+                found = _update(emitter, op.kind, place, numbers[0], scalar)
+            emitter.line(f"br label %{after}")
+        emitter.line(f"br i1 {condition}, label %{then}, label %{after}")
+        emitter.levels[-1].lines += [f"{then}:", *level.lines]
+        emitter.start(after)
+        return emitter.number(
+            kind, emitter.effect(f"phi {kind} [ {found}, %{level.label} ], [ {zero_of(kind)}, %{join} ]")
+        )
+
+    return from_memory(emitter, by_lane(emitter, update, addresses, active, *values), type_)
+
+
+def _exchange(emitter: Emitter, place: str, numbers: Sequence[Number], scalar: ScalarType) -> Number:
+    """Compare and exchange the bits of two numbers."""
+    kind = f"i{8 * scalar.bytes}"
+    compare, new = (x if x.kind == kind else x.to("bitcast", kind) for x in numbers)
+    pair = emitter.effect(f"cmpxchg ptr {place}, {compare.typed}, {new.typed} seq_cst seq_cst")
+    old = emitter.number(kind, emitter.effect(f"extractvalue {{ {kind}, i1 }} {pair}, 0"))
+    return old if numbers[0].kind == kind else old.to("bitcast", numbers[0].kind)
+
+
+def _update(emitter: Emitter, kind: AtomicKind, place: str, value: Number, scalar: ScalarType) -> Number:
+    """Combine memory with a number; the number that was there."""
+    whole = f"i{8 * scalar.bytes}"
+    if kind in _RMW and (not scalar.is_float or kind is AtomicKind.XCHG) and scalar != i1:
+        given = value if value.kind == whole else value.to("bitcast", whole)
+        old = emitter.number(whole, emitter.effect(f"atomicrmw {_RMW[kind]} ptr {place}, {given.typed} seq_cst"))
+        return old if value.kind == whole else old.to("bitcast", value.kind)
+    head, after = emitter.name("again"), emitter.name("done")
+    first = emitter.effect(f"load atomic {whole}, ptr {place} monotonic, align {scalar.bytes}")
+    before = emitter.here
+    emitter.line(f"br label %{head}")
+    emitter.start(head)
+    name = f"%{emitter.name()}"
+    emitter.level_of[name] = emitter.depth
+    found = emitter.number(whole, name)
+    at = len(emitter.levels[-1].lines)
+    old = found if value.kind == whole else found.to("bitcast", value.kind)
+    if scalar == i1:
+        bit = {AtomicKind.ADD: "xor", AtomicKind.UMAX: "or", AtomicKind.UMIN: "and"}.get(kind, _RMW[kind])
+        held, mine = (x.to("trunc", "i1") for x in (old, value))
+        made = mine if bit == "xchg" else emitter.made("i1", f"{bit} i1 {held}, {mine}")
+        new = made.to("zext", "i8")
+    else:
+        operation = _UPDATES[kind]
+        new = _combined(emitter, operation, scalar, old, value)
+    bits = new if new.kind == whole else new.to("bitcast", whole)
+    pair = emitter.effect(f"cmpxchg ptr {place}, {found.typed}, {bits.typed} seq_cst seq_cst")
+    seen = emitter.effect(f"extractvalue {{ {whole}, i1 }} {pair}, 0")
+    good = emitter.effect(f"extractvalue {{ {whole}, i1 }} {pair}, 1")
+    emitter.line(f"br i1 {good}, label %{after}, label %{head}")
+    emitter.levels[-1].lines.insert(at, f"  {name} = phi {whole} [ {first}, %{before} ], [ {seen}, %{emitter.here} ]")
+    emitter.start(after)
+    return old
+
+
+def _combined(emitter: Emitter, cls: type[arith.FloatBinary], scalar: ScalarType, a: Number, b: Number) -> Number:
+    names: dict[type[Op], str] = {arith.MaxNumF: "llvm.maximumnum", arith.MinNumF: "llvm.minimumnum"}
+
+    def make(x: Number, y: Number) -> Number:
+        return x + y if cls is arith.AddF else x.call(names[cls], y)
+
+    return computed(emitter, scalar, make, a, b)
+
+
+# Gathers from tensors, and counts.
+
+
+@indexed(tt.Gather)
+def _gather(emitter: Emitter, op: tt.Gather, index: Index) -> Number:
+    found = emitter.at(op.index, index)
+    source = op.source.type
+    assert isinstance(source, TensorType)
+    size = source.shape[op.axis]
+    signed = scalar_element(op.index.type).signed
+    wide = found if found.kind == "i64" else found.to("sext" if signed else "zext", "i64")
+    site = emitter.site(op, "gathers")
+    emitter.fail(5, wide.test("uge", size), site, wide, emitter.i64(size))
+    place = list(index)
+    place[op.axis] = Coord(wide)
+    return emitter.at(op.source, tuple(place))
+
+
+def count(emitter: Emitter, op: cpu.Count, index: Index) -> None:
+    """Count numbers, one lane after the other."""
+    value = emitter.at(op.value, index)
+    mask = emitter.at(op.mask, index) if op.mask is not None else emitter.number("i1", "true")
+    buffer = op.buffer.type
+    assert isinstance(buffer, cpu.BufferType)
+    signed = scalar_element(op.value.type).signed
+    wide = value if value.kind == "i64" else value.to("sext" if signed else "zext", "i64")
+    inside = wide.test("ult", buffer.numel) & mask
+    wide = inside.select(wide, 0)
+    one = inside.to("zext", "i32")
+    wide, one = together(wide, one)
+    for lane in range(max(wide.lanes, 1)):
+        at, by = wide, one
+        if wide.lanes:
+            at = emitter.made("i64", f"extractelement {wide.typed}, i64 {lane}")
+            by = emitter.made("i32", f"extractelement {one.typed}, i64 {lane}")
+        place = emitter.address(buffer_address(emitter, op.buffer), at, 4)
+        old = emitter.number("i32", emitter.effect(f"load i32, ptr {place}"))
+        emitter.line(f"store i32 {old + by}, ptr {place}")

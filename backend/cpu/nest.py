@@ -1,0 +1,390 @@
+"""Emission of regions: loop nests over vectors.
+
+The lanes are neighbours along the last axis that has more than one element. The innermost loop is that of the reduced
+axis, or of the lanes. It runs in two parts: while all lanes of all affine accesses are inside of their counts, and for
+the rest, with masks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ziggurat.backend.cpu import memory
+from ziggurat.backend.cpu.access import Head
+from ziggurat.backend.cpu.control import ASSERTION, apply, is_straight, packed
+from ziggurat.backend.cpu.emitter import Coord, Emitter, Index, element_bytes, emits, indexed
+from ziggurat.backend.cpu.reductions import Tree
+from ziggurat.backend.ptx.routines import Number
+from ziggurat.codemodel.dialects import core, cpu, tt
+from ziggurat.codemodel.op import Op, OpResult, Value
+from ziggurat.codemodel.types import TensorType, shape_of
+
+MAX_UNROLLED = 4  # Vectors of an iteration, where nothing is reduced.
+REDUCED = 4  # Vectors of an iteration that reduces.
+
+
+@emits(cpu.Alloc)
+def _alloc(emitter: Emitter, op: cpu.Alloc) -> Number:
+    return emitter.scratch_address(op.offset)
+
+
+@emits(cpu.Access)
+def _access(emitter: Emitter, op: cpu.Access, *values: Number) -> tuple[Number, ...]:
+    return values
+
+
+@emits(cpu.Copy)
+def _copy(emitter: Emitter, op: cpu.Copy, source: Number, target: Number) -> None:
+    type_ = op.source.type
+    assert isinstance(type_, cpu.BufferType)
+    pointers = [emitter.emit(f"inttoptr i64 {value} to ptr") for value in (target, source)]
+    emitter.declarations["declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"] = None
+    given = ", ".join(f"ptr align 64 {pointer}" for pointer in pointers)
+    emitter.line(f"call void @llvm.memcpy.p0.p0.i64({given}, i64 {type_.bytes}, i1 false)")
+
+
+@indexed(cpu.Region)
+def _region(emitter: Emitter, op: cpu.Region, index: Index) -> Any:
+    nest = Nest(emitter, op)
+    nest.run()
+    results = [nest.results[value] for value in op.body.entry.terminator.operands]
+    emitter.forget()
+    emitter.release()
+    emitter.lanes = 0
+    return packed(results)
+
+
+def _reduction_of(value: Value) -> Value:
+    """The reduction whose result, or a component of whose result, a value is."""
+    while isinstance(value, OpResult) and isinstance(value.op, core.TupleLoad):
+        value = value.op.tuple
+    return value
+
+
+class Nest:
+    """One region while it is emitted."""
+
+    def __init__(self, emitter: Emitter, op: cpu.Region) -> None:
+        self.emitter = emitter
+        self.op = op
+        self.shape = op.shape
+        self.results: dict[Value, Any] = {}
+        ops = op.body.entry.ops[:-1]
+        self.reductions = [inner for inner in ops if isinstance(inner, tt.Reduce)]
+        reduced = {inner.result for inner in self.reductions}
+        after = [inner for inner in ops if isinstance(inner, cpu.Put) and _reduction_of(inner.value) in reduced]
+        self.after = after
+        self.statements = [
+            inner for inner in ops if isinstance(inner, _STATEMENTS) and not any(inner is other for other in after)
+        ]
+        large = [axis for axis, size in enumerate(self.shape) if size > 1]
+        self.lane_axis = large[-1] if large else len(self.shape) - 1
+        self.axis = op.axis if op.axis >= 0 else self.lane_axis  # That of the innermost loop.
+        emitter.lanes = self._lanes(ops)
+        self.coords = [Coord(emitter.i64(0)) for _ in self.shape]
+        self.heads = {inner.result: Head(emitter, inner) for inner in ops if isinstance(inner, cpu.Load | cpu.Store)}
+        self.masked = False
+        emitter.nest = self
+
+    def _lanes(self, ops: Sequence[Op]) -> int:
+        """The lanes of a vector; 0 where elements are computed one by one."""
+        bodies = [body for op in ops for body in op.bodies]
+        size = self.shape[self.lane_axis]
+        if not all(map(is_straight, bodies)) or size == 1:
+            return 0
+        moved = [
+            element_bytes(op.result.type if isinstance(op, tt.Load | cpu.Load | cpu.Get) else op.operands[1].type)
+            for op in ops
+            if isinstance(op, tt.Load | cpu.Load | cpu.Get | cpu.Put)
+        ]
+        lanes = self.emitter.module.vector // max([4, *moved])
+        while size % lanes:
+            lanes //= 2
+        return lanes if lanes > 1 else 0
+
+    def run(self) -> None:
+        """Emit the loops."""
+        for head in self.heads.values():
+            head.begin([other for other in self.heads.values() if isinstance(other.op, cpu.Store)])
+        outer = [axis for axis, size in enumerate(self.shape) if size > 1 and axis not in (self.lane_axis, self.axis)]
+        self._outer(outer)
+        for head in self.heads.values():
+            head.end()
+
+    def _outer(self, axes: Sequence[int]) -> None:
+        if not axes:
+            self._inner()
+            return
+
+        def body(number: Number) -> None:
+            self.coords[axes[0]] = Coord(number)
+            self._outer(axes[1:])
+
+        self.emitter.loop(0, self.shape[axes[0]], 1, body)
+
+    def _inner(self) -> None:
+        lanes = self.emitter.lanes
+        if self.axis == self.lane_axis:
+            self._innermost(max(lanes, 1))
+            return
+        run = lanes > 0
+
+        def body(number: Number) -> None:
+            self.coords[self.lane_axis] = Coord(number, run)
+            self._innermost(1)
+
+        self.emitter.loop(0, self.shape[self.lane_axis], max(lanes, 1), body)
+
+    def _innermost(self, step: int) -> None:
+        """The loop along the innermost axis, `step` elements at a time, unrolled."""
+        emitter, size = self.emitter, self.shape[self.axis]
+        count = size // step
+        small = len(self.op.body.entry.ops) <= 24
+        unrolled = min(count, REDUCED if self.reductions else MAX_UNROLLED if small else 1)
+        while count % unrolled:
+            unrolled -= 1
+        trees = [Tree(emitter, op, count // unrolled, self.axis == self.lane_axis) for op in self.reductions]
+        run = step > 1
+
+        def group(number: Number, vectors: int) -> None:
+            found: list[list[Any]] = [[] for _ in trees]
+            for position in range(vectors):
+                base = number + position * step if position else number
+                self.coords[self.axis] = Coord(base, run)
+                self._state()
+                for tree, values in zip(trees, found, strict=True):
+                    values.append([emitter.at(value, tuple(self.coords)) for value in tree.op.values])
+            for tree, values in zip(trees, found, strict=True):
+                tree.add(values, number, step * vectors)
+
+        limited = [head for head in self.heads.values() if head.limits]
+        whole = step * unrolled
+        self.masked = False
+        if not limited:
+            if whole == size:
+                group(emitter.i64(0), unrolled)
+            else:
+                emitter.loop(0, size, whole, lambda number: group(number, unrolled))
+        else:
+            full = self._full(limited)
+            start = full & -whole if whole & (whole - 1) == 0 else full - full % whole
+            emitter.loop(emitter.i64(0), start, whole, lambda number: group(number, unrolled))
+            self.masked = True
+            stop: Number | int = size
+            if not trees and all(isinstance(op, cpu.Store | cpu.Load) for op in self.statements):
+                stop = self._last([head for head in limited if isinstance(head.op, cpu.Store)], size)
+            vectors = unrolled if trees else 1
+            emitter.loop(start, emitter.number("i64", stop), step * vectors, lambda number: group(number, vectors))
+            self.masked = False
+        for tree in trees:
+            made = tree.finish()
+            self.results[tree.op.result] = made
+        self._finish()
+
+    def _full(self, heads: Sequence[Head]) -> Number:
+        """The number of elements along the innermost axis up to which all lanes of all accesses are inside."""
+        full: Number | None = None
+        for head in heads:
+            mine = head.inside(self.coords, self.axis)
+            full = mine if full is None else full.call("llvm.umin", mine)
+        assert full is not None
+        return full
+
+    def _last(self, stores: Sequence[Head], size: int) -> Number | int:
+        """The number of elements along the innermost axis after which no store has any."""
+        last: Number | None = None
+        for head in stores:
+            mine = head.counts[self.axis]
+            last = mine if last is None else last.call("llvm.umax", mine)
+        return last if last is not None and all(head.exact for head in stores) else size
+
+    def _state(self) -> None:
+        """Run the statements at the present index."""
+        emitter, index = self.emitter, tuple(self.coords)
+        for op in self.statements:
+            outer, emitter._place = emitter._place, emitter.place(op)  # pyright: ignore[reportPrivateUsage]
+            match op:
+                case cpu.Put():
+                    memory.put(emitter, op, emitter.at(op.value, index), index)
+                case cpu.Store():
+                    self.heads[op.result].store(index, self.masked)
+                case tt.Store():
+                    memory.store(emitter, op, index)
+                case cpu.Count():
+                    memory.count(emitter, op, index)
+                case tt.Assert():
+                    self._assert(op, index)
+                case _:
+                    emitter.at(op.result, index)
+            emitter._place = outer  # pyright: ignore[reportPrivateUsage]
+
+    def _assert(self, op: tt.Assert, index: Index) -> None:
+        emitter = self.emitter
+        number = emitter.i64(0)
+        for coord, stride in zip(index, cpu.row_major(self.shape), strict=True):
+            number = emitter.vector(coord) * stride + number
+        site = emitter.site(op, "asserts", message=op.message, shape=self.shape)
+        condition = emitter.at(op.condition, index) ^ True
+        lanes = max(condition.lanes, number.lanes)
+        emitter.fail(ASSERTION, condition.spread(lanes), site, number.spread(lanes), emitter.i64(0))
+
+    def _finish(self) -> None:
+        """Store what was reduced here to buffers."""
+        emitter = self.emitter
+        for op in self.op.body.entry.ops:
+            if isinstance(op, core.TupleLoad) and op.tuple in self.results:
+                self.results[op.result] = self.results[op.tuple][op.index]
+        index = tuple(coord for axis, coord in enumerate(self.coords) if axis != self.axis)
+        for op in self.after:
+            memory.put(emitter, op, self.results[op.value], index)
+
+
+_STATEMENTS = (
+    cpu.Put, cpu.Store, tt.Store, cpu.Count, tt.Assert, cpu.Load, tt.Load, tt.AtomicRMW, tt.AtomicCAS,
+)  # fmt: skip
+
+
+@indexed(cpu.Load)
+def _load(emitter: Emitter, op: cpu.Load, index: Index) -> Number:
+    nest: Nest = emitter.nest
+    return nest.heads[op.result].load(index, nest.masked)
+
+
+# Tensors at an index.
+
+
+@indexed(tt.MakeRange)
+def _range(emitter: Emitter, op: tt.MakeRange, index: Index) -> Number:
+    (coord,) = index
+    number = emitter.vector(coord, 32)
+    return number + op.start if op.start else number
+
+
+@indexed(tt.Splat)
+def _splat(emitter: Emitter, op: tt.Splat, index: Index) -> Number:
+    return emitter.at(op.value, ())
+
+
+@indexed(tt.Broadcast)
+def _broadcast(emitter: Emitter, op: tt.Broadcast, index: Index) -> Number:
+    zero = Coord(emitter.i64(0))
+    sizes = shape_of(op.value.type)
+    return emitter.at(op.value, tuple(zero if size == 1 else coord for size, coord in zip(sizes, index, strict=True)))
+
+
+@indexed(tt.ExpandDims)
+def _expand_dims(emitter: Emitter, op: tt.ExpandDims, index: Index) -> Number:
+    return emitter.at(op.value, (*index[: op.axis], *index[op.axis + 1 :]))
+
+
+@indexed(tt.Trans)
+def _trans(emitter: Emitter, op: tt.Trans, index: Index) -> Number:
+    return emitter.at(op.value, tuple(index[op.order.index(axis)] for axis in range(len(op.order))))
+
+
+def linear(emitter: Emitter, index: Index, shape: Sequence[int]) -> Coord:
+    """The row-major number of an element: neighbours for lanes along the last axis."""
+    place: Number | None = None
+    run = False
+    for coord, stride in zip(index, cpu.row_major(shape), strict=True):
+        if coord.run and stride == 1 and (place is None or not place.lanes):
+            run, part = True, coord.base
+        else:
+            part = emitter.vector(coord)
+            part = part if stride == 1 else part * stride
+        place = part if place is None else place + part
+    if place is None:
+        place = emitter.i64(0)
+    if run and place.lanes:
+        return Coord(place + emitter.vector(Coord(emitter.i64(0), True)))
+    return Coord(place, run)
+
+
+def unravelled(emitter: Emitter, place: Coord, shape: Sequence[int]) -> Index:
+    """The index of the element with a row-major number."""
+    last = shape[-1] if shape else 1
+    lanes = emitter.lanes
+    if place.run and last % lanes == 0:  # A vector, which begins at a multiple of its length, lies in one row.
+        number, runs = place.base, True
+    else:
+        number, runs = emitter.vector(place), False
+    found: list[Coord] = []
+    for axis, stride in enumerate(cpu.row_major(shape)):
+        size = shape[axis]
+        if size == 1:
+            found.append(Coord(emitter.i64(0)))
+            continue
+        part = number / stride if stride > 1 else number
+        if axis > 0 and any(other > 1 for other in shape[:axis]):
+            part = part % size
+        found.append(Coord(part, runs and stride == 1))
+    return tuple(found)
+
+
+@indexed(tt.Reshape)
+def _reshape(emitter: Emitter, op: tt.Reshape, index: Index) -> Number:
+    source, target = shape_of(op.value.type), shape_of(op.type)
+    kept = [coord for coord, size in zip(index, target, strict=True) if size > 1]
+    if [size for size in source if size > 1] == [size for size in target if size > 1]:
+        left = iter(kept)
+        zero = Coord(emitter.i64(0))
+        return emitter.at(op.value, tuple(next(left) if size > 1 else zero for size in source))
+    return emitter.at(op.value, unravelled(emitter, linear(emitter, index, target), source))
+
+
+@indexed(tt.Join)
+def _join(emitter: Emitter, op: tt.Join, index: Index) -> Number:
+    *rest, last = index
+    first, second = (emitter.at(value, tuple(rest)) for value in op.operands)
+    return emitter.vector(last).test("eq", 0).select(first, second)
+
+
+@indexed(tt.Split)
+def _split(emitter: Emitter, op: tt.Split, index: Index) -> tuple[Number, ...]:
+    return tuple(emitter.at(op.value, (*index, Coord(emitter.i64(half)))) for half in range(2))
+
+
+@indexed(tt.Cat)
+def _cat(emitter: Emitter, op: tt.Cat, index: Index) -> Number:
+    first, *rest = index
+    source = op.lhs.type
+    assert isinstance(source, TensorType)
+    size = source.shape[0]
+    number = emitter.vector(first)
+    below = number.test("ult", size)
+    if first.run and size % emitter.lanes == 0:  # All lanes are of one half.
+        below = first.base.test("ult", size)
+        inner = Coord(first.base % size, True)
+    else:
+        inner = Coord(number % size)
+    values = [emitter.at(value, (inner, *rest)) for value in op.operands]
+    return below.select(*values)
+
+
+@indexed(core.TupleLoad)
+def _component(emitter: Emitter, op: core.TupleLoad, index: Index) -> Any:
+    return emitter.at(op.tuple, index)[op.index]
+
+
+@indexed(tt.MapElementwise)
+def _map(emitter: Emitter, op: tt.MapElementwise, index: Index) -> Any:
+    if op.pack == 1:
+        return packed(apply(emitter, op.apply, [emitter.at(value, index) for value in op.values]))
+    shape = shape_of(op.values[0].type)
+    size = cpu.row_major((1, *shape))[0]
+    number = emitter.vector(linear(emitter, index, shape))
+    position = number % op.pack
+    arguments: list[Number] = []
+    for value in op.values:
+        for at in range(op.pack):
+            place = (number - position + at).call("llvm.umin", size - 1)
+            arguments.append(emitter.at(value, unravelled(emitter, Coord(place), shape)))
+    results = apply(emitter, op.apply, arguments)
+    found: list[Number] = []
+    for first in range(0, len(results), op.pack):
+        chosen = results[first]
+        for at in range(1, op.pack):
+            chosen = position.test("eq", at).select(results[first + at], chosen)
+        found.append(chosen)
+    return packed(found)

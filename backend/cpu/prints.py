@@ -1,0 +1,42 @@
+"""What `device_print` writes, from the operands that native code leaves in memory: the interpreter's lines."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import re
+
+import numpy as np
+
+from ziggurat.backend.cpu.compile import CpuCode
+from ziggurat.codemodel.scalars import bits_of
+from ziggurat.codemodel.types import SCALARS
+
+_TYPE = re.compile(r"(?:buffer<((?:x\d+, )*))?(ptr<)?(\w+)")
+
+
+def printed(code: CpuCode, site_number: int, program: int, data: int, grid: tuple[int, int, int]) -> int:
+    """Print the operands of a `tt.print`, which lie one after the other from `data` on. Returns 0."""
+    site = code.sites[site_number]
+    x, y, _ = grid
+    pid = (program % x, program // x % y, program // (x * y))
+    if not site.types:
+        print(f"pid {pid} {site.message}")
+    at = data
+    for number, text in enumerate(site.types):
+        found = _TYPE.match(text)
+        assert found is not None
+        shape = tuple(int(size[1:]) for size in (found[1] or "").split(", ") if size)
+        dtype = np.dtype(np.int64) if found[2] else SCALARS[found[3]].dtype
+        size = math.prod(shape) * dtype.itemsize
+        raw = (ctypes.c_char * size).from_address(at)
+        array = np.frombuffer(bytes(raw), dtype).reshape(shape)
+        hexadecimal = site.hex or bool(found[2])
+        shown = bits_of(array).reshape(shape) if hexadecimal and dtype != np.bool_ else array
+        which = f" (operand {number})" if len(site.types) > 1 else ""
+        for place in np.ndindex(*shape):
+            item = shown[place]
+            value = f"{int(item):#x}" if hexadecimal else str(item)
+            print(f"pid {pid} idx ({', '.join(map(str, place))}) {site.message}{which}: {value}")
+        at += -(-max(size, 8) // 64) * 64
+    return 0

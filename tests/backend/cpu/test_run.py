@@ -1,0 +1,124 @@
+"""Native kernels against the interpreter, bit for bit, at the edges: masks, bounds, overlap, wrapping offsets."""
+
+import numpy as np
+import pytest
+
+import ziggurat as zg
+from ziggurat.backend.cpu.compile import CpuOptions, compile_cpu
+from ziggurat.backend.cpu.run import run_cpu
+from ziggurat.backend.reference.run import run
+
+K = zg.CompareKind
+F32 = zg.ptr(zg.f32)
+# A machine without AVX-512, and one without AVX.
+MACHINES = {"host": CpuOptions(), "avx2": CpuOptions("haswell", "+avx2,+fma,+f16c")}
+
+
+@zg.kernel
+def shifted(x_ptr, out_ptr, start, n, BLOCK: zg.constexpr):
+    at = zg.add(zg.program_id(0) * BLOCK, zg.arange(0, BLOCK))
+    x = zg.load(zg.add(x_ptr, at), zg.compare(at, n, K.LESS_THAN), other=2.0)
+    zg.store(zg.add(zg.add(out_ptr, at), start), zg.mul(x, 3.0), zg.compare(at, n, K.LESS_THAN))
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("n", (0, 1, 15, 16, 63, 64, 65, 100, 128))
+def test_every_end_of_a_prefix_mask(machine, n):
+    x = np.arange(128, dtype=np.float32)
+    mine, theirs = np.zeros(128, np.float32), np.zeros(128, np.float32)
+    model = shifted.triton(F32, F32, zg.i32, zg.i32, 64)
+    run_cpu(model, (2,), [x, mine, 0, n], options=MACHINES[machine])
+    run(model, None, (2,), [x, theirs, 0, n])
+    np.testing.assert_array_equal(mine, theirs)
+
+
+@pytest.mark.parametrize("start", (-7, -1, 0, 1, 3, 16, 40))
+def test_a_store_that_overlaps_the_load_of_its_region(start):
+    """The load sees what was there before the region, whichever way the two overlap."""
+    mine, theirs = (np.arange(256, dtype=np.float32) for _ in range(2))
+    model = shifted.triton(F32, F32, zg.i32, zg.i32, 64)
+    run_cpu(model, (1,), [mine[64:], mine, 64 + start, 60])
+    run(model, None, (1,), [theirs[64:], theirs, 64 + start, 60])
+    np.testing.assert_array_equal(mine, theirs)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "n"), (((100, 128), 128), ((128, 100), 128), ((0, 128), 1), ((128, 128), 129)), ids=str
+)
+def test_a_stray_access_is_the_interpreters_error(sizes, n):
+    model = shifted.triton(F32, F32, zg.i32, zg.i32, 64)
+    messages = []
+    for runs in (run_cpu, lambda m, grid, a: run(m, None, grid, a)):
+        with pytest.raises(zg.MemoryAccessError) as caught:
+            runs(model, (3,), [np.zeros(sizes[0], np.float32), np.zeros(sizes[1], np.float32), 0, n])
+        messages.append(str(caught.value))
+    assert messages[0] == messages[1]
+
+
+def test_a_read_only_array_is_the_interpreters_error():
+    model = shifted.triton(F32, F32, zg.i32, zg.i32, 64)
+    locked = np.zeros(64, np.float32)
+    locked.flags.writeable = False
+    with pytest.raises(zg.MemoryAccessError, match="arg1, but its array is read-only"):
+        run_cpu(model, (1,), [np.zeros(64, np.float32), locked, 0, 64])
+
+
+def test_offsets_that_wrap_around_go_where_the_interpreters_go():
+    @zg.kernel
+    def wrap(x_ptr, out_ptr, start, BLOCK: zg.constexpr):
+        at = zg.arange(0, BLOCK)
+        offsets = zg.add(zg.add(at, start), start)  # 2^31 less than a multiple of 2^32 …
+        zg.store(zg.add(out_ptr, at), zg.load(zg.add(x_ptr, offsets)))
+
+    x = np.arange(64, dtype=np.float32)
+    mine, theirs = np.zeros(32, np.float32), np.zeros(32, np.float32)
+    model = wrap.triton(F32, F32, zg.i32, 32)
+    run_cpu(model, (1,), [x, mine, -(1 << 31)])
+    run(model, None, (1,), [x, theirs, -(1 << 31)])
+    np.testing.assert_array_equal(mine, theirs)
+
+
+def test_without_checks_nothing_is_read_of_the_bounds():
+    model = shifted.triton(F32, F32, zg.i32, zg.i32, 64)
+    assert compile_cpu(model, CpuOptions(check=False)).bounds == ()
+    assert compile_cpu(model).bounds == (0, 1)
+
+
+def test_two_compilations_give_the_same_bytes():
+    model = shifted.triton(F32, F32, zg.i32, zg.i32, 64)
+    assert compile_cpu(model).object == compile_cpu(model).object
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("dtype", (zg.f32, zg.f16, zg.bf16, zg.f64, zg.i8), ids=str)
+def test_a_dot_is_one_chain_in_ascending_k(machine, dtype):
+    out = zg.i32 if dtype == zg.i8 else zg.f64 if dtype == zg.f64 else zg.f32
+
+    @zg.kernel
+    def product(a_ptr, b_ptr, c_ptr, M: zg.constexpr, N: zg.constexpr, D: zg.constexpr):
+        m, n, k = zg.arange(0, M), zg.arange(0, N), zg.arange(0, D)
+        a = zg.load(zg.add(a_ptr, zg.add(zg.mul(zg.expand(m, 1), D), zg.expand(k, 0))))
+        b = zg.load(zg.add(b_ptr, zg.add(zg.mul(zg.expand(k, 1), N), zg.expand(n, 0))))
+        at = zg.add(c_ptr, zg.add(zg.mul(zg.expand(m, 1), N), zg.expand(n, 0)))
+        zg.store(at, zg.dot(a, b, zg.load(at)))
+
+    rng = np.random.default_rng(3)
+    a, b = ((rng.standard_normal(shape) * 8).astype(dtype.dtype) for shape in ((16, 32), (32, 64)))
+    c = (rng.standard_normal((16, 64)) * 8).astype(out.dtype)
+    expected = c.astype(np.float64) + a.astype(np.float64) @ b.astype(np.float64)
+    model = product.triton(zg.ptr(dtype), zg.ptr(dtype), zg.ptr(out), 16, 64, 32)
+    run_cpu(model, (1,), [a, b, c], options=MACHINES[machine])
+    np.testing.assert_allclose(c.astype(np.float64), expected, rtol=0, atol=0 if dtype == zg.i8 else 4e-3)
+
+
+def test_a_printing_kernel_prints_what_the_interpreter_prints(capsys):
+    @zg.kernel
+    def shows(x_ptr, BLOCK: zg.constexpr):
+        zg.device_print("x", zg.load(zg.add(x_ptr, zg.arange(0, BLOCK))), zg.program_id(0))
+
+    model = shows.triton(zg.ptr(zg.f16), 4)
+    x = np.array([0.5, -0.0, np.inf, 3e-7], np.float16)
+    run_cpu(model, (2,), [x])
+    mine = capsys.readouterr().out
+    run(model, None, (2,), [x])
+    assert mine == capsys.readouterr().out and "idx (2) x (operand 0): inf" in mine
