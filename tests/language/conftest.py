@@ -39,10 +39,12 @@ _numbers = itertools.count()
 
 # Repeats launches on another machine, where that is asked for.
 _elsewhere: Any = None
+_natively = False
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    global _elsewhere
+    global _elsewhere, _natively
+    _natively = config.getoption("--natively")
     wanted = [name for name in ("gpu", "simulated", "assembled") if config.getoption(f"launches_{name}")]
     seed = config.getoption("--random-layouts")
     if not wanted:
@@ -171,6 +173,8 @@ def launched(
         repeat.check(grid, unordered)
     arguments = [argument for argument in arguments if argument is not None]
     model = next(reversed(kernel._models.values()))
+    if _natively:
+        natively(model, (grid,) if isinstance(grid, int) else grid, copied(before), arguments)
     if not thorough:
         return model
     zg.verify(model)
@@ -185,6 +189,29 @@ def launched(
             if isinstance(first, np.ndarray):
                 assert_same(second, first, f"{what}, argument {index}")
     return model
+
+
+def natively(model: Any, grid: tuple[int, ...], again: Sequence[Any], expected: Sequence[Any]) -> None:
+    """Run a model in native code, and compare every array with what the interpreter gave."""
+    __tracebackhide__ = True
+    from ziggurat.backend.cpu.run import run_cpu
+
+    run_cpu(model, grid, again)
+    kinds = {op.NAME for op in model.walk()}
+    ulp = 8 if kinds & set(INEXACT) else 0
+    for index, (first, second) in enumerate(zip(expected, again, strict=True)):
+        if isinstance(first, np.ndarray):
+            tolerance = 0.0
+            if "tt.dot" in kinds and first.dtype.kind not in "biu":
+                wide = np.abs(first.astype(np.float64))
+                tolerance = float(ml_dtypes.finfo(first.dtype).eps) * float(wide[np.isfinite(wide)].max(initial=0)) * 16
+            assert_same(
+                second, first, f"in native code, argument {index}", ulp if first.dtype == np.float64 else 0, tolerance
+            )
+
+
+# The functions of f64 that are not correctly rounded: docs/accuracy.md has their bounds.
+INEXACT = ("math.exp", "math.exp2", "math.log", "math.log2", "math.sin", "math.cos", "math.tanh", "math.erf")
 
 
 def described(inputs: Mapping[str, Array]) -> str:
