@@ -50,8 +50,8 @@ def _num_warps(name: str, value: Any) -> int:
 
 def _num_stages(name: str, value: Any) -> int:
     number = _integer(value)
-    if number is None or not 1 <= number <= MAX_STAGES:
-        raise LaunchError(f"{name} must be an integer from 1 to {MAX_STAGES}; got {shown(value)}")
+    if number is None or not 0 <= number <= MAX_STAGES:
+        raise LaunchError(f"{name} must be an integer from 0 to {MAX_STAGES}; got {shown(value)}")
     return number
 
 
@@ -119,7 +119,9 @@ class CompileOptions:
 
     target: str = _option("sm_90a", _target, "architecture of the GPU", launch=False)
     num_warps: int = _option(4, _num_warps, "warps of a CTA, a power of two up to 32", shared=True)
-    num_stages: int = _option(3, _num_stages, "slots of a ring that loads of a loop are pipelined through", shared=True)
+    num_stages: int = _option(
+        3, _num_stages, "slots of a ring that loads of a loop are pipelined through; 0 or 1 for none", shared=True
+    )
     exact_math: bool = _option(
         False, boolean, "IEEE division and square roots, and accurate functions, in place of fast ones", shared=True
     )

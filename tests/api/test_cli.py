@@ -154,7 +154,7 @@ def test_divisibility_is_of_the_models_too(file, capsys):
         (["--divisible", "x_ptr=many"], "--divisible x_ptr=many: 'many' is not a number"),
         (["--divisible", "x_ptr=12"], "must be a power of two, at most 2^30; got 12"),
         (["--divisible", "B=16"], "must be an integer, a pointer or a descriptor; got 64"),
-        (["--stage", "ptx", "--num-stages", "0"], "num_stages must be an integer from 1 to 65536; got 0"),
+        (["--stage", "ptx", "--num-stages", "-1"], "num_stages must be an integer from 0 to 65536; got -1"),
         (["--stage", "ptx", "--num-warps", "5"], "power of two from 1 to 32; got 5"),
         (["--stage", "ptx", "--target", "sm_91"], "target must be one of sm_80"),
         (["--target", "sm_91"], "target must be one of sm_80"),

@@ -59,7 +59,7 @@ def test_the_python_model_is_a_stage_where_there_is_one():
         ({"num_warps": 3}, "num_warps must be an integer, a power of two from 1 to 32; got 3"),
         ({"num_warps": 64}, "num_warps"),
         ({"num_warps": 4.0}, "num_warps must be an integer, a power of two from 1 to 32; got 4.0"),
-        ({"num_stages": 0}, "num_stages must be an integer from 1 to 65536; got 0"),
+        ({"num_stages": -1}, "num_stages must be an integer from 0 to 65536; got -1"),
         ({"num_stages": 1.5}, "num_stages"),
         ({"exact_math": "no"}, "exact_math must be True or False; got 'no'"),
     ],

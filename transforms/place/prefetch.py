@@ -46,10 +46,11 @@ class _Prefetch:
 
 
 def prefetch_loads(module: gpu.Module, num_stages: int) -> Op:
-    """The GPU model whose loops with dots begin their small loads one iteration ahead; `num_stages` of 1 forbids it."""
+    """The GPU model whose loops with dots begin their small loads one iteration ahead; `num_stages` below 2
+    forbids it. A loop's own takes precedence."""
     found: dict[Value, _Prefetch] = {}
     for op in module.walk():
-        if isinstance(op, scf.For) and (op.num_stages or num_stages) > 1:
+        if isinstance(op, scf.For) and (num_stages if op.num_stages is None else op.num_stages) > 1:
             prefetch = _prefetch_of(op)
             if prefetch is not None:
                 found[op.result] = prefetch

@@ -13,13 +13,13 @@ F16, F32 = zg.divisible(zg.ptr(zg.f16)), zg.divisible(zg.ptr(zg.f32))
 
 
 @zg.kernel
-def scaled_product(a_ptr, b_ptr, scale_ptr, out_ptr, steps, K: zg.constexpr):
+def scaled_product(a_ptr, b_ptr, scale_ptr, out_ptr, steps, K: zg.constexpr, STAGES: zg.constexpr = None):
     """Σ over steps of scales[step] ⊙ (a[step] · b[step]), a scale for each column; 64×K by K×16."""
     rows, columns, along = zg.arange(0, 64), zg.arange(0, 16), zg.arange(0, K)
     a_ptrs = zg.add(a_ptr, zg.add(zg.mul(zg.expand(rows, 1), K), zg.expand(along, 0)))
     b_ptrs = zg.add(b_ptr, zg.add(zg.mul(zg.expand(along, 1), 16), zg.expand(columns, 0)))
     total = zg.zeros((64, 16), zg.f32)
-    for step in zg.range(0, steps, 1):
+    for step in zg.range(0, steps, 1, num_stages=STAGES):
         scales = zg.load(zg.add(scale_ptr, zg.add(zg.mul(step, 16), columns)))
         product = zg.dot(zg.load(a_ptrs), zg.load(b_ptrs))
         total = zg.add(total, zg.mul(product, zg.expand(scales, 0)))
@@ -52,8 +52,8 @@ def test_results_are_the_same(steps: int, num_stages: int) -> None:
     assert np.array_equal(out, expected(a, b, scales))
 
 
-def loads_of_the_loop(**options: int) -> tuple[list[tt.Load], scf.For]:
-    placed = place(scaled_product.triton(*TYPES), CompileOptions(**options))
+def loads_of_the_loop(stages: int | None = None, **options: int) -> tuple[list[tt.Load], scf.For]:
+    placed = place(scaled_product.triton(*TYPES, stages), CompileOptions(**options))
     loop = next(op for op in placed.walk() if isinstance(op, scf.For))
     return [op for op in loop.body.entry.ops if isinstance(op, tt.Load)], loop
 
@@ -65,6 +65,7 @@ def test_the_loop_carries_the_scales_of_the_next_iteration() -> None:
     assert ops.index(load) < next(index for index, op in enumerate(ops) if isinstance(op, gpu.Wgmma | gpu.Mma))
 
 
-def test_one_stage_keeps_the_load_in_place() -> None:
-    loads, loop = loads_of_the_loop(num_stages=1)
+@pytest.mark.parametrize(("own", "asked"), [(None, 1), (None, 0), (0, 3), (1, 3)])
+def test_one_stage_or_none_keeps_the_load_in_place(own: int | None, asked: int) -> None:
+    loads, loop = loads_of_the_loop(own, num_stages=asked)
     assert not any(load.result in loop.body.entry.terminator.operands for load in loads)
