@@ -15,7 +15,7 @@ import attrs
 
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import tt
-from ziggurat.codemodel.errors import ZigguratError
+from ziggurat.codemodel.errors import ZigguratError, warn
 from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.transform import DROP, Outcome, transform
@@ -180,6 +180,13 @@ class CompiledKernel:
         """The kernel with its models at every tier."""
         from ziggurat.compiler.pipeline import compile_model
 
+        ctas = self.launch_options.get("num_ctas") or 1
+        if ctas > 1:
+            warn(
+                f"a program is one CTA, here of {self.options.num_warps} warps: clusters of {ctas} CTAs that share a "
+                "tile are not supported",
+                self._fn.place,
+            )
         return compile_model(self.model, self.options, self._fn.model, name=self._fn.name)
 
     @functools.cached_property
@@ -284,7 +291,7 @@ class CompiledKernel:
         """The name, the options, and the shared memory of the kernel."""
         binary, given = self.binary, {**DEFAULTS, **self.launch_options}
         names = (
-            "num_ctas", "maxnreg", "enable_fp_fusion", "launch_pdl", "launch_cooperative_grid", "debug",
+            "maxnreg", "enable_fp_fusion", "launch_pdl", "launch_cooperative_grid", "debug",
             "sanitize_overflow", "warp_size", "backend_name",
         )  # fmt: skip
         return KernelMetadata(
@@ -293,6 +300,7 @@ class CompiledKernel:
             target=_target(binary.target),
             num_warps=self.options.num_warps,
             num_stages=self.options.num_stages,
+            num_ctas=self.options.num_ctas,
             shared=binary.shared,
             arch=binary.target.removesuffix("a").replace("_", ""),
             **{name: given[name] for name in names},

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ziggurat.codemodel.gpu.options import LAUNCH_OPTIONS, CompileOptions, checked_option
+from ziggurat.codemodel.errors import LaunchError, shown
+from ziggurat.codemodel.gpu.options import LAUNCH_OPTIONS, MAX_WARPS, CompileOptions, checked_option
 from ziggurat.codemodel.gpu.targets import target_for
 
 # The options that only the C++ compiler has, some for other GPUs, with their defaults: accepted, and told to hooks.
@@ -18,6 +19,7 @@ _ACCEPTED: Final[dict[str, Any]] = {
 }  # fmt: skip
 _SHARED: Final = ("num_warps", "num_stages", "num_ctas", "maxnreg", "launch_pdl", "launch_cooperative_grid")
 DEFAULTS: Final[dict[str, Any]] = {**_ACCEPTED, **{name: getattr(CompileOptions(), name) for name in _SHARED}}
+_CTAS: Final = (1, 2, 4, 8, 16)
 _DEPRECATED: Final = {"device_type": "target", "device": "device"}
 
 
@@ -31,13 +33,21 @@ def check(given: Mapping[str, Any]) -> None:
             raise KeyError(f"Keyword argument {name} was specified but unrecognised")
         if name == "num_warps":
             assert isinstance(value, int) and value > 0 and value & (value - 1) == 0, "num_warps must be a power of 2"
-        if value is not None:
+        if name == "num_ctas" and value not in (None, *_CTAS):
+            raise LaunchError(f"num_ctas must be one of {', '.join(map(str, _CTAS))}; got {shown(value)}")
+        if name != "num_ctas" and value is not None:
             checked_option(name, value)
 
 
 def compile_options(given: Mapping[str, Any]) -> CompileOptions:
-    """The options of our compiler for those of a launch. `arch="sm90"` is a target."""
+    """The options of our compiler for those of a launch. `arch="sm90"` is a target.
+
+    A program is one CTA: it has the warps of all the CTAs that `num_ctas` asks for.
+    """
     ours = {name: value for name, value in given.items() if name not in _ACCEPTED}
+    ctas = ours.pop("num_ctas", None) or 1
+    if ctas > 1:
+        ours["num_warps"] = min(MAX_WARPS, ctas * (ours.get("num_warps") or DEFAULTS["num_warps"]))
     if given.get("arch") is not None:
         number = int(str(given["arch"]).removeprefix("sm_").removeprefix("sm").rstrip("a"))
         ours["target"] = target_for(number // 10, number % 10)

@@ -8,7 +8,7 @@ import pytest
 
 import ziggurat.triton as triton
 import ziggurat.triton.language as tl
-from ziggurat.codemodel.errors import LaunchError
+from ziggurat.codemodel.errors import LaunchError, ZigguratWarning
 from ziggurat.triton.runtime.jit import MockTensor
 
 GLOBAL = tl.constexpr(3)
@@ -95,8 +95,19 @@ def test_options():
     assert ".reqntid 256" in eight.asm["ptx"] or "256" in eight.asm["ptx"]
     with pytest.raises(KeyError, match="Keyword argument num_wraps was specified but unrecognised"):
         scale[(2,)](x, out, 40, 1, 2.0, 32, num_wraps=8)
-    with pytest.raises(LaunchError, match="num_ctas must be 1; got 2"):
-        scale[(2,)](x, out, 40, 1, 2.0, 32, num_ctas=2)
+
+
+def test_programs_are_one_cta_with_the_warps_of_all():
+    x, out = arguments()
+    made = scale.warmup(x, out, 40, 1, 2.0, 32, grid=(2,), num_warps=4, num_ctas=2)
+    with pytest.warns(ZigguratWarning, match="a program is one CTA, here of 8 warps: clusters of 2 CTAs"):
+        assert ".reqntid 256" in made.stages.ptx
+    assert made.metadata.num_warps == 8 and made.metadata.num_ctas == 1
+    scale[(2,)](x, out, 40, 1, 2.0, 32, num_ctas=16)
+    assert out.tolist() == (2 * x).tolist()
+    for wrong in (3, 32, "2"):
+        with pytest.raises(LaunchError, match="num_ctas must be one of 1, 2, 4, 8, 16; got"):
+            scale[(2,)](x, out, 40, 1, 2.0, 32, num_ctas=wrong)
 
 
 def test_warmup_takes_tensors_without_memory():
