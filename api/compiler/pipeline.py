@@ -18,7 +18,7 @@ from ziggurat.codemodel.verify import verify
 from ziggurat.compiler import compiling
 from ziggurat.compiler.compiled import Argument, Compiled
 from ziggurat.frontends.language import Function
-from ziggurat.transforms.attribution import attribute
+from ziggurat.transforms.attribution import attribute, default_warps
 from ziggurat.transforms.mirror import mirror
 from ziggurat.transforms.simplify.dce import remove_unused
 
@@ -33,15 +33,17 @@ def triton_model(
     divisibility: Sequence[int] = (),
     functions: Mapping[str, Op] | None = None,
     symbol: str | None = None,
+    num_warps: Callable[[], int] = default_warps,
 ) -> core.Module:
     """The Triton code model of a kernel's Python model at these argument types. Raises the errors of the kernel.
 
     `functions` are those that a kernel calls which is given by its model alone. `symbol` is the kernel's name in the
-    model; without it, the name is made of the kernel's own and the types.
+    model; without it, the name is made of the kernel's own and the types. `num_warps` is called where the kernel asks
+    for the number of warps of a program.
     """
     name = kernel.name if isinstance(kernel, Function) else str(kernel.attributes["sym_name"])
     with compiling, no_faults("compiling", lambda: kernel.model if isinstance(kernel, Function) else kernel, name):
-        attributed = attribute(kernel, types, functions)
+        attributed = attribute(kernel, types, functions, num_warps)
         attributed.symbol = symbol or attributed.symbol
         model: Op = mirror(attributed, divisibility)
         for step in TIDY:

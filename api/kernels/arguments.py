@@ -87,10 +87,14 @@ def descriptor(block: Sequence[int], dtype: ScalarType, padding: str = "zero") -
 
 @attrs.frozen
 class Signature:
-    """The types that a kernel is compiled for, one for each parameter, and the divisibility of run-time values."""
+    """The types that a kernel is compiled for, one for each parameter, and the divisibility of run-time values.
+
+    `num_warps` is the number of warps of a program, where the kernel asks for it.
+    """
 
     types: tuple[Type, ...]
     divisibility: tuple[int, ...]
+    num_warps: int | None = None
 
 
 def signature_of(function: Function, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Signature:

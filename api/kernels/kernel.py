@@ -116,10 +116,10 @@ class Kernel(Function):
     def compiled_for(self, signature: Signature, bound: Mapping[str, Any], options: Mapping[str, Any]) -> Compiled:
         """The kernel compiled for `signature`, which must be the signature of `bound`, the arguments by name."""
         shared = constexpr_names(self).intersection(SHARED_OPTIONS)
-        options = {**options, **{name: bound[name] for name in shared}}
+        chosen = CompileOptions.of({**options, **{name: bound[name] for name in shared}})
         compiled = compiler.compile_model(
-            self.model_for(signature),
-            CompileOptions.of(options),
+            self.model_with(signature, chosen.num_warps),
+            chosen,
             self.models.python_for(self, signature.types),
             name=self.name,
         )
@@ -141,6 +141,10 @@ class Kernel(Function):
             model = self._models[signature] = self.models.triton(self, signature)
             self.watch()
         return model
+
+    def model_with(self, signature: Signature, num_warps: int | None) -> core.Module:
+        """The Triton code model for a signature, and a number of warps where that is given."""
+        return self.model_for(signature)
 
     def __getitem__(self, grid: Grid) -> Callable[..., Any]:
         """`kernel[grid](arguments…)` runs the kernel once for each program of the grid.
@@ -224,7 +228,7 @@ class Kernel(Function):
         signature, names, values = self.specialized(bound)
         sizes = self.sizes(grid, bound)
         if 0 not in sizes:
-            model = self.model_for(signature)
+            model = self.model_with(signature, options.get("num_warps"))
             try:
                 with no_faults("running", lambda: model, self.name):
                     run(model, None, sizes, values, names=names, strict=strict, tolerant=tolerant)

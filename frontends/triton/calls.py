@@ -22,7 +22,8 @@ from ziggurat.frontends.language.kinds import (
     Value,
     Values,
 )
-from ziggurat.frontends.triton.spelling import HINTS, Adapt, Spelling, spells
+from ziggurat.frontends.language.signature import signature_of
+from ziggurat.frontends.triton.spelling import HINTS, Adapt, Spelling, declared, spells
 
 # Programs.
 
@@ -33,6 +34,16 @@ def program_id(axis: ConstInt) -> Value: ...
 
 @spells("num_programs")
 def num_programs(axis: ConstInt) -> Value: ...
+
+
+def num_warps() -> Value: ...
+
+
+def num_threads() -> Value: ...
+
+
+for _stub, _per_warp in ((num_warps, 1), (num_threads, 32)):
+    declared(Spelling(signature_of(_stub, "Triton", 1, "tl"), "", dict, per_warp=_per_warp))
 
 
 # Creation.

@@ -28,7 +28,8 @@ class Spelling:
     """A name of Triton's language: its signature there, and the call that it is, or the function `body`.
 
     `adapt` gives the arguments of the call from those of the spelling. `method` is true of a name that is also a method
-    of tensors, with the first parameter as the receiver.
+    of tensors, with the first parameter as the receiver. `per_warp` is not 0 for a constant of the launch, which is the
+    number of warps of a program times this.
     """
 
     signature: Signature
@@ -36,6 +37,7 @@ class Spelling:
     adapt: Adapt
     method: bool = False
     body: Function | None = None
+    per_warp: int = 0
 
     @property
     def name(self) -> str:

@@ -4,11 +4,14 @@
 from ziggurat.transforms.attribution import calls as calls
 from ziggurat.transforms.attribution import expressions as expressions
 from ziggurat.transforms.attribution import flow as flow
-from ziggurat.transforms.attribution.attribute import attribute
+from ziggurat.transforms.attribution.attribute import attribute, default_warps
 from ziggurat.transforms.attribution.attribution import Attribution, Scope
 from ziggurat.transforms.attribution.link import link
 from ziggurat.transforms.calls.constants import function_name
 from ziggurat.transforms.calls.lattice import given_tuple, outer_constant
 from ziggurat.transforms.calls.promotion import constant
 
-__all__ = ["Attribution", "Scope", "attribute", "constant", "function_name", "given_tuple", "link", "outer_constant"]
+__all__ = [
+    "Attribution", "Scope", "attribute", "constant", "default_warps", "function_name", "given_tuple", "link",
+    "outer_constant",
+]  # fmt: skip

@@ -20,6 +20,7 @@ from ziggurat.codemodel.errors import (
     ZigguratError,
 )
 from ziggurat.codemodel.location import Location
+from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.types import Type
 from ziggurat.frontends.language import Function
@@ -166,15 +167,25 @@ class Attributor:
 
     `functions` are the Python models that calls by symbol mean, where a model does not come from a `Function` with
     callees of its own. `instances` holds the results in the order in which they were finished, so callees come before
-    callers.
+    callers. `num_warps` gives the number of warps of a program to a kernel that asks for it.
     """
 
-    def __init__(self, functions: Mapping[str, Op] | None = None) -> None:
+    def __init__(self, functions: Mapping[str, Op] | None = None, num_warps: Callable[[], int] = default_warps) -> None:
         self.functions = functions or {}
         self.instances: dict[tuple[int, tuple[Type, ...]], Attribution] = {}
         self.errors: list[ZigguratError] = []
         self.unrolling: int | None = None
         self._stack: list[Op] = []
+def _has_cause(op: Op, error: ZigguratError) -> bool:
+    """Whether an error of an op has a cause in Triton: the exception that a call of the language raises."""
+    return isinstance(op, py.Invoke | py.Call) and not isinstance(error, StaticAssertionError)
+
+
+def default_warps() -> int:
+    """The number of warps of a program where a launch says none."""
+    return CompileOptions().num_warps
+
+
         # The keys, as in `instances`, of the functions on the stack.
         self._running: set[tuple[int, tuple[Type, ...]]] = set()
         self._symbols: dict[str, tuple[int, tuple[Type, ...]]] = {}
@@ -185,6 +196,7 @@ class Attributor:
         """The attribution of a function at these argument types. Its name begins the symbol in the Triton model."""
         func = function.model
         key = (id(func), types)  # The attribution holds the model, which keeps the identity valid.
+        self.num_warps = num_warps
         known = self.instances.get(key)
         if known is not None:
             # A loop that is visited again drops the errors of the visit before; the errors of its callees would not be
@@ -224,14 +236,19 @@ class Attributor:
         return symbol
 
 
-def attribute(kernel: Function | Op, types: Sequence[Type], functions: Mapping[str, Op] | None = None) -> Attribution:
+def attribute(
+    kernel: Function | Op,
+    types: Sequence[Type],
+    functions: Mapping[str, Op] | None = None,
+    num_warps: Callable[[], int] = default_warps,
+) -> Attribution:
     """Attribute a kernel at these argument types (a `ConstantType` for each constexpr parameter).
 
     `kernel` is a function, or a Python model, whose calls by symbol mean `functions`. Its attribution leads to those
-    of the functions it reaches. Raises the errors of the kernel: the one there is, or
-    `KernelErrors` with all of them.
+    of the functions it reaches. `num_warps` is called where the kernel asks for the number of warps of a program.
+    Raises the errors of the kernel: the one there is, or `KernelErrors` with all of them.
     """
-    attributor = Attributor(functions)
+    attributor = Attributor(functions, num_warps)
     if isinstance(kernel, Function):
         function = FunctionName(kernel.name, kernel.model, kernel)
     else:

@@ -165,6 +165,8 @@ def spelled_call(walk: FunctionAttributor, op: py.Invoke | py.Call, spelling: Sp
     except (KernelTypeError, KernelValueError) as error:
         kind = TypeError if isinstance(error, KernelTypeError) else ValueError
         error.__cause__ = error.__cause__ or kind(error.summary)
+    if spelling.per_warp:
+        return constant(spelling.per_warp * walk.program.num_warps())
         raise
 
 

@@ -172,7 +172,7 @@ class CompiledKernel:
     @functools.cached_property
     def model(self) -> Op:
         """The Triton model. Without the option `debug`, it has no device assertions."""
-        model = self._fn.model_for(self.signature)
+        model = self._fn.model_with(self.signature, self.options.num_warps)
         return model if self.launch_options.get("debug") else transform(model, _without_assertions)
 
     @functools.cached_property

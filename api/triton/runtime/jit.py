@@ -98,7 +98,16 @@ class TritonModels(PythonModels):
                     )
                 )
         return compiler.triton_model(
-            kernel, signature.types, signature.divisibility, symbol=kernel.symbol_of(signature)
+
+        def num_warps() -> int:
+            kernel.by_warps.add(attrs.evolve(signature, num_warps=None))
+            return signature.num_warps or options.DEFAULTS["num_warps"]
+
+            kernel,
+            signature.types,
+            signature.divisibility,
+            symbol=kernel.symbol_of(signature),
+            num_warps=num_warps,
         )
 
 
@@ -177,6 +186,8 @@ class JITFunction(Kernel, JITCallable):
         self._repr = repr
         self._src: str | None = None
         self._interpreted = bool(knobs.runtime.interpret)
+        # The signatures whose models depend on the number of warps.
+        self.by_warps: set[Signature] = set()
         self._kernels: dict[Any, CompiledKernel] = {}
 
     # The source.
@@ -388,6 +399,14 @@ class JITFunction(Kernel, JITCallable):
     def launched(self, spec: Specialization, loaded: Loaded, shape: Sequence[Any]) -> CompiledKernel:
         made = self._of(spec, shape)
         made.loaded = loaded
+    def model_with(self, signature: Signature, num_warps: int | None) -> core.Module:
+        if signature in self._models and signature not in self.by_warps:
+            return self.model_for(signature)
+        model = self.model_for(attrs.evolve(signature, num_warps=num_warps))
+        if signature not in self.by_warps:
+            self._models[signature] = model  # It serves every number of warps.
+        return model
+
         hooks.loaded(made)
         return made
 

@@ -302,3 +302,45 @@ def test_none_stands_for_the_default_of_an_option_of_an_access():
     x, out = arguments(16)
     copy[(1,)](x, out)
     assert out.tolist() == x.tolist()
+
+
+def test_a_kernel_knows_its_number_of_warps():
+    @triton.jit
+    def fill(out_ptr):
+        threads: tl.constexpr = tl.extra.cuda.num_threads()
+        tl.store(out_ptr + tl.arange(0, threads), tl.extra.cuda.num_warps())
+
+    for warps in (8, 2, 4):
+        out = np.zeros(32 * 8, np.int32)
+        made = fill[(1,)](out, num_warps=warps)
+        assert out.tolist() == [warps] * 32 * warps + [0] * 32 * (8 - warps)
+        assert made.metadata.num_warps == warps and f"end = {32 * warps} : i32" in made.asm["ttir"]
+    assert fill.warmup(out, grid=(1,), num_warps=8).asm["ttir"] != made.asm["ttir"]
+
+
+def test_a_model_serves_every_number_of_warps_unless_it_is_asked_for():
+    x, out = arguments()
+    first, second = (scale.warmup(x, out, 40, 1, 2.0, 32, grid=(1,), num_warps=warps) for warps in (2, 8))
+    assert first.model is second.model
+
+
+def test_an_integer_of_more_than_64_bits_is_an_overflow():
+    @triton.jit
+    def keep(out_ptr, n):
+        tl.store(out_ptr, n)
+
+    for number in (2**64, -(2**63) - 1):
+        with pytest.raises(OverflowError, match="an integer must fit in 64 bits") as caught:
+            keep[(1,)](np.zeros(1, np.uint64), number)
+        assert isinstance(caught.value, LaunchError)
+
+
+def test_tensors_in_host_memory_are_refused_where_kernels_run_on_a_gpu(monkeypatch):
+    torch = pytest.importorskip("torch")
+    x, out = arguments()
+    tensors = torch.from_numpy(x), torch.from_numpy(out)
+    assert scale.runs_here(tensors)
+    monkeypatch.setattr(triton.runtime.driver, "_active", CudaDriver())
+    assert scale.runs_here([x, out]) and not scale.runs_here([3])
+    with pytest.raises(ValueError, match=r"Pointer argument \(at 1\) cannot be accessed from Triton"):
+        scale.runs_here([40, *tensors])
