@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 
@@ -43,6 +44,30 @@ class constexpr_type:
 
     def __repr__(self) -> str:
         return f"constexpr_type[{self.value}]"
+
+
+class tuple_type:
+    """The type of a tuple: the types of its items, and their names, which are empty but for a named tuple."""
+
+    def __init__(self, types: Iterable[Any], fields: Iterable[str] | None = None) -> None:
+        self.types = [*types]
+        self.fields = [""] * len(self.types) if fields is None else [*fields]
+        self.name = f"[{','.join(f'{name}:{one}' for name, one in zip(self.fields, self.types, strict=True))}]"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, tuple_type) and (self.types, self.fields) == (other.types, other.fields)
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.types)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.types[index]
+
+    def __repr__(self) -> str:
+        return self.name
 
 
 class slice:

@@ -529,3 +529,36 @@ def test_a_global_that_has_changed_is_an_error_at_the_launch():
 
 
 CHANGING = tl.constexpr(1)
+
+
+def test_types_of_tuples_and_constants():
+    @triton.jit
+    def both(x):
+        if x < 0:
+            return 1, x
+        else:
+            return 0, x
+
+    @triton.jit
+    def kernel(out, n, K: tl.constexpr):
+        made = both(n)
+        tl.static_assert(made.type == tl.tuple_type([tl.int32, tl.int32]))
+        tl.static_assert((made, 1.5 + n).type == tl.tuple_type((made.type, tl.float32)))
+        tl.static_assert(made.type != tl.tuple_type([tl.int32, tl.int64]) and made.type[1] == tl.int32)
+        tl.static_assert(K.type == tl.constexpr_type(7))
+        for i in tl.static_range(2):
+            tl.store(out + i, made[i])
+
+    assert run(kernel, -5, 7)[:2].tolist() == [1, -5]
+    assert str(tl.tuple_type([tl.int32, tl.float32], ["a", "b"])) == "[a:int32,b:fp32]"
+
+
+def test_a_replaced_source_sees_the_variables_around_the_old_one():
+    offset = tl.constexpr(40)
+
+    @triton.jit
+    def kernel(out):
+        tl.store(out, offset)
+
+    kernel._unsafe_update_src(kernel.src.replace("offset)", "offset + 2)"))
+    assert run(kernel)[0] == 42

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from ziggurat.codemodel.dialects import py
 from ziggurat.codemodel.errors import KernelTypeError, KernelValueError, ZigguratError
@@ -117,13 +117,19 @@ def make_record(
     return RecordType(tuple(parts), record=record)
 
 
+def _without_boxes(value: Any) -> Any:
+    if type(value) is tuple:
+        return tuple(map(_without_boxes, cast("tuple[Any, ...]", value)))
+    return value.value if isinstance(value, HostObject) else value
+
+
 def host_object(type_: Type) -> Any:
     """A constant as the host has it; a run-time value is its type."""
     if isinstance(type_, ConstantType):
         value = type_.value
         if isinstance(value, FunctionName):
             return value.function
-        return value.value if isinstance(value, HostObject) else value
+        return _without_boxes(value)
     parts = components(type_)
     if parts is None:
         return type_

@@ -27,7 +27,7 @@ from ziggurat.codemodel.types import (
 )
 from ziggurat.frontends.language.policy import EXPLICIT, Policy
 from ziggurat.frontends.language.spellings import of_attribute
-from ziggurat.frontends.triton.classes import constexpr_type
+from ziggurat.frontends.triton.classes import constexpr_type, tuple_type
 from ziggurat.frontends.triton.dtypes import block_type, pointer_type, type_of
 from ziggurat.transforms.calls import arithmetic
 from ziggurat.transforms.calls.constants import FunctionName, HostObject, describe, show
@@ -271,6 +271,13 @@ def property_of(x: Type, name: str, policy: Policy = EXPLICIT) -> Type:
     )
 
 
+def _known_type(x: Type) -> Any:
+    """The type of a value, as Triton's Python gives it."""
+    if isinstance(x, TupleType):
+        return tuple_type(map(_known_type, x.components))
+    return constexpr_type(x.value) if isinstance(x, ConstantType) else x
+
+
 def _property_of_triton(x: Type, known: Any, name: str) -> Type | None:
     """The type of `x.name` where Triton's Python has a constant of its own there."""
     if isinstance(known, Type) and not isinstance(known, FunctionName):
@@ -285,6 +292,6 @@ def _property_of_triton(x: Type, known: Any, name: str) -> Type | None:
         return constant(x.block)
     if name == "dtype" and isinstance(x, BlockPtrType):
         return constant(x)
-    if name == "type" and not isinstance(x, TupleType):
-        return outer_constant(constexpr_type(x.value)) if isinstance(x, ConstantType) else constant(x)
+    if name == "type":
+        return outer_constant(_known_type(x))
     return None

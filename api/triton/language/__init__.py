@@ -13,6 +13,7 @@ TRITON_MAX_TENSOR_NUMEL: Final = MAX_ELEMENTS
 PropagateNan = classes.PropagateNan
 const, constexpr_type, slice = classes.const, classes.constexpr_type, classes.slice
 tensor, tensor_descriptor, tuple = classes.tensor, classes.tensor_descriptor, classes.tuple
+tuple_type = classes.tuple_type
 block_type, dtype, pi32_t, pointer_type = dtypes.block_type, dtypes.dtype, dtypes.pi32_t, dtypes.pointer_type
 str_to_ty = dtypes.str_to_ty
 
@@ -55,5 +56,6 @@ __all__ = [
     "tensor",
     "tensor_descriptor",
     "tuple",
+    "tuple_type",
 ]  # fmt: skip
 __all__ += [*dtypes.DTYPES, *(name for name in _CALLS if name not in _ELSEWHERE)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import inspect
 import re
@@ -215,12 +216,10 @@ class JITFunction(Kernel, JITCallable):
         old = self.fn
         name = f"<{old.__qualname__} {hashlib.sha256(new_src.encode()).hexdigest()[:12]}>"
         linecache.cache[name] = (len(new_src), None, new_src.splitlines(keepends=True), name)
-        outer = compile(new_src, name, "exec")
-        code = next(one for one in outer.co_consts if isinstance(one, types.CodeType))
         cells = dict(zip(old.__code__.co_freevars, old.__closure__ or (), strict=True))
-        if set(code.co_freevars) - set(cells):
-            raise KernelValueError(f"the new source of '{self.name}' has other variables of enclosing functions")
-        made = types.FunctionType(code, old.__globals__, old.__name__, old.__defaults__)
+        code = _code_within(new_src, name, list(cells))
+        closure = tuple(cells[one] for one in code.co_freevars)
+        made = types.FunctionType(code, old.__globals__, old.__name__, old.__defaults__, closure)
         made.__qualname__, made.__module__ = old.__qualname__, old.__module__
         made.__annotations__, made.__kwdefaults__ = old.__annotations__, old.__kwdefaults__
         self.fn, self._src, self.hash = made, new_src, None
@@ -451,6 +450,18 @@ def _hashable(value: Any) -> Any:
     except TypeError:
         return repr(value)
     return value
+def _code_within(source: str, file: str, variables: Sequence[str]) -> types.CodeType:
+    """The code of the function with this source, inside of a function that has these variables."""
+    tree = ast.parse(source)
+    around = ast.parse(f"def around({', '.join(variables)}): pass")
+    assert isinstance(around.body[0], ast.FunctionDef)
+    around.body[0].body = tree.body
+    outer = compile(around, file, "exec")
+    for _ in range(2):
+        outer = next(one for one in outer.co_consts if isinstance(one, types.CodeType))
+    return outer
+
+
 
 
 def jit(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
