@@ -292,7 +292,7 @@ class Kernel(Function):
         try:
             scalar = number_type(given)
         except LaunchError as error:
-            raise LaunchError(f"'{name}' of '{self.name}': {error.summary}") from None
+            raise type(error)(f"'{name}' of '{self.name}': {error.summary}") from None
         if scalar is None:
             raise no_argument(name, self.name, given)
         return scalar

@@ -14,6 +14,7 @@ from ziggurat.backend.cuda.failures import failure
 from ziggurat.backend.cuda.packing import Packing, new_slot
 from ziggurat.backend.cuda.routes import Route
 from ziggurat.backend.cuda.specialize import MISSING, KernelParameter, Kind, RunTime, Specialization, described, kind_of
+from ziggurat.backend.launch.arrays import HostArrayError
 from ziggurat.backend.launch.descriptors import TensorDescriptor, check_disjoint
 from ziggurat.backend.launch.grids import computed_grid, gpu_sizes
 from ziggurat.codemodel.errors import LaunchError, ZigguratError
@@ -251,7 +252,7 @@ class Dispatcher:
             also, hint = f", as '{there[0]}' is" if there else "", f"zg.to_device({here}), or .cuda() of torch"
             if isinstance(named[here], TensorDescriptor):
                 hint = f"describe an array there: zg.TensorDescriptor(zg.to_device({here}.array), …)"
-            raise LaunchError(f"'{here}' of '{self.name}' must be on a GPU{also}; it is in memory", hint=hint)
+            raise HostArrayError(f"'{here}' of '{self.name}' must be on a GPU{also}; it is in memory", hint=hint)
         self._demand_options(options)
         return self._on_host(grid, named, options)
 

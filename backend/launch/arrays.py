@@ -12,6 +12,15 @@ import numpy as np
 from ziggurat.codemodel.errors import LaunchError, shown
 from ziggurat.codemodel.types import SCALARS, ScalarType, Type, f32, find_scalar, i1, i32, i64, u64
 
+
+class IntegerRangeError(LaunchError, OverflowError):
+    """An integer that a launch is given does not fit in 64 bits."""
+
+
+class HostArrayError(LaunchError, ValueError):
+    """A kernel on a GPU is given an array that is in this machine's memory."""
+
+
 ELEMENTS: dict[np.dtype[Any], ScalarType] = {scalar.dtype: scalar for scalar in SCALARS.values()}
 _PYTHON_NUMBERS = (np.dtype(np.int64), np.dtype(np.float64))  # NumPy's types of Python's numbers.
 
@@ -158,7 +167,7 @@ def number_type(value: Any) -> ScalarType | None:
     """The type of a number given to a launch: the first of i32, i64, u64 that holds a Python int; f32 for a float.
 
     NumPy's default types, int64 and float64, count as Python numbers: `np.prod(shape)` returns one. A number of another
-    NumPy type has that type. None for anything but a number. Raises `LaunchError` for an int beyond 64 bits.
+    NumPy type has that type. None for anything but a number. Raises `IntegerRangeError` for an int beyond 64 bits.
     """
     if isinstance(value, (bool, np.bool_)):
         return i1
@@ -171,7 +180,7 @@ def number_type(value: Any) -> ScalarType | None:
             low, high = scalar.limits
             if low <= value <= high:
                 return scalar
-        raise LaunchError(f"an integer must fit in 64 bits; got {shown(value)}")
+        raise IntegerRangeError(f"an integer must fit in 64 bits; got {shown(value)}")
     if isinstance(value, float):
         return f32
     return None

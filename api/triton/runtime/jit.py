@@ -32,7 +32,7 @@ from ziggurat.triton.runtime import hooks, options
 from ziggurat.triton.runtime._async_compile import active_mode
 from ziggurat.triton.runtime.driver import CudaDriver, driver
 from ziggurat.triton.runtime.errors import as_raised
-from ziggurat.triton.runtime.tensors import MockTensor, TensorWrapper, reinterpret
+from ziggurat.triton.runtime.tensors import MockTensor, TensorWrapper, is_host_tensor, reinterpret
 
 if TYPE_CHECKING:
     from ziggurat.backend.cuda.binary import Binary
@@ -98,12 +98,12 @@ class TritonModels(PythonModels):
                         kernel.place,
                     )
                 )
-        return compiler.triton_model(
 
         def num_warps() -> int:
             kernel.by_warps.add(attrs.evolve(signature, num_warps=None))
             return signature.num_warps or options.DEFAULTS["num_warps"]
 
+        return compiler.triton_model(
             kernel,
             signature.types,
             signature.divisibility,
@@ -186,9 +186,9 @@ class JITFunction(Kernel, JITCallable):
         self._by_name = {one.name: one for one in self.params}
         self._repr = repr
         self._src: str | None = None
-        self._interpreted = bool(knobs.runtime.interpret)
         # The signatures whose models depend on the number of warps.
         self.by_warps: set[Signature] = set()
+        self._interpreted = bool(knobs.runtime.interpret)
         self._kernels: dict[Any, CompiledKernel] = {}
 
     # The source.
@@ -360,13 +360,24 @@ class JITFunction(Kernel, JITCallable):
         return as_raised(error)
 
     def runs_here(self, arguments: Iterable[Any]) -> bool:
-        """Whether a launch runs on the reference interpreter: on a machine with a GPU, one without tensors does not."""
-        from ziggurat.backend.launch.arrays import is_array, on_gpu
+        """Whether a launch runs on the reference interpreter: on a machine with a GPU, one without arrays does not.
+
+        Raises `HostArrayError` there for a tensor of PyTorch that is in host memory, as Triton does.
+        """
+        from ziggurat.backend.launch.arrays import HostArrayError, is_array, on_gpu
 
         given = list(arguments)
         if any(map(on_gpu, given)):
             return False
-        return any(map(is_array, given)) or not isinstance(driver.active, CudaDriver)
+        if self._interpreted or not isinstance(driver.active, CudaDriver):
+            return True
+        place = next((place for place, one in enumerate(given) if is_host_tensor(one)), None)
+        if place is not None:
+            raise HostArrayError(
+                f"Pointer argument (at {place}) cannot be accessed from Triton (cpu tensor?)",
+                hint="move the tensor to the GPU, or set TRITON_INTERPRET=1 to run the kernel on this machine",
+            )
+        return any(map(is_array, given))
 
     # Compilations.
 
@@ -388,6 +399,14 @@ class JITFunction(Kernel, JITCallable):
             hooks.after_compilation(self, found, text, is_warmup)
         return found
 
+    def model_with(self, signature: Signature, num_warps: int | None) -> core.Module:
+        if signature in self._models and signature not in self.by_warps:
+            return self.model_for(signature)
+        model = self.model_for(attrs.evolve(signature, num_warps=num_warps))
+        if signature not in self.by_warps:
+            self._models[signature] = model  # It serves every number of warps.
+        return model
+
     def forget(self) -> None:
         super().forget()
         self._kernels = {}
@@ -398,14 +417,6 @@ class JITFunction(Kernel, JITCallable):
     def launched(self, spec: Specialization, loaded: Loaded, shape: Sequence[Any]) -> CompiledKernel:
         made = self._of(spec, shape)
         made.loaded = loaded
-    def model_with(self, signature: Signature, num_warps: int | None) -> core.Module:
-        if signature in self._models and signature not in self.by_warps:
-            return self.model_for(signature)
-        model = self.model_for(attrs.evolve(signature, num_warps=num_warps))
-        if signature not in self.by_warps:
-            self._models[signature] = model  # It serves every number of warps.
-        return model
-
         hooks.loaded(made)
         return made
 
@@ -439,17 +450,6 @@ class JITFunction(Kernel, JITCallable):
         return f"JITFunction({self.__module__}:{self.__qualname__})"
 
 
-def _sizes(grid: Any) -> Any:
-    """A grid that can be a key."""
-    return tuple(cast("list[Any]", grid)) if isinstance(grid, list) else grid
-
-
-def _hashable(value: Any) -> Any:
-    try:
-        hash(value)
-    except TypeError:
-        return repr(value)
-    return value
 def _code_within(source: str, file: str, variables: Sequence[str]) -> types.CodeType:
     """The code of the function with this source, inside of a function that has these variables."""
     tree = ast.parse(source)
@@ -462,6 +462,17 @@ def _code_within(source: str, file: str, variables: Sequence[str]) -> types.Code
     return outer
 
 
+def _sizes(grid: Any) -> Any:
+    """A grid that can be a key."""
+    return tuple(cast("list[Any]", grid)) if isinstance(grid, list) else grid
+
+
+def _hashable(value: Any) -> Any:
+    try:
+        hash(value)
+    except TypeError:
+        return repr(value)
+    return value
 
 
 def jit(fn: Callable[..., Any] | None = None, **options: Any) -> Any:

@@ -76,6 +76,15 @@ def reinterpret(tensor: Any, dtype: Any) -> Any:
     return TensorWrapper(base, dtype)
 
 
+def is_host_tensor(thing: Any) -> bool:
+    """Whether a thing is a tensor of PyTorch in host memory that a GPU cannot read: not pinned, and not empty."""
+    torch = sys.modules.get("torch")
+    base = thing.base if isinstance(thing, TensorWrapper) else thing
+    if torch is None or not isinstance(base, torch.Tensor) or base.device.type != "cpu":
+        return False
+    return base.numel() > 0 and not base.is_pinned()
+
+
 class MockTensor:
     """A tensor without memory, for `kernel.warmup`: a dtype of PyTorch stands for one as well."""
 
