@@ -71,15 +71,19 @@ class ZigguratError(Exception):
         if location is not None:
             self.related = (*self.related, (text, location))
 
-    def __str__(self) -> str:
-        lines = [self.summary]
-        if self.location is not None:
-            lines.append(self.location.excerpt())
+    def shown_places(self) -> list[str]:
+        """The source at the location and at the related ones, as the text of the error has them."""
+        lines = [] if self.location is None else [self.location.excerpt()]
         for text, location in self.related:
             lines += [f"  {text}", location.excerpt()]
-        if self.hint is not None:
-            lines.append(f"  hint: {self.hint}")
-        return "\n".join(lines)
+        return lines
+
+    def shown_hint(self) -> list[str]:
+        """The hint, as the text of the error has it."""
+        return [] if self.hint is None else [f"  hint: {self.hint}"]
+
+    def __str__(self) -> str:
+        return "\n".join([self.summary, *self.shown_places(), *self.shown_hint()])
 
 
 class KernelSyntaxError(ZigguratError):

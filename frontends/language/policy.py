@@ -50,6 +50,7 @@ class Policy:
     standing_hints: bool = _differs(
         "`multiple_of(x, n)`, `max_contiguous` and `max_constancy` as statements hold for the variable `x` from there"
     )
+    least_dots: bool = _differs("a `dot` has at least 16 elements along K, of 8-bit numbers 32")
     narrow_scalars: bool = _differs("a run-time value may be given for a `constexpr` parameter of a helper function")
 
     python_syntax: bool = _differs(

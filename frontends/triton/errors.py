@@ -55,12 +55,14 @@ def _combined(cls: type[ZigguratError]) -> type[Any]:
 
 
 def _text(error: Any) -> str:
-    """Our text of the error, after the place as Triton counts it: the line in the function, and the column."""
-    plain = ZigguratError.__str__(error) if not isinstance(error, KernelErrors) else KernelErrors.__str__(error)
+    """Our text of the error in Triton's order: the line in the function and the column, the source, the message."""
     place: Location | None = error.location
     while place is not None and place.caller is not None:
         place = place.caller
-    return plain if place is None else f"{_counted(place)}\n{plain}"
+    counted = [] if place is None else [_counted(place)]
+    if isinstance(error, KernelErrors):
+        return "\n".join([*counted, KernelErrors.__str__(error)])
+    return "\n".join([*counted, *error.shown_places(), error.summary, *error.shown_hint()])
 
 
 def _reduced(error: Any) -> tuple[Any, ...]:

@@ -18,9 +18,10 @@ from ziggurat.codemodel.errors import (
     KernelTypeError,
     StaticAssertionError,
     ZigguratError,
+    warn,
 )
-from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.gpu.options import CompileOptions
+from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.types import Type
 from ziggurat.frontends.language import Function
@@ -71,20 +72,25 @@ class FunctionAttributor:
             joined = type_ if result is None else self.joined(result, type_)
             if isinstance(joined, Unusable):
                 assert result is not None
-                first, second = ("nothing" if one == NONE else describe(one) for one in (result, type_))
-                self.report(
-                    op,
-                    KernelTypeError(
-                        f"Inconsistent return types: {first} and {second}"
-                        if self.policy.is_triton
-                        else f"'{self.func.attributes['sym_name']}' returns {first} on one path and {second} here",
-                        hint="return values of one type on every path",
-                    ),
-                )
+                self.report_returns(result, type_, op)
                 joined = ERROR
             result = joined
         self.found.result = NONE if result is None else result
         return self.found
+
+    def report_returns(self, result: Type, type_: Type, op: Op) -> None:
+        """Note that a `return` gives a value of another type than those before it."""
+        first, second = ("nothing" if one == NONE else describe(one) for one in (result, type_))
+        hint = "return values of one type on every path"
+        if not self.policy.is_triton:
+            summary = f"'{self.func.attributes['sym_name']}' returns {first} on one path and {second} here"
+            self.report(op, KernelTypeError(summary, hint=hint))
+            return
+        words = f"Return type mismatch: Inconsistent return types: {first} and {second}"
+        error = KernelTypeError(words, hint=hint)
+        error.add(f"{first} is returned here", self.returns[0][1].location)
+        error.add(f"{second} is returned here", op.location)
+        self.report(self.func, error)  # Triton's place is the function.
 
     def joined(self, first: Type, second: Type) -> Type:
         """The type of what two returns give. In Triton's Python a path may end without a value, which is undefined."""
@@ -103,6 +109,13 @@ class FunctionAttributor:
         known = self.program.errors
         if not any(e.summary == error.summary and e.location == error.location for e in known):
             known.append(error)
+
+    def warn(self, message: str) -> None:
+        """Issue a warning at the current op, once."""
+        warned = (message, self.place())
+        if warned not in self.program.warned:
+            self.program.warned.add(warned)
+            warn(message, self.op.location)
 
     def place(self, op: Op | None = None) -> Location | None:
         """The location of an op, by default the current one, with the calls that led there."""
@@ -127,8 +140,9 @@ class FunctionAttributor:
                 else:
                     outcome = handler(self, op)
             except ZigguratError as error:
-                if self.policy.is_triton and isinstance(op, py.Invoke) and not isinstance(error, StaticAssertionError):
-                    error.__cause__ = error.__cause__ or ValueError(error.summary)  # Programs read the words there.
+                if self.policy.is_triton and _has_cause(op, error):
+                    kind = TypeError if isinstance(error, KernelTypeError) else ValueError
+                    error.__cause__ = error.__cause__ or kind(error.summary)  # Programs read the words there.
                 self.report(op, error)
                 outcome = self.in_error(op)
             if outcome is None:
@@ -162,20 +176,6 @@ class FunctionAttributor:
             self.returns = [(type_ if known is op else old, known) for old, known in self.returns]
 
 
-class Attributor:
-    """Attributes the functions that a kernel reaches; each once for a list of argument types.
-
-    `functions` are the Python models that calls by symbol mean, where a model does not come from a `Function` with
-    callees of its own. `instances` holds the results in the order in which they were finished, so callees come before
-    callers. `num_warps` gives the number of warps of a program to a kernel that asks for it.
-    """
-
-    def __init__(self, functions: Mapping[str, Op] | None = None, num_warps: Callable[[], int] = default_warps) -> None:
-        self.functions = functions or {}
-        self.instances: dict[tuple[int, tuple[Type, ...]], Attribution] = {}
-        self.errors: list[ZigguratError] = []
-        self.unrolling: int | None = None
-        self._stack: list[Op] = []
 def _has_cause(op: Op, error: ZigguratError) -> bool:
     """Whether an error of an op has a cause in Triton: the exception that a call of the language raises."""
     return isinstance(op, py.Invoke | py.Call) and not isinstance(error, StaticAssertionError)
@@ -186,6 +186,22 @@ def default_warps() -> int:
     return CompileOptions().num_warps
 
 
+class Attributor:
+    """Attributes the functions that a kernel reaches; each once for a list of argument types.
+
+    `functions` are the Python models that calls by symbol mean, where a model does not come from a `Function` with
+    callees of its own. `instances` holds the results in the order in which they were finished, so callees come before
+    callers. `num_warps` gives the number of warps of a program to a kernel that asks for it.
+    """
+
+    def __init__(self, functions: Mapping[str, Op] | None = None, num_warps: Callable[[], int] = default_warps) -> None:
+        self.functions = functions or {}
+        self.num_warps = num_warps
+        self.instances: dict[tuple[int, tuple[Type, ...]], Attribution] = {}
+        self.errors: list[ZigguratError] = []
+        self.warned: set[tuple[str, Location | None]] = set()
+        self.unrolling: int | None = None
+        self._stack: list[Op] = []
         # The keys, as in `instances`, of the functions on the stack.
         self._running: set[tuple[int, tuple[Type, ...]]] = set()
         self._symbols: dict[str, tuple[int, tuple[Type, ...]]] = {}
@@ -196,7 +212,6 @@ def default_warps() -> int:
         """The attribution of a function at these argument types. Its name begins the symbol in the Triton model."""
         func = function.model
         key = (id(func), types)  # The attribution holds the model, which keeps the identity valid.
-        self.num_warps = num_warps
         known = self.instances.get(key)
         if known is not None:
             # A loop that is visited again drops the errors of the visit before; the errors of its callees would not be

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ziggurat.codemodel.dialects import core, py
-from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
+from ziggurat.codemodel.errors import KernelTypeError
 from ziggurat.codemodel.op import OpResult, Value
 from ziggurat.codemodel.types import ConstantType, DescriptorType, PtrType, TupleType, Type, constexpr_type
 from ziggurat.frontends.language import METHODS as DESCRIPTOR_METHODS
@@ -154,25 +154,20 @@ def language_call(
     walk: FunctionAttributor, op: py.Invoke | py.Call, name: str, constants: Mapping[str, Any] = NOTHING
 ) -> Type:
     """A call of the language; `constants` has arguments besides those that are written."""
-    typing = Typing(name, partial(combine, walk), policy=walk.policy, applier=partial(applied, walk))
-    return bound_call(walk, op, SIGNATURES[name], RULES[name], typing, constants)
+    return bound_call(walk, op, SIGNATURES[name], RULES[name], typing_of(walk, name), constants)
+
+
+
+def typing_of(walk: FunctionAttributor, name: str, spelling: str = "") -> Typing:
+    """The context in which the rule of a call is asked."""
+    return Typing(name, partial(combine, walk), spelling, walk.policy, partial(applied, walk), walk.warn)
 
 
 def spelled_call(walk: FunctionAttributor, op: py.Invoke | py.Call, spelling: Spelling) -> Type:
-    """A call that is written with Triton's name and parameters. Its error has a cause, as in Triton."""
-    try:
-        return checked_call(walk, op, spelling)
-    except (KernelTypeError, KernelValueError) as error:
-        kind = TypeError if isinstance(error, KernelTypeError) else ValueError
-        error.__cause__ = error.__cause__ or kind(error.summary)
-    if spelling.per_warp:
-        return constant(spelling.per_warp * walk.program.num_warps())
-        raise
-
-
-def checked_call(walk: FunctionAttributor, op: py.Invoke | py.Call, spelling: Spelling) -> Type:
     """A call that is written with Triton's name and parameters."""
     bound = bound_arguments(walk, op, spelling.signature)
+    if spelling.per_warp:
+        return constant(spelling.per_warp * walk.program.num_warps())
     if spelling.body is not None:
         return call_spelled(walk, op, spelling.body, bound)
     known: dict[str, Any] = {}
@@ -181,7 +176,7 @@ def checked_call(walk: FunctionAttributor, op: py.Invoke | py.Call, spelling: Sp
             known[name] = tuple(argument_of(walk, spelling.signature, parameter, value)[0] for value in bound[name])
         else:
             known[name] = argument_of(walk, spelling.signature, parameter, bound[name])[0]
-    typing = Typing(spelling.call, partial(combine, walk), f"tl.{spelling.name}", walk.policy, partial(applied, walk))
+    typing = typing_of(walk, spelling.call, f"tl.{spelling.name}")
     return given_call(walk, op, SIGNATURES[spelling.call], RULES[spelling.call], typing, spelling.adapt(known))
 
 

@@ -60,7 +60,7 @@ def call_function(walk: FunctionAttributor, op: Op, function: FunctionName, type
                 f"'{function.symbol}': a zg.constexpr parameter must be known at compile time; got {type_}"
             )
     known = function.function
-    check_used(walk, op, known, function.symbol)
+    check_used(walk, op, known, function.symbol.rpartition(".")[-1])
     instance = walk.program.function(function, types, walk.place())
     walk.scope.callees[op.result] = instance
     return instance.result
@@ -75,7 +75,7 @@ def check_used(walk: FunctionAttributor, op: Op, target: Any, name: str) -> None
         receiver = op.operands[0].op if isinstance(op.operands[0], OpResult) else None
         name = f"{walk.names.get(receiver.var)}{op.callee}" if isinstance(receiver, core.VarLoad) else name
     more = f" {must_use}" if isinstance(must_use, str) else ""
-    raise KernelTypeError(f"The result of {name} is not being used.{more}", hint="assign it to a variable")
+    raise KernelTypeError(f"The result of {name} is not being used.{more}")
 
 
 def call_bound(

@@ -487,6 +487,11 @@ def _chosen(call: Typing, condition: Type, x: Type, y: Type) -> Type:
             f"{call}: the condition must be i1 (true or false); got {describe(condition)}",
             hint="make a condition with zg.compare",
         )
+    if scalar_type(condition) != i1:
+        call.warn(
+            "tl.where with a non-boolean condition is deprecated and will error out in a future triton release. Got "
+            f"{type_of(scalar_type(condition))}"
+        )
     if isinstance(condition, ConstantType) and isinstance(x, ConstantType) and isinstance(y, ConstantType):
         return call.computed(condition, x, y) or (x if condition.value else y)
     if is_pointer(x) and is_pointer(y):

@@ -41,8 +41,15 @@ def _product(
     if x.shape[:-2] == y.shape[:-2] == given.shape[:-2]:
         types = tuple(map(_batch, types))
     made = call.asked(lambda values: tt.Dot(values[0], values[1], values[2]), *types, hint=hint)
+    depth = 32 if scalar_type(x).bits == 8 else 16
+    if call.policy.least_dots and x.shape[-1] < depth:
+        raise KernelTypeError(
+            f"Input shapes should have M >= 1, N >= 1 and K >= {depth}",
+            hint=f"use blocks of {depth} along K, with zeros for what is beyond",
+        )
     if imprecise is not None and imprecise not in range(x.shape[-1] + 1) and scalar_type(x).is_fp8:
-        raise KernelValueError(f"{call}: 'max_num_imprecise_acc' must be from 0 to {x.shape[-1]}; got {imprecise}")
+        ours = f"{call}: 'max_num_imprecise_acc' must be from 0 to {x.shape[-1]}; got {imprecise}"
+        raise KernelValueError(call.words(ours, f"max_num_imprecise_acc ({imprecise}) must be <= K ({x.shape[-1]})"))
     return given if given.rank > 3 else made
 
 
@@ -92,8 +99,12 @@ def _scaled(
         if element not in GROUPS:
             raise KernelTypeError(f"{call}: '{name}' must be u8 (exponents) or f8e4m3; got {describe(scale)}")
         wanted = [*batch, size, k // GROUPS[element]]
-        if list(tensor(call, scale).shape) != wanted:
-            raise KernelTypeError(f"{call}: '{name}' must be a tensor of shape {wanted}; got {describe(scale)}")
+        sizes = list(tensor(call, scale).shape)
+        if sizes != wanted:
+            ours = f"{call}: '{name}' must be a tensor of shape {wanted}; got {describe(scale)}"
+            last = ", ".join(map(str, wanted[-2:]))
+            triton = f"{name} must be a tensor of shape [..., {last}]. Got {[str(size) for size in sizes]}"
+            raise KernelTypeError(call.words(ours, triton))
 
 
 def _unpacked(call: Typing, name: str, x: Type, format_: Any, along_k: Any, *, inner: int) -> list[int]:

@@ -28,8 +28,9 @@ _OP_NAME = re.compile(r"^[a-z_]+\.\w+")
 
 @attrs.frozen
 class Typing:
-    """The context of a type rule: the name of the call; `combiner`, which attributes the function of a reduction; and
-    `applier`, which attributes a function for parameters of some types and gives the type of its result.
+    """The context of a type rule: the name of the call; `combiner`, which attributes the function of a reduction;
+    `applier`, which attributes a function for parameters of some types and gives the type of its result; and `warner`,
+    which issues a warning at the place of the call.
 
     Its `str` is the call as a kernel writes it: `spelling`, or by default the name after the prefix of the language,
     whose rules `policy` has.
@@ -40,6 +41,7 @@ class Typing:
     spelling: str = ""
     policy: Policy = EXPLICIT
     applier: Callable[[FunctionName, Sequence[Type], str], Type] | None = None
+    warner: Callable[[str], None] | None = None
 
     def __str__(self) -> str:
         return self.spelling or f"{self.policy.prefix}.{self.name}"
@@ -63,6 +65,11 @@ class Typing:
         """
         assert self.applier is not None
         return self.applier(function, types, str(self))
+
+    def warn(self, message: str) -> None:
+        """Issue a warning at the place of the call."""
+        if self.warner is not None:
+            self.warner(message)
 
     def computed(self, *types: Type) -> ConstantType | None:
         """The constant that the call gives for constants, as on the host; None where one is a run-time value."""
@@ -180,12 +187,13 @@ def shape(call: Typing, dims: Any) -> tuple[int, ...]:
     """A shape given as a constant: powers of two, at most 2²⁰ elements."""
     sizes: tuple[Any, ...] = (dims,) if isinstance(dims, int) else tuple(dims)
     count = 1
-    for size in sizes:
+    for place, size in enumerate(sizes):
         if type(size) is not int:
             raise KernelTypeError(f"{call}: a shape must be made of integers; got {show(size)}")
         if not is_power_of_two(size):
+            ours = f"{call}: the size {size} in the shape {list(sizes)} is not a power of two"
             raise KernelValueError(
-                f"{call}: the size {size} in the shape {list(sizes)} is not a power of two",
+                call.words(ours, f"Shape element {place} must be a power of 2"),
                 hint=f"use {1 << max(0, size - 1).bit_length()} (zg.next_power_of_2({size})) and mask what is beyond"
                 if size > 0
                 else None,

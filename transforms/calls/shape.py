@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
@@ -52,12 +52,16 @@ def _value(emit: Emitter, x: Operand, result: Type) -> Value:
 
 # Creation.
 
+_ORDER: Final = "end argument must be greater than the start argument"
+
 
 def _range(call: Typing, start: int, end: int) -> Type:
     count = end - start
     if not is_power_of_two(count):
+        ours = f"{call}({start}, {end}) must give a power of two of numbers; got {count}"
+        triton = f"arange's {'range must be a power of 2' if count > 0 else _ORDER}"
         raise KernelValueError(
-            f"{call}({start}, {end}) must give a power of two of numbers; got {count}",
+            call.words(ours, triton),
             hint=f"use {call}({start}, {start + (1 << (count - 1).bit_length())}) and mask what is beyond"
             if count > 0
             else "make the end greater than the start",

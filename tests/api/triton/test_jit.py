@@ -9,7 +9,6 @@ import pytest
 import ziggurat.triton as triton
 import ziggurat.triton.language as tl
 from ziggurat.codemodel.errors import LaunchError, ZigguratWarning
-from ziggurat.codemodel.errors import LaunchError
 from ziggurat.triton.runtime.driver import CudaDriver
 from ziggurat.triton.runtime.jit import MockTensor
 

@@ -30,9 +30,9 @@ def product(x_ptr, y_ptr, z_ptr, N: tl.constexpr, PRECISION: tl.constexpr, OUT: 
 )
 def test_out_dtype_counts_where_there_is_a_choice(dtype, precision, out, result):
     rng = np.random.default_rng(0)
-    x, y = rng.integers(-4, 5, (2, 16, 16)).astype(dtype)
-    z = np.zeros((16, 16), result)
-    product[(1,)](x, y, z, 16, precision, out, num_ctas=1, launch_pdl=True)
+    x, y = rng.integers(-4, 5, (2, 32, 32)).astype(dtype)
+    z = np.zeros((32, 32), result)
+    product[(1,)](x, y, z, 32, precision, out, num_ctas=1, launch_pdl=True)
     np.testing.assert_array_equal(z, x.astype(np.float64) @ y.astype(np.float64))
 
 
