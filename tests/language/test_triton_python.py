@@ -562,3 +562,25 @@ def test_a_replaced_source_sees_the_variables_around_the_old_one():
 
     kernel._unsafe_update_src(kernel.src.replace("offset)", "offset + 2)"))
     assert run(kernel)[0] == 42
+
+
+def test_a_scalar_has_new_axes_where_none_stands():
+    @triton.jit
+    def kernel(out, n):
+        at = tl.arange(0, 8)
+        small = n < 5
+        tl.static_assert(small[:, None].shape == (1,) and n[None, None].shape == (1, 1) and n[None, :].shape == (1,))
+        tl.static_assert(at[:].shape == (8,) and at[:, :].shape == (8,) and at[None, :, None].shape == (1, 8, 1))
+        inside = (at < 6) & small[:, None]
+        tl.store(out + at, at + (3 * n)[:, None], mask=inside)
+        tl.store(out + 6 + tl.arange(0, 1), 7, mask=(n < 2)[:, None])
+
+    assert run(kernel, 4).tolist() == [12, 13, 14, 15, 16, 17, 0, 0]
+    assert run(kernel, 9).tolist() == [0] * 8
+    with pytest.raises(triton.CompilationError, match="too few axes for 3 indices"):
+        too_deep.triton(zg.ptr(zg.i32))
+
+
+@triton.jit
+def too_deep(out):
+    tl.store(out, tl.arange(0, 1)[:, :, None])

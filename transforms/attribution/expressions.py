@@ -336,10 +336,11 @@ def with_new_axes(value: Type, index: Type) -> Type:
         )
     shape = list(shape_of(value))
     for place, item in enumerate(items):
-        if item != ":":
-            shape.insert(place, 1)
-        elif place >= len(shape) and shape_of(value):  # Triton passes over ':' of a scalar.
+        if item == ":":
+            continue  # Triton asks for no axis there: `x[:, :]` is `x`, and a scalar has `x[:, None]`.
+        if place > len(shape) > 0:
             raise KernelTypeError(f"{describe(value)} has too few axes for {len(items)} indices")
+        shape.insert(place, 1)
     element = element_of(value.type if isinstance(value, ConstantType) else value)
     assert isinstance(element, ScalarType | PtrType)
     return shaped(tuple(shape), element)

@@ -139,11 +139,10 @@ def subscript(walk: FunctionMirror, op: py.Subscript) -> Built:
 
 def with_new_axes(walk: FunctionMirror, op: py.Subscript, index: Any) -> Value:
     value = walk.emit.runtime(walk.operand(op.operands[0]))
-    items = axes_of(index)
-    if not shape_of(value.type):
-        return walk.emit.spread(value, shape_of(walk.scope.type_of(op.result)))
-    for place, item in enumerate(items):
-        value = value if item == ":" else walk.emit.add(tt.ExpandDims(value, place))
+    for place, item in enumerate(axes_of(index)):
+        if item == ":":
+            continue
+        value = walk.emit.add(tt.ExpandDims(value, place)) if shape_of(value.type) else walk.emit.spread(value, (1,))
     return value
 
 
