@@ -326,13 +326,18 @@ class VarType(Type):
 
 @attrs.frozen(str=False, cache_hash=True)
 class PtrType(Type):
-    """`ptr<scalar>`: the address of scalars in global memory."""
+    """`ptr<scalar>`: the address of scalars in global memory.
+
+    `ptr<scalar, const>` is the type that attribution gives to a pointer that a kernel must not write through. Models
+    have no such types.
+    """
 
     bytes: ClassVar[int] = 8
     pointee: ScalarType
+    const: bool = False
 
     def syntax(self) -> TypeSyntax:
-        return TypeSyntax("ptr", (self.pointee.syntax(),))
+        return TypeSyntax("ptr", (self.pointee.syntax(), *[TypeSyntax("const")] * self.const))
 
 
 # The limit of Triton: a larger tensor has no layout on any GPU.
@@ -606,6 +611,12 @@ def _read_tensor(syntax: TypeSyntax) -> Type:
     return TensorType(shape, type_, layout)
 
 
+def _read_pointer(syntax: TypeSyntax) -> Type:
+    const = syntax.arguments[1:] == (TypeSyntax("const"),)
+    (pointee,) = syntax.arguments[:1] if const else _exactly(1, syntax)
+    return PtrType(_scalar(pointee), const)
+
+
 def _read_shared(syntax: TypeSyntax) -> Type:
     arguments = list(syntax.arguments)
     count = 1
@@ -666,7 +677,7 @@ def _read_constant(syntax: TypeSyntax) -> Type:
 
 register_type("Var", lambda syntax: VarType(read_type(_exactly(1, syntax)[0])))
 register_type("Tuple", lambda syntax: TupleType(tuple(map(read_type, syntax.arguments))))
-register_type("ptr", lambda syntax: PtrType(_scalar(_exactly(1, syntax)[0])))
+register_type("ptr", _read_pointer)
 register_type("tensor", _read_tensor)
 register_type("shared", _read_shared)
 register_type("descriptor", _read_descriptor)

@@ -231,7 +231,7 @@ class pointer_type(dtype):
         self.const = bool(const)
         self.name = f"{'const_' * self.const}pointer<{element_ty}>"
         inner: Any = element_ty.value
-        self.value = PtrType(inner)
+        self.value = PtrType(inner, self.const)
 
     @property
     def primitive_bitwidth(self) -> int:
@@ -298,7 +298,7 @@ def type_of(value: Type) -> dtype:
     if isinstance(value, TensorType):
         return block_type(type_of(value.element), value.shape)
     if isinstance(value, PtrType):
-        return pointer_type(type_of(value.pointee))
+        return pointer_type(type_of(value.pointee), const=value.const)
     if isinstance(value, NamedType):
         return dtype(_NAMES.get(value.name, value.name))
     raise TypeError(f"{value} is not a type of Triton's language")

@@ -50,7 +50,14 @@ _DEF = re.compile(r"\s*(async\s+)?def\b")
 @functools.cache
 def _combined(cls: type[ZigguratError]) -> type[Any]:
     base = next(base for ours, base in _CLASSES if issubclass(cls, ours))
-    members = {"__module__": cls.__module__, "__doc__": cls.__doc__, "__str__": _text, "__reduce__": _reduced}
+    members = {
+        "__module__": cls.__module__,
+        "__doc__": cls.__doc__,
+        "__str__": _text,
+        "__reduce__": _reduced,
+        "error_message": property(_message),
+        "message": property(str),
+    }
     return type(cls.__name__, (cls, base), members)
 
 
@@ -63,6 +70,11 @@ def _text(error: Any) -> str:
     if isinstance(error, KernelErrors):
         return "\n".join([*counted, KernelErrors.__str__(error)])
     return "\n".join([*counted, *error.shown_places(), error.summary, *error.shown_hint()])
+
+
+def _message(error: Any) -> str:
+    """The message of an error alone."""
+    return "\n".join(one.summary for one in error.parts)
 
 
 def _reduced(error: Any) -> tuple[Any, ...]:

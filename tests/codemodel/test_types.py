@@ -129,6 +129,7 @@ def test_types_copy_and_pickle(type_: Type):
         (pyobject, "object"),
         (constexpr_type, "constexpr"),
         (PtrType(f32), "ptr<f32>"),
+        (PtrType(f32, const=True), "ptr<f32, const>"),
         (TensorType((32, 64), f32), "tensor<x32, x64, f32>"),
         (TensorType((8,), PtrType(i8)), "tensor<x8, ptr<i8>>"),
         (TensorType((), f32), "tensor<f32>"),

@@ -24,6 +24,7 @@ from ziggurat.codemodel.types import (
     shape_of,
     shaped,
     void,
+    with_element,
 )
 from ziggurat.frontends.language.host import cast as cast_number
 from ziggurat.frontends.language.policy import EXPLICIT, Policy
@@ -234,7 +235,15 @@ def flatten_types(type_: Type) -> list[Type]:
     """The run-time types that make up an attributed type: a tuple's components in a row; constants have none."""
     if isinstance(type_, TupleType | BlockPtrType):
         return [inner for component in type_.components for inner in flatten_types(component)]
-    return [] if isinstance(type_, ConstantType) else [type_]
+    return [] if isinstance(type_, ConstantType) else [in_models(type_)]
+
+
+def in_models(type_: Type) -> Type:
+    """The type that an attributed type has in models, which know no constant pointers."""
+    element = element_of(type_)
+    if isinstance(element, PtrType) and element.const:
+        return with_element(type_, attrs.evolve(element, const=False))
+    return type_
 
 
 def packed_type(type_: Type) -> Type:

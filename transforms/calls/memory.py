@@ -67,6 +67,14 @@ def _pointee(call: Typing, ptr: Type) -> ScalarType:
     return element.pointee
 
 
+def _writable(ptr: Type) -> None:
+    element = element_of(ptr)
+    if isinstance(element, PtrType) and element.const:
+        raise KernelValueError(
+            "Cannot store to a constant pointer", hint="leave out the annotation tl.const of the kernel's parameter"
+        )
+
+
 def _fits(call: Typing, what: str, ptr: Type, value: Type) -> None:
     """`value` broadcasts to the shape of the pointers."""
     sizes, given = shape_of(ptr), shape_of(value)
@@ -175,6 +183,7 @@ def _storing(
     else:
         _written(call, "the value", ptr, value)
         _masked(call, ptr, mask)
+        _writable(ptr)
     return NONE
 
 
@@ -200,6 +209,7 @@ def _atomic(call: Typing, dtypes: tuple[str, ...], ptr: Type, sem: Any, scope: A
             f"{call}: 'ptr' must point to {', '.join(dtypes)}; got {pointee}",
             hint="use one of these types: the hardware has no such operation on others",
         )
+    _writable(ptr)
     choice("sem", sem, SEMANTICS)
     choice("scope", scope, SCOPES)
     return shaped(shape_of(ptr), pointee)

@@ -19,7 +19,7 @@ from ziggurat.transforms.calls import RULES, Rule
 from ziggurat.transforms.calls.builtins import BUILTINS
 from ziggurat.transforms.calls.c import C_RULES
 from ziggurat.transforms.calls.constants import HostObject
-from ziggurat.transforms.calls.emit import Built, Emitter, Operand, split_operand
+from ziggurat.transforms.calls.emit import Built, Emitter, Operand, in_models, split_operand
 from ziggurat.transforms.calls.lattice import RecordType, components, is_host_value
 from ziggurat.transforms.calls.operands import operand_values
 from ziggurat.transforms.calls.promotion import NONE
@@ -187,7 +187,7 @@ def call_of(walk: FunctionMirror, op: py.Invoke, space: str, name: str) -> str:
 
 def built(rule: Rule, emit: Emitter, result: Type, *operands: Any) -> Built:
     """Build a call; nothing for one that is complete after attribution."""
-    return None if rule.build is None else rule.build(emit, result, *operands)
+    return None if rule.build is None else rule.build(emit, in_models(result), *operands)
 
 
 def arguments(walk: FunctionMirror, op: Op) -> Iterator[Any]:

@@ -408,7 +408,8 @@ class Source:
     def __init__(self, fn: JITFunction, signature: Signature) -> None:
         self.fn = fn
         self.name = fn.name
-        self.signature = {name: type_text(type_) for name, type_ in zip(fn.arg_names, signature.types, strict=True)}
+        declared = fn.declared_types(signature.types)
+        self.signature = {name: type_text(type_) for name, type_ in zip(fn.arg_names, declared, strict=True)}
         typed = zip(fn.arg_names, signature.types, strict=True)
         # The names of the arguments that are passed, those of the components of tuples too.
         names = [name for parameter, type_ in typed for name in run_time_names(parameter, type_)]

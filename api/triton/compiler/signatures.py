@@ -21,7 +21,7 @@ def type_text(type_: Type) -> Any:
     if isinstance(type_, ScalarType):
         return _SHORT[type_]
     if isinstance(type_, PtrType):
-        return f"*{type_text(type_.pointee)}"
+        return f"*{'k' * type_.const}{type_text(type_.pointee)}"
     if isinstance(type_, DescriptorType):
         return f"tensordesc<{type_text(type_.element)}{list(type_.block)}>"
     if isinstance(type_, TupleType):
@@ -34,10 +34,11 @@ def type_of(text: Any) -> Type:
     """The type of an argument for its text. Raises `LaunchError` for a text that is none."""
     if isinstance(text, (tuple, list)):
         return TupleType(tuple(map(type_of, cast("Sequence[Any]", text))))
-    name = str(text).strip().removeprefix("const ").strip()
+    given = str(text).strip()
+    name = given.removeprefix("const ").strip()
     if name.startswith("*") or name.endswith("*"):
-        inner = name.removeprefix("*").removeprefix("k").removesuffix("*")
-        return PtrType(scalar_of(inner))
+        inner = name.removeprefix("*").removesuffix("*")
+        return PtrType(scalar_of(inner.removeprefix("k")), const=name != given or inner.startswith("k"))
     found = _DESCRIPTOR.match(name)
     if found is not None:
         block = tuple(int(size) for size in found[2].split(",") if size.strip())

@@ -18,7 +18,7 @@ from ziggurat import compiler
 from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import KernelValueError, ZigguratError
 from ziggurat.codemodel.gpu.options import CompileOptions
-from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType
+from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType, TupleType, Type
 from ziggurat.frontends.language.function import Function
 from ziggurat.frontends.language.policy import TRITON
 from ziggurat.frontends.triton.errors import as_triton
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from ziggurat.backend.cuda.binary import Binary
     from ziggurat.backend.cuda.driver import Loaded
     from ziggurat.backend.cuda.specialize import KernelParameter, Specialization
+    from ziggurat.transforms.attribution import Attribution
     from ziggurat.triton.compiler.compiled import CompiledKernel
 
 
@@ -75,6 +76,10 @@ class KernelParam:
         return "constexpr" in self.annotation
 
     @property
+    def is_const(self) -> bool:
+        return "const" in self.annotation and not self.is_constexpr
+
+    @property
     def has_default(self) -> bool:
         return self.default is not inspect.Parameter.empty
 
@@ -85,6 +90,10 @@ class TritonModels(PythonModels):
     def declared(self, kernel: Function, given: Mapping[str, Any]) -> Mapping[str, ScalarType | PtrType]:
         assert isinstance(kernel, JITFunction)
         return kernel.declared
+
+    def attribution(self, kernel: Function, types: Sequence[Type]) -> Attribution:
+        assert isinstance(kernel, JITFunction)
+        return super().attribution(kernel, kernel.declared_types(types))
 
     def triton(self, kernel: Function, signature: Signature) -> core.Module:
         assert isinstance(kernel, JITFunction)
@@ -105,7 +114,7 @@ class TritonModels(PythonModels):
 
         return compiler.triton_model(
             kernel,
-            signature.types,
+            kernel.declared_types(signature.types),
             signature.divisibility,
             symbol=kernel.symbol_of(signature),
             num_warps=num_warps,
@@ -255,6 +264,11 @@ class JITFunction(Kernel, JITCallable):
             for use in self.uses
             if not callable(use.value) and not isinstance(use.value, types.ModuleType)
         }
+
+    def declared_types(self, types: Sequence[Type]) -> tuple[Type, ...]:
+        """The types of the parameters, with pointers that the source declares as `tl.const`."""
+        typed = zip(self.params, types, strict=True)
+        return tuple(_constant(type_) if one.is_const else type_ for one, type_ in typed)
 
     def symbol_of(self, signature: Signature) -> str:
         """The name of the kernel in its model and its machine code."""
@@ -448,6 +462,13 @@ class JITFunction(Kernel, JITCallable):
 
     def __repr__(self) -> str:
         return f"JITFunction({self.__module__}:{self.__qualname__})"
+
+
+def _constant(type_: Type) -> Type:
+    """The type of an argument whose pointers are not written through."""
+    if isinstance(type_, TupleType):
+        return attrs.evolve(type_, components=tuple(map(_constant, type_.components)))
+    return attrs.evolve(type_, const=True) if isinstance(type_, PtrType) else type_
 
 
 def _code_within(source: str, file: str, variables: Sequence[str]) -> types.CodeType:
