@@ -66,7 +66,9 @@ def read_array(thing: Any, name: str) -> tuple[np.ndarray[Any, Any], ScalarType,
     if not is_array(thing):
         return None
     array = as_array(thing, name)
-    return array, ELEMENTS[array.dtype], address(array)
+    # A tensor that is read as another element type says which.
+    element = find_scalar(thing.dtype) if hasattr(thing, "__host_array__") else None
+    return array, element or ELEMENTS[array.dtype], address(array)
 
 
 def _view(thing: Any, name: str) -> np.ndarray[Any, Any]:

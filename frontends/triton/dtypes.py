@@ -14,20 +14,23 @@ from typing import Any, ClassVar, Final
 from ziggurat.codemodel.types import SCALARS, NamedType, PtrType, ScalarType, TensorType, Type
 from ziggurat.codemodel.types import void as void_type
 
-# Triton's names of the dtypes by ours, and those of its own that no target of ours has.
+# Triton's names of the dtypes by ours.
 _NAMES: Final[dict[str, str]] = {
     **{name: f"int{scalar.bits}" for name, scalar in SCALARS.items() if scalar.is_int and scalar.signed},
     **{name: f"uint{scalar.bits}" for name, scalar in SCALARS.items() if scalar.kind == "int" and not scalar.signed},
     "i1": "int1", "f16": "fp16", "bf16": "bf16", "f32": "fp32", "f64": "fp64", "f8e4m3": "fp8e4nv", "f8e5m2": "fp8e5",
     "void": "void",
 }  # fmt: skip
+# The bits of the mantissa, and the bias of the exponent.
+_FOREIGN: Final = {"fp8e4b15": (3, 15), "fp8e4b8": (3, 8), "fp8e5b16": (2, 16)}
+E4B15, *UNSUPPORTED = (
+    ScalarType(name, "float", 8, numpy="uint8", llvm="i8", mlir="i8", tensor_map="UINT8", dlpack=1) for name in _FOREIGN
+)
 _BY_NAME: Final[dict[str, Type]] = {
     "void": void_type,
     **{_NAMES[name]: scalar for name, scalar in SCALARS.items()},
-    **{name: NamedType(name) for name in ("fp8e4b15", "fp8e4b8", "fp8e5b16")},
+    **{scalar.name: scalar for scalar in (E4B15, *UNSUPPORTED)},
 }
-# The bits of the mantissa, and the bias of the exponent.
-_FOREIGN: Final = {"fp8e4b15": (3, 15), "fp8e4b8": (3, 8), "fp8e5b16": (2, 16)}
 
 
 class dtype:
@@ -71,7 +74,7 @@ class dtype:
     @property
     def primitive_bitwidth(self) -> int:
         """The number of bits; 64 of pointers."""
-        return self.value.bits if isinstance(self.value, ScalarType) else 8 if self.name in _FOREIGN else 0
+        return self.value.bits if isinstance(self.value, ScalarType) else 0
 
     @property
     def itemsize(self) -> int:

@@ -29,6 +29,7 @@ from ziggurat.frontends.language.policy import EXPLICIT
 from ziggurat.frontends.triton.errors import as_triton
 from ziggurat.transforms.attribution.attribution import Attribution
 from ziggurat.transforms.calls.constants import FunctionName, describe, symbol_part
+from ziggurat.transforms.calls.foreign_floats import check_supported
 from ziggurat.transforms.calls.lattice import ERROR, Unusable, join
 from ziggurat.transforms.calls.promotion import NONE
 
@@ -271,8 +272,11 @@ def attribute(
     name, model = function.symbol, function.model
     found: Attribution | None = None
     try:
+        for type_ in types:
+            check_supported(type_)
         found = attributor.function(function, tuple(types), None)
     except ZigguratError as error:
+        error.location = error.location or model.location
         attributor.errors.append(error)
     if found is not None and not attributor.errors and found.result != NONE:
         attributor.errors.append(

@@ -28,6 +28,7 @@ from ziggurat.transforms.calls import RULES, Rule, Typing
 from ziggurat.transforms.calls.builtins import BUILTINS
 from ziggurat.transforms.calls.c import C_RULES
 from ziggurat.transforms.calls.constants import FunctionName, HostObject, describe, held
+from ziggurat.transforms.calls.foreign_floats import check_supported
 from ziggurat.transforms.calls.lattice import (
     ERROR,
     ErrorType,
@@ -249,6 +250,7 @@ def argument_of(walk: FunctionAttributor, signature: Signature, parameter: Param
                 hint="pass a literal, or make it a zg.constexpr parameter",
             )
         value = held(call, parameter, constant_value)
+        check_supported(value)
         return value, value
     if type_ != NONE or parameter.variadic:
         return given, type_

@@ -30,9 +30,10 @@ from ziggurat.frontends.language import CALLS, CompareKind
 from ziggurat.frontends.language.comparison import NAMED
 from ziggurat.frontends.language.host import OPS, OPS_OF_FLOATS, cast
 from ziggurat.frontends.library import LIBRARY
-from ziggurat.frontends.triton.dtypes import type_of
+from ziggurat.frontends.triton.dtypes import E4B15, type_of
 from ziggurat.transforms.calls.constants import describe, show
 from ziggurat.transforms.calls.emit import Builds, Emitter, Operand, as_given
+from ziggurat.transforms.calls.foreign_floats import check_conversion, is_e4b15
 from ziggurat.transforms.calls.promotion import (
     common_shape,
     constant,
@@ -393,6 +394,7 @@ def _converted(call: Typing, x: Type, dtype: ScalarType | PtrType, rounding: Any
             raise KernelTypeError(f"the pointer {x} casts to zg.i64, zg.u64, zg.i1 or another pointer, not to {dtype}")
         return with_element(x, dtype)
     numbers(call, x)
+    check_conversion(x, dtype)
     if rounding not in (None, "rtne", "rtz"):
         raise KernelValueError(f"fp_downcast_rounding must be 'rtne' or 'rtz'; got {show(rounding)}")
     if rounding is not None and not (dtype.is_float and scalar_type(x).is_float and dtype.bits < scalar_type(x).bits):
@@ -428,6 +430,8 @@ def _cast(emit: Emitter, result: Type, x: Operand, dtype: Any, rounding: Any = N
         return _bitcast(emit, result, x, dtype)
     if is_pointer(x.type):
         return emit.cast(emit.add(tt.PtrToInt(x.value)), scalar_type(result))
+    if dtype == E4B15 or is_e4b15(x.type):
+        return emit.convert(x, with_element(result, dtype))
     if isinstance(x.type, ConstantType):
         known = cast(x.type.value, scalar_type(result), rounding, bitcast=False)
         return emit.constant(known, result)

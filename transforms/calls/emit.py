@@ -23,12 +23,15 @@ from ziggurat.codemodel.types import (
     i64,
     shape_of,
     shaped,
+    u8,
     void,
     with_element,
 )
 from ziggurat.frontends.language.host import cast as cast_number
 from ziggurat.frontends.language.policy import EXPLICIT, Policy
+from ziggurat.frontends.triton.dtypes import E4B15
 from ziggurat.transforms import casts
+from ziggurat.transforms.calls.foreign_floats import is_e4b15, narrowed, widened
 from ziggurat.transforms.calls.lattice import BlockPtrType, components
 
 if TYPE_CHECKING:
@@ -100,6 +103,8 @@ class Emitter:
         """
         element = element_of(type_)
         shape = shape_of(type_)
+        if element == E4B15 or is_e4b15(operand.type):
+            return self.spread(self._converted_e4b15(operand, element), shape)
         if isinstance(operand.type, ConstantType):
             known = operand.value
             if isinstance(element, ScalarType):
@@ -112,6 +117,15 @@ class Emitter:
         if isinstance(element, ScalarType):
             value = self.cast(value, element)
         return self.spread(value, shape)
+
+    def _converted_e4b15(self, operand: Operand, element: Type) -> Value:
+        """The numbers of the operand from or to fp8e4b15, which is the type of them or the `element` wanted."""
+        if is_e4b15(operand.type):
+            keeps = element in (E4B15, u8)  # Nothing becomes u8 but what is fp8e4b15 in the attributed type.
+            return operand.value if keeps else widened(self.builder, operand.value, cast(ScalarType, element))
+        is_literal = isinstance(operand.type, ConstantType)
+        value = self.constant(operand.type.value, f32) if is_literal else operand.value
+        return narrowed(self.builder, value)
 
     def spread(self, value: Value, shape: tuple[int, ...]) -> Value:
         """Splat a scalar, or broadcast a tensor (padded on the left with axes of size 1), to the shape."""
@@ -239,11 +253,11 @@ def flatten_types(type_: Type) -> list[Type]:
 
 
 def in_models(type_: Type) -> Type:
-    """The type that an attributed type has in models, which know no constant pointers."""
+    """The type that an attributed type has in models, which know no constant pointers and hold fp8e4b15 in u8."""
     element = element_of(type_)
-    if isinstance(element, PtrType) and element.const:
-        return with_element(type_, attrs.evolve(element, const=False))
-    return type_
+    if isinstance(element, PtrType) and (element.const or element.pointee == E4B15):
+        return with_element(type_, PtrType(u8 if element.pointee == E4B15 else element.pointee))
+    return with_element(type_, u8) if is_e4b15(type_) else type_
 
 
 def packed_type(type_: Type) -> Type:

@@ -8,10 +8,11 @@ from typing import Any, Final
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
 from ziggurat.codemodel.op import Value
-from ziggurat.codemodel.types import ScalarType, TensorType, Type, bf16, f8e4m3, f8e5m2, f16, f32, u8, u16
+from ziggurat.codemodel.types import ScalarType, TensorType, Type, bf16, f8e4m3, f8e5m2, f16, f32, u8, u16, with_element
 from ziggurat.frontends.library import LIBRARY
 from ziggurat.transforms.calls.constants import describe, show
 from ziggurat.transforms.calls.emit import Emitter, Operand
+from ziggurat.transforms.calls.foreign_floats import is_e4b15
 from ziggurat.transforms.calls.promotion import scalar_type
 from ziggurat.transforms.calls.rule import Rule, Typing, choice, tensor
 
@@ -23,7 +24,8 @@ PRECISIONS = {None: tt.InputPrecision.DEFAULT} | {
 def _product(
     call: Typing, a: Type, b: Type, acc: Type | None, precision: Any = None, imprecise: Any = None, dtype: Any = None
 ) -> Type:
-    x, y = tensor(call, a), tensor(call, b)
+    width = scalar_type(tensor(call, a)).bits
+    x, y = _multiplied(call, a), _multiplied(call, b)
     choice("input_precision", precision, PRECISIONS)
     sums = tt.accumulators(x.element) or (f32,)
     total = sums[0] if dtype is None or (dtype not in sums and call.policy.implied_casts) else dtype
@@ -41,7 +43,7 @@ def _product(
     if x.shape[:-2] == y.shape[:-2] == given.shape[:-2]:
         types = tuple(map(_batch, types))
     made = call.asked(lambda values: tt.Dot(values[0], values[1], values[2]), *types, hint=hint)
-    depth = 32 if scalar_type(x).bits == 8 else 16
+    depth = 32 if width == 8 else 16
     if call.policy.least_dots and x.shape[-1] < depth:
         raise KernelTypeError(
             f"Input shapes should have M >= 1, N >= 1 and K >= {depth}",
@@ -51,6 +53,17 @@ def _product(
         ours = f"{call}: 'max_num_imprecise_acc' must be from 0 to {x.shape[-1]}; got {imprecise}"
         raise KernelValueError(call.words(ours, f"max_num_imprecise_acc ({imprecise}) must be <= K ({x.shape[-1]})"))
     return given if given.rank > 3 else made
+
+
+def _multiplied(call: Typing, x: Type) -> TensorType:
+    """The type of an operand in the product: fp8e4b15 is converted to f16."""
+    if is_e4b15(x):
+        call.warn(
+            "the use of fp8e4b15 is deprecated on Hopper and later architectures and can cause significant slow down. "
+            "It will be removed in a future triton release"
+        )
+        return tensor(call, with_element(x, f16))
+    return tensor(call, x)
 
 
 def _batch(type_: Type) -> Type:
@@ -65,7 +78,8 @@ def _dot(
     imprecise: Any = None, _dtype: Any = None,
 ) -> Value:  # fmt: skip
     c = emit.constant(0, result) if acc is None else acc.value
-    x, y, z = (emit.reshape(value, _batch(value.type)) for value in (a.value, b.value, c))
+    factors = [emit.convert(x, with_element(x.type, f16)) if is_e4b15(x.type) else x.value for x in (a, b)]
+    x, y, z = (emit.reshape(value, _batch(value.type)) for value in (*factors, c))
     count = imprecise or 0
     made = emit.add(tt.Dot(x, y, z, input_precision=PRECISIONS[precision], max_num_imprecise_acc=count))
     return emit.reshape(made, result)

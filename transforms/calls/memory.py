@@ -23,6 +23,7 @@ from ziggurat.codemodel.types import (
 from ziggurat.transforms.calls.block_pointers import access, check_access
 from ziggurat.transforms.calls.constants import describe
 from ziggurat.transforms.calls.emit import Emitter, Operand
+from ziggurat.transforms.calls.foreign_floats import check_conversion
 from ziggurat.transforms.calls.lattice import BlockPtrType
 from ziggurat.transforms.calls.promotion import NONE, is_number, require_fits, scalar_type
 from ziggurat.transforms.calls.rule import Rule, Typing, choice
@@ -108,7 +109,7 @@ def _written(call: Typing, what: str, ptr: Type, value: Type) -> None:
     if not is_number(value):
         raise KernelTypeError(f"{call}: {what} must be a number; got {describe(value)}")
     if call.policy.implied_casts:
-        pass
+        check_conversion(value, pointee)
     elif isinstance(value, ConstantType):
         if scalar_type(value).rank > pointee.rank:
             raise KernelTypeError(
@@ -167,7 +168,7 @@ def _load(
         pointers, chosen, value = access(emit, ptr, boundary_check, padding)
     else:
         pointers, chosen = ptr.value, _mask(emit, ptr, mask)
-        value = None if other is None else emit.convert(other, result, dense=True)
+        value = None if other is None else _stored(emit, ptr, other)
     return emit.add(
         tt.Load(pointers, chosen, value, cache=CACHE[cache], eviction=EVICTION[eviction], volatile=bool(volatile))
     )

@@ -23,6 +23,7 @@ from ziggurat.codemodel.types import (
 )
 from ziggurat.frontends.language.policy import Policy
 from ziggurat.transforms.calls.emit import Emitter, Operand
+from ziggurat.transforms.calls.foreign_floats import check_operands
 from ziggurat.transforms.calls.promotion import is_number, run_time_type
 
 # The dtype in which a dtype takes part in a call; itself where it stays.
@@ -72,7 +73,11 @@ def _converted(type_: Type, typed: bool, widens: Widens | None, policy: Policy) 
 
 
 def operand_types(name: str, policy: Policy, arguments: list[Any]) -> list[Any]:
-    """The arguments of a call as its rule gets them: types, and constants, which stay."""
+    """The arguments of a call as its rule gets them: types, and constants, which stay.
+
+    Raises `KernelTypeError` for a call of fp8e4b15 that does more than move or convert it.
+    """
+    check_operands(name, arguments)
     typed = policy.typed_literals and name in _TYPED
     typed = typed and not all(
         isinstance(argument, ConstantType) for argument in arguments if isinstance(argument, Type)

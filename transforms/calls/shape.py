@@ -21,9 +21,11 @@ from ziggurat.codemodel.types import (
     i32,
     shape_of,
     shaped,
+    with_element,
 )
 from ziggurat.transforms.calls.constants import describe, show
 from ziggurat.transforms.calls.emit import Emitter, Operand, as_given
+from ziggurat.transforms.calls.foreign_floats import check_conversion
 from ziggurat.transforms.calls.promotion import (
     broadcast_shapes,
     common_shape,
@@ -86,6 +88,7 @@ def _full(call: Typing, sizes: Any, value: Type, dtype: Any) -> Type:
     if not is_number(value) or shape_of(value):
         raise KernelTypeError(f"{call}: 'value' must be a scalar; got {describe(value)}")
     target = scalar_dtype(call, dtype)
+    check_conversion(value, target)
     if isinstance(value, ConstantType) and not call.policy.implied_casts:
         require_fits(value.value, target)
     return shaped(shape(call, sizes), target)
@@ -256,8 +259,8 @@ def _halves(call: Typing, x: Type) -> Type:
     return call.asked(lambda halves: tt.Split(*halves), tensor(call, x))
 
 
-def _fill(emit: Emitter, result: Type, _sizes: Any, value: Operand, _dtype: Any) -> Value:
-    return emit.convert(value, result, dense=True)
+def _fill(emit: Emitter, result: Type, _sizes: Any, value: Operand, dtype: Any) -> Value:
+    return emit.convert(value, with_element(result, dtype), dense=True)
 
 
 def _spread(emit: Emitter, result: Type, x: Operand, _other: Operand) -> Value:
