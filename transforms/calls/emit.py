@@ -123,9 +123,9 @@ class Emitter:
         if is_e4b15(operand.type):
             keeps = element in (E4B15, u8)  # Nothing becomes u8 but what is fp8e4b15 in the attributed type.
             return operand.value if keeps else widened(self.builder, operand.value, cast(ScalarType, element))
-        is_literal = isinstance(operand.type, ConstantType)
-        value = self.constant(operand.type.value, f32) if is_literal else operand.value
-        return narrowed(self.builder, value)
+        if isinstance(operand.type, ConstantType):
+            return narrowed(self.builder, self.constant(operand.type.value, f32))
+        return narrowed(self.builder, operand.value)
 
     def spread(self, value: Value, shape: tuple[int, ...]) -> Value:
         """Splat a scalar, or broadcast a tensor (padded on the left with axes of size 1), to the shape."""
