@@ -24,7 +24,6 @@ PRECISIONS = {None: tt.InputPrecision.DEFAULT} | {
 def _product(
     call: Typing, a: Type, b: Type, acc: Type | None, precision: Any = None, imprecise: Any = None, dtype: Any = None
 ) -> Type:
-    width = scalar_type(tensor(call, a)).bits
     x, y = _multiplied(call, a), _multiplied(call, b)
     choice("input_precision", precision, PRECISIONS)
     sums = tt.accumulators(x.element) or (f32,)
@@ -43,7 +42,7 @@ def _product(
     if x.shape[:-2] == y.shape[:-2] == given.shape[:-2]:
         types = tuple(map(_batch, types))
     made = call.asked(lambda values: tt.Dot(values[0], values[1], values[2]), *types, hint=hint)
-    depth = 32 if width == 8 else 16
+    depth = 32 if tensor(call, a).element.bytes == 1 else 16
     if call.policy.least_dots and x.shape[-1] < depth:
         raise KernelTypeError(
             f"Input shapes should have M >= 1, N >= 1 and K >= {depth}",
