@@ -158,7 +158,6 @@ def language_call(
     return bound_call(walk, op, SIGNATURES[name], RULES[name], typing_of(walk, name), constants)
 
 
-
 def typing_of(walk: FunctionAttributor, name: str, spelling: str = "") -> Typing:
     """The context in which the rule of a call is asked."""
     return Typing(name, partial(combine, walk), spelling, walk.policy, partial(applied, walk), walk.warn)
