@@ -113,15 +113,19 @@ class Nest:
             head.end()
 
     def _outer(self, axes: Sequence[int]) -> None:
+        """One loop for all outer axes: LLVM's strength reduction takes very long for deep nests."""
         if not axes:
             self._inner()
             return
+        sizes = [self.shape[axis] for axis in axes]
 
         def body(number: Number) -> None:
-            self.coords[axes[0]] = Coord(number)
-            self._outer(axes[1:])
+            for axis, size, stride in zip(axes, sizes, cpu.row_major(sizes), strict=True):
+                part = number / stride if stride > 1 else number
+                self.coords[axis] = Coord(part if axis == axes[0] else part % size)
+            self._inner()
 
-        self.emitter.loop(0, self.shape[axes[0]], 1, body)
+        self.emitter.loop(0, cpu.row_major((1, *sizes))[0], 1, body)
 
     def _inner(self) -> None:
         lanes = self.emitter.lanes
