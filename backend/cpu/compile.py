@@ -7,11 +7,10 @@ from functools import lru_cache
 from importlib import import_module
 from typing import Any
 
-import attrs
-
 from ziggurat.backend.cpu import control
+from ziggurat.backend.cpu.code import CpuCode, CpuOptions, Parameter
 from ziggurat.backend.cpu.emitter import Emitter, kind_of, memory_kind
-from ziggurat.backend.cpu.sites import Site
+from ziggurat.backend.cpu.runtime.loading import llvm
 from ziggurat.codemodel.dialects import core, cpu, tt
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.transforms.cpu.passes import lower
@@ -21,50 +20,6 @@ PARTS = tuple(
     import_module(f"ziggurat.backend.cpu.{name}")
     for name in ("casts", "control", "elementwise", "memory", "nest", "tiles")
 )
-
-
-@attrs.frozen
-class CpuOptions:
-    """The options of a compilation. `cpu` and `features` are LLVM's names; "" is this machine. Without `check`, stray
-    accesses are not found."""
-
-    cpu: str = ""
-    features: str = ""
-    check: bool = True
-
-    def resolved(self) -> CpuOptions:
-        """The options with the machine named."""
-        if self.cpu:
-            return self
-        cpu_name, features = _host()
-        return attrs.evolve(self, cpu=cpu_name, features=self.features or features)
-
-
-@attrs.frozen
-class Parameter:
-    """A slot of the arguments: the text of its type, the number of the launch's argument, and of a descriptor the
-    part: "base", "shape0", "stride1"."""
-
-    type: str
-    argument: int
-    part: str = ""
-
-
-@attrs.frozen
-class CpuCode:
-    """A kernel compiled for a CPU: plain data. docs/design/008-cpu.md has the meaning of each field."""
-
-    symbol: str
-    object: bytes
-    llvm: str
-    model: str
-    parameters: tuple[Parameter, ...]
-    bounds: tuple[int, ...]
-    scratch: int
-    ordered: bool
-    sites: tuple[Site, ...]
-    cpu: str
-    features: str
 
 
 HOST = CpuOptions()
@@ -176,49 +131,30 @@ def _inlined(text: str) -> str:
 # LLVM.
 
 
-def _llvm() -> Any:
-    """llvmlite's binding, imported at first use: it is large, and has no types."""
-    llvm = import_module("llvmlite.binding")
-    _initialize(llvm)
-    return llvm
-
-
-@lru_cache(maxsize=1)
-def _initialize(llvm: Any) -> None:
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-
-
-@lru_cache(maxsize=1)
-def _host() -> tuple[str, str]:
-    llvm = _llvm()
-    return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
-
-
 @lru_cache(maxsize=8)
 def machine(cpu_name: str, features: str) -> Any:
     """LLVM's code generator for a machine."""
-    target = _llvm().Target.from_default_triple()
+    target = llvm().Target.from_default_triple()
     return target.create_target_machine(cpu=cpu_name, features=features, opt=2, reloc="pic", codemodel="default")
 
 
 def _optimized(text: str, options: CpuOptions) -> Any:
-    llvm = _llvm()
+    binding = llvm()
     try:
-        module = llvm.parse_assembly(text)
+        module = binding.parse_assembly(text)
         module.verify()
     except RuntimeError as error:
         raise InternalError(f"LLVM rejects the emitted text: {error}", text) from None
     made = machine(options.cpu, options.features)
     module.triple = made.triple
     module.data_layout = str(made.target_data)
-    passes = llvm.create_new_module_pass_manager()
+    passes = binding.create_new_module_pass_manager()
     passes.add_always_inliner_pass()
     passes.add_instruction_combine_pass()
     passes.add_new_gvn_pass()
     passes.add_simplify_cfg_pass()
-    tuning = llvm.create_pipeline_tuning_options(speed_level=1)
-    passes.run(module, llvm.create_pass_builder(made, tuning))
+    tuning = binding.create_pipeline_tuning_options(speed_level=1)
+    passes.run(module, binding.create_pass_builder(made, tuning))
     return module
 
 

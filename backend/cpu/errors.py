@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ziggurat.backend.cpu.compile import CpuCode
+from ziggurat.backend.cpu.code import CpuCode
 from ziggurat.backend.reference.memory import MASK_HINT, Argument, Array, outside
 from ziggurat.codemodel.errors import KernelRuntimeError, MemoryAccessError
 from ziggurat.codemodel.types import SCALARS

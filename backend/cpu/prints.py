@@ -8,7 +8,7 @@ import re
 
 import numpy as np
 
-from ziggurat.backend.cpu.compile import CpuCode
+from ziggurat.backend.cpu.code import CpuCode
 from ziggurat.codemodel.scalars import bits_of
 from ziggurat.codemodel.types import SCALARS
 

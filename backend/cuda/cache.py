@@ -18,7 +18,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Final, TypeVar
+from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
 
 import attrs
 
@@ -220,27 +220,42 @@ class Entry:
     used: float
 
 
+class Kept(Protocol):
+    """A compiled kernel that can be kept; its class has `from_bytes`, which raises `ValueError` for other bytes."""
+
+    @property
+    def title(self) -> str: ...
+    @property
+    def target(self) -> str: ...
+    def to_bytes(self) -> bytes: ...
+
+
+K = TypeVar("K", bound=Kept)
+
+
 @attrs.frozen
-class Cache(Folder):
-    """The kernels in a folder, together of at most `limit` bytes: the least recently used make room.
+class Kernels(Folder, Generic[K]):
+    """The kernels of one class in a folder, together of at most `limit` bytes: the least recently used make room.
 
     A folder that cannot be written or read counts as empty: kernels are compiled, and not kept.
     """
 
-    SUFFIX = ".kernel"
-
     directory: Path = attrs.field(factory=default_directory, converter=Path)
     limit: int = DEFAULT_LIMIT
 
-    def get(self, key: str) -> Binary | None:
+    def read(self, payload: bytes) -> K:
+        """The kernel that `to_bytes` wrote. Raises `ValueError` for other bytes."""
+        raise NotImplementedError
+
+    def get(self, key: str) -> K | None:
         """The kernel of that key, or None. A damaged entry is removed."""
-        binary = self.load(key, _binary)
+        binary = self.load(key, self._checked)
         if binary is not None:
             with contextlib.suppress(OSError):  # A folder that is only read serves all the same.
                 os.utime(self.path(key))
         return binary
 
-    def put(self, key: str, binary: Binary) -> bool:
+    def put(self, key: str, binary: K) -> bool:
         """Keep a kernel; False where the folder does not allow it."""
         payload = binary.to_bytes()
         kept = self.write(key, _head(key, payload) + b"\n" + payload)
@@ -252,7 +267,7 @@ class Cache(Folder):
         """The kernels of the cache, the most recently used first. Damaged entries are left out."""
         found: list[Entry] = []
         for key, state in self.files():
-            binary = self.load(key, _binary, keep=True)
+            binary = self.load(key, self._checked, keep=True)
             if binary is not None:
                 found.append(Entry(key, binary.title, binary.target, state.st_size, state.st_mtime))
         return sorted(found, key=lambda entry: -entry.used)
@@ -271,16 +286,25 @@ class Cache(Folder):
             self.sweep()
         return removed
 
+    def _checked(self, key: str, data: bytes) -> K:
+        line, _, payload = data.partition(b"\n")
+        if line != _head(key, payload):
+            raise ValueError("the entry is damaged, or of another key or version")
+        return self.read(payload)
+
+
+@attrs.frozen
+class Cache(Kernels[Binary]):
+    """Kernels for GPUs in a folder."""
+
+    SUFFIX = ".kernel"
+
+    def read(self, payload: bytes) -> Binary:
+        return Binary.from_bytes(payload)
+
 
 def _head(key: str, payload: bytes) -> bytes:
     return f"{_MAGIC} {key} {hashlib.sha256(payload).hexdigest()}".encode()
-
-
-def _binary(key: str, data: bytes) -> Binary:
-    line, _, payload = data.partition(b"\n")
-    if line != _head(key, payload):
-        raise ValueError("the entry is damaged, or of another key or version")
-    return Binary.from_bytes(payload)
 
 
 _FORMAT: Final = "ziggurat choices 1"

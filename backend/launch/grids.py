@@ -41,12 +41,18 @@ def _size(size: Any) -> int:
 
 def gpu_sizes(grid: Any, name: str) -> tuple[int, int, int]:
     """The three sizes of a grid on a GPU. Raises `LaunchError` for anything else, and for a grid that is too large."""
-    x, y, z = (*sizes_of(grid, name), 1, 1)[:3]
+    x, y, z = padded(sizes_of(grid, name))
     if y > MAX_GPU_SIZES[1] or z > MAX_GPU_SIZES[2]:
         raise LaunchError(
             f"the grid of '{name}' must be at most {' × '.join(map(str, MAX_GPU_SIZES))} on a GPU; got {(x, y, z)}",
             hint="put the largest size first, or let a program do more",
         )
+    return x, y, z
+
+
+def padded(sizes: Sequence[int]) -> tuple[int, int, int]:
+    """One to three sizes as three."""
+    x, y, z = (*sizes, 1, 1)[:3]
     return x, y, z
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ziggurat.backend.launch.arrays import address
+from ziggurat.codemodel.errors import LaunchError
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -16,9 +17,18 @@ Array = np.ndarray[Any, np.dtype[Any]]
 def span(array: Array) -> tuple[int, int]:
     """The addresses of the lowest byte of an array's elements, and of the one after the highest."""
     low = high = address(array)
+    if not array.size:
+        return low, low
     for size, stride in zip(array.shape, array.strides, strict=True):
         low, high = low + min(0, (size - 1) * stride), high + max(0, (size - 1) * stride)
-    return (low, high + array.itemsize) if array.size else (low, low)
+    return low, high + array.itemsize
+
+
+def check_aligned(array: Array, name: str) -> None:
+    """Raise `LaunchError` unless the elements of an array are aligned to their size, of up to 8 bytes."""
+    size = array.itemsize
+    if address(array) % min(size, 8) or any(stride % size for stride in array.strides):
+        raise LaunchError(f"the array for {name} must be aligned to its elements of {size} bytes")
 
 
 class Region:

@@ -1,0 +1,52 @@
+"""Kernels compiled for CPUs, as plain values: docs/design/008-cpu.md has the meaning of each field."""
+
+from __future__ import annotations
+
+import attrs
+
+from ziggurat.backend.cpu.runtime.loading import host
+from ziggurat.backend.cpu.sites import Site
+
+
+@attrs.frozen
+class CpuOptions:
+    """The options of a compilation. `cpu` and `features` are LLVM's names; "" is this machine. Without `check`, stray
+    accesses are not found."""
+
+    cpu: str = ""
+    features: str = ""
+    check: bool = True
+
+    def resolved(self) -> CpuOptions:
+        """The options with the machine named."""
+        if self.cpu:
+            return self
+        name, features = host()
+        return attrs.evolve(self, cpu=name, features=self.features or features)
+
+
+@attrs.frozen
+class Parameter:
+    """A slot of the arguments: the text of its type, the number of the launch's argument, and of a descriptor the
+    part: "base", "shape0", "stride1"."""
+
+    type: str
+    argument: int
+    part: str = ""
+
+
+@attrs.frozen
+class CpuCode:
+    """A kernel compiled for a CPU."""
+
+    symbol: str
+    object: bytes = attrs.field(repr=False)
+    llvm: str = attrs.field(repr=False)
+    model: str = attrs.field(repr=False)
+    parameters: tuple[Parameter, ...]
+    bounds: tuple[int, ...]
+    scratch: int
+    ordered: bool
+    sites: tuple[Site, ...]
+    cpu: str
+    features: str

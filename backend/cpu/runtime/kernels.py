@@ -1,0 +1,173 @@
+"""Compiled kernels that this process can run: on arrays in memory, by the threads of `native.py`."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Sequence
+from typing import Any, Final, cast
+
+import attrs
+import numpy as np
+
+from ziggurat.backend.cpu.code import CpuCode, Parameter
+from ziggurat.backend.cpu.runtime.loading import Loaded
+from ziggurat.backend.cpu.runtime.native import native
+from ziggurat.backend.cpu.runtime.objects import StoredObject
+from ziggurat.backend.cpu.sites import Site
+from ziggurat.backend.launch import regions
+from ziggurat.backend.launch.arrays import address, whole
+from ziggurat.backend.launch.descriptors import TensorDescriptor
+from ziggurat.backend.launch.grids import MAX_SIZE
+from ziggurat.backend.reference.memory import Argument
+from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError, ResourceError, ZigguratError
+from ziggurat.codemodel.location import Location
+from ziggurat.codemodel.scalars import array_of
+from ziggurat.codemodel.types import SCALARS
+
+_CALL: Final = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
+_HEAD: Final = struct.Struct("=iiiiQ")  # of `struct launch`: the grid, 0, the function for prints
+_BOUNDS: Final = struct.Struct("=QQQ")
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+class NativeKernel:
+    """A kernel whose code is loaded. `name` is the kernel's, for messages. If it may reach `whole` memories, all memory
+    that an array is a view of is its argument's; see `Policy.tolerant_memory`."""
+
+    def __init__(self, code: CpuCode, name: str, *, whole: bool = False) -> None:
+        self.code, self.name, self.whole = code, name, whole
+        self._loaded = Loaded(code.object, [code.symbol])
+        self.entry = self._loaded.addresses[code.symbol]
+        self.prints = any(site.verb == "prints" for site in code.sites)
+
+    def launch(self, grid: tuple[int, int, int], names: Sequence[str], values: Sequence[Any]) -> None:
+        """Run the kernel once for each program of a grid. There is a NumPy array, a `TensorDescriptor` of one, or a
+        number for each run-time argument.
+
+        Raises `LaunchError` for arrays that are not aligned and for grids that are too large, and the errors of
+        programs, in the words of the interpreter.
+        """
+        total = number_of_programs(grid, self.name)
+        code = self.code
+        arrays = {number: value for number, value in enumerate(map(_host, values)) if value is not None}
+        for number, array in arrays.items():
+            regions.check_aligned(array, names[number])
+        memories = {number: whole(array) for number, array in arrays.items()} if self.whole else arrays
+        slots = b"".join(_slot(parameter, values[parameter.argument], arrays) for parameter in code.parameters)
+        raised: list[BaseException] = []
+        call = _CALL(self._printer(grid, raised)) if self.prints else None
+        at = ctypes.cast(call, ctypes.c_void_p).value or 0 if call is not None else 0
+        launch = _HEAD.pack(*grid, 0, at) + b"".join(_BOUNDS.pack(*one) for one in _bounds(code.bounds, memories))
+        record = native().run(self.entry, _address(slots), total, _address(launch), code.scratch, ordered=code.ordered)
+        if raised:
+            raise raised[0]
+        if record[0]:
+            raise self.error(record, grid, names, values)
+
+    def error(
+        self, record: Sequence[int], grid: tuple[int, int, int], names: Sequence[str], values: Sequence[Any]
+    ) -> ZigguratError:
+        """The error of a launch that left this record."""
+        if record[0] == -1:
+            return KernelRuntimeError(f"a thread that ran programs of '{self.name}' has ended in the middle of them")
+        if record[0] == -2:
+            return ResourceError(f"'{self.name}' needs {self.code.scratch} bytes of memory for each of its threads")
+        from ziggurat.backend.cpu.errors import error_of
+
+        arrays = enumerate(map(_host, values))
+        given = [Argument(number, names[number], array) for number, array in arrays if array is not None]
+        return error_of(self.code, record, grid, given)
+
+    def _printer(self, grid: tuple[int, int, int], raised: list[BaseException]) -> Any:
+        """The function that native code calls with what is to be printed. It keeps exceptions for later."""
+        from ziggurat.backend.cpu.prints import printed
+
+        def call(site: int, program: int, data: int) -> int:
+            try:
+                return printed(self.code, site, program, data, grid)
+            except BaseException as error:  # An interrupt, or an output that is closed: C code cannot pass it on.
+                raised.append(error)
+                return 1
+
+        return call
+
+
+def number_of_programs(grid: tuple[int, int, int], name: str) -> int:
+    """The number of programs of a grid. Raises `LaunchError` for one with 2^31 or more."""
+    total = grid[0] * grid[1] * grid[2]
+    if total > MAX_SIZE:
+        raise LaunchError(f"the grid of '{name}' must have at most {MAX_SIZE} programs; {grid} has {total}")
+    return total
+
+
+def _host(value: Any) -> Array | None:
+    """The array of a run-time argument; None for a number."""
+    if isinstance(value, TensorDescriptor):
+        return value.host
+    return value if isinstance(value, np.ndarray) else None  # pyright: ignore[reportUnknownVariableType]
+
+
+def _address(data: bytes) -> int:
+    return ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p).value or 0
+
+
+def _slot(parameter: Parameter, value: Any, arrays: dict[int, Array]) -> bytes:
+    """The 8 bytes of an argument, or of the part of a descriptor."""
+    if parameter.type.startswith("ptr"):
+        return address(arrays[parameter.argument]).to_bytes(8, "little")
+    if isinstance(value, TensorDescriptor):
+        part, axis = parameter.part[:-1], int(parameter.part[-1])
+        return int((value.shape if part == "shape" else value.strides)[axis]).to_bytes(8, "little", signed=True)
+    if isinstance(value, np.generic):
+        is_plain = isinstance(value, np.number | np.bool_)  # bf16 and the 8-bit floats are not.
+        value = cast(Any, value.item() if is_plain else float(cast(Any, value)))  # pyright: ignore[reportUnknownMemberType]
+    return array_of(value, SCALARS[parameter.type]).tobytes().ljust(8, b"\0")
+
+
+def _bounds(numbers: Sequence[int], arrays: dict[int, Array]) -> list[tuple[int, int, bool]]:
+    """For each of these arguments the span of all arrays that share memory with it, and whether one may be written."""
+    order = list(arrays)
+    found: dict[int, tuple[int, int, bool]] = {}
+    for group in regions.grouped([*arrays.values()], views=True):
+        members = [arrays[order[place]] for place in group]
+        spans = [regions.span(array) for array in members]
+        one = min(low for low, _ in spans), max(high for _, high in spans), any(a.flags.writeable for a in members)
+        found |= {order[place]: one for place in group}
+    return [found[number] for number in numbers]
+
+
+def stored(code: CpuCode, name: str) -> StoredObject:
+    """A compiled kernel as the cache on disk keeps it: without the texts of its stages."""
+    facts = attrs.asdict(code, filter=attrs.filters.exclude("object", "llvm", "model"))
+    return StoredObject(name, code.cpu, code.object, facts)
+
+
+def restored(kept: StoredObject) -> CpuCode:
+    """The compiled kernel that `stored` gave. Raises `ValueError` for facts of another kind."""
+    try:
+        facts = dict(kept.facts)
+        parameters = tuple(Parameter(**one) for one in facts.pop("parameters"))
+        sites = tuple(map(_site, facts.pop("sites")))
+        bounds = tuple(facts.pop("bounds"))
+        return CpuCode(object=kept.image, llvm="", model="", parameters=parameters, sites=sites, bounds=bounds, **facts)
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ValueError(f"these are not the facts of a kernel: {error}") from None
+
+
+def _site(given: Any) -> Site:
+    """A site whose tuples were read as lists."""
+    fields: dict[str, Any] = {name: _tuple(value) for name, value in given.items()}
+    fields["location"] = _location(given["location"])
+    return Site(**fields)
+
+
+def _tuple(value: Any) -> Any:
+    return tuple(cast("list[Any]", value)) if isinstance(value, list) else value
+
+
+def _location(given: Any) -> Location | None:
+    if given is None:
+        return None
+    fields: dict[str, Any] = {**given, "caller": _location(given["caller"])}
+    return Location(**fields)

@@ -1,0 +1,225 @@
+"""The native part of the runtime in this process: threads that run kernels, and functions that launch them."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import itertools
+import os
+import struct
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import Any, Final
+
+import numpy as np
+
+from ziggurat.backend.cpu.runtime import launcher, pool
+from ziggurat.backend.cpu.runtime.loading import Loaded, linking, llvm
+from ziggurat.backend.cpu.runtime.objects import Objects, StoredObject
+from ziggurat.backend.cuda.keys import compiler_version
+from ziggurat.codemodel.errors import LaunchError, shown
+
+# The pool sleeps on futexes. Elsewhere, threads of Python run the chunks of a launch.
+HAS_POOL: Final = sys.platform == "linux" and pool.SUPPORTED
+MAX_THREADS: Final = 1024
+RECORD: Final = struct.Struct("=5q")
+JOB: Final = struct.Struct("=QQqQqqQ")
+_FASTCALL: Final = 0x80 | 0x2  # METH_FASTCALL | METH_KEYWORDS
+_ENTRY: Final = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
+_RANGE: Final = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+# Chunks that a thread of Python gets, on average.
+_SHARES: Final = 4
+
+Launch = Callable[..., Any]
+
+
+def default_threads() -> int:
+    """The number of processors that this process may run on."""
+    available = getattr(os, "sched_getaffinity", None)
+    return len(available(0)) if available is not None else os.cpu_count() or 1
+
+
+_threads = 0  # 0 until someone asks.
+
+
+def get_num_threads() -> int:
+    """The number of threads that run a native kernel: by default one for each processor of this process."""
+    global _threads
+    if not _threads:
+        _threads = min(default_threads(), MAX_THREADS)
+    return _threads
+
+
+def set_num_threads(count: int) -> None:
+    """Run native kernels from now on with this number of threads, the launching one included.
+
+    Raises `LaunchError` for anything but an integer from 1 to 1024.
+    """
+    global _threads
+    if type(count) is not int or not 1 <= count <= MAX_THREADS:
+        raise LaunchError(f"the number of threads must be an integer from 1 to {MAX_THREADS}; got {shown(count)}")
+    _threads = count
+    if _made.cache_info().currsize:
+        _made().use_threads()
+
+
+class Native:
+    """The compiled functions of `pool.py` and `launcher.py`."""
+
+    def __init__(self) -> None:
+        self._has_launcher = HAS_POOL and _is_known_python() and _is_known_numpy()
+        names = ["zg_range"]
+        if HAS_POOL:
+            names += ["zg_run", "zg_set_threads", "zg_alive", "zg_forked"]
+        if self._has_launcher:
+            names += ["zg_launch"]
+        self._loaded = Loaded(_object(pool.text(pool=HAS_POOL) + (launcher.TEXT if self._has_launcher else "")), names)
+        at = self._loaded.addresses
+        self._range = _RANGE(at["zg_range"])
+        self._method: Any = None
+        if HAS_POOL:
+            self._run = _ENTRY(at["zg_run"])
+            self._set_threads = ctypes.CFUNCTYPE(None, ctypes.c_int64)(at["zg_set_threads"])
+            self._alive = ctypes.CFUNCTYPE(ctypes.c_int64)(at["zg_alive"])
+            self.forked: Callable[[], None] = ctypes.CFUNCTYPE(None)(at["zg_forked"])
+        else:
+            self._executor: ThreadPoolExecutor | None = None
+            self.forked = self.use_threads
+        if self._has_launcher:
+            self._method = _Method(b"launch", at["zg_launch"], _FASTCALL, None)
+            self._new_function = ctypes.pythonapi.PyCFunction_NewEx
+            self._new_function.argtypes = [ctypes.c_void_p, ctypes.py_object, ctypes.py_object]
+            self._new_function.restype = ctypes.py_object
+        self.use_threads()
+
+    @property
+    def workers(self) -> int:
+        """The number of threads that the pool has started."""
+        return self._alive() if HAS_POOL else 0
+
+    def use_threads(self) -> None:
+        """Use as many threads as `get_num_threads` says."""
+        if HAS_POOL:
+            self._set_threads(get_num_threads())
+        else:
+            self._executor = None
+
+    def launcher(self, sizes: tuple[int, int, int], plans: list[Any], slow: Launch) -> Launch:
+        """The function that launches over a grid by the first plan that fits, or by `slow`."""
+        if self._method is None:
+            return slow
+        grid = launcher.GRID.pack(*sizes, 0, sizes[0] * sizes[1] * sizes[2])
+        return self._new_function(ctypes.addressof(self._method), (grid, plans, slow), None)
+
+    def run(self, entry: int, arguments: int, total: int, launch: int, scratch: int, *, ordered: bool) -> list[int]:
+        """Run all programs of a launch: the record of the error with the lowest program. Its first number, the code,
+        is 0 without an error, -1 if a thread ended in the middle, and -2 if there is no scratch memory.
+
+        `entry`, `arguments` and `launch` are addresses (docs/design/008-cpu.md). Other threads of Python run meanwhile.
+        """
+        if not HAS_POOL:
+            return self._run_in_threads(entry, arguments, total, launch, scratch, 1 if ordered else get_num_threads())
+        record = (ctypes.c_int64 * 5)()
+        threads = 1 if ordered else get_num_threads()
+        job = JOB.pack(entry, arguments, total, launch, scratch, threads, ctypes.addressof(record))
+        code = self._run(job)
+        return [code, *record[1:]]
+
+    def _run_in_threads(
+        self, entry: int, arguments: int, total: int, launch: int, scratch: int, threads: int
+    ) -> list[int]:
+        """`run` by threads of Python, which call native code without Python's lock."""
+        chunk = max(1, total // (threads * _SHARES)) if threads > 1 else max(1, total)
+        starts = itertools.count(0, chunk)
+        failures: list[list[int]] = []
+
+        def work(*unused: Any) -> None:
+            record = (ctypes.c_int64 * 5)()
+            job = JOB.pack(entry, arguments, total, launch, scratch, 1, ctypes.addressof(record))
+            while not failures and (first := next(starts)) < total:
+                code = self._range(job, first, min(first + chunk, total))
+                if code:
+                    failures.append([code, *record[1:]])
+
+        if threads <= 1 or total <= chunk:
+            work()
+        else:
+            if self._executor is None:
+                self._executor = ThreadPoolExecutor(threads - 1, "ziggurat")
+            others = [self._executor.submit(work) for _ in range(threads - 1)]
+            work()
+            for other in others:
+                if not other.cancel():
+                    other.result()
+        return min(failures, key=lambda record: (record[0] > 0, record[1]), default=[0] * 5)
+
+
+class _Method(ctypes.Structure):
+    """PyMethodDef of Python's C API."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p), ("function", ctypes.c_void_p), ("flags", ctypes.c_int), ("doc", ctypes.c_char_p),
+    )  # fmt: skip
+
+
+@cache
+def _made() -> Native:
+    return Native()
+
+
+def native() -> Native:
+    """The native part of the runtime, compiled or taken from disk at the first call."""
+    with linking:
+        return _made()
+
+
+def _after_fork() -> None:
+    if _made.cache_info().currsize:
+        _made().forked()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def _is_known_python() -> bool:
+    """Whether this is a CPython whose objects begin with a reference count and a type."""
+    with_lock: Callable[[], bool] = getattr(sys, "_is_gil_enabled", lambda: True)
+    return sys.implementation.name == "cpython" and object.__basicsize__ == 16 and with_lock()
+
+
+def _is_known_numpy() -> bool:
+    """Whether NumPy's arrays have the C structure that `zg_launch` reads."""
+    whole = np.arange(24, dtype=np.int16).reshape(2, 3, 4)
+    part = whole[::-1, 1:, ::2]
+    part.flags.writeable = False
+    for array, writable in ((whole, True), (part, False)):
+        raw = ctypes.string_at(id(array), 72)
+        data, axes, sizes, strides, base, dtype, flags = struct.unpack_from("=QixxxxQQQQi", raw, 16)
+        if (data, axes, dtype) != (array.__array_interface__["data"][0], 3, id(array.dtype)):
+            return False
+        numbers = ctypes.c_ssize_t * 3
+        if tuple(numbers.from_address(sizes)) != array.shape or tuple(numbers.from_address(strides)) != array.strides:
+            return False
+        if base != id(array.base) or bool(flags & 1024) != writable or not flags & 256:
+            return False
+    return True
+
+
+def _object(text: str) -> bytes:
+    """The object file of the runtime's LLVM text, kept on disk."""
+    binding = llvm()
+    facts = f"{compiler_version()}\n{binding.get_host_cpu_name()}\n{text}"
+    key = hashlib.sha256(facts.encode()).hexdigest()
+    kept = Objects()
+    found = kept.get(key)
+    if found is None:
+        machine = binding.Target.from_default_triple().create_target_machine(opt=2, reloc="pic", codemodel="default")
+        module = binding.parse_assembly(text)
+        builder = binding.create_pass_builder(machine, binding.create_pipeline_tuning_options(speed_level=2))
+        builder.getModulePassManager().run(module, builder)
+        found = StoredObject("runtime", binding.get_host_cpu_name(), machine.emit_object(module))
+        kept.put(key, found)
+    return found.image

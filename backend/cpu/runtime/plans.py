@@ -1,0 +1,119 @@
+"""Plans of launches: tables by which `zg_launch` recognises the arguments of a kernel that was launched before."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, cast
+
+import attrs
+import numpy as np
+
+from ziggurat.backend.cpu.runtime import launcher
+from ziggurat.backend.cpu.runtime.kernels import NativeKernel
+from ziggurat.codemodel.types import PtrType, ScalarType, Type, f32, f64, i1, i32
+
+# A constant of these types may be another object with an equal value.
+_COMPARED: Final = (int, str, bool)
+_FLOATS: Final = {f32: launcher.F32, f64: launcher.F64}
+_NAMES: Final = tuple(sys.intern(name) for name in launcher.ATTRIBUTES)
+
+
+@attrs.frozen
+class Given:
+    """An argument of a launch: the type that the kernel is compiled for, or None for a value that is compiled in.
+
+    `rules` say which other values are divisible alike (`launcher.DIVISIBLE` …). An argument that the launch leaves out
+    is not `passed`; `declared` says that the source declares the type of a number.
+    """
+
+    name: str
+    value: Any
+    type: Type | None
+    rules: int = 0
+    passed: bool = True
+    declared: bool = False
+
+
+def plan_of(
+    kernel: NativeKernel,
+    arguments: Sequence[Given],
+    options: Mapping[str, Any],
+    result: Any,
+    failed: Callable[..., Any],
+) -> tuple[Any, ...] | None:
+    """The plan for launches with such arguments, one for each parameter, and these options. None where a table cannot
+    express them.
+
+    `failed(record, grid, values, names)` is called if a program fails: with bytes, and the values of the call.
+    """
+    every = [*arguments, *(Given(name, value, None) for name, value in options.items())]
+    code = kernel.code
+    slots = {parameter.argument: slot for slot, parameter in enumerate(code.parameters)}
+    known = [given for given in arguments if given.type is not None]
+    if kernel.prints or len(every) > launcher.MAX_ENTRIES or len(slots) < len(code.parameters):
+        return None
+    if sum(isinstance(given.type, PtrType) for given in known) > launcher.MAX_ARRAYS:
+        return None
+    rows: list[bytes] = []
+    kept: list[Any] = [kernel, *every]
+    number = 0
+    for given in every:
+        if given.type is None:
+            row = _constant(given)
+            places = launcher.UNUSED, -1
+        else:
+            row = _run_time(given, kept)
+            places = slots.get(number, launcher.UNUSED), code.bounds.index(number) if number in code.bounds else -1
+            number += 1
+        if row is None:
+            return None
+        name = sys.intern(given.name)
+        kept.append(name)
+        rows.append(launcher.ENTRY.pack(id(name), 0 if given.passed else id(given.value), *row, *places, given.rules))
+    head = launcher.TABLE.pack(
+        kernel.entry, code.scratch, code.ordered, len(arguments), len(every), kernel.whole, id(True), *map(id, _NAMES),
+    )  # fmt: skip
+    return head + b"".join(rows), result, failed, kept
+
+
+_Row = tuple[int, int, int, int, int]  # The kind, the type, the constant or dtype, the least and the largest integer.
+
+
+def _constant(given: Given) -> _Row:
+    type_ = cast(Any, type(given.value))
+    return launcher.CONSTANT, id(type_) if type_ in _COMPARED else 0, id(given.value), 0, 0
+
+
+def _run_time(given: Given, kept: list[Any]) -> _Row | None:
+    value, type_ = given.value, given.type
+    kind = cast(Any, type(value))
+    kept.append(kind)
+    if isinstance(type_, PtrType):
+        dtype: Any = getattr(value, "dtype", None)
+        kept.append(dtype)
+        row = id(kind), id(dtype), type_.pointee.bytes, 0
+        if kind is np.ndarray:
+            return launcher.NUMPY, *row
+        torch = sys.modules.get("torch")
+        is_tensor = torch is not None and kind in (torch.Tensor, torch.nn.Parameter)
+        return (launcher.TORCH, *row) if is_tensor else None
+    if not isinstance(type_, ScalarType):
+        return None
+    if kind is bool:
+        return (launcher.BOOLEAN, id(kind), 0, 0, 0) if type_ == i1 else None
+    if kind is float:
+        return (_FLOATS[type_], id(kind), 0, 0, 0) if type_ in _FLOATS else None
+    if kind is not int or not type_.is_int or type_ == i1:
+        return None
+    low, high = _class(value, type_, given.declared)
+    return (launcher.INTEGER, id(kind), 0, low, high) if high < 1 << 63 else None
+
+
+def _class(value: int, type_: ScalarType, declared: bool) -> tuple[int, int]:
+    """The least and the largest integer that has the same type in a launch: the first of i32, i64 and u64 that holds
+    it, unless the source declares it."""
+    low, high = type_.limits
+    if declared or type_ == i32:
+        return low, high
+    return (i32.limits[1] + 1, high) if value > 0 else (low, i32.limits[0] - 1)
