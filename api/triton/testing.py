@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import importlib
-import statistics
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import attrs
 import numpy as np
 
+from ziggurat.backend.launch.timing import MODES, host_times
 from ziggurat.testing import reports
 from ziggurat.triton.runtime.driver import HostDriver, driver
 
@@ -62,32 +61,13 @@ def _measured(
         fn()
 
     if isinstance(driver.active, HostDriver):
-        found = _host_times(call, warmup, rep)
-        result = np.quantile(found, quantiles).tolist() if quantiles is not None else _MODES[return_mode](found)
+        found = host_times(call, warmup, rep)
+        result = np.quantile(found, quantiles).tolist() if quantiles is not None else MODES[return_mode](found)
     else:
         from ziggurat.backend.cuda.testing import do_bench as on_gpu
 
         result = on_gpu(call, warmup, rep, graph=graph, quantiles=quantiles, return_mode=return_mode)
     return result[0] if quantiles is not None and len(result) == 1 else result
-
-
-_MODES: Mapping[str, Callable[[list[float]], Any]] = {
-    "mean": statistics.fmean, "min": min, "max": max, "median": statistics.median, "all": list,
-}  # fmt: skip
-
-
-def _host_times(call: Callable[[], Any], warmup: float, rep: float) -> list[float]:
-    """The milliseconds of each call on this machine: at least one, and calls for `rep` milliseconds after `warmup`."""
-    start = time.perf_counter()
-    call()
-    while 1e3 * (time.perf_counter() - start) < warmup:
-        call()
-    times: list[float] = []
-    while sum(times) < rep:
-        start = time.perf_counter()
-        call()
-        times.append(max(1e3 * (time.perf_counter() - start), 1e-3))
-    return times
 
 
 def assert_close(x: Any, y: Any, atol: Any = None, rtol: Any = None, err_msg: str = "") -> None:

@@ -20,7 +20,7 @@ import attrs
 from ziggurat.backend.cuda.binary import Binary
 from ziggurat.backend.cuda.failures import failure, out_of_resources
 from ziggurat.backend.ptx.lines import refused_at
-from ziggurat.codemodel.errors import LaunchError, ResourceError, TargetError, shown
+from ziggurat.codemodel.errors import LaunchError, ResourceError, TargetError, ZigguratError, shown
 from ziggurat.codemodel.gpu.targets import target_for
 
 _LOG_BYTES = 16384
@@ -45,6 +45,14 @@ def cuda() -> Any:
     if status:
         raise failure(status.name, "starting the NVIDIA driver")
     return driver
+
+
+def is_here() -> bool:
+    """Whether this machine has a GPU and its driver."""
+    try:
+        return device_count() > 0
+    except ZigguratError:
+        return False
 
 
 def check(result: tuple[Any, ...], doing: str) -> Any:

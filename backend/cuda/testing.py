@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 import sys
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -13,18 +12,11 @@ import numpy as np
 
 from ziggurat.backend.cuda import driver
 from ziggurat.backend.cuda.memory import empty
+from ziggurat.backend.launch.timing import MODES, host_times
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.types import u8
 
 _ESTIMATES = 5
-# The results by `return_mode`, from the times of all calls in their order.
-_MODES: Final[dict[str, Callable[[Sequence[float]], Any]]] = {
-    "mean": statistics.fmean,
-    "min": min,
-    "max": max,
-    "median": statistics.median,
-    "all": list,
-}
 # The addresses that stand for the default stream, on which nothing can be captured.
 _DEFAULT_STREAMS: Final = (0, 1)
 
@@ -40,8 +32,10 @@ def do_bench(
     return_mode: str = "median",
     stream: Any = None,
 ) -> Any:
-    """The time that `run()` takes on the GPU, in milliseconds: the median, or by `return_mode` the "mean", "min" or
-    "max", or the list of "all" calls. With `quantiles`, the list of these (0.5 is the median).
+    """The time that `run()` takes on the GPU, or on a machine without one, in milliseconds.
+
+    It is the median, or by `return_mode` the "mean", "min" or "max", or the list of "all" calls. With `quantiles`, it
+    is the list of these (0.5 is the median).
 
     `run` is called for about `warmup` milliseconds, and then timed for about `rep`, at least five times. With
     `flush`, memory of twice the L2 cache is written before each call, so that the cache holds none of the arrays. With
@@ -54,6 +48,9 @@ def do_bench(
     Raises `LaunchError` for arguments out of range.
     """
     _demand(run, warmup, rep, quantiles, return_mode)
+    if not driver.is_here():
+        times = host_times(run, warmup, rep, least=_ESTIMATES)
+        return MODES[return_mode](times) if quantiles is None else np.quantile(times, quantiles).tolist()
     driver.current_context()
     named = None if stream is None else driver.stream_address(stream)
     if graph and named in _DEFAULT_STREAMS:
@@ -69,7 +66,7 @@ def do_bench(
     with on_stream(_stream_of_library() if named is None else named) as address:
         times = _graph_times(run, address, warmup, rep) if graph else _times(run, address, warmup, rep, flush)
     if quantiles is None:
-        return _MODES[return_mode](times)
+        return MODES[return_mode](times)
     return np.quantile(times, quantiles).tolist()
 
 
@@ -86,8 +83,8 @@ def _demand(run: Any, warmup: Any, rep: Any, quantiles: Sequence[float] | None, 
     for share in quantiles or ():
         if not 0 <= share <= 1:
             raise LaunchError(f"a quantile must be from 0 to 1; got {share}")
-    if return_mode not in _MODES:
-        raise LaunchError(f"return_mode of do_bench must be one of {', '.join(_MODES)}; got {return_mode!r}")
+    if return_mode not in MODES:
+        raise LaunchError(f"return_mode of do_bench must be one of {', '.join(MODES)}; got {return_mode!r}")
 
 
 def _measured(
