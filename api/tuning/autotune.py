@@ -6,7 +6,8 @@
 
     add[lambda meta: (zg.cdiv(n, meta["BLOCK"]),)](x, y, out, n)
 
-On arrays in memory the first configuration is used: the reference interpreter says nothing about speed.
+On arrays in memory the configurations are measured as native code. Where the reference interpreter runs the kernel, the
+first one is used: it says nothing about speed.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from ziggurat.kernels.kernel import Grid, Kernel
 
 if TYPE_CHECKING:
     from ziggurat.backend.cuda.cache import Record
+    from ziggurat.tuning.tuner import Tuner
 
 Measure = Callable[[Callable[[], None]], float]
 
@@ -86,7 +88,7 @@ def _settings(given: Mapping[str, Any] | None) -> dict[str, Any]:
 class autotune:
     """Decorator, above or below `@zg.kernel`: launch with the fastest of several configurations.
 
-    They are measured at the first launch on a GPU with new values of the parameters named in `key`, or new dtypes, and
+    They are measured at the first launch with new values of the parameters named in `key`, or new dtypes, and
     the choice is kept on disk. Configurations that need more than the GPU has are left out, with a line on standard
     error for each unless `quiet`.
 
@@ -189,12 +191,18 @@ class TunedKernel(ComputedKernel):
         configs = self._pruned(arguments, keywords)
         bound = self.bound(arguments, keywords, configs[0])
         if not any(map(on_gpu, bound.values())):
-            return configs[0]
-        from ziggurat.tuning.tuner import Tuner, refused
+            if not self.runs_natively(keywords):
+                return configs[0]
+            from ziggurat.tuning.host import HostTuner
 
-        if refused(bound):
-            return configs[0]  # The launch says why it takes no such arguments.
-        record, config = Tuner(self, grid, arguments, keywords).choice(configs)
+            tuner: Tuner = HostTuner(self, grid, arguments, keywords)
+        else:
+            from ziggurat.tuning import tuner as on_gpus
+
+            if on_gpus.refused(bound):
+                return configs[0]  # The launch says why it takes no such arguments.
+            tuner = on_gpus.Tuner(self, grid, arguments, keywords)
+        record, config = tuner.choice(configs)
         if record is not None:  # An empty grid is not measured.
             self.last = record
             self.choices[self._key(arguments, keywords)] = config

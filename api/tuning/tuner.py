@@ -6,8 +6,8 @@ import functools
 import math
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
@@ -20,7 +20,7 @@ from ziggurat.backend.cuda.keys import compiler_version, key
 from ziggurat.backend.cuda.launch import devices_of, stream_of
 from ziggurat.backend.cuda.memory import Region, Saved
 from ziggurat.backend.cuda.specialize import Specialization
-from ziggurat.backend.launch.arrays import is_array, on_gpu
+from ziggurat.backend.launch.arrays import as_array, is_array, on_gpu
 from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError, ResourceError, ZigguratError
 from ziggurat.codemodel.gpu.options import LAUNCH_ONLY, LAUNCH_OPTIONS
@@ -70,15 +70,28 @@ class Tuner:
         if not by_name:
             return None, configs[0]
         bound = bounds[0]
-        with on_device(next(iter(devices_of(bound.items())), None)):
+        with self._measuring(bound):
             about = self._about(bound, configs, bounds)
             record = Records().get(about) if self.kernel.tuning.cache_results else None
             if record is None or record.config not in by_name:
-                with testing.on_stream(self._stream(bound)):
-                    record = self._record(about, list(by_name.values()), bound)
+                record = self._record(about, list(by_name.values()), bound)
         return record, by_name[record.config]
 
-    def _stream(self, bound: dict[str, Any]) -> int:
+    @contextmanager
+    def _measuring(self, bound: Mapping[str, Any]) -> Generator[None]:
+        """Make the device and the stream of the launch current."""
+        with on_device(next(iter(devices_of(bound.items())), None)), testing.on_stream(self._stream(bound)):
+            yield
+
+    def _types(self, bound: Mapping[str, Any]) -> dict[str, str]:
+        """The types of the arrays and descriptors among the arguments, by name."""
+        return types_of(bound)
+
+    def _device(self) -> str:
+        """The name of the device, for records."""
+        return current_device().name
+
+    def _stream(self, bound: Mapping[str, Any]) -> int:
         """The stream of the launch: the one that it names, or the current one of the arrays' library."""
         if self.stream is not None:
             return stream_address(self.stream)
@@ -87,7 +100,7 @@ class Tuner:
     def _about(
         self, bound: dict[str, Any], configs: Sequence[Config], bounds: Sequence[dict[str, Any]]
     ) -> dict[str, Any]:
-        kernel, types = self.kernel, types_of(bound)
+        kernel, types = self.kernel, self._types(bound)
         about: dict[str, Any] = {
             "kernel": kernel.name,
             "structure": kernel.models.identity(kernel),
@@ -96,7 +109,7 @@ class Tuner:
             "types": types,
             "options": {name: repr(value) for name, value in self.options.items()},
             "configs": list(map(str, configs)),
-            "device": current_device().name,
+            "device": self._device(),
             "compiler": compiler_version(by_contents=True),
         }
         if kernel.heuristics:
@@ -152,20 +165,8 @@ class Tuner:
 
     def _times(self, configs: Sequence[Config], bound: dict[str, Any]) -> dict[str, float]:
         """Milliseconds of each configuration that can be launched."""
-        tuning = self.kernel.tuning
-        measure = tuning.measure or functools.partial(
-            testing.do_bench, warmup=tuning.warmup, rep=tuning.rep, graph=tuning.use_cuda_graph
-        )
-        arrays = types_of(bound)
-        saved = [Saved(_memory(bound[name]), name) for name in tuning.restore_value if name in arrays]
-        zeroed = [Region(_memory(bound[name]), name) for name in tuning.reset_to_zero if name in arrays]
-
-        def reset() -> None:
-            for region in zeroed:
-                region.zero()
-            for region in saved:
-                region.restore()
-
+        measure = self.kernel.tuning.measure or self._bench
+        reset = self._resetting(bound)
         times: dict[str, float] = {}
         with closing(Progress(f"{self.kernel.name}: measuring", len(configs))) as progress:
             for config in configs:
@@ -187,6 +188,25 @@ class Tuner:
                 progress.advance()
             reset()
         return times
+
+    def _bench(self, run: Callable[[], None]) -> float:
+        """The milliseconds of a call."""
+        tuning = self.kernel.tuning
+        return testing.do_bench(run, tuning.warmup, tuning.rep, graph=tuning.use_cuda_graph)
+
+    def _resetting(self, bound: Mapping[str, Any]) -> Callable[[], None]:
+        """The function that gives the arrays of `restore_value` and `reset_to_zero` their contents before each run."""
+        tuning, arrays = self.kernel.tuning, self._types(bound)
+        saved = [Saved(_memory(bound[name]), name) for name in tuning.restore_value if name in arrays]
+        zeroed = [Region(_memory(bound[name]), name) for name in tuning.reset_to_zero if name in arrays]
+
+        def reset() -> None:
+            for region in zeroed:
+                region.zero()
+            for region in saved:
+                region.restore()
+
+        return reset
 
     def _run(self, config: Config, reset: Callable[[], None]) -> None:
         reset()
@@ -328,12 +348,18 @@ def _reading(array: Any) -> Read:
     if isinstance(array, TensorDescriptor):
         return attrgetter("key", "device")
     reader = reader_of(array)
-    return _element_and_device if reader is None or reader.key is None else reader.key
+    if reader is None:
+        return attrgetter("dtype") if hasattr(array, "dtype") else _element_in_memory
+    return _element_and_device if reader.key is None else reader.key
 
 
 def _element_and_device(array: Any) -> str:
     seen = view(array, "array")
     return place_of(seen.element, device_of(seen))
+
+
+def _element_in_memory(array: Any) -> str:
+    return str(as_array(array, "array").dtype)
 
 
 def _constant(value: Any) -> Read:
