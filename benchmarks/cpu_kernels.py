@@ -1,0 +1,391 @@
+"""Native kernels on the CPU against NumPy and torch, one thread against one thread and all against all.
+
+    python benchmarks/cpu_kernels.py [--quick]      # writes docs/cpu-report.json, and prints it as a table
+
+All contenders run in this process, in turn, on the same N(0, 1) data, and ours is checked against float64. A time of
+one thread is CPU time, the lower quartile of the rounds; a time of all threads is the best wall time. A ratio above 1
+says that ours is faster.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import math
+import os
+import platform
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import ziggurat as zg
+import ziggurat.triton as triton
+import ziggurat.triton.language as tl
+from ziggurat.backend.cpu.code import CpuOptions
+from ziggurat.backend.cpu.compile import compile_cpu, to_object
+from ziggurat.backend.cpu.runtime.loading import Loaded, host
+
+REPORT = Path(__file__).resolve().parent.parent / "docs" / "cpu-report.json"
+Run = Callable[[], Any]
+
+
+@triton.jit
+def add(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = at < n
+    tl.store(out_ptr + at, tl.load(x_ptr + at, mask) + tl.load(y_ptr + at, mask), mask)
+
+
+@triton.jit
+def softmax(out_ptr, x_ptr, stride, n, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    at = tl.arange(0, BLOCK)
+    mask = at < n
+    x = tl.load(x_ptr + row * stride + at, mask, other=-float("inf"))
+    powers = tl.exp(x - tl.max(x, axis=0))
+    tl.store(out_ptr + row * stride + at, powers / tl.sum(powers, axis=0), mask)
+
+
+@triton.jit
+def layer_norm(out_ptr, x_ptr, w_ptr, b_ptr, stride, n, eps, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    at = tl.arange(0, BLOCK)
+    mask = at < n
+    x = tl.load(x_ptr + row * stride + at, mask, other=0.0)
+    mean = tl.sum(x, axis=0) / n
+    off = tl.where(mask, x - mean, 0.0)
+    rstd = 1 / tl.sqrt(tl.sum(off * off, axis=0) / n + eps)
+    y = off * rstd * tl.load(w_ptr + at, mask) + tl.load(b_ptr + at, mask)
+    tl.store(out_ptr + row * stride + at, y, mask)
+
+
+@triton.jit
+def rms_norm(out_ptr, x_ptr, w_ptr, stride, n, eps, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    at = tl.arange(0, BLOCK)
+    mask = at < n
+    x = tl.load(x_ptr + row * stride + at, mask, other=0.0)
+    rstd = 1 / tl.sqrt(tl.sum(x * x, axis=0) / n + eps)
+    tl.store(out_ptr + row * stride + at, x * rstd * tl.load(w_ptr + at, mask), mask)
+
+
+@triton.jit
+def matmul(a_ptr, b_ptr, c_ptr, m, n, k, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
+    rows = tl.program_id(0) * M + tl.arange(0, M)
+    columns = tl.program_id(1) * N + tl.arange(0, N)
+    inner = tl.arange(0, K)
+    a_at = a_ptr + rows[:, None] * k + inner[None, :]
+    b_at = b_ptr + inner[:, None] * n + columns[None, :]
+    acc = tl.zeros((M, N), tl.float32)
+    for start in range(0, k, K):
+        a = tl.load(a_at, (rows[:, None] < m) & (inner[None, :] + start < k), other=0.0)
+        b = tl.load(b_at, (inner[:, None] + start < k) & (columns[None, :] < n), other=0.0)
+        acc = tl.dot(a, b, acc, input_precision="ieee")
+        a_at += K
+        b_at += K * n
+    mask = (rows[:, None] < m) & (columns[None, :] < n)
+    tl.store(c_ptr + rows[:, None] * n + columns[None, :], acc.to(c_ptr.dtype.element_ty), mask)
+
+
+@triton.jit
+def attention(q_ptr, k_ptr, v_ptr, out_ptr, n, scale, M: tl.constexpr, N: tl.constexpr, D: tl.constexpr):
+    base = tl.program_id(1) * n * D
+    rows = tl.program_id(0) * M + tl.arange(0, M)
+    depth = tl.arange(0, D)
+    q = tl.load(q_ptr + base + rows[:, None] * D + depth[None, :])
+    top = tl.full((M,), -float("inf"), tl.float32)
+    total = tl.zeros((M,), tl.float32)
+    acc = tl.zeros((M, D), tl.float32)
+    for start in range(0, n, N):
+        columns = start + tl.arange(0, N)
+        k = tl.load(k_ptr + base + columns[:, None] * D + depth[None, :])
+        v = tl.load(v_ptr + base + columns[:, None] * D + depth[None, :])
+        scores = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
+        higher = tl.maximum(top, tl.max(scores, axis=1))
+        powers = tl.exp(scores - higher[:, None])
+        shrink = tl.exp(top - higher)
+        acc = tl.dot(powers, v, acc * shrink[:, None], input_precision="ieee")
+        total = total * shrink + tl.sum(powers, axis=1)
+        top = higher
+    tl.store(out_ptr + base + rows[:, None] * D + depth[None, :], acc / total[:, None])
+
+
+def blas_threads() -> Callable[[int], None]:
+    """The function that sets the number of threads of NumPy's OpenBLAS; it does nothing for another library."""
+    for file in (Path(np.__file__).parent.parent / "numpy.libs").glob("*openblas*"):
+        library = ctypes.CDLL(str(file))
+        for name in ("scipy_openblas_set_num_threads64_", "openblas_set_num_threads"):
+            if hasattr(library, name):
+                return getattr(library, name)
+    return lambda count: None
+
+
+def measure(contenders: Mapping[str, Run], rounds: int, clock: Callable[[], float]) -> dict[str, list[float]]:
+    """The milliseconds of each round of each contender, in turn."""
+    times: dict[str, list[float]] = {name: [] for name in contenders}
+    for run in contenders.values():
+        run()
+    for _ in range(rounds):
+        for name, run in contenders.items():
+            start = clock()
+            run()
+            times[name].append(1e3 * (clock() - start))
+    return times
+
+
+class Report:
+    """The figures, and the number of rounds of each."""
+
+    def __init__(self, rounds: int) -> None:
+        self.rounds = rounds
+        self.rows: list[dict[str, Any]] = []
+        self.set_blas = blas_threads()
+
+    def compare(self, work: str, contenders: Mapping[str, Run], error: Callable[[], float], limit: float) -> None:
+        """Measure contenders, ours first, with one thread and with all."""
+        row: dict[str, Any] = {"work": work}
+        for label, count in (("one", 1), ("all", os.cpu_count() or 1)):
+            zg.set_num_threads(count)
+            torch.set_num_threads(count)
+            self.set_blas(count)
+            times = measure(contenders, self.rounds, time.thread_time if count == 1 else time.perf_counter)
+            found = {name: float(np.quantile(t, 0.25) if count == 1 else min(t)) for name, t in times.items()}
+            ours = found["ours"]
+            row[label] = {
+                "milliseconds": {name: round(value, 4) for name, value in found.items()},
+                "ratios": {name: round(value / ours, 3) for name, value in found.items() if name != "ours"},
+            }
+        row["error"] = float(f"{error():.3g}")
+        if not row["error"] <= limit:
+            raise AssertionError(f"{work}: the error {row['error']} is above {limit}")
+        self.rows.append(row)
+        print(json.dumps(row), flush=True)
+
+
+def worst(found: Any, expected: Any) -> float:
+    return float(np.max(np.abs(np.asarray(found, np.float64) - expected)))
+
+
+def normal(*shape: int) -> Any:
+    return np.random.default_rng(0).standard_normal(shape, np.float32)
+
+
+def measure_add(report: Report) -> None:
+    n = 1 << 24
+    x, y, out, other = normal(n), normal(n)[::-1].copy(), np.empty(n, np.float32), np.empty(n, np.float32)
+    tx, ty, tout = map(torch.from_numpy, (x, y, other))
+    grid = (triton.cdiv(n, 4096),)
+    report.compare(
+        "vector add 2^24 f32",
+        {
+            "ours": lambda: add[grid](x, y, out, n, BLOCK=4096, interpret=False),
+            "ours without checks": lambda: add[grid](x, y, out, n, BLOCK=4096, interpret=False, check=False),
+            "numpy": lambda: np.add(x, y, out=other),
+            "torch": lambda: torch.add(tx, ty, out=tout),
+        },
+        lambda: worst(out, x + y),
+        0,
+    )
+
+
+def measure_softmax(report: Report, n: int) -> None:
+    x, out = normal(4096, n), np.empty((4096, n), np.float32)
+    tx, wide = torch.from_numpy(x), x.astype(np.float64)
+
+    def by_numpy() -> Any:
+        powers = np.exp(x - x.max(axis=1, keepdims=True))
+        return powers / powers.sum(axis=1, keepdims=True)
+
+    powers = np.exp(wide - wide.max(axis=1, keepdims=True))
+    report.compare(
+        f"softmax 4096×{n} f32",
+        {
+            "ours": lambda: softmax[4096,](out, x, n, n, BLOCK=1024, interpret=False),
+            "ours without checks": lambda: softmax[4096,](out, x, n, n, BLOCK=1024, interpret=False, check=False),
+            "numpy": by_numpy,
+            "torch": lambda: torch.softmax(tx, 1),
+        },
+        lambda: worst(out, powers / powers.sum(axis=1, keepdims=True)),
+        1e-6,
+    )
+
+
+def measure_norms(report: Report, n: int) -> None:
+    x, out = normal(4096, n), np.empty((4096, n), np.float32)
+    w, b = normal(n), normal(n)[::-1].copy()
+    tx, tw, tb = map(torch.from_numpy, (x, w, b))
+    wide = x.astype(np.float64)
+    mean, variance = wide.mean(axis=1, keepdims=True), wide.var(axis=1, keepdims=True)
+    report.compare(
+        f"layer norm 4096×{n} f32",
+        {
+            "ours": lambda: layer_norm[4096,](out, x, w, b, n, n, 1e-5, BLOCK=1024, interpret=False),
+            "numpy": lambda: (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-5) * w + b,
+            "torch": lambda: torch.nn.functional.layer_norm(tx, (n,), tw, tb, 1e-5),
+        },
+        lambda: worst(out, (wide - mean) / np.sqrt(variance + 1e-5) * w + b),
+        1e-5,
+    )
+    squares = (wide * wide).mean(axis=1, keepdims=True)
+    report.compare(
+        f"RMS norm 4096×{n} f32",
+        {
+            "ours": lambda: rms_norm[4096,](out, x, w, n, n, 1e-5, BLOCK=1024, interpret=False),
+            "numpy": lambda: x / np.sqrt((x * x).mean(1, keepdims=True) + 1e-5) * w,
+            "torch": lambda: torch.nn.functional.rms_norm(tx, (n,), tw, 1e-5),
+        },
+        lambda: worst(out, wide / np.sqrt(squares + 1e-5) * w),
+        1e-5,
+    )
+
+
+def measure_matmul(report: Report, n: int, dtype: torch.dtype) -> None:
+    a, b = torch.from_numpy(normal(n, n)).to(dtype), torch.from_numpy(normal(n, n).T.copy()).to(dtype)
+    c, other = torch.empty((n, n), dtype=torch.float32), torch.empty((n, n), dtype=dtype)
+
+    def ours(m: int, width: int, k: int) -> Run:
+        grid = (triton.cdiv(n, m), triton.cdiv(n, width))
+        return lambda: matmul[grid](a, b, c, n, n, n, M=m, N=width, K=k, interpret=False)
+
+    contenders = {"ours": ours(64, 64, 64), "ours 128×256×64": ours(128, 256, 64)}
+    if dtype == torch.float32:
+        x, y, z = a.numpy(), b.numpy(), np.empty((n, n), np.float32)
+        contenders["numpy"] = lambda: np.matmul(x, y, out=z)
+    contenders["torch"] = lambda: torch.matmul(a, b, out=other)
+    expected = a.double().numpy() @ b.double().numpy()
+    report.compare(f"matmul {n}³ {str(dtype).removeprefix('torch.')}", contenders, lambda: worst(c, expected) / n, 1e-5)
+
+
+def measure_attention(report: Report) -> None:
+    heads, n, d = 8, 1024, 64
+    q, k, v = (torch.from_numpy(normal(3, 1, heads, n, d)[i]) for i in range(3))
+    out = torch.empty_like(q)
+    scale = 1 / math.sqrt(d)
+    wide = torch.softmax(q.double() @ k.double().transpose(-1, -2) * scale, -1) @ v.double()
+
+    def ours(m: int, n_: int) -> Run:
+        return lambda: attention[n // m, heads](q, k, v, out, n, scale, M=m, N=n_, D=d, interpret=False)
+
+    report.compare(
+        f"attention forward f32, {heads} heads, n {n}, d {d}",
+        {
+            "ours": ours(64, 64),
+            "ours 128×64": ours(128, 64),
+            "torch": lambda: torch.nn.functional.scaled_dot_product_attention(q, k, v),
+        },
+        lambda: worst(out, wide.numpy()),
+        1e-5,
+    )
+
+
+def fma_peak() -> float:
+    """GFLOP/s of one thread with fused multiply-adds in registers alone."""
+    lanes = 16 if "+avx512f" in host()[1] else 8
+    vector, chains = f"<{lanes} x float>", 24
+    phis = "\n".join(f"  %a{i} = phi {vector} [ zeroinitializer, %entry ], [ %b{i}, %loop ]" for i in range(chains))
+    steps = "\n".join(
+        f"  %b{i} = call {vector} @llvm.fma.v{lanes}f32({vector} %a{i}, {vector} %m, {vector} %m)"
+        for i in range(chains)
+    )
+    sums = "\n".join(f"  %s{i + 1} = fadd {vector} %s{i}, %b{i}" for i in range(chains))
+    text = f"""define void @peak(ptr %data, i64 %count) {{
+entry:
+  %m = load {vector}, ptr %data
+  %s0 = fadd {vector} %m, %m
+  br label %loop
+loop:
+  %n = phi i64 [ 0, %entry ], [ %n1, %loop ]
+{phis}
+{steps}
+  %n1 = add i64 %n, 1
+  %more = icmp slt i64 %n1, %count
+  br i1 %more, label %loop, label %done
+done:
+{sums}
+  store {vector} %s{chains}, ptr %data
+  ret void
+}}
+declare {vector} @llvm.fma.v{lanes}f32({vector}, {vector}, {vector})
+"""
+    loaded = Loaded(to_object(text, CpuOptions(*host())), ["peak"])
+    call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(loaded.addresses["peak"])
+    room = np.zeros(64, np.float32)
+    at = -(-room.ctypes.data // 64) * 64
+    count = 200_000
+    times = measure({"peak": lambda: call(at, count)}, 15, time.thread_time)["peak"]
+    return 2 * lanes * chains * count / min(times) / 1e6
+
+
+def launch_cost() -> dict[str, float]:
+    """Microseconds of a launch of three arrays that was made before, and of `np.add(x, y, out=z)` of as many elements,
+    in turn."""
+    x, y, z = normal(16), normal(16), np.empty(16, np.float32)
+
+    def many(call: Run) -> Run:
+        def run() -> None:
+            for _ in range(1000):
+                call()
+
+        return run
+
+    contenders = {
+        "launch": many(lambda: add[1,](x, y, z, 16, BLOCK=16, interpret=False)),
+        "numpy": many(lambda: np.add(x, y, out=z)),
+        "empty": many(lambda: None),
+    }
+    times = {name: min(found) for name, found in measure(contenders, 30, time.perf_counter).items()}
+    cost = {name: round(times[name] - times["empty"], 3) for name in ("launch", "numpy")}
+    return {**cost, "ratio": round(cost["launch"] / cost["numpy"], 2)}
+
+
+def compile_times() -> dict[str, float]:
+    """Milliseconds from the Triton model to object code, the best of five."""
+    f32 = zg.ptr(zg.f32)
+    models = {
+        "vector add": add.triton(f32, f32, f32, zg.i32, 4096),
+        "softmax": softmax.triton(f32, f32, zg.i32, zg.i32, 1024),
+        "attention": attention.triton(f32, f32, f32, f32, zg.i32, zg.f32, 64, 64, 64),
+    }
+    found = {}
+    for name, model in models.items():
+        times = measure({name: lambda model=model: compile_cpu(model)}, 5, time.process_time)[name]
+        found[name] = round(min(times), 1)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--quick", action="store_true", help="few rounds, and no report")
+    quick = parser.parse_args().quick
+    report = Report(3 if quick else 25)
+    measure_add(report)
+    measure_softmax(report, 1024)
+    measure_softmax(report, 1000)
+    measure_norms(report, 1024)
+    for n, dtype in ((1024, torch.float32), (1000, torch.float32), (1024, torch.float16), (1024, torch.bfloat16)):
+        measure_matmul(report, n, dtype)
+    measure_attention(report)
+    zg.set_num_threads(1)
+    figures = {
+        "cpu": host()[0],
+        "processors": os.cpu_count(),
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "torch": torch.__version__,
+        "rows": report.rows,
+        "fma_peak_gflops": round(fma_peak(), 1),
+        "launch_microseconds": launch_cost(),
+        "compile_milliseconds": compile_times(),
+    }
+    print(json.dumps({name: value for name, value in figures.items() if name != "rows"}))
+    if not quick:
+        REPORT.write_text(json.dumps(figures, indent=1, ensure_ascii=False) + "\n")
+
+
+if __name__ == "__main__":
+    main()
