@@ -27,11 +27,13 @@ from ziggurat.kernels.kernel import Kernel, kernel
 
 if TYPE_CHECKING:
     from ziggurat import testing
+    from ziggurat.backend.cpu.runtime.native import get_num_threads, set_num_threads
     from ziggurat.backend.cuda.memory import empty, to_device, to_host
     from ziggurat.backend.launch.descriptors import TensorDescriptor
     from ziggurat.backend.mlir import from_mlir, to_mlir
     from ziggurat.building import KernelBuilder, build, trace
     from ziggurat.compiler.compiled import Compiled
+    from ziggurat.compiler.native import CompiledCpu
     from ziggurat.compiler.pipeline import compile
     from ziggurat.frameworks.jax_ops import jax_op
     from ziggurat.frameworks.torch_ops import torch_op
@@ -47,11 +49,13 @@ if TYPE_CHECKING:
 
 # Imported at first use, so that `import ziggurat` stays quick: the names by the module that has them.
 _LAZY = {
+    "ziggurat.backend.cpu.runtime.native": ("get_num_threads", "set_num_threads"),
     "ziggurat.backend.cuda.memory": ("empty", "to_device", "to_host"),
     "ziggurat.backend.launch.descriptors": ("TensorDescriptor",),
     "ziggurat.backend.mlir": ("from_mlir", "to_mlir"),
     "ziggurat.building": ("KernelBuilder", "build", "trace"),
     "ziggurat.compiler.compiled": ("Compiled",),
+    "ziggurat.compiler.native": ("CompiledCpu",),
     "ziggurat.compiler.pipeline": ("compile",),
     "ziggurat.frameworks.jax_ops": ("jax_op",),
     "ziggurat.frameworks.torch_ops": ("torch_op",),
@@ -82,12 +86,13 @@ def __getattr__(name: str) -> Any:
 __version__ = "0.1.0"
 
 __all__ = [
-    "DROP", "Block", "BlockParameter", "Body", "Builder", "Compiled", "Config", "Kernel", "KernelBuilder", "Op",
-    "OpResult", "TensorDescriptor", "TunedKernel", "Value", "autotune", "bf16", "build", "compile", "descriptor",
-    "dialects", "divisible", "empty", "execute", "f8e4m3", "f8e5m2", "f16", "f32", "f64", "for_", "from_mlir",
-    "function", "grad", "heuristics", "i1", "i8", "i16", "i32", "i64", "if_", "jax_op", "kernel", "kit", "parse", "ptr",
-    "run", "simplify", "testing", "to_device", "to_host", "to_mlir", "to_text", "to_triton_c", "torch_op", "trace",
-    "transform", "triton_c", "u8", "u16", "u32", "u64", "verify", "while_",
+    "DROP", "Block", "BlockParameter", "Body", "Builder", "Compiled", "CompiledCpu", "Config", "Kernel",
+    "KernelBuilder", "Op", "OpResult", "TensorDescriptor", "TunedKernel", "Value", "autotune", "bf16", "build",
+    "compile", "descriptor", "dialects", "divisible", "empty", "execute", "f8e4m3", "f8e5m2", "f16", "f32", "f64",
+    "for_", "from_mlir", "function", "get_num_threads", "grad", "heuristics", "i1", "i8", "i16", "i32", "i64", "if_",
+    "jax_op", "kernel", "kit", "parse", "ptr", "run", "set_num_threads", "simplify", "testing", "to_device", "to_host",
+    "to_mlir", "to_text", "to_triton_c", "torch_op", "trace", "transform", "triton_c", "u8", "u16", "u32", "u64",
+    "verify", "while_",
 ]  # fmt: skip
 __all__ += _errors.__all__
 __all__ += _language.__all__

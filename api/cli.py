@@ -11,26 +11,35 @@ import sys
 import traceback
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import attrs
 
 import ziggurat
 from ziggurat.codemodel.errors import LaunchError, ZigguratError
-from ziggurat.codemodel.gpu.options import COMPILE_OPTIONS, CompileOptions, default_of, documentation_of, options_table
+from ziggurat.codemodel.gpu.options import (
+    COMPILE_OPTIONS,
+    CPU,
+    CompileOptions,
+    default_of,
+    documentation_of,
+    options_table,
+)
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.text.html import side_by_side, to_html
 from ziggurat.codemodel.text.parser import parse_values
 from ziggurat.codemodel.text.writer import to_text
 from ziggurat.compiler.compiled import Compiled
+from ziggurat.compiler.native import CompiledCpu
 from ziggurat.frontends.language import Function
 from ziggurat.kernels.arguments import constexpr_names, divisible
 from ziggurat.kernels.kernel import Kernel
 
-STAGES = ("python", "triton", "gpu", "llvm", "ptx", "sass", "mlir", "all")
+STAGES = ("python", "triton", "gpu", "llvm", "ptx", "sass", "cpu", "asm", "mlir", "all")
 _ALL = ("python", "triton", "gpu", "llvm", "ptx")
-_HTML = ("python", "triton", "gpu", "all")
+_ALL_OF_CPU = ("python", "triton", "cpu", "llvm", "asm")
+_HTML = ("python", "triton", "gpu", "cpu", "all")
 _LOCATIONS = (*_HTML, "mlir")
 _TRITON_C = (".tc", ".c", ".h", ".cl", ".cu")  # The ends of the names of files with Triton-C.
 _MODELS = ("python", "triton", "mlir")  # Shown without compiling.
@@ -145,6 +154,12 @@ def _show(options: argparse.Namespace) -> str:
     if options.stage is not None and (options.after is not None or options.diff):
         raise LaunchError("--stage must be left out with --after and --diff, which show models between two stages")
     options.stage = options.stage or "triton"
+    if options.stage in ("cpu", "asm"):
+        options.target = CPU
+    elif options.target == CPU and (
+        options.stage in ("gpu", "ptx", "sass") or options.after is not None or options.diff
+    ):
+        raise LaunchError(f"--target cpu has the stages {', '.join(_ALL_OF_CPU)}")
     _check_forms(options)
     CompileOptions.of({name: getattr(options, name) for name in COMPILE_OPTIONS})  # Checks them at every stage.
     kernel = _find(options.kernel, options.macros, functions=options.stage == "python" and not options.attributed)
@@ -152,8 +167,11 @@ def _show(options: argparse.Namespace) -> str:
     if options.attributed:
         return str(kernel.attribution(*arguments))
     if options.after is not None or options.diff:
-        return _passes(_compiled(kernel, arguments, options), options)
-    names = _ALL if options.stage == "all" else (options.stage,)
+        compiled = _compiled(kernel, arguments, options)
+        assert isinstance(compiled, Compiled)
+        return _passes(compiled, options)
+    every = _ALL_OF_CPU if options.target == CPU else _ALL
+    names = every if options.stage == "all" else (options.stage,)
     compiled = None if set(names) <= set(_MODELS) else _compiled(kernel, arguments, options)
     stages = {name: _stage(name, kernel, arguments, compiled, options) for name in names}
     if options.html:
@@ -166,7 +184,11 @@ def _show(options: argparse.Namespace) -> str:
 
 
 def _stage(
-    name: str, kernel: Kernel, arguments: Sequence[Any], compiled: Compiled | None, options: argparse.Namespace
+    name: str,
+    kernel: Kernel,
+    arguments: Sequence[Any],
+    compiled: Compiled | CompiledCpu | None,
+    options: argparse.Namespace,
 ) -> Any:
     """A stage of a kernel, a model or a text."""
     if name == "python":
@@ -179,6 +201,7 @@ def _stage(
 
         return to_mlir(model, locations=options.locations) + "\n"
     if name == "sass":
+        assert isinstance(compiled, Compiled)
         from ziggurat.backend.ptx.sass import sass
 
         return sass(compiled.ptx, compiled.target, lines=True)
@@ -235,13 +258,13 @@ def _check_forms(options: argparse.Namespace) -> None:
         raise LaunchError("--html must be given without --locations, --after and --diff", hint="leave out --html")
 
 
-def _compiled(kernel: Kernel, arguments: Sequence[Any], options: argparse.Namespace) -> Compiled:
+def _compiled(kernel: Kernel, arguments: Sequence[Any], options: argparse.Namespace) -> Compiled | CompiledCpu:
     """The kernel compiled with the options of the command line."""
     # A constexpr parameter that has the name of an option is that option, unless it is among the arguments.
     names = list(kernel.signature.parameters)
     taken = {*names[: len(arguments)], *(set(names) - constexpr_names(kernel)), *({"target"} & set(names))}
     given = {name: getattr(options, name) for name in COMPILE_OPTIONS if name not in taken}
-    return kernel.compile(*arguments, **given)
+    return cast(Any, kernel).compile(*arguments, **given)  # The target decides the type.
 
 
 def _simulate(options: argparse.Namespace) -> str:
@@ -258,14 +281,16 @@ def _simulate(options: argparse.Namespace) -> str:
 
 def _cache(options: argparse.Namespace) -> str:
     """The list of kept kernels, or the number of removed ones."""
+    from ziggurat.backend.cpu.runtime.objects import Objects
     from ziggurat.backend.cuda.cache import Cache
 
-    cache = Cache()
+    kernels = Cache()
+    directory = kernels.directory
+    caches = kernels, Objects(directory)
     if options.what == "clear":
-        return f"removed {cache.clear()} kernel(s) from {cache.directory}\n"
-    return _listing(
-        "kernel", cache.directory, (f"{e.key[:16]}  {e.size:>9} bytes  {e.target}  {e.name}" for e in cache.entries())
-    )
+        return f"removed {sum(cache.clear() for cache in caches)} kernel(s) from {directory}\n"
+    entries = (entry for cache in caches for entry in cache.entries())
+    return _listing("kernel", directory, (f"{e.key[:16]}  {e.size:>9} bytes  {e.target}  {e.name}" for e in entries))
 
 
 def _choices(options: argparse.Namespace) -> str:

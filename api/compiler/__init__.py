@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ziggurat.compiler.pipeline import compile_for_cpu as compile_for_cpu
     from ziggurat.compiler.pipeline import compile_model as compile_model
     from ziggurat.compiler.pipeline import triton_model as triton_model
     from ziggurat.transforms.attribution import attribute as attribute
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from ziggurat.transforms.attribution import outer_constant as outer_constant
 
 _LAZY = {
-    **dict.fromkeys(("compile_model", "triton_model"), "ziggurat.compiler.pipeline"),
+    **dict.fromkeys(("compile_for_cpu", "compile_model", "triton_model"), "ziggurat.compiler.pipeline"),
     **dict.fromkeys(("attribute", "given_tuple", "link", "outer_constant"), "ziggurat.transforms.attribution"),
 }
 

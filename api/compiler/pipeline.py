@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from ziggurat.boundary import no_faults, public
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import core, tt
 from ziggurat.codemodel.errors import KernelTypeError, LaunchError
 from ziggurat.codemodel.gpu import dialect as gpu
-from ziggurat.codemodel.gpu.options import COMPILE_OPTIONS, CompileOptions
+from ziggurat.codemodel.gpu.options import COMPILE_OPTIONS, CPU, CompileOptions
 from ziggurat.codemodel.op import Op, require_model
 from ziggurat.codemodel.transform import Rewriter
 from ziggurat.codemodel.types import Type
@@ -21,6 +21,9 @@ from ziggurat.frontends.language import Function
 from ziggurat.transforms.attribution import attribute, default_warps
 from ziggurat.transforms.mirror import mirror
 from ziggurat.transforms.simplify.dce import remove_unused
+
+if TYPE_CHECKING:
+    from ziggurat.compiler.native import CompiledCpu
 
 # Applied to a Triton model before a user sees it. The model stays as the kernel's author wrote it: nothing is folded,
 # shared or hoisted; only constants that became attributes are removed.
@@ -52,10 +55,20 @@ def triton_model(
         return model
 
 
+@overload
+def compile(model: Op, *, target: Literal["cpu"], **options: Any) -> CompiledCpu: ...
+
+
+@overload
+def compile(
+    model: Op, *, python: Op | None = None, examine: Callable[[gpu.Module], None] | None = None, **options: Any
+) -> Compiled: ...
+
+
 @public
 def compile(
     model: Op, *, python: Op | None = None, examine: Callable[[gpu.Module], None] | None = None, **options: Any
-) -> Compiled:
+) -> Compiled | CompiledCpu:
     """Compile the kernel of a Triton model, or of a GPU model (`compiled.stages["gpu"]`). No GPU is needed.
 
     `options` are those of docs/compiling.md: `target`, `num_warps`, `num_stages`, `exact_math` and so on. A GPU model
@@ -68,6 +81,8 @@ def compile(
     model = _compilable(model)
     settings = _options_for(model, options)
     verify(model)
+    if settings.target == CPU:
+        return compile_for_cpu(model, python)
     return compile_model(model, settings, python, examine)
 
 
@@ -126,7 +141,8 @@ def compile_model(
     examine: Callable[[gpu.Module], None] | None = None,
     name: str = "",
 ) -> Compiled:
-    """Compile a Triton or GPU model that is known to be valid; see `compile`. `name` is the kernel's, for messages."""
+    """Compile a Triton or GPU model that is known to be valid for a GPU; see `compile`. `name` is the kernel's, for
+    messages."""
     stages: dict[str, Any] = {} if python is None else {"python": python}
     with compiling, no_faults("compiling", lambda: model, name or "the model"):
         # These imports are under the lock, too: see `compiling`.
@@ -161,6 +177,25 @@ def compile_model(
         disjoint=function.disjoint,
         options=options,
     )
+
+
+def compile_for_cpu(model: Op, python: Op | None = None, name: str = "") -> CompiledCpu:
+    """Compile a Triton model that is known to be valid for this machine's CPU; see `compile`."""
+    if isinstance(model, gpu.Module):
+        raise LaunchError("a GPU model cannot be compiled for a CPU", hint="compile the Triton model")
+    assert isinstance(model, core.Module)
+    with compiling, no_faults("compiling", lambda: model, name or "the model"):
+        from ziggurat.backend.cpu.code import CpuOptions
+        from ziggurat.backend.cpu.compile import compile_cpu
+        from ziggurat.backend.cpu.waiting import demand_no_waiting
+        from ziggurat.compiler.native import CompiledCpu
+
+        demand_no_waiting(model)
+        code = compile_cpu(model, CpuOptions())
+    called = {op.callee for op in model.walk() if isinstance(op, tt.Call)}
+    kernel = next(op for op in model.functions().values() if isinstance(op, tt.Func) and op.sym_name not in called)
+    above: dict[str, Any] = {"triton": model} if python is None else {"python": python, "triton": model}
+    return CompiledCpu(code, above, _arguments(model, kernel), name)
 
 
 def _arguments(model: Op, placed: tt.Func) -> tuple[Argument, ...]:

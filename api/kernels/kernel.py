@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import attrs
 
@@ -14,7 +14,7 @@ from ziggurat.backend.launch.grids import computed_grid, sizes_of
 from ziggurat.boundary import no_faults, public
 from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import LaunchError, ZigguratError
-from ziggurat.codemodel.gpu.options import COMPILE_OPTIONS, SHARED_OPTIONS, CompileOptions
+from ziggurat.codemodel.gpu.options import COMPILE_OPTIONS, CPU, SHARED_OPTIONS, CompileOptions, default_of
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import require_argument
 from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType, TupleType, Type, i1
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from ziggurat.backend.cuda.launch import Dispatcher
     from ziggurat.backend.cuda.specialize import KernelParameter, Specialization
     from ziggurat.compiler.compiled import Compiled
+    from ziggurat.compiler.native import CompiledCpu
+    from ziggurat.launches.cpu import HostLaunches
     from ziggurat.transforms.attribution import Attribution
 
 ReadArray = Callable[[Any, str], "tuple[Any, ScalarType, int] | None"]
@@ -68,9 +70,15 @@ class Kernel(Function):
         if unknown:
             raise LaunchError(f"'{self.name}' has no parameter '{min(unknown)}' (in do_not_specialize)")
         self._models: dict[Signature, core.Module] = {}
-        # Made at the first launch on a GPU, and called directly by later launches.
-        self._dispatcher: Dispatcher | None = None
+        self._reset()
+
+    def _reset(self) -> None:
+        """Forget the launches, and what they have left for later ones."""
+        self._dispatcher: Dispatcher | None = None  # Made at the first launch on a GPU.
+        self._native: HostLaunches | None = None  # Made at the first launch of native code.
+        # Launchers by grid, which later launches call directly, and the function that makes one for another grid.
         self._launches: dict[Any, Callable[..., Any]] = {}
+        self._at: Callable[[Grid], Callable[..., Any]] = functools.partial(functools.partial, self.launch)
 
     @property
     def module(self) -> core.Module:
@@ -99,8 +107,16 @@ class Kernel(Function):
         """
         return self.model_for(signature_of(self, arguments, keywords))
 
+    @overload
+    def compile(  # pyright: ignore[reportOverlappingOverload]
+        self, /, *arguments: Any, target: Literal["cpu"], **keywords: Any
+    ) -> CompiledCpu: ...
+
+    @overload
+    def compile(self, /, *arguments: Any, **keywords: Any) -> Compiled: ...
+
     @public
-    def compile(self, /, *arguments: Any, **keywords: Any) -> Compiled:
+    def compile(self, /, *arguments: Any, **keywords: Any) -> Compiled | CompiledCpu:
         """The kernel compiled for a target and the arguments that `triton` takes; see `zg.compile`. No GPU is needed.
 
         Keywords are the parameters' names, and the options of compilation: `target`, `num_warps` … A keyword
@@ -113,15 +129,17 @@ class Kernel(Function):
         bound = bind_types(self, arguments, {name: value for name, value in keywords.items() if name in names})
         return self.compiled_for(signature_of(self, (), bound), bound, given)
 
-    def compiled_for(self, signature: Signature, bound: Mapping[str, Any], options: Mapping[str, Any]) -> Compiled:
+    def compiled_for(
+        self, signature: Signature, bound: Mapping[str, Any], options: Mapping[str, Any]
+    ) -> Compiled | CompiledCpu:
         """The kernel compiled for `signature`, which must be the signature of `bound`, the arguments by name."""
         shared = constexpr_names(self).intersection(SHARED_OPTIONS)
         chosen = CompileOptions.of({**options, **{name: bound[name] for name in shared}})
-        compiled = compiler.compile_model(
-            self.model_with(signature, chosen.num_warps),
-            chosen,
-            self.models.python_for(self, signature.types),
-            name=self.name,
+        model, python = self.model_with(signature, chosen.num_warps), self.models.python_for(self, signature.types)
+        compiled = (
+            compiler.compile_for_cpu(model, python, name=self.name)
+            if chosen.target == CPU
+            else compiler.compile_model(model, chosen, python, name=self.name)
         )
         typed = zip(self.signature.parameters, signature.types, strict=True)
         names = [name for parameter, type_ in typed for name in run_time_names(parameter, type_)]
@@ -131,7 +149,8 @@ class Kernel(Function):
     def forget(self) -> None:
         """Forget the models and the code that was compiled from them."""
         super().forget()
-        self._models, self._launches, self._dispatcher = {}, {}, None
+        self._models = {}
+        self._reset()
 
     def model_for(self, signature: Signature) -> core.Module:
         """The Triton code model for a signature, made once until a global that the kernel reads changes."""
@@ -157,11 +176,7 @@ class Kernel(Function):
             known = self._launches.get(grid)  # A later launch finds it here, without a call of the dispatcher.
         except TypeError:  # A list cannot be a key.
             known = None
-        if known is not None:
-            return known
-        if self._dispatcher is not None:
-            return self._dispatcher.at(grid)
-        return functools.partial(self._launch, grid)
+        return self._at(grid) if known is None else known
 
     @property
     def dispatcher(self) -> Dispatcher:
@@ -170,8 +185,20 @@ class Kernel(Function):
             from ziggurat.launches.gpu import dispatcher_of
 
             self._dispatcher = dispatcher_of(self, self._on_host)
-            self._launches = self._dispatcher.known_grids
+        if self._launches is not self._dispatcher.known_grids:
+            self._launches, self._at = self._dispatcher.known_grids, self._dispatcher.at
         return self._dispatcher
+
+    @property
+    def native(self) -> HostLaunches:
+        """The launches of the kernel by native code."""
+        if self._native is None:
+            from ziggurat.launches.cpu import HostLaunches
+
+            self._native = HostLaunches(self)
+        if self._launches is not self._native.known_grids:
+            self._launches, self._at = self._native.known_grids, self._native.at
+        return self._native
 
     # The rules of launches, which kernels of another language have otherwise.
 
@@ -210,17 +237,31 @@ class Kernel(Function):
         return not any(map(on_gpu, arguments))
 
     @public
-    def _launch(self, grid: Grid, /, *arguments: Any, **keywords: Any) -> Any:
-        """Run the kernel where its arrays are: on a GPU, or here by the reference interpreter."""
+    def launch(self, grid: Grid, /, *arguments: Any, **keywords: Any) -> Any:
+        """Run the kernel where its arrays are: on a GPU or here. `kernel[grid](…)` does this."""
         if not self.runs_here(leaves((*arguments, *keywords.values()))):
             return self.dispatcher.at(grid)(*arguments, **keywords)
-        options = {name: keywords.pop(name) for name in [*keywords] if name not in self.signature.parameters}
+        names = self.signature.parameters
+        options = {name: keywords.pop(name) for name in [*keywords] if name not in names}
         self.check_options(options)
-        return self._on_host(grid, bind(self, arguments, keywords), options)
+        return self._on_host(grid, bind(self, arguments, keywords), options, (*[*names][: len(arguments)], *keywords))
 
-    def _on_host(self, grid: Grid, bound: dict[str, Any], options: dict[str, Any]) -> Any:
-        """Run the kernel on arrays in memory. With the option `strict`, use of an undefined element and an access
-        outside of the arrays are errors; options of compilation have no effect here."""
+    def _on_host(
+        self, grid: Grid, bound: dict[str, Any], options: dict[str, Any], passed: Iterable[str] | None = None
+    ) -> Any:
+        """Run the kernel on arrays in memory. `passed` names the arguments that the launch gave, without defaults."""
+        if not self.runs_natively(options):
+            return self.interpret(grid, bound, options)
+        return self.native.launch(grid, bound, options, bound if passed is None else passed)
+
+    def runs_natively(self, options: Mapping[str, Any]) -> bool:
+        """Whether a launch with these options runs native code on arrays in memory."""
+        interpret = options.get("interpret")
+        return not options.get("strict") and not (default_of("interpret") if interpret is None else interpret)
+
+    def interpret(self, grid: Grid, bound: dict[str, Any], options: dict[str, Any]) -> Any:
+        """Run the kernel by the reference interpreter. With the option `strict`, use of an undefined element and an
+        access outside of the arrays are errors; options of compilation have no effect here."""
         from ziggurat.backend.reference.run import run
 
         strict = bool(options.get("strict", False))

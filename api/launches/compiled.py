@@ -1,4 +1,4 @@
-"""Launches of a compiled kernel on a GPU, with arguments checked against those it was compiled for."""
+"""Launches of a compiled kernel on a GPU or on this machine, whose arguments are checked first."""
 
 from __future__ import annotations
 
@@ -6,26 +6,29 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ziggurat.backend.cpu.runtime.kernels import NativeKernel
 from ziggurat.backend.cuda.arrays import reader_of, view
 from ziggurat.backend.cuda.launch import Launcher, devices_of, one_device
-from ziggurat.backend.launch.arrays import is_array, number_type, on_gpu
+from ziggurat.backend.launch.arrays import ELEMENTS, address, as_array, is_array, number_type, on_gpu
 from ziggurat.backend.launch.descriptors import TensorDescriptor
+from ziggurat.backend.launch.grids import computed_grid, padded, sizes_of
 from ziggurat.backend.ptx.sass import assembled, tool
-from ziggurat.boundary import public
+from ziggurat.boundary import no_faults, public
 from ziggurat.codemodel.errors import LaunchError, TargetError
 from ziggurat.codemodel.gpu.options import checked_option
 from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, i1
 from ziggurat.compiler.compiled import Argument, Compiled, binary_of
+from ziggurat.compiler.native import CompiledCpu
 from ziggurat.kernels.arguments import leaves
 
 
 class Checked:
-    """A `Compiled`, and the checks of its arguments. A subclass runs it, and says which arrays it can reach."""
+    """A compiled kernel, and the checks of its arguments. A subclass runs it, and says which arrays it can reach."""
 
-    def __init__(self, compiled: Compiled) -> None:
-        self.compiled = compiled
+    def __init__(self, compiled: Compiled | CompiledCpu) -> None:
+        self.arguments = compiled.arguments
         self.title = compiled.title
-        self.names = [argument.name or f"argument {number}" for number, argument in enumerate(compiled.arguments)]
+        self.names = [argument.name or f"argument {number}" for number, argument in enumerate(self.arguments)]
 
     def view(self, name: str, array: Any) -> tuple[ScalarType, int]:
         """The element type and the address of an array. Raises `LaunchError` for one that the kernel cannot reach."""
@@ -42,7 +45,7 @@ class Checked:
         """
         given = list(leaves(arguments))
         bound, count = dict(zip(self.names, given, strict=False)), len(given)
-        takes = ", ".join(map(str, self.compiled.arguments))
+        takes = ", ".join(map(str, self.arguments))
         for name, value in keywords.items():
             parts = [part for part in self.names if part.partition("[")[0] == name]
             if not parts:
@@ -57,7 +60,7 @@ class Checked:
                 f"'{self.title}' takes {len(self.names)} argument(s) ({takes}); got {count}",
                 hint="leave out values that were compiled in",
             )
-        for argument, name in zip(self.compiled.arguments, self.names, strict=True):
+        for argument, name in zip(self.arguments, self.names, strict=True):
             self._check(argument, name, bound[name])
         return [bound[name] for name in self.names]
 
@@ -100,11 +103,45 @@ class Checked:
         return LaunchError(f"'{name}' of '{self.title}' is compiled for {expected}; got {got}", hint=hint)
 
 
+class OnHost(Checked):
+    """The checks of a kernel that runs on arrays in memory."""
+
+    def view(self, name: str, array: Any) -> tuple[ScalarType, int]:
+        seen = as_array(array, name)
+        return ELEMENTS[seen.dtype], address(seen)
+
+    def check_place(self, name: str, descriptor: TensorDescriptor) -> None:
+        if descriptor.host is None:
+            raise LaunchError(
+                f"'{name}' of '{self.title}' must describe an array in memory; got one on a GPU",
+                hint="describe a copy of the array in memory",
+            )
+
+
+class HostExecutable(OnHost):
+    """Launches a `CompiledCpu`."""
+
+    def __init__(self, compiled: CompiledCpu) -> None:
+        super().__init__(compiled)
+        self._model = compiled.above["triton"]
+        self._kernel = NativeKernel(compiled.code, self.title)
+
+    @public
+    def launch(self, grid: Any, /, *arguments: Any, **keywords: Any) -> None:
+        """See `CompiledCpu.__getitem__`."""
+        given = [as_array(one, "array") if is_array(one) else one for one in self.checked(arguments, keywords)]
+        sizes = padded(sizes_of(computed_grid(grid, self.title, {}) if callable(grid) else grid, self.title))
+        if 0 not in sizes:
+            with no_faults("running", lambda: self._model, self.title):
+                self._kernel.launch(sizes, self.names, given)
+
+
 class Executable(Checked):
     """Launches a `Compiled`, and tells its resources. A GPU is needed only for these."""
 
     def __init__(self, compiled: Compiled) -> None:
         super().__init__(compiled)
+        self.compiled = compiled
         self._launcher = Launcher(binary_of(compiled, self.title))
 
     @public

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from ziggurat.backend.launch.arrays import ELEMENTS, address, as_array, is_array
-from ziggurat.backend.launch.descriptors import TensorDescriptor
+from ziggurat.backend.launch.arrays import as_array, is_array
 from ziggurat.backend.launch.grids import gpu_sizes
 from ziggurat.backend.simulator import MAX_STEPS
 from ziggurat.boundary import public
@@ -20,14 +19,15 @@ from ziggurat.codemodel.gpu.options import boolean
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.text.parser import parse_values
 from ziggurat.codemodel.types import SCALARS, ScalarType, TensorType, Type
+from ziggurat.compiler.compiled import Compiled
 from ziggurat.kernels.arguments import bind
-from ziggurat.launches.compiled import Checked
+from ziggurat.launches.compiled import OnHost
 
 if TYPE_CHECKING:
     from ziggurat.kernels.kernel import Kernel
 
 
-class Simulation(Checked):
+class Simulation(OnHost):
     """Runs a `Compiled` without a GPU.
 
         compiled.simulate[grid](x, y, n, seed=0, optimized=False, max_steps=500_000)
@@ -42,6 +42,10 @@ class Simulation(Checked):
     line of the kernel; `KernelRuntimeError` for an assertion that fails; `LaunchError` for arguments that are not what
     the kernel was compiled for; and `TargetError` for instructions that the simulator does not know.
     """
+
+    def __init__(self, compiled: Compiled) -> None:
+        super().__init__(compiled)
+        self.compiled = compiled
 
     __iter__ = None  # Python would ask for the items 0, 1, …: each is a launch.
 
@@ -90,17 +94,6 @@ class Simulation(Checked):
             known=(op.location for op in model.walk() if op.location is not None),
         )  # fmt: skip
 
-    def view(self, name: str, array: Any) -> tuple[ScalarType, int]:
-        seen = as_array(array, name)
-        return ELEMENTS[seen.dtype], address(seen)
-
-    def check_place(self, name: str, descriptor: TensorDescriptor) -> None:
-        if descriptor.host is None:
-            raise LaunchError(
-                f"'{name}' of '{self.title}' must describe an array in memory; got one on a GPU",
-                hint="describe a copy of the array in memory",
-            )
-
 
 # The command line: arrays of given shapes with drawn numbers.
 
@@ -119,13 +112,15 @@ def report(
     bound = bind(kernel, arguments, {})
     signature, names, values = kernel.specialized(bound)
     compiled = kernel.compiled_for(signature, bound, options)
+    if not isinstance(compiled, Compiled):
+        raise LaunchError("a simulation must be of a GPU; got the target 'cpu'")
     arrays = {name: value for name, value in zip(names, values, strict=True) if is_array(value)}
     before = {name: array.copy() for name, array in arrays.items()}
     compiled.simulate[tuple(grid)](*values, seed=seed, optimized=optimized)
     after = {name: array.copy() for name, array in arrays.items()}
     for name, array in arrays.items():
         array[...] = before[name]
-    kernel[tuple(grid)](*arguments)
+    kernel[tuple(grid)](*arguments, interpret=True)
     count, threads = int(np.prod(grid)), 32 * compiled.num_warps
     lines = [f"{kernel.name}: {count} program(s) of {threads} threads for {compiled.target}: no fault found"]
     lines += [f"  {name}: {_changes(before[name], after[name], array)}" for name, array in arrays.items()]

@@ -20,6 +20,7 @@ from ziggurat.codemodel.gpu.targets import TARGETS
 
 MAX_WARPS: Final = 32
 MAX_REGISTERS: Final = 255  # Of a thread.
+CPU: Final = "cpu"  # The target of native code for this machine.
 MAX_STAGES: Final = 1 << 16  # No loop has as many buffers: a larger number is a typing error.
 
 
@@ -79,7 +80,7 @@ def _num_ctas(name: str, value: Any) -> int:
 
 
 def _target(name: str, value: Any) -> str:
-    if isinstance(value, str) and value in TARGETS:
+    if isinstance(value, str) and (value in TARGETS or value == CPU):
         return value
     from difflib import get_close_matches
 
@@ -91,7 +92,7 @@ def _target(name: str, value: Any) -> str:
         near = [known for known in (f"sm_{text}a", f"sm_{text}") if known in TARGETS]
         near = near or get_close_matches(str(value).lower(), TARGETS, 1)
         hint = f"did you mean '{near[0]}'?" if near else None
-    raise LaunchError(f"{name} must be one of {', '.join(TARGETS)}; got {shown(value)}", hint=hint)
+    raise LaunchError(f"{name} must be one of {', '.join((*TARGETS, CPU))}; got {shown(value)}", hint=hint)
 
 
 def _stream(name: str, value: Any) -> Any:
@@ -117,7 +118,7 @@ def _option(
 class CompileOptions:
     """Options of one compilation. `of` checks values that users give; the constructor takes checked values."""
 
-    target: str = _option("sm_90a", _target, "architecture of the GPU", launch=False)
+    target: str = _option("sm_90a", _target, 'architecture of the GPU, or "cpu"', launch=False)
     num_warps: int = _option(4, _num_warps, "warps of a CTA, a power of two up to 32", shared=True)
     num_stages: int = _option(
         3, _num_stages, "slots of a ring that loads of a loop are pipelined through; 0 or 1 for none", shared=True
@@ -159,9 +160,15 @@ class CompileOptions:
 class LaunchOptions:
     """Options of one launch that compiled code does not depend on."""
 
-    strict: bool = _option(False, boolean, "on arrays in memory: report a use of undefined lanes")
+    strict: bool = _option(False, boolean, "on arrays in memory: interpret, and report a use of undefined lanes")
+    interpret: bool = _option(True, boolean, "on arrays in memory: run by the interpreter, not as native code")
     stream: Any = _option(None, _stream, "the stream of the launch: an address, or a stream of torch or CuPy")  # noqa: RUF009
-    check: bool = _option(False, boolean, "wait for the launch, so that a fault is reported as this kernel's")
+    check: bool | None = _option(
+        None,
+        boolean,
+        "on a GPU: wait for the launch, so that a fault is reported as this kernel's; on a CPU, by default: find "
+        "accesses outside of the arrays",
+    )
 
 
 DEFAULT_OPTIONS: Final = CompileOptions()

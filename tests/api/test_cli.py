@@ -65,10 +65,10 @@ def test_what_is_wrong_is_said_without_a_traceback(file, capsys):
     [
         (["--types"], "--types must go with --stage python, as text\n  hint: write --stage python --types"),
         (["--stage", "python", "--types", "--html"], "--types must go with --stage python"),
-        (["--stage", "ptx", "--html"], "--html must go with one of the stages python, triton, gpu, all; got ptx"),
+        (["--stage", "ptx", "--html"], "--html must go with one of the stages python, triton, gpu, cpu, all; got ptx"),
         (
             ["--stage", "llvm", "--locations"],
-            "--locations must go with one of the stages python, triton, gpu, all, mlir; got llvm",
+            "--locations must go with one of the stages python, triton, gpu, cpu, all, mlir; got llvm",
         ),
         (["--html", "--locations"], "--html must be given without --locations"),
         (["--html", "--diff"], "--html must be given without --locations"),

@@ -17,7 +17,7 @@ import attrs
 from ziggurat import compiler
 from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import KernelValueError, ZigguratError
-from ziggurat.codemodel.gpu.options import CompileOptions
+from ziggurat.codemodel.gpu.options import LAUNCH_ONLY, CompileOptions
 from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType, TupleType, Type
 from ziggurat.frontends.language.function import Function
 from ziggurat.frontends.language.policy import TRITON
@@ -308,7 +308,7 @@ class JITFunction(Kernel, JITCallable):
             kwargs["debug"] = True
         sizes = _sizes(grid)
         if self._interpreted:
-            return hooks.interpreted(Kernel.__getitem__(self, sizes), args, kwargs)
+            return hooks.interpreted(functools.partial(self.launch, sizes), args, {**kwargs, "interpret": True})
         if not knobs.runtime.launch_enter_hook and not knobs.runtime.launch_exit_hook:
             return Kernel.__getitem__(self, sizes)(*args, **kwargs)
         named = {name: value for name, value in kwargs.items() if name in self._by_name}
@@ -401,7 +401,7 @@ class JITFunction(Kernel, JITCallable):
         """The compiled kernel for types of arguments and options of launches: the same object each time."""
         from ziggurat.triton.compiler.compiled import CompiledKernel
 
-        used = {name: value for name, value in given.items() if name not in ("stream", "check", "strict")}
+        used = {name: value for name, value in given.items() if name not in LAUNCH_ONLY}
         key = (signature, target, tuple((name, _hashable(used[name])) for name in sorted(used)))
         found = self._kernels.get(key)
         if found is None:

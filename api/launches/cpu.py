@@ -1,0 +1,154 @@
+"""Launches on arrays in memory: by native code, or by the reference interpreter where there is none."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ziggurat.backend.cpu.runtime import launcher
+from ziggurat.backend.cpu.runtime.kernels import NativeKernel
+from ziggurat.backend.cpu.runtime.native import RECORD, native
+from ziggurat.backend.cpu.runtime.plans import Given, plan_of
+from ziggurat.backend.launch.arrays import read_array
+from ziggurat.backend.launch.grids import padded, three
+from ziggurat.boundary import no_faults, public
+from ziggurat.codemodel.errors import ZigguratError, warn
+from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType, i1
+from ziggurat.compiler.native import code_of
+from ziggurat.kernels.arguments import Signature, bind
+
+if TYPE_CHECKING:
+    from ziggurat.kernels.kernel import Grid, Kernel
+
+_MAX_GRIDS = 256  # Grids whose launchers a kernel remembers.
+_MAX_PLANS = 8  # Plans of a kernel; each launch tries them in turn.
+
+
+class HostLaunches:
+    """The native launches of one kernel. `known_grids` has the launchers that were made, by the grid of the launch."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.known_grids: dict[Any, Callable[..., Any]] = {}
+        self._by_sizes: dict[tuple[int, ...], Callable[..., Any]] = {}
+        self._plans: list[Any] = []
+        self._natives: dict[tuple[Signature, bool], NativeKernel | None] = {}
+        parameters = kernel.signature.parameters
+        self._names = list(parameters)
+        self._defaults = {name: p.default for name, p in parameters.items() if p.default is not inspect.Parameter.empty}
+
+    def at(self, grid: Grid) -> Callable[..., Any]:
+        """The kernel over a grid that is not among the known ones."""
+        return functools.partial(self._computed if callable(grid) else self.kernel.launch, grid)
+
+    def _computed(self, grid: Callable[[dict[str, Any]], Any], /, *arguments: Any, **keywords: Any) -> Any:
+        """Launch over the grid that a function gives. A launch that is not known, or fails here, takes the slow path,
+        which explains errors."""
+        try:
+            named = {**self._defaults, **dict(zip(self._names, arguments, strict=False)), **keywords}
+            launch = self._by_sizes[three(grid(named))]
+        except Exception:
+            launch = functools.partial(self.kernel.launch, grid)
+        return launch(*arguments, **keywords)
+
+    def launch(self, grid: Grid, bound: dict[str, Any], options: dict[str, Any], passed: Iterable[str]) -> Any:
+        """Run the kernel on arrays in memory; `bound` has all arguments by name, `passed` names those that the launch
+        gave."""
+        kernel = self.kernel
+        signature, names, values = kernel.specialized(bound)
+        sizes = kernel.sizes(grid, bound)
+        if 0 in sizes:
+            return kernel.ran(signature, options)
+        check = options.get("check") is not False
+        found = self._native(signature, check)
+        if found is None:
+            return kernel.interpret(grid, bound, options)
+        three_sizes = padded(sizes)
+        try:
+            with no_faults("running", lambda: kernel.model_for(signature), kernel.name):
+                found.launch(three_sizes, names, values)
+        except ZigguratError as error:
+            raise kernel.explained(error) from error.__cause__
+        result = kernel.ran(signature, options)
+        self._remember(grid, three_sizes, found, signature, bound, options, frozenset(passed), result)
+        return result
+
+    def prepare(self, bound: dict[str, Any], options: Mapping[str, Any]) -> bool:
+        """Compile the kernel for the arguments of a launch; whether it runs natively."""
+        signature, _, _ = self.kernel.specialized(bound)
+        return self._native(signature, options.get("check") is not False) is not None
+
+    def _native(self, signature: Signature, check: bool) -> NativeKernel | None:
+        """The kernel for a signature. None if it must be interpreted: a warning has given the reason once."""
+        key = signature, check
+        model = self.kernel.model_for(signature)  # A change of globals empties the table.
+        if key not in self._natives:
+            self._natives[key] = self._compiled(model, check)
+        return self._natives[key]
+
+    def _compiled(self, model: Op, check: bool) -> NativeKernel | None:
+        kernel = self.kernel
+        try:
+            with no_faults("compiling", lambda: model, kernel.name):
+                code = code_of(model, kernel.name, check=check)
+                return NativeKernel(code, kernel.name, whole=kernel.policy.tolerant_memory)
+        except ZigguratError as error:
+            reason = next((line for line in error.summary.splitlines() if line), "")
+            message = f"'{kernel.name}' is interpreted, as no native code could be made: {reason}"
+            warn(message, error.location or kernel.place)
+            return None
+
+    def _remember(
+        self, grid: Any, sizes: tuple[int, int, int], found: NativeKernel, signature: Signature,
+        bound: Mapping[str, Any], options: Mapping[str, Any], passed: frozenset[str], result: Any,
+    ) -> None:  # fmt: skip
+        """Make later launches with such arguments quick, and later ones over this grid."""
+        given = self._given(signature, bound, passed)
+        failed = public(functools.partial(self._failed, found))
+        plan = plan_of(found, given, options, result, failed)
+        if plan is not None:
+            self._plans[:] = [plan, *(one for one in self._plans if one[0] != plan[0])][:_MAX_PLANS]
+        if sizes not in self._by_sizes:
+            if len(self._by_sizes) >= _MAX_GRIDS:
+                self._by_sizes.clear()
+                self.known_grids.clear()
+            slow = functools.partial(self.kernel.launch, sizes)
+            self._by_sizes[sizes] = native().launcher(sizes, self._plans, slow)
+        if isinstance(grid, tuple):
+            self.known_grids[grid] = self._by_sizes[sizes]
+
+    def _given(self, signature: Signature, bound: Mapping[str, Any], passed: frozenset[str]) -> list[Given]:
+        """The arguments of a launch with the rules by which they select code."""
+        declared = self.kernel.models.declared(self.kernel, bound)
+        made: list[Given] = []
+        for (name, value), type_ in zip(bound.items(), signature.types, strict=True):
+            parameter = self.kernel.parameter(name)
+            rules = 0
+            is_integer = isinstance(type_, ScalarType) and type_.is_int and type_ != i1
+            number = int(value) if is_integer else 1
+            if isinstance(type_, PtrType):
+                array = read_array(value, name)
+                assert array is not None
+                number = array[2]
+            if (is_integer or isinstance(type_, PtrType)) and parameter.specialize and parameter.align:
+                rules |= launcher.DIVISIBLE if parameter.divisor(number) != 1 else launcher.NOT_DIVISIBLE
+            if is_integer and parameter.compiles_in(1):
+                rules |= launcher.NOT_ONE
+            known = None if isinstance(type_, ConstantType) else type_
+            made.append(Given(name, value, known, rules, name in passed, name in declared))
+        return made
+
+    def _failed(
+        self, found: NativeKernel, record: bytes, grid: bytes, values: Sequence[Any], keywords: Sequence[str]
+    ) -> None:
+        """Raise the error of a launch by a plan: of its record, the grid, and the values of the call."""
+        kernel = self.kernel
+        count = len(values) - len(keywords)
+        named = dict(zip(keywords, values[count:], strict=True))
+        bound = bind(kernel, values[:count], {name: named[name] for name in named if name in self._names})
+        _, names, given = kernel.specialized(bound)
+        sizes = launcher.GRID.unpack(grid)[:3]
+        raise kernel.explained(found.error(RECORD.unpack(record), sizes, names, given))

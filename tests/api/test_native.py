@@ -1,0 +1,363 @@
+"""Kernels on arrays in memory as native code: launches, arguments of all libraries, errors, the cache, processes."""
+
+from __future__ import annotations
+
+import gc
+import mmap
+import os
+import pickle
+import subprocess
+import sys
+import threading
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ziggurat as zg
+from ziggurat.backend.cpu.runtime.objects import Objects
+from ziggurat.cli import main
+from ziggurat.codemodel.errors import ZigguratWarning
+
+HERE = Path(__file__)
+
+
+@zg.kernel
+def add(x_ptr, y_ptr, out_ptr, n, BLOCK: zg.constexpr = 64):
+    start = zg.program_id(0) * BLOCK
+    offsets = zg.add(start, zg.arange(0, BLOCK))
+    mask = zg.compare(offsets, n, zg.CompareKind.LESS_THAN)
+    x = zg.load(zg.add(x_ptr, offsets), mask)
+    y = zg.load(zg.add(y_ptr, offsets), mask)
+    zg.store(zg.add(out_ptr, offsets), zg.add(x, y), mask)
+
+
+def fresh() -> zg.Kernel:
+    """The kernel without the launches of other tests."""
+    return zg.kernel(add.fn)
+
+
+def arrays(n: int = 1000, dtype: Any = np.float32) -> list[Any]:
+    random = np.random.default_rng(0)
+    return [random.standard_normal(n).astype(dtype), random.standard_normal(n).astype(dtype), np.zeros(n, dtype)]
+
+
+def test_launches_have_the_interpreter_s_result():
+    kernel = fresh()
+    x, y, out = arrays()
+    for grid in ((16,), (16, 1), 16, lambda meta: (zg.cdiv(meta["n"], meta["BLOCK"]),), [16]):
+        for _ in range(3):
+            out[:] = 0
+            kernel[grid](x, y, out, 1000, BLOCK=64, interpret=False)
+            np.testing.assert_array_equal(out, x + y)
+    assert kernel[16,] is kernel[16,], "the launcher over a grid is made once"
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch", "bfloat16", "jax", "dlpack", "descriptor"])
+def test_arrays_of_other_libraries_are_not_copied(library: str):
+    x, y, out = arrays()
+    given: list[Any] = [x, y, out]
+    if library == "torch":
+        torch = pytest.importorskip("torch")
+        given = [torch.from_numpy(array) for array in given]
+    elif library == "bfloat16":
+        torch = pytest.importorskip("torch")
+        given = [torch.from_numpy(array).to(torch.bfloat16) for array in given]
+        out = given[2]
+    elif library == "jax":
+        jax = pytest.importorskip("jax")
+        given = [*map(jax.numpy.asarray, given[:2]), out]
+    elif library == "dlpack":
+
+        class Protocol:
+            def __init__(self, array: Any) -> None:
+                self.__dlpack__, self.__dlpack_device__ = array.__dlpack__, array.__dlpack_device__
+
+        given = [*map(Protocol, given[:2]), out]
+    kernel = fresh()
+    for _ in range(2):
+        out[:] = 0
+        kernel[16,](*given, 1000, interpret=False)
+        if library == "bfloat16":
+            assert (given[2] == given[0] + given[1]).all()
+        else:
+            np.testing.assert_array_equal(out, x + y)
+
+
+@zg.kernel
+def copy(source, target, COUNT: zg.constexpr):
+    for i in range(COUNT):
+        target.store([zg.program_id(0), i * 16], source.load([zg.program_id(0), i * 16]))
+
+
+def test_descriptors():
+    x, out = np.arange(4 * 64, dtype=np.float32).reshape(4, 64), np.zeros((4, 64), np.float32)
+    for _ in range(2):
+        copy[4,](zg.TensorDescriptor(x, (1, 16)), zg.TensorDescriptor(out, (1, 16)), COUNT=4, interpret=False)
+    np.testing.assert_array_equal(out, x)
+
+
+def test_a_stray_access_is_the_interpreter_s_error():
+    said: set[str] = set()
+    x, y, out = arrays()
+    kernel = fresh()
+    for options in ({"interpret": True}, {"interpret": False}, {"interpret": False}):
+        with pytest.raises(zg.MemoryAccessError) as caught:
+            kernel[17,](x, y, out[:993], 1024, interpret=options["interpret"])
+        said.add(str(caught.value))
+    assert len(said) == 1
+    assert "program (15, 0, 0) reads x_ptr[1000], but x_ptr has 1000 elements" in said.pop()
+    kernel[16,](x, y, out, 1000, interpret=False)
+    with pytest.raises(zg.MemoryAccessError, match=r"program \(15, 0, 0\) reads x_ptr"):
+        kernel[16,](x, y, out, 1008, interpret=False)  # by a plan, as 1008 is divisible by 16 as 1000 is not
+
+
+def test_read_only_arrays():
+    x, y, out = arrays()
+    x.flags.writeable = False
+    kernel = fresh()
+    for _ in range(2):
+        kernel[16,](x, y, out, 1000, interpret=False)
+    out.flags.writeable = False
+    for _ in range(2):
+        with pytest.raises(zg.MemoryAccessError, match="writes out_ptr, but its array is read-only"):
+            kernel[16,](x, y, out, 1000, interpret=False)
+
+
+def test_arguments_are_bound_and_refused_as_ever():
+    x, y, out = arrays()
+    kernel = fresh()
+    kernel[16,](x, y, out, n=1000, interpret=False)
+    with pytest.raises(zg.LaunchError, match="takes 5 arguments; got 6"):
+        kernel[16,](x, y, out, 1000, 64, 3, interpret=False)
+    with pytest.raises(zg.LaunchError, match="has no parameter 'm'"):
+        kernel[16,](x, y, out, 1000, m=3, interpret=False)
+    with pytest.raises(zg.LaunchError, match="'n'"):
+        kernel[16,](x, y, out, interpret=False)
+    with pytest.raises(zg.LaunchError, match="check must be True or False"):
+        kernel[16,](x, y, out, 1000, check="no", interpret=False)
+
+
+def test_without_checks():
+    x, y, out = arrays(1024)
+    kernel = fresh()
+    for _ in range(2):
+        kernel[16,](x[:1000], y[:1000], out[:1000], 1024, check=False, interpret=False)  # Reads and writes beyond.
+    np.testing.assert_array_equal(out, x + y)
+    with pytest.raises(zg.MemoryAccessError):
+        kernel[16,](x[:1000], y[:1000], out[:1000], 1024, interpret=False)
+
+
+SCALE = 2.0
+
+
+@zg.kernel
+def scaled(x_ptr, SCALED: zg.constexpr = True):
+    zg.store(x_ptr, zg.mul(zg.load(x_ptr), SCALE))
+
+
+def test_a_changed_global_leads_to_new_code():
+    global SCALE
+    x = np.ones(1, np.float32)
+    scaled[1,](x, interpret=False)
+    SCALE = 5.0
+    scaled[1,](x, interpret=False)
+    SCALE = 2.0
+    assert x[0] == 10
+
+
+def test_the_interpreter_takes_over_where_there_is_no_native_code(monkeypatch: pytest.MonkeyPatch):
+    from ziggurat.launches import cpu
+
+    def refuse(*given: Any, **more: Any) -> Any:
+        raise zg.TargetError("'tt.dance' has no native code")
+
+    monkeypatch.setattr(cpu, "code_of", refuse)
+    x, y, out = arrays()
+    kernel = fresh()
+    with pytest.warns(ZigguratWarning, match="'add' is interpreted, as no native code could be made: 'tt.dance' has"):
+        kernel[16,](x, y, out, 1000, interpret=False)
+    np.testing.assert_array_equal(out, x + y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        out[:] = 0
+        kernel[16,](x, y, out, 1000, interpret=False)
+    np.testing.assert_array_equal(out, x + y)
+
+
+def test_compiled_kernels_have_stages_and_run():
+    compiled = add.compile(zg.ptr(zg.f32), zg.ptr(zg.f32), zg.ptr(zg.f32), zg.i32, 64, target="cpu")
+    assert list(compiled.stages) == ["python", "triton", "cpu", "llvm", "asm"]
+    assert "cpu.module" in str(compiled.cpu) and "define i64" in compiled.llvm and compiled.code.symbol in compiled.asm
+    x, y, out = arrays()
+    compiled[16,](x, y, out, 1000)
+    np.testing.assert_array_equal(out, x + y)
+    with pytest.raises(zg.LaunchError, match="'out_ptr' of 'add' is compiled for an array of f32; got an array of f64"):
+        compiled[16,](x, y, out.astype(np.float64), 1000)
+    with pytest.raises(zg.LaunchError, match="must be launched over a grid"):
+        compiled(x, y, out, 1000)
+    assert "compiled for" in repr(compiled)
+    again = zg.compile(compiled.stages["triton"], target="cpu")
+    assert again.code.object == compiled.code.object, "two builds of one kernel are equal"
+    assert pickle.loads(pickle.dumps(again.code)) == again.code
+
+
+@pytest.mark.parametrize("stage", ["cpu", "asm", "llvm", "all"])
+def test_stages_on_the_command_line(stage: str, capsys: pytest.CaptureFixture[str]):
+    target = [] if stage in ("cpu", "asm") else ["--target", "cpu"]
+    assert main(["show", f"{HERE}:add", "ptr<f32>, ptr<f32>, ptr<f32>, i32, 64", "--stage", stage, *target]) == 0
+    found = capsys.readouterr().out
+    marks = {"cpu": "cpu.region", "asm": ".text", "llvm": "define i64 @"}
+    assert all(mark in found for name, mark in marks.items() if stage in (name, "all"))
+    assert (
+        main(["show", f"{HERE}:add", "ptr<f32>, ptr<f32>, ptr<f32>, i32, 64", "--stage", "ptx", "--target", "cpu"]) == 1
+    )
+
+
+# The cache on disk.
+
+
+def files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.object"))
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ZIGGURAT_CACHE_DIR", str(tmp_path))
+    return tmp_path
+
+
+def run_once() -> None:
+    x, y, out = arrays()
+    fresh()[16,](x, y, out, 1000, interpret=False)
+    np.testing.assert_array_equal(out, x + y)
+
+
+def test_code_is_kept_on_disk(cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    run_once()
+    (file,) = files(cache)
+    from ziggurat.backend.cpu import compile as compiler
+
+    with monkeypatch.context() as patch:
+        patch.setattr(compiler, "compile_cpu", None)
+        run_once()
+    x, y, out = arrays()
+    with pytest.raises(zg.MemoryAccessError, match="reads x_ptr"):  # The places of checks are kept, too.
+        fresh()[16,](x, y, out, 1001, interpret=False)
+    assert main(["cache"]) == 0
+    assert " add\n" in capsys.readouterr().out
+    for damaged in (b"", file.read_bytes()[:-10], b"x" + file.read_bytes()[1:]):
+        file.write_bytes(damaged)
+        run_once()
+        assert file.read_bytes() != damaged
+
+
+_PROGRAM = """
+import sys, numpy as np, ziggurat as zg
+sys.path.insert(0, sys.argv[1])
+import test_native
+for _ in range(3):
+    test_native.run_once()
+print("fine")
+"""
+
+
+def test_many_processes_compile_at_once(cache: Path):
+    command = [sys.executable, "-c", _PROGRAM, str(HERE.parent)]
+    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(16)]
+    assert [process.communicate()[0] for process in processes] == ["fine\n"] * 16
+    assert len(Objects().entries()) >= 1 and not list(cache.glob(".*-*"))
+
+
+# Torture.
+
+
+def test_many_launches_leave_no_memory_behind():
+    resource = pytest.importorskip("resource")
+    kernel = fresh()
+    x, y, out = arrays(64)
+
+    def launch(count: int) -> int:
+        for number in range(count):
+            kernel[1,](x, y, out, number % 64, interpret=False)
+            if number % 1000 == 0:
+                kernel[number % 3,](x.copy(), y.copy(), out, 64, interpret=False)
+                with pytest.raises(zg.MemoryAccessError):
+                    kernel[2,](x, y, out, 128, interpret=False)
+        gc.collect()
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+    before = launch(2000)
+    assert launch(100_000) - before < 4096, "kilobytes"
+
+
+def test_many_threads_launch_new_kernels_at_once():
+    def work(number: int) -> bool:
+        good = True
+        for turn in range(20):
+            x, y, out = arrays(500 + 100 * (turn % 5), (np.float32, np.float64)[number % 2])
+            kernels[turn % 3][lambda meta: (zg.cdiv(meta["n"], meta["BLOCK"]),)](
+                x, y, out, len(x), BLOCK=16 << turn % 3, interpret=False
+            )
+            good &= bool((out == x + y).all())
+        return good
+
+    kernels = [fresh() for _ in range(3)]
+    with ThreadPoolExecutor(16) as pool:
+        assert all(pool.map(work, range(16)))
+    assert threading.active_count() < 30
+
+
+@pytest.mark.skipif(not hasattr(mmap, "PROT_READ") or os.name != "posix", reason="needs mprotect")
+@pytest.mark.parametrize("at_end", [False, True])
+def test_guard_pages_around_arrays_are_not_touched(at_end: bool):
+    """An array at the edge of a page that cannot be read: masked lanes must not touch it."""
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    page = mmap.PAGESIZE
+    made: list[Any] = []
+    for _ in range(3):
+        room = mmap.mmap(-1, 4 * page)
+        start = ctypes.addressof(ctypes.c_char.from_buffer(room))
+        for guard in (start, start + 3 * page):
+            assert libc.mprotect(ctypes.c_void_p(guard), page, 0) == 0
+        whole = np.frombuffer(room, np.float32, 2 * page // 4, page)
+        made.append(whole[-1000:] if at_end else whole[:1000])
+    x, y, out = made
+    x[:], y[:] = np.arange(1000), 1
+    for grid, block in ((16, 64), (1, 1024), (63, 16), (1000, 1)):
+        for check in (True, False):
+            out[:] = 0
+            fresh()[grid,](x, y, out, 1000, BLOCK=block, check=check, interpret=False)
+            np.testing.assert_array_equal(out, x + y)
+
+
+# Tuning and timing.
+
+
+def test_tuning_measures_native_code(cache: Path):
+    configs = [zg.Config({"BLOCK": block}) for block in (16, 64, 1024)]
+    kernel = zg.autotune(configs, key=["n"], restore_value=["out_ptr"], warmup=1, rep=2)(fresh())
+    x, y, out = arrays()
+    grid = lambda meta: (zg.cdiv(meta["n"], meta["BLOCK"]),)  # noqa: E731
+    for _ in range(2):
+        out[:] = 0
+        kernel[grid](x, y, out, 1000, interpret=False)
+        np.testing.assert_array_equal(out, x + y)
+    assert len(kernel.choices) == 1 and kernel.last is not None and set(kernel.last.times) == set(map(str, configs))
+    assert kernel.last.about["types"] == {"x_ptr": "f32", "y_ptr": "f32", "out_ptr": "f32"}
+    again = zg.autotune(configs, key=["n"], measure=lambda run: pytest.fail("it is on disk"))(fresh())
+    again[grid](x, y, out, 1000, interpret=False)
+    interpreted = zg.autotune(configs, key=["n"], measure=lambda run: pytest.fail("it is interpreted"))(fresh())
+    interpreted[grid](x, y, out, 1000, interpret=True)
+
+
+def test_times_on_this_machine():
+    x, y, out = arrays()
+    time = zg.testing.do_bench(lambda: add[16,](x, y, out, 1000, interpret=False), warmup=1, rep=2)
+    assert 0 < time < 1000
+    assert len(zg.testing.do_bench(lambda: None, 1, 1, quantiles=[0.2, 0.5])) == 2
