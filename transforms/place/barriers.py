@@ -84,7 +84,7 @@ def _accesses(op: Op | None) -> Iterator[_Access]:
 def _holder(op: Op, buffer: Value, start: int) -> object:
     """The `holder` of an access to a buffer that starts at an offset."""
     shared = shared_of(buffer)
-    if isinstance(op, gpu.MbarrierInit | gpu.MbarrierInval):
+    if isinstance(op, gpu.MbarrierInit | gpu.MbarrierInval | gpu.MakeTensorMap):
         return shared
     if not isinstance(op, gpu.LocalLoad | gpu.LocalStore):
         return None
@@ -208,10 +208,17 @@ def insert_barriers(module: gpu.Module) -> Op:
     barriers, fences = needed["barrier"], needed["fence"]
     if not barriers and not fences:
         return module
-    # With the later barriers, an earlier one may be superfluous. The innermost go first.
-    for number in sorted(barriers, key=lambda n: (-flow.nodes[n].depth, n)):
+
+    def innermost_first(numbers: Set[int]) -> list[int]:
+        return sorted(numbers, key=lambda n: (-flow.nodes[n].depth, n))
+
+    # With the later ones, an earlier one may be superfluous.
+    for number in innermost_first(barriers):
         if next(flow.missing(barriers - {number}, fences), None) is None:
             barriers = barriers - {number}
+    for number in innermost_first(fences):
+        if next(flow.missing(barriers, fences - {number}), None) is None:
+            fences = fences - {number}
     places = {node.op.result: number for number, node in enumerate(flow.nodes) if node.op is not None}
 
     def with_barrier(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
