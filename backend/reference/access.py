@@ -11,7 +11,7 @@ import numpy as np
 from ziggurat.backend.reference.machine import Machine, triton
 from ziggurat.backend.reference.marks import explained, marks
 from ziggurat.backend.reference.memory import READ, WRITE, Access, Region, real_addresses
-from ziggurat.backend.reference.tensors import full
+from ziggurat.backend.reference.tensors import full, require
 from ziggurat.backend.reference.values import Array, marked, marks_of, over, plain, undefined
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.dialects.tt import AtomicKind
@@ -153,7 +153,15 @@ def _marks_of_writing(meaning: Meaning, machine: Machine, op: Op, operands: Oper
 
 
 @triton.of(tt.MakeTensorDescriptor)
-def _descriptor(machine: Machine, op: Op, operands: Operands) -> Operands:
+def _descriptor(machine: Machine, op: tt.MakeTensorDescriptor, operands: Operands) -> Operands:
+    if machine.strict:
+        # On a GPU the first element of an array is at a multiple of 16 bytes.
+        base, *rest = map(plain, operands)
+        found = map(machine.memory.argument_of, base.tolist())
+        good = (base - np.array([argument.pointer if argument else 0 for argument in found])) % 16 == 0
+        for stride in rest[len(op.shape) : -1]:
+            good = good & (stride * pointee(op.base).bytes % 16 == 0)
+        require(machine, good, "the base and the strides of a descriptor must be multiples of 16 bytes")
     return operands
 
 

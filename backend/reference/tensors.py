@@ -281,7 +281,7 @@ def _print(machine: Machine, op: tt.Print, operands: Operands) -> None:
     machine.printed.extend(lines)
 
 
-def _require(machine: Machine, condition: Array, message: str) -> None:
+def require(machine: Machine, condition: Array, message: str) -> None:
     """Raise `KernelRuntimeError` for the first element whose condition is false."""
     if condition.all():
         return
@@ -294,7 +294,7 @@ def _require(machine: Machine, condition: Array, message: str) -> None:
 @triton.of(tt.Assert, cf.AssertOp)
 def _assert(machine: Machine, op: tt.Assert | cf.AssertOp, operands: Operands) -> None:
     condition = expand(operands[0], shape_of(op.condition.type))
-    _require(machine, condition, f"device assertion failed: {op.message}" if op.message else "device assertion failed")
+    require(machine, condition, f"device assertion failed: {op.message}" if op.message else "device assertion failed")
 
 
 @triton.of(tt.Barrier)
@@ -311,7 +311,7 @@ def _grid_dependency(machine: Machine, op: Op, operands: Operands) -> None:
 @triton.of(tt.Assume)
 def _assume(machine: Machine, op: tt.Assume, operands: Operands) -> None:
     if machine.strict:
-        _require(machine, operands[0], "an assumption does not hold")
+        require(machine, operands[0], "an assumption does not hold")
 
 
 @triton.of(tt.MultipleOf)
@@ -323,7 +323,7 @@ def _multiple_of(machine: Machine, op: tt.MultipleOf, operands: Operands) -> Arr
             # The first element of each run must be divisible. The first of an axis begins a run.
             first = array.take(0, axis=axis + 1) if array.ndim > 1 else array
             rest = np.fmod(first, number)
-            _require(machine, rest == 0, f"a value is not a multiple of {number}, as zg.multiple_of says")
+            require(machine, rest == 0, f"a value is not a multiple of {number}, as zg.multiple_of says")
     return operands[0]
 
 
@@ -343,5 +343,5 @@ def _runs(machine: Machine, op: tt.MaxContiguous | tt.MaxConstancy, operands: Op
         moved = np.moveaxis(whole, axis + 1, -1)
         begins: Array = np.equal(np.arange(1, moved.shape[-1]) % length, 0)  # Whether the next element begins a run.
         good: Array = np.equal(np.diff(moved, axis=-1), step) | begins
-        _require(machine, np.all(good.reshape(len(good), -1), axis=1), f"values are not {what} in runs of {length}")
+        require(machine, np.all(good.reshape(len(good), -1), axis=1), f"values are not {what} in runs of {length}")
     return operands[0]

@@ -252,9 +252,9 @@ def make_tensor_descriptor(
     """Describe a tensor in global memory.
 
     - `base`: a pointer to its first element, 16-byte aligned.
-    - `shape`: its sizes, a tuple of integers; cast to i32.
+    - `shape`: its sizes, a tuple of integers; cast to i32. They are 1 or more where a block is loaded or stored.
     - `strides`: along each axis from one element to the next, counted in elements; a tuple of integers, cast to i64.
-      The last is 1.
+      The last is 1, the others are multiples of 16 bytes.
     - `block_shape`: a tuple of powers of two: the block that one load or store moves.
     - `padding_option`: "zero" or (of floats) "nan": the elements of a block outside of the tensor.
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import numpy as np
 import pytest
 
+import ziggurat as zg
 from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.backend.reference.access import pointee
 from ziggurat.backend.reference.run import run
@@ -159,3 +162,20 @@ def test_only_the_elements_inside_must_be_defined():
 def test_the_kind_must_fit_the_elements():
     with pytest.raises(VerifyError, match=r"the operands of and must be integers; got tensor<x2, x4, f32>"):
         verify(parse(REDUCE.replace("KIND", "and")))
+
+
+@zg.kernel
+def described(x_ptr, out_ptr, at, pitch):
+    source = zg.make_tensor_descriptor(x_ptr + at, (2, 4), (pitch, 1), (2, 4))
+    out = zg.make_tensor_descriptor(out_ptr, (2, 4), (4, 1), (2, 4))
+    out.store((0, 0), source.load((0, 0)))
+
+
+@pytest.mark.parametrize(("at", "pitch", "good"), [(0, 4, True), (8, 12, True), (0, 6, False), (2, 4, False)])
+def test_bases_and_strides_are_multiples_of_16_bytes_in_strict_mode(at: int, pitch: int, good: bool) -> None:
+    """As TMA needs them; others have a meaning without strict mode."""
+    x, out = np.arange(40, dtype=np.float32), np.zeros((2, 4), np.float32)
+    with contextlib.nullcontext() if good else pytest.raises(KernelRuntimeError, match="must be multiples of 16 bytes"):
+        described[(1,)](x, out, at, pitch, strict=True)
+    described[(1,)](x, out, at, pitch)
+    np.testing.assert_array_equal(out, [x[at : at + 4], x[at + pitch : at + pitch + 4]])
