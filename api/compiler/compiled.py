@@ -43,7 +43,8 @@ class Compiled:
     A CTA has `num_warps` warps, producer warps included, and `shared` bytes of shared memory. `parameters` has the
     types of the PTX kernel's parameters. `parts` names the argument, or the part of an argument, that each parameter
     takes, as `tt.func` does; it is empty where the parameters are the arguments. `arguments` are those of a launch;
-    `disjoint` is that of `tt.func`.
+    `disjoint` is that of `tt.func`. If `scratch` is not 0, a launch provides so many bytes of global memory for each
+    program, for tensor maps; the last parameter of the PTX kernel points to them, and is not in `parameters`.
 
         compiled[grid](x, y, n)
 
@@ -61,6 +62,7 @@ class Compiled:
     name: str = ""
     disjoint: tuple[int, ...] = ()
     options: CompileOptions = DEFAULT_OPTIONS
+    scratch: int = 0
 
     def __repr__(self) -> str:
         takes = ", ".join(map(str, self.arguments))
@@ -158,7 +160,7 @@ def binary_of(compiled: Compiled, name: str) -> Binary:
     places = source_map(compiled.stages["triton"], compiled.ptx) if "triton" in compiled.stages else []
     return Binary(
         compiled.symbol, compiled.ptx, compiled.num_warps, compiled.shared, parameters, compiled.target, name,
-        {"places": places} if places else {}, compiled.disjoint, launched,
+        {"places": places} if places else {}, compiled.disjoint, launched, compiled.scratch,
     )  # fmt: skip
 
 

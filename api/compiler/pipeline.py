@@ -165,17 +165,19 @@ def compile_model(
             texts = assemble(placed, options)
     stages |= {"gpu": placed, "llvm": texts.llvm, "ptx": texts.ptx}
     function = next(op for op in placed.body.entry.ops if isinstance(op, tt.Func))
+    given = -1 if placed.scratch else None  # A launch provides the memory for tensor maps.
     return Compiled(
         texts.symbol,
         placed.target,
         warps_of(placed),
         placed.shared,
-        tuple(parameter.type for parameter in function.body.parameters),
+        tuple(parameter.type for parameter in function.body.parameters[:given]),
         stages,
-        function.parts,
+        function.parts[:given],
         _arguments(model, function),
         disjoint=function.disjoint,
         options=options,
+        scratch=placed.scratch,
     )
 
 
@@ -206,6 +208,8 @@ def _arguments(model: Op, placed: tt.Func) -> tuple[Argument, ...]:
     by_number: dict[int, Argument] = {}
     for index, (parameter, by) in enumerate(zip(function.body.parameters, known, strict=True)):
         number, _, field = (function.parts[index] if function.parts else "").partition(".")
+        if number == gpu.SCRATCH:
+            continue
         argument = Argument(parameter.type if field in ("", "map") else None, by if not field else 1)
         at = int(number) if number else index
         if at not in by_number or argument.type is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -78,19 +79,21 @@ class Simulation(OnHost):
             as_array(value, name) if is_array(value) else value
             for name, value in zip(self.names, self.checked(arguments, keywords), strict=True)
         ]
-        parts = in_parts(kernel_of(model), given)
+        parts = in_parts(kernel_of(model), given, compiled.scratch * math.prod(sizes))
         owners = [int(part.partition(".")[0]) for part in compiled.parts] or range(len(given))
+        names = [*(self.names[owner] for owner in owners), *(["scratch"] if compiled.scratch else [])]
         with np.errstate(over="ignore"):  # A float out of range becomes an infinity, as at a launch.
             values = [
                 np.asarray(value).astype(type_.dtype)[()] if isinstance(type_, ScalarType) else value
-                for value, type_ in zip(parts, compiled.parameters, strict=True)
+                for value, type_ in zip(parts, compiled.parameters, strict=False)
             ]
+            values += parts[len(values) :]  # The memory for tensor maps.
         text = compiled.stages["llvm"]
         if boolean("optimized", optimized):
             text = after_passes(text, compiled.target)
         simulate(
             text, num_warps=compiled.num_warps, shared=compiled.shared, grid=sizes, arguments=values, seed=seed,
-            promises=not optimized, max_steps=max_steps, names=[self.names[owner] for owner in owners],
+            promises=not optimized, max_steps=max_steps, names=names,
             known=(op.location for op in model.walk() if op.location is not None),
         )  # fmt: skip
 

@@ -47,7 +47,8 @@ class Binary:
     `symbol` is its name in `code`; `name` the kernel's name for messages. `shared` is the dynamic shared memory of a
     CTA in bytes, `parameters` are in the order of the code's. `metadata` holds further facts, which JSON can hold;
     `disjoint` has pairs of run-time arguments, one after the other: see `pairs`. `launched` has the attributes of its
-    launches: "pdl" and "cooperative".
+    launches: "pdl" and "cooperative". If `scratch` is not 0, the code has one more parameter, the last: a pointer to so
+    many bytes for each program (`scratch.py`).
     """
 
     symbol: str = attrs.field(validator=instance_of(str))
@@ -60,6 +61,7 @@ class Binary:
     metadata: Mapping[str, Any] = attrs.field(factory=dict[str, Any], hash=False, validator=instance_of(dict))
     disjoint: tuple[int, ...] = attrs.field(default=(), converter=tuple[int, ...])
     launched: tuple[str, ...] = attrs.field(default=(), converter=tuple[str, ...])
+    scratch: int = attrs.field(default=0, validator=instance_of(int))
 
     @property
     def arguments(self) -> tuple[int, ...]:

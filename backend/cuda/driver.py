@@ -253,7 +253,13 @@ class Loaded:
 
     @functools.cached_property
     def launch(self) -> Callable[..., Any]:
-        """`cuLaunchKernel`, or a function that is called alike and launches with the binary's attributes."""
+        """`cuLaunchKernel`, or a function that is called alike and launches with the binary's attributes and memory."""
+        from ziggurat.backend.cuda.scratch import launching
+
+        launch, size = self._plain_launch(), self.binary.scratch
+        return launching(launch, self.context, size, len(self.binary.parameters)) if size else launch
+
+    def _plain_launch(self) -> Callable[..., Any]:
         driver, names = cuda(), self.binary.launched
         if not names:
             return driver.cuLaunchKernel

@@ -313,7 +313,7 @@ class Launcher:
             values.append(value)
         check_disjoint(binary.pairs, arguments, names, binary.title)
         packing = Packing.of([parameter.kind for parameter in binary.parameters])
-        slot = new_slot(packing.size, packing.offsets)
+        slot = new_slot(packing.size, packing.offsets, scratch=binary.scratch > 0)
         packing.write(slot[0], values)
         on = driver.STREAMS[stream_of(arguments, device) if stream is None else driver.stream_address(stream)]
         with driver.on_device(device):

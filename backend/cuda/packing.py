@@ -59,12 +59,15 @@ class Packing:
         struct.pack_into(self.format, buffer, 0, *map(fitted, self.kinds, values))
 
 
-def new_slot(size: int, order: Sequence[int]) -> tuple[memoryview, int]:
+def new_slot(size: int, order: Sequence[int], *, scratch: bool = False) -> tuple[memoryview, int]:
     """A buffer of `size` bytes for the values of one launch, and the address of an array of pointers into it.
 
-    `order` gives the place in the buffer of each of the kernel's parameters. The view keeps the memory of both.
+    `order` gives the place in the buffer of each of the kernel's parameters. With `scratch`, one more parameter has a
+    place after them, for an address. The view keeps the memory of both.
     """
     size += -size % 8
+    if scratch:
+        size, order = size + 8, (*order, size)
     room = (ctypes.c_ubyte * (size + 64 + 8 * len(order)))()
     base = ctypes.addressof(room)
     start = -base % 64

@@ -377,12 +377,12 @@ class Route:
     ) -> Found:
         """Remember the kernel for these arguments, and for others that share it. `result` is that of its launches."""
         exact, loose, known = self._keys(options, *values)
-        order, tiles = arranged(loaded.binary, spec, self._places)
+        binary = loaded.binary
+        order, tiles = arranged(binary, spec, self._places)
 
         def fresh() -> list[Any]:
-            return [*new_slot(self._packing.size, order), *self._nothing]
+            return [*new_slot(self._packing.size, order, scratch=binary.scratch > 0), *self._nothing]
 
-        binary = loaded.binary
         described = (*tiles, apart(binary, spec))
         entry = (loaded.launch, loaded.function, binary.threads, binary.shared, [fresh()], fresh, described, result)
         self._classes[loose] = entry

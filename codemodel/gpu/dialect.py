@@ -13,6 +13,7 @@ from ziggurat.codemodel.dialects.core import Unreachable
 from ziggurat.codemodel.dialects.scf import Yield
 from ziggurat.codemodel.errors import BuildError
 from ziggurat.codemodel.fields import attribute, bodies, body, operand, operands, result_type
+from ziggurat.codemodel.gpu.fragments import MAP_BYTES
 from ziggurat.codemodel.layout import transposition
 from ziggurat.codemodel.op import Body, Op, Value, require
 from ziggurat.codemodel.traits import Isolated, MemoryRead, MemoryWrite, Pure, SymbolTable
@@ -45,12 +46,17 @@ def _require_mbarriers(op: Op, value: Value) -> None:
 
 
 class Module(Op, Isolated, SymbolTable, name="gpu.module"):
-    """A kernel for a target such as "sm_90a", with `num_warps` warps a CTA and `shared` bytes of shared memory."""
+    """A kernel for a target such as "sm_90a", with `num_warps` warps a CTA and `shared` bytes of shared memory.
+
+    If `scratch` is not 0, the last parameter of the kernel is a pointer to so many bytes of global memory for each
+    program of the grid, which a launch provides. They are aligned to 128 bytes.
+    """
 
     target: str = attribute(str)
     num_warps: int = attribute(int)
     body: Body = body(ends=Unreachable)
     shared: int = attribute(int, default=0)
+    scratch: int = attribute(int, default=0)
 
 
 # Layouts.
@@ -306,6 +312,39 @@ class TmaStoreWait(Op, name="gpu.tma_store_wait"):
     """cp.async.bulk.wait_group.read: wait until at most `pending` stores still read their buffers."""
 
     pending: int = attribute(int, unnamed=True)
+
+
+SCRATCH = "scratch"  # The part that the last parameter of a kernel takes that makes tensor maps.
+
+
+class MakeTensorMap(Op, MemoryRead, MemoryWrite, name="gpu.make_tensor_map"):
+    """tensormap.replace, tensormap.cp_fenceproxy, fence.proxy.tensormap: make map number `index` of this program.
+
+    The elected thread fills `buffer`. Its warp copies that to the map's 128 bytes of `scratch`, the memory that the
+    launch provides for this program. The elected thread may then use the map. Nothing in flight may read the map that
+    was there before. `shape` is i32; `strides`, in elements, are i64, and the last of them is 1.
+    """
+
+    buffer: Value = operand()
+    scratch: Value = operand()
+    base: Value = operand()
+    shape: Sequence[Value] = operands()
+    strides: Sequence[Value] = operands()
+    type: Type = result_type()
+    index: int = attribute(int, kw_only=True)
+
+    def check(self) -> None:
+        type_, rank = self.type, len(self.shape)
+        good = isinstance(type_, DescriptorType) and self.base.type == PtrType(type_.element)
+        require(good, f"{self.NAME} of {self.base.type} gives {type_}")
+        good = isinstance(type_, DescriptorType) and rank == len(self.strides) == len(type_.block)
+        require(good, f"{self.NAME} of {type_} takes a size and a stride for each axis")
+        good = all(value.type == i32 for value in self.shape) and all(value.type == i64 for value in self.strides)
+        require(good, f"the sizes of {self.NAME} must be i32, and its strides i64")
+        shared = buffer_of(self, self.buffer)
+        require(shared.bytes == MAP_BYTES, f"the buffer of {self.NAME} must have {MAP_BYTES} bytes; got {shared}")
+        require(isinstance(self.scratch.type, PtrType), f"the scratch of {self.NAME} must be a pointer")
+        require(self.index >= 0, f"the index of {self.NAME} must not be negative")
 
 
 # Matrix units.

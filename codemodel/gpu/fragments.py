@@ -220,7 +220,9 @@ def panels_of(shared: SharedType, k_axis: int) -> Panels | None:
     return None
 
 
-# Boxes of TMA copies.
+# Tensor maps, and the boxes of TMA copies.
+
+MAP_BYTES = 128  # The size of a tensor map, and its alignment where a kernel makes one.
 
 # A box (outermost axis first) and the bytes of its swizzle.
 Tile = tuple[tuple[int, ...], int]

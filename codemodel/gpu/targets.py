@@ -36,6 +36,11 @@ class Target:
         return self.capability == 90
 
     @property
+    def makes_tensor_maps(self) -> bool:
+        """Whether kernels can make tensor maps for TMA: by an architecture-specific instruction."""
+        return self.has_tma and self.is_specific
+
+    @property
     def has_stmatrix(self) -> bool:
         """Whether a warp can store matrices to shared memory: since Hopper."""
         return self.capability >= 90

@@ -16,6 +16,7 @@ import attrs
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.errors import ZigguratError, warn
+from ziggurat.codemodel.gpu.fragments import MAP_BYTES
 from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.transform import DROP, Outcome, transform
@@ -302,6 +303,8 @@ class CompiledKernel:
             num_stages=self.options.num_stages,
             num_ctas=self.options.num_ctas,
             shared=binary.shared,
+            global_scratch_size=binary.scratch,
+            global_scratch_align=MAP_BYTES if binary.scratch else 1,
             arch=binary.target.removesuffix("a").replace("_", ""),
             **{name: given[name] for name in names},
         )

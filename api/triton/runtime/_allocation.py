@@ -1,7 +1,6 @@
-"""`triton.set_allocator`: the function that gives memory to kernels that need some of their own.
+"""`triton.set_allocator`: the function that gives memory to kernels that make tensor maps.
 
-Kernels of ziggurat need none: descriptors that a kernel makes are kept in its parameters. The function is kept for
-programs that read it back.
+Without one, ziggurat gets the memory itself (`backend/cuda/scratch.py`); Triton refuses to launch such a kernel.
 """
 
 from __future__ import annotations
@@ -10,11 +9,13 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
 
+from ziggurat.backend.cuda import scratch
+
 Allocator = Callable[[int, int, int | None], Any]
 
 
 class NullAllocator:
-    """The allocator until one is set: it raises."""
+    """The allocator until one is set. It raises, if a program sets it."""
 
     def __call__(self, size: int, alignment: int, stream: int | None) -> Any:
         raise RuntimeError(
@@ -27,5 +28,7 @@ _allocator: ContextVar[Allocator] = ContextVar("_allocator", default=NullAllocat
 
 
 def set_allocator(allocator: Allocator) -> None:
-    """Set the function that is called with a size and an alignment in bytes, and a stream."""
+    """Set the function that is called with a size and an alignment in bytes, and a stream. It returns an address, or an
+    object with `data_ptr()`, such as a tensor of torch."""
     _allocator.set(allocator)
+    scratch.ALLOCATOR.set(allocator)

@@ -32,9 +32,18 @@ class Names:
         return name
 
 
+class Stream(tuple):
+    """A stream: its kind and its address."""
+
+    def __int__(self) -> int:
+        return self[1]
+
+
 class FakeDriver(types.ModuleType):
     """Records launches; `memory[pointer]` holds what is copied; `context` is the current one, `count` the number of
     devices."""
+
+    Failure = Failure
 
     def __init__(self) -> None:
         super().__init__("cuda.bindings.driver")
@@ -48,11 +57,13 @@ class FakeDriver(types.ModuleType):
         self.parameters = 0
         self.sizes: list[int] = []
         self.devices: dict[int, int | None] = {}  # by the first address of a page; those of no page are the first's
+        self.captured: set[int] = set()  # the streams that are captured
+        self.capture_mode = "CU_STREAM_CAPTURE_MODE_GLOBAL"
         self.done: list[tuple] = []  # what was asked of the device's memory, and launches among it
         for name in (
             "CUdevice_attribute CUfunction_attribute CUjit_option CUtensorMapDataType "
             "CUtensorMapSwizzle CUtensorMapInterleave CUtensorMapL2promotion CUtensorMapFloatOOBfill "
-            "CUlaunchAttributeID"
+            "CUlaunchAttributeID CUstreamCaptureMode"
         ).split():
             setattr(self, name, Names())
         self.CUlaunchConfig = self.CUlaunchAttribute = self.CUlaunchAttributeValue = types.SimpleNamespace
@@ -131,7 +142,14 @@ class FakeDriver(types.ModuleType):
         return (OK,)
 
     def CUstream(self, address):
-        return ("stream", address)
+        return Stream(("stream", address))
+
+    def cuStreamIsCapturing(self, stream):
+        return OK, int(stream in self.captured)
+
+    def cuThreadExchangeStreamCaptureMode(self, mode):
+        self.capture_mode, before = mode, self.capture_mode
+        return OK, before
 
     def cuModuleLoadDataEx(self, code, count, keys, values):
         if self.load_failure is not None:
@@ -145,6 +163,8 @@ class FakeDriver(types.ModuleType):
         return OK, ("function", name, module[1])
 
     def cuMemAlloc(self, size):
+        if self.captured and self.capture_mode != "CU_STREAM_CAPTURE_MODE_RELAXED":
+            return Failure("CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", 900), None
         self.allocated += 4096
         return OK, self.allocated
 
