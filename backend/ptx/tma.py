@@ -1,7 +1,7 @@
 """Emission of TMA and mbarriers: cp.async.bulk.tensor and mbarrier as inline assembly.
 
-The elected thread of a CTA starts copies and arrives; all threads wait. A tensor map is a parameter of the kernel by
-value, of 128 bytes.
+The elected thread of a CTA starts copies and arrives; all threads wait. A tensor map has 128 bytes: it is a parameter
+of the kernel by value, or lies in the memory that the launch provides.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ziggurat.backend.ptx.emitter import EFFECT, Argument, Emitted, Emitter, emits
-from ziggurat.backend.ptx.words import SHARED
+from ziggurat.backend.ptx.words import GLOBAL, SHARED
 from ziggurat.codemodel.gpu import dialect as gpu
-from ziggurat.codemodel.gpu.fragments import box_and_swizzle
+from ziggurat.codemodel.gpu.fragments import MAP_BYTES, box_and_swizzle
 from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.types import i32
 from ziggurat.transforms.place.queries import descriptor_of, shared_of
@@ -26,13 +26,18 @@ def _address(emitter: Emitter, buffer: Value) -> Argument:
 
 def _by_elected_thread(
     emitter: Emitter, lines: Sequence[str], *arguments: Argument, condition: Value | None = None,
-    thread: str | None = None,
+    thread: str | None = None, branch: bool = False,
 ) -> None:  # fmt: skip
-    """Emit instructions for the elected thread, or for the threads where `thread` holds, under a condition."""
+    """Emit instructions for the elected thread, or for the threads where `thread` holds, under a condition.
+
+    They are predicated, because ptxas would serialise the wgmmas in flight at a branch. With `branch` they stand after
+    one: ptxas branches for each `tensormap.replace` under a predicate.
+    """
     one = emitter.both(thread or emitter.owner(i32), emitter.mask(condition, 0))
     flag = emitter.emit(f"zext i1 {one} to i32")
-    # Predicates, not a branch: ptxas would serialise the wgmmas in flight at one.
     guarded = [f"@go {line}" for line in lines]
+    if branch:
+        guarded = ["@!go bra OVER_${:uid};", *lines, "OVER_${:uid}:"]
     text = "\n".join(["{", ".reg .pred go;", f"setp.ne.b32 go, ${len(arguments)}, 0;", *guarded, "}"])
     emitter.asm((), text, *arguments, ("i32", flag), effect=EFFECT)
 
@@ -103,6 +108,54 @@ def _store(emitter: Emitter, op: gpu.TmaStore) -> Emitted:
 def _store_wait(emitter: Emitter, op: gpu.TmaStoreWait) -> Emitted:
     # Threads that have started no stores do not wait.
     emitter.asm((), f"cp.async.bulk.wait_group.read {op.pending};", effect=EFFECT)
+
+
+# Tensor maps that the kernel makes.
+
+# The numbers of `tensormap.replace` (PTX manual, "tensormap.replace", table of new_val): the types of elements by their
+# names in the driver, and the kinds of swizzle by their bytes.
+_ELEMENTS = {
+    "UINT8": 0, "UINT16": 1, "UINT32": 2, "INT32": 3, "UINT64": 4, "INT64": 5, "FLOAT16": 6, "FLOAT32": 7, "FLOAT64": 9,
+    "BFLOAT16": 10,
+}  # fmt: skip
+_SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
+
+
+@emits(gpu.MakeTensorMap)
+def _make_map(emitter: Emitter, op: gpu.MakeTensorMap) -> Emitted:
+    type_ = descriptor_of(op.result)
+    box, swizzle = box_and_swizzle(type_.block, type_.element)
+    buffer = _address(emitter, op.buffer)
+    arguments: list[Argument] = [buffer, (GLOBAL, emitter.scalar(op.base))]
+    fields: list[tuple[str, str, object]] = [
+        ("global_address", "b64", "$1"), ("rank", "b32", len(box) - 1), ("interleave_layout", "b32", 0),
+        ("elemtype", "b32", _ELEMENTS[type_.element.tensor_map]), ("swizzle_mode", "b32", _SWIZZLES[swizzle]),
+        ("fill_mode", "b32", int(type_.padding == "nan")),
+    ]  # fmt: skip
+    # The machine counts axes from the innermost one.
+    for axis, (side, size, stride) in enumerate(zip(box[::-1], op.shape[::-1], op.strides[::-1], strict=True)):
+        fields += [("box_dim", "b32", f"{axis}, {side}"), ("element_stride", "b32", f"{axis}, 1")]
+        fields.append(("global_dim", "b32", f"{axis}, ${len(arguments)}"))
+        arguments.append(("i32", emitter.scalar(size)))
+        if axis:
+            fields.append(("global_stride", "b64", f"{axis - 1}, ${len(arguments)}"))
+            arguments.append(("i64", emitter.emit(f"mul i64 {emitter.scalar(stride)}, {type_.element.bytes}")))
+    lines = [f"st.shared::cta.v2.b64 [$0+{at}], {{0, 0}};" for at in range(0, MAP_BYTES, 16)]
+    lines += [f"tensormap.replace.tile.{name}.shared::cta.b1024.{kind} [$0], {value};" for name, kind, value in fields]
+    _by_elected_thread(emitter, lines, *arguments, branch=True)
+    # The warp of the elected thread copies together.
+    together = emitter.emit(f"and i32 {emitter.thread()}, {emitter.elected_mask & ~31}")
+    warp = emitter.emit(f"icmp eq i32 {together}, 0")
+    place = f"getelementptr i8, {GLOBAL} {emitter.scalar(op.scratch)}, i64 {MAP_BYTES * op.index}"
+    memory: Argument = (GLOBAL, emitter.emit(place))
+    name = "tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned"
+    lines = ["bar.warp.sync -1;", f"{name} [$0], [$1], {MAP_BYTES};", "bar.warp.sync -1;"]
+    _by_elected_thread(emitter, lines, memory, buffer, thread=warp)
+    lines = [f"fence.proxy.tensormap::generic.acquire.gpu [$0], {MAP_BYTES};"]
+    # Triton waits after this fence as well, because ptxas would let copies pass it.
+    lines += ["cp.async.bulk.commit_group;", "cp.async.bulk.wait_group.read 0;"]
+    _by_elected_thread(emitter, lines, memory)
+    return emitter.emit(f"addrspacecast {GLOBAL} {memory[1]} to ptr")
 
 
 def _boxes(

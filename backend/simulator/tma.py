@@ -6,10 +6,11 @@
 Importing this module registers their instructions. By the seed, loads complete late, early or at any time between, and
 stores reach memory in any order. A thread may not touch the bytes of a load before it has waited for the phase of its
 mbarrier; no thread may write the source of a store before a wait for it. Waiting for a phase that never ends is a
-`SimulationError`.
+`SimulationError`. A thread may use a tensor map that the program has made after a fence of its own, and no warp may
+write over one that a copy in flight uses.
 
 This module shares nothing with the emission: boxes, swizzles and phases are written here anew from the manual
-("Tensors", "Swizzling modes", "mbarrier", "Async proxy").
+("Tensors", "Swizzling modes", "mbarrier", "Async proxy", "tensormap.replace", "tensormap.cp_fenceproxy").
 """
 
 from __future__ import annotations
@@ -21,43 +22,37 @@ from typing import Any
 import attrs
 import numpy as np
 
+from ziggurat.backend.launch import arrays
 from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.backend.simulator.program import Blocked, unit
 from ziggurat.backend.simulator.shared import Array, SimulationError
+from ziggurat.backend.simulator.tensor_maps import BYTES, Tensor, TensorMap, mark_of, place_of, tensor_of
 from ziggurat.backend.simulator.text import unknown
 from ziggurat.codemodel.dialects import tt
+from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.fragments import box_and_swizzle
 
 _UNORDERED = (
     "an mbarrier is initialised or invalidated where another thread was since the last barrier: a barrier is missing"
 )
-MAPS = 1 << 60  # The address of a tensor map is this plus the number of its array.
+MAPS = 1 << 60  # The address of a tensor map of a launch is this plus the number of its array.
 
 
-@attrs.frozen(eq=False)
-class TensorMap:
-    """A tensor map of a matrix: its upper left part of `shape`, moved box by box.
+def in_parts(func: tt.Func, arguments: Sequence[Any], scratch: int = 0) -> list[Any]:
+    """The arguments of an emitted kernel, from those of a launch: `TensorDescriptor`s are split into their parts.
 
-    `box` is (rows, columns), `swizzle` 0, 32, 64 or 128 bytes; elements outside are zeros, or NaN with `nan`.
+    `scratch` is the number of bytes for the tensor maps that all programs make.
     """
-
-    array: Array
-    box: tuple[int, int]
-    swizzle: int = 0
-    shape: tuple[int, int] | None = None
-    nan: bool = False
-    stride: int | None = None  # Elements from a row to the next; None for the columns of the array.
-
-    @property
-    def extent(self) -> tuple[int, int]:
-        """The number of rows and columns."""
-        return self.shape or (self.array.shape[0], self.array.shape[1])
-
-
-def in_parts(func: tt.Func, arguments: Sequence[Any]) -> list[Any]:
-    """The arguments of an emitted kernel, from those of a launch: `TensorDescriptor`s are split into their parts."""
     parts = func.parts or [str(number) for number in range(len(arguments))]
-    return [_part(arguments[int(part.partition(".")[0])], part) for part in parts]
+    given = [_part(arguments[int(part.partition(".")[0])], part) for part in parts if part != gpu.SCRATCH]
+    return [*given, *([_aligned(scratch)] if gpu.SCRATCH in parts else [])]
+
+
+def _aligned(size: int) -> Array:
+    """Memory at a multiple of 128 bytes."""
+    room = np.zeros(size + 128, np.int8)
+    start = -arrays.address(room) % 128
+    return room[start : start + size]
 
 
 def _part(argument: Any, part: str) -> Any:
@@ -109,6 +104,7 @@ class _Load:
     places: Array
     data: Array
     barrier: _Mbarrier
+    map: int  # The address of the tensor map.
 
 
 @attrs.define(eq=False)
@@ -119,6 +115,7 @@ class _Store:
     targets: Array
     data: Array
     places: Array
+    map: int
 
 
 class _Tma:
@@ -132,6 +129,7 @@ class _Tma:
         # Stores of each thread by group, oldest first; the last is not committed.
         self.groups: dict[int, list[list[_Store]]] = {}
         self.written: list[_Store] = []  # Stores whose source has been read, and that are not yet in global memory.
+        self.published: dict[int, set[int]] = {}  # The maps made, with the threads that have had a fence since.
         program.at_end.append(self.end)
 
     def fence(self, threads: Array) -> None:
@@ -241,38 +239,93 @@ class _Tma:
         if held.any():
             raise Blocked(held, "deadlock: threads wait for the phase of an mbarrier that never ends")
 
+    # Tensor maps.
+
+    def replace(self, address: int, thread: int, field: str, ordinal: int, value: int) -> None:
+        """Set a field of a map in shared memory."""
+        for name, at, number in ((field, ordinal, value), ("given", 0, self._given(address, thread, field, ordinal))):
+            first, size = place_of(name, at)
+            data = np.frombuffer((number % (1 << 8 * size)).to_bytes(size, "little"), np.uint8)
+            self.program.shared.store(np.array([address + first]), np.array([thread]), data[None])
+
+    def _given(self, address: int, thread: int, field: str, ordinal: int) -> int:
+        """The marks of the fields that a map has, with one more."""
+        if address % BYTES:
+            raise SimulationError(f"a tensor map must be aligned to {BYTES} bytes")
+        first, size = place_of("given", 0)
+        old = self.program.shared.load(np.array([address + first]), np.array([thread]), size)
+        return int(old.view(np.uint64)[0, 0]) | mark_of(field, ordinal)
+
+    def publish(self, memory: Array, source: Array, threads: Array) -> None:
+        """Copy a map to global memory, a part by each lane of a warp."""
+        program = self.program
+        target = int(memory[0])
+        if len(set(memory.tolist())) > 1 or len(set(source.tolist())) > 1 or target % BYTES:
+            raise SimulationError(f"the lanes must copy one tensor map together, aligned to {BYTES} bytes")
+        stores = [store for groups in self.groups.values() for group in groups for store in group]
+        if any(copy.map == target for copy in (*self.loads, *stores)):
+            raise SimulationError(
+                "a tensor map is made anew while a copy in flight uses the old one: a wait is missing"
+            )
+        parts = 4 * (threads % 32)
+        program.memory.store(target + parts, program.shared.load(source + parts, threads, 4), threads)
+        self.published[target] = set()
+
+    def acquire(self, map_: int, thread: int) -> None:
+        self.published.get(map_, set()).add(thread)
+
+    def tensor(self, map_: int, thread: int) -> Tensor:
+        """The matrix of a map, for a copy by a thread."""
+        program = self.program
+        if map_ in program.maps:
+            described: TensorMap = program.maps[map_]
+            return described.at(program.memory.pointers[map_ - MAPS])
+        if thread not in self.published.get(map_, ()):
+            raise SimulationError(
+                "a thread must use a tensor map that the program has made, after a fence.proxy.tensormap of its own"
+            )
+        return tensor_of(program.memory.bytes_at(map_)[:BYTES])
+
     # Copies.
 
-    def _box(self, map_: TensorMap, row: int, column: int) -> tuple[Array, Array, Array]:
-        """For each byte of a box: its place in the buffer before the swizzle, its place in the array, and whether it is
-        inside of the tensor."""
-        size = int(map_.array.dtype.itemsize)
-        rows, columns = map_.box
-        if rows > 256 or columns > 256 or columns * size % 16 or (map_.swizzle and columns * size > map_.swizzle):
-            raise SimulationError(f"TMA cannot move boxes of {rows} × {columns} with a swizzle of {map_.swizzle}")
+    def _box(self, tensor: Tensor, row: int, column: int) -> tuple[Array, Array, Array]:
+        """For each byte of a box: its place in the buffer before the swizzle, its place in the matrix, and whether it
+        is inside of it."""
+        size = tensor.dtype.itemsize
+        rows, columns = tensor.box
+        if rows > 256 or columns > 256 or columns * size % 16 or (tensor.swizzle and columns * size > tensor.swizzle):
+            raise SimulationError(f"TMA cannot move boxes of {rows} × {columns} with a swizzle of {tensor.swizzle}")
         if column * size % 16:
             raise SimulationError("a box must begin at a column that is at a multiple of 16 bytes")
         i: Array = np.arange(rows)[:, None, None]
         j: Array = np.arange(columns)[:, None]
         byte: Array = np.arange(size)
-        inside = (i + row >= 0) & (i + row < map_.extent[0]) & (j + column >= 0) & (j + column < map_.extent[1])
-        there = ((i + row) * (map_.stride or map_.array.shape[1]) + j + column) * size + byte
+        inside = (i + row >= 0) & (i + row < tensor.extent[0]) & (j + column >= 0) & (j + column < tensor.extent[1])
+        there = ((i + row) * tensor.stride + j + column) * size + byte
         within = (i * columns + j) * size + byte
         return within.reshape(-1), there.reshape(-1), np.broadcast_to(inside, within.shape).reshape(-1)
 
-    def _places(self, map_: TensorMap, address: int, offsets: Array) -> Array:
+    def _places(self, tensor: Tensor, address: int, offsets: Array) -> Array:
         if address % 128:
             raise SimulationError("a box must be aligned to 128 bytes in shared memory")
         places = self.program.shared.places(address + offsets, 1)[:, 0]
-        if map_.swizzle:
+        if tensor.swizzle:
             # The swizzle xors address bits from 4 on with those from 7 on.
-            places = places ^ (places >> 7 & map_.swizzle // 16 - 1) << 4
+            places = places ^ (places >> 7 & tensor.swizzle // 16 - 1) << 4
         return places
 
+    def _memory(self, tensor: Tensor, there: Array, thread: int) -> Array:
+        """The memory from the first element on, in which a box has these places."""
+        for _ in self.program.memory.places(
+            tensor.address + there, 1, np.full(len(there), thread), "has TMA access memory"
+        ):
+            pass
+        return self.program.memory.bytes_at(tensor.address)
+
     def start_load(self, map_: int, address: int, at: tuple[int, int], barrier: int, thread: int) -> None:
-        described, shared = self.program.maps[map_], self.program.shared
-        offsets, there, inside = self._box(described, *at)
-        places = self._places(described, address, offsets)
+        tensor, shared = self.tensor(map_, thread), self.program.shared
+        offsets, there, inside = self._box(tensor, *at)
+        places = self._places(tensor, address, offsets)
         shared.check_free(places, thread, "a TMA load writes")
         shared.check_fenced(places, "a TMA load overwrites")
         made = self.mbarrier(barrier, np.array([thread]))
@@ -281,32 +334,34 @@ class _Tma:
                 "a fence.proxy.async must be between the initialisation of an mbarrier "
                 "and a TMA load that arrives at it"
             )
-        outside = np.zeros(described.box, described.array.dtype)
-        if described.nan:
+        outside = np.zeros(tensor.box, tensor.dtype)
+        if tensor.nan:
             outside[:] = np.nan
         data = np.ascontiguousarray(outside).reshape(-1).view(np.uint8).copy()
-        data[inside] = self._memory(map_)[there[inside]]
+        if inside.any():
+            data[inside] = self._memory(tensor, there[inside], thread)[there[inside]]
         agent = shared.loads_of(barrier)
         shared.writer[places] = shared.stamp(agent)
         shared.time += 1
         made.coming = made.coming.copy()
         made.coming[agent] = shared.time  # Those who wait for the phase know that the load is complete.
-        self.loads.append(_Load(places, data, made))
+        self.loads.append(_Load(places, data, made, map_))
         self.some_land()
 
     def start_store(self, map_: int, address: int, at: tuple[int, int], thread: int) -> None:
-        described, shared = self.program.maps[map_], self.program.shared
-        if described.extent[1] * described.array.dtype.itemsize % 16:
+        tensor, shared = self.tensor(map_, thread), self.program.shared
+        if tensor.extent[1] * tensor.dtype.itemsize % 16:
             raise SimulationError("a row of a tensor that TMA stores to must be a multiple of 16 bytes")
-        offsets, there, inside = self._box(described, *at)
-        places = self._places(described, address, offsets)
+        offsets, there, inside = self._box(tensor, *at)
+        places = self._places(tensor, address, offsets)
         if shared.foreign(shared.writer[places], thread).any():
             raise SimulationError(
                 "a box is stored that another thread has written since the last barrier: a barrier is missing"
             )
         shared.check_fenced(places, "a TMA store reads")
         shared.reading[places] += 1
-        store = _Store(self._memory(map_), there[inside], shared.bytes[places][inside], places)
+        memory = self._memory(tensor, there[inside], thread) if inside.any() else np.zeros(0, np.uint8)
+        store = _Store(memory, there[inside], shared.bytes[places][inside], places, map_)
         self.groups.setdefault(thread, [[]])[-1].append(store)
 
     def commit(self, thread: int) -> None:
@@ -322,11 +377,6 @@ class _Tma:
         if not read and pending == 0:
             self.write()
 
-    def _memory(self, map_: int) -> Array:
-        """The memory of a tensor map's array from its first element on."""
-        memory = self.program.memory
-        return memory.bytes_at(memory.pointers[map_ - MAPS])
-
 
 # The instructions.
 
@@ -336,15 +386,35 @@ def _try_wait(program: Any, match: re.Match[str], operands: list[Any]) -> None:
     program.unit(_Tma).wait(operands[0].astype(np.int64), operands[1].astype(np.int64))
 
 
-@unit(r"\{ \.reg \.pred go; setp\.ne\.b32 go, \$(\d+), 0; (.*); \}")
+@unit(r"\{ \.reg \.pred go; setp\.ne\.b32 go, \$(\d+), 0; (?:@!go bra \S+; )?(.*?); (?:OVER_\S+: )?\}")
 def _by_threads(program: Any, match: re.Match[str], operands: list[Any]) -> None:
-    """Run statements thread by thread, in the threads where the predicate `go` holds."""
+    """Run statements in the threads where the predicate `go` holds: each thread by thread, or warp by warp."""
     going = program.active & (operands[int(match[1])] != 0)
     program.use(going)
-    for thread in np.flatnonzero(going):
-        for statement in match[2].split("; "):
+    for statement in match[2].split("; "):
+        text = statement.removeprefix("@go ")
+        if ".sync" in text:
+            _statement_of_warps(program, text, operands, going)
+            continue
+        for thread in np.flatnonzero(going):
             values = [int(operand[thread]) for operand in operands]
-            _statement(program.unit(_Tma), statement.removeprefix("@go "), values, int(thread))
+            _statement(program.unit(_Tma), text, values, int(thread))
+
+
+def _statement_of_warps(program: Any, text: str, operands: list[Any], going: Array) -> None:
+    lanes = going.reshape(-1, 32)
+    if (lanes.any(1) != lanes.all(1)).any():
+        raise SimulationError("all lanes of a warp must come to an instruction with .sync together")
+    given = [int(number) for number in re.findall(r"\$(\d+)", text)]
+    for warp in np.flatnonzero(lanes.all(1)):
+        threads = np.arange(32 * warp, 32 * warp + 32)
+        if text == "bar.warp.sync -1":
+            program.shared.barrier(np.isin(program.numbers, threads))
+        elif text.startswith("tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned "):
+            memory, source = (operands[number].astype(np.int64)[threads] for number in given)
+            program.unit(_Tma).publish(memory, source, threads)
+        else:
+            raise unknown(text)
 
 
 def _statement(tma: _Tma, text: str, values: list[int], thread: int) -> None:
@@ -368,6 +438,15 @@ def _statement(tma: _Tma, text: str, values: list[int], thread: int) -> None:
         tma.start_store(map_, address, (_signed(row), _signed(column)), thread)
     elif opcode == "cp.async.bulk.commit_group":
         tma.commit(thread)
+    elif opcode == "cp.async.bulk.wait_group.read":
+        tma.wait_stores(thread, int(rest), read=True)
+    elif opcode == "st.shared::cta.v2.b64" and rest.endswith("{0, 0}"):
+        tma.program.shared.store(np.array(given), np.array([thread]), np.zeros((1, 16), np.uint8))
+    elif replaced := re.fullmatch(r"tensormap\.replace\.tile\.(\w+)\.shared::cta\.b1024\.b(?:32|64)", opcode):
+        *ordinal, value = (values[int(one[1:])] if one[0] == "$" else int(one) for one in rest.split(", ")[1:])
+        tma.replace(given[0], thread, replaced[1], sum(ordinal), value)
+    elif opcode == "fence.proxy.tensormap::generic.acquire.gpu":
+        tma.acquire(given[0], thread)
     else:
         raise unknown(text)
 

@@ -74,7 +74,7 @@ def allocate(module: gpu.Module) -> Op:
             return builder.add(gpu.LocalAlloc(op.type, offset=offsets[op.result], alignment=op.alignment), op.location)
         if isinstance(op, gpu.Module):
             body = builder.rewrite_body(op.body, isolated=True)
-            return builder.add(gpu.Module(op.target, op.num_warps, body, shared=total), op.location)
+            return builder.add(gpu.Module(op.target, op.num_warps, body, shared=total, scratch=op.scratch), op.location)
         return None
 
     return transform(module, with_offset)

@@ -11,15 +11,25 @@ the size as an unsigned number: then it is neither negative nor too large, even 
 
 A descriptor parameter of a kernel becomes its base, sizes and strides, except for the last stride, which is 1. For the
 accesses that TMA does (`tma`), which do not change, it becomes the tensor map. A descriptor that a loop, a branch or a
-block carries becomes its parts as well. The base and the strides of a parameter are known to be multiples of 16 bytes.
-If the rows are too (`zg.divisible`; a launch checks it), 16 bytes of a row are inside together, or outside.
+block carries becomes its parts as well. The base and the strides of a descriptor are multiples of 16 bytes: a launch
+checks it for parameters, and kernels may not make others. If the rows are too (`zg.divisible`), 16 bytes of a row are
+inside together, or outside.
+
+TMA stores only to rows that are multiples of 16 bytes. Where these are not known to be, the kernel finds out:
+
+                                                %14 : i1 = arith.cmpi … @eq;            columns · bytes % 16 == 0
+    tt.descriptor_store %5 %9 %6 %7;            scf.if %14 ()void -> {
+                                                    tt.descriptor_store %5 %9 %6 %7;
+                                                } ()void -> {
+                                                    scf.for …            parts of the block: tt.gather, tt.store
+                                                };
 """
 
 from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 
 from ziggurat.codemodel.builder import Builder
@@ -28,16 +38,41 @@ from ziggurat.codemodel.dialects.tt import Padding
 from ziggurat.codemodel.op import BlockParameter, Body, Op, OpResult, Successor, Value
 from ziggurat.codemodel.structured import Structured
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, rebuilt, transform
-from ziggurat.codemodel.types import DescriptorType, PtrType, TensorType, Type, i1, i32, i64, u32
-from ziggurat.transforms.place.queries import constant_of, descriptor_of, repacked, tensor_of, unpacked
+from ziggurat.codemodel.types import (
+    DescriptorType,
+    PtrType,
+    TensorType,
+    Type,
+    i1,
+    i32,
+    i64,
+    scalar_element,
+    u32,
+    void,
+)
+from ziggurat.transforms.place.queries import (
+    constant_of,
+    descriptor_of,
+    is_contiguous,
+    repacked,
+    tensor_of,
+    unpacked,
+)
 from ziggurat.transforms.simplify import dce
 
+_UNIT = 16  # Bytes: the base and the strides of a descriptor are multiples of this.
+_PARTS = 8  # The iterations of a store in parts.
+_NONE: Mapping[Value, bool] = {}
 
-def lower_descriptors(module: core.Module, kept: Container[Value] = (), disjoint: tuple[int, ...] = ()) -> core.Module:
+
+def lower_descriptors(
+    module: core.Module, kept: Mapping[Value, bool] = _NONE, disjoint: tuple[int, ...] = ()
+) -> core.Module:
     """The prepared module with pointers instead of descriptors, except for accesses whose results are `kept`.
 
-    Those go through descriptors that are parameters of the kernel. Each of these becomes the tensor map, if an access
-    is kept, and the base, sizes and strides, if one is not; `parts` of the function says which parameter is what.
+    Those go through descriptors that are parameters of the kernel, or that ops of it make. A parameter becomes the
+    tensor map, if an access is kept, and the base, sizes and strides, if one is not; `parts` of the function says which
+    parameter is what. A store for which `kept` is true is kept where the rows of the tensor are multiples of 16 bytes.
     `disjoint` becomes an attribute of the function.
     """
     (func,) = module.functions().values()
@@ -61,10 +96,16 @@ def lower_descriptors(module: core.Module, kept: Container[Value] = (), disjoint
                     Successor(blocks[s.block], _parts([builder[v] for v in s.arguments])) for s in op.successors
                 ]
                 return builder.add(rebuilt(op, operands, (), successors))
+            case tt.MakeTensorDescriptor():
+                return _with_hints(builder, op, operands)
             case core.TupleLoad() if isinstance(made := operands[0], OpResult) and isinstance(made.op, core.MakeTuple):
                 return made.op.operands[op.index]
             case tt.DescriptorLoad() | tt.DescriptorStore() if op.result in kept:
-                return builder.copy(op, (maps[op.descriptor], *operands[1:]))
+                operands = (maps.get(op.descriptor, operands[0]), *operands[1:])
+                if kept[op.result]:
+                    assert isinstance(op, tt.DescriptorStore)
+                    return _store_to_whole_rows(builder, op, operands)
+                return builder.copy(op, operands)
             case tt.DescriptorLoad() | tt.DescriptorGather():
                 return _load(builder, op, operands)
             case tt.DescriptorStore() | tt.DescriptorScatter():
@@ -133,7 +174,7 @@ def _joined(builder: Builder, types: Iterable[Type], parts: Iterable[Value]) -> 
 
 
 def _function(
-    builder: Rewriter, op: tt.Func, kept: Container[Value], disjoint: tuple[int, ...], maps: dict[Value, Value]
+    builder: Rewriter, op: tt.Func, kept: Mapping[Value, bool], disjoint: tuple[int, ...], maps: dict[Value, Value]
 ) -> Outcome:
     """The function with parts for parameters. `maps` gets the tensor maps."""
     old = op.body
@@ -170,7 +211,7 @@ def _function(
     return builder.add(made, op.location)
 
 
-def _columns(parameter: BlockParameter, divisor: int, kept: Container[Value]) -> list[tuple[str, Type, int]]:
+def _columns(parameter: BlockParameter, divisor: int, kept: Mapping[Value, bool]) -> list[tuple[str, Type, int]]:
     """The parameters that replace one: for each of them the part, the type, the divisibility."""
     number, type_ = parameter.index, parameter.type
     if not isinstance(type_, DescriptorType):
@@ -183,8 +224,8 @@ def _columns(parameter: BlockParameter, divisor: int, kept: Container[Value]) ->
         # The host has checked that the base and all strides but the last are multiples of 16 bytes. A known divisor
         # of the bytes of a row is one of the last size.
         rank, size = len(type_.block), type_.element.bytes
-        row, even = max(1, divisor // size), max(1, 16 // size)
-        columns.append((f"{number}.base", PtrType(type_.element), 16))
+        row, even = max(1, divisor // size), max(1, _UNIT // size)
+        columns.append((f"{number}.base", PtrType(type_.element), _UNIT))
         columns += [(f"{number}.shape{axis}", i32, row if axis == rank - 1 else 1) for axis in range(rank)]
         columns += [(f"{number}.stride{axis}", i64, even) for axis in range(rank - 1)]
     return columns
@@ -209,6 +250,21 @@ def _structured(builder: Rewriter, op: Structured, operands: tuple[Value, ...]) 
     result = builder.add(op.SPEC.make(_parts(operands), (), dict(op.attributes), bodies, scf.packed(parts)))
     values = _joined(builder, op.value_types, unpacked(builder, result, len(parts)))
     return repacked(builder, values)
+
+
+def _with_hints(builder: Builder, op: tt.MakeTensorDescriptor, operands: Sequence[Value]) -> Outcome:
+    """The descriptor, with hints about its base, its strides, and the length of rows that are as long as they are
+    apart: multiples of 16 bytes."""
+    base, *numbers = operands
+    type_, rank = descriptor_of(op.result), len(op.shape)
+    hinted = [rank + axis for axis in range(rank - 1)] + [rank - 1] * is_contiguous(op)
+    for at in hinted if type_.element.bytes < _UNIT else ():
+        if constant_of(numbers[at]) is None:
+            numbers[at] = builder.add(tt.MultipleOf(numbers[at], (_UNIT // type_.element.bytes,)))
+    base = builder.add(tt.MultipleOf(base, (_UNIT,)))
+    return builder.add(
+        tt.MakeTensorDescriptor(base, numbers[:rank], numbers[rank:], type_, padding=Padding(type_.padding))
+    )
 
 
 # The accesses.
@@ -271,3 +327,49 @@ def _load(builder: Builder, op: tt.DescriptorLoad | tt.DescriptorGather, operand
     if isinstance(op, tt.DescriptorGather):
         return builder.add(tt.Load(pointers, inside, other))
     return builder.add(tt.Load(pointers, inside, other, cache=op.cache, eviction=op.eviction))
+
+
+def _store_to_whole_rows(builder: Rewriter, op: tt.DescriptorStore, operands: tuple[Value, ...]) -> Outcome:
+    """A store by TMA where the rows of the tensor are multiples of 16 bytes, and through pointers elsewhere."""
+    made = _maker(operands[0])
+    unit = _UNIT // descriptor_of(made.result).element.bytes
+    rest = builder.add(arith.AndI(made.shape[-1], builder.add(arith.ConstantOp(unit - 1, i32))))
+    whole = builder.add(arith.CmpI(rest, builder.add(arith.ConstantOp(0, i32)), arith.IntPredicate.EQ))
+    by_tma, by_pointers = builder.inside([], void), builder.inside([], void)
+    by_tma.copy(op, operands)
+    _store_in_parts(by_pointers, made, operands[1], operands[2:])
+    for body in (by_tma, by_pointers):
+        body.add(scf.Yield([]))
+    return builder.add(scf.If(whole, by_tma.finish(), by_pointers.finish()))
+
+
+def _store_in_parts(builder: Rewriter, made: tt.MakeTensorDescriptor, value: Value, offsets: Sequence[Value]) -> None:
+    """Store a block in a loop, a part at a time.
+
+    The addresses of all elements at once would take most registers of the kernel, for a branch that is hardly taken.
+    """
+    type_ = tensor_of(value)
+    size = max(1, type_.numel // _PARTS)
+    flat = builder.add(tt.Reshape(value, TensorType((type_.numel,), type_.element)))
+    start, stop, step = (builder.add(arith.ConstantOp(number, i32)) for number in (0, type_.numel, size))
+    body = builder.inside([i32], void)
+    narrow, wide, unsigned = (TensorType((size,), element) for element in (i32, i64, u32))
+    first = body.add(tt.Splat(body.parameters[0], narrow))
+    number = body.add(arith.AddI(first, body.add(tt.MakeRange(0, size))))
+    elements = body.add(tt.Gather(flat, number, 0))
+    pointers: Value = body.add(tt.Splat(made.base, TensorType((size,), PtrType(scalar_element(type_)))))
+    inside: Value | None = None
+    for axis in reversed(range(type_.rank)):
+        along = body.add(arith.ConstantOp(type_.shape[axis], narrow))
+        index = body.add(arith.RemSI(number, along))
+        number = body.add(arith.DivSI(number, along))
+        index = body.add(arith.AddI(index, body.add(tt.Splat(offsets[axis], narrow))))
+        limit = body.add(tt.Splat(made.shape[axis], narrow))
+        a, b = (body.add(arith.Bitcast(one, unsigned)) for one in (index, limit))
+        below = body.add(arith.CmpI(a, b, arith.IntPredicate.ULT))
+        inside = below if inside is None else body.add(arith.AndI(inside, below))
+        stride = body.add(tt.Splat(made.strides[axis], wide))
+        pointers = body.add(tt.AddPtr(pointers, body.add(arith.MulI(body.add(arith.ExtSI(index, wide)), stride))))
+    body.add(tt.Store(pointers, elements, inside))
+    body.add(scf.Yield([]))
+    builder.add(scf.For(start, stop, step, [], body.finish()))

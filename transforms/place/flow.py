@@ -21,7 +21,7 @@ from ziggurat.transforms.place.queries import shared_of
 
 # Ops that read buffers, and ops that read or write buffers, without those that access only mbarriers.
 READERS = (gpu.Wgmma, gpu.Mma, gpu.DotFma, gpu.LocalLoad, gpu.LocalGather, gpu.TmaStore)
-USERS = (*READERS, gpu.LocalStore, gpu.LocalAtomicAdd, gpu.AsyncCopy, gpu.TmaLoad)
+USERS = (*READERS, gpu.LocalStore, gpu.LocalAtomicAdd, gpu.AsyncCopy, gpu.TmaLoad, gpu.MakeTensorMap)
 # Asynchronous ops, and the op that waits for each.
 WAITS: dict[type[Op], type[Op]] = {
     gpu.Wgmma: gpu.WgmmaWait,

@@ -29,6 +29,9 @@ must wait for everything that it needs from the other.
 The loads of a phase stand in the block of its `gpu.mbarrier_expect`, with the same slot index and the same predicate.
 A phase with too few expected bytes ends before the data is there; one with too many, or without a
 `gpu.mbarrier_expect`, never ends.
+
+A tensor map is made anew only where no copy in flight reads the one before: a load is over after a wait for its
+mbarrier, or where that is invalidated, which needs an mbarrier between two phases; a store is over after a wait.
 """
 
 from __future__ import annotations
@@ -39,6 +42,7 @@ import attrs
 
 from ziggurat.codemodel.dialects import arith, core, tt
 from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.fragments import MAP_BYTES
 from ziggurat.codemodel.graphs import reached
 from ziggurat.codemodel.numbers import ELEMENTWISE, on_numbers
 from ziggurat.codemodel.op import Block, Body, Op, OpResult, Value
@@ -53,7 +57,9 @@ from ziggurat.transforms.place.queries import WARP_GROUP, shared_of
 __all__ = ["Hazard", "hazards"]
 
 _MAX_GROUPS = 64  # In flight. No kernel has more; if one had, the oldest two would count as one.
-_ASYNCHRONOUS = (*WAITS, *WAITS.values(), gpu.AsyncCommit, gpu.MbarrierInit, gpu.MbarrierArrive)
+_ASYNCHRONOUS = (
+    *WAITS, *WAITS.values(), gpu.AsyncCommit, gpu.MbarrierInit, gpu.MbarrierInval, gpu.MbarrierArrive,
+)  # fmt: skip
 
 Slot = tuple[Value, int | None]  # An allocation, and the index of a slot; None for any of them.
 
@@ -63,9 +69,10 @@ def hazards(module: gpu.Module) -> list[Hazard]:
 
     * a barrier or a fence between two accesses of shared memory (`barriers`);
     * a wait, a commit or an arrival for asynchronous ops: copies of cp.async, wgmma, loads and stores of TMA;
-    * the bytes and arrivals that an mbarrier expects.
+    * the bytes and arrivals that an mbarrier expects;
+    * memory of its own for each tensor map that the kernel makes.
     """
-    return [*missing_barriers(module), *used_too_early(module), *_wrong_phases(module)]
+    return [*missing_barriers(module), *used_too_early(module), *_wrong_phases(module), *_wrong_maps(module)]
 
 
 def used_too_early(module: gpu.Module) -> Iterator[Hazard]:
@@ -119,7 +126,7 @@ class _State:
 
     `open` are the copies that no commit has made a group yet. `full` are slots that TMA has filled, `empty` slots that
     the consumer has released to the producer. `odd` are the mbarriers whose next wait is for another parity than the
-    first one was.
+    first one was. `loads` are the loads in flight by maps that the kernel has made, with their mbarriers.
     """
 
     numbers: frozenset[tuple[Component, int | None]] = frozenset()
@@ -130,6 +137,7 @@ class _State:
     full: frozenset[Slot] = frozenset()
     empty: frozenset[Slot] = frozenset()
     odd: frozenset[Slot] = frozenset()
+    loads: frozenset[tuple[gpu.TmaLoad, Slot]] = frozenset()
 
 
 def _begun(groups: Groups, *group: Access) -> Groups:
@@ -272,7 +280,15 @@ class _Run:
             case gpu.TmaLoad():
                 if slots[0][0] in self.released and slots[0] not in state.empty:
                     self._note(self.readers[slots[0][0]][0], op, "wait")
-                return attrs.evolve(state, full=state.full - {slots[0]}, empty=state.empty - {slots[0]})
+                loads = state.loads if _map_of(op) is None else state.loads | {(op, slots[1])}
+                return attrs.evolve(state, full=state.full - {slots[0]}, empty=state.empty - {slots[0]}, loads=loads)
+            case gpu.MakeTensorMap():
+                for copy in (*(load for load, _ in state.loads), *(one.op for group in state.stores for one in group)):
+                    if _map_of(copy) == op.index:
+                        self._note(copy, op, "wait")
+                return state
+            case gpu.MbarrierInval():
+                return attrs.evolve(state, loads=frozenset(one for one in state.loads if one[1][0] is not slots[0][0]))
             case gpu.LocalAlloc() | gpu.MbarrierInit():
                 # An allocation in a loop is a new one in each iteration.
                 new = op.buffer if isinstance(op, gpu.MbarrierInit) else op.result
@@ -316,7 +332,10 @@ class _Run:
             if (ring, mbarrier[1]) in state.full:
                 self._note(self.readers[ring][0], self.fetches[ring], "arrival")
         full, empty = (frozenset((ring, mbarrier[1]) for ring in known) for known in (rings, released))
-        return attrs.evolve(state, full=state.full | full, empty=state.empty | empty, odd=state.odd ^ {mbarrier})
+        loads = frozenset(one for one in state.loads if one[1] != mbarrier)
+        return attrs.evolve(
+            state, full=state.full | full, empty=state.empty | empty, odd=state.odd ^ {mbarrier}, loads=loads
+        )
 
     def _arrive(self, mbarrier: Slot, state: _State) -> _State:
         """The state after the consumer has released slots, which no wgmma may still read."""
@@ -324,6 +343,26 @@ class _Run:
         for ring, index in slots:
             self._meets("wait", [Access(self.fetches[ring], *interval(ring, index))], state.dots)
         return attrs.evolve(state, full=state.full - slots)
+
+
+# Tensor maps.
+
+
+def _map_of(copy: Op) -> int | None:
+    """The number of the map, made by the kernel, by which a copy of TMA goes; None for a map that is a parameter."""
+    assert isinstance(copy, gpu.TmaLoad | gpu.TmaStore)
+    made = copy.descriptor.op if isinstance(copy.descriptor, OpResult) else None
+    return made.index if isinstance(made, gpu.MakeTensorMap) else None
+
+
+def _wrong_maps(module: gpu.Module) -> Iterator[Hazard]:
+    """The tensor maps whose memory is another map's as well, or is not provided."""
+    made: dict[int, gpu.MakeTensorMap] = {}
+    for op in module.walk():
+        if isinstance(op, gpu.MakeTensorMap):
+            first = made.setdefault(op.index, op)
+            if first is not op or (op.index + 1) * MAP_BYTES > module.scratch:
+                yield Hazard(first, op, "memory for a tensor map")
 
 
 # Mbarriers.

@@ -24,6 +24,7 @@ from ziggurat.transforms.place.prefetch import prefetch_loads
 from ziggurat.transforms.place.prepare import prepare
 from ziggurat.transforms.place.share_buffers import share_buffers
 from ziggurat.transforms.place.specialize import specialize
+from ziggurat.transforms.place.tensor_maps import make_tensor_maps
 from ziggurat.transforms.place.tma import aliasing, lower_tma, tma_accesses
 from ziggurat.transforms.simplify import cse, dce
 
@@ -34,7 +35,7 @@ def _assign(op: core.Module, options: CompileOptions) -> Op:
 
 
 def _descriptors(op: core.Module, options: CompileOptions) -> Op:
-    by_tma = tma_accesses(op, options.target, options.num_warps)
+    by_tma = tma_accesses(op, options.target, options.num_warps, options.launch_pdl)
     return lower_descriptors(op, by_tma, aliasing(op, by_tma))
 
 
@@ -56,6 +57,8 @@ PLACE: tuple[tuple[str, Step], ...] = (
     ("pipeline_loads", lambda op, options: pipeline_loads(op, options.num_stages)),
     # The loads and stores that no loop has pipelined.
     ("tma", lambda op, _: lower_tma(op)),
+    # A descriptor that the kernel made is left only where TMA needs a tensor map.
+    ("tensor_maps", lambda op, _: make_tensor_maps(op)),
     ("lower", lambda op, _: lower(op)),
     ("dce", lambda op, _: dce(op)),
     # Offsets decide which accesses conflict, so allocation comes before the barriers.

@@ -12,7 +12,7 @@ from ziggurat.codemodel.layout import Layout
 from ziggurat.codemodel.op import Block, Op, OpResult, Value
 from ziggurat.codemodel.traits import Pure
 from ziggurat.codemodel.types import DescriptorType, SharedType, TensorType, Type, i32, scalar_element
-from ziggurat.transforms.place.components import tensor_operands
+from ziggurat.transforms.place.components import component_of, tensor_operands
 
 WARP_GROUP = 4  # Warps that execute a wgmma together.
 
@@ -27,6 +27,16 @@ def descriptor_of(value: Value) -> DescriptorType:
     """The type of a value that is a tensor descriptor."""
     assert isinstance(value.type, DescriptorType)
     return value.type
+
+
+def is_contiguous(made: tt.MakeTensorDescriptor) -> bool:
+    """Whether rows of a described tensor are as long as they are apart: a multiple of 16 bytes, as all strides are."""
+    if len(made.shape) < 2:
+        return False
+    pitch = made.strides[-2]
+    while isinstance(pitch, OpResult) and isinstance(pitch.op, arith.ExtSI):
+        (pitch,) = pitch.op.operands
+    return component_of(pitch) == component_of(made.shape[-1])
 
 
 def layout_of(type_: Type) -> Layout:

@@ -12,16 +12,19 @@
 
 A store goes through a buffer as well, which TMA then reads. `pipeline_loads` does loads in loops.
 
-TMA moves blocks of two axes between descriptors that are parameters of the kernel and buffers in its own swizzled form,
-which is also the form of wgmma: so it does stores, and loads that only feed wgmma. It writes 16 bytes at a time: the
-first column of a store must be a multiple of 16 bytes, and so must a row of the tensor. (For rows that are not, an H200
-wrote zeros after them; for other columns it reported an illegal instruction.) All other accesses through descriptors
-are done with pointers (`descriptors`).
+TMA moves blocks of two axes between tensors and buffers in its own swizzled form, which is also the form of wgmma: so
+it does stores, and loads that only feed wgmma. It writes 16 bytes at a time: the first column of a store must be a
+multiple of 16 bytes, and so must a row of the tensor. (For rows that are not, an H200 wrote zeros after them; for other
+columns it reported an illegal instruction.) All other accesses through descriptors are done with pointers
+(`descriptors`).
+
+The descriptor is a parameter of the kernel, or one that the kernel makes (`tensor_maps`). Making a tensor map takes
+about as long as a load, so TMA does only accesses in loops that the descriptor is made before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 
 from ziggurat.codemodel.builder import Builder
@@ -37,7 +40,7 @@ from ziggurat.transforms.place.axis_info import AxisInfo, analyse
 from ziggurat.transforms.place.components import Component, component_of
 from ziggurat.transforms.place.dots import MmaChoice, block_axis, is_chained, mma_of
 from ziggurat.transforms.place.obstacle import Obstacle, warn_of
-from ziggurat.transforms.place.queries import constant, descriptor_of, shared_of
+from ziggurat.transforms.place.queries import constant, descriptor_of, is_contiguous, shared_of
 
 _UNIT = 16  # Bytes that TMA writes at once.
 
@@ -49,33 +52,37 @@ _Write = tt.DescriptorStore | tt.DescriptorScatter | tt.DescriptorReduce
 # The accesses that TMA does.
 
 
-def tma_accesses(module: core.Module, target: str, num_warps: int) -> set[Value]:
+def tma_accesses(module: core.Module, target: str, num_warps: int, launch_pdl: bool = False) -> dict[Value, bool]:
     """The results of the loads and stores of a prepared module that TMA does.
 
-    A warning says why it does not do a store, or a load for a dot, through a descriptor that is a parameter.
+    The value is true for a store that TMA does only where the rows of the tensor turn out to be multiples of 16 bytes.
+    A warning says why TMA does not do a store, or a load for a dot. With `launch_pdl` the memory for tensor maps may
+    still be in use by the launch before, so that the kernel makes none.
     """
-    accesses = _accesses(module)
+    (func,) = (op for op in module.functions().values() if isinstance(op, tt.Func))
+    described = [op for op in func.walk() if isinstance(op, _Read | _Write)]
+    accesses = [op for op in described if isinstance(op, Access) and _is_served(op, func, target)]
     if not accesses or not TARGETS[target].has_tma:
-        return set()
+        return {}
     # A thread that sees an atomic or a barrier of another CTA may read what that has stored: TMA would not be ordered.
     ordering = next((op for op in module.walk() if isinstance(op, tt.Barrier | tt.AtomicRMW | tt.AtomicCAS)), None)
-    loaded = {op.descriptor for op in accesses if isinstance(op, tt.DescriptorLoad)}
-    stored = {op.descriptor for op in accesses if isinstance(op, tt.DescriptorStore)}
-    others = {op.descriptor for op in accesses if not isinstance(op, Access)}
-    (func,) = (op for op in module.functions().values() if isinstance(op, tt.Func))
+    loaded = {_memory_of(op.descriptor) for op in described if isinstance(op, tt.DescriptorLoad)}
+    stored = {_memory_of(op.descriptor) for op in described if isinstance(op, tt.DescriptorStore)}
+    others = {_memory_of(op.descriptor) for op in described if not isinstance(op, Access)}
     infos: Mapping[Component, AxisInfo] = {}
     choice = partial(mma_of, target=target, num_warps=num_warps, rows_first=is_chained(module))
-    found: set[Value] = set()
+    found: dict[Value, bool] = {}
     for op in accesses:
-        if not isinstance(op, Access):
-            continue
         obstacle: Obstacle | None = None
         if ordering is not None:
             obstacle = Obstacle("the kernel has atomics or a debug_barrier", ordering)
-        elif op.descriptor in loaded & stored:
-            obstacle = Obstacle("the kernel loads and stores through the same descriptor", op)
-        elif op.descriptor in others:
-            obstacle = Obstacle("the kernel moves rows or combines blocks through the same descriptor", op)
+        elif _memory_of(op.descriptor) in loaded & stored:
+            obstacle = Obstacle("the kernel loads and stores through the same descriptor, or the same base", op)
+        elif _memory_of(op.descriptor) in others:
+            why = "the kernel moves rows or combines blocks through the same descriptor, or the same base"
+            obstacle = Obstacle(why, op)
+        elif launch_pdl and made_by(op.descriptor) is not None:
+            obstacle = Obstacle("with launch_pdl, the launch before may still use the memory of the tensor map", op)
         elif not _is_movable(op.descriptor):
             why = "a block must have two axes and 8 rows or more, each of 32, 64, or a multiple of 128 bytes"
             obstacle = Obstacle(f"{why}, and padding of floats", op)
@@ -85,33 +92,51 @@ def tma_accesses(module: core.Module, target: str, num_warps: int) -> set[Value]
             infos = infos or analyse(func)
             obstacle = _uneven(op, func, infos)
         if obstacle is None:
-            found.add(op.result)
+            found[op.result] = isinstance(op, tt.DescriptorStore) and not _has_whole_rows(op, func, infos)
         elif isinstance(op, tt.DescriptorStore) or _feeds_dot(op.result):
             warn_of("the block is moved through pointers, not by TMA", op, obstacle)
     return found
 
 
-def _accesses(module: core.Module) -> list[_Read | _Write]:
-    """The accesses through descriptors that are parameters of the kernel."""
-    (func,) = module.functions().values()
-    parameters = func.bodies[0].parameters
-    return [op for op in func.walk() if isinstance(op, _Read | _Write) and op.descriptor in parameters]
+def _is_served(op: Access, func: tt.Func, target: str) -> bool:
+    """Whether there may be a tensor map for an access: a parameter, or one that is made before a loop around it."""
+    if op.descriptor in func.body.parameters:
+        return True
+    made = made_by(op.descriptor)
+    return made is not None and TARGETS[target].makes_tensor_maps and bool(_loops(op) - _loops(made))
 
 
-def aliasing(module: core.Module, by_tma: Set[Value]) -> tuple[int, ...]:
+def made_by(descriptor: Value) -> tt.MakeTensorDescriptor | None:
+    """The op of the kernel that makes a descriptor; None for one that is a parameter, or that control flow passes."""
+    op = descriptor.op if isinstance(descriptor, OpResult) else None
+    return op if isinstance(op, tt.MakeTensorDescriptor) else None
+
+
+def _memory_of(descriptor: Value) -> Component:
+    """The value that tells the memory of a descriptor: the parameter, or the pointer that the base is computed from."""
+    made = made_by(descriptor)
+    origin = descriptor if made is None else made.base
+    while isinstance(origin, OpResult) and isinstance(origin.op, tt.AddPtr | tt.Bitcast | tt.Hint):
+        origin = origin.op.operands[0]
+    return component_of(origin)
+
+
+def aliasing(module: core.Module, by_tma: Collection[Value]) -> tuple[int, ...]:
     """The pairs of descriptor parameters, one after the other, that must not describe the same memory.
 
     The kernel stores through the first of a pair and may load through the second afterwards, and TMA does one of the
     two: nothing orders them.
     """
-    ops = _accesses(module)
+    (func,) = module.functions().values()
+    parameters = func.bodies[0].parameters
+    ops = [op for op in func.walk() if isinstance(op, _Read | _Write) and op.descriptor in parameters]
     pairs: dict[tuple[int, int], None] = {}
     for at, store in enumerate(ops):
         for after, load in enumerate(ops):
             if not isinstance(store, _Write) or not isinstance(load, _Read):
                 continue
             assert isinstance(store.descriptor, BlockParameter) and isinstance(load.descriptor, BlockParameter)
-            if store.descriptor is load.descriptor or not by_tma & {store.result, load.result}:
+            if store.descriptor is load.descriptor or not (store.result in by_tma or load.result in by_tma):
                 continue
             if at < after or _loops(store) & _loops(load):
                 pairs[store.descriptor.index, load.descriptor.index] = None
@@ -128,16 +153,28 @@ def _loops(op: Op) -> set[Value]:
 
 
 def _uneven(op: Access, func: tt.Func, infos: Mapping[Component, AxisInfo]) -> Obstacle | None:
-    """The obstacle if the first column of a block, or a row of the tensor of a store, is no multiple of 16 bytes."""
-    type_ = descriptor_of(op.descriptor)
-    if isinstance(op, tt.DescriptorStore):
-        known: dict[Value, int] = dict(zip(func.body.parameters, func.divisibility, strict=False))
-        if known.get(op.descriptor, 1) % _UNIT:
-            return Obstacle("the rows of the tensor are not known to be multiples of 16 bytes", op)
-    first = infos.get(component_of(op.offsets[-1]))
-    if first is None or first.everywhere * type_.element.bytes % _UNIT:
+    """The obstacle if the first column of a block is no multiple of 16 bytes, or a row of a stored tensor that is a
+    parameter. (For a tensor that the kernel describes, the kernel can find out.)"""
+    if isinstance(op, tt.DescriptorStore) and made_by(op.descriptor) is None and not _has_whole_rows(op, func, infos):
+        return Obstacle("the rows of the tensor are not known to be multiples of 16 bytes", op)
+    if _divisor(op.offsets[-1], infos) * descriptor_of(op.descriptor).element.bytes % _UNIT:
         return Obstacle("the first column is not known to be a multiple of 16 bytes", op)
     return None
+
+
+def _has_whole_rows(op: Access, func: tt.Func, infos: Mapping[Component, AxisInfo]) -> bool:
+    """Whether the rows of the tensor are known to be multiples of 16 bytes."""
+    made, size = made_by(op.descriptor), descriptor_of(op.descriptor).element.bytes
+    if made is None:
+        known: dict[Value, int] = dict(zip(func.body.parameters, func.divisibility, strict=False))
+        return known.get(op.descriptor, 1) % _UNIT == 0
+    return is_contiguous(made) or _divisor(made.shape[-1], infos) * size % _UNIT == 0
+
+
+def _divisor(value: Value, infos: Mapping[Component, AxisInfo]) -> int:
+    """A number that is known to divide an integer."""
+    info = infos.get(component_of(value))
+    return 1 if info is None else info.everywhere
 
 
 def _is_movable(descriptor: Value) -> bool:

@@ -147,7 +147,7 @@ def test_the_last_size_is_divided_as_the_bytes_of_a_row_are(row: int, elements: 
 def test_an_access_that_is_kept_goes_through_the_tensor_map() -> None:
     model = zg.parse(TAKING)
     (load,) = (op for op in model.walk() if isinstance(op, tt.DescriptorLoad))
-    made = lower_descriptors(model, {load.result})
+    made = lower_descriptors(model, {load.result: False})
     verify(made)
     (func,) = made.functions().values()
     assert isinstance(func, tt.Func)
@@ -171,7 +171,7 @@ def test_a_descriptor_that_is_used_in_both_ways_is_passed_in_both() -> None:
     twice = TAKING.replace("tt.return", "tt.descriptor_store %d %v %n %n; tt.return")
     model = zg.parse(twice)
     (store,) = (op for op in model.walk() if isinstance(op, tt.DescriptorStore))
-    made = lower_descriptors(model, {store.result})
+    made = lower_descriptors(model, {store.result: False})
     verify(made)
     (func,) = made.functions().values()
     assert isinstance(func, tt.Func)

@@ -77,6 +77,20 @@ def scaled(a_desc, b_desc, c_desc, k):
     c_desc.store((0, 0), zg.cast(acc, zg.f16))
 
 
+@zg.kernel
+def by_made_maps(a_ptr, b_ptr, c_ptr, count, n, k):
+    """Tensor maps that are made anew in each iteration of a loop."""
+    for tile in range(0, count):
+        a = zg.make_tensor_descriptor(a_ptr + tile * 64 * k, (64, k), (k, 1), (64, 64))
+        b = zg.make_tensor_descriptor(b_ptr + tile * n * k, (n, k), (k, 1), (64, 64))
+        c = zg.make_tensor_descriptor(c_ptr + tile * 64 * n, (64, n), (n, 1), (64, 64))
+        for column in range(0, n, 64):
+            total = zg.zeros((64, 64), zg.f32)
+            for at in range(0, k, 64):
+                total = zg.dot(a.load((0, at)), zg.trans(b.load((column, at))), total)
+            c.store((0, column), zg.cast(total, zg.f16))
+
+
 # Kernel, types, target, warps.
 KERNELS: dict[str, tuple[Any, list[Any], str, int]] = {
     "pointers, wgmma": (by_pointers, [F16, F16, F16, I32], "sm_90a", 4),
@@ -85,6 +99,7 @@ KERNELS: dict[str, tuple[Any, list[Any], str, int]] = {
     "attention": (attention, [SQUARE, SQUARE, SQUARE, SQUARE, I32], "sm_90a", 4),
     "tiles": (tiles, [*BLOCKS, zg.i32, I32], "sm_90a", 8),
     "scaled": (scaled, [*BLOCKS, I32], "sm_90a", 8),
+    "made maps": (by_made_maps, [F16, F16, F16, zg.i32, I32, I32], "sm_90a", 4),
 }
 ORDERING = (
     gpu.AsyncCommit, gpu.AsyncWait, gpu.MbarrierInit, gpu.MbarrierExpect, gpu.MbarrierWait, gpu.MbarrierArrive,
@@ -262,6 +277,41 @@ def test_a_wgmma_that_stays_in_flight_too_long() -> None:
 def test_how_a_hazard_reads() -> None:
     (first, *_) = without(placed("scaled", 3), gpu.MbarrierArrive, 0)
     assert str(first).startswith("no arrival between <gpu.wgmma") and "and <gpu.tma_load" in str(first)
+
+
+# Tensor maps that the kernel makes.
+
+
+def map_of(op: Op) -> int | None:
+    made = op.descriptor.op if isinstance(op, gpu.TmaLoad | gpu.TmaStore) else None
+    return made.index if isinstance(made, gpu.MakeTensorMap) else None
+
+
+@pytest.mark.parametrize(
+    ("kinds", "reader"),
+    [((gpu.MbarrierWait, gpu.MbarrierInval), gpu.TmaLoad), ((gpu.TmaStoreWait,), gpu.TmaStore)],
+)
+def test_a_map_is_made_anew_after_the_copies_by_the_one_before(kinds: tuple[type[Op], ...], reader: type[Op]) -> None:
+    """Invalidating an mbarrier counts as a wait for its loads."""
+    module = placed("made maps", 3)
+    found = hazards(transform(module, lambda _, op, __: DROP if isinstance(op, kinds) else None))
+    early = [one for one in found if isinstance(one.second, gpu.MakeTensorMap) and one.missing == "wait"]
+    pairs = {(map_of(one.first), one.second.index) for one in early}
+    used = {map_of(op) for op in module.walk() if isinstance(op, reader)}
+    assert pairs == {(number, number) for number in used} and used
+
+
+def test_each_map_has_memory_of_its_own() -> None:
+    module = placed("made maps", 3)
+    makes = [op for op in module.walk() if isinstance(op, gpu.MakeTensorMap)]
+    assert [op.index for op in makes] == [0, 1, 2] and module.scratch == 3 * 128
+    for index in (0, 3):
+
+        def moved(builder: Rewriter, operands: tuple[Value, ...], index: int = index) -> Outcome:
+            attributes = {**makes[1].attributes, "index": index}
+            return builder.add(gpu.MakeTensorMap.SPEC.make(operands, (), attributes, (), makes[1].result.type))
+
+        assert {one.missing for one in hazards(replaced(module, makes[1], moved))} == {"memory for a tensor map"}
 
 
 # Rings of copies.

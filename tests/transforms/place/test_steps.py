@@ -70,6 +70,17 @@ def by_engine(a, b, c):
 
 
 @zg.kernel
+def by_made_maps(a, b, c, rows, pitch):
+    """Descriptors of the kernel's own, with bases and sizes that only the kernel knows."""
+    rows = zg.load(rows)
+    left = zg.make_tensor_descriptor(a, (rows, 64), (64, 1), (64, 64))
+    right = zg.make_tensor_descriptor(b, (64, 64), (64, 1), (64, 64))
+    out = zg.make_tensor_descriptor(c, (rows, rows), (pitch, 1), (64, 64))
+    for at in range(0, rows, 64):
+        out.store((at, 0), zg.cast(zg.dot(left.load((at, 0)), right.load((0, 0))), zg.f16))
+
+
+@zg.kernel
 def by_roles(a, b, c, k, ACROSS: zg.constexpr, DEPTH: zg.constexpr):
     """Dots in a loop with warp roles."""
     total = zg.zeros((64, ACROSS), zg.f32)
@@ -141,6 +152,13 @@ KERNELS: dict[str, tuple[Any, list[Any], str, int, set[str]]] = {
         {"descriptors", "assign", "dots", "pipeline_loads", "allocate"},
     ),
     "by_engine": (by_engine, [A, B, C], "sm_90a", 4, {"assign", "dots", "tma", "allocate", "barriers"}),
+    "by_made_maps": (
+        by_made_maps,
+        [F16, F16, F16, zg.ptr(zg.i32), N],
+        "sm_90a",
+        4,
+        {"descriptors", "assign", "dots", "tma", "tensor_maps", "allocate", "barriers"},
+    ),
     "by_roles": (by_roles, [A, B, C, N, 64, 64], "sm_90a", 4, {"assign", "dots", "specialize", "tma", "allocate"}),
 }
 

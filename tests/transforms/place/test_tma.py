@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import pytest
@@ -11,13 +12,13 @@ from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.layout import combine, inverted
-from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.op import BlockParameter, Op, OpResult
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.types import DescriptorType, SharedType
 from ziggurat.codemodel.verify import verify
 from ziggurat.transforms.place.passes import PLACE, place
 from ziggurat.transforms.place.prepare import prepare
-from ziggurat.transforms.place.tma import buffer_for, is_filled_by_tma, lower_tma, tma_accesses
+from ziggurat.transforms.place.tma import buffer_for, is_filled_by_tma, lower_tma, made_by, tma_accesses
 
 
 @zg.kernel
@@ -99,18 +100,91 @@ def test_which_accesses_tma_does(given: dict[str, Any], wanted: str) -> None:
 
 
 @zg.kernel
-def made_here(x_ptr, c_desc, n):
-    source = zg.make_tensor_descriptor(x_ptr, (n, n), (n, 1), (64, 64))
-    a = source.load((0, 0))
-    c_desc.store((0, 0), zg.cast(zg.dot(a, zg.trans(source.load((64, 0)))), zg.f16))
+def made_here(a_ptr, b_ptr, c_ptr, rows, columns, pitch, MODE: zg.constexpr):
+    a = zg.make_tensor_descriptor(a_ptr, (rows, 64), (64, 1), (64, 64))
+    b = zg.make_tensor_descriptor(b_ptr, (64, 64), (64, 1), (64, 64))
+    c = zg.make_tensor_descriptor(c_ptr, (rows, columns), (pitch, 1), (64, 64))
+    if MODE == "in place":
+        c = zg.make_tensor_descriptor(a_ptr + 64, (rows, columns), (pitch, 1), (64, 64))
+    if MODE == "once":
+        c.store((0, 0), zg.cast(zg.dot(a.load((0, 0)), b.load((0, 0))), zg.f16))
+    else:
+        for at in range(0, rows, 64):
+            if MODE == "each time":
+                b = zg.make_tensor_descriptor(b_ptr + at, (64, 64), (64, 1), (64, 64))
+            if MODE == "carried":
+                a, c = c, a
+            c.store((at, 0), zg.cast(zg.dot(a.load((at, 0)), b.load((0, 0))), zg.f16))
 
 
-def test_only_descriptors_that_are_parameters() -> None:
-    """The host makes tensor maps; a descriptor that a kernel makes has none."""
-    model = made_here.triton(zg.ptr(zg.f16), zg.divisible(zg.descriptor((64, 64), zg.f16)), zg.i32)
+def chosen(model: Op, target: str = "sm_90a", **options: Any) -> dict[str, bool]:
+    """For each letter of `made_here`, whether stores see first that rows are whole; of accesses that TMA does."""
     module = prepare(model)
-    (chosen,) = tma_accesses(module, "sm_90a", 4)
-    assert [op.NAME for op in module.walk() if op.result is chosen] == ["tt.descriptor_store"]
+    found: dict[str, bool] = {}
+    for access, checked in tma_accesses(module, target, 4, **options).items():
+        (op,) = (op for op in module.walk() if op.result is access)
+        assert isinstance(op, tt.DescriptorLoad | tt.DescriptorStore)
+        made = made_by(op.descriptor)
+        assert made is not None
+        base = made.base
+        while isinstance(base, OpResult):
+            base = base.op.operands[0]
+        assert isinstance(base, BlockParameter)
+        found["abc"[base.index]] = checked
+    return found
+
+
+F16 = zg.ptr(zg.f16)
+ALL = {"a": False, "b": False, "c": True}
+
+
+@pytest.mark.parametrize(
+    ("mode", "wanted", "warning"),
+    [
+        ("", ALL, None),
+        ("once", {}, None),  # A tensor map would be made for one access.
+        ("each time", {"a": False, "c": True}, None),
+        ("in place", {"b": False}, "the same descriptor, or the same base"),
+        ("carried", {"b": False}, None),
+    ],
+)
+def test_descriptors_that_the_kernel_makes(mode: str, wanted: dict[str, bool], warning: str | None) -> None:
+    model = made_here.triton(F16, F16, F16, zg.i32, zg.i32, zg.i32, mode)
+    with pytest.warns(zg.ZigguratWarning, match=warning) if warning else contextlib.nullcontext():
+        assert chosen(model) == wanted
+    for target in ("sm_80", "sm_90", "sm_100a"):
+        assert not chosen(model, target)
+
+
+def test_a_launch_that_overlaps_with_the_one_before_makes_no_maps() -> None:
+    model = made_here.triton(F16, F16, F16, zg.i32, zg.i32, zg.i32, "")
+    with pytest.warns(zg.ZigguratWarning, match="the launch before may still use the memory of the tensor map"):
+        assert not chosen(model, launch_pdl=True)
+
+
+@pytest.mark.parametrize(
+    ("columns", "pitch", "checked"),
+    [
+        (zg.i32, zg.i32, True), (zg.divisible(zg.i32, 8), zg.i32, False), (zg.divisible(zg.i32, 4), zg.i32, True),
+        (72, 80, False),
+    ],
+)  # fmt: skip
+def test_rows_that_are_known_to_be_whole(columns: Any, pitch: Any, checked: bool) -> None:
+    assert chosen(made_here.triton(F16, F16, F16, zg.i32, columns, pitch, ""))["c"] == checked
+
+
+@zg.kernel
+def contiguous(a_ptr, b_ptr, c_ptr, rows, columns):
+    a = zg.make_tensor_descriptor(a_ptr, (rows, 64), (64, 1), (64, 64))
+    b = zg.make_tensor_descriptor(b_ptr, (64, 64), (64, 1), (64, 64))
+    c = zg.make_tensor_descriptor(c_ptr, (rows, columns), (columns, 1), (64, 64))
+    for at in range(0, rows, 64):
+        c.store((at, 0), zg.cast(zg.dot(a.load((at, 0)), b.load((0, 0))), zg.f16))
+
+
+def test_rows_as_long_as_they_are_apart_are_whole() -> None:
+    """The distance is a multiple of 16 bytes."""
+    assert chosen(contiguous.triton(F16, F16, F16, zg.i32, zg.i32)) == {"a": False, "b": False, "c": False}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,94 @@
+"""Tensor maps that the kernel makes, for the descriptors that TMA uses and that are no parameters.
+
+    tt.func @"…" (%0 : ptr<f16>, …)void -> {            tt.func @"…" (%0 : ptr<f16>, …, %4 : ptr<i8>)void -> {
+                                                            %5 : shared<x32, i32, "1 2 4 8 16"> =
+                                                                gpu.local_alloc @alignment=128;
+                                                            …                    the number of the program · 128
+                                                            %20 : ptr<i8> = tt.addptr %4 %19;
+        %9 : descriptor<x64, x64, f16> =         becomes    %24 : descriptor<x64, x64, f16> =
+            tt.make_tensor_descriptor %0 …;                     gpu.make_tensor_map %5 %20 %0 … @index=0;
+
+TMA reads a tensor map from global memory. The launch provides it: the last parameter of the kernel, whose part is
+"scratch", points to 128 bytes for each map of each program. A map is made where the descriptor is, in a loop each time
+anew. Nothing in flight reads the map before then: the copies of a loop are complete after it, and a store of TMA is
+waited for at once (`hazards` checks this). The buffers in which maps are filled live from the beginning of the kernel
+on, as warp roles run side by side.
+"""
+
+from __future__ import annotations
+
+from ziggurat.codemodel.builder import Builder
+from ziggurat.codemodel.dialects import arith, tt
+from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.fragments import MAP_BYTES
+from ziggurat.codemodel.op import Op, Value
+from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
+from ziggurat.codemodel.types import PtrType, SharedType, i8, i32, i64
+from ziggurat.transforms.place.queries import constant
+
+
+def make_tensor_maps(module: gpu.Module) -> Op:
+    """The GPU model whose kernel makes a tensor map for each descriptor that is made and used."""
+    makes = [op.result for op in module.walk() if isinstance(op, tt.MakeTensorDescriptor) and op.result.uses]
+    if not makes:
+        return module
+    size = MAP_BYTES * len(makes)
+    buffers: list[Value] = []
+    scratch: list[Value] = []
+
+    def lowered(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+        if isinstance(op, gpu.Module):
+            body = builder.rewrite_body(op.body, isolated=True)
+            return builder.add(gpu.Module(op.target, op.num_warps, body, shared=op.shared, scratch=size), op.location)
+        if isinstance(op, tt.Func):
+            old = op.body.parameters
+            types = [*(parameter.type for parameter in old), PtrType(i8)]
+            inner = builder.inside(types, op.body.yield_type, isolated=True)
+            inner.location = op.location
+            inner.mapping.values.update(zip(old, inner.parameters, strict=False))
+            type_ = SharedType((MAP_BYTES // 4,), i32, (1, 2, 4, 8, 16))
+            buffers.extend(inner.add(gpu.LocalAlloc(type_, alignment=MAP_BYTES)) for _ in makes)
+            scratch.append(_of_program(inner, inner.parameters[-1], size))
+            inner.rewrite_blocks(op.body)
+            return builder.add(_with_scratch(op, inner), op.location)
+        if not isinstance(op, tt.MakeTensorDescriptor):
+            return None
+        if op.result not in makes:
+            return DROP
+        index, rank = makes.index(op.result), len(op.shape)
+        base, *numbers = operands
+        made = gpu.MakeTensorMap(
+            buffers[index], scratch[0], base, numbers[:rank], numbers[rank:], op.result.type, index=index
+        )
+        return builder.add(made)
+
+    return transform(module, lowered, pass_name="tensor_maps")
+
+
+def _of_program(builder: Builder, scratch: Value, size: int) -> Value:
+    """The address of the `size` bytes of this program."""
+    x, y, z, columns, rows = (
+        builder.add(arith.ExtSI(builder.add(op), i64))
+        for op in (
+            tt.GetProgramId(0),
+            tt.GetProgramId(1),
+            tt.GetProgramId(2),
+            tt.GetNumPrograms(0),
+            tt.GetNumPrograms(1),
+        )
+    )
+    row = builder.add(arith.AddI(builder.add(arith.MulI(z, rows)), y))
+    number = builder.add(arith.AddI(builder.add(arith.MulI(row, columns)), x))
+    return builder.add(tt.AddPtr(scratch, builder.add(arith.MulI(number, constant(builder, size, i64)))))
+
+
+def _with_scratch(op: tt.Func, inner: Rewriter) -> tt.Func:
+    """The function with the further parameter."""
+    count = len(op.body.parameters)
+    return tt.Func(
+        op.sym_name,
+        inner.finish(),
+        divisibility=(*(op.divisibility or (1,) * count), MAP_BYTES),
+        parts=(*(op.parts or map(str, range(count))), gpu.SCRATCH),
+        disjoint=op.disjoint,
+    )
