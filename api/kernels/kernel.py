@@ -252,6 +252,7 @@ class Kernel(Function):
         """Run the kernel on arrays in memory. `passed` names the arguments that the launch gave, without defaults."""
         if not self.runs_natively(options):
             return self.interpret(grid, bound, options)
+        self.check_globals()
         return self.native.launch(grid, bound, options, bound if passed is None else passed)
 
     def runs_natively(self, options: Mapping[str, Any]) -> bool:

@@ -35,7 +35,7 @@ class HostLaunches:
         self.known_grids: dict[Any, Callable[..., Any]] = {}
         self._by_sizes: dict[tuple[int, ...], Callable[..., Any]] = {}
         self._plans: list[Any] = []
-        self._natives: dict[tuple[Signature, bool], NativeKernel | None] = {}
+        self._natives: dict[tuple[Signature, int | None, bool], NativeKernel | None] = {}
         parameters = kernel.signature.parameters
         self._names = list(parameters)
         self._defaults = {name: p.default for name, p in parameters.items() if p.default is not inspect.Parameter.empty}
@@ -62,8 +62,7 @@ class HostLaunches:
         sizes = kernel.sizes(grid, bound)
         if 0 in sizes:
             return kernel.ran(signature, options)
-        check = options.get("check") is not False
-        found = self._native(signature, check)
+        found = self._native(signature, options)
         if found is None:
             return kernel.interpret(grid, bound, options)
         three_sizes = padded(sizes)
@@ -79,14 +78,14 @@ class HostLaunches:
     def prepare(self, bound: dict[str, Any], options: Mapping[str, Any]) -> bool:
         """Compile the kernel for the arguments of a launch; whether it runs natively."""
         signature, _, _ = self.kernel.specialized(bound)
-        return self._native(signature, options.get("check") is not False) is not None
+        return self._native(signature, options) is not None
 
-    def _native(self, signature: Signature, check: bool) -> NativeKernel | None:
+    def _native(self, signature: Signature, options: Mapping[str, Any]) -> NativeKernel | None:
         """The kernel for a signature. None if it must be interpreted: a warning has given the reason once."""
-        key = signature, check
-        model = self.kernel.model_for(signature)  # A change of globals empties the table.
+        warps, check = options.get("num_warps"), options.get("check") is not False
+        key = signature, warps, check
         if key not in self._natives:
-            self._natives[key] = self._compiled(model, check)
+            self._natives[key] = self._compiled(self.kernel.model_with(signature, warps), check)
         return self._natives[key]
 
     def _compiled(self, model: Op, check: bool) -> NativeKernel | None:

@@ -77,8 +77,8 @@ class Autotuner(KernelInterface):
     """A kernel with configurations. The fastest is found by measuring, once for each key.
 
     `cache` has the chosen configuration by key, `best_config` that of the last launch, `configs_timings` the
-    milliseconds of each (median, 20 % and 80 % quantile) at the last measuring. On a machine without a GPU nothing is
-    measured, and the first configuration is chosen, unless a `do_bench` is given.
+    milliseconds of each (median, 20 % and 80 % quantile) at the last measuring. Where the interpreter runs the kernel,
+    nothing is measured, and the first configuration is chosen, unless a `do_bench` is given.
     """
 
     def __init__(
@@ -198,7 +198,8 @@ class Autotuner(KernelInterface):
     def _measured(self, key: tuple[Any, ...], args: Sequence[Any], kwargs: dict[str, Any]) -> Config:
         """The fastest configuration, from disk or measured now."""
         configs = self.prune_configs(kwargs)
-        if self._do_bench is None and driver.active.get_current_target().backend == "cpu":
+        here = driver.active.get_current_target().backend == "cpu"
+        if self._do_bench is None and here and not _kernel_of(self.fn).runs_natively(kwargs):
             return configs[0]
         start = time.time()
         kept = self._kept(key, configs) if self.cache_results else None

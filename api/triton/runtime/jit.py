@@ -393,6 +393,9 @@ class JITFunction(Kernel, JITCallable):
             )
         return any(map(is_array, given))
 
+    def runs_natively(self, options: Mapping[str, Any]) -> bool:
+        return not self._interpreted and super().runs_natively(options)
+
     # Compilations.
 
     def compiled(
