@@ -109,6 +109,10 @@ def as_triton(error: ZigguratError) -> ZigguratError:
         error.__cause__ = error.__cause__ or inner.__cause__
     if place is not None and place.caller is not None and error.__cause__ is None:
         error.__cause__ = CompilationError(f"{_counted(place)}\n{error.summary}")
+    if error.hint is not None:
+        from ziggurat.frontends.triton.words import in_words_of_triton
+
+        error.hint = in_words_of_triton(error.hint)
     if not isinstance(error, TritonError):
         error.__class__ = _combined(type(error))
     return error

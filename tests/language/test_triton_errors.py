@@ -129,3 +129,61 @@ def test_a_condition_that_is_not_boolean_is_warned_of():
     with pytest.warns(zg.ZigguratWarning, match=r"non-boolean condition is deprecated .* Got int32") as warned:
         kernel[(1,)](out, 6, 3)
     assert out.tolist() == [1, 2] and len(warned) == 1
+
+
+@triton.jit
+def shapes_that_differ(out):
+    tl.store(out, tl.sum(tl.zeros((4,), tl.float32) + tl.zeros((8,), tl.float32)))
+
+
+@triton.jit
+def load_of_a_number(out):
+    tl.store(out, tl.load(3))
+
+
+@triton.jit
+def unknown_name(out):
+    tl.store(out, foo)  # noqa: F821  # pyright: ignore[reportUndefinedVariable]
+
+
+@triton.jit
+def run_time_range(out, n):
+    tl.store(out + tl.arange(0, n), 0)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "hint"),
+    [
+        (shapes_that_differ, "make the sizes equal, or one of them 1; add an axis of size 1 with x[:, None]"),
+        (load_of_a_number, "make the pointers to the elements: pointer + offsets"),
+        (unknown_name, "did you mean tl.floor?"),
+        (run_time_range, "pass a literal, or make it a tl.constexpr parameter"),
+    ],
+)
+def test_hints_are_in_the_words_of_triton(kernel, hint):
+    types = (zg.ptr(zg.f32), zg.i32)[: len(kernel.arg_names)]
+    assert failure(kernel, *types).hint == hint
+
+
+def test_tracebacks_of_compiling_end_at_the_program():
+    target = triton.runtime.driver.active.get_current_target()
+    source = triton.compiler.ASTSource(unknown_name, {"out": "*fp32"})
+    for call in (
+        lambda: unknown_name.warmup(np.zeros(4, np.float32), grid=(1,)),
+        lambda: triton.compile(source, target=target),
+    ):
+        with pytest.raises(triton.CompilationError) as caught:
+            call()
+        files = [str(entry.path) for entry in caught.traceback]
+        assert len([file for file in files if file.endswith(".py") and file != __file__]) == 1, files
+
+
+@triton.jit
+def labelled(x):
+    tl.device_print("x: ", tl.load(x))
+    tl.device_print("done: ")
+
+
+def test_a_label_that_ends_in_a_colon_has_one(capsys):
+    labelled[(1,)](np.ones(1, np.float32))
+    assert capsys.readouterr().out == "pid (0, 0, 0) idx () x: 1.0\npid (0, 0, 0) done: \n"

@@ -151,7 +151,8 @@ def _printing(call: Typing, prefix: str, values: Sequence[Type], _hex: bool = Fa
 
 
 def _print(emit: Emitter, result: Type, prefix: str, values: Sequence[Operand], hex_: bool = False) -> Value:
-    return emit.add(tt.Print([emit.runtime(value) for value in values], prefix, hex=hex_))
+    label = prefix.rstrip().removesuffix(":") if values else prefix  # The printer writes a colon itself.
+    return emit.add(tt.Print([emit.runtime(value) for value in values], label, hex=hex_))
 
 
 def _checked(call: Typing, x: Type, message: Any = "", mask: Type | None = None) -> Type:

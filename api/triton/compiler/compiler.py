@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+from ziggurat.boundary import public
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.gpu.options import DEFAULT_OPTIONS
 from ziggurat.codemodel.gpu.targets import target_for
@@ -97,6 +98,7 @@ class IRSource:
         return hashlib.sha256(self.src.encode()).hexdigest()
 
 
+@public
 def compile(
     src: ASTSource | str, target: GPUTarget | None = None, options: Mapping[str, Any] | None = None, **_: Any
 ) -> CompiledKernel:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 import attrs
 
 from ziggurat import compiler
+from ziggurat.boundary import public
 from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import KernelValueError, ZigguratError
 from ziggurat.codemodel.gpu.options import LAUNCH_ONLY, CompileOptions
@@ -48,6 +49,7 @@ class KernelInterface:
     def run(self, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
         raise NotImplementedError
 
+    @public
     def warmup(self, *args: Any, grid: Any, **kwargs: Any) -> Any:
         """Compile for arguments without a launch. A dtype of PyTorch stands for a tensor of it."""
         return self.run(*map(MockTensor.wrap_dtype, args), grid=grid, warmup=True, **kwargs)
@@ -322,6 +324,7 @@ class JITFunction(Kernel, JITCallable):
         knobs.runtime.launch_exit_hook(metadata)
         return result
 
+    @public
     def warmup(self, *args: Any, grid: Any = None, **kwargs: Any) -> Any:
         """Compile for arguments without a launch: the compiled kernel, or a future one in `AsyncCompileMode`.
 
