@@ -197,6 +197,12 @@ class Autotuner(KernelInterface):
 
     def _measured(self, key: tuple[Any, ...], args: Sequence[Any], kwargs: dict[str, Any]) -> Config:
         """The fastest configuration, from disk or measured now."""
+        conflicts = kwargs.keys() & {name for config in self.configs for name in config.kwargs}
+        if conflicts:
+            raise ValueError(
+                f"Conflicting meta-parameters: {', '.join(conflicts)}. Make sure that you don't re-define auto-tuned "
+                "symbols."
+            )
         configs = self.prune_configs(kwargs)
         here = driver.active.get_current_target().backend == "cpu"
         if self._do_bench is None and here and not _kernel_of(self.fn).runs_natively(kwargs):
@@ -239,12 +245,6 @@ class Autotuner(KernelInterface):
 
     def _bench(self, *args: Any, config: Config, **meta: Any) -> Any:
         """The milliseconds of a configuration; infinite for one that the GPU cannot run."""
-        conflicts = meta.keys() & config.kwargs.keys()
-        if conflicts:
-            raise ValueError(
-                f"Conflicting meta-parameters: {', '.join(conflicts)}. Make sure that you don't re-define auto-tuned "
-                "symbols."
-            )
         if knobs.autotuning.print:
             print(f"Autotuning kernel {self.__name__} with config {config}")
         current = {**meta, **config.all_kwargs()}

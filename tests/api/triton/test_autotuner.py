@@ -129,8 +129,9 @@ def test_pruning():
         tuned[grid](zeros(40), 40)
 
 
-def test_a_tuned_parameter_is_not_given_as_well():
-    tuned = kernel(do_bench=lambda call, quantiles: call())
+@pytest.mark.parametrize("settings", [{}, {"do_bench": lambda call, quantiles: call()}])
+def test_a_tuned_parameter_is_not_given_as_well(settings):
+    tuned = kernel(**settings)
     with pytest.raises(ValueError, match="Conflicting meta-parameters: BLOCK"):
         tuned[grid](zeros(40), 40, BLOCK=16)
 
