@@ -152,7 +152,7 @@ class Result(NamedTuple):
 
 
 def programs(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
-    """What each program of a folder gave under both, and the ratio of the times of its kernels."""
+    """The verdict on each program of a folder, and the ratio of the times of its kernels under both compilers."""
     files = sorted(folder.glob("*.py"))[:: max(1, options.sample)]
     verdicts: dict[str, dict[str, Any]] = {}
     end = time.monotonic() + options.limit
@@ -177,7 +177,7 @@ def programs(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def program(ours: bool, path: Path) -> dict[str, Any]:
-    """What a program gave, in a process of its own."""
+    """The result of a program that is run in a process of its own."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder, "found")
         line = command(ours, str(HERE), "-", "--run-program", str(path), str(out))
@@ -189,7 +189,7 @@ def program(ours: bool, path: Path) -> dict[str, Any]:
 
 
 def judged(ours: dict[str, Any], theirs: dict[str, Any] | None, again: dict[str, Any] | None = None) -> dict[str, Any]:
-    """How what a program gave compares to what Triton gave; `again` is another run of Triton."""
+    """The comparison of a program's result with Triton's; `again` is the result of another run of Triton."""
     if theirs is None:
         return {"verdict": "failed", "error": ours["error"]} if "error" in ours else {"verdict": "ran"}
     if "error" in theirs:

@@ -130,12 +130,12 @@ def environment(folder: str) -> dict[str, str]:
 
 
 def command(ours: bool, *arguments: str | Path) -> list[str]:
-    """What runs Python on ziggurat's `triton`, or on the installed one."""
+    """The command line that runs Python with ziggurat as `triton`, or with the installed Triton."""
     return [sys.executable, *(("-m", "ziggurat.triton") if ours else ()), *map(str, arguments)]
 
 
 def start(ours: bool) -> dict[str, Any]:
-    """What `triton_program.py` measured of itself, and the seconds of its process."""
+    """The measurements that `triton_program.py` prints, and the seconds of its process."""
     with tempfile.TemporaryDirectory() as folder:
         begin = time.perf_counter()
         line = command(ours, HERE.with_name("triton_program.py"))
@@ -262,7 +262,7 @@ def kernel_times(work: Work, calls: int = 15) -> dict[str, float]:
 
 
 def works(options: argparse.Namespace) -> dict[str, Callable[[], Work]]:
-    """What builds each work: makes its inputs, and returns the function that is measured."""
+    """The builders of works by name: each makes the inputs, and returns the function that is measured."""
     found = dict(tutorial_works(options.tutorials)) if options.tutorials else {}
     return found | (liger_works(options.liger) if options.liger else {})
 

@@ -1,4 +1,4 @@
-"""How the code models of a kernel are made: by default from a Python function."""
+"""The making of a kernel's code models: by default from a Python function."""
 
 from __future__ import annotations
 

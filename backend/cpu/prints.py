@@ -1,4 +1,4 @@
-"""What `device_print` writes, from the operands that native code leaves in memory: the interpreter's lines."""
+"""The lines of `device_print`, equal to the interpreter's, from the operands that native code leaves in memory."""
 
 from __future__ import annotations
 

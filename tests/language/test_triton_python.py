@@ -17,7 +17,7 @@ X = np.arange(-3, N - 3, dtype=np.int32)
 
 
 def run(kernel: Any, *arguments: Any, size: int = N, dtype: Any = np.int32) -> np.ndarray[Any, Any]:
-    """What a kernel stores to its first argument."""
+    """The array that a kernel stores to its first argument."""
     out = np.zeros(size, dtype)
     kernel[(1,)](out, *arguments)
     return out

@@ -203,7 +203,7 @@ class Plan:
     # Needs.
 
     def _record(self, op: Op) -> _Inline:
-        """What an op without an item needs."""
+        """The needs of an op without an item."""
         found = self._inline.get(op.result)
         if found is not None:
             return found

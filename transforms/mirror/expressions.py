@@ -72,7 +72,7 @@ def var_store(walk: FunctionMirror, op: core.VarStore) -> Built:
 
 
 def assigned(walk: FunctionMirror, var: Value, value: Value) -> Operand:
-    """What a variable holds after an assignment."""
+    """The operand that a variable holds after an assignment."""
     operand = walk.operand(value)
     return at_run_time(walk, operand) if becomes_run_time(walk.emit.policy, var, value) else operand
 

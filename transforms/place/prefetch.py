@@ -7,9 +7,9 @@
         %q = tt.addptr %p …;                              … %m …
         scf.yield %d %q;                                  scf.yield %d %q %next;
 
-The dots' own operands become copies to shared memory (`pipeline_loads`). What else such a loop loads, the maxima of
-attention's rows or scales, is waited for in the iteration that uses it: some hundred cycles, in which the matrix units
-stand still. It fits in registers, so it is carried there.
+The dots' own operands become copies to shared memory (`pipeline_loads`). The loop waits for its other loads, such as
+scales or the maxima of attention's rows, in the iteration that uses them: some hundred cycles without an MMA. Their
+values fit in registers, so the loop carries them there.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def prefetch_loads(module: gpu.Module, num_stages: int) -> Op:
 
 
 def _prefetch_of(loop: scf.For) -> _Prefetch | None:
-    """What is prefetched in a loop; None if nothing is."""
+    """The loads of a loop that can be prefetched; None if there are none."""
     block = loop.body.entry
     has_dot = any(isinstance(op, gpu.Wgmma | gpu.Mma) for op in block.ops)
     is_role = any(isinstance(owner, gpu.WarpSpecialize) for owner in loop.path())

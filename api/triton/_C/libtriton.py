@@ -1,4 +1,4 @@
-"""What programs call in Triton's C++ library: cuBLAS, here by PyTorch, which their tensors come from.
+"""The part of Triton's C++ library that programs call: cuBLAS, here by PyTorch, which their tensors come from.
 
 Tutorial 09 compares its kernels with it. The compiler itself (`ir`, `passes`, `llvm`) is not here.
 """

@@ -23,7 +23,7 @@ from ziggurat.codemodel.transform import DROP, Outcome, transform
 from ziggurat.codemodel.types import ConstantType
 from ziggurat.kernels.arguments import Signature, leaves
 from ziggurat.kernels.kernel import run_time_names
-from ziggurat.triton import knobs
+from ziggurat.triton import __version__, knobs
 from ziggurat.triton.backends.compiler import GPUTarget
 from ziggurat.triton.compiler.signatures import type_text
 from ziggurat.triton.runtime.driver import CudaDriver, driver
@@ -146,7 +146,7 @@ class KernelMetadata:
     global_scratch_align: int = 1
     profile_scratch_size: int = 0
     profile_scratch_align: int = 1
-    triton_version: str = "3.6.0"
+    triton_version: str = __version__
 
     def _asdict(self) -> dict[str, Any]:
         return attrs.asdict(self, recurse=False)

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from typing import Any, Final, cast
 
 from ziggurat.codemodel.errors import LaunchError
-from ziggurat.codemodel.types import SCALARS, ConstantType, DescriptorType, PtrType, ScalarType, TupleType, Type
+from ziggurat.codemodel.types import SCALARS, ConstantType, DescriptorType, PtrType, ScalarType, TupleType, Type, i1
 from ziggurat.frontends.triton.dtypes import E4B15, UNSUPPORTED
+from ziggurat.frontends.triton.dtypes import type_of as dtype_of
 from ziggurat.triton._utils import type_canonicalisation_dict
 
-_FLOATS: Final = {"f16": "fp16", "f32": "fp32", "f64": "fp64", "f8e4m3": "fp8e4nv", "f8e5m2": "fp8e5", "i1": "u1"}
 _SHORT: Final = {
-    **{scalar: _FLOATS.get(name, name) for name, scalar in SCALARS.items()},
-    **{scalar: scalar.name for scalar in (E4B15, *UNSUPPORTED)},
-}
+    scalar: dtype_of(scalar).name if scalar.is_float else scalar.name
+    for scalar in (*SCALARS.values(), E4B15, *UNSUPPORTED)
+} | {i1: "u1"}
 _SCALARS: Final = {name: scalar for scalar, name in _SHORT.items()}
 _DESCRIPTOR = re.compile(r"tensordesc<([^\[]*)\[([^\]]*)\]")
 

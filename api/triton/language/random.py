@@ -5,7 +5,7 @@ from __future__ import annotations
 from ziggurat.frontends.triton.library import SPELLED
 
 _NAMES = (
-    "pair_uniform_to_normal", "philox", "philox_impl", "rand", "rand4x", "randint", "randint4x", "randn", "randn4x",
+    "pair_uniform_to_normal", "philox", "rand", "rand4x", "randint", "randint4x", "randn", "randn4x",
     "uint_to_uniform_float",
 )  # fmt: skip
-globals().update({name: SPELLED[name] for name in _NAMES if name in SPELLED})
+globals().update({name: SPELLED[name] for name in _NAMES})

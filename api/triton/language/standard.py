@@ -8,4 +8,4 @@ _NAMES = (
     "argmax", "argmin", "bitonic_merge", "cdiv", "cumprod", "cumsum", "flip", "interleave", "max", "min", "ravel",
     "reduce_or", "sigmoid", "softmax", "sort", "sum", "swizzle2d", "topk", "xor_sum", "zeros", "zeros_like",
 )  # fmt: skip
-globals().update({name: SPELLED[name] for name in _NAMES if name in SPELLED})
+globals().update({name: SPELLED[name] for name in _NAMES})

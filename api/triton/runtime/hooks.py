@@ -148,9 +148,9 @@ def default_target() -> str:
 
 def any_array(given: Any, name: str) -> tuple[Any, ScalarType, int] | None:
     """The element type and the address of an array in any memory or in none; None for another thing."""
-    from ziggurat.backend.launch.arrays import read_array
+    from ziggurat.backend.launch.arrays import is_pointer, read_array
 
-    if not hasattr(given, "data_ptr") or not hasattr(given, "dtype"):
+    if not is_pointer(given):
         return read_array(given, name)
     scalar = find_scalar(getattr(given.dtype, "value", given.dtype))
     return None if scalar is None else (None, scalar, int(given.data_ptr()))

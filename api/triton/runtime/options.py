@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ziggurat.codemodel.errors import LaunchError, shown
-from ziggurat.codemodel.gpu.options import LAUNCH_OPTIONS, MAX_WARPS, CompileOptions, checked_option
+from ziggurat.codemodel.gpu.options import DEFAULT_OPTIONS, LAUNCH_OPTIONS, MAX_WARPS, CompileOptions, checked_option
 from ziggurat.codemodel.gpu.targets import target_for
 
 # The options that only the C++ compiler has, some for other GPUs, with their defaults: accepted, and told to hooks.
@@ -18,7 +18,7 @@ _ACCEPTED: Final[dict[str, Any]] = {
     "arch": None, "waves_per_eu": 0, "matrix_instr_nonkdim": 0, "kpack": 1,
 }  # fmt: skip
 _SHARED: Final = ("num_warps", "num_stages", "num_ctas", "maxnreg", "launch_pdl", "launch_cooperative_grid")
-DEFAULTS: Final[dict[str, Any]] = {**_ACCEPTED, **{name: getattr(CompileOptions(), name) for name in _SHARED}}
+DEFAULTS: Final[dict[str, Any]] = {**_ACCEPTED, **{name: getattr(DEFAULT_OPTIONS, name) for name in _SHARED}}
 _CTAS: Final = (1, 2, 4, 8, 16)
 _DEPRECATED: Final = {"device_type": "target", "device": "device"}
 

@@ -74,7 +74,7 @@ def test_an_access_outside_of_the_memory_gives_a_warning():
 
 
 class Shifted:
-    """What FlagGems passes in place of a tensor."""
+    """An argument that FlagGems passes in place of a tensor."""
 
     def __init__(self, base: torch.Tensor, offset: int) -> None:
         self.base, self.offset, self.dtype, self.device = base, offset, base.dtype, base.device

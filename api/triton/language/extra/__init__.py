@@ -1,4 +1,4 @@
-"""`triton.language.extra`: what one kind of target has."""
+"""`triton.language.extra`: the calls that only one kind of target has."""
 
 from ziggurat.triton.language.extra import cuda, libdevice
 

@@ -1,4 +1,4 @@
-"""`triton.language.extra.cuda`: what CUDA has."""
+"""`triton.language.extra.cuda`: the calls that only CUDA's GPUs have."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from ziggurat.frontends.triton.library import SPELLED
 from ziggurat.triton.language.extra.cuda import libdevice as libdevice
 
 _NAMES = ("gdc_launch_dependents", "gdc_wait", "globaltimer", "num_threads", "num_warps", "smid")
-globals().update({name: SPELLED[name] for name in _NAMES if name in SPELLED})
+globals().update({name: SPELLED[name] for name in _NAMES})
