@@ -298,7 +298,7 @@ def declared_number(
     if type_.is_float:
         raise LaunchError(f"{what}; got the float {given}", hint=f"pass int({name})")
     low, high = declared.limits
-    if function.policy.is_triton:  # The launcher of Triton's C takes the low bits.
+    if function.policy.wrapped_numbers:  # Triton's launcher, which is C, takes the low bits.
         return declared.dtype.type(wrapped(int(given), declared)), declared
     if not low <= int(given) <= high:
         raise LaunchError(f"{what}, which holds {low} … {high}; got {given}")

@@ -51,6 +51,13 @@ class Policy:
         "`multiple_of(x, n)`, `max_contiguous` and `max_constancy` as statements hold for the variable `x` from there"
     )
     least_dots: bool = _differs("a `dot` has at least 16 elements along K, of 8-bit numbers 32")
+    wrapped_numbers: bool = _differs(
+        "a number out of the range of its parameter's declared type is cut to the low bits"
+    )
+    ordered_extremes: bool = _differs("`max(…)` and `min(…)` of constants refuse NaN and -0.0")
+    type_members: bool = _differs(
+        "values have `.type`, numbers `.numel`, and dtypes the attributes and methods of Triton's: `x.dtype.is_fp16()`"
+    )
     narrow_scalars: bool = _differs("a run-time value may be given for a `constexpr` parameter of a helper function")
 
     python_syntax: bool = _differs(

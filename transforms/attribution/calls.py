@@ -121,7 +121,7 @@ def method(walk: FunctionAttributor, op: py.Invoke, name: str, types: list[Type]
     receiver = types[0]
     if is_host_value(receiver):
         return host_method(walk, op, name, receiver)
-    if walk.policy.is_triton and isinstance(receiver, ConstantType) and isinstance(receiver.value, Type):
+    if walk.policy.type_members and isinstance(receiver, ConstantType) and isinstance(receiver.value, Type):
         return dtype_method(receiver.value, name, types[1:])
     if isinstance(receiver, DescriptorType) and name in DESCRIPTOR_METHODS:
         meant = DESCRIPTOR_METHODS[name]

@@ -56,7 +56,7 @@ def _as_call(name: str, call: str) -> Rule:
             raise KernelTypeError(f"{name}() takes two scalars or more", hint=f"use zg.{name} to reduce a tensor")
         if all(isinstance(type_, ConstantType) and is_number(type_) for type_ in types):
             values = [type_.value for type_ in types if isinstance(type_, ConstantType)]
-            if asked.policy.is_triton and name != "abs":
+            if asked.policy.ordered_extremes and name != "abs":
                 _ordered(name, values)
             return constant(getattr(builtins, name)(*values))
         typing = Typing(call, policy=asked.policy)
@@ -243,7 +243,7 @@ _FACTS = {"shape": i32, "strides": i64}
 def property_of(x: Type, name: str, policy: Policy = EXPLICIT) -> Type:
     """The type of `x.name`, a constant but for the sizes and strides of a descriptor."""
     known: Any = x.value if isinstance(x, ConstantType) else None
-    found = _property_of_triton(x, known, name) if policy.is_triton else None
+    found = _property_of_triton(x, known, name) if policy.type_members else None
     if found is not None:
         return found
     if name == "shape" and (isinstance(x, TensorType) or is_number(x)):
