@@ -1,4 +1,4 @@
-"""Emission of control flow among scalars, of bodies that combine elements, and of what the programs of a grid are."""
+"""Emission of control flow among scalars, of bodies that combine elements, and of the numbers of programs in a grid."""
 
 from __future__ import annotations
 

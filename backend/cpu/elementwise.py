@@ -1,4 +1,5 @@
-"""Emission of arith and math on numbers and vectors: what `codemodel/scalars.py` says, without fast-math flags.
+"""Emission of arith and math on numbers and vectors, with the meanings of `codemodel/scalars.py` and without fast-math
+flags.
 
 Floats of 16 and 8 bits are computed in f32 and rounded after each op; functions in f64, and rounded once.
 """

@@ -234,7 +234,7 @@ class Nest:
         emitter.fail(ASSERTION, condition.spread(lanes), site, number.spread(lanes), emitter.i64(0))
 
     def _finish(self) -> None:
-        """Store what was reduced here to buffers."""
+        """Store the results of the region's reductions to buffers."""
         emitter = self.emitter
         for op in self.op.body.entry.ops:
             if isinstance(op, core.TupleLoad) and op.tuple in self.results:

@@ -1,4 +1,4 @@
-"""Run a Triton model on arrays as native code: what `backend/reference/run.py` does, for tests."""
+"""Run a Triton model on arrays as native code, with the result of `backend/reference/run.py`."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ def _as(emitter: Emitter, value: Value, base: Number, target: ScalarType) -> Num
 
 
 def _parts(emitter: Emitter, value: Value, base: Number, precision: InputPrecision, count: int) -> list[Number]:
-    """The addresses of the parts that the matrix units would read: each is what the ones before it leave, rounded."""
+    """The addresses of the parts that the matrix units would read: each is the rounded rest after those before it."""
     type_ = _buffer(value)
     copies = [emitter.scratch_address(emitter.temporary(4 * type_.numel)) for _ in range(count)]
 
