@@ -7,6 +7,7 @@ from typing import Final
 from ziggurat.transforms.calls import (
     arithmetic,
     block_pointers,
+    conversion,
     descriptors,
     linear_algebra,
     memory,
@@ -16,7 +17,9 @@ from ziggurat.transforms.calls import (
 )
 from ziggurat.transforms.calls.rule import Rule, Typing
 
-_FAMILIES = (arithmetic, block_pointers, descriptors, linear_algebra, memory, programs, reductions, shape)
+_FAMILIES = (
+    arithmetic, block_pointers, conversion, descriptors, linear_algebra, memory, programs, reductions, shape
+)  # fmt: skip
 
 RULES: Final[dict[str, Rule]] = {name: rule for family in _FAMILIES for name, rule in family.RULES.items()}
 

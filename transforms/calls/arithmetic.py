@@ -1,4 +1,4 @@
-"""Rules of calls element by element: arithmetic, casts, comparisons, functions of floats, and random numbers."""
+"""Rules of calls element by element: arithmetic, comparisons, functions of floats, and random numbers."""
 
 from __future__ import annotations
 
@@ -23,17 +23,15 @@ from ziggurat.codemodel.types import (
     i64,
     shape_of,
     shaped,
-    u64,
     with_element,
 )
 from ziggurat.frontends.language import CALLS, CompareKind
 from ziggurat.frontends.language.comparison import NAMED
-from ziggurat.frontends.language.host import OPS, OPS_OF_FLOATS, cast
+from ziggurat.frontends.language.host import OPS, OPS_OF_FLOATS
 from ziggurat.frontends.library import LIBRARY
-from ziggurat.frontends.triton.dtypes import E4B15, type_of
+from ziggurat.frontends.triton.dtypes import type_of
 from ziggurat.transforms.calls.constants import describe, show
 from ziggurat.transforms.calls.emit import Builds, Emitter, Operand, as_given
-from ziggurat.transforms.calls.foreign_floats import check_conversion, is_e4b15
 from ziggurat.transforms.calls.promotion import (
     common_shape,
     constant,
@@ -41,7 +39,6 @@ from ziggurat.transforms.calls.promotion import (
     is_pointer,
     promote,
     promoted,
-    require_fits,
     scalar_type,
 )
 from ziggurat.transforms.calls.rule import Rule, Typing, axis, choice, integers, number_tensor, numbers
@@ -381,73 +378,6 @@ def _direct(emit: Emitter, result: Type, operation: str, rounding: str, operands
     return emit.add(math.Directed(values, _OPERATIONS[operation], _DIRECTIONS[rounding]))
 
 
-# Casts.
-
-
-def _converted(call: Typing, x: Type, dtype: ScalarType | PtrType, rounding: Any = None, bitcast: bool = False) -> Type:
-    if isinstance(dtype, PtrType):
-        return _pointers(x, dtype)
-    if bitcast:
-        return _reinterpreted(Typing("bitcast"), x, dtype)
-    if is_pointer(x):
-        if dtype not in (i64, u64, i1):
-            raise KernelTypeError(f"the pointer {x} casts to zg.i64, zg.u64, zg.i1 or another pointer, not to {dtype}")
-        return with_element(x, dtype)
-    numbers(call, x)
-    check_conversion(x, dtype)
-    if rounding not in (None, "rtne", "rtz"):
-        raise KernelValueError(f"fp_downcast_rounding must be 'rtne' or 'rtz'; got {show(rounding)}")
-    if rounding is not None and not (dtype.is_float and scalar_type(x).is_float and dtype.bits < scalar_type(x).bits):
-        raise KernelValueError("fp_downcast_rounding is for a cast from a float to a narrower float")
-    if isinstance(x, ConstantType):
-        if dtype.is_int and dtype != i1 and not isinstance(x.value, float):
-            require_fits(int(x.value), dtype)
-        return dtype
-    return with_element(x, dtype)
-
-
-def _reinterpreted(call: Typing, x: Type, dtype: ScalarType | PtrType) -> Type:
-    if isinstance(dtype, PtrType):
-        return _pointers(x, dtype)
-    numbers(call, x)
-    source = scalar_type(x)
-    if source.bits != dtype.bits:
-        raise KernelTypeError(
-            f"{call} keeps the width: {source} has {source.bits} bits, {dtype} has {dtype.bits}",
-            hint="use zg.cast to convert the value",
-        )
-    return with_element(source if isinstance(x, ConstantType) else x, dtype)
-
-
-def _pointers(x: Type, target: PtrType) -> Type:
-    if is_pointer(x) or (not isinstance(x, ConstantType) and is_number(x) and scalar_type(x) in (i64, u64)):
-        return with_element(x, target)
-    raise KernelTypeError(f"only pointers, i64 and u64 cast to {target}, not {describe(x)}")
-
-
-def _cast(emit: Emitter, result: Type, x: Operand, dtype: Any, rounding: Any = None, bitcast: bool = False) -> Value:
-    if bitcast or isinstance(dtype, PtrType):
-        return _bitcast(emit, result, x, dtype)
-    if is_pointer(x.type):
-        return emit.cast(emit.add(tt.PtrToInt(x.value)), scalar_type(result))
-    if dtype == E4B15 or is_e4b15(x.type):
-        return emit.convert(x, with_element(result, dtype))
-    if isinstance(x.type, ConstantType):
-        known = cast(x.type.value, scalar_type(result), rounding, bitcast=False)
-        return emit.constant(known, result)
-    mode = arith.Rounding.ZERO if rounding == "rtz" else arith.Rounding.NEAREST
-    return emit.cast(x.value, scalar_type(result), mode)
-
-
-def _bitcast(emit: Emitter, result: Type, x: Operand, dtype: Any) -> Value:
-    value = emit.convert(x, scalar_type(x.type)) if isinstance(x.type, ConstantType) else x.value
-    if value.type == result:
-        return value
-    if not isinstance(dtype, PtrType):
-        return emit.add(arith.Bitcast(value, result))
-    return emit.add(tt.Bitcast(value, result) if is_pointer(x.type) else tt.IntToPtr(emit.cast(value, i64), result))
-
-
 # Comparing and choosing.
 
 # Predicates of floats, signed and unsigned integers by comparison. A NaN is unequal to everything.
@@ -615,8 +545,6 @@ RULES = {
     "popc": Rule(_count, _counted(math.CtPop)),
     "clz": Rule(_count, _counted(math.CtLz)),
     "brev": Rule(_bits, as_given(math.BitReverse)),
-    "cast": Rule(_converted, _cast),
-    "bitcast": Rule(_reinterpreted, _bitcast),
     "compare": Rule(_compared, _compare),
     **{name: Rule(_compared, partial(_compare, kind=kind)) for name, kind in NAMED.items()},
     "where": Rule(_chosen, _where),

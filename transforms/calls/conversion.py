@@ -1,0 +1,87 @@
+"""Rules of casts between numbers, and between pointers and integers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ziggurat.codemodel.dialects import arith, tt
+from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
+from ziggurat.codemodel.op import Value
+from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType, Type, i1, i64, u64, with_element
+from ziggurat.frontends.language.host import cast
+from ziggurat.frontends.triton.dtypes import E4B15
+from ziggurat.transforms.calls.constants import describe, show
+from ziggurat.transforms.calls.emit import Emitter, Operand
+from ziggurat.transforms.calls.foreign_floats import check_conversion, is_e4b15
+from ziggurat.transforms.calls.promotion import is_number, is_pointer, require_fits, scalar_type
+from ziggurat.transforms.calls.rule import Rule, Typing, numbers
+
+
+def _converted(call: Typing, x: Type, dtype: ScalarType | PtrType, rounding: Any = None, bitcast: bool = False) -> Type:
+    if isinstance(dtype, PtrType):
+        return _pointers(x, dtype)
+    if bitcast:
+        return _reinterpreted(Typing("bitcast"), x, dtype)
+    if is_pointer(x):
+        if dtype not in (i64, u64, i1):
+            raise KernelTypeError(f"the pointer {x} casts to zg.i64, zg.u64, zg.i1 or another pointer, not to {dtype}")
+        return with_element(x, dtype)
+    numbers(call, x)
+    check_conversion(x, dtype)
+    if rounding not in (None, "rtne", "rtz"):
+        raise KernelValueError(f"fp_downcast_rounding must be 'rtne' or 'rtz'; got {show(rounding)}")
+    if rounding is not None and not (dtype.is_float and scalar_type(x).is_float and dtype.bits < scalar_type(x).bits):
+        raise KernelValueError("fp_downcast_rounding is for a cast from a float to a narrower float")
+    if isinstance(x, ConstantType):
+        if dtype.is_int and dtype != i1 and not isinstance(x.value, float):
+            require_fits(int(x.value), dtype)
+        return dtype
+    return with_element(x, dtype)
+
+
+def _reinterpreted(call: Typing, x: Type, dtype: ScalarType | PtrType) -> Type:
+    if isinstance(dtype, PtrType):
+        return _pointers(x, dtype)
+    numbers(call, x)
+    source = scalar_type(x)
+    if source.bits != dtype.bits:
+        raise KernelTypeError(
+            f"{call} keeps the width: {source} has {source.bits} bits, {dtype} has {dtype.bits}",
+            hint="use zg.cast to convert the value",
+        )
+    return with_element(source if isinstance(x, ConstantType) else x, dtype)
+
+
+def _pointers(x: Type, target: PtrType) -> Type:
+    if is_pointer(x) or (not isinstance(x, ConstantType) and is_number(x) and scalar_type(x) in (i64, u64)):
+        return with_element(x, target)
+    raise KernelTypeError(f"only pointers, i64 and u64 cast to {target}, not {describe(x)}")
+
+
+def _cast(emit: Emitter, result: Type, x: Operand, dtype: Any, rounding: Any = None, bitcast: bool = False) -> Value:
+    if bitcast or isinstance(dtype, PtrType):
+        return _bitcast(emit, result, x, dtype)
+    if is_pointer(x.type):
+        return emit.cast(emit.add(tt.PtrToInt(x.value)), scalar_type(result))
+    if dtype == E4B15 or is_e4b15(x.type):
+        return emit.convert(x, with_element(result, dtype))
+    if isinstance(x.type, ConstantType):
+        known = cast(x.type.value, scalar_type(result), rounding, bitcast=False)
+        return emit.constant(known, result)
+    mode = arith.Rounding.ZERO if rounding == "rtz" else arith.Rounding.NEAREST
+    return emit.cast(x.value, scalar_type(result), mode)
+
+
+def _bitcast(emit: Emitter, result: Type, x: Operand, dtype: Any) -> Value:
+    value = emit.convert(x, scalar_type(x.type)) if isinstance(x.type, ConstantType) else x.value
+    if value.type == result:
+        return value
+    if not isinstance(dtype, PtrType):
+        return emit.add(arith.Bitcast(value, result))
+    return emit.add(tt.Bitcast(value, result) if is_pointer(x.type) else tt.IntToPtr(emit.cast(value, i64), result))
+
+
+RULES = {
+    "cast": Rule(_converted, _cast),
+    "bitcast": Rule(_reinterpreted, _bitcast),
+}
