@@ -29,7 +29,8 @@ from typing import Any, Final, SupportsFloat, SupportsIndex, TypeVar
 from ziggurat.codemodel.errors import BuildError
 from ziggurat.codemodel.fields import REQUIRED, Field
 from ziggurat.codemodel.op import Body, Op, OpResult, Successor, Value, fill
-from ziggurat.codemodel.types import Type, TypeSyntax, TypeSyntaxError, read_type, size_error, with_element
+from ziggurat.codemodel.type_reader import TypeSyntaxError, read_type
+from ziggurat.codemodel.types import Type, TypeSyntax, size_error, with_element
 
 # Fields that every op has; a declared field must have another name.
 _GENERIC: Final = ("operands", "attributes", "successors", "bodies", "result", "location", "parent")

@@ -17,18 +17,15 @@ from ziggurat.codemodel.dialects.tt import InputPrecision, ScanReturn
 from ziggurat.codemodel.fields import attribute, body, operand, operands, result_type
 from ziggurat.codemodel.op import Body, Op, Value, expect, require
 from ziggurat.codemodel.structured import packed
+from ziggurat.codemodel.type_reader import TypeSyntaxError, read_shape, read_type, register_type
 from ziggurat.codemodel.types import (
     PtrType,
     ScalarType,
     Type,
     TypeSyntax,
-    TypeSyntaxError,
     element_of,
     i1,
     i64,
-    read_shape,
-    read_type,
-    register_type,
     shape_of,
     shaped,
     with_element,

@@ -1,7 +1,7 @@
 """The article's spelling of 2024, translated to ours while reading.
 
-Types are mapped by `types.LEGACY_NAMES`. This file has the rest: numbers in quotes, function symbols that spell old
-type names, masks typed as integers (ours are i1), and a `tt.dot` of two operands (ours has the accumulator as its
+Types are mapped by `type_reader.LEGACY_NAMES`. This file has the rest: numbers in quotes, function symbols that spell
+old type names, masks typed as integers (ours are i1), and a `tt.dot` of two operands (ours has the accumulator as its
 third).
 """
 
@@ -13,7 +13,8 @@ from typing import Any
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.declare import OPS
 from ziggurat.codemodel.op import Value
-from ziggurat.codemodel.types import LEGACY_NAMES, ScalarType, TensorType, Type, element_of, i1, i32, with_element
+from ziggurat.codemodel.type_reader import LEGACY_NAMES
+from ziggurat.codemodel.types import ScalarType, TensorType, Type, element_of, i1, i32, with_element
 
 _NAME = re.compile(
     r"(?<![A-Za-z0-9.$])("

@@ -23,7 +23,8 @@ from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Block, BlockParameter, Body, Op, Successor, Value, fill
 from ziggurat.codemodel.text.legacy import upgrade_attributes, upgrade_op
 from ziggurat.codemodel.traits import Isolated
-from ziggurat.codemodel.types import LEGACY_NAMES, Type, TypeSyntax, TypeSyntaxError, read_type, void
+from ziggurat.codemodel.type_reader import LEGACY_NAMES, TypeSyntaxError, read_type
+from ziggurat.codemodel.types import Type, TypeSyntax, void
 
 _TOKEN = re.compile(
     r"""(?P<space>(?:[ \t\r\n]+|//[^\n]*)+)

@@ -14,7 +14,8 @@ import pytest
 from ziggurat.codemodel.dialects import arith, core, scf, tt
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.text.parser import parse
-from ziggurat.codemodel.types import LEGACY_NAMES, PtrType, TensorType, TupleType, f16, f32, i1, i32
+from ziggurat.codemodel.type_reader import LEGACY_NAMES
+from ziggurat.codemodel.types import PtrType, TensorType, TupleType, f16, f32, i1, i32
 from ziggurat.codemodel.verify import verify
 
 SEEDS = Path(__file__).resolve().parents[3] / "shared" / "seeds"

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.text.parser import parse
+from ziggurat.codemodel.type_reader import LEGACY_NAMES, TypeSyntaxError, read_shape, read_type, register_type
 from ziggurat.codemodel.types import (
-    LEGACY_NAMES,
     SCALARS,
     ConstantType,
     DescriptorType,
@@ -29,7 +29,6 @@ from ziggurat.codemodel.types import (
     TupleType,
     Type,
     TypeSyntax,
-    TypeSyntaxError,
     VarType,
     bf16,
     constant_key,
@@ -46,9 +45,6 @@ from ziggurat.codemodel.types import (
     i32,
     i64,
     pyobject,
-    read_shape,
-    read_type,
-    register_type,
     shape_of,
     shaped,
     u8,

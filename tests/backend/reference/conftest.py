@@ -10,7 +10,8 @@ from ziggurat.backend.reference.run import run
 from ziggurat.backend.reference.values import element_dtype
 from ziggurat.codemodel import dialects  # noqa: F401
 from ziggurat.codemodel.text.parser import parse
-from ziggurat.codemodel.types import TensorType, TypeSyntax, read_type
+from ziggurat.codemodel.type_reader import read_type
+from ziggurat.codemodel.types import TensorType, TypeSyntax
 
 Apply = Callable[..., Any]
 
