@@ -72,7 +72,8 @@ class Tensor:
 
 def place_of(field: str, ordinal: int) -> tuple[int, int]:
     """The first byte of a field of a map, and its size."""
-    dtype, start = (_FIELDS.fields or {})[field][:2]
+    fields: Any = _FIELDS.fields
+    dtype, start = fields[field][:2]
     size = dtype.base.itemsize
     return start + ordinal * size, size
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+from ziggurat.triton.backends.driver import torch_module
+
 __all__ = ["nvidia"]
 
 
@@ -19,19 +21,16 @@ class CublasLt:
 
     def matmul(self, a: Any, b: Any, c: Any) -> None:
         """Write a·bᵀ to `c`: tensors of shapes (M, K), (N, K) and (M, N), of one dtype: f16, bf16, f32 or f8."""
-        import torch
-
+        torch = torch_module()
         if a.element_size() == 1:
             one = torch.ones((), device=a.device)
-            torch._scaled_mm(a, b.T, one, one, out_dtype=c.dtype, out=c)  # pyright: ignore
+            torch._scaled_mm(a, b.T, one, one, out_dtype=c.dtype, out=c)
         else:
             torch.mm(a, b.T, out=c)
 
     def gemm(self, a: Any, b: Any, c: Any, d: Any, alpha: float, beta: float) -> None:
         """Write alpha·a·bᵀ + beta·c to `d`, of the shapes of `matmul`."""
-        import torch
-
-        torch.addmm(c, a, b.T, beta=beta, alpha=alpha, out=d)
+        torch_module().addmm(c, a, b.T, beta=beta, alpha=alpha, out=d)
 
 
 nvidia = SimpleNamespace(cublas=SimpleNamespace(CublasLt=CublasLt))

@@ -30,7 +30,8 @@ def test_pointers_and_blocks() -> None:
     assert pointer.value == PtrType(f16) and pointer.is_ptr() and pointer.element_ty == tl.float16
     assert block.value == TensorType((4, 8), f16) and block.is_block() and block.scalar == tl.float16
     assert (str(pointer), str(block), block.nbytes) == ("pointer<fp16>", "<(4, 8), fp16>", 64)
-    assert tl.str_to_ty("*kfp16") == pointer and tl.str_to_ty("u8") == tl.uint8 and tl.str_to_ty("u1") == tl.int1
+    assert tl.str_to_ty("*fp16") == pointer and tl.str_to_ty("*kfp16") == tl.pointer_type(tl.float16, const=True)
+    assert tl.str_to_ty("*kfp16") != pointer and tl.str_to_ty("u8") == tl.uint8 and tl.str_to_ty("u1") == tl.int1
 
 
 @pytest.mark.parametrize("dtype", [tl.int1, tl.pi32_t, tl.block_type(tl.float32, [16])])
