@@ -9,8 +9,6 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
 
-from ziggurat.backend.cuda import scratch
-
 Allocator = Callable[[int, int, int | None], Any]
 
 
@@ -30,5 +28,7 @@ _allocator: ContextVar[Allocator] = ContextVar("_allocator", default=NullAllocat
 def set_allocator(allocator: Allocator) -> None:
     """Set the function that is called with a size and an alignment in bytes, and a stream. It returns an address, or an
     object with `data_ptr()`, such as a tensor of torch."""
+    from ziggurat.backend.cuda import scratch  # Programs without tensor maps start sooner without it.
+
     _allocator.set(allocator)
     scratch.ALLOCATOR.set(allocator)
