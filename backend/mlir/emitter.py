@@ -36,6 +36,7 @@ DIVISIBILITY = "zg.divisibility"
 STEP = "zg.step"
 # On the parameters that follow a descriptor: which size or stride of its tensor it is.
 FACTS = {"zg.descriptor_size": tt.DescriptorSize, "zg.descriptor_stride": tt.DescriptorStride}
+_FACT_NAMES = {tt.DescriptorSize: "shape", tt.DescriptorStride: "stride"}  # In Triton's names of these parameters.
 OP = "zg.op"  # The op of ours, where that op has another name in the text.
 
 _DESCRIPTOR = re.compile(r"!tt\.tensordesc<([^<>]+)>")
@@ -237,7 +238,7 @@ class Emitter:
         names = self.facts[parameter] = {}
         for key, cls in FACTS.items():
             for axis in range(rank):
-                name = names[cls, axis] = self.fresh("%arg")
+                name = names[cls, axis] = f"{self.name(parameter)}.{_FACT_NAMES[cls]}.{axis}"
                 found.append(f"{name}: {mlir_type(cls.FACT)}{dictionary({key: f'{axis} : i32'})}")
         return found
 

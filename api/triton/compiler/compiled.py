@@ -81,12 +81,12 @@ class Stages(Mapping[str, Any]):
     def _ttir(self) -> str:
         from ziggurat.backend.mlir import to_mlir
 
-        text = to_mlir(self._compiled.model)
+        text = to_mlir(self._compiled.model, release=__version__)
         start = text.find("tt.func public")
         end = text.find("tt.func private", start)
+        names = dict(enumerate(self._compiled.src.run_time))
         own = text[start : end if end > 0 else len(text)]
-        for number, name in reversed([*enumerate(self._compiled.src.run_time)]):
-            own = own.replace(f"%arg{number}", f"%{name}")
+        own = re.sub(r"%arg(\d+)", lambda found: f"%{names.get(int(found[1]), found[0][1:])}", own)
         return text[:start] + own + (text[end:] if end > 0 else "")
 
     @property
