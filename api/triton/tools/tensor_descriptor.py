@@ -17,7 +17,7 @@ class TensorDescriptor(descriptors.TensorDescriptor):
     fields may be assigned between launches, as hooks of configurations do with `block_shape`: what a launch needs is
     made at the first launch after that.
 
-    Raises `AssertionError` for a tensor that TMA cannot address.
+    Raises `AssertionError` for a tensor that TMA cannot address, `ValueError` for a block size that is no power of 2.
     """
 
     def __init__(
@@ -42,8 +42,9 @@ class TensorDescriptor(descriptors.TensorDescriptor):
         assert len(self.strides) == rank, f"rank mismatch: {self}"
         assert len(self.block_shape) == rank, f"rank mismatch: {self}"
         assert 0 < rank <= 5, "rank must be from 1 to 5"
-        for size in self.block_shape:
-            assert size > 0 and size & (size - 1) == 0, f"block sizes must be powers of 2; got {self.block_shape}"
+        for place, size in enumerate(self.block_shape):
+            if size <= 0 or size & (size - 1):
+                raise ValueError(f"Shape element {place} must be a power of 2; got {self.block_shape}")
         width = self.base.dtype.itemsize
         if hasattr(self.base, "data_ptr") and getattr(self.base, "is_cuda", False):
             assert self.base.data_ptr() % 16 == 0, "base must be 16-byte aligned"
