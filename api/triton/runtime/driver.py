@@ -64,7 +64,7 @@ class HostDriver(DriverBase):
         return not _has_gpu()
 
     def get_current_target(self) -> GPUTarget:
-        return GPUTarget("cpu", 0, 1)
+        return GPUTarget("cpu", 0, 32)
 
     def get_active_torch_device(self) -> Any:
         return torch_module().device("cpu")
