@@ -9,6 +9,7 @@ import re
 import numpy as np
 
 from ziggurat.backend.cpu.code import CpuCode
+from ziggurat.codemodel.printed import before_value, hex_digits, printed_line
 from ziggurat.codemodel.scalars import bits_of
 from ziggurat.codemodel.types import SCALARS
 
@@ -33,10 +34,11 @@ def printed(code: CpuCode, site_number: int, program: int, data: int, grid: tupl
         array = np.frombuffer(bytes(raw), dtype).reshape(shape)
         hexadecimal = site.hex or bool(found[2])
         shown = bits_of(array).reshape(shape) if hexadecimal and dtype != np.bool_ else array
-        which = f" (operand {number})" if len(site.types) > 1 else ""
+        before = before_value(site.message, number, len(site.types))
+        digits = 1 if found[2] else hex_digits(SCALARS[found[3]].bits)
         for place in np.ndindex(*shape):
             item = shown[place]
-            value = f"{int(item):#x}" if hexadecimal else str(item)
-            print(f"pid {pid} idx ({', '.join(map(str, place))}) {site.message}{which}: {value}")
+            value = f"0x{int(item):0{digits}x}" if hexadecimal else str(item)
+            print(printed_line(pid, place, shape, before, value))
         at += -(-max(size, 8) // 64) * 64
     return 0

@@ -12,6 +12,7 @@ from ziggurat.backend.ptx.tensors import special_register
 from ziggurat.codemodel.dialects import cf, tt
 from ziggurat.codemodel.layout import bits_of
 from ziggurat.codemodel.op import Value
+from ziggurat.codemodel.printed import before_value, hex_digits, index_widths
 from ziggurat.codemodel.types import PtrType, ScalarType, Type, element_of, f64, i1, shape_of
 
 _BUFFER = 64  # Bytes for the arguments of a print: the program, an index along up to nine axes, and a value.
@@ -66,8 +67,9 @@ def _shown(emitter: Emitter, value: str, type_: Type, hexadecimal: bool) -> tupl
     signed = element.signed and not hexadecimal
     if element.bits < wide:
         value = emitter.emit(f"{'sext' if signed else 'zext'} i{element.bits} {value} to i{wide}")
+    width, long = f"0{hex_digits(element.bits)}" if hexadecimal else "", "ll" if wide == 64 else ""
     conversion = "x" if hexadecimal else "d" if signed else "u"
-    return f"{'0x' if hexadecimal else ''}%{'ll' if wide == 64 else ''}{conversion}", (f"i{wide}", value)
+    return f"{'0x' if hexadecimal else ''}%{width}{long}{conversion}", (f"i{wide}", value)
 
 
 def _coordinates(emitter: Emitter, number: str, shape: tuple[int, ...]) -> list[Argument]:
@@ -88,20 +90,19 @@ def _print(emitter: Emitter, op: tt.Print) -> Emitted:
     if not op.values:
         _guarded(emitter, emitter.owner(i1), lambda: print_text(emitter, f"pid (%u, %u, %u) {prefix}\n", program))
     for position, value in enumerate(op.values):
-        which = f" (operand {position})" if len(op.values) > 1 else ""
-        _print_value(emitter, op, value, program, f"{prefix}{which}")
+        _print_value(emitter, op, value, program, before_value(prefix, position, len(op.values)))
 
 
-def _print_value(emitter: Emitter, op: tt.Print, value: Value, program: list[Argument], label: str) -> None:
+def _print_value(emitter: Emitter, op: tt.Print, value: Value, program: list[Argument], before: str) -> None:
     type_, shape = value.type, shape_of(value.type)
-    index = ", ".join(["%u"] * len(shape))
+    index = ", ".join(f"%{width}u" for width in index_widths(shape))
 
     def show_all() -> None:
         layout = emitter.layout(type_)
         for register in layout.unique_registers:
             number = emitter.element(layout, register) if shape else "0"
             conversion, argument = _shown(emitter, emitter.at(value, register), type_, op.hex)
-            form = f"pid (%u, %u, %u) idx ({index}) {label}: {conversion}\n"
+            form = f"pid (%u, %u, %u) idx ({index}){before}{conversion}\n"
             print_text(emitter, form, [*program, *_coordinates(emitter, number, shape), argument])
 
     _guarded(emitter, emitter.owner(type_), show_all)

@@ -20,8 +20,9 @@ from ziggurat.codemodel.dialects.tt import InputPrecision
 from ziggurat.codemodel.errors import KernelRuntimeError
 from ziggurat.codemodel.interpret import Meaning
 from ziggurat.codemodel.op import Op, Value
+from ziggurat.codemodel.printed import before_value, hex_digits, printed_line
 from ziggurat.codemodel.scalars import bits_of, rounded, tf32, widened
-from ziggurat.codemodel.types import PtrType, TensorType, bf16, element_of, f32, scalar_element, shape_of
+from ziggurat.codemodel.types import PtrType, ScalarType, TensorType, bf16, element_of, f32, scalar_element, shape_of
 
 Operands = tuple[Any, ...]
 
@@ -266,18 +267,20 @@ def _print(machine: Machine, op: tt.Print, operands: Operands) -> None:
         lines = [(int(p), f"pid {machine.memory.coordinates(int(p))} {op.prefix}") for p in programs]
     for number, (value, array) in enumerate(zip(op.values, operands, strict=True)):
         shape = shape_of(value.type)
-        which = f" (operand {number})" if len(operands) > 1 else ""
         whole = np.broadcast_to(array, (len(programs), *shape))
-        hexadecimal = op.hex or isinstance(element_of(value.type), PtrType)
-        if isinstance(element_of(value.type), PtrType):
+        element = element_of(value.type)
+        before = before_value(op.prefix, number, len(operands))
+        hexadecimal = op.hex or isinstance(element, PtrType)
+        digits = hex_digits(element.bits) if isinstance(element, ScalarType) else 1
+        if isinstance(element, PtrType):
             whole = real_addresses(whole)
         shown = bits_of(whole) if hexadecimal and whole.dtype != np.bool_ else whole
         for row, program in enumerate(programs):
             pid = machine.memory.coordinates(int(program))
             for place in np.ndindex(*shape):
                 item = shown[(row, *place)]
-                text = f"{int(item):#x}" if hexadecimal else str(item)
-                lines.append((int(program), f"pid {pid} idx {_index(place)} {op.prefix}{which}: {text}"))
+                text = f"0x{int(item):0{digits}x}" if hexadecimal else str(item)
+                lines.append((int(program), printed_line(pid, place, shape, before, text)))
     machine.printed.extend(lines)
 
 

@@ -40,7 +40,7 @@ def test_printing(tmp_path):
     assert sorted(done.stdout.splitlines()) == sorted(
         [
             "pid (0, 0, 0) hello", "pid (1, 0, 0) hello", "pid (1, 0, 0) idx (0) x: 1.5", "pid (1, 0, 0) idx (1) x: -2",
-            "pid (1, 0, 0) idx () both (operand 0): -1", "pid (1, 0, 0) idx () both (operand 1): -2",
+            "pid (1, 0, 0) idx () both: (operand 0) -1", "pid (1, 0, 0) idx () both: (operand 1) -2",
             "pid (1, 0, 0) idx () bits: 0xffffffff",
         ]
     )  # fmt: skip

@@ -80,8 +80,8 @@ def test_printing(kernel, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines == [
         "compiling for 2", "pid (0, 0, 0) hello", "pid (1, 0, 0) hello", "pid (1, 0, 0) idx (0) x: 1.5",
-        "pid (1, 0, 0) idx (1) x: -2.0", "pid (1, 0, 0) idx () both (operand 0): -1",
-        "pid (1, 0, 0) idx () both (operand 1): 1", "pid (1, 0, 0) idx () bits: 0xffffffff",
+        "pid (1, 0, 0) idx (1) x: -2.0", "pid (1, 0, 0) idx () both: (operand 0) -1",
+        "pid (1, 0, 0) idx () both: (operand 1) 1", "pid (1, 0, 0) idx () bits: 0xffffffff",
     ]  # fmt: skip
     speak[(1,)](x, -1, N=2)
     assert "compiling" not in capsys.readouterr().out

@@ -23,6 +23,7 @@ from ziggurat.codemodel.types import (
     shaped,
     with_element,
 )
+from ziggurat.frontends.triton.dtypes import type_of
 from ziggurat.transforms.calls.assembly import MAX_PACK, check_assembly
 from ziggurat.transforms.calls.constants import describe, show
 from ziggurat.transforms.calls.emit import Built, Emitter, Operand, as_given, packed_type, split_operand
@@ -139,8 +140,20 @@ def _asserted(call: Typing, holds: Any, message: Any = "") -> Type:
 
 
 def _printed(call: Typing, values: Sequence[Type]) -> Type:
-    print(*(value.value if isinstance(value, ConstantType) else value for value in values))
+    print(*(_static_text(call, value) for value in values))
     return NONE
+
+
+def _static_text(call: Typing, value: Type) -> Any:
+    """What a print at compile time shows: a constant, or the type of a run-time value; both as the language writes
+    them."""
+    if isinstance(value, ConstantType):
+        known = value.value
+        return type_of(known) if call.policy.is_triton and isinstance(known, ScalarType | PtrType) else known
+    if not call.policy.is_triton or not (is_number(value) or is_pointer(value)):
+        return value
+    sizes = ", ".join(f"constexpr[{size}]" for size in shape_of(value))
+    return f"{type_of(element_of(value))}[{sizes}]"
 
 
 def _printing(call: Typing, prefix: str, values: Sequence[Type], _hex: bool = False) -> Type:
@@ -151,7 +164,7 @@ def _printing(call: Typing, prefix: str, values: Sequence[Type], _hex: bool = Fa
 
 
 def _print(emit: Emitter, result: Type, prefix: str, values: Sequence[Operand], hex_: bool = False) -> Value:
-    label = prefix.rstrip().removesuffix(":") if values else prefix  # The printer writes a colon itself.
+    label = prefix.strip().removesuffix(":") if values else prefix  # The printer writes a colon itself.
     return emit.add(tt.Print([emit.runtime(value) for value in values], label, hex=hex_))
 
 

@@ -121,4 +121,4 @@ def test_a_printing_kernel_prints_what_the_interpreter_prints(capsys):
     run_cpu(model, (2,), [x])
     mine = capsys.readouterr().out
     run(model, None, (2,), [x])
-    assert mine == capsys.readouterr().out and "idx (2) x (operand 0): inf" in mine
+    assert mine == capsys.readouterr().out and "idx (2) x: (operand 0) inf" in mine

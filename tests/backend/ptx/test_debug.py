@@ -20,8 +20,8 @@ RANGE = f"%0 : {tensor('i32')} = tt.make_range @start=0 @end=512;"
 def test_prints_name_the_program_the_index_and_the_value(ptxas, emitted) -> None:
     llvm, ptx = emitted(f"""{RANGE} %1 : {tensor("i32", "x16, x32")} = tt.reshape %0;
         %2 : {tensor("f16", "x16, x32")} = arith.sitofp %1; tt.print %2 %n @"100%" @hex=false; tt.print @"here";""")
-    assert 'c"pid (%u, %u, %u) idx (%u, %u) 100%% (operand 0): %.5g\\0A\\00"' in llvm
-    assert 'c"pid (%u, %u, %u) idx () 100%% (operand 1): %d\\0A\\00"' in llvm
+    assert 'c"pid (%u, %u, %u) idx (%2u, %2u) 100%%: (operand 0) %.5g\\0A\\00"' in llvm
+    assert 'c"pid (%u, %u, %u) idx () 100%%: (operand 1) %d\\0A\\00"' in llvm
     assert 'c"pid (%u, %u, %u) here\\0A\\00"' in llvm
     assert ptx.count("vprintf, ") + len(re.findall(r"call\.uni[^;]*vprintf|vprintf,\s*\(", ptx)) >= 1
     assert llvm.count("@vprintf(ptr") == 4 + 1 + 1 + 1  # Each register, the scalar, the bare one; the declaration.
@@ -30,7 +30,7 @@ def test_prints_name_the_program_the_index_and_the_value(ptxas, emitted) -> None
 
 def test_scalars_are_printed_by_one_thread(emitted) -> None:
     llvm, _ = emitted('tt.print %n @"n" @hex=true;')
-    assert "0x%x" in llvm and re.search(r"and i32 %v\d+, 127\n\s+%v\d+ = icmp eq i32 %v\d+, 0", llvm)
+    assert "0x%08x" in llvm and re.search(r"and i32 %v\d+, 127\n\s+%v\d+ = icmp eq i32 %v\d+, 0", llvm)
 
 
 def test_an_assertion_calls_cudas_handler_with_message_and_place(ptxas, emitted) -> None:

@@ -33,10 +33,10 @@ def test_print_in_the_order_of_programs(capsys):
         for pid in (0, 1)
         for line in [
             f"pid ({pid}, 0, 0) idx () value: {pid}",
-            *(f"pid ({pid}, 0, 0) idx ({i}) x: {i + pid:#x}" for i in range(4)),
+            *(f"pid ({pid}, 0, 0) idx ({i}) x: 0x{i + pid:08x}" for i in range(4)),
             f"pid ({pid}, 0, 0) done",
-            f"pid ({pid}, 0, 0) idx () two (operand 0): {pid}",
-            f"pid ({pid}, 0, 0) idx () two (operand 1): -1",
+            f"pid ({pid}, 0, 0) idx () two: (operand 0) {pid}",
+            f"pid ({pid}, 0, 0) idx () two: (operand 1) -1",
         ]
     ]
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 from call_types import Types
 
+import ziggurat as zg
+import ziggurat.triton as triton
+import ziggurat.triton.language as tl
 from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
 from ziggurat.codemodel.types import (
     DescriptorType,
@@ -201,3 +204,13 @@ def test_properties(type_, name, value):
 def test_properties_that_are_not_there(type_, name):
     with pytest.raises(KernelTypeError, match=f"has no property '{name}' in a kernel"):
         property_of(type_, name)
+
+
+@triton.jit
+def told(x_ptr, N: tl.constexpr):
+    tl.static_print("types", tl.load(x_ptr + tl.arange(0, N)), x_ptr, tl.float16, N)
+
+
+def test_types_at_compile_time_are_named_as_in_triton(capsys):
+    told.triton(zg.ptr(zg.i32), 64)
+    assert capsys.readouterr().out == "types int32[constexpr[64]] pointer<int32>[] fp16 64\n"

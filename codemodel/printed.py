@@ -1,0 +1,31 @@
+"""The lines that prints of a kernel write, in Triton's form: `pid (0, 0, 0) idx ( 7, 12) x: (operand 1) 3`.
+
+Indices along an axis have equal widths. The number of an operand stands there if a print has several. The emission of
+PTX (`backend/ptx/debug.py`) has the same form in the language of C's printf.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def index_widths(shape: Sequence[int]) -> list[int]:
+    """The digits of the largest index along each axis."""
+    return [len(str(size - 1)) for size in shape]
+
+
+def before_value(prefix: str, operand: int, operands: int) -> str:
+    """The text between the index of an element and its value: ` x: (operand 0) `."""
+    label = f" {prefix}" if prefix else ""
+    return f"{label}: (operand {operand}) " if operands > 1 else f"{label}: "
+
+
+def hex_digits(bits: int) -> int:
+    """The digits of a number of this width that is printed in hexadecimal, with leading zeros."""
+    return max(1, bits // 4)
+
+
+def printed_line(pid: tuple[int, ...], place: Sequence[int], shape: Sequence[int], before: str, text: str) -> str:
+    """The line for the element at a place of an operand of this shape: its value reads `text`, after `before`."""
+    index = ", ".join(f"{at:{width}}" for at, width in zip(place, index_widths(shape), strict=True))
+    return f"pid {pid} idx ({index}){before}{text}"

@@ -1,0 +1,42 @@
+"""The lines that prints write, in Triton's form."""
+
+import numpy as np
+
+import ziggurat as zg
+import ziggurat.triton as triton
+import ziggurat.triton.language as tl
+from ziggurat.codemodel.printed import before_value, hex_digits, index_widths, printed_line
+
+
+def test_lines():
+    assert index_widths((1, 10, 11, 128)) == [1, 1, 2, 3]
+    assert (before_value("", 0, 1), before_value("x", 1, 2)) == (": ", " x: (operand 1) ")
+    assert [hex_digits(bits) for bits in (1, 8, 64)] == [1, 2, 16]
+    assert printed_line((0, 1, 0), (3, 7), (4, 128), " x: ", "-1") == "pid (0, 1, 0) idx (3,   7) x: -1"
+
+
+@triton.jit
+def shows(x_ptr, PREFIX: tl.constexpr):
+    x = tl.load(x_ptr + tl.arange(0, 16))
+    tl.device_print(PREFIX, x)
+    tl.device_print("bits", x, hex=True)
+    tl.device_print("", x, x)
+    print("end")
+
+
+def test_prefixes_end_alike_in_every_spelling(capsys):
+    x = np.arange(-8, 8, dtype=np.int16)
+    for prefix in ("x", "x ", "x:", "x: "):
+        shows[(1,)](x, prefix)
+        lines = capsys.readouterr().out.splitlines()
+        assert lines[0] == "pid (0, 0, 0) idx ( 0) x: -8" and lines[10] == "pid (0, 0, 0) idx (10) x: 2"
+        assert lines[16] == "pid (0, 0, 0) idx ( 0) bits: 0xfff8"
+        assert lines[32] == "pid (0, 0, 0) idx ( 0): (operand 0) -8" and lines[-1] == "pid (0, 0, 0) end"
+
+
+def test_compiled_kernels_print_the_same(capsys):
+    x = np.arange(-8, 8, dtype=np.int16)
+    shows[(1,)](x, "x")
+    interpreted = capsys.readouterr().out
+    shows.compile(zg.ptr(zg.i16), "x", target="sm_90a").simulate[(1,)](x)
+    assert sorted(capsys.readouterr().out.splitlines()) == sorted(interpreted.splitlines())
