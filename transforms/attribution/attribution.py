@@ -13,7 +13,7 @@ from ziggurat.codemodel.text.writer import to_text
 from ziggurat.codemodel.types import ConstantType, TupleType, Type, VarType, void
 from ziggurat.frontends.language.policy import Policy
 from ziggurat.transforms.calls.constants import describe
-from ziggurat.transforms.calls.lattice import RangeType, Unusable, components
+from ziggurat.transforms.calls.lattice import RangeType, Unusable, components, items_of
 from ziggurat.transforms.calls.promotion import constant
 
 
@@ -52,7 +52,7 @@ def positional_values(scope: Scope, op: py.Invoke | py.Call) -> Sequence[Value]:
         if index not in op.starred:
             values.append(value)
             continue
-        parts = components(scope.type_of(value))
+        parts = items_of(scope.type_of(value))
         if parts is None:
             raise KernelTypeError(f"the argument after * must be a tuple; got {describe(scope.type_of(value))}")
         values += [Component(value, item) for item in range(len(parts))]

@@ -25,7 +25,8 @@ from ziggurat.codemodel.types import (
 from ziggurat.frontends.language.policy import Policy
 from ziggurat.transforms.attribution.attribute import FunctionAttributor, handles
 from ziggurat.transforms.attribution.attribution import packed_values
-from ziggurat.transforms.attribution.operators import OPERATORS, folded, operator_error
+from ziggurat.transforms.attribution.objects import special_method
+from ziggurat.transforms.attribution.operators import OPERATORS, SPECIAL, folded, operator_error
 from ziggurat.transforms.calls import RULES, Typing
 from ziggurat.transforms.calls.builtins import property_of
 from ziggurat.transforms.calls.constants import CHOSEN_FUNCTION, HostObject, describe, is_function, show
@@ -35,13 +36,15 @@ from ziggurat.transforms.calls.lattice import (
     ErrorType,
     RecordType,
     Unusable,
+    at_run_time,
     components,
+    is_aggregate,
+    items_of,
     known_value,
     outer_constant,
-    tuple_like,
 )
 from ziggurat.transforms.calls.operands import operand_types
-from ziggurat.transforms.calls.promotion import NONE, constant, is_number, run_time_type
+from ziggurat.transforms.calls.promotion import NONE, constant, is_number
 
 # The calls that combine conditions element by element, by Python's operator.
 _LOGICAL = {"and": "and_(a, b)", "or": "or_(a, b)", "not": "invert(x)"}
@@ -69,17 +72,6 @@ def becomes_run_time(policy: Policy, var: Value, value: Value) -> bool:
     """Whether a number that is assigned becomes a run-time value; see `Policy.assigned_numbers`. A parameter, and the
     item of a loop, are what they are given."""
     return policy.assigned_numbers and isinstance(value, OpResult) and var.type != VarType(constexpr_type)
-
-
-def at_run_time(type_: Type, policy: Policy) -> Type:
-    """The type with the numbers that are known at compile time in it as scalars."""
-    parts = components(type_)
-    if isinstance(type_, RecordType) and type_.record.is_aggregate:
-        return type_  # Its class says which fields are constants.
-    if parts is not None:
-        inner = tuple(at_run_time(part, policy) for part in parts)
-        return type_ if all(isinstance(part, ConstantType) for part in inner) else tuple_like(type_, inner)
-    return run_time_type(type_, policy) if isinstance(type_, ConstantType) and is_number(type_) else type_
 
 
 @handles(core.VarLoad)
@@ -162,6 +154,8 @@ def operator(walk: FunctionAttributor, op: Op) -> Type:
     types = [walk.scope.type_of(operand) for operand in op.operands]
     known = [type_ for type_ in types if isinstance(type_, ConstantType)]
     is_identity = isinstance(op, py.Is | py.IsNot)
+    if is_aggregate(types[0]) and not is_identity:
+        return special_method(walk, op, SPECIAL.get(type(op), "__contains__"))
     for type_ in types:
         # A tensor is never None, so `bias is not None` is decided at compile time.
         if isinstance(type_, TensorType) and not (is_identity and known) and not walk.policy.tensor_operators:
@@ -199,7 +193,7 @@ def tuple_operator(op: Op, types: list[Type]) -> Type:
         return folded(type(op), *(value for _, value in known))
     if isinstance(op, py.Is | py.IsNot):
         return constant(isinstance(op, py.IsNot))
-    parts = [components(type_) for type_ in types]
+    parts = [items_of(type_) for type_ in types]
     if isinstance(op, py.Not):
         return constant(not parts[0])
     if isinstance(op, py.Add) and parts[0] is not None and parts[1] is not None:
@@ -274,7 +268,7 @@ def outer(walk: FunctionAttributor, op: py.Outer) -> Type:
 @handles(py.Unpack)
 def unpack(walk: FunctionAttributor, op: py.Unpack) -> Type:
     type_ = walk.scope.type_of(op.value)
-    parts = components(type_)
+    parts = items_of(type_)
     if (parts is None or len(parts) != op.count) and op.index > 0:
         return ERROR  # It is reported at the first name.
     if parts is None:
@@ -291,6 +285,8 @@ def unpack(walk: FunctionAttributor, op: py.Unpack) -> Type:
 @handles(py.Subscript)
 def subscript(walk: FunctionAttributor, op: py.Subscript) -> Type:
     value, index = (walk.scope.type_of(operand) for operand in op.operands)
+    if is_aggregate(value):
+        return special_method(walk, op, "__getitem__")
     if walk.policy.python_syntax:
         found = python_subscript(value, index)
         if found is not None:

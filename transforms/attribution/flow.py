@@ -34,7 +34,7 @@ from ziggurat.transforms.calls.lattice import (
     ErrorType,
     RangeType,
     Unusable,
-    components,
+    items_of,
     join,
     known_value,
 )
@@ -131,7 +131,7 @@ def for_(walk: FunctionAttributor, op: py.For) -> Type | None:
         numbers = range(*(bound.value for bound in bounds if isinstance(bound, ConstantType)))
         items: Sequence[Type] = [constant(number) for number in numbers[: _MAX_UNROLL + 1]]
     else:
-        parts = components(iterable)
+        parts = items_of(iterable)
         if parts is None:
             raise KernelTypeError(
                 f"'for' must run over a range or a tuple; got {describe(iterable)}",
@@ -308,7 +308,7 @@ def logical(walk: FunctionAttributor, given: list[Type]) -> Type:
 def comprehension(walk: FunctionAttributor, op: py.Comprehension) -> Type:
     """A list comprehension, unrolled: a tuple of the elements whose condition, a constant, is true."""
     iterable = expression(walk, op.iterable)
-    parts = components(iterable)
+    parts = items_of(iterable)
     if isinstance(iterable, RangeType):
         ends = [known_value(bound) for bound in (iterable.start, iterable.stop, iterable.step)]
         if all(known for known, _ in ends):

@@ -80,7 +80,7 @@ def check_used(walk: FunctionAttributor, op: Op, target: Any, name: str) -> None
 
 def call_bound(
     walk: FunctionAttributor,
-    op: py.Call | py.Invoke,
+    op: Op,
     function: FunctionName,
     positional: Sequence[Value],
     keywords: Mapping[str, Value],

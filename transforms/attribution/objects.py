@@ -8,17 +8,24 @@ from typing import Any, cast
 
 from ziggurat.codemodel.dialects import py
 from ziggurat.codemodel.errors import KernelTypeError, KernelValueError, ZigguratError
-from ziggurat.codemodel.op import Value
+from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.types import ConstantType, Type
 from ziggurat.frontends.language import Function
 from ziggurat.frontends.triton.compile_time import is_constant_field, member
 from ziggurat.frontends.triton.partial_object import PartialObject
 from ziggurat.transforms.attribution.attribute import FunctionAttributor
 from ziggurat.transforms.attribution.attribution import positional_values
-from ziggurat.transforms.attribution.expressions import at_run_time
 from ziggurat.transforms.attribution.functions import call_bound, check_used
 from ziggurat.transforms.calls.constants import FunctionName, HostObject, describe
-from ziggurat.transforms.calls.lattice import ErrorType, Record, RecordType, components, outer_constant, record_fields
+from ziggurat.transforms.calls.lattice import (
+    ErrorType,
+    Record,
+    RecordType,
+    at_run_time,
+    components,
+    outer_constant,
+    record_fields,
+)
 from ziggurat.transforms.calls.promotion import constant
 
 
@@ -46,6 +53,16 @@ def host_method(walk: FunctionAttributor, op: py.Invoke, name: str, receiver: Ty
     return call_object(walk, op, _member(cls, name), positional[is_static:], keywords)
 
 
+def special_method(walk: FunctionAttributor, op: Op, name: str) -> Type:
+    """A call of a method of an aggregate by an operator or a subscript."""
+    receiver = walk.scope.type_of(op.operands[0])
+    assert isinstance(receiver, RecordType)
+    cls = receiver.record.cls
+    if not any(name in vars(base) for base in cls.__mro__[:-1]):  # `object` has some of these names too.
+        raise KernelTypeError(f"'{cls.__name__}' has no method '{name}'")
+    return call_object(walk, op, _member(cls, name), op.operands, {})
+
+
 def _member(thing: Any, name: str) -> Any:
     try:
         return member(thing, name)
@@ -56,7 +73,7 @@ def _member(thing: Any, name: str) -> Any:
 
 def call_object(
     walk: FunctionAttributor,
-    op: py.Call | py.Invoke,
+    op: Op,
     target: Any,
     positional: Sequence[Value],
     keywords: Mapping[str, Value],
@@ -87,7 +104,7 @@ def call_object(
 
 def make_record(
     walk: FunctionAttributor,
-    op: py.Call | py.Invoke,
+    op: Op,
     cls: type,
     fields: tuple[str, ...],
     positional: Sequence[Value],

@@ -32,7 +32,14 @@ from ziggurat.frontends.triton.dtypes import block_type, pointer_type, type_of
 from ziggurat.transforms.calls import arithmetic
 from ziggurat.transforms.calls.constants import FunctionName, HostObject, describe, show
 from ziggurat.transforms.calls.emit import Built, Emitter, Operand, split_operand
-from ziggurat.transforms.calls.lattice import BlockPtrType, RecordType, components, known_value, outer_constant
+from ziggurat.transforms.calls.lattice import (
+    BlockPtrType,
+    RecordType,
+    components,
+    items_of,
+    known_value,
+    outer_constant,
+)
 from ziggurat.transforms.calls.operands import operand_types, operand_values
 from ziggurat.transforms.calls.programs import range_of
 from ziggurat.transforms.calls.promotion import NONE, constant, is_number, is_pointer, scalar_type
@@ -91,7 +98,7 @@ def _range(_: Typing, *bounds: Type) -> Type:
 
 
 def _len(_: Typing, x: Type) -> Type:
-    parts = components(x)
+    parts = items_of(x)
     if parts is not None:
         return constant(len(parts))
     if isinstance(x, ConstantType) and isinstance(x.value, str):
@@ -141,7 +148,7 @@ def _isinstance(asked: Typing, x: Type, cls: Type) -> Type:
 _TRITON_CLASSES: dict[str, Callable[[Type, Any], bool]] = {
     "tensor": lambda x, known: not isinstance(x, ConstantType) and (is_number(x) or is_pointer(x)),
     "constexpr": lambda x, known: False,  # Python's isinstance sees the value itself.
-    "tuple": lambda x, known: components(x) is not None,
+    "tuple": lambda x, known: items_of(x) is not None,
     "dtype": lambda x, known: isinstance(known, ScalarType | PtrType),
     "pointer_type": lambda x, known: isinstance(known, PtrType),
     "block_type": lambda x, known: isinstance(known, TensorType),
@@ -178,7 +185,7 @@ def _text(convert: Callable[[Any], str]) -> Rule:
 
 
 def _tuple(_: Typing, *x: Type) -> Type:
-    if x and components(x[0]) is None:
+    if x and items_of(x[0]) is None:
         raise KernelTypeError(f"a tuple must be made of a tuple; got {describe(x[0])}")
     return x[0] if x else constant(())
 

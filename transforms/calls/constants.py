@@ -118,6 +118,9 @@ def describe(type_: Type) -> str:
             return show(value)
         kind = "type" if isinstance(value, Type) else "tuple" if isinstance(value, tuple) else "constant"
         return f"the {kind} {show(value)}"
+    record = getattr(type_, "record", None)
+    if record is not None and record.is_aggregate:
+        return f"an object of {record.cls.__name__}"
     if isinstance(type_, TupleType):
         return f"the tuple {_in_a_row([_part(part) for part in type_.components])}"
     return str(type_)

@@ -15,8 +15,9 @@ from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType, TupleType, Type, TypeSyntax, i64
 from ziggurat.frontends.language import Function
 from ziggurat.frontends.language.constants import as_constant, unwrapped
+from ziggurat.frontends.language.policy import Policy
 from ziggurat.transforms.calls.constants import HostObject, function_name
-from ziggurat.transforms.calls.promotion import constant, is_number, promote_types, scalar_type
+from ziggurat.transforms.calls.promotion import constant, is_number, promote_types, run_time_type, scalar_type
 
 
 @attrs.frozen(str=False)
@@ -151,9 +152,30 @@ def components(type_: Type) -> tuple[Type, ...] | None:
     return type_.components if isinstance(type_, TupleType) else None
 
 
+def items_of(type_: Type) -> tuple[Type, ...] | None:
+    """The types of the items of a tuple, constant or not; None for anything else. An aggregate has fields only."""
+    return None if is_aggregate(type_) else components(type_)
+
+
+def is_aggregate(type_: Type) -> bool:
+    """True of an object of an aggregate."""
+    return isinstance(type_, RecordType) and type_.record.is_aggregate
+
+
 def tuple_like(type_: Type, parts: tuple[Type, ...]) -> TupleType:
     """The type of a tuple with these components, of the record of `type_` if that has one."""
     return attrs.evolve(type_, components=parts) if isinstance(type_, RecordType) else TupleType(parts)
+
+
+def at_run_time(type_: Type, policy: Policy) -> Type:
+    """The type with the numbers that are known at compile time in it as scalars."""
+    parts = components(type_)
+    if is_aggregate(type_):
+        return type_  # Its class says which fields are constants.
+    if parts is not None:
+        inner = tuple(at_run_time(part, policy) for part in parts)
+        return type_ if all(isinstance(part, ConstantType) for part in inner) else tuple_like(type_, inner)
+    return run_time_type(type_, policy) if isinstance(type_, ConstantType) and is_number(type_) else type_
 
 
 def known_value(type_: Type) -> tuple[bool, Any]:

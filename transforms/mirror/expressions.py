@@ -12,7 +12,6 @@ from ziggurat.frontends.language import METHODS as DESCRIPTOR_METHODS
 from ziggurat.frontends.language.signature import Call
 from ziggurat.frontends.triton.library import METHODS, SPELLED, Spelling
 from ziggurat.transforms.attribution.attribution import positional_values
-from ziggurat.transforms.attribution.expressions import at_run_time as run_time_type
 from ziggurat.transforms.attribution.expressions import axes_of, becomes_run_time
 from ziggurat.transforms.attribution.operators import OPERATORS
 from ziggurat.transforms.calls import RULES, Rule
@@ -20,7 +19,8 @@ from ziggurat.transforms.calls.builtins import BUILTINS
 from ziggurat.transforms.calls.c import C_RULES
 from ziggurat.transforms.calls.constants import HostObject
 from ziggurat.transforms.calls.emit import Built, Emitter, Operand, in_models, split_operand
-from ziggurat.transforms.calls.lattice import RecordType, components, is_host_value
+from ziggurat.transforms.calls.lattice import RecordType, components, is_aggregate, is_host_value
+from ziggurat.transforms.calls.lattice import at_run_time as run_time_type
 from ziggurat.transforms.calls.operands import operand_values
 from ziggurat.transforms.calls.promotion import NONE
 from ziggurat.transforms.mirror.mirror import FunctionMirror, handles
@@ -89,6 +89,8 @@ def at_run_time(walk: FunctionMirror, operand: Operand) -> Operand:
 
 @handles(*OPERATORS)
 def operator(walk: FunctionMirror, op: Op) -> Built:
+    if is_aggregate(walk.scope.type_of(op.operands[0])) and not isinstance(op, py.Is | py.IsNot):
+        return call(walk, op)
     result = walk.scope.type_of(op.result)
     if isinstance(result, ConstantType):
         return None
@@ -105,9 +107,9 @@ def operator(walk: FunctionMirror, op: Op) -> Built:
         is_scalar = not isinstance(result, TensorType)
         inner = walk.emit.truth(operands[0]) if is_scalar else walk.emit.nonzero(operands[0].value)
         operands = [Operand(result, inner)]
-    call = OPERATORS[type(op)].call
-    assert call is not None
-    return built(RULES[call], walk.emit, result, *operand_values(call, walk.emit, operands))
+    name = OPERATORS[type(op)].call
+    assert name is not None
+    return built(RULES[name], walk.emit, result, *operand_values(name, walk.emit, operands))
 
 
 @handles(py.Pack)
@@ -124,6 +126,8 @@ def unpack(walk: FunctionMirror, op: py.Unpack) -> Built:
 
 @handles(py.Subscript)
 def subscript(walk: FunctionMirror, op: py.Subscript) -> Built:
+    if is_aggregate(walk.scope.type_of(op.operands[0])):
+        return call(walk, op)
     index = walk.scope.type_of(op.operands[1])
     assert isinstance(index, ConstantType)
     if isinstance(walk.scope.type_of(op.result), ConstantType):
