@@ -26,23 +26,30 @@ TURN: Final = 6.283185307179586
 
 @function
 def philox(seed: Any, c0: Any, c1: Any, c2: Any, c3: Any, n_rounds: zg.constexpr = 10) -> Any:
-    """The four words are broadcast to the shape of the result first, because a variable keeps its shape.
-
-    The key of words of 64 bits is the seed and a zero.
-    """
+    """The key of words of 64 bits is the seed and a zero."""
     wide = c0.dtype in WIDE
     word = u64 if wide else u32
-    multipliers = MULTIPLIERS_64 if wide else MULTIPLIERS_32
-    increments = INCREMENTS_64 if wide else INCREMENTS_32
     key = zg.cast(seed, u64)
     k0 = zg.cast(key, word)
     k1 = zg.mul(k0, 0) if wide else zg.cast(zg.shr(key, 32), word)
-    like = zg.or_(zg.or_(zg.cast(c0, word), zg.cast(c1, word)), zg.or_(zg.cast(c2, word), zg.cast(c3, word)))
-    like = zg.or_(like, k0)
-    x0 = zg.broadcast(zg.cast(c0, word), like)
-    x1 = zg.broadcast(zg.cast(c1, word), like)
-    x2 = zg.broadcast(zg.cast(c2, word), like)
-    x3 = zg.broadcast(zg.cast(c3, word), like)
+    x0, x1, x2, x3 = zg.cast(c0, word), zg.cast(c1, word), zg.cast(c2, word), zg.cast(c3, word)
+    return philox_rounds(x0, x1, x2, x3, k0, k1, n_rounds)
+
+
+@function
+def philox_rounds(c0: Any, c1: Any, c2: Any, c3: Any, k0: Any, k1: Any, n_rounds: zg.constexpr = 10) -> Any:
+    """The rounds, for words and keys that are all u32 or all u64.
+
+    The words are broadcast to the shape of the result first, because a variable keeps its shape.
+    """
+    wide = c0.dtype == u64
+    multipliers = MULTIPLIERS_64 if wide else MULTIPLIERS_32
+    increments = INCREMENTS_64 if wide else INCREMENTS_32
+    like = zg.or_(zg.or_(zg.or_(c0, c1), zg.or_(c2, c3)), zg.or_(k0, k1))
+    x0 = zg.broadcast(c0, like)
+    x1 = zg.broadcast(c1, like)
+    x2 = zg.broadcast(c2, like)
+    x3 = zg.broadcast(c3, like)
     for _ in zg.static_range(n_rounds):
         high0 = zg.umulhi(x0, multipliers[0])
         low0 = zg.mul(x0, multipliers[0])

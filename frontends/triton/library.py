@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ziggurat.codemodel.types import i32
+from ziggurat.codemodel.types import i32, u32, u64
 from ziggurat.frontends import language as zg
 from ziggurat.frontends.language.function import Function, constexpr
 from ziggurat.frontends.language.policy import TRITON
@@ -83,6 +83,12 @@ def softmax(x: Any, dim: Any = None, keep_dims: Any = False, ieee_rounding: Any 
     axis: constexpr = 0 if dim is None else dim
     powers = zg.exp(x - zg.max(x, axis, keep_dims=True))
     return zg.fdiv(powers, zg.sum(powers, axis, keep_dims=True), ieee_rounding)
+
+
+@written()
+def philox_impl(c0: Any, c1: Any, c2: Any, c3: Any, k0: Any, k1: Any, n_rounds: constexpr = 10) -> Any:
+    tl.static_assert(c0.dtype == u32 or c0.dtype == u64, "dtype not supported in philox_impl")
+    return random.philox_rounds(c0, c1, c2, c3, k0, k1, n_rounds)
 
 
 for _function in (random.pair_uniform_to_normal, random.uint_to_uniform_float):

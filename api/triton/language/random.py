@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from ziggurat.frontends.triton.constexpr import constexpr
 from ziggurat.frontends.triton.library import SPELLED
 
+N_ROUNDS_DEFAULT: constexpr = constexpr(10)
+
 _NAMES = (
-    "pair_uniform_to_normal", "philox", "rand", "rand4x", "randint", "randint4x", "randn", "randn4x",
+    "pair_uniform_to_normal", "philox", "philox_impl", "rand", "rand4x", "randint", "randint4x", "randn", "randn4x",
     "uint_to_uniform_float",
 )  # fmt: skip
 globals().update({name: SPELLED[name] for name in _NAMES})
