@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from types import ModuleType
 from typing import Any
 
 from ziggurat.codemodel.declare import ENUMS
@@ -29,7 +30,7 @@ def as_constant(value: Any) -> tuple[bool, Any]:
     if dtype is not None:
         return True, dtype
     # A number of NumPy; an array has items, and a class of numbers is none.
-    if hasattr(value, "dtype") and not hasattr(value, "__setitem__") and not isinstance(value, type):
+    if hasattr(value, "dtype") and not hasattr(value, "__setitem__") and not isinstance(value, type | ModuleType):
         number: Any = getattr(value, "item", lambda: None)()  # pyright: ignore[reportUnknownArgumentType]
         return type(number) in (bool, int, float), number
     return False, None

@@ -28,7 +28,8 @@ class Policy:
     )
     rebinding: bool = _differs("a variable may be assigned a value of another shape where no loop or branch joins")
     implied_casts: bool = _differs(
-        "`store`, `other=` and atomics convert the value to the pointee's type; `where` and masks convert to i1"
+        "`store`, `other=` and atomics convert the value to the pointee's type; `where`, masks, and pointers as "
+        "conditions convert to i1"
     )
     code_promotion: bool = _differs(
         "bf16 with an integer or an 8-bit float gives f32; an 8-bit float with an integer is an error"
@@ -68,6 +69,7 @@ class Policy:
         "in host memory, an access outside of the arrays gives a warning, reads 0 and writes nothing, and so does a "
         "division by zero, whose result is -1; with `strict=True` they are errors"
     )
+    loose_range: bool = _differs("keywords of Python's `range` are ignored, with a warning")
     lasting_index: bool = _differs("the index of a loop may be read after it, also where there was no iteration")
     typed_recursion: bool = _differs("a function may call itself with arguments of other types")
     strict_globals: bool = _differs(

@@ -11,7 +11,14 @@ import attrs
 
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import core, py
-from ziggurat.codemodel.errors import BuildError, KernelNameError, KernelSyntaxError, KernelTypeError, ZigguratError
+from ziggurat.codemodel.errors import (
+    BuildError,
+    KernelNameError,
+    KernelSyntaxError,
+    KernelTypeError,
+    ZigguratError,
+    warn,
+)
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Body, Op, Value
 from ziggurat.codemodel.types import Type, pyobject
@@ -405,11 +412,14 @@ class Expressions(ast.NodeVisitor, Bodies):
         return self.invoke(node, f"builtins.{name}")
 
     def call_host(self, node: ast.Call, target: Any) -> Value:
-        """A call of an object of Python: a class, or a function on constants."""
+        """A call of an object of Python: a class, or a function on constants.
+
+        Triton takes functions from modules, and as global variables if they are under `@tl.constexpr`.
+        """
         if target is constexpr or getattr(target, "ziggurat_constant", False) is True:
             if len(node.args) == 1:
                 return self.expression(node.args[0])  # `tl.constexpr(16)`
-        elif isinstance(target, types.FunctionType):
+        elif isinstance(node.func, ast.Name) and isinstance(self.names.static(node.func), types.FunctionType):
             raise self.not_callable(node, target, None)
         return self.call_value(node, self.outside(target, node.func))
 
@@ -440,7 +450,10 @@ class Expressions(ast.NodeVisitor, Bodies):
 
     def check_builtin(self, name: str, node: ast.Call) -> None:
         """Raise `KernelTypeError` when the arguments do not fit a builtin."""
-        if node.keywords:
+        if node.keywords and name == "range" and self.policy.loose_range:
+            ignored = ", ".join(keyword.arg or "" for keyword in node.keywords)
+            warn(f"range() ignores '{ignored}', as Triton does: tl.range takes it", self.source.span(node))
+        elif node.keywords:
             what = f"{name}() takes no keyword arguments in a kernel"
             raise KernelTypeError(what, self.source.span(node.keywords[0]), "pass it by position")
         least, most = self.names.builtins[name]
@@ -459,7 +472,8 @@ class Expressions(ast.NodeVisitor, Bodies):
 
     def arguments(self, node: ast.Call) -> tuple[tuple[Value, ...], tuple[str, ...], tuple[int, ...]]:
         """The arguments of a call, the names of the keyword arguments, which come last, and the indices of `*t`."""
-        keywords = self.written_keywords(node)
+        ignored = self.policy.loose_range and self.names.static(node.func) is range
+        keywords = [] if ignored else self.written_keywords(node)
         starred = tuple(index for index, argument in enumerate(node.args) if isinstance(argument, ast.Starred))
         written = [a.value if isinstance(a, ast.Starred) else a for a in node.args]
         values = [self.expression(argument) for argument in (*written, *(k.value for k in keywords))]

@@ -8,7 +8,6 @@ import types
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-from ziggurat.frontends.language.constants import unwrapped
 from ziggurat.frontends.language.function import Function
 from ziggurat.frontends.language.policy import TRITON
 from ziggurat.frontends.reflection.functions import reader
@@ -25,10 +24,15 @@ class ConstexprFunction:
         functools.update_wrapper(self, fn)
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
-        return self.fn(*map(unwrapped, arguments), **{name: unwrapped(value) for name, value in keywords.items()})
+        return self.fn(*map(_known, arguments), **{name: _known(value) for name, value in keywords.items()})
 
     def __get__(self, thing: Any, owner: type | None = None) -> Any:
         return self if thing is None else types.MethodType(self, thing)
+
+
+def _known(value: Any) -> Any:
+    """The value in a `tl.constexpr`. A dtype of Triton's stays one."""
+    return value.value if isinstance(value, constexpr) else value
 
 
 def constexpr_function(fn: Callable[..., Any]) -> ConstexprFunction:

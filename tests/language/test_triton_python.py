@@ -297,6 +297,70 @@ def test_pointers_are_integers_of_64_bits():
     assert run(kernel, X)[:2].tolist() == [-1, 1]
 
 
+@triton.constexpr_function
+def bits_of_half(dtype: Any) -> int:
+    return dtype.primitive_bitwidth if dtype == tl.float16 else 0
+
+
+@tl.constexpr
+def next_width(width: Any, dtype: Any) -> Any:
+    assert isinstance(width, tl.constexpr)
+    return tl.core.get_int_dtype(2 * width.value, signed=dtype.is_int_signed())
+
+
+def test_functions_under_constexpr_are_called():
+    @triton.jit
+    def kernel(out_ptr, x_ptr):
+        at = tl.arange(0, 8)
+        x = tl.load(x_ptr + at)
+        tl.store(out_ptr + at, x.to(next_width(32, x.dtype)) * 2**31 >> 31)
+
+    assert run(kernel, X).tolist() == X.tolist()
+
+
+def test_functions_of_modules_take_dtypes_of_their_own():
+    @triton.jit
+    def kernel(out_ptr, x_ptr):
+        LARGEST: tl.constexpr = np.iinfo(np.int32).max
+        tl.store(out_ptr, LARGEST)
+        tl.store(out_ptr + 1, bits_of_half(tl.load(x_ptr).to(tl.float16).dtype) + bits_of_half(tl.float32))
+        tl.store(out_ptr + 2, tl.standard._log2(16) + tl.core.CONSTEXPR_0)
+        tl.store(out_ptr + 3, tl.core.get_int_dtype(16, True).primitive_bitwidth)
+
+    assert run(kernel, X)[:4].tolist() == [2**31 - 1, 16, 4, 16]
+
+
+def test_a_pointer_is_a_condition():
+    @triton.jit
+    def kernel(out_ptr, x_ptr):
+        if x_ptr:
+            tl.store(out_ptr, 1)
+        tl.store(out_ptr + 1, 2 if not x_ptr else 3)
+
+    assert run(kernel, X)[:2].tolist() == [1, 3]
+    assert run(kernel, None)[:2].tolist() == [0, 2]
+
+
+def test_keywords_of_range_are_ignored():
+    @triton.jit
+    def kernel(out_ptr, n):
+        for i in range(1, n, step=2):
+            tl.store(out_ptr + i, i)
+
+    with pytest.warns(zg.ZigguratWarning, match=r"range\(\) ignores 'step', as Triton does: tl.range takes it"):
+        assert run(kernel, 6).tolist() == [0, 1, 2, 3, 4, 5, 0, 0]
+
+
+def test_a_rounding_says_nothing_where_the_type_stays():
+    @triton.jit
+    def kernel(out_ptr, x_ptr):
+        at = tl.arange(0, 8)
+        x = tl.load(x_ptr + at).to(tl.float32)
+        tl.store(out_ptr + at, x.to(tl.float32, fp_downcast_rounding="rtne") + x.to(tl.float16, "rtz"))
+
+    assert run(kernel, X, dtype=np.float32).tolist() == (2 * X).tolist()
+
+
 def test_a_division_by_zero_gives_a_warning():
     @triton.jit
     def kernel(out_ptr, x_ptr):

@@ -226,7 +226,7 @@ def truth(walk: FunctionAttributor, type_: Type, what: str, value: Value) -> Non
         if call is not None:
             hint = f"use zg.{call} to combine conditions element by element, or reduce them first (zg.any, zg.all)"
         raise KernelTypeError(f"the condition of '{what}' must be a scalar; got {type_}", walk.place_of(value), hint)
-    if not is_number(type_):
+    if not is_number(type_) and not (isinstance(type_, PtrType) and walk.policy.implied_casts):
         hint = "compare integers: a pointer is never null here" if isinstance(type_, PtrType) else None
         raise KernelTypeError(
             f"the condition of '{what}' must be a number; got {describe(type_)}", walk.place_of(value), hint

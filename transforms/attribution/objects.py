@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Mapping, Sequence
+from types import FunctionType
 from typing import Any, cast
 
 from ziggurat.codemodel.dialects import py
 from ziggurat.codemodel.errors import KernelTypeError, KernelValueError, ZigguratError
 from ziggurat.codemodel.op import Op, Value
-from ziggurat.codemodel.types import ConstantType, Type
+from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType, TensorType, Type
 from ziggurat.frontends.language import Function
 from ziggurat.frontends.triton.compile_time import is_constant_field, member
+from ziggurat.frontends.triton.constexpr import constexpr
+from ziggurat.frontends.triton.dtypes import type_of as dtype_of
 from ziggurat.frontends.triton.partial_object import PartialObject
 from ziggurat.transforms.attribution.attribute import FunctionAttributor
 from ziggurat.transforms.attribution.attribution import positional_values
@@ -89,8 +93,8 @@ def call_object(
     check_used(walk, op, target, getattr(target, "__name__", ""))
     walk.scope.callees.pop(op.result, None)
     walk.scope.arguments.pop(op.result, None)
-    arguments = [host_object(walk.scope.type_of(value)) for value in positional]
-    named = {name: host_object(walk.scope.type_of(value)) for name, value in keywords.items()}
+    arguments = [host_argument(target, walk.scope.type_of(value)) for value in positional]
+    named = {name: host_argument(target, walk.scope.type_of(value)) for name, value in keywords.items()}
     if target in (tuple, list):
         return walk.scope.type_of(positional[0]) if positional else constant(())
     try:
@@ -138,6 +142,19 @@ def _without_boxes(value: Any) -> Any:
     if type(value) is tuple:
         return tuple(map(_without_boxes, cast("tuple[Any, ...]", value)))
     return value.value if isinstance(value, HostObject) else value
+
+
+def host_argument(target: Any, type_: Type) -> Any:
+    """An argument of a function of the host: a dtype is that of the function's library, and the constants of a plain
+    function of a program are `tl.constexpr`, as in Triton."""
+    known = type_.value if isinstance(type_, ConstantType) else None
+    library = (getattr(target, "__module__", None) or "").partition(".")[0]
+    if isinstance(known, ScalarType) and library in ("torch", "numpy"):
+        return known.dtype if library == "numpy" else getattr(sys.modules[library], known.dtype.name)
+    if isinstance(known, ScalarType | PtrType | TensorType):
+        return dtype_of(known)
+    is_plain = isinstance(target, FunctionType) and library != "ziggurat"
+    return constexpr(known) if is_plain and isinstance(known, int | float | str) else host_object(type_)
 
 
 def host_object(type_: Type) -> Any:

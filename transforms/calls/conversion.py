@@ -30,7 +30,9 @@ def _converted(call: Typing, x: Type, dtype: ScalarType | PtrType, rounding: Any
     check_conversion(x, dtype)
     if rounding not in (None, "rtne", "rtz"):
         raise KernelValueError(f"fp_downcast_rounding must be 'rtne' or 'rtz'; got {show(rounding)}")
-    if rounding is not None and not (dtype.is_float and scalar_type(x).is_float and dtype.bits < scalar_type(x).bits):
+    source = scalar_type(x)
+    narrows = dtype.is_float and source.is_float and dtype.bits < source.bits
+    if rounding is not None and not narrows and source != dtype:
         raise KernelValueError("fp_downcast_rounding is for a cast from a float to a narrower float")
     if isinstance(x, ConstantType):
         if dtype.is_int and dtype != i1 and not isinstance(x.value, float):

@@ -16,6 +16,7 @@ globals().update(dtypes.DTYPES)
 block_type, dtype, pi32_t, pointer_type = dtypes.block_type, dtypes.dtype, dtypes.pi32_t, dtypes.pointer_type
 get_int_dtype, str_to_ty = dtypes.get_int_dtype, dtypes.str_to_ty
 _aggregate = aggregate
+CONSTEXPR_0 = constexpr(0)
 
 if TYPE_CHECKING:
 
