@@ -149,7 +149,7 @@ class LaunchError(ZigguratError):
     """The arguments or the grid of a launch do not fit the kernel."""
 
 
-class KernelRuntimeError(ZigguratError):
+class KernelRuntimeError(ZigguratError, RuntimeError):
     """A running kernel failed: a device assertion, a division by zero, a loop step of zero."""
 
 

@@ -165,6 +165,10 @@ class Kernel(Function):
         """The Triton code model for a signature, and a number of warps where that is given."""
         return self.model_for(signature)
 
+    def model_to_run(self, signature: Signature, options: Mapping[str, Any]) -> core.Module:
+        """The Triton model that a launch with these options runs."""
+        return self.model_with(signature, options.get("num_warps"))
+
     def __getitem__(self, grid: Grid) -> Callable[..., Any]:
         """`kernel[grid](arguments…)` runs the kernel once for each program of the grid.
 
@@ -269,17 +273,18 @@ class Kernel(Function):
         tolerant = self.policy.tolerant_memory and not strict
         signature, names, values = self.specialized(bound)
         sizes = self.sizes(grid, bound)
+        result = self.result_here(signature, options)
         if 0 not in sizes:
-            model = self.model_with(signature, options.get("num_warps"))
+            model = self.model_to_run(signature, options)
             try:
                 with no_faults("running", lambda: model, self.name):
                     run(model, None, sizes, values, names=names, strict=strict, tolerant=tolerant)
             except ZigguratError as error:
                 raise self.explained(error) from error.__cause__
-        return self.ran(signature, options)
+        return result
 
-    def ran(self, signature: Signature, options: Mapping[str, Any]) -> Any:
-        """The result of a launch that ran on this machine."""
+    def result_here(self, signature: Signature, options: Mapping[str, Any]) -> Any:
+        """The result of a launch that runs on this machine, made before."""
         return None
 
     def specialized(

@@ -15,7 +15,7 @@ from ziggurat.backend.launch.arrays import read_array
 from ziggurat.backend.launch.grids import padded, three
 from ziggurat.boundary import no_faults, public
 from ziggurat.codemodel.errors import ZigguratError, warn
-from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType, i1
 from ziggurat.compiler.native import code_of
 from ziggurat.kernels.arguments import Signature, bind
@@ -35,7 +35,7 @@ class HostLaunches:
         self.known_grids: dict[Any, Callable[..., Any]] = {}
         self._by_sizes: dict[tuple[int, ...], Callable[..., Any]] = {}
         self._plans: list[Any] = []
-        self._natives: dict[tuple[Signature, int | None, bool], NativeKernel | None] = {}
+        self._natives: dict[tuple[Value, bool], NativeKernel | None] = {}
         parameters = kernel.signature.parameters
         self._names = list(parameters)
         self._defaults = {name: p.default for name, p in parameters.items() if p.default is not inspect.Parameter.empty}
@@ -61,17 +61,17 @@ class HostLaunches:
         signature, names, values = kernel.specialized(bound)
         sizes = kernel.sizes(grid, bound)
         if 0 in sizes:
-            return kernel.ran(signature, options)
+            return kernel.result_here(signature, options)
         found = self._native(signature, options)
         if found is None:
             return kernel.interpret(grid, bound, options)
+        result = kernel.result_here(signature, options)
         three_sizes = padded(sizes)
         try:
             with no_faults("running", lambda: kernel.model_for(signature), kernel.name):
                 found.launch(three_sizes, names, values)
         except ZigguratError as error:
             raise kernel.explained(error) from error.__cause__
-        result = kernel.ran(signature, options)
         self._remember(grid, three_sizes, found, signature, bound, options, frozenset(passed), result)
         return result
 
@@ -82,10 +82,10 @@ class HostLaunches:
 
     def _native(self, signature: Signature, options: Mapping[str, Any]) -> NativeKernel | None:
         """The kernel for a signature. None if it must be interpreted: a warning has given the reason once."""
-        warps, check = options.get("num_warps"), options.get("check") is not False
-        key = signature, warps, check
+        model, check = self.kernel.model_to_run(signature, options), options.get("check") is not False
+        key = model.result, check
         if key not in self._natives:
-            self._natives[key] = self._compiled(self.kernel.model_with(signature, warps), check)
+            self._natives[key] = self._compiled(model, check)
         return self._natives[key]
 
     def _compiled(self, model: Op, check: bool) -> NativeKernel | None:

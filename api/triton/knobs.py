@@ -18,7 +18,7 @@ from typing import Any, Self
 import attrs
 
 propagate_env: bool = True
-# Whether launches have hooks or are debugged: launches ask for this first.
+# Whether launches have hooks, or may be refused by one, or are debugged: launches ask for this first.
 watched: bool = False
 
 _TRUE = frozenset(("1", "true", "on", "yes", "y"))
@@ -417,7 +417,8 @@ proton = proton_knobs()
 def note_hooks() -> None:
     """Note whether launches have hooks or are debugged."""
     global watched
-    watched = bool(runtime.debug or runtime.launch_enter_hook or runtime.launch_exit_hook)
+    asked = (runtime.debug, runtime.launch_enter_hook, runtime.launch_exit_hook, runtime.jit_cache_hook)
+    watched = any(map(bool, asked))
 
 
 note_hooks()

@@ -297,7 +297,11 @@ def require(machine: Machine, condition: Array, message: str) -> None:
 @triton.of(tt.Assert, cf.AssertOp)
 def _assert(machine: Machine, op: tt.Assert | cf.AssertOp, operands: Operands) -> None:
     condition = expand(operands[0], shape_of(op.condition.type))
-    require(machine, condition, f"device assertion failed: {op.message}" if op.message else "device assertion failed")
+    require(
+        machine,
+        condition,
+        f"device-side assertion failed: {op.message}" if op.message else "device-side assertion failed",
+    )
 
 
 @triton.of(tt.Barrier)

@@ -47,6 +47,13 @@ class Use:
     look_up: Callable[[Any], Any]
     key: Any
     location: Location | None
+    # Whether the value is that of a `tl.constexpr`.
+    wrapped: bool = False
+
+    def said(self, value: Any) -> str:
+        """A value of the name for messages."""
+        text = "nothing" if value is GONE else shown(value)
+        return f"constexpr[{text}]" if self.wrapped else text
 
     def now(self) -> Any:
         """The value that the name has now, or `GONE`."""
@@ -74,6 +81,8 @@ class Function:
     __qualname__: str
     # The rules of the language in which the function is written.
     policy: Policy = EXPLICIT
+    # Whether Triton models keep calls of the function.
+    noinline: bool = False
     # The class of the object that the function makes, where it is an `__init__`.
     initializes: type[Any] | None = None
 
@@ -243,9 +252,9 @@ def changed_global(use: Use, now: Any) -> LaunchError:
     """The error of a language in which a kernel is not compiled again when a global changes."""
     from ziggurat.frontends.triton.errors import ChangedGlobalError
 
-    gone = "nothing" if now is GONE else shown(now)
     return ChangedGlobalError(
-        f"Global variable {use.name} has changed since we compiled this kernel, from {shown(use.value)} to {gone}",
+        f"Global variable {use.name} has changed since we compiled this kernel, from {use.said(use.value)} to "
+        f"{use.said(now)}",
         use.location,
         "pass values that change as constexpr parameters",
     )

@@ -72,6 +72,7 @@ class Policy:
     loose_range: bool = _differs("keywords of Python's `range` are ignored, with a warning")
     lasting_index: bool = _differs("the index of a loop may be read after it, also where there was no iteration")
     typed_recursion: bool = _differs("a function may call itself with arguments of other types")
+    early_globals: bool = _differs("a name that is read before the function assigns it is a global, if there is one")
     strict_globals: bool = _differs(
         "a global must be a `tl.constexpr`, a function, a dtype or a module; one that has changed is an error"
     )

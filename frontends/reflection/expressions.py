@@ -130,6 +130,8 @@ class Expressions(ast.NodeVisitor, Bodies):
     # Names and literals.
 
     def visit_Name(self, node: ast.Name) -> Value:
+        if node in self.names.early:
+            return self.outside(self.names.outer(node), node)
         variable = self.variables.get(node.id)
         if variable is not None:
             return self.add(core.VarLoad(variable), node)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import functools
 import inspect
 import operator
 import types
@@ -46,6 +47,15 @@ class Names:
         self.locals = {*code.co_varnames[:count], *bound.intersection(code.co_varnames + code.co_cellvars)}
         self.cells: dict[str, Any] = dict(zip(code.co_freevars, fn.__closure__ or (), strict=True))
         self.globals = fn.__globals__
+        # The uses of globals whose names the function assigns later on.
+        self.early: set[ast.AST] = set()
+        if policy.early_globals:
+            assigned = set(code.co_varnames[:count])
+            for name, node, binds in found:
+                if binds:
+                    assigned.add(name)
+                elif name in bound and name not in assigned and name in self.globals:
+                    self.early.add(node)
         # The values from outside that were looked up, by name; see `Function.check_globals`.
         self.uses: dict[str, Use] = {}
 
@@ -55,7 +65,7 @@ class Names:
         Raises `KernelNameError` for an unknown name.
         """
         if isinstance(node, ast.Name):
-            return DYNAMIC if node.id in self.locals else self.outer(node)
+            return DYNAMIC if node.id in self.locals and node not in self.early else self.outer(node)
         if isinstance(node, ast.Attribute):
             owner = self.static(node.value)
             if isinstance(owner, types.ModuleType) or is_enum(owner):
@@ -122,9 +132,12 @@ class Names:
 
     def _note(self, node: ast.expr, value: Any, look_up: Callable[[Any], Any], key: Any) -> None:
         """Note the use of a name from outside, if its value can become a part of the model."""
-        if usable(value):
-            name = ast.unparse(node)
-            self.uses.setdefault(name, Use(name, value, look_up, key, self.source.span(node)))
+        if not usable(value):
+            return
+        name, plain = ast.unparse(node), unwrapped(value)
+        if plain is not value:  # The value in a `tl.constexpr` may be assigned.
+            look_up = functools.partial(_unwrapped_at, look_up)
+        self.uses.setdefault(name, Use(name, plain, look_up, key, self.source.span(node), plain is not value))
 
     def find(self, path: str) -> Any:
         """The object that a dotted path of names refers to, or None."""
@@ -183,6 +196,10 @@ class Names:
             if hasattr(value, "__array__") or hasattr(value, "__dlpack__"):
                 hint = f"pass it as an argument, or make it a Python number; {KINDS}"
         return KernelSyntaxError(f"'{name}' {what}", self.source.span(node), hint)
+
+
+def _unwrapped_at(look_up: Callable[[Any], Any], key: Any) -> Any:
+    return unwrapped(look_up(key))
 
 
 def _is_ours(owner: Any) -> bool:

@@ -21,7 +21,31 @@ class ConstexprFunction:
 
     def __init__(self, fn: Callable[..., Any]) -> None:
         self.fn = fn
+        self._src: str | None = None
         functools.update_wrapper(self, fn)
+
+    @property
+    def src(self) -> str:
+        """The source of the function, from `def` on."""
+        from ziggurat.frontends.triton.sources import source_of
+
+        if self._src is None:
+            self._src = source_of(self.fn)
+        return self._src
+
+    def _unsafe_update_src(self, new_src: str) -> None:
+        from ziggurat.frontends.triton.sources import with_source
+
+        self.fn, self._src = with_source(self.fn, new_src), new_src
+
+    @property
+    def cache_key(self) -> str:
+        """A text that is equal for functions with equal sources. Raises `RuntimeError` for a function whose result may
+        depend on the machine."""
+        from ziggurat.frontends.triton.sources import digest, require_stable
+
+        require_stable(self.fn, self.src)
+        return digest(self.src)
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         return self.fn(*map(_known, arguments), **{name: _known(value) for name, value in keywords.items()})

@@ -53,6 +53,7 @@ class FunctionAttributor:
         self.caller = caller
         self.policy = EXPLICIT if function.function is None else function.function.policy
         self.found = Attribution(func, types, self.policy)
+        self.found.noinline = function.function is not None and function.function.noinline
         self.scope = self.found.scope
         self.state: State = {}
         self.returns: list[tuple[Type, Op]] = []

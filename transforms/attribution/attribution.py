@@ -128,6 +128,7 @@ class Attribution:
         # The rules of the language of the function.
         self.policy = policy
         self.parameter_types = parameter_types
+        self.noinline = False
         self.result: Type = void
         self.symbol = ""
         # The symbols of all functions that were attributed with this one.

@@ -24,6 +24,7 @@ from ziggurat.transforms.calls.lattice import at_run_time as run_time_type
 from ziggurat.transforms.calls.operands import operand_values
 from ziggurat.transforms.calls.promotion import NONE
 from ziggurat.transforms.mirror.mirror import FunctionMirror, handles
+from ziggurat.transforms.mirror.overflow import assert_fits
 
 
 @handles(core.ConstantOp, core.FuncRef, py.Outer, py.Format)
@@ -109,6 +110,8 @@ def operator(walk: FunctionMirror, op: Op) -> Built:
         operands = [Operand(result, inner)]
     name = OPERATORS[type(op)].call
     assert name is not None
+    if walk.module.checks_overflow and walk.emit.policy.is_triton:
+        assert_fits(walk.emit, op, result, operands)
     return built(RULES[name], walk.emit, result, *operand_values(name, walk.emit, operands))
 
 

@@ -88,12 +88,13 @@ class FunctionMirror:
             self.values.pop(op.result, None)
 
 
-def mirror(kernel: Attribution, divisibility: Sequence[int] = ()) -> core.Module:
+def mirror(kernel: Attribution, divisibility: Sequence[int] = (), checks_overflow: bool = False) -> core.Module:
     """The Triton model of an attributed kernel and the functions it reaches, callees first.
 
-    `divisibility` has a known divisor of each run-time parameter of the kernel; see `tt.func`.
+    `divisibility` has a known divisor of each run-time parameter of the kernel; see `tt.func`. With `checks_overflow`,
+    operators of Triton's Python on integers get assertions; see `overflow.py`.
     """
-    made = ModuleMirror(kernel.symbols)
+    made = ModuleMirror(kernel.symbols, checks_overflow)
     made.function(kernel, tuple(divisibility))
     made.builder.add(core.Unreachable())
     return core.Module(made.builder.finish())
@@ -102,8 +103,9 @@ def mirror(kernel: Attribution, divisibility: Sequence[int] = ()) -> core.Module
 class ModuleMirror:
     """The building of a module. `reserved` are the symbols of the kernel and the functions that it calls."""
 
-    def __init__(self, reserved: Collection[str]) -> None:
+    def __init__(self, reserved: Collection[str], checks_overflow: bool = False) -> None:
         self.builder = Builder.root()
+        self.checks_overflow = checks_overflow
         self.symbols: set[str] = set()
         # The source of each helper by symbol; None for the kernel's own functions, which keep their names.
         self.helpers: dict[str, str | None] = dict.fromkeys(reserved)
@@ -122,7 +124,8 @@ class ModuleMirror:
             raise InternalError(f"building '{symbol}': {error.summary}", str(instance)) from error
         if all(number == 1 for number in divisibility):
             divisibility = ()
-        self.builder.add(tt.Func(symbol, builder.finish(), divisibility=divisibility), instance.func.location)
+        made = tt.Func(symbol, builder.finish(), divisibility=divisibility, noinline=instance.noinline)
+        self.builder.add(made, instance.func.location)
         return symbol
 
     def helper(

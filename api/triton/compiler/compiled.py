@@ -13,13 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from ziggurat.codemodel.builder import Builder
-from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.errors import ZigguratError, warn
 from ziggurat.codemodel.gpu.fragments import MAP_BYTES
 from ziggurat.codemodel.gpu.options import CompileOptions
-from ziggurat.codemodel.op import Op, Value
-from ziggurat.codemodel.transform import DROP, Outcome, transform
+from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import ConstantType
 from ziggurat.kernels.arguments import Signature, leaves
 from ziggurat.kernels.kernel import run_time_names
@@ -167,14 +164,15 @@ class CompiledKernel:
         self.launch_options = dict(launch_options)
         self.asm = Stages(self)
         self.loaded: Loaded | None = None
+        # Whether the hooks of loading were told.
+        self.announced = False
         self.signature = signature
         self._fn = fn
 
     @functools.cached_property
     def model(self) -> Op:
-        """The Triton model. Without the option `debug`, it has no device assertions."""
-        model = self._fn.model_with(self.signature, self.options.num_warps)
-        return model if self.launch_options.get("debug") else transform(model, _without_assertions)
+        """The Triton model, with the assertions that its options ask for."""
+        return self._fn.model_to_run(self.signature, {**self.launch_options, "num_warps": self.options.num_warps})
 
     @functools.cached_property
     def stages(self) -> Compiled:
@@ -379,10 +377,6 @@ class CompiledKernel:
 def _target(name: str) -> GPUTarget:
     """The target of a name, `sm_90a`."""
     return GPUTarget("cuda", int("".join(filter(str.isdigit, name))), 32)
-
-
-def _without_assertions(builder: Builder, op: Op, operands: Sequence[Value]) -> Outcome:
-    return DROP if isinstance(op, tt.Assert) else None
 
 
 def compile_ahead(kernels: Sequence[CompiledKernel]) -> None:

@@ -28,9 +28,13 @@ class JitFunctionInfo:
     jit_function: JITFunction
 
 
-def before_compilation(fn: JITFunction, made: CompiledKernel, key: str, is_warmup: bool) -> None:
-    """Tell the hook that a kernel is needed for the first time."""
-    _call(knobs.runtime.jit_cache_hook, fn, made, key, is_warmup)
+class NotCompiled(Exception):
+    """The hook `jit_cache_hook` has returned a true value: the kernel is neither compiled nor launched."""
+
+
+def before_compilation(fn: JITFunction, made: CompiledKernel, key: str, is_warmup: bool) -> bool:
+    """Tell the hook that a kernel is needed for the first time. Its result says whether not to compile it."""
+    return bool(_call(knobs.runtime.jit_cache_hook, fn, made, key, is_warmup))
 
 
 def after_compilation(fn: JITFunction, made: CompiledKernel, key: str, is_warmup: bool) -> None:
@@ -38,16 +42,16 @@ def after_compilation(fn: JITFunction, made: CompiledKernel, key: str, is_warmup
     _call(knobs.runtime.jit_post_compile_hook, fn, made, key, is_warmup)
 
 
-def _call(hook: Callable[..., Any] | None, fn: JITFunction, made: CompiledKernel, key: str, is_warmup: bool) -> None:
+def _call(hook: Callable[..., Any] | None, fn: JITFunction, made: CompiledKernel, key: str, is_warmup: bool) -> Any:
     if hook is None:
-        return
+        return None
     given = {**options.DEFAULTS, **made.launch_options}
     libraries: Any = given["extern_libs"] or {}
     given["extern_libs"] = tuple(dict(libraries).items())
     types = ", ".join(f"{name}: {type_}" for name, type_ in made.src.signature.items())
     names = ("num_warps", "num_ctas", "num_stages", "enable_fp_fusion", "launch_cooperative_grid")
     shown = ", ".join(f"{name}={given[name]}" for name in names)
-    hook(
+    return hook(
         key=key,
         repr=f"{fn.__qualname__}[{shown}]({types})",
         fn=JitFunctionInfo(fn.__module__, fn.__qualname__, fn),
@@ -68,7 +72,10 @@ def _call(hook: Callable[..., Any] | None, fn: JITFunction, made: CompiledKernel
 
 
 def loaded(made: CompiledKernel) -> None:
-    """Tell the hooks that a kernel was loaded."""
+    """Tell the hooks that a kernel was loaded, once."""
+    if made.announced:
+        return
+    made.announced = True
     for chain in (knobs.runtime.kernel_load_start_hook, knobs.runtime.kernel_load_end_hook):
         if chain:
             chain(made.module, made.function, made.src.name, made.metadata_group, made.hash)
@@ -148,10 +155,15 @@ def default_target() -> str:
 
 def any_array(given: Any, name: str) -> tuple[Any, ScalarType, int] | None:
     """The element type and the address of an array in any memory or in none; None for another thing."""
-    from ziggurat.backend.launch.arrays import is_pointer, read_array
+    from ziggurat.backend.launch.arrays import is_pointer, on_gpu, read_array
 
     if not is_pointer(given):
-        return read_array(given, name)
+        if not on_gpu(given):
+            return read_array(given, name)
+        from ziggurat.backend.cuda.arrays import view
+
+        seen = view(given, name)
+        return None, seen.element, seen.address
     scalar = find_scalar(getattr(given.dtype, "value", given.dtype))
     return None if scalar is None else (None, scalar, int(given.data_ptr()))
 

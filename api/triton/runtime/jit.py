@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import functools
 import inspect
-import re
 import types
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,13 +14,16 @@ import attrs
 
 from ziggurat import compiler
 from ziggurat.boundary import public
-from ziggurat.codemodel.dialects import core
+from ziggurat.codemodel.dialects import core, tt
 from ziggurat.codemodel.errors import KernelValueError, ZigguratError
 from ziggurat.codemodel.gpu.options import LAUNCH_ONLY, CompileOptions
+from ziggurat.codemodel.op import Op, Value
+from ziggurat.codemodel.transform import DROP, transform
 from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType, TupleType, Type
 from ziggurat.frontends.language.function import Function
 from ziggurat.frontends.language.policy import TRITON
-from ziggurat.frontends.triton.errors import as_triton
+from ziggurat.frontends.triton.compile_time import ConstexprFunction
+from ziggurat.frontends.triton.errors import ChangedGlobalError, as_triton
 from ziggurat.kernels.arguments import Signature, bind
 from ziggurat.kernels.kernel import Grid, Kernel
 from ziggurat.kernels.models import PythonModels
@@ -98,6 +99,19 @@ class TritonModels(PythonModels):
         return super().attribution(kernel, kernel.declared_types(types))
 
     def triton(self, kernel: Function, signature: Signature) -> core.Module:
+        return self.checked(kernel, signature, overflow=False)
+
+    def python(self, kernel: Function) -> Op:
+        """The Python code model. Raises `ChangedGlobalError` if a function that it may call was compiled with a global
+        that has changed since."""
+        for name in kernel.fn.__code__.co_names:
+            callee = kernel.fn.__globals__.get(name)
+            if isinstance(callee, JITFunction):
+                callee.require_globals(kernel)
+        return super().python(kernel)
+
+    def checked(self, kernel: Function, signature: Signature, overflow: bool) -> core.Module:
+        """The Triton model, which asserts on request that results of operators on integers fit their types."""
         assert isinstance(kernel, JITFunction)
         for one in kernel.params:
             if one.is_constexpr and (one.do_not_specialize or one.do_not_specialize_on_alignment):
@@ -120,6 +134,7 @@ class TritonModels(PythonModels):
             signature.divisibility,
             symbol=kernel.symbol_of(signature),
             num_warps=num_warps,
+            checks_overflow=overflow,
         )
 
 
@@ -190,7 +205,7 @@ class JITFunction(Kernel, JITCallable):
         self.constexprs = [one.num for one in self.params if one.is_constexpr]
         self.declared = {one.name: one.declared for one in self.params if one.declared is not None}
         self.defaults = {one.name: one.default for one in self.params if one.has_default}
-        self.version, self.debug, self.noinline = version, debug, noinline
+        self.version, self.debug, self.noinline = version, debug, bool(noinline)
         self.launch_metadata = launch_metadata
         self.pre_run_hooks: list[Callable[..., Any]] = []
         self.device_caches = DeviceCaches(self)
@@ -201,18 +216,19 @@ class JITFunction(Kernel, JITCallable):
         self.by_warps: set[Signature] = set()
         self._interpreted = bool(knobs.runtime.interpret)
         self._kernels: dict[Any, CompiledKernel] = {}
+        # Triton models without assertions, by the models with them; and models with assertions of overflow.
+        self._unasserted: dict[Value, core.Module] = {}
+        self._with_overflow: dict[Signature, core.Module] = {}
 
     # The source.
 
     @property
     def src(self) -> str:
         """The source of the function, from `def` on."""
-        if self._src is None:
-            import textwrap
+        from ziggurat.frontends.triton.sources import source_of
 
-            text = textwrap.dedent(inspect.getsource(self.fn))
-            found = re.search(r"^def\s+\w+\s*\(", text, re.MULTILINE)
-            self._src = text[found.start() :] if found is not None else text
+        if self._src is None:
+            self._src = source_of(self.fn)
         return self._src
 
     @src.setter
@@ -221,18 +237,9 @@ class JITFunction(Kernel, JITCallable):
 
     def _unsafe_update_src(self, new_src: str) -> None:
         """Replace the source. The names in it are those of the module and the closure, as before."""
-        import hashlib
-        import linecache
+        from ziggurat.frontends.triton.sources import with_source
 
-        old = self.fn
-        name = f"<{old.__qualname__} {hashlib.sha256(new_src.encode()).hexdigest()[:12]}>"
-        linecache.cache[name] = (len(new_src), None, new_src.splitlines(keepends=True), name)
-        cells = dict(zip(old.__code__.co_freevars, old.__closure__ or (), strict=True))
-        code = _code_within(new_src, name, list(cells))
-        closure = tuple(cells[one] for one in code.co_freevars)
-        made = types.FunctionType(code, old.__globals__, old.__name__, old.__defaults__, closure)
-        made.__qualname__, made.__module__ = old.__qualname__, old.__module__
-        made.__annotations__, made.__kwdefaults__ = old.__annotations__, old.__kwdefaults__
+        made = with_source(self.fn, new_src)
         self.fn, self._src, self.hash = made, new_src, None
         self.models = TritonModels(made)
         self._make_model = self.models.python
@@ -251,11 +258,20 @@ class JITFunction(Kernel, JITCallable):
     @property
     def cache_key(self) -> str:
         """A text that is equal for functions with equal code, at the same line, that call such functions."""
-        import hashlib
+        from ziggurat.frontends.triton.sources import digest
 
-        text = f"{self.models.identity(self)} {self.starting_line_number} {self.noinline}"
-        self.hash = hashlib.sha256(text.encode()).hexdigest()
+        computed = [one.cache_key for one in self._compile_time_functions()]
+        text = f"{self.models.identity(self)} {self.starting_line_number} {self.noinline} {computed}"
+        self.hash = digest(text)
         return self.hash
+
+    def _compile_time_functions(self) -> Iterator[ConstexprFunction]:
+        """The functions under `@triton.constexpr_function` that this one and those that it calls use."""
+        reached: list[Function] = [self]
+        for function in reached:
+            assert function.model is not None
+            reached += [callee for callee in function.callees.values() if callee not in reached]
+            yield from (one for one in function.objects.values() if isinstance(one, ConstexprFunction))
 
     @property
     def used_global_vals(self) -> dict[tuple[str, int], tuple[Any, Any]]:
@@ -271,6 +287,19 @@ class JITFunction(Kernel, JITCallable):
         """The types of the parameters, with pointers that the source declares as `tl.const`."""
         typed = zip(self.params, types, strict=True)
         return tuple(_constant(type_) if one.is_const else type_ for one, type_ in typed)
+
+    def require_globals(self, caller: Function) -> None:
+        """Raise `ChangedGlobalError` if a global has another value than when this function was compiled."""
+        for use, _ in self._watched_uses:
+            now = use.now()
+            if now is not use.value and not isinstance(use.value, Function) and repr(now) != repr(use.value):
+                raise ChangedGlobalError(
+                    f"Global variable {use.name} has value {use.said(now)} when compiling {caller.name}, but inner "
+                    f"kernel {self.name} has conflicting value {use.said(use.value)} from when it was first compiled. "
+                    "This is not allowed.",
+                    use.location,
+                    "pass values that change as constexpr parameters",
+                )
 
     def symbol_of(self, signature: Signature) -> str:
         """The name of the kernel in its model and its machine code."""
@@ -303,20 +332,24 @@ class JITFunction(Kernel, JITCallable):
         return super().__getitem__(_sizes(grid))
 
     def _run(self, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
-        """Launch with the hooks and the options of this kernel and of the process."""
+        """Launch with the hooks and the options of this kernel and of the process. Gives None if a hook does not let
+        the kernel be compiled."""
         for hook in self.pre_run_hooks:
             hook(*args, **kwargs)
-        if kwargs.get("debug") is None and "debug" not in self._by_name and (self.debug or knobs.runtime.debug):
+        if "debug" not in self._by_name and self._debugs(kwargs.get("debug")):
             kwargs["debug"] = True
         sizes = _sizes(grid)
         if self._interpreted:
             return hooks.interpreted(functools.partial(self.launch, sizes), args, {**kwargs, "interpret": True})
-        if not knobs.runtime.launch_enter_hook and not knobs.runtime.launch_exit_hook:
-            return Kernel.__getitem__(self, sizes)(*args, **kwargs)
-        named = {name: value for name, value in kwargs.items() if name in self._by_name}
-        bound = bind(self, args, named)
-        sizes = self.sizes(sizes, bound)
-        compiled = self.prepared(*args, **kwargs)
+        try:
+            if not knobs.runtime.launch_enter_hook and not knobs.runtime.launch_exit_hook:
+                return Kernel.__getitem__(self, sizes)(*args, **kwargs)
+            named = {name: value for name, value in kwargs.items() if name in self._by_name}
+            bound = bind(self, args, named)
+            sizes = self.sizes(sizes, bound)
+            compiled = self._prepared(args, kwargs, is_warmup=False)
+        except hooks.NotCompiled:
+            return None
         stream = driver.active.get_current_stream(driver.active.get_current_device())
         metadata = compiled.launch_metadata(sizes, stream, *bound.values())
         knobs.runtime.launch_enter_hook(metadata)
@@ -328,9 +361,12 @@ class JITFunction(Kernel, JITCallable):
     def warmup(self, *args: Any, grid: Any = None, **kwargs: Any) -> Any:
         """Compile for arguments without a launch: the compiled kernel, or a future one in `AsyncCompileMode`.
 
-        A dtype of PyTorch stands for a tensor of it.
+        A dtype of PyTorch stands for a tensor of it. Gives None if a hook does not let the kernel be compiled.
         """
-        made = self.prepared(*args, **kwargs)
+        try:
+            made = self.prepared(*args, **kwargs)
+        except hooks.NotCompiled:
+            return None
         mode = active_mode.get()
         if mode is not None:
             return mode.submit(made)
@@ -338,9 +374,13 @@ class JITFunction(Kernel, JITCallable):
         return made
 
     def prepared(self, *args: Any, **kwargs: Any) -> CompiledKernel:
-        """The kernel for arguments, which is compiled when it is first needed."""
+        """The kernel for arguments, which is compiled when it is first needed. Raises `NotCompiled` as `compiled`."""
+        return self._prepared(args, kwargs, is_warmup=True)
+
+    def _prepared(self, args: Sequence[Any], kwargs: dict[str, Any], is_warmup: bool) -> CompiledKernel:
+        kwargs = dict(kwargs)
         given = {name: kwargs.pop(name) for name in [*kwargs] if name not in self._by_name}
-        if given.get("debug") is None and (self.debug or knobs.runtime.debug):
+        if self._debugs(given.get("debug")):
             given["debug"] = True
         self.check_options(given)
         wrapped = {name: MockTensor.wrap_dtype(value) for name, value in kwargs.items() if not self._is_constexpr(name)}
@@ -350,7 +390,11 @@ class JITFunction(Kernel, JITCallable):
         ]
         bound = bind(self, [*positional, *args[len(positional) :]], {**kwargs, **wrapped})
         signature, _, _ = self.specialized(bound, hooks.any_array)
-        return self.compiled(signature, given, is_warmup=True)
+        return self.compiled(signature, given, is_warmup)
+
+    def _debugs(self, asked: bool | None) -> bool:
+        """Whether a launch with this option is debugged: by the process, the launch or else the kernel."""
+        return bool(knobs.runtime.debug or (self.debug if asked is None else asked))
 
     def _is_constexpr(self, name: str) -> bool:
         return self._by_name[name].is_constexpr
@@ -404,18 +448,21 @@ class JITFunction(Kernel, JITCallable):
     def compiled(
         self, signature: Signature, given: Mapping[str, Any], is_warmup: bool = False, target: str | None = None
     ) -> CompiledKernel:
-        """The compiled kernel for types of arguments and options of launches: the same object each time."""
+        """The compiled kernel for types of arguments and options of launches on the current device: the same object
+        each time. Raises `NotCompiled` where a hook asks for that."""
         from ziggurat.triton.compiler.compiled import CompiledKernel
 
+        target = target or hooks.default_target()
+        device = driver.active.get_current_device()
         used = {name: value for name, value in given.items() if name not in LAUNCH_ONLY}
-        key = (signature, target, tuple((name, _hashable(used[name])) for name in sorted(used)))
+        key = (signature, target, device, tuple((name, _hashable(used[name])) for name in sorted(used)))
         found = self._kernels.get(key)
         if found is None:
-            chosen = {"target": target or hooks.default_target(), **used}
-            found = CompiledKernel(self, signature, self.compile_options(chosen), used)
+            found = CompiledKernel(self, signature, self.compile_options({"target": target, **used}), used)
             text = str(key)
-            hooks.before_compilation(self, found, text, is_warmup)
-            self._kernels[key] = self.device_caches[driver.active.get_current_device()][0][text] = found
+            if hooks.before_compilation(self, found, text, is_warmup):
+                raise hooks.NotCompiled
+            self._kernels[key] = self.device_caches[device][0][text] = found
             hooks.after_compilation(self, found, text, is_warmup)
         return found
 
@@ -429,7 +476,28 @@ class JITFunction(Kernel, JITCallable):
 
     def forget(self) -> None:
         super().forget()
-        self._kernels = {}
+        self._kernels, self._unasserted, self._with_overflow = {}, {}, {}
+
+    def model_to_run(self, signature: Signature, options: Mapping[str, Any]) -> core.Module:
+        """The Triton model with the assertions that the options ask for: `debug` keeps device assertions, and
+        `sanitize_overflow`, which is on by default, adds those of integers."""
+        debug, num_warps = bool(options.get("debug")), options.get("num_warps")
+        if debug and options.get("sanitize_overflow", True):
+            return self._checked(attrs.evolve(signature, num_warps=num_warps))
+        model = self.model_with(signature, num_warps)
+        if debug:
+            return model
+        if model.result not in self._unasserted:
+            self._unasserted[model.result] = without_assertions(model)
+        return self._unasserted[model.result]
+
+    def _checked(self, signature: Signature) -> core.Module:
+        self.check_globals()
+        assert isinstance(self.models, TritonModels)
+        if signature not in self._with_overflow:
+            self._with_overflow[signature] = self.models.checked(self, signature, overflow=True)
+            self.watch()
+        return self._with_overflow[signature]
 
     def built(self, spec: Specialization, shape: Sequence[Any]) -> Binary:
         return self._of(spec, shape).binary
@@ -445,7 +513,7 @@ class JITFunction(Kernel, JITCallable):
 
         return self.compiled(signature_of(self, spec, shape)[0], dict(spec.options), target=spec.target)
 
-    def ran(self, signature: Signature, options: Mapping[str, Any]) -> CompiledKernel:
+    def result_here(self, signature: Signature, options: Mapping[str, Any]) -> CompiledKernel:
         made = self.compiled(signature, options)
         if knobs.compilation.listener is not None:
             made.demand()
@@ -477,16 +545,13 @@ def _constant(type_: Type) -> Type:
     return attrs.evolve(type_, const=True) if isinstance(type_, PtrType) else type_
 
 
-def _code_within(source: str, file: str, variables: Sequence[str]) -> types.CodeType:
-    """The code of the function with this source, inside of a function that has these variables."""
-    tree = ast.parse(source)
-    around = ast.parse(f"def around({', '.join(variables)}): pass")
-    assert isinstance(around.body[0], ast.FunctionDef)
-    around.body[0].body = tree.body
-    outer = compile(around, file, "exec")
-    for _ in range(2):
-        outer = next(one for one in outer.co_consts if isinstance(one, types.CodeType))
-    return outer
+def without_assertions(model: core.Module) -> core.Module:
+    """The model without its device assertions."""
+    if not any(isinstance(op, tt.Assert) for op in model.walk()):
+        return model
+    made = transform(model, lambda builder, op, operands: DROP if isinstance(op, tt.Assert) else None)
+    assert isinstance(made, core.Module)
+    return made
 
 
 def _sizes(grid: Any) -> Any:

@@ -345,3 +345,138 @@ def test_tensors_in_host_memory_are_refused_where_kernels_run_on_a_gpu(monkeypat
     assert scale.runs_here([x, out]) and not scale.runs_here([3])
     with pytest.raises(ValueError, match=r"Pointer argument \(at 1\) cannot be accessed from Triton"):
         scale.runs_here([40, *tensors])
+
+
+def test_overflow_of_integers_is_an_assertion():
+    @triton.jit
+    def combine(x_ptr, y_ptr, out_ptr, OP: tl.constexpr):
+        x, y = tl.load(x_ptr), tl.load(y_ptr)
+        tl.store(out_ptr, x + y if OP == "add" else x - y if OP == "sub" else x * y)
+
+    given = [("add", 2**31 - 1, 1, np.int32), ("sub", -(2**31), 1, np.int32), ("mul", 2**16, 2**15, np.int32)]
+    given += [("add", 127, 1, np.int8), ("sub", 0, 1, np.uint16)]
+    for op, a, b, dtype in given:
+        x, y, out = np.array([a], dtype), np.array([b], dtype), np.zeros(1, dtype)
+        combine[(1,)](x, y, out, op)
+        combine[(1,)](x, y, out, op, debug=True, sanitize_overflow=False)
+        bits = 8 * out.itemsize
+        with pytest.raises(RuntimeError, match=f"device-side assertion failed: int{bits} overflow detected .* {op}"):
+            combine[(1,)](x, y, out, op, debug=True)
+        y[0] = 0
+        combine[(1,)](x, y, out, op, debug=True)
+    wide = np.array([2**63 - 1])
+    combine[(1,)](wide, wide, wide, "add", debug=True)
+    made = combine.warmup(*[np.zeros(1, np.int32)] * 3, "add", grid=(1,), debug=True)
+    assert "int32 overflow detected for operation add" in made.asm["ttir"] and ".entry" in made.asm["ptx"]
+
+
+def test_assertions_hold_when_a_launch_is_debugged():
+    @triton.jit
+    def keep(out_ptr, n):
+        tl.device_assert(n > 3, "n is small")
+        tl.store(out_ptr, n)
+
+    out = np.zeros(1, np.int32)
+    keep[(1,)](out, 2)
+    assert out[0] == 2
+    with pytest.raises(RuntimeError, match="device-side assertion failed: n is small"):
+        keep[(1,)](out, 2, debug=True)
+
+
+def test_calls_of_a_function_under_noinline_stay():
+    @triton.jit(noinline=True)
+    def twice(x):
+        return x * 2
+
+    @triton.jit
+    def keep(out_ptr, n):
+        tl.store(out_ptr, twice(n))
+
+    out = np.zeros(1, np.int32)
+    made = keep[(1,)](out, 21)
+    assert out[0] == 42 and "noinline = true" in made.asm["ttir"]
+    twice.noinline = False
+    keep.device_caches[0][0].clear()
+    assert "noinline = true" not in keep[(1,)](out, 21).asm["ttir"]
+
+
+COUNT = tl.constexpr(3)
+
+
+@triton.jit
+def counted():
+    return COUNT
+
+
+def test_globals_that_functions_share_do_not_differ():
+    global COUNT
+
+    @triton.jit
+    def first(out_ptr):
+        tl.store(out_ptr, counted())
+
+    @triton.jit
+    def second(out_ptr):
+        tl.store(out_ptr, COUNT + counted())
+
+    out = np.zeros(1, np.int32)
+    first[(1,)](out)
+    COUNT = tl.constexpr(4)
+    try:
+        with pytest.raises(
+            RuntimeError, match=r"Global variable COUNT has value .*4.* when compiling second, but inner"
+        ):
+            second[(1,)](out)
+    finally:
+        COUNT = tl.constexpr(3)
+
+
+def test_a_constant_of_an_enclosing_function_that_is_assigned_is_refused():
+    size = tl.constexpr(42)
+
+    @triton.jit
+    def keep(out_ptr):
+        tl.store(out_ptr, size)
+
+    out = np.zeros(1, np.int32)
+    keep[(1,)](out)
+    size.value = 43
+    with pytest.raises(RuntimeError, match=r"size has changed since we compiled this kernel, from constexpr\[42\] to"):
+        keep[(1,)](out)
+
+
+def test_a_name_is_a_global_until_the_function_assigns_it():
+    @triton.jit
+    def keep(out_ptr):
+        n = COUNT  # noqa: F823
+        COUNT = 1
+        tl.store(out_ptr, n)
+
+    out = np.zeros(1, np.int32)
+    keep[(1,)](out)
+    assert out[0] == 3
+
+
+@triton.constexpr_function
+def shift():
+    return 3
+
+
+@triton.constexpr_function
+def from_elsewhere():
+    return np.random.randint(3)
+
+
+def test_functions_of_the_host_are_part_of_the_key():
+    @triton.jit
+    def keep(out_ptr):
+        n: tl.constexpr = shift()
+        tl.store(out_ptr, n)
+
+    before, source = keep.cache_key, shift.src
+    shift._unsafe_update_src(source.replace("3", "4"))
+    assert keep.cache_key != before and shift() == 4
+    shift._unsafe_update_src(source)
+    assert keep.cache_key == before and shift() == 3
+    with pytest.raises(RuntimeError, match="Unsupported function referenced"):
+        _ = from_elsewhere.cache_key

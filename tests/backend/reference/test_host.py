@@ -43,7 +43,7 @@ def test_print_in_the_order_of_programs(capsys):
 
 def test_print_of_a_failing_program_comes_once(capsys):
     body = 'tt.print %pid @"p"; %c : i1 = arith.cmpi %pid %n @slt; cf.assert %c @"small";'
-    with pytest.raises(KernelRuntimeError, match=r"program \(2, 0, 0\): device assertion failed: small"):
+    with pytest.raises(KernelRuntimeError, match=r"program \(2, 0, 0\): device-side assertion failed: small"):
         run(kernel(body), None, (4,), [2])
     assert capsys.readouterr().out.splitlines() == [f"pid ({i}, 0, 0) idx () p: {i}" for i in range(3)]
 

@@ -120,7 +120,7 @@ def test_assertions_and_printing(capsys: pytest.CaptureFixture[str]):
     zg.device_assert(True, "fine")
     with pytest.raises(KernelValueError, match="static assertion failed: too small"):
         zg.static_assert(1 > 2, "too small")
-    with pytest.raises(KernelRuntimeError, match="device assertion failed"):
+    with pytest.raises(KernelRuntimeError, match="device-side assertion failed"):
         zg.device_assert(False)
     zg.static_print("n =", 3)
     zg.device_print("x", 255, 0.5, hex=True)

@@ -1,0 +1,76 @@
+"""The source of a Python function as text that programs replace while they run: Triton's `fn.src`."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import hashlib
+import inspect
+import linecache
+import re
+import textwrap
+import types
+from collections.abc import Callable, Sequence
+from typing import Any
+
+_DEF = re.compile(r"^def\s+\w+\s*\(", re.MULTILINE)
+# Modules whose functions may be called while a kernel is compiled.
+_STABLE = ("math", "copy", "ziggurat")
+
+
+def source_of(fn: Callable[..., Any]) -> str:
+    """The source of a function, from `def` on."""
+    text = textwrap.dedent(inspect.getsource(fn))
+    found = _DEF.search(text)
+    return text[found.start() :] if found is not None else text
+
+
+def with_source(fn: Any, source: str) -> types.FunctionType:
+    """A function like `fn` with another source. The names in it are those of the module and the closure, as before."""
+    name = f"<{fn.__qualname__} {digest(source)[:12]}>"
+    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+    cells = dict(zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True))
+    code = _code_within(source, name, list(cells))
+    closure = tuple(cells[one] for one in code.co_freevars)
+    made = types.FunctionType(code, fn.__globals__, fn.__name__, fn.__defaults__, closure)
+    made.__qualname__, made.__module__ = fn.__qualname__, fn.__module__
+    made.__annotations__, made.__kwdefaults__ = fn.__annotations__, fn.__kwdefaults__
+    return made
+
+
+def _code_within(source: str, file: str, variables: Sequence[str]) -> types.CodeType:
+    """The code of the function with this source, inside of a function that has these variables."""
+    tree = ast.parse(source)
+    around = ast.parse(f"def around({', '.join(variables)}): pass")
+    assert isinstance(around.body[0], ast.FunctionDef)
+    around.body[0].body = tree.body
+    outer = compile(around, file, "exec")
+    for _ in range(2):
+        outer = next(one for one in outer.co_consts if isinstance(one, types.CodeType))
+    return outer
+
+
+def digest(text: str) -> str:
+    """64 hexadecimal digits for a text."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def require_stable(fn: Any, source: str) -> None:
+    """Raise `RuntimeError` if a function that runs at compile time calls one whose result may depend on the machine:
+    one from a module of another library."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Attribute):
+            found = _found(fn, node)
+            module = str(getattr(found, "__module__", "")).partition(".")[0]
+            if callable(found) and not isinstance(found, type) and module not in _STABLE:
+                raise RuntimeError(f"Unsupported function referenced: {found}")
+
+
+def _found(fn: Any, node: ast.expr) -> Any:
+    """The object that a name of the module, or an attribute of a module, refers to; None for another expression."""
+    if isinstance(node, ast.Name):
+        return fn.__globals__.get(node.id, getattr(builtins, node.id, None))
+    if not isinstance(node, ast.Attribute):
+        return None
+    owner = _found(fn, node.value)
+    return getattr(owner, node.attr, None) if isinstance(owner, types.ModuleType) else None
