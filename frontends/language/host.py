@@ -289,7 +289,7 @@ def device_print(prefix: str, args: tuple[Any, ...], hex: bool) -> None:
 def device_assert(cond: Any, msg: str, mask: Any = None) -> None:
     """Raises `KernelRuntimeError` for a false condition, unless the mask is false."""
     if not cond and (mask is None or mask):
-        raise KernelRuntimeError(f"device assertion failed: {msg}" if msg else "device assertion failed")
+        raise KernelRuntimeError(f"device-side assertion failed: {msg}" if msg else "device-side assertion failed")
 
 
 def debug_barrier() -> None:

@@ -25,6 +25,11 @@ class Failure(Status):
 OK = Status(0)
 
 
+class Handle(tuple):
+    def __int__(self) -> int:
+        return 0x1234
+
+
 class Names:
     """An enum of the driver: every name is a member."""
 
@@ -157,10 +162,10 @@ class FakeDriver(types.ModuleType):
             values[0][: len(log)] = log
             return status, None
         self.loads.append(code)
-        return OK, ("module", self.context)
+        return OK, Handle(("module", self.context))
 
     def cuModuleGetFunction(self, module, name):
-        return OK, ("function", name, module[1])
+        return OK, Handle(("function", name, module[1]))
 
     def cuMemAlloc(self, size):
         if self.captured and self.capture_mode != "CU_STREAM_CAPTURE_MODE_RELAXED":
@@ -241,6 +246,9 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDriver]:
     monkeypatch.setitem(sys.modules, "cuda.bindings", types.ModuleType("cuda.bindings"))
     monkeypatch.setitem(sys.modules, "cuda.bindings.driver", made)
     monkeypatch.setattr(driver, "_library", lambda: made)
+    torch = sys.modules.get("torch")
+    if torch is not None:  # On a machine with a GPU, tests before may have put it into use.
+        monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
     for cache in CACHES:
         cache.cache_clear()
     driver.STREAMS.clear()

@@ -1,0 +1,83 @@
+"""Launches of Triton's kernels on a GPU, of which a recorded driver takes the place."""
+
+import ziggurat as zg
+import ziggurat.triton as triton
+import ziggurat.triton.language as tl
+
+
+def increment(**options):
+    @triton.jit(**options)
+    def increment(x_ptr, out_ptr, n, BLOCK: tl.constexpr = 32):
+        at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        tl.store(out_ptr + at, tl.load(x_ptr + at, mask=at < n) + 1, mask=at < n)
+
+    return increment
+
+
+def arrays():
+    return zg.empty(1000), zg.empty(1000)
+
+
+def test_a_launch_gives_the_kernel_that_was_loaded(gpu):
+    kernel, (x, out) = increment(), arrays()
+    made = kernel[lambda meta: (triton.cdiv(1000, meta["BLOCK"]),)](x, out, 1000, BLOCK=64)
+    assert kernel[(16,)](x, out, 1000, 64) is made
+    assert [(launch["grid"], launch["threads"]) for launch in gpu.launches] == [((16, 1, 1), 128)] * 2
+    assert made.n_regs == 40 and made.metadata.num_warps == 4 and len(gpu.loads) == 1
+    assert [*kernel.device_caches[0][0].values()] == [made]
+    kernel[(16,)](x, out, 1000, 64, num_warps=8)
+    assert gpu.launches[-1]["threads"] == 256 and len(kernel.device_caches[0][0]) == 2
+
+
+def test_hooks_are_told_once_of_each_kernel(gpu):
+    told: list[str] = []
+    runtime = triton.knobs.runtime
+    with runtime.scope():
+        runtime.jit_cache_hook = lambda **given: told.append(f"compile {given['compile']['is_warmup']}")
+        runtime.kernel_load_start_hook.add(load := lambda *given: told.append(f"load {given[2]}"))
+        runtime.launch_enter_hook.add(enter := lambda metadata: told.append(f"launch {metadata.get()['name']}"))
+        try:
+            kernel, (x, out) = increment(), arrays()
+            for n in (1000, 1008, 1000):
+                kernel[(16,)](x, out, n)
+        finally:
+            runtime.kernel_load_start_hook.remove(load)
+            runtime.launch_enter_hook.remove(enter)
+    compiled, loaded, launched = "compile False", "load increment", "launch increment"
+    assert told == [compiled, launched, loaded, compiled, launched, loaded, launched]  # 1008 is divisible by 16.
+    assert len(gpu.launches) == 3 and len(kernel.device_caches[0][0]) == 2
+
+
+def test_a_hook_may_refuse_a_compilation(gpu):
+    kernel, (x, out) = increment(), arrays()
+    with triton.knobs.runtime.scope():
+        triton.knobs.runtime.jit_cache_hook = lambda **given: True
+        assert kernel[(16,)](x, out, 1000) is None
+        assert kernel.warmup(x, out, 1000, grid=(16,)) is None
+    assert not gpu.launches and not kernel.device_caches[0][0]
+    assert kernel[(16,)](x, out, 1000) is not None and len(gpu.launches) == 1
+
+
+def test_inductor_launches_a_compiled_kernel_with_all_arguments(gpu):
+    kernel, (x, out) = increment(), arrays()
+    made = kernel.warmup(x, out, 1000, 64, grid=(16,))
+    assert made.function is None and made.n_spills == 0
+    made._init_handles()
+    assert made.n_regs == 40
+    told: list[str] = []
+    made.run(16, 1, 1, 7, made.function, made.packed_metadata, "data", told.append, told.append, x, out, 1000, 64)
+    assert made.function == 0x1234 and told == ["data", "data"] and gpu.launches[-1]["stream"] == ("stream", 7)
+    assert gpu.launches[-1]["values"][0] == x.pointer.to_bytes(8, "little")
+    made[(8, 2)](x, out, 1000, 64)
+    assert gpu.launches[-1]["grid"] == (8, 2, 1)
+
+
+def test_debugging_is_asked_for_by_the_process_the_launch_or_the_kernel(gpu):
+    (x, out), asked = arrays(), {}
+    for jit, launch in ((None, None), (True, None), (True, False), (None, True)):
+        kernel = increment(debug=jit)
+        asked[jit, launch] = kernel[(16,)](x, out, 1000, **({} if launch is None else {"debug": launch})).metadata.debug
+    assert asked == {(None, None): False, (True, None): True, (True, False): False, (None, True): True}
+    with triton.knobs.runtime.scope():
+        triton.knobs.runtime.debug = True
+        assert increment()[(16,)](x, out, 1000, debug=False).metadata.debug
