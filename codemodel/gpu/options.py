@@ -126,6 +126,9 @@ class CompileOptions:
     exact_math: bool = _option(
         False, boolean, "IEEE division and square roots, and accurate functions, in place of fast ones", shared=True
     )
+    contract: bool = _option(
+        False, boolean, "compute `a * b + c` of floats by fma, rounded once; without effect with `exact_math`"
+    )
     maxnreg: int | None = _option(
         None, _maxnreg, "registers that a thread has at most; None leaves it to the assembler"
     )

@@ -15,6 +15,7 @@ from ziggurat.codemodel.passes import Snapshot, run_passes
 from ziggurat.transforms.place.allocate import allocate
 from ziggurat.transforms.place.assign import assign
 from ziggurat.transforms.place.barriers import insert_barriers
+from ziggurat.transforms.place.contract import contract
 from ziggurat.transforms.place.descriptors import lower_descriptors
 from ziggurat.transforms.place.dots import anchors, place_dots
 from ziggurat.transforms.place.hazards import hazards
@@ -43,6 +44,8 @@ Step = Callable[[Any, CompileOptions], Op]  # Takes a `core.Module` or, after `a
 
 PLACE: tuple[tuple[str, Step], ...] = (
     ("prepare", lambda op, _: prepare(op)),
+    # On the simplified model, whose products have the fewest uses.
+    ("contract", lambda op, options: contract(op) if options.contract and not options.exact_math else op),
     # After inlining, which shows the descriptor of each access.
     ("descriptors", _descriptors),
     ("assign", _assign),

@@ -1,0 +1,99 @@
+"""Contraction of products and sums: where, and with which results."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import ziggurat as zg
+from ziggurat.codemodel.verify import verify
+from ziggurat.transforms.place.contract import contract
+
+
+def contracted(text: str) -> str:
+    model = zg.parse(text)
+    made = contract(model)
+    verify(made)
+    assert contract(made) is made
+    return str(made)
+
+
+def function(body: str) -> str:
+    return f'tt.func @"f" (%a : f32, %b : f32, %c : f32, %i : i32, %n : i32)void -> {{ {body} tt.return; }};'
+
+
+def test_products_become_part_of_sums_and_differences() -> None:
+    text = """
+        %p : f32 = arith.mulf %a %b; %x : f32 = arith.addf %p %c; tt.print %x @"";
+        %q : f32 = arith.mulf %b %c; %y : f32 = arith.subf %q %a; tt.print %y @"";
+        %r : f32 = arith.mulf %a %c; %z : f32 = arith.subf %b %r; tt.print %z @"";
+    """
+    expected = """
+        %x : f32 = math.fma %a %b %c; tt.print %x @"";
+        %m : f32 = arith.negf %a; %y : f32 = math.fma %b %c %m; tt.print %y @"";
+        %k : f32 = arith.negf %a; %z : f32 = math.fma %k %c %b; tt.print %z @"";
+    """
+    assert contracted(function(text)) == str(zg.parse(function(expected)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '%p : f32 = arith.mulf %a %b; %x : f32 = arith.addf %p %c; tt.print %x %p @"";',
+        '%p : i32 = arith.muli %i %n; %x : i32 = arith.addi %p %n; tt.print %x @"";',
+        "%p : f32 = arith.mulf %a %b; %1 : i32 = arith.constant @1;"
+        ' scf.for %i %n %1 (%j : i32)void -> { %x : f32 = arith.addf %p %c; tt.print %x @""; scf.yield; };',
+    ],
+    ids=["the product is used", "integers", "before the loop"],
+)
+def test_other_products_stay(text: str) -> None:
+    model = zg.parse(function(text))
+    assert contract(model) is model
+
+
+@zg.kernel
+def mixed(x, y, z, out):
+    at = zg.program_id(0)
+    a, b, c = zg.load(x + at), zg.load(y + at), zg.load(z + at)
+    zg.store(out + at, (a * b - c) * a + (b - a * c))
+
+
+@pytest.mark.parametrize("dtype", [zg.f16, zg.f32, zg.f64])
+def test_results_are_those_of_fma(dtype: zg.ScalarType) -> None:
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal(64).astype(dtype.dtype) for _ in range(3)]
+    types = [zg.divisible(zg.ptr(dtype))] * 4
+    plain, fused, simulated = (np.zeros(64, dtype.dtype) for _ in range(3))
+    mixed[(64,)](*arrays, plain)
+    zg.run(contract(mixed.triton(*types)), (64,), *arrays, fused)
+    compiled = mixed.compile(*types, contract=True, num_warps=1)
+    compiled.simulate[(64,)](*arrays, simulated)
+    np.testing.assert_array_equal(simulated, fused)
+    a, b, c = (array.astype(np.float64) for array in arrays)
+    products = np.abs(a * b * a) + np.abs(c * a) + np.abs(b) + np.abs(a * b) + np.abs(c)
+    assert (np.abs(plain.astype(np.float64) - fused) <= 4 * np.finfo(dtype.dtype).eps * products).all()
+    assert dtype != zg.f32 or (plain != fused).any()
+    assert "fma.rn" in compiled.ptx and "arith.mulf" not in str(compiled.stages["gpu"])
+
+
+def test_the_pass_is_seen_and_asked_for() -> None:
+    types = [zg.divisible(zg.ptr(zg.f32))] * 4
+    plain, exact = (mixed.compile(*types, **given) for given in ({}, {"contract": True, "exact_math": True}))
+    assert "fma" not in plain.ptx and "fma" not in exact.ptx
+    asked = mixed.compile(*types, contract=True)
+    models = {snapshot.name: str(snapshot.model) for snapshot in asked.passes}
+    assert "math.fma" not in models["prepare"] and models["contract"].count("math.fma") == 3
+
+
+def test_functions_of_the_library_stay() -> None:
+    from ziggurat.frontends.library.libdevice import FUNCTIONS
+
+    tan = FUNCTIONS["tan"]
+
+    @zg.kernel
+    def keep(x, out):
+        zg.store(out, tan(zg.load(x)))
+
+    types = [zg.ptr(zg.f32)] * 2
+    texts = [keep.compile(*types, contract=asked, line_info=False).ptx for asked in (False, True)]
+    assert texts[0] == texts[1]
