@@ -76,7 +76,8 @@ def _symbols(functions: list[tt.Func], kernels: set[str]) -> dict[str, str]:
     for function in functions:
         name = function.sym_name
         if name in kernels:
-            plain = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_")
+            plain = re.sub(r"\W+", "_", name, flags=re.ASCII)
+            plain = plain if plain == name else plain.strip("_")
             if not plain or plain[0].isdigit():
                 plain = f"kernel_{plain}".rstrip("_")
             stem, count = plain, 1

@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import attrs
@@ -49,13 +50,16 @@ def _run(name: str, *arguments: str) -> str:
     return done.stdout + done.stderr
 
 
-def assembled(ptx: str, target: str) -> tuple[bytes, Resources]:
-    """The machine code of a kernel, and its resources. Raises `LaunchError` where ptxas is missing or rejects it."""
+def assembled(ptx: str, target: str, options: Sequence[str] = ()) -> tuple[bytes, Resources]:
+    """The machine code of a kernel, and its resources. `options` are those of ptxas: `--maxrregcount=64`.
+
+    Raises `LaunchError` where ptxas is missing or rejects the code or the options.
+    """
     with tempfile.TemporaryDirectory() as folder:
         source, cubin = Path(folder) / "kernel.ptx", Path(folder) / "kernel.cubin"
         source.write_text(ptx)
         try:
-            said = _run("ptxas", f"-arch={target}", "-v", str(source), "-o", str(cubin))
+            said = _run("ptxas", f"-arch={target}", "-v", *options, str(source), "-o", str(cubin))
         except LaunchError as error:
             error.location = refused_at(ptx, error.summary)
             if error.location is not None:

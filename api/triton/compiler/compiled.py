@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 import itertools
 import re
 import time
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import ZigguratError, warn
 from ziggurat.codemodel.gpu.fragments import MAP_BYTES
 from ziggurat.codemodel.gpu.options import CompileOptions
@@ -22,6 +24,7 @@ from ziggurat.kernels.arguments import Signature, leaves
 from ziggurat.kernels.kernel import run_time_names
 from ziggurat.triton import __version__, knobs
 from ziggurat.triton.backends.compiler import GPUTarget
+from ziggurat.triton.compiler import dumps
 from ziggurat.triton.compiler.signatures import type_text
 from ziggurat.triton.runtime.driver import CudaDriver, driver
 from ziggurat.triton.runtime.options import DEFAULTS
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from ziggurat.backend.cuda.driver import Loaded
     from ziggurat.backend.cuda.launch import Launcher
     from ziggurat.compiler.compiled import Compiled
+    from ziggurat.triton.compiler.overrides import Override
     from ziggurat.triton.runtime.jit import JITFunction
 
 
@@ -101,14 +105,14 @@ class Stages(Mapping[str, Any]):
     @property
     def _ptx(self) -> str:
         code = self._compiled.binary.code
-        assert isinstance(code, str), "the cache keeps PTX"
-        return code
+        return code if isinstance(code, str) else self._compiled.stages.ptx
 
     @functools.cached_property
     def _cubin(self) -> bytes:
         from ziggurat.backend.ptx.sass import assembled
 
-        return assembled(self._ptx, self._compiled.binary.target)[0]
+        code = self._compiled.binary.code
+        return code if isinstance(code, bytes) else assembled(code, self._compiled.binary.target)[0]
 
     @functools.cached_property
     def _sass(self) -> str:
@@ -171,8 +175,23 @@ class CompiledKernel:
 
     @functools.cached_property
     def model(self) -> Op:
-        """The Triton model, with the assertions that its options ask for."""
+        """The Triton model, with the assertions that its options ask for; or the model of `ir_override`."""
+        return self._own_model if self._override is None else self._override.model(self._own_model)
+
+    @functools.cached_property
+    def _own_model(self) -> core.Module:
         return self._fn.model_to_run(self.signature, {**self.launch_options, "num_warps": self.options.num_warps})
+
+    @functools.cached_property
+    def _override(self) -> Override | None:
+        path = self.launch_options.get("ir_override")
+        if path is None and not knobs.compilation.override:
+            return None
+        from ziggurat.triton.compiler.overrides import Override
+
+        if path is not None:
+            return Override.read(path)
+        return Override.found(Path(knobs.cache.override_dir) / self.base_hash, self.src.name)
 
     @functools.cached_property
     def stages(self) -> Compiled:
@@ -186,7 +205,8 @@ class CompiledKernel:
                 "tile are not supported",
                 self._fn.place,
             )
-        return compile_model(self.model, self.options, self._fn.model, name=self._fn.name)
+        made = compile_model(self.model, self.options, self._fn.model, name=self._fn.name)
+        return made if self._override is None else self._override.applied(made)
 
     @functools.cached_property
     def binary(self) -> Binary:
@@ -202,11 +222,28 @@ class CompiledKernel:
             made = placed_as(self.model, found)
         else:
             made = binary_of(self.stages, self._fn.name)
+            dumps.write(self)
+            if self._assembler:
+                from ziggurat.backend.ptx.sass import assembled
+
+                code, _ = assembled(self.stages.ptx, made.target, self._assembler)
+                made = attrs.evolve(made, code=code)
             times.append(time.perf_counter())
             cache.put(self.hash, made)
         times.append(time.perf_counter())
         self._tell(times, found is not None)
         return made
+
+    @property
+    def _assembler(self) -> tuple[str, ...]:
+        """The options of NVIDIA's assembler. Without them the driver assembles the code when it loads it."""
+        given = (self.launch_options.get("ptx_options"), knobs.nvidia.ptxas_options)
+        return tuple(" ".join(one for one in given if one).split())
+
+    @property
+    def has_own_stages(self) -> bool:
+        """Whether options replace stages of the compiler."""
+        return bool(self._assembler) or self._override is not None
 
     def demand(self) -> None:
         """Compile now. Raises the errors of the kernel."""
@@ -275,10 +312,16 @@ class CompiledKernel:
 
     @functools.cached_property
     def hash(self) -> str:
-        """64 hexadecimal digits for the model, the options and the compiler."""
+        """64 hexadecimal digits for the model, the options, the compiler, and stages that are replaced."""
+        late = [*self._assembler, *([] if self._override is None else [self._override.digest])]
+        return hashlib.sha256(f"{self.base_hash} {late}".encode()).hexdigest() if late else self.base_hash
+
+    @functools.cached_property
+    def base_hash(self) -> str:
+        """The hash of the kernel with its own stages: the folder of its files in `dump_dir` and `override_dir`."""
         from ziggurat.backend.cuda.keys import key
 
-        return key(self.model, self.options)
+        return key(self._own_model, self.options)
 
     @property
     def name(self) -> str:
@@ -290,7 +333,7 @@ class CompiledKernel:
         """The name, the options, and the shared memory of the kernel."""
         binary, given = self.binary, {**DEFAULTS, **self.launch_options}
         names = (
-            "maxnreg", "enable_fp_fusion", "launch_pdl", "launch_cooperative_grid", "debug",
+            "maxnreg", "launch_pdl", "launch_cooperative_grid", "debug",
             "sanitize_overflow", "warp_size", "backend_name",
         )  # fmt: skip
         return KernelMetadata(
@@ -300,6 +343,7 @@ class CompiledKernel:
             num_warps=self.options.num_warps,
             num_stages=self.options.num_stages,
             num_ctas=self.options.num_ctas,
+            enable_fp_fusion=self.options.contract,
             shared=binary.shared,
             global_scratch_size=binary.scratch,
             global_scratch_align=MAP_BYTES if binary.scratch else 1,
@@ -387,7 +431,7 @@ def compile_ahead(kernels: Sequence[CompiledKernel]) -> None:
     missing: list[CompiledKernel] = []
     for one in kernels:
         with contextlib.suppress(ZigguratError):
-            if not one.is_compiled:
+            if not one.is_compiled and not one.has_own_stages:
                 missing.append(one)
     if len(missing) < 2:
         return

@@ -29,6 +29,7 @@ from ziggurat.kernels.kernel import Grid, Kernel
 from ziggurat.kernels.models import PythonModels
 from ziggurat.triton import knobs
 from ziggurat.triton._utils import type_canonicalisation_dict
+from ziggurat.triton.compiler import dumps
 from ziggurat.triton.compiler.signatures import declared_of
 from ziggurat.triton.runtime import hooks, options
 from ziggurat.triton.runtime._async_compile import active_mode
@@ -515,7 +516,7 @@ class JITFunction(Kernel, JITCallable):
 
     def result_here(self, signature: Signature, options: Mapping[str, Any]) -> CompiledKernel:
         made = self.compiled(signature, options)
-        if knobs.compilation.listener is not None:
+        if knobs.compilation.listener is not None or dumps.wanted(self.name):
             made.demand()
         hooks.loaded(made)
         return made

@@ -5,38 +5,66 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ziggurat.codemodel.errors import LaunchError, shown
+from ziggurat.codemodel.errors import LaunchError, shown, warn
 from ziggurat.codemodel.gpu.options import DEFAULT_OPTIONS, LAUNCH_OPTIONS, MAX_WARPS, CompileOptions, checked_option
 from ziggurat.codemodel.gpu.targets import target_for
+from ziggurat.triton import knobs
 
-# The options that only the C++ compiler has, some for other GPUs, with their defaults: accepted, and told to hooks.
-_ACCEPTED: Final[dict[str, Any]] = {
-    "warp_size": 32, "ptx_version": None, "ptx_options": None, "ir_override": None, "enable_fp_fusion": True,
-    "enable_reflect_ftz": True, "supported_fp8_dtypes": (), "deprecated_fp8_dot_operand_dtypes": (),
-    "default_dot_input_precision": "tf32", "allowed_dot_input_precisions": (), "max_num_imprecise_acc_default": None,
-    "extern_libs": None, "debug": False, "backend_name": "cuda", "sanitize_overflow": True, "instrumentation_mode": "",
-    "arch": None, "waves_per_eu": 0, "matrix_instr_nonkdim": 0, "kpack": 1,
+# The options that our compiler has under another name, or that the host side heeds, with their defaults.
+_HEEDED: Final[dict[str, Any]] = {
+    "enable_fp_fusion": True, "extern_libs": None, "debug": False, "sanitize_overflow": True, "ir_override": None,
+    "ptx_options": None, "arch": None, "backend_name": "cuda", "warp_size": 32,
 }  # fmt: skip
+# The options without a counterpart, with their defaults and the reason.
+_WITHOUT_EFFECT: Final[dict[str, tuple[Any, str]]] = {
+    "ptx_version": (None, "the version of PTX is that of the target"),
+    "enable_reflect_ftz": (True, "the functions of libdevice keep subnormal numbers or not by their own rules"),
+    "supported_fp8_dtypes": ((), "the target decides"),
+    "deprecated_fp8_dot_operand_dtypes": ((), "the target decides"),
+    "default_dot_input_precision": ("tf32", "name it in the dot: tl.dot(…, input_precision=…)"),
+    "allowed_dot_input_precisions": ((), "all precisions are allowed"),
+    "max_num_imprecise_acc_default": (None, "name it in the dot: tl.dot(…, max_num_imprecise_acc=…)"),
+    "instrumentation_mode": ("", "instrument the model by a transform"),
+    **dict.fromkeys(("waves_per_eu", "matrix_instr_nonkdim"), (0, "it is an option for AMD's GPUs")),
+    "kpack": (1, "it is an option for AMD's GPUs"),
+}
 _SHARED: Final = ("num_warps", "num_stages", "num_ctas", "maxnreg", "launch_pdl", "launch_cooperative_grid")
-DEFAULTS: Final[dict[str, Any]] = {**_ACCEPTED, **{name: getattr(DEFAULT_OPTIONS, name) for name in _SHARED}}
+_OWN: Final = {**_HEEDED, **{name: default for name, (default, _) in _WITHOUT_EFFECT.items()}}
+DEFAULTS: Final[dict[str, Any]] = {**_OWN, **{name: getattr(DEFAULT_OPTIONS, name) for name in _SHARED}}
 _CTAS: Final = (1, 2, 4, 8, 16)
 _DEPRECATED: Final = {"device_type": "target", "device": "device"}
+_warned: set[str] = set()
 
 
 def check(given: Mapping[str, Any]) -> None:
     """Raise `KeyError`, in Triton's words, for a keyword that is no option, and `LaunchError` for a value that an
-    option cannot have."""
+    option cannot have. Warn, once a process, of each option without effect."""
     for name, value in given.items():
         if name in _DEPRECATED:
             raise AssertionError(f"{name} option is deprecated; current {_DEPRECATED[name]} will be used")
-        if name not in _ACCEPTED and name not in LAUNCH_OPTIONS:
+        if name not in _OWN and name not in LAUNCH_OPTIONS:
             raise KeyError(f"Keyword argument {name} was specified but unrecognised")
         if name == "num_warps":
             assert isinstance(value, int) and value > 0 and value & (value - 1) == 0, "num_warps must be a power of 2"
         if name == "num_ctas" and value not in (None, *_CTAS):
             raise LaunchError(f"num_ctas must be one of {', '.join(map(str, _CTAS))}; got {shown(value)}")
+        if name == "extern_libs":
+            _require_known(value)
         if name != "num_ctas" and value is not None:
             checked_option(name, value)
+        if name in _WITHOUT_EFFECT and value not in (None, _OWN[name]) and name not in _warned:
+            _warned.add(name)
+            warn(f"the option {name}={value!r} has no effect: {_WITHOUT_EFFECT[name][1]}", None)
+
+
+def _require_known(libraries: Any) -> None:
+    """Raise `LaunchError` for a library to link besides libdevice, whose functions the language has itself."""
+    for name, path in dict(libraries or {}).items():
+        if name != "libdevice":
+            raise LaunchError(
+                f"extern_libs can only name libdevice; got {name!r}, {path!r}",
+                hint="write its functions in the language, or as inline assembly: kernels call none of a library",
+            )
 
 
 def compile_options(given: Mapping[str, Any]) -> CompileOptions:
@@ -44,10 +72,12 @@ def compile_options(given: Mapping[str, Any]) -> CompileOptions:
 
     A program is one CTA: it has the warps of all the CTAs that `num_ctas` asks for.
     """
-    ours = {name: value for name, value in given.items() if name not in _ACCEPTED}
+    ours = {name: value for name, value in given.items() if name not in _OWN}
     ctas = ours.pop("num_ctas", None) or 1
     if ctas > 1:
         ours["num_warps"] = min(MAX_WARPS, ctas * (ours.get("num_warps") or DEFAULTS["num_warps"]))
+    fused = given.get("enable_fp_fusion")
+    ours["contract"] = knobs.language.default_fp_fusion if fused is None else bool(fused)
     if given.get("arch") is not None:
         number = int(str(given["arch"]).removeprefix("sm_").removeprefix("sm").rstrip("a"))
         ours["target"] = target_for(number // 10, number % 10)

@@ -1,0 +1,34 @@
+"""Models of a kernel for people who ask for them: `MLIR_ENABLE_DUMP`, and `TRITON_KERNEL_DUMP`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ziggurat.triton import knobs
+
+if TYPE_CHECKING:
+    from ziggurat.triton.compiler.compiled import CompiledKernel
+
+
+def wanted(name: str) -> bool:
+    """Whether the models of a kernel are to be printed: `MLIR_ENABLE_DUMP` is 1, or the name of the kernel."""
+    return os.environ.get("MLIR_ENABLE_DUMP") in ("1", name)
+
+
+def write(kernel: CompiledKernel) -> None:
+    """Print the model before each pass on the standard error, and write the stages to files, as far as asked for."""
+    if wanted(kernel.src.name):
+        before = kernel.asm["ttir"]
+        for name, model in kernel.stages.passes:
+            print(f"// -----// IR Dump Before {name} ({kernel.src.name}) //----- //\n{before}", file=sys.stderr)
+            before = str(model)
+    if knobs.compilation.dump_ir:
+        folder = Path(knobs.cache.dump_dir) / kernel.base_hash
+        folder.mkdir(parents=True, exist_ok=True)
+        made = kernel.stages.stages
+        texts = {"ttir": kernel.asm["ttir"], "ttgir": made["gpu"], "llir": made["llvm"], "ptx": made["ptx"]}
+        for stage, text in texts.items():
+            (folder / f"{kernel.src.name}.{stage}").write_text(str(text))

@@ -1,0 +1,130 @@
+"""Stages of a kernel that are read from a file in place of being made: the option `ir_override`.
+
+The file's suffix names the stage: `.ttir` (Triton's MLIR), `.ttgir` (our GPU model, or Triton's if no op in it is of
+Triton's GPU dialect: layouts are left out), `.llir` and `.ptx`. What comes after the stage is made from it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from ziggurat.codemodel.dialects import core, tt
+from ziggurat.codemodel.errors import LaunchError
+from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.op import Op
+
+if TYPE_CHECKING:
+    from ziggurat.compiler.compiled import Compiled
+
+STAGES: Final = (".ttir", ".ttgir", ".llir", ".ptx")
+_ENTRY = re.compile(r"\.entry\s+(\w+)\s*\(([^)]*)\)")
+_LAYOUT = re.compile(r",\s*#\w+>")
+_MODULE_ATTRIBUTES = re.compile(r"module attributes \{.*?\} \{", re.DOTALL)
+
+
+@attrs.frozen
+class Override:
+    """The text of a stage, which is made from `path`."""
+
+    path: Path
+    text: str
+
+    @staticmethod
+    def read(path: Any) -> Override:
+        """The override of a path. Raises `LaunchError` for a file that is no stage, and `OSError` for one that cannot
+        be read."""
+        made = Path(path)
+        if made.suffix not in STAGES:
+            raise LaunchError(f"the suffix of ir_override must be one of {', '.join(STAGES)}; got {str(path)!r}")
+        return Override(made, made.read_text())
+
+    @staticmethod
+    def found(folder: Path, name: str) -> Override | None:
+        """The override of the first stage of a kernel that a folder has a file of; None if it has none."""
+        files = (folder / f"{name}{stage}" for stage in STAGES)
+        return next((Override.read(file) for file in files if file.is_file()), None)
+
+    @property
+    def digest(self) -> str:
+        """A text that is equal for equal overrides."""
+        return f"{self.path.suffix} {hashlib.sha256(self.text.encode()).hexdigest()}"
+
+    def model(self, own: core.Module) -> Op:
+        """The model that the kernel is compiled from: that of the file, or `own`, the kernel's, for later stages.
+
+        Raises `LaunchError` for a model with other parameters."""
+        if self.path.suffix not in (".ttir", ".ttgir"):
+            return own
+        if self.path.suffix == ".ttgir" and self.text.lstrip().startswith("gpu.module"):
+            from ziggurat.codemodel.text.parser import parse
+
+            made = parse(self.text)
+            assert isinstance(made, gpu.Module)
+            return made
+        from ziggurat.backend.mlir import from_mlir
+
+        made = from_mlir(self.text if self.path.suffix == ".ttir" else self._without_layouts())
+        assert isinstance(made, core.Module)
+        given, wanted = (_kernel(module) for module in (made, own))
+        if _parameters(given) != _parameters(wanted):
+            raise LaunchError(
+                f"the kernel of {self.path} must have the parameters of '{wanted.sym_name}', "
+                f"({_listed(wanted)}); got ({_listed(given)})"
+            )
+        return made
+
+    def _without_layouts(self) -> str:
+        lines = (line for line in self.text.splitlines() if not line.lstrip().startswith("#"))
+        text = _LAYOUT.sub(">", _MODULE_ATTRIBUTES.sub("module {", "\n".join(lines)))
+        found = re.search(r"\btt(?:n)?g\.\w+", text)
+        if found is not None:
+            raise LaunchError(
+                f"{self.path} cannot be compiled: {found[0]} is an op of Triton's GPU dialect",
+                hint="give the stage before it, .ttir, or our own GPU model, asm['ttgir']",
+            )
+        return text
+
+    def applied(self, compiled: Compiled) -> Compiled:
+        """The compiled kernel with the text of a late stage in place of its own."""
+        if self.path.suffix not in (".llir", ".ptx"):
+            return compiled
+        from ziggurat.backend.ptx.assemble import to_ptx
+
+        texts = {"ptx": self.text}
+        if self.path.suffix == ".llir":
+            texts = {"llvm": self.text, "ptx": to_ptx(self.text, compiled.target)}
+        symbol, texts["ptx"] = self._entry(texts["ptx"], len(compiled.parameters))
+        return attrs.evolve(compiled, symbol=symbol, stages={**compiled.stages, **texts})
+
+    def _entry(self, ptx: str, count: int) -> tuple[str, str]:
+        """The name of the kernel in PTX, and the text with `count` parameters: Triton's own, which come last and are
+        mostly unused, are left out. Raises `LaunchError` for other parameters."""
+        entry = _ENTRY.search(ptx)
+        if entry is None:
+            raise LaunchError(f"{self.path} must have a kernel, .entry name(…)")
+        parameters = [line.strip() for line in entry[2].split(",") if line.strip()]
+        rest = ptx[: entry.start()] + ptx[entry.end() :]
+        left_out = parameters[count:]
+        if len(parameters) < count or any(re.search(rf"\b{line.split()[-1]}\b", rest) for line in left_out):
+            raise LaunchError(f"the kernel of {self.path} must have {count} parameters; got {len(parameters)}")
+        kept = ",\n\t".join(parameters[:count])
+        return entry[1], f"{ptx[: entry.start()]}.entry {entry[1]}(\n\t{kept}\n){ptx[entry.end() :]}"
+
+
+def _kernel(module: core.Module) -> tt.Func:
+    """The kernel of a module, whose other functions it calls."""
+    called = {op.callee for op in module.walk() if isinstance(op, tt.Call)}
+    return next(op for op in module.walk() if isinstance(op, tt.Func) and op.sym_name not in called)
+
+
+def _parameters(function: tt.Func) -> list[Any]:
+    return [parameter.type for parameter in function.body.parameters]
+
+
+def _listed(function: tt.Func) -> str:
+    return ", ".join(map(str, _parameters(function)))

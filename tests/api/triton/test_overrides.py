@@ -1,0 +1,138 @@
+"""Options that replace stages of the compiler: `ir_override`, `ptx_options`; and options without effect."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+import ziggurat.triton as triton
+import ziggurat.triton.language as tl
+from ziggurat.codemodel.errors import LaunchError, ZigguratWarning
+
+
+def scale():
+    @triton.jit
+    def scale(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+        at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        x = tl.load(x_ptr + at, mask=at < n)
+        tl.store(out_ptr + at, x * 2 + 1, mask=at < n)
+
+    return scale
+
+
+def made(**options):
+    x = np.zeros(64, np.float32)
+    return scale().warmup(x, x, 64, 32, grid=(2,), **options)
+
+
+@pytest.mark.parametrize("stage", ["ttir", "ttgir", "llir", "ptx"])
+def test_a_stage_is_that_of_a_file(stage, tmp_path):
+    file = tmp_path / f"mine.{stage}"
+    text = made().asm[stage]
+    before, after = {"llir": ("0x4000000000000000", "0x4020000000000000"), "ptx": ("0f40000000", "0f41000000")}.get(
+        stage, ("2.0", "8.0")
+    )
+    assert before in text
+    file.write_text(text.replace(before, after))
+    changed = made(ir_override=str(file))
+    assert "0f41000000" in changed.asm["ptx"] and "0f41000000" not in made().asm["ptx"]
+    assert changed.hash != made().hash and changed.asm["cubin"][:4] == b"\x7fELF"
+
+
+def test_triton_s_layouts_and_parameters_are_left_out(tmp_path):
+    file = tmp_path / "theirs.ttgir"
+    file.write_text("""
+        #blocked = #ttg.blocked<{sizePerThread = [1], threadsPerWarp = [32], warpsPerCTA = [4], order = [0]}>
+        module attributes {"ttg.num-ctas" = 1 : i32, ttg.target = "cuda:90"} {
+          tt.func public @scale(%x: !tt.ptr<f32>, %out: !tt.ptr<f32>, %n: i32) {
+            %at = tt.make_range {end = 32 : i32, start = 0 : i32} : tensor<32xi32, #blocked>
+            %c = arith.constant dense<8.0> : tensor<32xf32, #blocked>
+            %base = tt.splat %out : !tt.ptr<f32> -> tensor<32x!tt.ptr<f32>, #blocked>
+            %to = tt.addptr %base, %at : tensor<32x!tt.ptr<f32>, #blocked>, tensor<32xi32, #blocked>
+            tt.store %to, %c : tensor<32x!tt.ptr<f32>, #blocked>
+            tt.return
+          }
+        }""")
+    assert "1090519040" in made(ir_override=file).asm["ptx"]  # The bits of 8.0.
+    file.write_text("tt.func public @scale() { ttg.barrier }")
+    with pytest.raises(LaunchError, match=r"ttg\.barrier is an op of Triton's GPU dialect"):
+        made(ir_override=file)
+    own = made().asm["ptx"]
+    ptx = tmp_path / "theirs.ptx"
+    ptx.write_text(own.replace("\n)", ",\n\t.param .u64 .ptr .global .align 1 scratch\n)", 1))
+    assert "scratch" not in made(ir_override=ptx).asm["ptx"]
+
+
+def test_what_is_no_stage_of_the_kernel_is_refused(tmp_path):
+    file = tmp_path / "other.ttir"
+    file.write_text("module { tt.func public @other(%n: i32) { tt.return } }")
+    with pytest.raises(
+        LaunchError, match=r"must have the parameters of 'scale', \(ptr<f32>, ptr<f32>, i32\); got \(i32\)"
+    ):
+        made(ir_override=file)
+    with pytest.raises(LaunchError, match="the suffix of ir_override must be one of"):
+        made(ir_override=tmp_path / "kernel.cubin")
+    ptx = tmp_path / "other.ptx"
+    ptx.write_text(".visible .entry other(.param .u32 n) { ret; }")
+    with pytest.raises(LaunchError, match="must have 3 parameters; got 1"):
+        made(ir_override=ptx)
+
+
+def test_the_assembler_takes_options():
+    kernel = made(ptx_options="--maxrregcount=16 -O1")
+    assert kernel.asm["ptx"].lstrip().startswith("//") and kernel.asm["cubin"] != made().asm["cubin"]
+    assert kernel.hash != made().hash and kernel.binary.code == kernel.asm["cubin"]
+    with triton.knobs.nvidia.scope():
+        triton.knobs.nvidia.ptxas_options = "--no-such-option"
+        with pytest.raises(LaunchError, match="no-such-option"):
+            made(num_warps=2)
+
+
+def test_products_and_sums_are_contracted():
+    fused, plain = made(), made(enable_fp_fusion=False)
+    assert "fma.rn.f32" in fused.asm["ptx"] and fused.metadata.enable_fp_fusion
+    assert "fma" not in plain.asm["ptx"] and not plain.metadata.enable_fp_fusion
+    assert "math.fma" in fused.asm["ttgir"] and "math.fma" not in fused.asm["ttir"]
+    with triton.knobs.language.scope():
+        triton.knobs.language.default_fp_fusion = False
+        assert "fma" not in made().asm["ptx"]
+
+
+def test_libraries():
+    assert made(extern_libs={"libdevice": "/path/libdevice.10.bc"}).asm["ptx"]
+    with pytest.raises(LaunchError, match="extern_libs can only name libdevice; got 'mine'"):
+        made(extern_libs={"mine": "/mine.bc"})
+
+
+def test_options_without_effect_are_told_once():
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for _ in range(2):
+            made(kpack=2, waves_per_eu=0, ptx_version=None)
+    assert [str(one.message) for one in told if one.category is ZigguratWarning] == [
+        "the option kpack=2 has no effect: it is an option for AMD's GPUs"
+    ]
+
+
+def test_stages_are_written_and_read_again(tmp_path, capfd):
+    with triton.knobs.compilation.scope(), triton.knobs.cache.scope():
+        triton.knobs.cache.home_dir, triton.knobs.compilation.dump_ir = str(tmp_path), True
+        triton.knobs.cache.dir = str(tmp_path / "cache")
+        plain = made()
+        files = {file.suffix: file for file in (tmp_path / ".triton" / "dump" / plain.hash).iterdir()}
+        assert sorted(files) == [".llir", ".ptx", ".ttgir", ".ttir"]
+        mine = tmp_path / ".triton" / "override" / plain.hash / "scale.ttir"
+        mine.parent.mkdir(parents=True)
+        mine.write_text(files[".ttir"].read_text().replace("2.0", "8.0"))
+        triton.knobs.compilation.override = True
+        assert "0f41000000" in made().asm["ptx"] and "0f41000000" not in plain.asm["ptx"]
+
+
+def test_models_are_printed_before_each_pass(tmp_path, capfd, monkeypatch):
+    with triton.knobs.cache.scope():
+        triton.knobs.cache.dir = str(tmp_path)
+        for name, num_warps, printed in (("other", 1, False), ("scale", 2, True), ("1", 4, True)):
+            monkeypatch.setenv("MLIR_ENABLE_DUMP", name)
+            made(num_warps=num_warps)
+            told = capfd.readouterr().err
+            assert ("IR Dump Before contract" in told and "tt.func public @scale" in told) is printed
