@@ -100,8 +100,8 @@ def test_options():
 
 def test_programs_are_one_cta_with_the_warps_of_all():
     x, out = arguments()
-    made = scale.warmup(x, out, 40, 1, 2.0, 32, grid=(2,), num_warps=4, num_ctas=2)
     with pytest.warns(ZigguratWarning, match="a program is one CTA, here of 8 warps: clusters of 2 CTAs"):
+        made = scale.warmup(x, out, 40, 1, 2.0, 32, grid=(2,), num_warps=4, num_ctas=2)
         assert ".reqntid 256" in made.stages.ptx
     assert made.metadata.num_warps == 8 and made.metadata.num_ctas == 1
     scale[(2,)](x, out, 40, 1, 2.0, 32, num_ctas=16)
