@@ -49,6 +49,7 @@ def kernel(p, q, n, x, u, c: zg.constexpr):
     us = zg.zeros((16, 1), zg.u8)
     pair = (t, f)
     d = zg.make_tensor_descriptor(p, (n, n), (n, 1), (16, 16))
+    rows = zg.make_tensor_descriptor(p, (n, n), (n, 1), (1, 32))
     at = zg.make_block_ptr(p, (n, n), (n, 1), (0, 0), (16, 16), (1, 0))
 """
 # Three run-time scalars and two pointers; what the kernel is compiled for.
@@ -95,6 +96,9 @@ make_block_ptr | base=p ; shape=(n,) ; strides=(1,) ; offsets=(0,) ; block_shape
 advance | base=at ; offsets=(n, 1)
 load_tensor_descriptor | desc=d ; offsets=(n, 0)
 store_tensor_descriptor | desc=d ; offsets=(n, 0) ; value=zg.zeros((16, 16), zg.f32)
+gather_tensor_descriptor | desc=rows ; x_offsets=t ; y_offset=n
+scatter_tensor_descriptor | desc=rows ; value=m ; x_offsets=t ; y_offset=n
+reduce_tensor_descriptor | desc=d ; offsets=(n, 0) ; value=zg.zeros((16, 16), zg.f32) ; kind='add'
 assume | cond=n > 0
 dot_scaled | lhs=ub ; lhs_scale=us ; lhs_format='e4m3' ; rhs=zg.trans(ub) ; rhs_scale=None ; rhs_format='e5m2'
 dot | a=w ; b=zg.trans(w) ; acc=None
