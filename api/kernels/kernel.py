@@ -188,7 +188,7 @@ class Kernel(Function):
         if self._dispatcher is None:
             from ziggurat.launches.gpu import dispatcher_of
 
-            self._dispatcher = dispatcher_of(self, self._on_host)
+            self._dispatcher = dispatcher_of(self, self.on_host)
         if self._launches is not self._dispatcher.known_grids:
             self._launches, self._at = self._dispatcher.known_grids, self._dispatcher.at
         return self._dispatcher
@@ -248,9 +248,9 @@ class Kernel(Function):
         names = self.signature.parameters
         options = {name: keywords.pop(name) for name in [*keywords] if name not in names}
         self.check_options(options)
-        return self._on_host(grid, bind(self, arguments, keywords), options, (*[*names][: len(arguments)], *keywords))
+        return self.on_host(grid, bind(self, arguments, keywords), options, (*[*names][: len(arguments)], *keywords))
 
-    def _on_host(
+    def on_host(
         self, grid: Grid, bound: dict[str, Any], options: dict[str, Any], passed: Iterable[str] | None = None
     ) -> Any:
         """Run the kernel on arrays in memory. `passed` names the arguments that the launch gave, without defaults."""

@@ -24,7 +24,7 @@ from ziggurat.frontends.language.function import Function
 from ziggurat.frontends.language.policy import TRITON
 from ziggurat.frontends.triton.compile_time import ConstexprFunction
 from ziggurat.frontends.triton.errors import ChangedGlobalError, as_triton
-from ziggurat.kernels.arguments import Signature, bind
+from ziggurat.kernels.arguments import Signature, bind, leaves
 from ziggurat.kernels.kernel import Grid, Kernel
 from ziggurat.kernels.models import PythonModels
 from ziggurat.triton import knobs
@@ -422,24 +422,34 @@ class JITFunction(Kernel, JITCallable):
         return as_raised(error)
 
     def runs_here(self, arguments: Iterable[Any]) -> bool:
-        """Whether a launch runs on the reference interpreter: on a machine with a GPU, one without arrays does not.
-
-        Raises `HostArrayError` there for a tensor of PyTorch that is in host memory, as Triton does.
-        """
-        from ziggurat.backend.launch.arrays import HostArrayError, is_array, on_gpu
+        """Whether a launch runs on this machine: on one with a GPU, a launch without arrays does not."""
+        from ziggurat.backend.launch.arrays import is_array, on_gpu
 
         given = list(arguments)
         if any(map(on_gpu, given)):
             return False
-        if self._interpreted or not isinstance(driver.active, CudaDriver):
-            return True
+        return self._interpreted or not isinstance(driver.active, CudaDriver) or any(map(is_array, given))
+
+    def on_host(
+        self, grid: Grid, bound: dict[str, Any], options: dict[str, Any], passed: Iterable[str] | None = None
+    ) -> Any:
+        """See `Kernel.on_host`. Raises `HostArrayError` for a tensor of PyTorch on a machine with a GPU, as Triton
+        does, unless the launch or the process asks for a run on this machine."""
+        asked = self._interpreted or options.get("interpret") is not None or options.get("strict")
+        if not asked and isinstance(driver.active, CudaDriver):
+            self._refuse_host_tensors(leaves(bound.values()))
+        return super().on_host(grid, bound, options, passed)
+
+    def _refuse_host_tensors(self, given: Iterable[Any]) -> None:
+        from ziggurat.backend.launch.arrays import HostArrayError
+
         place = next((place for place, one in enumerate(given) if is_host_tensor(one)), None)
         if place is not None:
             raise HostArrayError(
                 f"Pointer argument (at {place}) cannot be accessed from Triton (cpu tensor?)",
-                hint="move the tensor to the GPU, or set TRITON_INTERPRET=1 to run the kernel on this machine",
+                hint="move the tensor to the GPU, or run the kernel on this machine: launch it with interpret=True, or "
+                "set TRITON_INTERPRET=1",
             )
-        return any(map(is_array, given))
 
     def runs_natively(self, options: Mapping[str, Any]) -> bool:
         return not self._interpreted and super().runs_natively(options)

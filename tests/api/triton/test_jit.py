@@ -9,7 +9,6 @@ import pytest
 import ziggurat.triton as triton
 import ziggurat.triton.language as tl
 from ziggurat.codemodel.errors import LaunchError, ZigguratWarning
-from ziggurat.triton.runtime.driver import CudaDriver
 from ziggurat.triton.runtime.jit import MockTensor
 
 GLOBAL = tl.constexpr(3)
@@ -334,17 +333,6 @@ def test_an_integer_of_more_than_64_bits_is_an_overflow():
         with pytest.raises(OverflowError, match="an integer must fit in 64 bits") as caught:
             keep[(1,)](np.zeros(1, np.uint64), number)
         assert isinstance(caught.value, LaunchError)
-
-
-def test_tensors_in_host_memory_are_refused_where_kernels_run_on_a_gpu(monkeypatch):
-    torch = pytest.importorskip("torch")
-    x, out = arguments()
-    tensors = torch.from_numpy(x), torch.from_numpy(out)
-    assert scale.runs_here(tensors)
-    monkeypatch.setattr(triton.runtime.driver, "_active", CudaDriver())
-    assert scale.runs_here([x, out]) and not scale.runs_here([3])
-    with pytest.raises(ValueError, match=r"Pointer argument \(at 1\) cannot be accessed from Triton"):
-        scale.runs_here([40, *tensors])
 
 
 def test_overflow_of_integers_is_an_assertion():

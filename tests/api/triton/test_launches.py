@@ -1,8 +1,18 @@
 """Launches of Triton's kernels on a GPU, of which a recorded driver takes the place."""
 
+import sys
+
+import numpy as np
+import pytest
+
 import ziggurat as zg
 import ziggurat.triton as triton
 import ziggurat.triton.language as tl
+
+try:
+    import torch
+except ImportError:
+    torch = None
 
 
 def increment(**options):
@@ -81,3 +91,37 @@ def test_debugging_is_asked_for_by_the_process_the_launch_or_the_kernel(gpu):
     with triton.knobs.runtime.scope():
         triton.knobs.runtime.debug = True
         assert increment()[(16,)](x, out, 1000, debug=False).metadata.debug
+
+
+@pytest.mark.skipif(torch is None, reason="PyTorch is not installed")
+def test_tensors_in_host_memory_are_refused_beside_a_gpu_unless_the_launch_runs_here(gpu, monkeypatch):
+    assert torch is not None
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    kernel, x, out = increment(), torch.arange(100.0), torch.zeros(100)
+
+    def refused() -> None:
+        with pytest.raises(ValueError, match=r"Pointer argument \(at 1\) cannot be accessed from Triton"):
+            kernel[(4,)](x.numpy(), out, 100)
+
+    refused()
+    for option in ({"interpret": True}, {"interpret": False}, {"strict": True}):
+        kernel[(4,)](x, out.zero_(), 100, **option)
+        assert out.tolist() == list(range(1, 101))
+    result = np.zeros(100, np.float32)
+    kernel[(4,)](x.numpy(), result, 100)
+    assert result.tolist() == out.tolist() and not gpu.launches
+    kernel[(16,)](*arrays(), 1000)
+    refused()
+    assert len(gpu.launches) == 1
+
+
+@pytest.mark.skipif(torch is None, reason="PyTorch is not installed")
+def test_the_process_may_run_its_kernels_on_tensors_in_host_memory_beside_a_gpu(gpu, monkeypatch):
+    assert torch is not None
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    kernel, x, out = increment(), torch.arange(100.0), torch.zeros(100)
+    kernel[(4,)](x, out, 100)
+    assert out.tolist() == list(range(1, 101)) and not gpu.launches
