@@ -7,6 +7,9 @@ PTX (`backend/ptx/debug.py`) has the same form in the language of C's printf.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
+
+from ziggurat.codemodel.types import ScalarType
 
 
 def index_widths(shape: Sequence[int]) -> list[int]:
@@ -23,6 +26,16 @@ def before_value(prefix: str, operand: int, operands: int) -> str:
 def hex_digits(bits: int) -> int:
     """The digits of a number of this width that is printed in hexadecimal, with leading zeros."""
     return max(1, bits // 4)
+
+
+def number_text(number: Any, type_: ScalarType | None, hexadecimal: bool, c_form: bool) -> str:
+    """A number as a line has it: of a scalar type, or an address if that is None. It is the number's bits if it is to
+    be hexadecimal. `c_form` is that of `tt.print`."""
+    if type_ is None or hexadecimal:
+        return f"0x{int(number):0{1 if type_ is None else hex_digits(type_.bits)}x}"
+    if not c_form:
+        return str(number)
+    return f"{float(number):f}" if type_.is_float else str(int(number))
 
 
 def printed_line(pid: tuple[int, ...], place: Sequence[int], shape: Sequence[int], before: str, text: str) -> str:

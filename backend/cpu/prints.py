@@ -9,7 +9,7 @@ import re
 import numpy as np
 
 from ziggurat.backend.cpu.code import CpuCode
-from ziggurat.codemodel.printed import before_value, hex_digits, printed_line
+from ziggurat.codemodel.printed import before_value, number_text, printed_line
 from ziggurat.codemodel.scalars import bits_of
 from ziggurat.codemodel.types import SCALARS
 
@@ -28,17 +28,15 @@ def printed(code: CpuCode, site_number: int, program: int, data: int, grid: tupl
         found = _TYPE.match(text)
         assert found is not None
         shape = tuple(int(size[1:]) for size in (found[1] or "").split(", ") if size)
-        dtype = np.dtype(np.int64) if found[2] else SCALARS[found[3]].dtype
+        element = None if found[2] else SCALARS[found[3]]
+        dtype = np.dtype(np.int64) if element is None else element.dtype
         size = math.prod(shape) * dtype.itemsize
         raw = (ctypes.c_char * size).from_address(at)
         array = np.frombuffer(bytes(raw), dtype).reshape(shape)
-        hexadecimal = site.hex or bool(found[2])
-        shown = bits_of(array).reshape(shape) if hexadecimal and dtype != np.bool_ else array
+        shown = bits_of(array).reshape(shape) if (site.hex or element is None) and dtype != np.bool_ else array
         before = before_value(site.message, number, len(site.types))
-        digits = 1 if found[2] else hex_digits(SCALARS[found[3]].bits)
         for place in np.ndindex(*shape):
-            item = shown[place]
-            value = f"0x{int(item):0{digits}x}" if hexadecimal else str(item)
+            value = number_text(shown[place], element, site.hex, site.c_form)
             print(printed_line(pid, place, shape, before, value))
         at += -(-max(size, 8) // 64) * 64
     return 0

@@ -22,6 +22,7 @@ class Site:
     types: tuple[str, ...] = ()
     shape: tuple[int, ...] = ()
     hex: bool = False
+    c_form: bool = False
 
     @staticmethod
     def of(op: Op, verb: str, **more: Any) -> Site:

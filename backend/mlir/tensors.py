@@ -232,6 +232,7 @@ def dot(e: Emitter, op: tt.Dot) -> Names:
 
 
 _DEFAULT = "zg.default_precision"  # An attribute of ours on a dot of f32.
+_DIGITS = "zg.digits"  # And on a print that is not in C's form.
 
 
 def _dot(e: Emitter, op: tt.Dot, a: str, b: str, c: str) -> str:
@@ -351,6 +352,8 @@ def device_print(e: Emitter, op: tt.Print) -> Names:
     ]
     operands = f" : {', '.join(e.names(values))} : {listed(values)}" if values else ""
     attributes: Attributes = {"hex": _flag(op.hex), "isSigned": _numbers(signs)}
+    if not op.c_form:
+        attributes[_DIGITS] = None
     return e.line(f"{op.NAME} {quoted(prefix)}", operands, attributes=attributes)
 
 
@@ -544,7 +547,7 @@ def read_assume(r: Reader, s: Statement) -> None:
 
 @reads("tt.print")
 def read_print(r: Reader, s: Statement) -> None:
-    """The prefix has a blank before it and a colon after it, as Triton's front end writes it."""
+    """The prefix has a blank before it and a colon after it, as Triton's front end writes it; the form is Triton's."""
     values = r.operands(s)
     prefix = s.attributes["prefix"] if "prefix" in s.attributes else s.strings[0]
     if values and prefix.startswith(" ") and prefix.endswith(": "):
@@ -553,7 +556,7 @@ def read_print(r: Reader, s: Statement) -> None:
     for index in unsigned:
         if index < len(values):
             values[index] = r.as_type(values[index], signed(values[index].type, False))
-    r.add(tt.Print(values, prefix, hex=bool(s.attributes.get("hex", False))))
+    r.add(tt.Print(values, prefix, hex=bool(s.attributes.get("hex", False)), c_form=_DIGITS not in s.attributes))
 
 
 @reads("tt.assert")

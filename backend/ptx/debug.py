@@ -50,17 +50,21 @@ def print_text(emitter: Emitter, form: str, arguments: list[Argument]) -> None:
     emitter.call("i32", "vprintf", ("ptr", text_constant(emitter, form)), ("ptr", buffer))
 
 
-def _shown(emitter: Emitter, value: str, type_: Type, hexadecimal: bool) -> tuple[str, Argument]:
+def _shown(emitter: Emitter, op: tt.Print, value: str, type_: Type) -> tuple[str, Argument]:
     """The conversion of C's printf for a value, and the argument."""
+    hexadecimal = op.hex
     element = element_of(type_)
     if isinstance(element, PtrType):
         return "0x%llx", ("i64", emitter.emit(f"ptrtoint ptr addrspace(1) {value} to i64"))
     assert isinstance(element, ScalarType)
-    if element == i1 and not hexadecimal:
+    if element == i1 and not hexadecimal and not op.c_form:
         true, false = (text_constant(emitter, text) for text in ("True", "False"))
         return "%s", ("ptr", emitter.emit(f"select i1 {value}, ptr {true}, ptr {false}"))
     if element.is_float and not hexadecimal:
-        return f"%.{element.format.digits}g", ("double", widen(emitter, [value], element, f64)[0])
+        return "%f" if op.c_form else f"%.{element.format.digits}g", (
+            "double",
+            widen(emitter, [value], element, f64)[0],
+        )
     if element.is_float and not element.is_fp8:
         value = emitter.bits(value, element)
     wide = 64 if element.bits == 64 else 32
@@ -84,11 +88,13 @@ def _coordinates(emitter: Emitter, number: str, shape: tuple[int, ...]) -> list[
 
 @emits(tt.Print)
 def _print(emitter: Emitter, op: tt.Print) -> Emitted:
-    """Print a line for each element, as the reference does, by the thread that owns it."""
+    """Print a line for each element, as the reference does, by the thread that owns it; in C's form a scalar, or the
+    prefix alone, by each thread."""
     program = [("i32", special_register(emitter, f"ctaid.{axis}")) for axis in "xyz"]
     prefix = op.prefix.replace("%", "%%")
     if not op.values:
-        _guarded(emitter, emitter.owner(i1), lambda: print_text(emitter, f"pid (%u, %u, %u) {prefix}\n", program))
+        owner = None if op.c_form else emitter.owner(i1)
+        _guarded(emitter, owner, lambda: print_text(emitter, f"pid (%u, %u, %u) {prefix}\n", program))
     for position, value in enumerate(op.values):
         _print_value(emitter, op, value, program, before_value(prefix, position, len(op.values)))
 
@@ -101,11 +107,11 @@ def _print_value(emitter: Emitter, op: tt.Print, value: Value, program: list[Arg
         layout = emitter.layout(type_)
         for register in layout.unique_registers:
             number = emitter.element(layout, register) if shape else "0"
-            conversion, argument = _shown(emitter, emitter.at(value, register), type_, op.hex)
+            conversion, argument = _shown(emitter, op, emitter.at(value, register), type_)
             form = f"pid (%u, %u, %u) idx ({index}){before}{conversion}\n"
             print_text(emitter, form, [*program, *_coordinates(emitter, number, shape), argument])
 
-    _guarded(emitter, emitter.owner(type_), show_all)
+    _guarded(emitter, None if op.c_form and not shape else emitter.owner(type_), show_all)
 
 
 def _guarded(emitter: Emitter, condition: str | None, emit: Callable[[], None]) -> None:

@@ -20,7 +20,7 @@ from ziggurat.codemodel.dialects.tt import InputPrecision
 from ziggurat.codemodel.errors import KernelRuntimeError
 from ziggurat.codemodel.interpret import Meaning
 from ziggurat.codemodel.op import Op, Value
-from ziggurat.codemodel.printed import before_value, hex_digits, printed_line
+from ziggurat.codemodel.printed import before_value, number_text, printed_line
 from ziggurat.codemodel.scalars import bits_of, rounded, tf32, widened
 from ziggurat.codemodel.types import PtrType, ScalarType, TensorType, bf16, element_of, f32, scalar_element, shape_of
 
@@ -270,16 +270,14 @@ def _print(machine: Machine, op: tt.Print, operands: Operands) -> None:
         whole = np.broadcast_to(array, (len(programs), *shape))
         element = element_of(value.type)
         before = before_value(op.prefix, number, len(operands))
-        hexadecimal = op.hex or isinstance(element, PtrType)
-        digits = hex_digits(element.bits) if isinstance(element, ScalarType) else 1
-        if isinstance(element, PtrType):
+        scalar = element if isinstance(element, ScalarType) else None
+        if scalar is None:
             whole = real_addresses(whole)
-        shown = bits_of(whole) if hexadecimal and whole.dtype != np.bool_ else whole
+        shown = bits_of(whole) if (op.hex or scalar is None) and whole.dtype != np.bool_ else whole
         for row, program in enumerate(programs):
             pid = machine.memory.coordinates(int(program))
             for place in np.ndindex(*shape):
-                item = shown[(row, *place)]
-                text = f"0x{int(item):0{digits}x}" if hexadecimal else str(item)
+                text = number_text(shown[(row, *place)], scalar, op.hex, op.c_form)
                 lines.append((int(program), printed_line(pid, place, shape, before, text)))
     machine.printed.extend(lines)
 

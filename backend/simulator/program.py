@@ -543,9 +543,9 @@ class Program:
         for thread in np.flatnonzero(self.active):
             at, shown, given = int(buffer[thread]), self._text(int(form[thread])), list[Any]()
             for conversion in filter(None, re.findall(r"%%|(%[.\d]*(?:ll)?[a-z])", shown)):
-                size = 8 if "ll" in conversion or conversion[-1] in "gs" else 4
+                size = 8 if "ll" in conversion or conversion[-1] in "fgs" else 4
                 at = -(-at // size) * size
-                dtype = {"g": np.float64, "d": f"i{size}"}.get(conversion[-1], f"u{size}")
+                dtype = {"f": np.float64, "g": np.float64, "d": f"i{size}"}.get(conversion[-1], f"u{size}")
                 number = self.memory.bytes_at(at)[:size].view(dtype)[0].item()
                 given.append(self._text(number) if conversion[-1] == "s" else number)
                 at += size

@@ -586,11 +586,15 @@ class Assume(Conditional, name="tt.assume"):
 
 
 class Print(Op, name="tt.print"):
-    """Print the values, each element with its program."""
+    """Print the values, each element with its program.
+
+    With `c_form`, floats are written as C's `%f` has them and i1 as 0 and 1, and on a GPU each thread prints a scalar.
+    """
 
     values: Sequence[Value] = operands()
     prefix: str = attribute(str, unnamed=True)
     hex: bool = attribute(bool, default=False)
+    c_form: bool = attribute(bool, default=False)
 
 
 class Assert(Op, name="tt.assert"):

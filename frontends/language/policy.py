@@ -69,6 +69,9 @@ class Policy:
         "in host memory, an access outside of the arrays gives a warning, reads 0 and writes nothing, and so does a "
         "division by zero, whose result is -1; with `strict=True` they are errors"
     )
+    c_prints: bool = _differs(
+        "`device_print` writes floats as C's `%f` has them and i1 as 0 and 1, and on a GPU each thread writes a scalar"
+    )
     loose_range: bool = _differs("keywords of Python's `range` are ignored, with a warning")
     lasting_index: bool = _differs("the index of a loop may be read after it, also where there was no iteration")
     typed_recursion: bool = _differs("a function may call itself with arguments of other types")

@@ -34,9 +34,45 @@ def test_prefixes_end_alike_in_every_spelling(capsys):
         assert lines[32] == "pid (0, 0, 0) idx ( 0): (operand 0) -8" and lines[-1] == "pid (0, 0, 0) end"
 
 
-def test_compiled_kernels_print_the_same(capsys):
+@triton.jit
+def shows_scalars(x_ptr, n):
+    tl.device_print("f", tl.load(x_ptr))
+    tl.device_print("h", tl.load(x_ptr).to(tl.float16), n > 3)
+    print("end")
+
+
+def test_triton_s_floats_are_those_of_c(capsys):
+    for number, text in (
+        (42, "42.000000"),
+        (-1e-9, "-0.000000"),
+        (np.inf, "inf"),
+        (1e20, "100000002004087734272.000000"),
+    ):
+        shows_scalars[(1,)](np.array([number], np.float32), 5)
+        lines = capsys.readouterr().out.splitlines()
+        assert lines[0] == f"pid (0, 0, 0) idx () f: {text}" and lines[2] == "pid (0, 0, 0) idx () h: (operand 1) 1"
+
+
+def test_compiled_kernels_print_the_same_but_scalars_in_each_thread(capsys):
     x = np.arange(-8, 8, dtype=np.int16)
     shows[(1,)](x, "x")
-    interpreted = capsys.readouterr().out
+    *interpreted, end = capsys.readouterr().out.splitlines()
     shows.compile(zg.ptr(zg.i16), "x", target="sm_90a").simulate[(1,)](x)
-    assert sorted(capsys.readouterr().out.splitlines()) == sorted(interpreted.splitlines())
+    assert sorted(capsys.readouterr().out.splitlines()) == sorted([*interpreted, *[end] * 128])
+    x = np.array([-2.5], np.float32)
+    shows_scalars[(1,)](x, 2)
+    interpreted = capsys.readouterr().out.splitlines()
+    shows_scalars.compile(zg.ptr(zg.f32), zg.i32, num_warps=2, target="sm_90a").simulate[(1,)](x, 2)
+    assert sorted(capsys.readouterr().out.splitlines()) == sorted(interpreted * 64)
+
+
+@zg.kernel
+def shows_digits(x_ptr):
+    zg.device_print("f", zg.load(x_ptr))
+
+
+def test_explicit_calls_print_all_digits_once(capsys):
+    x = np.array([2**-10], np.float32)
+    shows_digits[(1,)](x)
+    shows_digits.compile(zg.ptr(zg.f32), target="sm_90a").simulate[(1,)](x)
+    assert capsys.readouterr().out.splitlines() == ["pid (0, 0, 0) idx () f: 0.0009765625"] * 2

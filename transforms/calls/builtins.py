@@ -217,7 +217,7 @@ def _printed(emit: Emitter, result: Type, *values: Operand) -> Built:
     if values and isinstance(first := values[0].type, ConstantType) and isinstance(first.value, str):
         prefix, values = first.value, values[1:]
         prefix = prefix.rstrip().removesuffix(":") if values else prefix
-    return emit.add(tt.Print([emit.runtime(value) for value in values], prefix))
+    return emit.add(tt.Print([emit.runtime(value) for value in values], prefix, c_form=emit.policy.c_prints))
 
 
 def _is_text(type_: Type) -> bool:

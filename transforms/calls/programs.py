@@ -165,7 +165,7 @@ def _printing(call: Typing, prefix: str, values: Sequence[Type], _hex: bool = Fa
 
 def _print(emit: Emitter, result: Type, prefix: str, values: Sequence[Operand], hex_: bool = False) -> Value:
     label = prefix.strip().removesuffix(":") if values else prefix  # The printer writes a colon itself.
-    return emit.add(tt.Print([emit.runtime(value) for value in values], label, hex=hex_))
+    return emit.add(tt.Print([emit.runtime(value) for value in values], label, hex=hex_, c_form=emit.policy.c_prints))
 
 
 def _checked(call: Typing, x: Type, message: Any = "", mask: Type | None = None) -> Type:

@@ -316,6 +316,7 @@ def _computing(case: Callable[[str, Sequence[Type], Build], None]) -> None:
     case("grid_dependency_launch", [], lambda f: tt.GridDependencyLaunch())
     case("barrier", [], lambda f: tt.Barrier())
     case("print.nothing", [], lambda f: tt.Print([], "hello\t∞"))
+    case("print.c_form", [i32], lambda f, *v: tt.Print(v, "values", c_form=True))
     case("if", [i1, tensor(f32), tensor(f32)], _if)
 
 
