@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from ziggurat.backend.cpu import memory
 from ziggurat.backend.cpu.emitter import Coord, Emitter, Index, element_bytes, memory_kind
-from ziggurat.backend.ptx.routines import Number
+from ziggurat.backend.ptx.routines import Number, together
 from ziggurat.codemodel.dialects import cpu
 from ziggurat.codemodel.op import OpResult
 
@@ -37,6 +37,7 @@ class Head:
         ]
         self._good = self.guard
         self._tile = -1
+        self._equal = False  # Whether the lanes have one address; those of the copy are neighbours.
         self._span: tuple[Number, Number] | None = None
 
     @property
@@ -97,6 +98,7 @@ class Head:
             for store in stores:
                 good = good & self._apart(store)
         lane = max((axis for axis, size in enumerate(self.shape) if size > 1), default=0)
+        self._equal = self.shape[lane] > 1 and self.strides[lane].name == "0"
         if self.shape[lane] > 1 and self.strides[lane].name not in ("0", "1"):
             good = good & self.strides[lane].test("eq", 1)
             self.strides[lane] = emitter.i64(1)
@@ -108,8 +110,8 @@ class Head:
             self._unless_good(self._fetch)
         self.base = good.select(self.base, emitter.scratch_address(self._tile))
         self.strides = [
-            stride if stride.name == str(flat) else good.select(stride, flat)
-            for stride, flat in zip(self.strides, cpu.row_major(self.shape), strict=True)
+            stride if stride.name == str(flat) or (self._equal and axis == lane) else good.select(stride, flat)
+            for axis, (stride, flat) in enumerate(zip(self.strides, cpu.row_major(self.shape), strict=True))
         ]
         self.counts = [
             count if count.name == str(size) else good.select(count, size)
@@ -149,13 +151,17 @@ class Head:
         nest(0)
         emitter.lanes = outer
 
+    def _number(self, index: Index) -> Number:
+        """The row-major number of the element of the first lane."""
+        place = self.emitter.i64(0)
+        for coord, stride in zip(index, cpu.row_major(self.shape), strict=True):
+            place = coord.base * stride + place
+        return place
+
     def _place(self, index: Index) -> Number:
         """The address of an element of the copy."""
         emitter = self.emitter
-        place = emitter.i64(0)
-        for coord, stride in zip(index, cpu.row_major(self.shape), strict=True):
-            place = coord.base * stride + place
-        return emitter.scratch_address(self._tile) + emitter.scaled(place, self.size)
+        return emitter.scratch_address(self._tile) + emitter.scaled(self._number(index), self.size)
 
     def _fetch(self, index: Index) -> None:
         emitter, op = self.emitter, self.op
@@ -254,7 +260,12 @@ class Head:
                     found = mask.select(
                         found, other if other is not None else emitter.number(kind, memory.zero_of(kind))
                     )
-            return memory.from_memory(emitter, found, type_)
+            found = memory.from_memory(emitter, found, type_)
+        if not self._equal or self._tile < 0:
+            return found
+        runs = any(coord.run for coord in index)
+        copy = memory.read(emitter, emitter.scratch_address(self._tile), self._number(index), runs, type_)
+        return self._good.select(*together(found, copy))
 
     def store(self, index: Index, masked: bool) -> None:
         """Store the elements at an index."""

@@ -46,8 +46,9 @@ def _access(builder: Rewriter, op: tt.Load | tt.Store, ptr: Value, mask: Value |
     base, form = found
     lane = max((axis for axis, size in enumerate(type_.shape) if size > 1), default=0)
     step = form.strides[lane]
-    if isinstance(step, int) and step not in (0, 1) and type_.shape[lane] > 1:
-        return None  # Gathers are faster than a copy element by element.
+    known = (0, 1) if isinstance(op, tt.Load) else (1,)
+    if isinstance(step, int) and step not in known and type_.shape[lane] > 1:
+        return None  # Gathers are faster than a copy element by element; stores to one address have an order.
     counts, exact = affine.counts(mask) if mask is not None else (list(type_.shape), True)
     start = builder.add(tt.AddPtr(base, affine.value(form.base)))
     strides = [affine.value(stride) for stride in form.strides]

@@ -32,6 +32,30 @@ def test_every_end_of_a_prefix_mask(machine, n):
     np.testing.assert_array_equal(mine, theirs)
 
 
+@zg.kernel
+def one_address_a_row(x_ptr, out_ptr, start, n):
+    rows, columns = zg.expand(zg.arange(0, 4), 1), zg.expand(zg.arange(0, 16), 0)
+    at = zg.broadcast(zg.add(rows, start), (4, 16))
+    mask = zg.broadcast(zg.compare(columns, n, K.LESS_THAN), (4, 16))
+    x = zg.load(zg.add(x_ptr, at), mask, other=2.0)
+    zg.store(zg.add(zg.add(out_ptr, at), 32), zg.add(x, columns), mask)
+    zg.store(zg.add(out_ptr, zg.add(zg.mul(rows, 16), columns)), x)
+
+
+@pytest.mark.parametrize("start", (0, 3, -(2**31)))
+@pytest.mark.parametrize("n", (0, 1, 9, 16))
+def test_lanes_with_one_address(start, n):
+    """Also where the offsets may wrap around, so that the affine form does not hold."""
+    x = np.arange(8, dtype=np.float32)
+    mine, theirs = np.zeros(64, np.float32), np.zeros(64, np.float32)
+    model = one_address_a_row.triton(F32, F32, zg.i32, zg.i32)
+    if start < 0:
+        x, n = np.zeros(0, np.float32), 0
+    run_cpu(model, (1,), [x, mine, start, n])
+    run(model, None, (1,), [x, theirs, start, n])
+    np.testing.assert_array_equal(mine, theirs)
+
+
 @pytest.mark.parametrize("start", (-7, -1, 0, 1, 3, 16, 40))
 def test_a_store_that_overlaps_the_load_of_its_region(start):
     """The load sees what was there before the region, whichever way the two overlap."""
