@@ -190,10 +190,8 @@ def compile_for_cpu(model: Op, python: Op | None = None, name: str = "") -> Comp
     with compiling, no_faults("compiling", lambda: model, name or "the model"):
         from ziggurat.backend.cpu.code import CpuOptions
         from ziggurat.backend.cpu.compile import compile_cpu
-        from ziggurat.backend.cpu.waiting import demand_no_waiting
         from ziggurat.compiler.native import CompiledCpu
 
-        demand_no_waiting(model)
         code = compile_cpu(model, CpuOptions())
     called = {op.callee for op in model.walk() if isinstance(op, tt.Call)}
     kernel = next(op for op in model.functions().values() if isinstance(op, tt.Func) and op.sym_name not in called)

@@ -265,7 +265,8 @@ class Head:
             return found
         runs = any(coord.run for coord in index)
         copy = memory.read(emitter, emitter.scratch_address(self._tile), self._number(index), runs, type_)
-        return self._good.select(*together(found, copy))
+        found, copy = together(found, copy)
+        return self._good.select(found, copy)
 
     def store(self, index: Index, masked: bool) -> None:
         """Store the elements at an index."""

@@ -11,6 +11,7 @@ from ziggurat.backend.cpu import control
 from ziggurat.backend.cpu.code import CpuCode, CpuOptions, Parameter
 from ziggurat.backend.cpu.emitter import Emitter, kind_of, memory_kind
 from ziggurat.backend.cpu.runtime.loading import llvm
+from ziggurat.backend.cpu.waiting import has_waiting_loop
 from ziggurat.codemodel.dialects import core, cpu, tt
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.transforms.cpu.passes import lower
@@ -30,7 +31,7 @@ def compile_cpu(module: core.Module, options: CpuOptions = HOST) -> CpuCode:
     text."""
     options = options.resolved()
     model = lower(module, vector_bytes(options.features))
-    emitter, text = to_llvm(model, options)
+    emitter, text = to_llvm(model, options, waits=has_waiting_loop(module))
     func = emitter.func
     parts = func.parts or tuple(map(str, range(len(func.body.parameters))))
     split = [part.partition(".") for part in parts]
@@ -62,11 +63,12 @@ def _symbol(func: tt.Func) -> str:
     return "zg_" + re.sub(r"[^A-Za-z0-9_]", "_", func.sym_name)
 
 
-def to_llvm(module: cpu.Module, options: CpuOptions) -> tuple[Emitter, str]:
-    """The LLVM text of a CPU model, and the emitter that wrote it."""
+def to_llvm(module: cpu.Module, options: CpuOptions, *, waits: bool = False) -> tuple[Emitter, str]:
+    """The LLVM text of a CPU model, and the emitter that wrote it; `waits` says that a loop of it may wait for another
+    program."""
     (func,) = module.functions().values()
     assert isinstance(func, tt.Func)
-    emitter = Emitter(module, func, check=options.check)
+    emitter = Emitter(module, func, check=options.check, waits=waits)
     emitter.values.update({p: emitter.number(kind_of(p.type), f"%p{n}") for n, p in enumerate(func.body.parameters)})
     loads: list[str] = []
     for number, parameter in enumerate(func.body.parameters):

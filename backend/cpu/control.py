@@ -13,7 +13,11 @@ from ziggurat.codemodel.op import Block, Body, Op, Successor, Value, constant_of
 from ziggurat.codemodel.structured import Structured
 from ziggurat.codemodel.types import scalar_element
 
-ASSERTION, ZERO_STEP, UNREACHABLE = 4, 6, 7
+ASSERTION, ZERO_STEP, UNREACHABLE, ENDLESS = 4, 6, 7, 9
+
+# Iterations of a loop that does not count, after which it is an error: of one that waits, and of any other.
+MAX_WAITS = 1 << 10
+MAX_ITERATIONS = 1 << 30
 
 
 class _Join(Join):
@@ -50,11 +54,14 @@ def function_body(emitter: Emitter, body: Body) -> None:
     """Emit a function's blocks."""
     joins: dict[Block, _Join] = {}
     for block in body.blocks[1:]:
-        joins[block] = _Join(emitter, "block", [kind_of(p.type) for p in block.parameters])
+        joins[block] = _Join(emitter, "block", ["i64", *(kind_of(p.type) for p in block.parameters)])
     emitter.joins = joins
     for block in body.blocks:
         if block in joins:
-            emitter.values.update(zip(block.parameters, joins[block].begin_here(), strict=True))
+            rounds, *values = joins[block].begin_here()
+            emitter.values.update(zip(block.parameters, values, strict=True))
+            _limit(emitter, block.terminator, rounds)
+            emitter.rounds[block] = rounds
         ops(emitter, block.ops)
     for block in reversed(body.blocks[1:]):
         joins[block].end()
@@ -173,17 +180,27 @@ def _if(emitter: Emitter, op: scf.If, condition: Number) -> Any:
 @emits(scf.While)
 def _while(emitter: Emitter, op: scf.While, *initial: Number) -> Any:
     inside, after = emitter.name("loop"), emitter.name("after")
-    head = _Join(emitter, "head", _kinds(op.initial))
-    emitter.line(f"br {head.branch_with(initial)}")
-    carried = head.begin_here()
+    head = _Join(emitter, "head", ["i64", *_kinds(op.initial)])
+    emitter.line(f"br {head.branch_with([emitter.i64(0), *initial])}")
+    rounds, *carried = head.begin_here()
     condition, *handed = in_place(emitter, op.before, carried)
     emitter.line(f"br i1 {condition}, label %{inside}, label %{after}")
     emitter.start(inside)
+    _limit(emitter, op, rounds)
     yielded = in_place(emitter, op.after, handed)
-    emitter.line(f"br {head.branch_with(yielded)}")
+    emitter.line(f"br {head.branch_with([rounds + 1, *yielded])}")
     head.end()
     emitter.start(after)
     return packed(handed)
+
+
+def _limit(emitter: Emitter, op: Op, rounds: Number) -> None:
+    """End the kernel with an error where a loop has gone on for too long."""
+    if rounds.name == "0":
+        return
+    zero, limit = emitter.i64(0), MAX_WAITS if emitter.waits else MAX_ITERATIONS
+    message = "" if emitter.waits else f"loop limit exceeded: {limit} iterations"
+    emitter.fail(ENDLESS, rounds.test("uge", limit), emitter.site(op, "loops", message=message), zero, zero)
 
 
 @emits(scf.Yield, scf.Condition, Structured)
@@ -192,7 +209,10 @@ def _handed_on(emitter: Emitter, op: Op, *values: Any) -> Any:
 
 
 def _target(emitter: Emitter, successor: Successor) -> str:
-    return emitter.joins[successor.block].branch_with([emitter.values[value] for value in successor.arguments])
+    """The target of a branch, with the number of branches back to it since it was entered."""
+    rounds = emitter.rounds[successor.block] + 1 if successor.block in emitter.rounds else emitter.i64(0)
+    given = [emitter.values[value] for value in successor.arguments]
+    return emitter.joins[successor.block].branch_with([rounds, *given])
 
 
 @emits(cf.Br)

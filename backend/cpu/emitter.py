@@ -75,7 +75,7 @@ class Emitter(Code):
     """The LLVM text of one kernel while it is written. `values` has what stands for each value outside of regions: a
     number, or a tuple of them."""
 
-    def __init__(self, module: cpu.Module, func: tt.Func, *, check: bool) -> None:
+    def __init__(self, module: cpu.Module, func: tt.Func, *, check: bool, waits: bool = False) -> None:
         super().__init__()
         self.module = module
         self.func = func
@@ -89,9 +89,11 @@ class Emitter(Code):
         self.sites: list[Site] = []
         self.bounds: list[int] = []  # The parameters whose bounds the entry gets.
         self.joins: dict[Any, Any] = {}
+        self.rounds: dict[Any, Number] = {}  # By block: how often it was branched back to.
         self.scratch = module.scratch  # Bytes of scratch memory, with those of the emitter's own.
         self._temporary = module.scratch
-        self.ordered = False
+        self.waits = waits  # Whether a loop may wait for another program.
+        self.ordered = waits
         self.nest: Any = None  # The region that is emitted.
         self.pinned = False  # Whether code stays at its level: within branches.
 

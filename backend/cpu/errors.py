@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ziggurat.backend.cpu.code import CpuCode
+from ziggurat.backend.reference.control import WAITS
 from ziggurat.backend.reference.memory import MASK_HINT, Argument, Array, outside
 from ziggurat.codemodel.errors import KernelRuntimeError, MemoryAccessError
 from ziggurat.codemodel.types import SCALARS
@@ -45,5 +46,6 @@ def error_of(
         5: f"{who} gathers at index {address}; it must be from 0 to {value - 1}",
         6: f"{who}: the step of a loop must not be zero",
         7: f"{who} reached code that is marked unreachable",
+        9: f"{who}: {site.message or WAITS}",
     }
     return KernelRuntimeError(texts.get(kind, f"{who} was stopped"), site.location)

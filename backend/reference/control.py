@@ -143,7 +143,7 @@ def _for(machine: Machine, op: scf.For, operands: Operands) -> Any:
     return _rejoin(machine, parts)
 
 
-_WAITS = "the loop waits for a change of memory that no earlier program has made; programs run one after the other here"
+WAITS = "the loop waits for a change of memory that no earlier program has made; programs run one after the other here"
 
 
 _NEVER_ENDS = "nothing in the loop's condition changes, so the loop never ends"
@@ -200,7 +200,7 @@ def _while(machine: Machine, op: scf.While, operands: Operands) -> Any:
         rounds += 1
         if idle and before is not None and all(map(same_value, before, carried)):
             waits = any(isinstance(inner, MemoryRead | tt.Call) for inner in op.walk())
-            machine.stuck(_WAITS if waits else _NEVER_ENDS)
+            machine.stuck(WAITS if waits else _NEVER_ENDS)
         # At some rounds only, because finding what decides takes longer than a round.
         if rounds >= 64 and rounds & rounds - 1 == 0 and before is not None:
             deciding = _deciding(op)

@@ -1,0 +1,149 @@
+"""Native programs that wait for memory that another program writes: right after it, and an error before it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ziggurat as zg
+import ziggurat.triton as triton
+import ziggurat.triton.language as tl
+from ziggurat.backend.cpu import control
+from ziggurat.backend.cpu.run import run_cpu
+from ziggurat.backend.reference.run import run
+from ziggurat.codemodel.errors import KernelRuntimeError
+
+P = zg.ptr(zg.i32)
+
+
+@triton.jit
+def by_load(flags, out, STEP: tl.constexpr):
+    i = tl.program_id(0)
+    if i + STEP >= 0:
+        while tl.load(flags + i + STEP) == 0:
+            pass
+    tl.store(out + i, i)
+    tl.store(flags + i, 1)
+
+
+@triton.jit
+def by_volatile_load(flags, out, STEP: tl.constexpr):
+    i = tl.program_id(0)
+    done = i + STEP < 0
+    while not done:
+        done = tl.load(flags + i + STEP, volatile=True) != 0
+    tl.store(out + i, i)
+    tl.store(flags + i, 1)
+
+
+@triton.jit
+def by_exchange(flags, out, STEP: tl.constexpr):
+    i = tl.program_id(0)
+    while tl.atomic_cas(flags + tl.maximum(i + STEP, 0), 1, 1) != (i + STEP >= 0):
+        pass
+    tl.store(out + i, i)
+    tl.store(flags + i, 1)
+
+
+@triton.jit
+def by_sum(flags, out, STEP: tl.constexpr):
+    i = tl.program_id(0)
+    count = 0
+    while tl.atomic_add(flags + tl.maximum(i + STEP, 0), 0) != (i + STEP >= 0):
+        count += 1
+    tl.store(out + i, i + count)
+    tl.store(flags + i, 1)
+
+
+@triton.jit
+def by_block(flags, out, STEP: tl.constexpr):
+    i = tl.program_id(0)
+    at = tl.arange(0, 8)
+    while tl.sum(tl.load(flags + at, volatile=True) * (at <= i + STEP)) <= i + STEP:
+        pass
+    tl.store(out + i, i)
+    tl.store(flags + i, 1)
+
+
+@triton.jit
+def with_lock(flags, out, STEP: tl.constexpr):
+    while tl.atomic_cas(flags, 0, 1) == 1:
+        pass
+    tl.store(out, tl.load(out) * 3 + tl.program_id(0))
+    if STEP < 0:
+        tl.atomic_xchg(flags, 0)
+
+
+def outcome(runs: Any, kernel: Any, step: int) -> tuple[list[int], str, Any]:
+    flags, out = np.zeros(16, np.int32), np.zeros(16, np.int32)
+    try:
+        result = runs(kernel.triton(P, P, step), (8,), [flags, out])
+    except KernelRuntimeError as error:
+        return [*flags, *out], error.summary.splitlines()[0], None
+    return [*flags, *out], "", result
+
+
+@pytest.mark.parametrize("kernel", [by_load, by_volatile_load, by_exchange, by_sum, by_block, with_lock])
+@pytest.mark.parametrize("step", [-1, 1])
+def test_waiting_for_an_earlier_program_and_for_a_later_one(kernel: Any, step: int):
+    mine, said, code = outcome(run_cpu, kernel, step)
+    if kernel is by_sum and step > 0:  # The interpreter counts to its limit, as the loop counts, too.
+        expected = "program (0, 0, 0): the loop waits for a change of memory"
+        assert said.startswith(expected)
+        return
+    theirs, why, _ = outcome(lambda model, grid, given: run(model, None, grid, given), kernel, step)
+    assert (mine, said) == (theirs, why) and bool(said) == (step > 0)
+    assert code is None or code.ordered
+
+
+@triton.jit
+def searches(x, out, n):
+    i = tl.program_id(0)
+    low, high = 0, n
+    while low < high:
+        middle = (low + high) // 2
+        if tl.load(x + middle) < i:
+            low = middle + 1
+        else:
+            high = middle
+    while tl.load(x + low) <= i:
+        low += 1
+    tl.store(out + i, low)
+
+
+def test_a_search_is_no_waiting():
+    x, out = np.sort(np.random.default_rng(0).integers(0, 8, 64)).astype(np.int32), np.zeros(8, np.int32)
+    code = run_cpu(searches.triton(P, P, zg.i32), (7,), [x, out, 64])
+    assert not code.ordered
+    np.testing.assert_array_equal(out[:7], np.searchsorted(x, np.arange(7), "right"))
+
+
+@zg.kernel
+def goes_on(x_ptr):
+    i = 0
+    while zg.load(zg.add(x_ptr, i & 1)) == 0:
+        i += 1
+
+
+BLOCKS = """module ()void -> {
+    tt.func @"goes_on" (%x : ptr<i32>)void -> {
+        %0 : i32 = arith.constant @0;
+        cf.br ^a;
+      ^a:
+        %1 : i32 = tt.load %x;
+        %2 : i1 = arith.cmpi %1 %0 @eq;
+        cf.cond_br %2 ^a ^b;
+      ^b:
+        tt.return;
+    };
+    unreachable;
+};"""
+
+
+@pytest.mark.parametrize("model", [goes_on.triton(P), zg.parse(BLOCKS)], ids=["structured", "blocks"])
+def test_any_other_loop_has_a_limit(model: Any, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(control, "MAX_ITERATIONS", 1000)
+    with pytest.raises(KernelRuntimeError, match=r"program \(0, 0, 0\): loop limit exceeded: 1000 iterations"):
+        run_cpu(model, (1,), [np.zeros(2, np.int32)])
