@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ziggurat.backend.cuda.driver import Loaded
     from ziggurat.backend.cuda.launch import Launcher
     from ziggurat.compiler.compiled import Compiled
+    from ziggurat.triton.compiler.files import FileKernel
     from ziggurat.triton.compiler.overrides import Override
     from ziggurat.triton.runtime.jit import JITFunction
 
@@ -161,7 +162,11 @@ class CompiledKernel:
     """
 
     def __init__(
-        self, fn: JITFunction, signature: Signature, options: CompileOptions, launch_options: Mapping[str, Any]
+        self,
+        fn: JITFunction | FileKernel,
+        signature: Signature,
+        options: CompileOptions,
+        launch_options: Mapping[str, Any],
     ) -> None:
         self.src = Source(fn, signature)
         self.options = options
@@ -178,9 +183,20 @@ class CompiledKernel:
         """The Triton model, with the assertions that its options ask for; or the model of `ir_override`."""
         return self._own_model if self._override is None else self._override.model(self._own_model)
 
+    @property
+    def model_to_run(self) -> core.Module:
+        """The Triton model that runs on arrays in memory. A warning says that a later stage of `ir_override` does
+        not."""
+        late = self._override is not None and self._override.is_late
+        if late or not isinstance(self.model, core.Module):
+            assert self._override is not None
+            warn(f"{self._override.path} is not run on arrays in memory: the kernel itself is", self._fn.place)
+            return self._own_model
+        return self.model
+
     @functools.cached_property
     def _own_model(self) -> core.Module:
-        return self._fn.model_to_run(self.signature, {**self.launch_options, "num_warps": self.options.num_warps})
+        return self._fn.own_model(self.signature, {**self.launch_options, "num_warps": self.options.num_warps})
 
     @functools.cached_property
     def _override(self) -> Override | None:
@@ -275,7 +291,7 @@ class CompiledKernel:
         if enter:
             enter(launch_metadata)
         if self.loaded is None:
-            self._fn[x, y, z](*args, **self.launch_options)
+            self[x, y, z](*args)
         else:
             run_time = zip(args, self.signature.types, strict=True)
             given = [one for one, type_ in run_time if not isinstance(type_, ConstantType)]
@@ -446,7 +462,7 @@ class Source:
 
     ext = "ttir"
 
-    def __init__(self, fn: JITFunction, signature: Signature) -> None:
+    def __init__(self, fn: JITFunction | FileKernel, signature: Signature) -> None:
         self.fn = fn
         self.name = fn.name
         declared = fn.declared_types(signature.types)

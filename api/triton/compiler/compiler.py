@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -17,6 +17,7 @@ from ziggurat.codemodel.types import TupleType, Type
 from ziggurat.kernels.arguments import Signature, constant_of
 from ziggurat.triton.backends.compiler import BaseBackend, GPUTarget
 from ziggurat.triton.compiler.compiled import CompiledKernel, LazyDict
+from ziggurat.triton.compiler.files import CompiledFile, IRSource
 from ziggurat.triton.compiler.signatures import type_of
 from ziggurat.triton.runtime import options as launch_options
 from ziggurat.triton.runtime.cache import get_cache_key, triton_key
@@ -84,34 +85,26 @@ class ASTSource:
         return Signature(tuple(types), tuple(divisibility))
 
 
-class IRSource:
-    """A file that a kernel is compiled from."""
-
-    def __init__(self, path: str, context: Any = None, backend: Any = None) -> None:
-        self.path = path
-        self.ext = Path(path).suffix[1:]
-        self.src = Path(path).read_text()
-        self.name = Path(path).stem
-
-    def hash(self) -> str:
-        """A text that is equal for equal files."""
-        return hashlib.sha256(self.src.encode()).hexdigest()
-
-
 @public
 def compile(
-    src: ASTSource | str, target: GPUTarget | None = None, options: Mapping[str, Any] | None = None, **_: Any
+    src: ASTSource | IRSource | str | os.PathLike[str],
+    target: GPUTarget | None = None,
+    options: Mapping[str, Any] | None = None,
+    **_: Any,
 ) -> CompiledKernel:
-    """The kernel of a source for a target: by default the current GPU, or an H100 on a machine without one."""
-    if not isinstance(src, ASTSource):
-        raise LaunchError(
-            f"triton.compile must be given an ASTSource; got {src!r}",
-            hint="import a file of Triton's MLIR by zg.from_mlir, and compile the model by zg.compile",
-        )
-    given: dict[str, Any] = dict(options or {})
+    """The kernel of a source, or of a file `.ttir` or `.ttgir`, for a target: by default the current GPU, or an H100
+    on a machine without one."""
+    if not isinstance(src, ASTSource | IRSource):
+        assert isinstance(src, str | os.PathLike), "source must be either AST or a filepath"
+    source = src if isinstance(src, ASTSource | IRSource) else IRSource(src)
+    given = {**source.parse_options(), **(options or {})}
     launch_options.check(given)
-    named = {"target": _name_of(target) or DEFAULT_OPTIONS.target}
-    made = CompiledKernel(src.fn, src.compiled_signature(), src.fn.compile_options({**named, **given}), given)
+    ours = launch_options.compile_options({"target": _name_of(target) or DEFAULT_OPTIONS.target, **given})
+    made: CompiledKernel
+    if isinstance(source, ASTSource):
+        made = CompiledKernel(source.fn, source.compiled_signature(), ours, given)
+    else:
+        made = CompiledFile(source.fn, source.compiled_signature(), ours, given)
     made.demand()
     return made
 

@@ -50,6 +50,11 @@ class Override:
         return next((Override.read(file) for file in files if file.is_file()), None)
 
     @property
+    def is_late(self) -> bool:
+        """Whether the stage comes after the models, as text for LLVM or for NVIDIA's assembler."""
+        return self.path.suffix in (".llir", ".ptx")
+
+    @property
     def digest(self) -> str:
         """A text that is equal for equal overrides."""
         return f"{self.path.suffix} {hashlib.sha256(self.text.encode()).hexdigest()}"
@@ -58,7 +63,7 @@ class Override:
         """The model that the kernel is compiled from: that of the file, or `own`, the kernel's, for later stages.
 
         Raises `LaunchError` for a model with other parameters."""
-        if self.path.suffix not in (".ttir", ".ttgir"):
+        if self.is_late:
             return own
         if self.path.suffix == ".ttgir" and self.text.lstrip().startswith("gpu.module"):
             from ziggurat.codemodel.text.parser import parse
@@ -66,16 +71,21 @@ class Override:
             made = parse(self.text)
             assert isinstance(made, gpu.Module)
             return made
-        from ziggurat.backend.mlir import from_mlir
-
-        made = from_mlir(self.text if self.path.suffix == ".ttir" else self._without_layouts())
-        assert isinstance(made, core.Module)
-        given, wanted = (_kernel(module) for module in (made, own))
+        made = self.imported()
+        given, wanted = (kernel_of(module) for module in (made, own))
         if _parameters(given) != _parameters(wanted):
             raise LaunchError(
                 f"the kernel of {self.path} must have the parameters of '{wanted.sym_name}', "
                 f"({_listed(wanted)}); got ({_listed(given)})"
             )
+        return made
+
+    def imported(self) -> core.Module:
+        """The Triton model of a file of Triton's MLIR."""
+        from ziggurat.backend.mlir import from_mlir
+
+        made = from_mlir(self.text if self.path.suffix == ".ttir" else self._without_layouts())
+        assert isinstance(made, core.Module)
         return made
 
     def _without_layouts(self) -> str:
@@ -91,7 +101,7 @@ class Override:
 
     def applied(self, compiled: Compiled) -> Compiled:
         """The compiled kernel with the text of a late stage in place of its own."""
-        if self.path.suffix not in (".llir", ".ptx"):
+        if not self.is_late:
             return compiled
         from ziggurat.backend.ptx.assemble import to_ptx
 
@@ -116,7 +126,7 @@ class Override:
         return entry[1], f"{ptx[: entry.start()]}.entry {entry[1]}(\n\t{kept}\n){ptx[entry.end() :]}"
 
 
-def _kernel(module: core.Module) -> tt.Func:
+def kernel_of(module: core.Module) -> tt.Func:
     """The kernel of a module, whose other functions it calls."""
     called = {op.callee for op in module.walk() if isinstance(op, tt.Call)}
     return next(op for op in module.walk() if isinstance(op, tt.Func) and op.sym_name not in called)

@@ -490,6 +490,11 @@ class JITFunction(Kernel, JITCallable):
         self._kernels, self._unasserted, self._with_overflow = {}, {}, {}
 
     def model_to_run(self, signature: Signature, options: Mapping[str, Any]) -> core.Module:
+        if options.get("ir_override") is None and not knobs.compilation.override:
+            return self.own_model(signature, options)
+        return self.compiled(signature, options).model_to_run
+
+    def own_model(self, signature: Signature, options: Mapping[str, Any]) -> core.Module:
         """The Triton model with the assertions that the options ask for: `debug` keeps device assertions, and
         `sanitize_overflow`, which is on by default, adds those of integers."""
         debug, num_warps = bool(options.get("debug")), options.get("num_warps")

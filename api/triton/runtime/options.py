@@ -9,6 +9,7 @@ from ziggurat.codemodel.errors import LaunchError, shown, warn
 from ziggurat.codemodel.gpu.options import DEFAULT_OPTIONS, LAUNCH_OPTIONS, MAX_WARPS, CompileOptions, checked_option
 from ziggurat.codemodel.gpu.targets import target_for
 from ziggurat.triton import knobs
+from ziggurat.triton.runtime.errors import OutOfResources
 
 # The options that our compiler has under another name, or that the host side heeds, with their defaults.
 _HEEDED: Final[dict[str, Any]] = {
@@ -37,8 +38,9 @@ _warned: set[str] = set()
 
 
 def check(given: Mapping[str, Any]) -> None:
-    """Raise `KeyError`, in Triton's words, for a keyword that is no option, and `LaunchError` for a value that an
-    option cannot have. Warn, once a process, of each option without effect."""
+    """Raise `KeyError`, in Triton's words, for a keyword that is no option, `OutOfResources` for more warps than a
+    GPU has, and `LaunchError` for another value that an option cannot have. Warn, once a process, of each option
+    without effect."""
     for name, value in given.items():
         if name in _DEPRECATED:
             raise AssertionError(f"{name} option is deprecated; current {_DEPRECATED[name]} will be used")
@@ -46,6 +48,8 @@ def check(given: Mapping[str, Any]) -> None:
             raise KeyError(f"Keyword argument {name} was specified but unrecognised")
         if name == "num_warps":
             assert isinstance(value, int) and value > 0 and value & (value - 1) == 0, "num_warps must be a power of 2"
+            if value > MAX_WARPS:
+                raise OutOfResources(32 * value, 32 * MAX_WARPS, "threads")
         if name == "num_ctas" and value not in (None, *_CTAS):
             raise LaunchError(f"num_ctas must be one of {', '.join(map(str, _CTAS))}; got {shown(value)}")
         if name == "extern_libs":
@@ -77,6 +81,8 @@ def compile_options(given: Mapping[str, Any]) -> CompileOptions:
     if ctas > 1:
         ours["num_warps"] = min(MAX_WARPS, ctas * (ours.get("num_warps") or DEFAULTS["num_warps"]))
     fused = given.get("enable_fp_fusion")
+    if knobs.compilation.disable_line_info:
+        ours.setdefault("line_info", False)
     ours["contract"] = knobs.language.default_fp_fusion if fused is None else bool(fused)
     if given.get("arch") is not None:
         number = int(str(given["arch"]).removeprefix("sm_").removeprefix("sm").rstrip("a"))

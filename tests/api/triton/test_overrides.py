@@ -7,7 +7,7 @@ import pytest
 
 import ziggurat.triton as triton
 import ziggurat.triton.language as tl
-from ziggurat.codemodel.errors import LaunchError, ZigguratWarning
+from ziggurat.codemodel.errors import LaunchError, TargetError, ZigguratWarning
 
 
 def scale():
@@ -37,6 +37,70 @@ def test_a_stage_is_that_of_a_file(stage, tmp_path):
     changed = made(ir_override=str(file))
     assert "0f41000000" in changed.asm["ptx"] and "0f41000000" not in made().asm["ptx"]
     assert changed.hash != made().hash and changed.asm["cubin"][:4] == b"\x7fELF"
+
+
+def test_the_model_of_a_file_runs_on_arrays_in_memory(tmp_path):
+    x, out = np.arange(64, dtype=np.float32), np.zeros(64, np.float32)
+    file = tmp_path / "mine.ttir"
+    file.write_text(made().asm["ttir"].replace("2.0", "8.0"))
+    scale()[(2,)](x, out, 64, BLOCK=32, ir_override=str(file))
+    assert out.tolist() == (8 * x + 1).tolist()
+    for stage in ("ttgir", "ptx"):
+        late = tmp_path / f"late.{stage}"
+        late.write_text(made().asm[stage])
+        with pytest.warns(ZigguratWarning, match=f"late.{stage} is not run on arrays in memory"):
+            scale()[(2,)](x, out, 64, BLOCK=32, ir_override=str(late))
+        assert out.tolist() == (2 * x + 1).tolist()
+
+
+VECTOR = """
+#blocked = #ttg.blocked<{sizePerThread = [1], threadsPerWarp = [32], warpsPerCTA = [8], order = [0]}>
+module attributes {"ttg.num-ctas" = 1 : i32, "ttg.num-warps" = 8 : i32, ttg.target = "cuda:90"} {
+  tt.func public @double(%x: !tt.ptr<f32> {tt.divisibility = 16 : i32}, %n: i32) attributes {noinline = false} {
+    %at = tt.make_range {end = 32 : i32, start = 0 : i32} : tensor<32xi32, #blocked>
+    %last = tt.splat %n : i32 -> tensor<32xi32, #blocked>
+    %in = arith.cmpi slt, %at, %last : tensor<32xi32, #blocked>
+    %base = tt.splat %x : !tt.ptr<f32> -> tensor<32x!tt.ptr<f32>, #blocked>
+    %to = tt.addptr %base, %at : tensor<32x!tt.ptr<f32>, #blocked>, tensor<32xi32, #blocked>
+    %old = tt.load %to, %in : tensor<32x!tt.ptr<f32>, #blocked>
+    %new = arith.addf %old, %old : tensor<32xf32, #blocked>
+    tt.store %to, %new, %in : tensor<32x!tt.ptr<f32>, #blocked>
+    tt.return
+  }
+}
+"""
+
+
+def test_a_file_is_compiled(tmp_path):
+    file = tmp_path / "double.ttgir"
+    file.write_text(VECTOR)
+    source = triton.compiler.IRSource(str(file))
+    assert source.name == "@double" and source.signature == {0: "*fp32", 1: "i32"}
+    assert source.parse_options() == {"num_ctas": 1, "num_warps": 8}
+    compiled = triton.compile(str(file))
+    assert compiled.metadata.name == "double" and compiled.metadata.num_warps == 8
+    assert ".entry double(" in compiled.asm["ptx"] and compiled.src.attrs == {(0,): [["tt.divisibility", 16]]}
+    x = np.arange(32, dtype=np.float32)
+    compiled[(1,)](x, 20)
+    assert x.tolist() == [*range(0, 40, 2), *range(20, 32)]
+    ttir = tmp_path / "double.ttir"
+    ttir.write_text(compiled.asm["ttir"])
+    assert triton.compile(ttir, options={"num_warps": 2}).metadata.num_warps == 2
+
+
+def test_other_sources_are_refused(tmp_path):
+    file = tmp_path / "mine.ptx"
+    file.write_text(made().asm["ptx"])
+    with pytest.raises(LaunchError, match=r"takes an ASTSource, or a file \.ttir or \.ttgir; got"):
+        triton.compile(str(file))
+    with pytest.raises(AssertionError, match="source must be either AST or a filepath"):
+        triton.compile(scale())
+
+
+def test_lines_of_the_source_are_left_out(monkeypatch):
+    assert ".loc" in made().asm["ptx"]
+    monkeypatch.setenv("TRITON_DISABLE_LINE_INFO", "1")
+    assert ".loc" not in made().asm["ptx"]
 
 
 def test_triton_s_layouts_and_parameters_are_left_out(tmp_path):
@@ -84,7 +148,7 @@ def test_the_assembler_takes_options():
     assert kernel.hash != made().hash and kernel.binary.code == kernel.asm["cubin"]
     with triton.knobs.nvidia.scope():
         triton.knobs.nvidia.ptxas_options = "--no-such-option"
-        with pytest.raises(LaunchError, match="no-such-option"):
+        with pytest.raises(TargetError, match="no-such-option"):
             made(num_warps=2)
 
 

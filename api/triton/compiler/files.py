@@ -1,0 +1,88 @@
+"""Kernels that are compiled from files of Triton's IR, `.ttir` and `.ttgir`, in place of functions."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ziggurat.codemodel.dialects import core
+from ziggurat.codemodel.errors import LaunchError
+from ziggurat.codemodel.types import Type
+from ziggurat.kernels.arguments import Signature
+from ziggurat.triton.compiler.compiled import CompiledKernel
+from ziggurat.triton.compiler.overrides import Override, kernel_of
+from ziggurat.triton.compiler.signatures import type_text
+
+_OPTION = re.compile(r'"?ttg\.num-(warps|ctas)"?\s*=\s*(\d+)')
+
+
+class IRSource:
+    """A file that a kernel is compiled from: `.ttir`, or `.ttgir` without ops of Triton's GPU dialect.
+
+    `name` is "@" and the kernel's name, `signature` the types of its parameters by place. Raises `LaunchError` for
+    other files.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], context: Any = None, backend: Any = None) -> None:
+        read = Override.read(path)
+        if read.path.suffix not in (".ttir", ".ttgir"):
+            raise LaunchError(f"triton.compile takes an ASTSource, or a file .ttir or .ttgir; got {str(path)!r}")
+        self.path = path
+        self.ext = read.path.suffix[1:]
+        self.src = read.text
+        self.fn = FileKernel(read)
+        self.name = f"@{self.fn.name}"
+        self.signature = {place: type_text(type_) for place, type_ in enumerate(self.fn.types)}
+
+    def hash(self) -> str:
+        """A text that is equal for equal files."""
+        return self.fn.cache_key
+
+    def parse_options(self) -> dict[str, Any]:
+        """The options that the file decides: its numbers of warps and CTAs."""
+        return {f"num_{what}": int(number) for what, number in _OPTION.findall(self.src)}
+
+    def compiled_signature(self) -> Signature:
+        """The types of the parameters, and their divisibility."""
+        return Signature(self.fn.types, self.fn.divisibility)
+
+
+class FileKernel:
+    """The kernel of a file, where `CompiledKernel` asks a function in Triton's Python."""
+
+    launch_metadata = place = model = None
+
+    def __init__(self, file: Override) -> None:
+        self.module = file.imported()
+        function = kernel_of(self.module)
+        self.name = function.sym_name
+        self.types: tuple[Type, ...] = tuple(parameter.type for parameter in function.body.parameters)
+        self.divisibility = function.divisibility or (1,) * len(self.types)
+        self.arg_names = [f"arg{place}" for place in range(len(self.types))]
+        self.cache_key = hashlib.sha256(file.text.encode()).hexdigest()
+
+    def declared_types(self, types: Sequence[Type]) -> Sequence[Type]:
+        return types
+
+    def own_model(self, signature: Signature, options: Mapping[str, Any]) -> core.Module:
+        return self.module
+
+
+class CompiledFile(CompiledKernel):
+    """The compiled kernel of a file."""
+
+    def __getitem__(self, grid: Any) -> Callable[..., Any]:
+        """Launches over a grid: on a GPU, or by the reference interpreter for arrays in memory."""
+        from ziggurat.backend.launch.arrays import on_gpu
+        from ziggurat.launches.host import run
+
+        def launch(*args: Any, stream: Any = None) -> None:
+            if any(map(on_gpu, args)):
+                self._launcher(grid, *args, stream=stream)
+            else:
+                run(self.model, grid, *args)
+
+        return launch
