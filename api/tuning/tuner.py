@@ -22,7 +22,7 @@ from ziggurat.backend.cuda.memory import Region, Saved
 from ziggurat.backend.cuda.specialize import Specialization
 from ziggurat.backend.launch.arrays import as_array, is_array, on_gpu
 from ziggurat.backend.launch.descriptors import TensorDescriptor
-from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError, ResourceError, ZigguratError
+from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError, ResourceError, TargetError, ZigguratError
 from ziggurat.codemodel.gpu.options import LAUNCH_ONLY, LAUNCH_OPTIONS
 from ziggurat.compiler.workers import Job, compile_all
 from ziggurat.kernels.kernel import Grid, Kernel
@@ -172,7 +172,7 @@ class Tuner:
             for config in configs:
                 try:
                     given: Any = measure(functools.partial(self._run, config, reset))
-                except (LaunchError, ResourceError) as error:
+                except (LaunchError, ResourceError, TargetError) as error:
                     self.left_out[str(config)] = error
                 except KernelRuntimeError as error:
                     error.summary += f" (tuning, with {config})"
@@ -231,7 +231,9 @@ class Tuner:
 
     def _nothing_left(self) -> ZigguratError:
         errors = list(self.left_out.values())
-        if len({str(error) for error in errors}) == 1 and not isinstance(errors[0], LaunchError | ResourceError):
+        if len({str(error) for error in errors}) == 1 and not isinstance(
+            errors[0], LaunchError | ResourceError | TargetError
+        ):
             return errors[0]  # The kernel itself is wrong.
         listed = "".join(f"\n  {name}: {_reason(error)}" for name, error in self.left_out.items())
         hints = dict.fromkeys(error.hint for error in errors if error.hint)

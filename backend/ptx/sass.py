@@ -15,7 +15,7 @@ from pathlib import Path
 import attrs
 
 from ziggurat.backend.ptx.lines import refused_at
-from ziggurat.codemodel.errors import LaunchError
+from ziggurat.codemodel.errors import LaunchError, TargetError
 
 
 @attrs.frozen
@@ -46,21 +46,21 @@ def _run(name: str, *arguments: str) -> str:
         raise LaunchError(f"'{name}' is not installed here", hint="pip install nvidia-cuda-nvcc nvidia-cuda-nvdisasm")
     done = subprocess.run([str(path), *arguments], capture_output=True, text=True, check=False)
     if done.returncode:
-        raise LaunchError(f"{name} failed: {(done.stderr or done.stdout).strip()}")
+        raise TargetError(f"{name} failed: {(done.stderr or done.stdout).strip()}")
     return done.stdout + done.stderr
 
 
 def assembled(ptx: str, target: str, options: Sequence[str] = ()) -> tuple[bytes, Resources]:
     """The machine code of a kernel, and its resources. `options` are those of ptxas: `--maxrregcount=64`.
 
-    Raises `LaunchError` where ptxas is missing or rejects the code or the options.
+    Raises `LaunchError` where ptxas is missing, and `TargetError` where it rejects the code or the options.
     """
     with tempfile.TemporaryDirectory() as folder:
         source, cubin = Path(folder) / "kernel.ptx", Path(folder) / "kernel.cubin"
         source.write_text(ptx)
         try:
             said = _run("ptxas", f"-arch={target}", "-v", *options, str(source), "-o", str(cubin))
-        except LaunchError as error:
+        except TargetError as error:
             error.location = refused_at(ptx, error.summary)
             if error.location is not None:
                 error.hint = "if inline assembly stands there, look at its instructions; if not, please report this"

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from ziggurat.codemodel.errors import ResourceError, ZigguratError
+from ziggurat.codemodel.errors import ResourceError, TargetError, ZigguratError, warn
 from ziggurat.triton import knobs
 from ziggurat.triton.compiler.errors import CompileTimeAssertionFailure
 from ziggurat.triton.runtime.driver import driver
@@ -244,7 +244,8 @@ class Autotuner(KernelInterface):
         compile_ahead(prepared)
 
     def _bench(self, *args: Any, config: Config, **meta: Any) -> Any:
-        """The milliseconds of a configuration; infinite for one that the GPU cannot run."""
+        """The milliseconds of a configuration; infinite for one that the GPU cannot run. A warning has the words of an
+        assembler that rejects its code."""
         if knobs.autotuning.print:
             print(f"Autotuning kernel {self.__name__} with config {config}")
         current = {**meta, **config.all_kwargs()}
@@ -263,7 +264,9 @@ class Autotuner(KernelInterface):
 
         try:
             return self.do_bench(call, quantiles=_QUANTILES)
-        except (ResourceError, CompileTimeAssertionFailure, PTXASError) as error:
+        except (ResourceError, CompileTimeAssertionFailure, TargetError) as error:
+            if isinstance(error, TargetError):
+                warn(f"'{self.__name__}' is not launched with {config}: {error}", _kernel_of(self.fn).place)
             if knobs.autotuning.print:
                 print(f"Autotuning failed with {error}")
             return _INFINITE

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
-from ziggurat.codemodel.errors import KernelRuntimeError, ResourceError, ZigguratError
+from ziggurat.codemodel.errors import KernelRuntimeError, ResourceError, TargetError, ZigguratError
 from ziggurat.frontends.triton.errors import TritonError, as_triton
 
 
@@ -32,8 +32,8 @@ class OutOfResources(ResourceError, TritonError):
         return type(self), (self.required, self.limit, self.name)
 
 
-class PTXASError(ResourceError, TritonError):
-    """NVIDIA's assembler rejected a kernel."""
+class PTXASError(TargetError, TritonError):
+    """NVIDIA's assembler rejected a kernel, or its target cannot express it."""
 
 
 class AutotunerError(ZigguratError, TritonError):
@@ -43,9 +43,14 @@ class AutotunerError(ZigguratError, TritonError):
         super().__init__(f"Autotuner error: {summary}")
 
 
+_THEIRS: Final[dict[type[ZigguratError], type[ZigguratError]]] = {
+    ResourceError: OutOfResources, KernelRuntimeError: InterpreterError, TargetError: PTXASError,
+}  # fmt: skip
+
+
 def as_raised(error: ZigguratError) -> ZigguratError:
     """An error of a launch as one that Triton's programs catch."""
-    for ours, theirs in ((ResourceError, OutOfResources), (KernelRuntimeError, InterpreterError)):
+    for ours, theirs in _THEIRS.items():
         if type(error) is ours:
             error.__class__ = theirs  # pyright: ignore[reportAttributeAccessIssue]
     return as_triton(error)

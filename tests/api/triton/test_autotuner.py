@@ -5,9 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+import ziggurat as zg
 import ziggurat.triton as triton
 import ziggurat.triton.language as tl
-from ziggurat.codemodel.errors import StaticAssertionError
+from ziggurat.codemodel.errors import StaticAssertionError, ZigguratWarning
 from ziggurat.triton.compiler.compiled import compile_ahead
 from ziggurat.triton.tools.tensor_descriptor import TensorDescriptor
 
@@ -61,6 +62,37 @@ def test_the_fastest_is_chosen_once_for_each_key():
     tuned[grid](x, n=40)
     tuned[grid](x, 20)
     assert len(calls) == 4 and list(tuned.cache) == [(40, "float32"), (20, "float32")]
+
+
+def test_more_warps_than_a_gpu_has_are_left_out():
+    told: list[BaseException | None] = []
+    configs = [triton.Config({"BLOCK": 16}, num_warps=128), triton.Config({"BLOCK": 16})]
+    tuned, x = (
+        kernel(configs=configs, do_bench=measured, post_hook=lambda args, exception: told.append(exception)),
+        zeros(40),
+    )
+    tuned[grid](x, 40)
+    assert tuned.best_config is configs[1] and isinstance(told[0], triton.OutOfResources) and told[1] is None
+    assert "out of resource: threads, Required: 4096, Hardware limit: 1024" in str(told[0])
+
+
+def measured(call, quantiles):
+    call()
+    return [1.0] * 3
+
+
+def test_a_configuration_that_the_assembler_rejects_is_left_out_with_a_warning(gpu, failed):
+    asked: list[int] = []
+
+    def do_bench(call, quantiles):
+        asked.append(1)
+        gpu.load_failure = (failed("CUDA_ERROR_INVALID_PTX"), b"(C7602) setmaxnreg") if len(asked) == 1 else None
+        return measured(call, quantiles)
+
+    tuned = kernel(do_bench=do_bench, configs=[triton.Config({"BLOCK": 16}, num_warps=warps) for warps in (1, 2, 4)])
+    with pytest.warns(ZigguratWarning, match=r"'increment' is not launched with BLOCK: 16, num_warps: 1.*\n.*C7602"):
+        tuned[grid](zg.empty(40), 40)
+    assert tuned.best_config.num_warps == 2 and len(asked) == 3
 
 
 def test_without_a_gpu_the_first_is_taken():

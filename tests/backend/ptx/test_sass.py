@@ -11,7 +11,7 @@ import pytest
 
 from ziggurat.backend.ptx import sass as module
 from ziggurat.backend.ptx.sass import Resources, assembled, sass, tool
-from ziggurat.codemodel.errors import LaunchError
+from ziggurat.codemodel.errors import LaunchError, TargetError
 
 PTX = """.version 8.0
 .target sm_80
@@ -62,13 +62,13 @@ def test_resources_from_the_assembler(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_ptx_that_the_assembler_rejects(monkeypatch: pytest.MonkeyPatch) -> None:
     Tools(monkeypatch, err="ptxas kernel.ptx, line 3; fatal\n", code=255)
-    with pytest.raises(LaunchError, match=r"ptxas failed: ptxas kernel\.ptx, line 3; fatal"):
+    with pytest.raises(TargetError, match=r"ptxas failed: ptxas kernel\.ptx, line 3; fatal"):
         assembled("text", "sm_90a")
 
 
 def test_a_tool_that_speaks_on_the_other_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     Tools(monkeypatch, out="no memory", code=1)
-    with pytest.raises(LaunchError, match="ptxas failed: no memory"):
+    with pytest.raises(TargetError, match="ptxas failed: no memory"):
         assembled("text", "sm_90a")
 
 
@@ -129,7 +129,7 @@ def test_the_assembler_itself() -> None:
     code, resources = assembled(PTX, "sm_80")
     assert code.startswith(b"\x7fELF")
     assert 0 < resources.registers <= 32 and (resources.stack, resources.spills) == (0, 0) and not resources.warnings
-    with pytest.raises(LaunchError, match="ptxas failed"):
+    with pytest.raises(TargetError, match="ptxas failed"):
         assembled(PTX.replace("mov.u32", "mov.nothing"), "sm_80")
 
 
