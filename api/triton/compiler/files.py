@@ -70,6 +70,12 @@ class FileKernel:
     def own_model(self, signature: Signature, options: Mapping[str, Any]) -> core.Module:
         return self.module
 
+    def __getitem__(self, grid: Any) -> Callable[..., Any]:
+        """Launches over a grid on arrays in memory, by the reference interpreter. Options have no effect."""
+        from ziggurat.launches.host import run
+
+        return lambda *args, **options: run(self.module, grid, *args)
+
 
 class CompiledFile(CompiledKernel):
     """The compiled kernel of a file."""
@@ -77,12 +83,11 @@ class CompiledFile(CompiledKernel):
     def __getitem__(self, grid: Any) -> Callable[..., Any]:
         """Launches over a grid: on a GPU, or by the reference interpreter for arrays in memory."""
         from ziggurat.backend.launch.arrays import on_gpu
-        from ziggurat.launches.host import run
 
         def launch(*args: Any, stream: Any = None) -> None:
             if any(map(on_gpu, args)):
                 self._launcher(grid, *args, stream=stream)
             else:
-                run(self.model, grid, *args)
+                self._fn[grid](*args)
 
         return launch
