@@ -17,6 +17,9 @@ from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.types import u8
 
 _ESTIMATES = 5
+# The bytes that are written to empty the L2 cache: more than any has. The GPU writes for long enough that the host has
+# launched what is timed before it starts; else a short call would be timed with the launch.
+_FLUSHED = 256 << 20
 # The addresses that stand for the default stream, on which nothing can be captured.
 _DEFAULT_STREAMS: Final = (0, 1)
 
@@ -38,7 +41,7 @@ def do_bench(
     is the list of these (0.5 is the median).
 
     `run` is called for about `warmup` milliseconds, and then timed for about `rep`, at least five times. With
-    `flush`, memory of twice the L2 cache is written before each call, so that the cache holds none of the arrays. With
+    `flush`, 256 MB of memory are written before each call, so that the L2 cache holds none of the arrays. With
     `graph`, calls are captured into a CUDA graph, which takes the host's time out of short ones: the time of the graph
     is divided by its calls, and the cache is not flushed between them.
 
@@ -121,7 +124,7 @@ def _estimate(run: Callable[[], Any], before: Callable[[], None], stream: Any) -
 def _times(run: Callable[[], Any], stream: int, warmup: float, rep: float, flush: bool) -> list[float]:
     library = driver.cuda()
     on = driver.STREAMS[stream]
-    scratch = empty(max(2 * driver.current_device().attribute("L2_CACHE_SIZE"), 1 << 20), u8) if flush else None
+    scratch = empty(_FLUSHED, u8) if flush else None
 
     def wipe() -> None:
         if scratch is not None:

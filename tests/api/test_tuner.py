@@ -218,7 +218,6 @@ def test_a_configuration_without_a_time_is_left_out(gpu, none):
 def clocked(gpu, monkeypatch):
     """The recorded driver with events, memory and graphs: `streams` has what was done, and on which stream."""
     gpu.streams, ok = [], gpu.cuInit(0)[0]
-    gpu.attributes["CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE"] = 1 << 20
 
     def tell(name, position, answer=None):
         def asked(*arguments):

@@ -23,7 +23,6 @@ def test_quantiles(timed, monkeypatch: pytest.MonkeyPatch):
 def test_median_and_rounds(fake, monkeypatch: pytest.MonkeyPatch):
     calls, wipes = [], []
     elapsed = iter([50.0, *(float(n) for n in range(1, 100))])  # The first is of the estimate: 10 ms a call.
-    fake.attributes["CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE"] = 1 << 20
     ok = fake.cuInit(0)[0]
     for name in ("cuEventRecord", "cuEventSynchronize", "cuEventDestroy"):
         monkeypatch.setattr(fake, name, lambda *_: (ok,), raising=False)
@@ -32,14 +31,13 @@ def test_median_and_rounds(fake, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(fake, "cuMemsetD8Async", lambda *a: wipes.append(a[2]) or (ok,), raising=False)
     assert testing.do_bench(lambda: calls.append(1), warmup=20, rep=90) == 5.0
     # One to compile, 5 to estimate, 2 to warm up, 9 that are timed.
-    assert len(calls) == 1 + 5 + 2 + 9 and wipes == [2 << 20] * (5 + 9)
+    assert len(calls) == 1 + 5 + 2 + 9 and wipes == [256 << 20] * (5 + 9)
     assert fake.freed != []
 
 
 @pytest.fixture
 def timed(fake, monkeypatch: pytest.MonkeyPatch):
     """The fake driver with events of which every pair is 2 ms apart, and graphs; `events` tells what was asked."""
-    fake.attributes["CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE"] = 1 << 20
     fake.events, ok = [], fake.cuInit(0)[0]
 
     def tell(name, answer=None):
