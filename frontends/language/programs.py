@@ -120,8 +120,8 @@ def range(
     - `loop_unroll_factor`: the number of iterations to unroll. Only `to_mlir` passes it on; compiling warns of it.
     - `disallow_acc_multi_buffer`: keep one buffer for the accumulator of a dot. Only `to_mlir` passes it on;
       compiling warns of it.
-    - `flatten`: make one loop of this and the loop inside it. Only `to_mlir` passes it on; compiling warns
-      of it.
+    - `flatten`: make one loop of this and the loop inside it. It is a hint for the C++ Triton, to which `to_mlir`
+      passes it on, without effect here.
     - `warp_specialize`: split the warps into a producer and consumers, on targets with TMA (sm_90a): a warp group of
       four more warps with few registers loads ahead of the consumers, across iterations of outer loops as well. The
       loop must load the operands of its `dot` from descriptors that are arguments of the kernel. Their offsets must be

@@ -17,10 +17,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ziggurat.codemodel.dialects import arith, scf, tt
-from ziggurat.codemodel.dialects.arith import IntPredicate
-from ziggurat.codemodel.op import Body, Value, constant_of
+from ziggurat.codemodel.op import Body, Value
 from ziggurat.codemodel.structured import packed
-from ziggurat.codemodel.types import ScalarType, Type
+from ziggurat.codemodel.types import Type
 from ziggurat.transforms.differentiate.adjoint import (
     Reverse,
     adjoint_type,
@@ -30,6 +29,7 @@ from ziggurat.transforms.differentiate.adjoint import (
 )
 from ziggurat.transforms.differentiate.recurrences import steps_of, value_at
 from ziggurat.transforms.kit.dataflow import Node
+from ziggurat.transforms.trip_count import trip_count
 
 Adjoints = list[Value | None]
 
@@ -127,7 +127,7 @@ def _backwards(
     """
     carried = op.entry_arguments(op.body)
     start, stop, step = (at.value(control) for control in op.controls)
-    count = _trip_count(at, start, stop, step)
+    count = trip_count(at.emit, start, stop, step)
     given = [*own.values(), *before]
     types = [value.type for value in given]
     inside = at.inside(at.builder.inside([start.type, *types], packed(types)))
@@ -170,26 +170,6 @@ def _recompute(inside: Reverse, body: Body) -> None:
     location = inside.builder.location
     inside.builder.rewrite_ops(body.entry.ops[:-1])
     inside.builder.location = location
-
-
-def _trip_count(at: Reverse, start: Value, stop: Value, step: Value) -> Value:
-    """The number of iterations; zero or negative for a loop that runs none."""
-    type_ = start.type
-    assert isinstance(type_, ScalarType)
-    one = at.emit(arith.ConstantOp(1, type=type_))
-    if type_.signed:
-        known = constant_of(step)
-        if known is not None:
-            least = at.emit(arith.ConstantOp(1 if known > 0 else -1, type=type_))
-        else:
-            rising = at.emit(arith.CmpI(step, at.emit(arith.ConstantOp(0, type=type_)), IntPredicate.SGT))
-            least = at.emit(arith.Select(rising, one, at.emit(arith.ConstantOp(-1, type=type_))))
-        distance = at.emit(arith.AddI(at.emit(arith.SubI(stop, start)), at.emit(arith.SubI(step, least))))
-        return at.emit(arith.DivSI(distance, step))
-    rest = at.emit(arith.SubI(at.emit(arith.SubI(stop, start)), one))
-    count = at.emit(arith.AddI(at.emit(arith.DivUI(rest, step)), one))
-    runs = at.emit(arith.CmpI(start, stop, IntPredicate.ULT))
-    return at.emit(arith.Select(runs, count, at.emit(arith.ConstantOp(0, type=type_))))
 
 
 @gradients.of(scf.While)

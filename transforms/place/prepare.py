@@ -28,10 +28,11 @@ from ziggurat.codemodel.errors import InternalError, KernelTypeError, LaunchErro
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.traits import Returns
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
-from ziggurat.codemodel.types import ScalarType, TupleType, element_of, f32, f64, i32
+from ziggurat.codemodel.types import ScalarType, TupleType, element_of, f32, f64, i32, i64
 from ziggurat.transforms.place.obstacle import warn
 from ziggurat.transforms.place.queries import constant_of
 from ziggurat.transforms.simplify import dce, inline, lower_structured, simplify
+from ziggurat.transforms.trip_count import trip_count
 
 _FUSED: tuple[ScalarType, ...] = (f32, f64, i32)  # An f16 accumulator would be rounded once less.
 
@@ -51,18 +52,18 @@ def prepare(module: Op) -> core.Module:
         if made is op or len(calls) <= sum(isinstance(inner, tt.Call) for inner in made.walk()):
             raise InternalError(f"the call of '{calls[0].callee}' cannot be inlined", str(op))
         op = simplify(made)
-    op = dce(fuse_dots(op))
+    op = dce(number_loops(fuse_dots(op)))
     assert isinstance(op, core.Module)
     _check_tuples(op)
     return _only_kernel(op)
 
 
 def _warn_of_ignored_options(module: Op) -> None:
-    """Warn of the options of loops that only Triton's own compiler knows."""
+    """Warn of the options of loops that only Triton's own compiler knows, but for `flatten`, which is only a hint."""
     for op in module.walk():
         if isinstance(op, scf.For):
             unroll = {"loop_unroll_factor": op.loop_unroll_factor not in (None, 1)}
-            options = {**unroll, "flatten": op.flatten, "disallow_acc_multi_buffer": op.disallow_acc_multi_buffer}
+            options = {**unroll, "disallow_acc_multi_buffer": op.disallow_acc_multi_buffer}
             for name in (name for name, asked in options.items() if asked):
                 warn(f"the option {name} of zg.range is ignored: only zg.to_mlir passes it on", op.location)
 
@@ -82,6 +83,38 @@ def fuse_dots(op: Op) -> Op:
         return None
 
     return transform(op, fuse, pass_name="prepare") if any(isinstance(inner, tt.Dot) for inner in op.walk()) else op
+
+
+def number_loops(op: Op) -> Op:
+    """The model in which loops of dots with a run-time step count their iterations by one, so that they are pipelined:
+
+    scf.for %start %stop %step (%i : i32)… -> {        %n : i32 = …;  the number of iterations
+        …                                               scf.for %0 %n %1 (%k : i32)… -> {
+                                                            %i : i32 = arith.addi %start %k * %step; …
+    """
+
+    def number(builder: Rewriter, loop: Op, operands: tuple[Value, ...]) -> Outcome:
+        if not isinstance(loop, scf.For) or not _steps_at_run_time(loop):
+            return None
+        start, stop, step = operands[:3]
+        count = trip_count(lambda made: builder.add(made, loop.location), start, stop, step)
+        zero, one = (builder.add(arith.ConstantOp(value, type=start.type)) for value in (0, 1))
+        inner = builder.inside([parameter.type for parameter in loop.body.parameters], loop.body.yield_type)
+        index = inner.add(arith.AddI(start, inner.add(arith.MulI(inner.parameters[0], step))))
+        for old, new in zip(loop.body.parameters, (index, *inner.parameters[1:]), strict=True):
+            inner[old] = new
+        inner.rewrite_ops(loop.body.entry.ops)
+        return builder.add(
+            loop.SPEC.copy(loop, (zero, count, one, *operands[3:]), (), [inner.finish()], loop.result.type)
+        )
+
+    return transform(op, number, pass_name="prepare") if any(map(_steps_at_run_time, op.walk())) else op
+
+
+def _steps_at_run_time(op: Op) -> bool:
+    if not isinstance(op, scf.For) or constant_of(op.step) is not None or op.start.type not in (i32, i64):
+        return False
+    return len(op.body.blocks) == 1 and any(isinstance(inner, tt.Dot) for inner in op.body.entry.ops)
 
 
 def _inlinable(module: Op) -> Op:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import ziggurat as zg
@@ -155,7 +156,7 @@ def test_a_loop_carried_accumulator_is_the_start_of_its_dot() -> None:
 
 @zg.kernel
 def unrolled(out, n):
-    for i in zg.range(0, n, loop_unroll_factor=4, flatten=True):
+    for i in zg.range(0, n, loop_unroll_factor=4, flatten=True, disallow_acc_multi_buffer=True):
         zg.store(zg.add(out, i), i)
 
 
@@ -170,9 +171,34 @@ def test_options_of_loops_that_are_ignored_are_named(recwarn: pytest.WarningsRec
     found = [str(warning.message) for warning in recwarn]
     assert found == [
         f"the option {name} of zg.range is ignored: only zg.to_mlir passes it on"
-        for name in ("loop_unroll_factor", "flatten")
+        for name in ("loop_unroll_factor", "disallow_acc_multi_buffer")
     ]
     assert recwarn.list[0].filename == __file__
     recwarn.clear()
     prepare(not_unrolled.triton(zg.ptr(zg.i32), zg.i32))
     assert not recwarn.list
+
+
+@zg.kernel
+def stepping_kernel(x, out, start, stop, step):
+    places = zg.add(zg.mul(zg.expand(zg.arange(0, 16), 1), 16), zg.expand(zg.arange(0, 16), 0))
+    total = zg.zeros((16, 16), zg.f32)
+    count = 0
+    for k in zg.range(start, stop, step, num_stages=2):
+        tile = zg.load(zg.add(zg.add(x, k * 256), places))
+        total = zg.dot(tile, tile, total)
+        count += k
+    zg.store(zg.add(out, places), zg.add(total, count))
+
+
+def test_loops_of_dots_with_a_run_time_step_are_pipelined(recwarn) -> None:
+    model = stepping_kernel.triton(zg.divisible(zg.ptr(zg.f16)), zg.ptr(zg.f32), *[zg.i32] * 3)
+    made = prepare(model)
+    verify(made)
+    x = np.random.default_rng(0).standard_normal((8, 16, 16)).astype(np.float16)
+    expected, found = np.empty((2, 16, 16), np.float32)
+    for numbers in ((0, 8, 3), (1, 2, 5), (7, -1, -2), (6, 0, -6), (3, 3, 1), (4, 0, 1), (0, 4, -1), (0, 8, 4)):
+        zg.run(model, 1, x, expected, *numbers)
+        zg.run(made, 1, x, found, *numbers)
+        np.testing.assert_array_equal(found, expected)
+    assert "cp.async" in zg.compile(model).ptx and not recwarn.list
