@@ -24,7 +24,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         ("--assembled", "assembled", "as far as NVIDIA's assembler"),
     ):
         parser.addoption(option, action="store_true", dest=f"launches_{name}", help=repeats + how)
-    parser.addoption("--natively", action="store_true", help=repeats + "in native code, with the interpreter's bits")
+    natively = "in native code, with the interpreter's bits; not only those of the first case of each test"
+    parser.addoption("--natively", action="store_true", help=repeats + natively)
     drawn = "and these go through random layouts, drawn by a seed (tests/support/random_layouts.py)"
     parser.addoption("--random-layouts", type=int, metavar="SEED", help=drawn)
     parser.addoption(

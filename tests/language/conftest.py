@@ -1,8 +1,9 @@
 """Kernels run through `@zg.kernel` on NumPy arrays, against what a test computed with NumPy.
 
 Every kernel that is run here is also verified, printed and parsed back, and run again: its programs one by one, and
-after the simplifications. All ways have to give the same bits. With `--on-gpu`, each launch is repeated on the GPU, and
-with `--random-layouts SEED` in layouts that are drawn; see `differential.py`.
+after the simplifications. All ways have to give the same bits. The first case of each test is run as native code, too;
+with `--natively` all cases are. With `--on-gpu`, each launch is repeated on the GPU, and with `--random-layouts SEED`
+in layouts that are drawn; see `differential.py`.
 """
 
 from __future__ import annotations
@@ -37,14 +38,15 @@ NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 _numbers = itertools.count()
 
+NATIVELY = pytest.StashKey[bool]()
+
 # Repeats launches on another machine, where that is asked for.
 _elsewhere: Any = None
-_natively = False
+_natively = False  # Whether launches of the present test are repeated in native code.
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    global _elsewhere, _natively
-    _natively = config.getoption("--natively")
+    global _elsewhere
     wanted = [name for name in ("gpu", "simulated", "assembled") if config.getoption(f"launches_{name}")]
     seed = config.getoption("--random-layouts")
     if not wanted:
@@ -61,10 +63,20 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    here = [item for item in items if Path(__file__).parent in item.path.parents]
     if config.getoption("launches_gpu"):
-        for item in items:
-            if Path(__file__).parent in item.path.parents:
-                item.add_marker("gpu")
+        for item in here:
+            item.add_marker("gpu")
+    firsts = {item.nodeid.partition("[")[0]: item for item in reversed(here)}
+    for item in here if config.getoption("--natively") else () if _elsewhere else firsts.values():
+        item.stash[NATIVELY] = True
+
+
+@pytest.fixture(autouse=True)
+def native_too(request: pytest.FixtureRequest):
+    """Repeats the launches of chosen tests in native code."""
+    global _natively
+    _natively = request.node.stash.get(NATIVELY, False)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
