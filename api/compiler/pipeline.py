@@ -182,8 +182,8 @@ def compile_model(
     )
 
 
-def compile_for_cpu(model: Op, python: Op | None = None, name: str = "") -> CompiledCpu:
-    """Compile a Triton model that is known to be valid for this machine's CPU; see `compile`."""
+def compile_for_cpu(model: Op, python: Op | None = None, name: str = "", *, tolerant: bool = False) -> CompiledCpu:
+    """Compile a Triton model that is known to be valid for this machine's CPU; see `compile` and `CpuOptions`."""
     if isinstance(model, gpu.Module):
         raise LaunchError("a GPU model cannot be compiled for a CPU", hint="compile the Triton model")
     assert isinstance(model, core.Module)
@@ -192,7 +192,7 @@ def compile_for_cpu(model: Op, python: Op | None = None, name: str = "") -> Comp
         from ziggurat.backend.cpu.compile import compile_cpu
         from ziggurat.compiler.native import CompiledCpu
 
-        code = compile_cpu(model, CpuOptions())
+        code = compile_cpu(model, CpuOptions(tolerant=tolerant))
     called = {op.callee for op in model.walk() if isinstance(op, tt.Call)}
     kernel = next(op for op in model.functions().values() if isinstance(op, tt.Func) and op.sym_name not in called)
     above: dict[str, Any] = {"triton": model} if python is None else {"python": python, "triton": model}

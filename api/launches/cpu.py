@@ -92,8 +92,8 @@ class HostLaunches:
         kernel = self.kernel
         try:
             with no_faults("compiling", lambda: model, kernel.name):
-                code = code_of(model, kernel.name, check=check)
-                return NativeKernel(code, kernel.name, whole=kernel.policy.tolerant_memory)
+                code = code_of(model, kernel.name, check=check, tolerant=kernel.policy.tolerant_memory)
+                return NativeKernel(code, kernel.name)
         except ZigguratError as error:
             reason = next((line for line in error.summary.splitlines() if line), "")
             message = f"'{kernel.name}' is interpreted, as no native code could be made: {reason}"
@@ -106,7 +106,7 @@ class HostLaunches:
     ) -> None:  # fmt: skip
         """Make later launches with such arguments quick, and later ones over this grid."""
         given = self._given(signature, bound, passed)
-        failed = public(functools.partial(self._failed, found))
+        failed = public(functools.partial(self._ended, found, result))
         plan = plan_of(found, given, options, result, failed)
         if plan is not None:
             self._plans[:] = [plan, *(one for one in self._plans if one[0] != plan[0])][:_MAX_PLANS]
@@ -140,14 +140,21 @@ class HostLaunches:
             made.append(Given(name, value, known, rules, name in passed, name in declared))
         return made
 
-    def _failed(
-        self, found: NativeKernel, record: bytes, grid: bytes, values: Sequence[Any], keywords: Sequence[str]
-    ) -> None:
-        """Raise the error of a launch by a plan: of its record, the grid, and the values of the call."""
+    def _ended(
+        self, found: NativeKernel, result: Any, record: bytes, grid: bytes, values: Sequence[Any],
+        keywords: Sequence[str],
+    ) -> Any:  # fmt: skip
+        """Raise the error of a launch by a plan, or give its warnings and its result: by its record, the grid, and the
+        values of the call."""
         kernel = self.kernel
         count = len(values) - len(keywords)
         named = dict(zip(keywords, values[count:], strict=True))
         bound = bind(kernel, values[:count], {name: named[name] for name in named if name in self._names})
         _, names, given = kernel.specialized(bound)
         sizes = launcher.GRID.unpack(grid)[:3]
-        raise kernel.explained(found.error(RECORD.unpack(record), sizes, names, given))
+        if found.code.tolerant:
+            found.warn(sizes, names, given)
+        numbers = RECORD.unpack(record)
+        if numbers[0]:
+            raise kernel.explained(found.error(numbers, sizes, names, given))
+        return result

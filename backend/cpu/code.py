@@ -11,11 +11,13 @@ from ziggurat.backend.cpu.sites import Site
 @attrs.frozen
 class CpuOptions:
     """The options of a compilation. `cpu` and `features` are LLVM's names; "" is this machine. Without `check`, stray
-    accesses are not found."""
+    accesses are not found. If they are `tolerant` (`Policy.tolerant_memory`), stray accesses and divisions by zero are
+    noted, and the program goes on."""
 
     cpu: str = ""
     features: str = ""
     check: bool = True
+    tolerant: bool = False
 
     def resolved(self) -> CpuOptions:
         """The options with the machine named."""
@@ -50,3 +52,4 @@ class CpuCode:
     sites: tuple[Site, ...]
     cpu: str
     features: str
+    tolerant: bool = False

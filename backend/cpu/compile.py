@@ -13,7 +13,7 @@ from ziggurat.backend.cpu.emitter import Emitter, kind_of, memory_kind
 from ziggurat.backend.cpu.runtime.loading import llvm
 from ziggurat.backend.cpu.waiting import has_waiting_loop
 from ziggurat.codemodel.dialects import core, cpu, tt
-from ziggurat.codemodel.errors import InternalError
+from ziggurat.codemodel.errors import InternalError, TargetError
 from ziggurat.transforms.cpu.passes import lower
 
 # The modules that register emitters.
@@ -30,6 +30,8 @@ def compile_cpu(module: core.Module, options: CpuOptions = HOST) -> CpuCode:
     """Compile the kernel of a Triton model. Raises the errors of the kernel, and `InternalError` where LLVM rejects the
     text."""
     options = options.resolved()
+    if options.tolerant:
+        _demand_no_addresses(module)
     model = lower(module, vector_bytes(options.features))
     emitter, text = to_llvm(model, options, waits=has_waiting_loop(module))
     func = emitter.func
@@ -50,7 +52,20 @@ def compile_cpu(module: core.Module, options: CpuOptions = HOST) -> CpuCode:
         sites=tuple(emitter.sites),
         cpu=options.cpu,
         features=options.features,
+        tolerant=options.tolerant,
     )
+
+
+def _demand_no_addresses(module: core.Module) -> None:
+    """Raise `TargetError` for pointers made from integers, which may be addresses of arrays that the launch does not
+    name: their bounds are not known."""
+    for op in module.walk():
+        if isinstance(op, tt.IntToPtr):
+            raise TargetError(
+                "a pointer is made from an integer, which may be the address of an array that the launch does not name",
+                op.location,
+                hint="pass the array itself",
+            )
 
 
 def vector_bytes(features: str) -> int:
@@ -68,7 +83,7 @@ def to_llvm(module: cpu.Module, options: CpuOptions, *, waits: bool = False) -> 
     program."""
     (func,) = module.functions().values()
     assert isinstance(func, tt.Func)
-    emitter = Emitter(module, func, check=options.check, waits=waits)
+    emitter = Emitter(module, func, options, waits=waits)
     emitter.values.update({p: emitter.number(kind_of(p.type), f"%p{n}") for n, p in enumerate(func.body.parameters)})
     loads: list[str] = []
     for number, parameter in enumerate(func.body.parameters):
@@ -110,12 +125,47 @@ def to_llvm(module: cpu.Module, options: CpuOptions, *, waits: bool = False) -> 
         *emitter.declarations,
         *(text.replace(" addrspace(4)", "") for text in emitter.variables.values()),
         *map(_inlined, emitter.definitions.values()),
+        *([_STRAYS.format(_symbol(func), 3 * len(emitter.sites))] if options.tolerant else ()),
         f'attributes #0 = {{ nounwind uwtable "prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}" }}',
         '!0 = !{!"branch_weights", i32 1, i32 1000000}',
         "!1 = !{}",
         '!2 = !{!"branch_weights", i32 1000000, i32 1}',
     ]
     return emitter, "\n".join(lines) + "\n"
+
+
+# The notes of what a tolerant kernel left out: for each site 1 + the lowest program (0 for none), the address and the
+# value. `zg_note` adds one, and marks the launch.
+_STRAYS = """
+@{0}_strays = global [{1} x i64] zeroinitializer, align 8
+@lock = internal global i32 0
+define internal void @zg_note(i64 %site, i64 %program, i64 %address, i64 %value, ptr %launch) noinline cold nounwind {{
+  %row = mul i64 %site, 3
+  %note = getelementptr i64, ptr @{0}_strays, i64 %row
+  br label %try
+try:
+  %claimed = cmpxchg ptr @lock, i32 0, i32 1 seq_cst seq_cst
+  %mine = extractvalue {{ i32, i1 }} %claimed, 1
+  br i1 %mine, label %locked, label %try
+locked:
+  %before = load i64, ptr %note
+  %now = add i64 %program, 1
+  %earlier = sub i64 %before, 1
+  %keep = icmp uge i64 %program, %earlier
+  br i1 %keep, label %unlock, label %store
+store:
+  store i64 %now, ptr %note
+  %address.at = getelementptr i64, ptr %note, i64 1
+  store i64 %address, ptr %address.at
+  %value.at = getelementptr i64, ptr %note, i64 2
+  store i64 %value, ptr %value.at
+  br label %unlock
+unlock:
+  store atomic i32 0, ptr @lock seq_cst, align 4
+  %mark = getelementptr i8, ptr %launch, i64 12
+  store atomic i32 1, ptr %mark seq_cst, align 4
+  ret void
+}}"""
 
 
 def _inlined(text: str) -> str:

@@ -89,13 +89,28 @@ def _shift(emitter: Emitter, op: Op, a: Number, by: Number) -> Number:
 
 @emits(arith.DivSI, arith.DivUI, arith.RemSI, arith.RemUI)
 def _divide(emitter: Emitter, op: Op, a: Number, b: Number) -> Number:
-    """Signed division takes the smallest number by -1 apart: the machine traps there."""
-    signed, divides = isinstance(op, arith.DivSI | arith.RemSI), isinstance(op, arith.DivSI | arith.DivUI)
     known = b.name.lstrip("-").isdecimal() and b.name != "0"
     if not known:
         site = emitter.site(op, "divides")
         zero = emitter.i64(0)
+        if emitter.tolerant:
+            return _divided(emitter, op, a, b, site)
         emitter.fail(DIVISION_BY_ZERO, b.test("eq", 0), site, zero, zero)
+    return quotient(emitter, op, a, b)
+
+
+def _divided(emitter: Emitter, op: Op, a: Number, b: Number, site: int) -> Number:
+    """A quotient or a remainder of a tolerant kernel: that by 0 has all bits set."""
+    by_zero = b.test("eq", 0)
+    emitter.note(by_zero, site, emitter.i64(0), emitter.i64(0))
+    found = quotient(emitter, op, a, by_zero.select(1, b))
+    return by_zero.select(-1, found)
+
+
+def quotient(emitter: Emitter, op: Op, a: Number, b: Number) -> Number:
+    """A quotient or a remainder by numbers that are not 0. The smallest number by -1 is apart: the machine traps."""
+    signed, divides = isinstance(op, arith.DivSI | arith.RemSI), isinstance(op, arith.DivSI | arith.DivUI)
+    known = b.name.lstrip("-").isdecimal()
     opcode = f"{'s' if signed else 'u'}{'div' if divides else 'rem'}"
     if not signed or (known and b.name != "-1") or a.kind == "i1":
         return binary(emitter, opcode, a, b)

@@ -17,6 +17,7 @@ from typing import Any, cast
 
 import attrs
 
+from ziggurat.backend.cpu.code import CpuOptions
 from ziggurat.backend.cpu.sites import Site
 from ziggurat.backend.ptx.routines import Code, Number, Routine, literal, vector_type
 from ziggurat.codemodel.dialects import cpu, tt
@@ -75,11 +76,12 @@ class Emitter(Code):
     """The LLVM text of one kernel while it is written. `values` has what stands for each value outside of regions: a
     number, or a tuple of them."""
 
-    def __init__(self, module: cpu.Module, func: tt.Func, *, check: bool, waits: bool = False) -> None:
+    def __init__(self, module: cpu.Module, func: tt.Func, options: CpuOptions, *, waits: bool = False) -> None:
         super().__init__()
         self.module = module
         self.func = func
-        self.check = check
+        self.check = options.check
+        self.tolerant = options.tolerant
         self.values: dict[Value, Any] = {}
         self.definitions: dict[str, str] = {}
         self.levels = [Level([], "start")]
@@ -87,6 +89,7 @@ class Emitter(Code):
         self.lanes = 0  # Of the present region; 0 where its elements are computed one by one.
         self.failures: list[str] = []  # The blocks that end the kernel with an error.
         self.sites: list[Site] = []
+        self._numbers: dict[tuple[Value, Site], int] = {}
         self.bounds: list[int] = []  # The parameters whose bounds the entry gets.
         self.joins: dict[Any, Any] = {}
         self.rounds: dict[Any, Number] = {}  # By block: how often it was branched back to.
@@ -337,16 +340,37 @@ class Emitter(Code):
 
     def site(self, op: Op, verb: str, **more: Any) -> int:
         """The number of the place of a check."""
-        self.sites.append(Site.of(op, verb, **more))
-        return len(self.sites) - 1
+        made = Site.of(op, verb, **more)
+        if (op.result, made) not in self._numbers:  # An op may be emitted for whole vectors and for masked ones.
+            self._numbers[op.result, made] = len(self.sites)
+            self.sites.append(made)
+        return self._numbers[op.result, made]
 
     def fail(self, code: int, condition: Number, site: int, address: Number, value: Number) -> None:
         """End the kernel with an error where the condition holds, in any lane: with the numbers of the first such
         lane."""
+        names = self._apart(condition, address, value, "")
+        fields = [str(code), "%program", str(site), *names]
+        for at, name in enumerate(fields):
+            place = f"%{self.name()}"
+            self.failures.append(f"  {place} = getelementptr i64, ptr %record, i64 {at}")
+            self.failures.append(f"  store i64 {name}, ptr {place}")
+        self.failures.append(f"  ret i64 {code}")
+
+    def note(self, condition: Number, site: int, address: Number, value: Number) -> None:
+        """Note what a tolerant kernel leaves out where the condition holds, in any lane, and go on."""
+        after = self.name("good")
+        first, second = self._apart(condition, address, value, after)
+        given = f"i64 {site}, i64 %program, i64 {first}, i64 {second}, ptr %launch"
+        self.failures += [f"  call void @zg_note({given})", f"  br label %{after}"]
+
+    def _apart(self, condition: Number, address: Number, value: Number, after: str) -> list[str]:
+        """Begin a block apart for where the condition holds in any lane; the names in it of the numbers of the first
+        such lane. The code goes on at the label `after`, or at one of its own."""
         condition = condition.spread(max(condition.lanes, address.lanes, value.lanes))
         level = max(map(self.level, (condition.name, address.name, value.name)))
         with self.at_level(level):
-            bad, good = self.name("bad"), self.name("good")
+            bad, good = self.name("bad"), after or self.name("good")
             stop = condition
             if condition.lanes:
                 stop = self.intrinsic("i1", f"llvm.vector.reduce.or.v{condition.lanes}i1", condition)
@@ -361,18 +385,15 @@ class Emitter(Code):
             self.declarations[f"declare i{count} @llvm.cttz.i{count}(i{count}, i1)"] = None
             lines.append(f"  {bits} = bitcast {condition.typed} to i{count}")
             lines.append(f"  {lane} = call i{count} @llvm.cttz.i{count}(i{count} {bits}, i1 false)")
-        fields = [("i64", str(code)), ("i64", "%program"), ("i64", str(site))]
+        names: list[str] = []
         for number in (address, value):
             name = number.name
             if number.lanes:
                 name = f"%{self.name()}"
                 lines.append(f"  {name} = extractelement {number.typed}, i{number.lanes} {lane}")
-            fields.append(("i64", name))
-        for at, (kind, name) in enumerate(fields):
-            place = f"%{self.name()}"
-            lines.append(f"  {place} = getelementptr i64, ptr %record, i64 {at}")
-            lines.append(f"  store {kind} {name}, ptr {place}")
-        self.failures += [*lines, f"  ret i64 {code}"]
+            names.append(name)
+        self.failures += lines
+        return names
 
 
 def element_bytes(type_: Type) -> int:

@@ -8,8 +8,8 @@ import numpy as np
 
 from ziggurat.backend.cpu.code import CpuCode
 from ziggurat.backend.reference.control import WAITS
-from ziggurat.backend.reference.memory import MASK_HINT, Argument, Array, outside
-from ziggurat.codemodel.errors import KernelRuntimeError, MemoryAccessError
+from ziggurat.backend.reference.memory import MASK_HINT, Argument, Array, outside, stray_outcome
+from ziggurat.codemodel.errors import KernelRuntimeError, MemoryAccessError, warn
 from ziggurat.codemodel.types import SCALARS
 
 __all__ = ["Argument", "Array", "error_of"]
@@ -20,9 +20,7 @@ def error_of(
 ) -> KernelRuntimeError:
     """The error of a launch whose entry left this record. `arguments` are the arrays of the launch."""
     kind, program, number, address, value = record[:5]
-    site = code.sites[number]
-    x, y, _ = grid
-    who = f"program {(program % x, program // x % y, program // (x * y))}"
+    site, who = code.sites[number], _program(program, grid)
     hint: str | None = None
     if kind in (1, 2):
         dtype = SCALARS[site.dtype].dtype
@@ -49,3 +47,22 @@ def error_of(
         9: f"{who}: {site.message or WAITS}",
     }
     return KernelRuntimeError(texts.get(kind, f"{who} was stopped"), site.location)
+
+
+def warn_of(code: CpuCode, record: Sequence[int], grid: tuple[int, int, int], arguments: Sequence[Argument]) -> None:
+    """Warn of what a program of a tolerant kernel has left out: a stray access, or a division by zero."""
+    _, program, number, address, value = record[:5]
+    site = code.sites[number]
+    if site.verb == "divides":
+        what = "divides by zero: the result is taken to have all bits set"
+    else:
+        (argument,) = (argument for argument in arguments if argument.index == value)
+        reason, _ = outside(argument, address - argument.address, SCALARS[site.dtype].dtype, site.verb)
+        what = f"{reason}: {stray_outcome(site.verb)}"
+    warn(f"{_program(program, grid)} {what}", site.location)
+
+
+def _program(number: int, grid: tuple[int, int, int]) -> str:
+    """The name of a program in messages."""
+    x, y, _ = grid
+    return f"program {(number % x, number // x % y, number // (x * y))}"

@@ -222,11 +222,13 @@ def bounds_of(emitter: Emitter, parameter: Value) -> Bounds:
     return Bounds(argument, field(0), field(8), field(16))
 
 
-def check(emitter: Emitter, op: Op, pointer: Value, address: Number, mask: Number | None, size: int, verb: str) -> None:
+def check(
+    emitter: Emitter, op: Op, pointer: Value, address: Number, mask: Number | None, size: int, verb: str
+) -> Number | None:
     """End the kernel where an address, of those that the mask leaves, is in no array, or in one that is not to be
-    written."""
+    written. A tolerant kernel goes on without the stray accesses of an argument, which are the result."""
     if not emitter.check:
-        return
+        return None
     root = root_of(pointer)
     pointers = [p for p in emitter.func.body.parameters if isinstance(p.type, PtrType)]
     candidates = [bounds_of(emitter, p) for p in ([root] if root is not None else pointers)]
@@ -244,13 +246,28 @@ def check(emitter: Emitter, op: Op, pointer: Value, address: Number, mask: Numbe
     assert wrong is not None
     argument = emitter.i64(candidates[0].argument if root is not None else -1)
     site = emitter.site(op, verb, dtype=element_name(pointer.type))
+    stray: Number | None = None
     for code, condition in ((STRAY, wrong), (READ_ONLY, locked)):
         if condition is not None:
             if mask is not None:
                 condition = mask & condition
+            if stray is not None:
+                condition = condition & (stray ^ True)
             if condition.lanes and not address.lanes:
                 address = address.spread(condition.lanes)
-            emitter.fail(code, condition, site, address, argument)
+            if code == STRAY and emitter.tolerant and root is not None:
+                stray = condition
+                emitter.note(condition, site, address, argument)
+            else:
+                emitter.fail(code, condition, site, address, argument)
+    return stray
+
+
+def without(stray: Number | None, mask: Number | None) -> Number | None:
+    """The mask without stray lanes."""
+    if stray is None:
+        return mask
+    return stray ^ True if mask is None else mask & (stray ^ True)
 
 
 def element_name(type_: Type) -> str:
@@ -272,7 +289,7 @@ def load_any(
         other = to_memory(emitter, other, type_)
     level = emitter.level(f"{addresses} {mask} {other}")
     with emitter.at_level(level):
-        check(emitter, op, pointer, addresses, mask, size, "reads")
+        mask = without(check(emitter, op, pointer, addresses, mask, size, "reads"), mask)
         if addresses.lanes or (mask is not None and mask.lanes):
             lanes = emitter.lanes
             return from_memory(emitter, gather(emitter, addresses.spread(lanes), type_, mask, other), type_)
@@ -299,7 +316,7 @@ def store_any(
 ) -> None:
     """Store to addresses that may be anywhere in the arrays, in the order of the lanes."""
     size = element_bytes(type_)
-    check(emitter, op, pointer, addresses, mask, size, "writes")
+    mask = without(check(emitter, op, pointer, addresses, mask, size, "writes"), mask)
     value = to_memory(emitter, value, type_)
     if any(number is not None and number.lanes for number in (addresses, value, mask)):
         scatter(emitter, addresses, value, mask, size)
@@ -357,7 +374,7 @@ def _atomic(emitter: Emitter, op: tt.AtomicRMW | tt.AtomicCAS, index: Index) -> 
     mask = emitter.at(op.mask, index) if isinstance(op, tt.AtomicRMW) and op.mask is not None else None
     given = [op.compare, op.value] if isinstance(op, tt.AtomicCAS) else [op.value]
     values = [to_memory(emitter, emitter.at(value, index), type_) for value in given]
-    check(emitter, op, op.ptr, addresses, mask, size, "updates")
+    mask = without(check(emitter, op, op.ptr, addresses, mask, size, "updates"), mask)
     emitter.ordered = emitter.ordered or bool(op.result.uses) or isinstance(op, tt.AtomicCAS) or scalar.is_float
     if emitter.lanes and index:
         addresses, *values = (number.spread(emitter.lanes) for number in (addresses, *values))

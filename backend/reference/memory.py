@@ -218,8 +218,7 @@ class Memory:
         message = f"{self.program(int(access.programs[program]))} {reason}"
         if not stray or not self.tolerant:
             raise MemoryAccessError(message, hint=hint)
-        outcome = "0 is read" if access.verb == "reads" else "nothing is written"
-        self.warn(f"{message}: {outcome}, where a GPU may do anything", access.op)
+        self.warn(f"{message}: {stray_outcome(access.verb)}", access.op)
 
     def warn(self, message: str, op: Op) -> None:
         """Issue a warning at an op's place in the source, once for the op."""
@@ -243,6 +242,11 @@ class Memory:
         if argument is None:
             return f"{access.verb} address {pointer:#x}, which is in no array of the launch", MASK_HINT
         return outside(argument, pointer - argument.pointer, access.dtype, access.verb)
+
+
+def stray_outcome(verb: str) -> str:
+    """What a tolerant memory does with an access outside of the arrays."""
+    return f"{'0 is read' if verb == 'reads' else 'nothing is written'}, where a GPU may do anything"
 
 
 def outside(argument: Argument, offset: int, dtype: np.dtype[Any], verb: str) -> tuple[str, str]:

@@ -32,13 +32,14 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class NativeKernel:
-    """A kernel whose code is loaded. `name` is the kernel's, for messages. If it may reach `whole` memories, all memory
-    that an array is a view of is its argument's; see `Policy.tolerant_memory`."""
+    """A kernel whose code is loaded. `name` is the kernel's, for messages. All memory that an array is a view of is the
+    argument's if the kernel is tolerant."""
 
-    def __init__(self, code: CpuCode, name: str, *, whole: bool = False) -> None:
-        self.code, self.name, self.whole = code, name, whole
-        self._loaded = Loaded(code.object, [code.symbol])
-        self.entry = self._loaded.addresses[code.symbol]
+    def __init__(self, code: CpuCode, name: str) -> None:
+        self.code, self.name = code, name
+        notes = [f"{code.symbol}_strays"] if code.tolerant else []
+        self._loaded = Loaded(code.object, [code.symbol, *notes])
+        self.entry, *self._notes = self._loaded.addresses.values()
         self.prints = any(site.verb == "prints" for site in code.sites)
 
     def launch(self, grid: tuple[int, int, int], names: Sequence[str], values: Sequence[Any]) -> None:
@@ -53,13 +54,17 @@ class NativeKernel:
         arrays = {number: value for number, value in enumerate(map(_host, values)) if value is not None}
         for number, array in arrays.items():
             regions.check_aligned(array, names[number])
-        memories = {number: whole(array) for number, array in arrays.items()} if self.whole else arrays
+        memories = {number: whole(array) for number, array in arrays.items()} if self.code.tolerant else arrays
         slots = b"".join(_slot(parameter, values[parameter.argument], arrays) for parameter in code.parameters)
         raised: list[BaseException] = []
         call = _CALL(self._printer(grid, raised)) if self.prints else None
         at = ctypes.cast(call, ctypes.c_void_p).value or 0 if call is not None else 0
-        launch = _HEAD.pack(*grid, 0, at) + b"".join(_BOUNDS.pack(*one) for one in _bounds(code.bounds, memories))
-        record = native().run(self.entry, _address(slots), total, _address(launch), code.scratch, ordered=code.ordered)
+        bounds = b"".join(_BOUNDS.pack(*one) for one in _bounds(code.bounds, memories))
+        launch = ctypes.create_string_buffer(_HEAD.pack(*grid, 0, at) + bounds)
+        place = ctypes.addressof(launch)
+        record = native().run(self.entry, _address(slots), total, place, code.scratch, ordered=code.ordered)
+        if _HEAD.unpack_from(launch)[3]:
+            self.warn(grid, names, values)
         if raised:
             raise raised[0]
         if record[0]:
@@ -75,9 +80,19 @@ class NativeKernel:
             return ResourceError(f"'{self.name}' needs {self.code.scratch} bytes of memory for each of its threads")
         from ziggurat.backend.cpu.errors import error_of
 
-        arrays = enumerate(map(_host, values))
-        given = [Argument(number, names[number], array) for number, array in arrays if array is not None]
-        return error_of(self.code, record, grid, given)
+        return error_of(self.code, record, grid, _given(names, values))
+
+    def warn(self, grid: tuple[int, int, int], names: Sequence[str], values: Sequence[Any]) -> None:
+        """Warn of what a tolerant launch has left out, once for each place in the kernel."""
+        from ziggurat.backend.cpu.errors import warn_of
+
+        # The notes are the kernel's, so that of two launches at once one may give the warnings of both.
+        notes = (ctypes.c_int64 * (3 * len(self.code.sites))).from_address(self._notes[0])
+        for site in range(len(self.code.sites)):
+            after, address, value = notes[3 * site : 3 * site + 3]
+            notes[3 * site] = 0
+            if after:
+                warn_of(self.code, (0, after - 1, site, address, value), grid, _given(names, values))
 
     def _printer(self, grid: tuple[int, int, int], raised: list[BaseException]) -> Any:
         """The function that native code calls with what is to be printed. It keeps exceptions for later."""
@@ -91,6 +106,12 @@ class NativeKernel:
                 return 1
 
         return call
+
+
+def _given(names: Sequence[str], values: Sequence[Any]) -> list[Argument]:
+    """The arrays among run-time arguments."""
+    arrays = enumerate(map(_host, values))
+    return [Argument(number, names[number], array) for number, array in arrays if array is not None]
 
 
 def number_of_programs(grid: tuple[int, int, int], name: str) -> int:

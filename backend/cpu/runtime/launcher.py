@@ -99,7 +99,11 @@ run:
   %thread = call ptr @PyEval_SaveThread()
   %code = call i64 @zg_run(ptr %job)
   call void @PyEval_RestoreThread(ptr %thread)
-  %fine = icmp eq i64 %code, 0
+  %mark.at = getelementptr i8, ptr %launch, i64 12
+  %mark = load i32, ptr %mark.at
+  %marked = zext i32 %mark to i64
+  %told = or i64 %code, %marked
+  %fine = icmp eq i64 %told, 0
   br i1 %fine, label %done, label %error
 done:
   %result = call ptr @PyTuple_GetItem(ptr %plan, i64 1)

@@ -72,7 +72,7 @@ def plan_of(
         kept.append(name)
         rows.append(launcher.ENTRY.pack(id(name), 0 if given.passed else id(given.value), *row, *places, given.rules))
     head = launcher.TABLE.pack(
-        kernel.entry, code.scratch, code.ordered, len(arguments), len(every), kernel.whole, id(True), *map(id, _NAMES),
+        kernel.entry, code.scratch, code.ordered, len(arguments), len(every), code.tolerant, id(True), *map(id, _NAMES),
     )  # fmt: skip
     return head + b"".join(rows), result, failed, kept
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
+import ziggurat as zg
 from ziggurat import triton
+from ziggurat.codemodel.errors import ZigguratWarning
 from ziggurat.triton import language as tl
 
 
@@ -29,8 +33,50 @@ def test_programs_reach_all_memory_that_an_array_is_a_view_of():
     for _ in range(2):
         kernel[(1,)](x[4:20], out[4:20], 32, BLOCK=32, interpret=False)
     assert (out[4:36] == x[4:36] + 1).all() and not out[36:].any()
-    with pytest.raises(Exception, match="reads x_ptr"):
+    with pytest.warns(ZigguratWarning, match="reads x_ptr"):
         kernel[(4,)](x[4:20], out[4:20], 128, BLOCK=32, interpret=False)
+
+
+def strays(x, out, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    whole = tl.load(x + at)
+    masked = tl.load(x + at * 3, mask=at < n, other=5)
+    gathered = tl.load(x + (at ^ 1), mask=at < n + 8, other=7)
+    tl.store(out + at, whole + masked + gathered + 10 // (at - 3) + at % (at - 5))
+    tl.store(out + at * 2 + 1, 1, mask=at > 100)
+    tl.atomic_add(out + at - 5, 1)
+    tl.store(out + 1000, tl.load(x - 1) + tl.load(x + 10000))
+
+
+@pytest.mark.parametrize("n", [60, 128])
+def test_strays_and_divisions_by_zero_are_left_out_with_the_interpreter_s_warnings(n: int):
+    kernel = triton.jit(strays)
+    found: list[tuple[list[int], list[tuple[str, int]]]] = []
+    for interpret in (True, False, False):  # The second native launch is by a plan.
+        x, out = np.arange(100, dtype=np.int32), np.zeros(120, np.int32)
+        with warnings.catch_warnings(record=True) as given:
+            warnings.simplefilter("always")
+            kernel[(4,)](x, out, n, BLOCK=32, interpret=interpret)
+        found.append((out.tolist(), sorted((str(one.message), one.lineno) for one in given)))
+    assert found[0] == found[1] == found[2]
+    assert len(found[0][1]) == (10 if n == 60 else 11)
+    compiled = triton.jit(add).compile(zg.ptr(zg.f32), zg.ptr(zg.f32), zg.i32, 32, target="cpu")
+    x, out = np.ones(20, np.float32), np.zeros(32, np.float32)
+    with pytest.warns(ZigguratWarning, match=r"program \(0, 0, 0\) reads x_ptr\[20\], but x_ptr has 20 elements: 0 is"):
+        compiled[1,](x, out, 32)
+    assert out.tolist() == [2.0] * 20 + [1.0] * 12
+
+
+def through_an_address(address, out):
+    tl.store(out, tl.load(tl.load(address).to(tl.pointer_type(tl.float32))) * 2)
+
+
+def test_addresses_in_memory_are_followed_by_the_interpreter():
+    torch = pytest.importorskip("torch")
+    x, out = torch.ones(1), torch.zeros(1)
+    with pytest.warns(ZigguratWarning, match="is interpreted.*: a pointer is made from an integer"):
+        triton.jit(through_an_address)[(1,)](torch.tensor([x.data_ptr()]), out, interpret=False)
+    assert out.item() == 2
 
 
 def test_tensors_of_torch_reach_their_storage():
