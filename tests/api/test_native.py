@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 import ziggurat as zg
+from ziggurat.backend.cpu.runtime.native import native
 from ziggurat.backend.cpu.runtime.objects import Objects
 from ziggurat.cli import main
 from ziggurat.codemodel.errors import ZigguratWarning
@@ -226,6 +227,7 @@ def files(folder: Path) -> list[Path]:
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    native()  # The runtime is in the cache as well, if it is compiled there.
     monkeypatch.setenv("ZIGGURAT_CACHE_DIR", str(tmp_path))
     return tmp_path
 
