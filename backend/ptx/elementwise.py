@@ -7,7 +7,6 @@ floats are computed in f32. `docs/accuracy.md` has the error bounds.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -36,7 +35,7 @@ _PLAIN: dict[type[Op], str] = {
 }  # fmt: skip
 
 _FLOAT_BINARY: dict[type[Op], Callable[[Number, Number], Number]] = {
-    arith.AddF: operator.add, arith.SubF: operator.sub, arith.MulF: operator.mul,
+    arith.AddF: lambda a, b: a + b, arith.SubF: lambda a, b: a - b, arith.MulF: lambda a, b: a * b,
 }  # fmt: skip
 
 # LLVM's intrinsic by op, with its arguments after the operands.
@@ -127,12 +126,21 @@ def computed(emitter: Emitter, op: Op, compute: Compute, bits: int = 32) -> Emit
     return emitter.each(op.result.type, op.operands, computing(emitter, scalar, compute, bits))
 
 
-def paired(emitter: Emitter, op: Op, make: Callable[..., Number]) -> Emitted:
+# A function of one, two or three numbers, or vectors of two.
+OnNumbers = Callable[[Number], Number] | Callable[[Number, Number], Number] | Callable[[Number, Number, Number], Number]
+
+
+def paired(emitter: Emitter, op: Op, compute: OnNumbers) -> Emitted:
     """The result of an op on floats of 16 bits or more; those of 16 bits in a tensor two at a time, as one instruction
-    computes both. `make` gets numbers, or vectors of two."""
+    computes both."""
+    make = cast("Callable[..., Number]", compute)
     type_, kind = op.result.type, llvm_type(op.operands[0].type)
+
+    def alone(*values: str) -> str:
+        return make(*(emitter.of(kind, value) for value in values)).name
+
     if scalar_element(op.operands[0].type).bits != 16 or not isinstance(type_, TensorType):
-        return emitter.each(type_, op.operands, lambda *values: make(*(emitter.of(kind, x) for x in values)).name)
+        return emitter.each(type_, op.operands, alone)
     registers, made = emitter.layout(type_).unique_registers, dict[int, str]()
     for number in range(0, len(registers) - 1, 2):
         two = registers[number : number + 2]
@@ -140,7 +148,7 @@ def paired(emitter: Emitter, op: Op, make: Callable[..., Number]) -> Emitted:
         for at, register in enumerate(two):
             made[register] = emitter.emit(f"extractelement {both.typed}, i32 {at}")
     for register in registers[len(made) :]:
-        made[register] = make(*(emitter.of(kind, emitter.at(value, register)) for value in op.operands)).name
+        made[register] = alone(*(emitter.at(value, register) for value in op.operands))
     return emitter.value(type_, made)
 
 
@@ -196,7 +204,7 @@ def _divf(emitter: Emitter, op: arith.DivF | tt.PreciseDivF) -> Emitted:
 @emits(arith.NegF)
 def _negf(emitter: Emitter, op: arith.NegF) -> Emitted:
     if not scalar_element(op.operand.type).is_fp8:
-        return paired(emitter, op, operator.neg)
+        return paired(emitter, op, Number.__neg__)
     return emitter.each(op.result.type, op.operands, lambda a: emitter.emit(f"xor i8 {a}, 128"))
 
 
@@ -304,7 +312,7 @@ def _whole(emitter: Emitter, op: math.FloatUnary) -> Emitted:
 @emits(math.AbsF)
 def _magnitude(emitter: Emitter, op: math.AbsF) -> Emitted:
     if not scalar_element(op.operand.type).is_fp8:
-        return paired(emitter, op, abs)
+        return paired(emitter, op, Number.__abs__)
     return emitter.each(op.result.type, op.operands, lambda a: emitter.emit(f"and i8 {a}, 127"))
 
 
