@@ -55,8 +55,8 @@ def dot_scaled(
     Both are converted to bf16, or to f16 where one has the format "fp16", and then multiplied as by `dot`.
 
     - `lhs`: shape (M, K), or (B, M, K) for a batch.
-    - `lhs_scale`: shape (M, K / 32), or with the batch in front: powers of two, as u8 that holds the exponent + 127, by
-      which 32 neighbours along K are multiplied; 255 is NaN. Or shape (M, K / 16), of f8e4m3. None is 1.
+    - `lhs_scale`: shape (M, K / 32), or with the batch in front: powers of two, by which 32 neighbours along K are
+      multiplied, as u8 or i8 whose bits are the exponent + 127; 255 is NaN. Or shape (M, K / 16), of f8e4m3. None is 1.
     - `lhs_format`: of the elements: "e2m1", two in a u8, the first in the low bits; "e4m3" or "e5m2", of such an 8-bit
       float or u8; "bf16" or "fp16", of such a float or u16.
     - `rhs`, `rhs_scale`, `rhs_format`: the same for shape (K, N), with scales of shape (N, K / 32): not transposed.

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ziggurat.codemodel.types import bf16, f8e4m3, f8e5m2, f16, f32, u16, u32
+from ziggurat.codemodel.types import bf16, f8e4m3, f8e5m2, f16, f32, u8, u16, u32
 from ziggurat.frontends import language as zg
 from ziggurat.frontends.reflection import function
 
@@ -79,8 +79,9 @@ def scale_values(scale: Any, fast_math: zg.constexpr) -> Any:
     """Scales as f32. The exponent of the smallest scale gives 0, as the subnormal would in most products."""
     if scale.dtype == f8e4m3:
         return zg.cast(scale, f32)
-    powers = zg.bitcast(zg.shl(zg.cast(scale, u32), 23), f32)
-    return powers if fast_math else zg.where(zg.equal(scale, NOT_A_SCALE), NAN, powers)
+    exponents = zg.bitcast(scale, u8)
+    powers = zg.bitcast(zg.shl(zg.cast(exponents, u32), 23), f32)
+    return powers if fast_math else zg.where(zg.equal(exponents, NOT_A_SCALE), NAN, powers)
 
 
 @function

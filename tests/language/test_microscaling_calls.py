@@ -61,13 +61,13 @@ def test_fp4_packed_along_either_axis(packed, compute, dtypes):
 
 
 def test_batches_and_bytes(compute, dtypes):
-    """8-bit floats may come as their bytes."""
+    """8-bit floats may come as their bytes, and scales as signed ones."""
     rng = np.random.default_rng(2)
     a, true_a = operand(rng, "e4m3", (2, 2, 16, 32), 3, dtypes)
     b, true_b = operand(rng, "e2m1", (2, 2, 32, 16), 2, dtypes)
     sa, factor_a = scales(rng, (2, 2, 16, 1))
     body = CALL.format(a="sa", left="e4m3", b="None", right="e2m1", more="")
-    inputs = {"a": a.view(np.uint8), "b": b, "sa": sa}
+    inputs = {"a": a.view(np.uint8), "b": b, "sa": sa.view(np.int8)}
     compute(body, inputs, {"y": ((true_a * factor_a) @ true_b).astype(np.float32)})
 
 

@@ -8,7 +8,20 @@ from typing import Any, Final
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
 from ziggurat.codemodel.op import Value
-from ziggurat.codemodel.types import ScalarType, TensorType, Type, bf16, f8e4m3, f8e5m2, f16, f32, u8, u16, with_element
+from ziggurat.codemodel.types import (
+    ScalarType,
+    TensorType,
+    Type,
+    bf16,
+    f8e4m3,
+    f8e5m2,
+    f16,
+    f32,
+    i8,
+    u8,
+    u16,
+    with_element,
+)
 from ziggurat.frontends.library import LIBRARY
 from ziggurat.transforms.calls.constants import describe, show
 from ziggurat.transforms.calls.emit import Emitter, Operand
@@ -91,7 +104,7 @@ FORMATS: Final[dict[str, tuple[ScalarType, ...]]] = {
     "e2m1": (u8,), "e4m3": (f8e4m3, u8), "e5m2": (f8e5m2, u8), "bf16": (bf16, u16), "fp16": (f16, u16),
 }  # fmt: skip
 # The number of elements along k that share a scale, by the dtype of the scale.
-GROUPS: Final = {u8: 32, f8e4m3: 16}
+GROUPS: Final = {u8: 32, i8: 32, f8e4m3: 16}
 
 
 def _scaled(
@@ -110,7 +123,7 @@ def _scaled(
             continue
         element = tensor(call, scale).element
         if element not in GROUPS:
-            raise KernelTypeError(f"{call}: '{name}' must be u8 (exponents) or f8e4m3; got {describe(scale)}")
+            raise KernelTypeError(f"{call}: '{name}' must be u8 or i8 (exponents) or f8e4m3; got {describe(scale)}")
         wanted = [*batch, size, k // GROUPS[element]]
         sizes = list(tensor(call, scale).shape)
         if sizes != wanted:

@@ -40,7 +40,7 @@ SCALED = {
     f"{BYTES}, None, 'e4m3', zg.trans({BYTES}), None, 'e4m3', rhs_k_pack=False": "error: 'rhs_k_pack' must be True",
     f"{BYTES}, None, 'e3m0', {BYTES}, None, 'e4m3'": "error: lhs_format must be one of 'e2m1', 'e4m3', 'e5m2'",
     f"{BYTES}, None, 'bf16', {BYTES}, None, 'e4m3'": "error: 'lhs' of the format 'bf16' must be bf16 or u16",
-    f"{BYTES}, m, 'e4m3', zg.trans({BYTES}), None, 'e4m3'": "error: 'lhs_scale' must be u8 (exponents) or f8e4m3",
+    f"{BYTES}, m, 'e4m3', zg.trans({BYTES}), None, 'e4m3'": "error: 'lhs_scale' must be u8 or i8 (exponents) or f8e4m3",
     "t, None, 'e4m3', t, None, 'e4m3'": "error: 'lhs' of the format 'e4m3' must be f8e4m3 or u8",
     "zg.cast(t, zg.u8), None, 'e4m3', w, None, 'e4m3'": "error: 'lhs' must be a matrix, or a batch of them",
     f"{BYTES}, None, 'e4m3', zg.trans({BYTES}), None, 'e4m3', m": "error: the accumulator must have the shape",
