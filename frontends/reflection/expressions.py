@@ -74,8 +74,8 @@ class Expressions(ast.NodeVisitor, Bodies):
         self.choices = 0
         # The number of expressions around this one that may not be computed.
         self.parts = 0
-        # The iterable of the innermost `for`, the only place of a range.
-        self.head: ast.expr | None = None
+        # The iterable of the innermost `for`, the only place of a range; or those that a condition chooses from.
+        self.heads: tuple[ast.expr | None, ...] = ()
 
     def report(self, error: ZigguratError, node: Any) -> Value:
         """Note an error. Returns a value for `node`, so that the rest of the function can be read."""
@@ -376,15 +376,25 @@ class Expressions(ast.NodeVisitor, Bodies):
         self.check_form(node)
         target = unwrapped(self.names.static(callee))
         if target is not DYNAMIC:
-            if is_range(target) and node is not self.head:
+            if is_range(target) and node not in self.heads:
                 raise self.unsupported(node, "range")
             return self.call_object(node, target)
+        if isinstance(callee, ast.IfExp) and node in self.heads:
+            return self.choice_of_ranges(node, callee)
         if isinstance(callee, ast.Attribute):
             receiver = self.expression(callee.value)
             return self.invoke(node, f".{callee.attr}", receiver)
         if isinstance(callee, ast.Subscript) and isinstance(self.names.static(callee.value), Function):
             raise self.unsupported(node, "launch")
         return self.call_value(node, self.expression(callee))
+
+    def choice_of_ranges(self, node: ast.Call, callee: ast.IfExp) -> Value:
+        """`for i in (tl.static_range if n < 8 else range)(n)` loops over one of two ranges."""
+        calls = [
+            ast.copy_location(ast.Call(one, node.args, node.keywords), node) for one in (callee.body, callee.orelse)
+        ]
+        self.heads = tuple(calls)
+        return self.expression(ast.copy_location(ast.IfExp(callee.test, *calls), node))
 
     def call_value(self, node: ast.Call, callee: Value) -> Value:
         arguments, keywords, starred = self.arguments(node)

@@ -203,7 +203,7 @@ class Statements(Expressions):
     def visit_For(self, node: ast.For) -> None:
         if node.orelse and not self.policy.python_syntax:
             self.report(self.unsupported(node.orelse[0], "loop else"), node.orelse[0])
-        self.head = node.iter
+        self.heads = (node.iter,)
         iterable = self.body(node.iter, lambda: self.attempt(node.iter))
 
         def iteration() -> None:

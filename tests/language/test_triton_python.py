@@ -351,6 +351,38 @@ def test_keywords_of_range_are_ignored():
         assert run(kernel, 6).tolist() == [0, 1, 2, 3, 4, 5, 0, 0]
 
 
+@triton.jit
+def over_either_range(out_ptr, start, n, LAST: tl.constexpr):
+    total = start
+    for i in (tl.static_range if LAST < 4 else range)(1, LAST if LAST < 4 else n + 1):
+        total = total * 2 + i
+    for i in (range if LAST >= 4 else tl.static_range if LAST > 2 else tl.range)(3):
+        total += i
+    tl.store(out_ptr, total)
+
+
+@pytest.mark.parametrize("last", [2, 3, 8])
+def test_a_condition_chooses_the_range_of_a_loop(last):
+    total = 5
+    for i in range(1, last if last < 4 else 7 + 1):
+        total = total * 2 + i
+    assert run(over_either_range, 5, 7, last, size=1) == total + 3
+    assert (
+        str(over_either_range.triton(zg.ptr(zg.i32), zg.i32, zg.i32, last)).count("scf.for") == {2: 1, 3: 0, 8: 2}[last]
+    )
+
+
+@triton.jit
+def over_a_run_time_choice(out_ptr, n):
+    for i in (tl.static_range if n < 4 else range)(4):
+        tl.store(out_ptr, i)
+
+
+def test_only_a_constant_chooses_the_range_of_a_loop():
+    with pytest.raises(triton.CompilationError, match="dynamic condition has inconsistent types range"):
+        run(over_a_run_time_choice, 7)
+
+
 def test_a_rounding_says_nothing_where_the_type_stays():
     @triton.jit
     def kernel(out_ptr, x_ptr):

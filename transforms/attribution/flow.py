@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ziggurat.codemodel.dialects import core, py
@@ -119,7 +119,8 @@ def for_(walk: FunctionAttributor, op: py.For) -> Type | None:
     if isinstance(iterable, ErrorType):
         return walk.in_error(op)
     if isinstance(iterable, RangeType):
-        if not isinstance(op.iterable.entry.ops[-2], py.Invoke):
+        _, given = range_call(op.iterable, lambda choice: walk.scope.static_branches.get(choice.result))
+        if not isinstance(given, py.Invoke):
             raise KernelSyntaxError("a range is written in the 'for' itself", op.location, "for i in range(…):")
         walk.scope.ranges[op.result] = iterable
         if not iterable.static:
@@ -145,6 +146,16 @@ def for_(walk: FunctionAttributor, op: py.For) -> Type | None:
         )
     unroll(walk, op, items)
     return NONE
+
+
+def range_call(body: Body, taken: Callable[[Op], int | None]) -> tuple[list[Op], Op]:
+    """The call of a range that a loop runs over, and the ops before it. `taken` tells which of two expressions a
+    condition has chosen at compile time."""
+    *ops, given, _ = body.entry.ops
+    while isinstance(given, py.CondExpression) and (index := taken(given)) is not None:
+        *more, given, _ = given.bodies[index].entry.ops
+        ops += more
+    return ops, given
 
 
 def define_index(walk: FunctionAttributor, op: py.For, index: Type) -> None:

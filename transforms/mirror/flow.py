@@ -14,7 +14,7 @@ from ziggurat.codemodel.op import Body, Op, Value
 from ziggurat.codemodel.traits import LeavesIteration
 from ziggurat.codemodel.types import ConstantType, DescriptorType, ScalarType, TensorType, TupleType, Type, i1
 from ziggurat.transforms.attribution.attribution import Scope
-from ziggurat.transforms.attribution.flow import index_type
+from ziggurat.transforms.attribution.flow import index_type, range_call
 from ziggurat.transforms.attribution.operators import COMPARISONS
 from ziggurat.transforms.calls.emit import Built, Emitter, Operand, flatten_types, packed_type, rebuild, split_operand
 from ziggurat.transforms.calls.lattice import BlockPtrType, ErrorType, RangeType, Unusable, components
@@ -268,7 +268,7 @@ def for_(walk: FunctionMirror, op: py.For) -> Built:
 
 def bounds(walk: FunctionMirror, op: py.For, found: RangeType, index: Type) -> list[Value]:
     """Start, stop and step of a loop. A constant start stands before the ops that compute the others."""
-    *ops, given, _ = op.iterable.entry.ops
+    ops, given = range_call(op.iterable, lambda choice: walk.finding(lambda scope: scope.static_branches, choice))
     arguments = walk.finding(lambda scope: scope.arguments, given)
     written: list[Any] = list(given.operands if arguments is None else arguments.values())[:3]
     written += [None] * (3 - len(written))
