@@ -287,7 +287,10 @@ def fma_peak() -> float:
     """GFLOP/s of one thread with fused multiply-adds in registers alone."""
     lanes = 16 if "+avx512f" in host()[1] else 8
     vector, chains = f"<{lanes} x float>", 24
-    phis = "\n".join(f"  %a{i} = phi {vector} [ zeroinitializer, %entry ], [ %b{i}, %loop ]" for i in range(chains))
+    phis = "\n".join(f"  %a{i} = phi {vector} [ %f{i}, %entry ], [ %b{i}, %loop ]" for i in range(chains))
+    firsts = "\n".join(  # Equal chains would become one.
+        f"  %f{i} = fadd {vector} %m, splat (float {i}.0)" for i in range(chains)
+    )
     steps = "\n".join(
         f"  %b{i} = call {vector} @llvm.fma.v{lanes}f32({vector} %a{i}, {vector} %m, {vector} %m)"
         for i in range(chains)
@@ -297,6 +300,7 @@ def fma_peak() -> float:
 entry:
   %m = load {vector}, ptr %data
   %s0 = fadd {vector} %m, %m
+{firsts}
   br label %loop
 loop:
   %n = phi i64 [ 0, %entry ], [ %n1, %loop ]
