@@ -10,6 +10,8 @@ from ziggurat.backend.ptx.routines import Number, together
 from ziggurat.codemodel.dialects import cpu
 from ziggurat.codemodel.op import OpResult
 
+CACHE_LINE = 64  # Bytes.
+
 
 class Head:
     """One affine access of a region. Its fields hold what the loops use: if the access cannot be done as planned, they
@@ -38,6 +40,7 @@ class Head:
         self._good = self.guard
         self._tile = -1
         self._equal = False  # Whether the lanes have one address; those of the copy are neighbours.
+        self._step: Number | None = None
         self._span: tuple[Number, Number] | None = None
 
     @property
@@ -103,6 +106,8 @@ class Head:
             good = good & self.strides[lane].test("eq", 1)
             self.strides[lane] = emitter.i64(1)
         self._good = good
+        if sum(size > 1 for size in self.shape) == 1:
+            self._step = self.base - emitter.previous(self.base)
         if good.name == "true":
             return
         self._tile = emitter.temporary(self.size * cpu.row_major((1, *self.shape))[0])
@@ -234,6 +239,17 @@ class Head:
             found = within if found is None else found & within
         return found
 
+    def _prefetch(self, address: Number) -> None:
+        """Fetch the cache lines that the next program will need, if it is as far from this one as this one from that
+        before it: rows are too short, and their pages too small, for the machine to foresee them."""
+        emitter, writes = self.emitter, int(isinstance(self.op, cpu.Store))
+        if self._step is None:
+            return
+        emitter.declarations["declare void @llvm.prefetch.p0(ptr, i32, i32, i32)"] = None
+        for line in range(0, emitter.lanes * self.size, CACHE_LINE):
+            place = emitter.address(address + self._step, line, 1)
+            emitter.line(f"call void @llvm.prefetch.p0(ptr {place}, i32 {writes}, i32 3, i32 1)")
+
     def load(self, index: Index, masked: bool) -> Number:
         """The elements at an index."""
         emitter, op = self.emitter, self.op
@@ -246,6 +262,8 @@ class Head:
         address, run = self._address(index)
         with emitter.at_level(emitter.level(f"{address} {mask} {other}")):
             if run:
+                if not masked:
+                    self._prefetch(address)
                 pointer = emitter.emit(f"inttoptr i64 {address} to ptr")
                 found = memory.load_run(emitter, pointer, type_, mask, other)
             elif mask is not None and mask.lanes:
@@ -276,6 +294,8 @@ class Head:
         mask = self.mask(index, masked)
         address, run = self._address(index)
         if run:
+            if not masked:
+                self._prefetch(address)
             memory.store_run(emitter, emitter.emit(f"inttoptr i64 {address} to ptr"), value, mask, self.size)
         elif value.lanes or (mask is not None and mask.lanes):
             memory.scatter(emitter, address, value, mask, self.size)

@@ -99,6 +99,7 @@ def to_llvm(module: cpu.Module, options: CpuOptions, *, waits: bool = False) -> 
         "ptr noalias align 64 %memory, ptr noalias %record) #0 {",
         "entry:",
         *loads,
+        *emitter.slots,
         *(f"  %g{axis} = getelementptr i32, ptr %launch, i64 {axis}" for axis in range(3)),
         *(f"  %grid{axis} = load i32, ptr %g{axis}" for axis in range(3)),
         "  %scratch = ptrtoint ptr %memory to i64",

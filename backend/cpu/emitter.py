@@ -87,6 +87,7 @@ class Emitter(Code):
         self.levels = [Level([], "start")]
         self.level_of: dict[str, int] = {}
         self.lanes = 0  # Of the present region; 0 where its elements are computed one by one.
+        self.slots: list[str] = []  # Memory that lasts for all programs of a call.
         self.failures: list[str] = []  # The blocks that end the kernel with an error.
         self.sites: list[Site] = []
         self._numbers: dict[tuple[Value, Site], int] = {}
@@ -277,6 +278,14 @@ class Emitter(Code):
     def release(self) -> None:
         """The present region needs its scratch memory no longer."""
         self._temporary = self.module.scratch
+
+    def previous(self, value: Number) -> Number:
+        """The i64 that was given here before, in this program or an earlier one; at first 0."""
+        slot = f"%{self.name('slot')}"
+        self.slots += [f"  {slot} = alloca i64", f"  store i64 0, ptr {slot}"]
+        found = self.number("i64", self.effect(f"load i64, ptr {slot}"))
+        self.line(f"store {value.typed}, ptr {slot}")
+        return found
 
     def address(self, base: Number, offset: Number | int, size: int) -> str:
         """A pointer to the element of `size` bytes at an offset in elements from an address (an i64)."""

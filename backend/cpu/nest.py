@@ -20,8 +20,8 @@ from ziggurat.codemodel.dialects import core, cpu, tt
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.types import TensorType, shape_of
 
-MAX_UNROLLED = 4  # Vectors of an iteration, where nothing is reduced.
-REDUCED = 4  # Vectors of an iteration that reduces.
+MAX_UNROLLED = 2  # Vectors of an iteration, where nothing is reduced.
+REDUCED = 2  # Vectors of an iteration that reduces.
 
 
 @emits(cpu.Alloc)
@@ -98,7 +98,8 @@ class Nest:
             for op in ops
             if isinstance(op, tt.Load | cpu.Load | cpu.Get | cpu.Put)
         ]
-        lanes = self.emitter.module.vector // max([4, *moved])
+        # Two registers: their instructions alternate, which hides latency that the machine's reordering does not.
+        lanes = 2 * self.emitter.module.vector // max([4, *moved])
         while size % lanes:
             lanes //= 2
         return lanes if lanes > 1 else 0
