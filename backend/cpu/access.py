@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import attrs
+
 from ziggurat.backend.cpu import memory
 from ziggurat.backend.cpu.emitter import Coord, Emitter, Index, element_bytes, memory_kind
 from ziggurat.backend.ptx.routines import Number, together
 from ziggurat.codemodel.dialects import cpu
 from ziggurat.codemodel.op import OpResult
-
-CACHE_LINE = 64  # Bytes.
 
 
 class Head:
@@ -37,7 +37,7 @@ class Head:
             count.call("llvm.smax", 0).call("llvm.smin", size)
             for count, size in zip(rest[rank:], self.shape, strict=True)
         ]
-        self._good = self.guard
+        self.good = self.guard
         self._tile = -1
         self._equal = False  # Whether the lanes have one address; those of the copy are neighbours.
         self._step: Number | None = None
@@ -105,7 +105,7 @@ class Head:
         if self.shape[lane] > 1 and self.strides[lane].name not in ("0", "1"):
             good = good & self.strides[lane].test("eq", 1)
             self.strides[lane] = emitter.i64(1)
-        self._good = good
+        self.good = good
         if sum(size > 1 for size in self.shape) == 1:
             self._step = self.base - emitter.previous(self.base)
         if good.name == "true":
@@ -130,7 +130,7 @@ class Head:
         with emitter.inside(slow) as level:
             self._one_by_one(make)
             emitter.line(f"br label %{after}")
-        emitter.line(f"br i1 {self._good}, label %{after}, label %{slow}, !prof !2")
+        emitter.line(f"br i1 {self.good}, label %{after}, label %{slow}, !prof !2")
         emitter.levels[-1].lines += [f"{slow}:", *level.lines]
         emitter.start(after)
 
@@ -242,13 +242,9 @@ class Head:
     def _prefetch(self, address: Number) -> None:
         """Fetch the cache lines that the next program will need, if it is as far from this one as this one from that
         before it: rows are too short, and their pages too small, for the machine to foresee them."""
-        emitter, writes = self.emitter, int(isinstance(self.op, cpu.Store))
-        if self._step is None:
-            return
-        emitter.declarations["declare void @llvm.prefetch.p0(ptr, i32, i32, i32)"] = None
-        for line in range(0, emitter.lanes * self.size, CACHE_LINE):
-            place = emitter.address(address + self._step, line, 1)
-            emitter.line(f"call void @llvm.prefetch.p0(ptr {place}, i32 {writes}, i32 3, i32 1)")
+        if self._step is not None:
+            size = self.emitter.lanes * self.size
+            self.emitter.prefetch(address + self._step, size, writes=isinstance(self.op, cpu.Store))
 
     def load(self, index: Index, masked: bool) -> Number:
         """The elements at an index."""
@@ -284,7 +280,7 @@ class Head:
         runs = any(coord.run for coord in index)
         copy = memory.read(emitter, emitter.scratch_address(self._tile), self._number(index), runs, type_)
         found, copy = together(found, copy)
-        return self._good.select(found, copy)
+        return self.good.select(found, copy)
 
     def store(self, index: Index, masked: bool) -> None:
         """Store the elements at an index."""
@@ -306,3 +302,23 @@ class Head:
                 emitter.line(f"store {value.typed}, ptr {pointer}, align {self.size}")
 
             memory.guarded(emitter, mask, store)
+
+
+@attrs.frozen
+class Matrix:
+    """A matrix in memory: the address, the bytes from a row to the next, and whether that is where an access has it,
+    and not a buffer."""
+
+    base: Number
+    pitch: Number
+    direct: Number | None = None
+
+    @classmethod
+    def of(cls, head: Head, buffer: Number) -> Matrix:
+        """The matrix of an access: where it is if no element is masked, and else in a buffer."""
+        direct = head.good
+        for count, size in zip(head.counts, head.shape, strict=True):
+            if count.name != str(size):
+                direct = direct & count.test("eq", size)
+        pitch = head.strides[0] * head.size
+        return cls(direct.select(head.base, buffer), direct.select(pitch, head.shape[1] * head.size), direct)

@@ -30,6 +30,7 @@ emits = EMITTERS.of
 INDEXED: OpTable[Callable[..., Any]] = OpTable("CPU emitter at an index")
 indexed = INDEXED.of
 
+CACHE_LINE = 64  # Bytes.
 _NAMES = re.compile(r"%[\w.]+")
 
 
@@ -98,6 +99,7 @@ class Emitter(Code):
         self._temporary = module.scratch
         self.waits = waits  # Whether a loop may wait for another program.
         self.ordered = waits
+        self.loaded: dict[Value, Any] = {}  # The matrices that dots may read where they are in memory.
         self.nest: Any = None  # The region that is emitted.
         self.pinned = False  # Whether code stays at its level: within branches.
 
@@ -171,11 +173,11 @@ class Emitter(Code):
         self._loop(start, stop, step, once, ())
 
     def folding_loop(
-        self, stop: int, body: Callable[[Number, list[Number]], list[Number]], first: Sequence[Number]
+        self, stop: int, step: int, body: Callable[[Number, list[Number]], list[Number]], first: Sequence[Number]
     ) -> list[Number]:
-        """Append a loop over the i64s below `stop`; `body` gets the index and numbers, and gives the next ones. The
-        last ones are returned."""
-        return self._loop(0, stop, 1, body, first)
+        """Append a loop over i64s below `stop`; `body` gets the index and numbers, and gives the next ones. The last
+        ones are returned."""
+        return self._loop(0, stop, step, body, first)
 
     def _loop(
         self,
@@ -286,6 +288,14 @@ class Emitter(Code):
         found = self.number("i64", self.effect(f"load i64, ptr {slot}"))
         self.line(f"store {value.typed}, ptr {slot}")
         return found
+
+    def prefetch(self, address: Number, size: int, *, writes: bool = False, level: int = 1) -> None:
+        """Fetch the cache lines of the `size` bytes at an address, which need not be that of any memory, to the cache
+        of a level."""
+        self.declarations["declare void @llvm.prefetch.p0(ptr, i32, i32, i32)"] = None
+        for line in range(0, size, CACHE_LINE):
+            place = self.address(address, line, 1)
+            self.line(f"call void @llvm.prefetch.p0(ptr {place}, i32 {int(writes)}, i32 {4 - level}, i32 1)")
 
     def address(self, base: Number, offset: Number | int, size: int) -> str:
         """A pointer to the element of `size` bytes at an offset in elements from an address (an i64)."""

@@ -11,13 +11,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from ziggurat.backend.cpu import memory
-from ziggurat.backend.cpu.access import Head
+from ziggurat.backend.cpu.access import Head, Matrix
 from ziggurat.backend.cpu.control import ASSERTION, apply, is_straight, packed
 from ziggurat.backend.cpu.emitter import Coord, Emitter, Index, element_bytes, emits, indexed
 from ziggurat.backend.cpu.reductions import Tree
 from ziggurat.backend.ptx.routines import Number
 from ziggurat.codemodel.dialects import core, cpu, tt
 from ziggurat.codemodel.op import Op, OpResult, Value
+from ziggurat.codemodel.traits import MemoryWrite
 from ziggurat.codemodel.types import TensorType, shape_of
 
 MAX_UNROLLED = 2  # Vectors of an iteration, where nothing is reduced.
@@ -47,7 +48,16 @@ def _copy(emitter: Emitter, op: cpu.Copy, source: Number, target: Number) -> Non
 @indexed(cpu.Region)
 def _region(emitter: Emitter, op: cpu.Region, index: Index) -> Any:
     nest = Nest(emitter, op)
-    nest.run()
+    nest.begin()
+    loaded = nest.loaded()
+    if loaded is None:
+        nest.loops()
+    else:
+        buffer, head = loaded
+        matrix = emitter.loaded[buffer] = Matrix.of(head, emitter.values[buffer])
+        assert matrix.direct is not None
+        memory.guarded(emitter, matrix.direct ^ True, nest.loops)
+    nest.end()
     results = [nest.results[value] for value in op.body.entry.terminator.operands]
     emitter.forget()
     emitter.release()
@@ -60,6 +70,10 @@ def _reduction_of(value: Value) -> Value:
     while isinstance(value, OpResult) and isinstance(value.op, core.TupleLoad):
         value = value.op.tuple
     return value
+
+
+def _writes(op: Op) -> bool:
+    return any(isinstance(inner, MemoryWrite) or _writes(inner) for inner in op.inner_ops())
 
 
 class Nest:
@@ -104,12 +118,40 @@ class Nest:
             lanes //= 2
         return lanes if lanes > 1 else 0
 
-    def run(self) -> None:
-        """Emit the loops."""
+    def begin(self) -> None:
+        """Emit the tests of the accesses."""
         for head in self.heads.values():
             head.begin([other for other in self.heads.values() if isinstance(other.op, cpu.Store)])
+
+    def loaded(self) -> tuple[Value, Head] | None:
+        """The buffer and the access, if all that the region does is to load a matrix that only dots use, before any
+        other op writes to memory."""
+        puts = [op for op in self.statements if not isinstance(op, cpu.Load)]
+        if len(puts) != 1 or not isinstance(puts[0], cpu.Put) or len(self.shape) != 2 or self.reductions:
+            return None
+        put = puts[0]
+        head = self.heads.get(put.value)
+        dots = [user for user in put.buffer.uses if user is not put]
+        if head is None or not head.exact or self.shape[-1] == 1 or put.strides or put.start:
+            return None
+        ops = self.op.parent.ops
+        first = next(at for at, op in enumerate(ops) if op is self.op)
+        last = max((at for at, op in enumerate(ops) if any(op is dot for dot in dots)), default=-1)
+        for dot in dots:
+            if not isinstance(dot, cpu.Dot) or dot.parent is not self.op.parent or dot.c is put.buffer:
+                return None
+        between = ops[first + 1 : last]
+        if not dots or last < first or any(isinstance(op, MemoryWrite) or _writes(op) for op in between):
+            return None
+        return put.buffer, head
+
+    def loops(self) -> None:
+        """Emit the loops."""
         outer = [axis for axis, size in enumerate(self.shape) if size > 1 and axis not in (self.lane_axis, self.axis)]
         self._outer(outer)
+
+    def end(self) -> None:
+        """Emit what follows the loops."""
         for head in self.heads.values():
             head.end()
 

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import attrs
+
+from ziggurat.backend.cpu.access import Matrix
 from ziggurat.backend.cpu.casts import narrow, to_f64, widen
 from ziggurat.backend.cpu.control import apply, is_straight
 from ziggurat.backend.cpu.emitter import Emitter, emits
@@ -19,7 +22,8 @@ from ziggurat.codemodel.dialects.tt import InputPrecision
 from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.types import ScalarType, Type, bf16, f16, f32, f64, i32
 
-BLOCKS = {64: (4, 4), 32: (4, 2), 16: (4, 2)}  # Rows and vectors of a block, by the bytes of a vector.
+SUMS = {64: (16, 4), 32: (8, 2), 16: (8, 2)}  # Vectors of a block, and of one of its rows, by the bytes of a vector.
+UNROLLED = 4  # Steps along k of an iteration.
 
 
 def _buffer(value: Value) -> cpu.BufferType:
@@ -48,16 +52,17 @@ def _dot(emitter: Emitter, op: cpu.Dot, a: Number, b: Number, c: Number) -> None
     result, source = _buffer(op.c), _buffer(op.a).element
     assert isinstance(result.element, ScalarType) and isinstance(source, ScalarType)
     accumulator = f32 if result.element == f16 else result.element
-    products: Sequence[tuple[Number, Number]]
+    products: Sequence[tuple[Matrix, Matrix]]
     precision = op.input_precision
+    first, second = (_matrix(emitter, *operand) for operand in ((op.a, a), (op.b, b)))
     if source != f32 or precision in (InputPrecision.DEFAULT, InputPrecision.IEEE):
-        products = [(_as(emitter, op.a, a, accumulator), _as(emitter, op.b, b, accumulator))]
-    elif precision is InputPrecision.TF32:
-        products = [(_parts(emitter, op.a, a, precision, 1)[0], _parts(emitter, op.b, b, precision, 1)[0])]
+        products = [(_as(emitter, op.a, first, accumulator), _as(emitter, op.b, second, accumulator))]
     else:
-        count = 1 + max(max(pair) for pair in precision.products)
-        of_a, of_b = _parts(emitter, op.a, a, precision, count), _parts(emitter, op.b, b, precision, count)
-        products = [(of_a[i], of_b[j]) for i, j in precision.products]
+        pairs = [(0, 0)] if precision is InputPrecision.TF32 else precision.products
+        count = 1 + max(max(pair) for pair in pairs)
+        of_a = _parts(emitter, op.a, first, precision, count)
+        of_b = _parts(emitter, op.b, second, precision, count)
+        products = [(of_a[i], of_b[j]) for i, j in pairs]
     target = c
     if result.element != accumulator:
         target = emitter.scratch_address(emitter.temporary(4 * result.numel))
@@ -70,14 +75,16 @@ def _dot(emitter: Emitter, op: cpu.Dot, a: Number, b: Number, c: Number) -> None
         _each(emitter, result.numel, 4, clear)
     *batch, rows, depth = _buffer(op.a).shape
     columns = result.shape[-1]
-    for first, second in products:
+    for left, right in products:
         for number in range(batch[0] if batch else 1):
-            sizes = [rows * depth, depth * columns, rows * columns]
-            bases = [
-                base + emitter.i64(number * size * accumulator.bytes) if number else base
-                for base, size in zip((first, second, target), sizes, strict=True)
-            ]
-            _matmul(emitter, bases, (rows, depth, columns), accumulator)
+            x, y = (
+                attrs.evolve(matrix, base=matrix.base + emitter.i64(number * size * accumulator.bytes))
+                if number
+                else matrix
+                for matrix, size in ((left, rows * depth), (right, depth * columns))
+            )
+            part = target + emitter.i64(number * rows * columns * accumulator.bytes) if number else target
+            _matmul(emitter, x, y, part, (rows, depth, columns), accumulator)
     if result.element != accumulator:
 
         def add(at: Number) -> None:
@@ -89,88 +96,137 @@ def _dot(emitter: Emitter, op: cpu.Dot, a: Number, b: Number, c: Number) -> None
     emitter.release()
 
 
-def _as(emitter: Emitter, value: Value, base: Number, target: ScalarType) -> Number:
-    """The address of a buffer's content in the type of the accumulation."""
+def _matrix(emitter: Emitter, value: Value, base: Number) -> Matrix:
+    """An operand of a dot: a buffer, or the memory from which it was to be loaded."""
+    type_ = _buffer(value)
+    known = emitter.loaded.get(value)
+    return known or Matrix(base, emitter.i64(type_.shape[-1] * type_.element.bytes))
+
+
+def _copied(
+    emitter: Emitter,
+    value: Value,
+    matrix: Matrix,
+    target: ScalarType,
+    count: int,
+    make: Callable[[Number], Sequence[Number]],
+) -> list[Matrix]:
+    """New matrices: `make` gives the elements of each, from those of a matrix."""
     type_ = _buffer(value)
     source = type_.element
     assert isinstance(source, ScalarType)
+    columns = type_.shape[-1]
+    copies = [emitter.scratch_address(emitter.temporary(target.bytes * type_.numel)) for _ in range(count)]
+
+    def row(number: Number) -> None:
+        start, to = matrix.base + number * matrix.pitch, [copy + number * (columns * target.bytes) for copy in copies]
+
+        def convert(at: Number) -> None:
+            run = emitter.lanes > 0
+            for place, part in zip(to, make(read(emitter, start, at, run, source)), strict=True):
+                write(emitter, place, at, run, part, target)
+
+        _each(emitter, columns, target.bytes, convert)
+
+    emitter.loop(0, type_.numel // columns, 1, row)
+    return [Matrix(copy, emitter.i64(columns * target.bytes)) for copy in copies]
+
+
+def _as(emitter: Emitter, value: Value, matrix: Matrix, target: ScalarType) -> Matrix:
+    """A matrix in the type of the accumulation."""
+    source = _buffer(value).element
+    assert isinstance(source, ScalarType)
     if source == target:
-        return base
-    copy = emitter.scratch_address(emitter.temporary(target.bytes * type_.numel))
+        return matrix
 
-    def convert(at: Number) -> None:
-        found = read(emitter, base, at, emitter.lanes > 0, source)
+    def convert(found: Number) -> list[Number]:
         if target == i32:
-            found = found.to("sext" if source.signed else "zext", "i32")
-        else:
-            found = to_f64(emitter, found, source) if target == f64 else widen(emitter, found, source)
-        write(emitter, copy, at, emitter.lanes > 0, found, target)
+            return [found.to("sext" if source.signed else "zext", "i32")]
+        return [to_f64(emitter, found, source) if target == f64 else widen(emitter, found, source)]
 
-    _each(emitter, type_.numel, target.bytes, convert)
-    return copy
+    return _copied(emitter, value, matrix, target, 1, convert)[0]
 
 
-def _parts(emitter: Emitter, value: Value, base: Number, precision: InputPrecision, count: int) -> list[Number]:
-    """The addresses of the parts that the matrix units would read: each is the rounded rest after those before it."""
-    type_ = _buffer(value)
-    copies = [emitter.scratch_address(emitter.temporary(4 * type_.numel)) for _ in range(count)]
+def _parts(emitter: Emitter, value: Value, matrix: Matrix, precision: InputPrecision, count: int) -> list[Matrix]:
+    """The parts that the matrix units would read: each is the rounded rest after those before it."""
 
-    def split(at: Number) -> None:
-        run = emitter.lanes > 0
-        rest = read(emitter, base, at, run, f32)
-        for copy in copies:
+    def split(rest: Number) -> list[Number]:
+        parts: list[Number] = []
+        for _ in range(count):
             if precision in (InputPrecision.TF32, InputPrecision.TF32X3):
                 cut = (rest.bits() + 0x1000 & 0xFFFFE000).to("bitcast", "float")
-                part = abs(rest).test("olt", float("inf")).select(cut, rest)
+                parts.append(abs(rest).test("olt", float("inf")).select(cut, rest))
             else:
-                part = widen(emitter, narrow(emitter, rest, f32, bf16), bf16)
-            write(emitter, copy, at, run, part, f32)
-            rest = rest - part
+                parts.append(widen(emitter, narrow(emitter, rest, f32, bf16), bf16))
+            rest = rest - parts[-1]
+        return parts
 
-    _each(emitter, type_.numel, 4, split)
-    return copies
+    return _copied(emitter, value, matrix, f32, count, split)
 
 
-def _matmul(emitter: Emitter, bases: Sequence[Number], sizes: tuple[int, int, int], type_: ScalarType) -> None:
-    """c += a · b for row-major matrices of one type."""
-    a, b, c = bases
+def _matmul(emitter: Emitter, a: Matrix, b: Matrix, c: Number, sizes: tuple[int, int, int], type_: ScalarType) -> None:
+    """c += a · b for matrices of one type, c row-major."""
     rows, depth, columns = sizes
-    vector = emitter.module.vector
-    lanes = _power(vector // type_.bytes, columns)
-    most_rows, most_vectors = BLOCKS[vector]
-    high, wide = _power(most_rows, rows), _power(most_vectors, columns // lanes)
+    vector, size = emitter.module.vector, type_.bytes
+    lanes = _power(vector // size, columns)
+    most, most_wide = SUMS[vector]
+    wide, unrolled = _power(most_wide, columns // lanes), _power(UNROLLED, depth)
+    high = _power(most // wide, rows)
+    panel = wide * lanes
     emitter.lanes = lanes if lanes > 1 else 0
     run = emitter.lanes > 0
+    packed: Matrix | None = None
+    if rows > high and b.pitch.name != str(panel * size):
+        packed = Matrix(emitter.scratch_address(emitter.temporary(depth * panel * size)), emitter.i64(panel * size))
+
+    def vectors(base: Number) -> list[Number]:
+        return [read(emitter, base, j * lanes, run, type_) for j in range(wide)]
 
     def block(row: Number, column: Number) -> None:
-        places = [[(row + i) * columns + (column + j * lanes) for j in range(wide)] for i in range(high)]
-        before = [read(emitter, c, place, run, type_) for line in places for place in line]
+        """The sums of `high` rows and `wide` vectors."""
+        target = c + (row * columns + column) * size
+        left = [a.base + (row + i) * a.pitch for i in range(high)]
+        for line in left if a.direct else ():  # The machine does not foresee the next rows.
+            emitter.prefetch(line + a.pitch * high, depth * size)
+        for part in range(-(-depth * high // rows) if b.direct else 0):  # Nor the rows of b that will follow these.
+            number = row * depth / rows + (part + depth)
+            emitter.prefetch(b.base + number * b.pitch + column * size, panel * size, level=2)
+        right, pitch = (packed.base, packed.pitch) if packed else (b.base + column * size, b.pitch)
+        places = [i * columns + j * lanes for i in range(high) for j in range(wide)]
+        before = [read(emitter, target, place, run, type_) for place in places]
 
         def step(k: Number, sums: list[Number]) -> list[Number]:
-            right = [read(emitter, b, k * columns + (column + j * lanes), run, type_) for j in range(wide)]
-            made: list[Number] = []
-            for i in range(high):
-                left = read(emitter, a, (row + i) * depth + k, False, type_)
-                for j in range(wide):
-                    x, y, z = left, right[j], sums[i * wide + j]
-                    if type_.is_float:
-                        made.append(x.spread(emitter.lanes).call("llvm.fma", y, z))
-                    else:
-                        made.append(x * y + z)
-            return made
+            for at in range(unrolled):
+                y = vectors(right + (k + at) * pitch)
+                x = [read(emitter, line + k * size, at, False, type_) for line in left]
+                sums = [_multiplied(x[n // wide], y[n % wide], z) for n, z in enumerate(sums)]
+            return sums
 
-        after = emitter.folding_loop(depth, step, before)
-        for place, value in zip((place for line in places for place in line), after, strict=True):
-            write(emitter, c, place, run, value, type_)
+        after = emitter.folding_loop(depth, unrolled, step, before)
+        for place, value in zip(places, after, strict=True):
+            write(emitter, target, place, run, value, type_)
 
-    def row_of_blocks(row: Number) -> None:
-        def next_block(column: Number) -> None:
+    def panel_of(column: Number) -> None:
+        if packed:  # All rows find the panel in the cache. Where it is, its lines share few sets of the cache.
+
+            def copy(k: Number) -> None:
+                for j, found in enumerate(vectors(b.base + k * b.pitch + column * size)):
+                    write(emitter, packed.base + k * packed.pitch, j * lanes, run, found, type_)
+
+            emitter.loop(0, depth, 1, copy)
+
+        def rows_of(row: Number) -> None:
             block(row, column)
 
-        emitter.loop(0, columns, wide * lanes, next_block)
+        emitter.loop(0, rows, high, rows_of)
 
-    emitter.loop(0, rows, high, row_of_blocks)
+    emitter.loop(0, columns, panel, panel_of)
     emitter.lanes = 0
+
+
+def _multiplied(x: Number, y: Number, z: Number) -> Number:
+    """x · y + z, of floats rounded once."""
+    return x * y + z if x.kind[0] == "i" else x.spread(y.lanes).call("llvm.fma", y, z)
 
 
 # Scans.

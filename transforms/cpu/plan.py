@@ -64,6 +64,7 @@ class Item:
     statements: list[Statement] = attrs.field(factory=list[Statement])
     axis: int = -1
     ordered: bool = False  # Whether indices must come in row-major order.
+    alone: bool = False  # Whether no other statement may join.
     moved: set[Component] = attrs.field(factory=set[Component])  # Homes that are read at another index.
 
 
@@ -320,8 +321,10 @@ class Plan:
         axis = op.axis if isinstance(op, tt.Reduce) else -1
         ordered = isinstance(op, (*_ATOMICS, tt.Store))
         last = len(shape) - 1
+        if op is not None and _feeds_dots(op):  # A dot may read the memory itself, without the item.
+            return self._append(Item(len(items), shape, alone=True))
         for item in reversed(items[bound:]):
-            fits = item.shape == shape and (axis < 0 or item.axis in (-1, axis))
+            fits = item.shape == shape and not item.alone and (axis < 0 or item.axis in (-1, axis))
             if fits and not (item.ordered and axis not in (-1, last)) and not (ordered and item.axis not in (-1, last)):
                 item.axis = max(item.axis, axis)
                 item.ordered = item.ordered or ordered
@@ -421,6 +424,12 @@ class Plan:
 def _gives_scalars(op: Op) -> bool:
     """Whether an op takes a tensor of two elements apart."""
     return isinstance(op, tt.Split) and not holds_tensor(op.result.type)
+
+
+def _feeds_dots(op: Op) -> bool:
+    """Whether an op is an affine load that only dots use."""
+    uses = op.result.uses
+    return isinstance(op, cpu.Load) and bool(uses) and all(isinstance(user, tt.Dot) for user in uses)
 
 
 def _moves(op: Op) -> Sequence[int]:
