@@ -127,21 +127,19 @@ class Nest:
         """The buffer and the access, if all that the region does is to load a matrix that only dots use, before any
         other op writes to memory."""
         puts = [op for op in self.statements if not isinstance(op, cpu.Load)]
-        if len(puts) != 1 or not isinstance(puts[0], cpu.Put) or len(self.shape) != 2 or self.reductions:
+        block = self.op.parent
+        if block is None or len(puts) != 1 or not isinstance(puts[0], cpu.Put) or len(self.shape) != 2:
             return None
         put = puts[0]
-        head = self.heads.get(put.value)
-        dots = [user for user in put.buffer.uses if user is not put]
-        if head is None or not head.exact or self.shape[-1] == 1 or put.strides or put.start:
+        head = self.heads.get(put.value) if isinstance(put.value, OpResult) else None
+        if head is None or not head.exact or head.strides[-1].name != "1" or put.strides or put.start:
             return None
-        ops = self.op.parent.ops
-        first = next(at for at, op in enumerate(ops) if op is self.op)
-        last = max((at for at, op in enumerate(ops) if any(op is dot for dot in dots)), default=-1)
-        for dot in dots:
-            if not isinstance(dot, cpu.Dot) or dot.parent is not self.op.parent or dot.c is put.buffer:
-                return None
-        between = ops[first + 1 : last]
-        if not dots or last < first or any(isinstance(op, MemoryWrite) or _writes(op) for op in between):
+        dots = [user for user in put.buffer.uses if user is not put]
+        first, *rest = (at for at, op in enumerate(block.ops) if op is self.op or any(op is dot for dot in dots))
+        inside = all(isinstance(dot, cpu.Dot) and dot.parent is block and dot.c is not put.buffer for dot in dots)
+        if not inside or not rest or block.ops[first] is not self.op:
+            return None
+        if any(isinstance(op, MemoryWrite) or _writes(op) for op in block.ops[first + 1 : rest[-1]]):
             return None
         return put.buffer, head
 

@@ -175,9 +175,9 @@ def _matmul(emitter: Emitter, a: Matrix, b: Matrix, c: Number, sizes: tuple[int,
     panel = wide * lanes
     emitter.lanes = lanes if lanes > 1 else 0
     run = emitter.lanes > 0
-    packed: Matrix | None = None
-    if rows > high and b.pitch.name != str(panel * size):
-        packed = Matrix(emitter.scratch_address(emitter.temporary(depth * panel * size)), emitter.i64(panel * size))
+    pack = rows > high and b.pitch.name != str(panel * size)
+    packed = emitter.scratch_address(emitter.temporary(depth * panel * size)) if pack else b.base
+    pitch = emitter.i64(panel * size) if pack else b.pitch
 
     def vectors(base: Number) -> list[Number]:
         return [read(emitter, base, j * lanes, run, type_) for j in range(wide)]
@@ -191,7 +191,7 @@ def _matmul(emitter: Emitter, a: Matrix, b: Matrix, c: Number, sizes: tuple[int,
         for part in range(-(-depth * high // rows) if b.direct else 0):  # Nor the rows of b that will follow these.
             number = row * depth / rows + (part + depth)
             emitter.prefetch(b.base + number * b.pitch + column * size, panel * size, level=2)
-        right, pitch = (packed.base, packed.pitch) if packed else (b.base + column * size, b.pitch)
+        right = packed if pack else packed + column * size
         places = [i * columns + j * lanes for i in range(high) for j in range(wide)]
         before = [read(emitter, target, place, run, type_) for place in places]
 
@@ -207,11 +207,11 @@ def _matmul(emitter: Emitter, a: Matrix, b: Matrix, c: Number, sizes: tuple[int,
             write(emitter, target, place, run, value, type_)
 
     def panel_of(column: Number) -> None:
-        if packed:  # All rows find the panel in the cache. Where it is, its lines share few sets of the cache.
+        if pack:  # All rows find the panel in the cache. Where it is, its lines share few sets of the cache.
 
             def copy(k: Number) -> None:
                 for j, found in enumerate(vectors(b.base + k * b.pitch + column * size)):
-                    write(emitter, packed.base + k * packed.pitch, j * lanes, run, found, type_)
+                    write(emitter, packed + k * pitch, j * lanes, run, found, type_)
 
             emitter.loop(0, depth, 1, copy)
 

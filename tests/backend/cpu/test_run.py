@@ -135,6 +135,43 @@ def test_a_dot_is_one_chain_in_ascending_k(machine, dtype):
     np.testing.assert_allclose(c.astype(np.float64), expected, rtol=0, atol=0 if dtype == zg.i8 else 4e-3)
 
 
+@zg.kernel
+def blocks(a_ptr, b_ptr, c_ptr, strides, m, k, n, late: zg.constexpr):
+    """c = a · b in two steps along k, where `strides` is that of a's rows · 1000 + that of b's columns. With `late`,
+    a and b change between their loads and the dot."""
+    rows, inner, columns = zg.arange(0, 32), zg.arange(0, 16), zg.arange(0, 128)
+    left, below = zg.expand(rows, 1), zg.expand(columns, 0)
+    c = zg.zeros((32, 128), zg.f32)
+    for start in range(0, 32, 16):
+        depth = zg.add(inner, start)
+        across, down = zg.expand(depth, 0), zg.expand(depth, 1)
+        a_at = zg.add(a_ptr, zg.add(zg.mul(left, strides // 1000), across))
+        b_at = zg.add(b_ptr, zg.add(zg.mul(down, 128), zg.mul(below, strides % 1000)))
+        a = zg.load(a_at, zg.and_(zg.compare(left, m, K.LESS_THAN), zg.compare(across, k, K.LESS_THAN)), other=0.0)
+        b = zg.load(b_at, zg.and_(zg.compare(down, k, K.LESS_THAN), zg.compare(below, n, K.LESS_THAN)), other=2.0)
+        if late:
+            zg.store(zg.add(a_ptr, inner), zg.cast(inner, zg.f32))
+            zg.store(zg.add(b_ptr, inner), zg.cast(inner, zg.f32))
+        c = zg.dot(a, b, c)
+    zg.store(zg.add(c_ptr, zg.add(zg.mul(left, 128), below)), c)
+
+
+@pytest.mark.parametrize("late", (False, True))
+@pytest.mark.parametrize("strides", (32001, 32000, 1, 5001, 48001))
+@pytest.mark.parametrize("sizes", ((32, 32, 128), (31, 32, 128), (32, 20, 100), (0, 32, 128)), ids=str)
+def test_a_dot_of_blocks_where_they_are_in_memory(strides, sizes, late):
+    rng = np.random.default_rng(4)
+    a, b = (rng.integers(-9, 9, size).astype(np.float32) for size in (48 * 32, 128 * 32))
+    results: list[np.ndarray] = []
+    model = blocks.triton(F32, F32, F32, *(zg.i32,) * 4, late)
+    for natively in (True, False):
+        x, y, c = a.copy(), b.copy(), np.zeros(32 * 128, np.float32)
+        arguments = [x, y, c, strides, *sizes]
+        run_cpu(model, (1,), arguments) if natively else run(model, None, (1,), arguments)
+        results.append(np.concatenate((x, y, c)))
+    np.testing.assert_array_equal(*results)
+
+
 def test_a_printing_kernel_prints_what_the_interpreter_prints(capsys):
     @zg.kernel
     def shows(x_ptr, BLOCK: zg.constexpr):
