@@ -127,6 +127,28 @@ def test_triton_s_layouts_and_parameters_are_left_out(tmp_path):
     assert "scratch" not in made(ir_override=ptx).asm["ptx"]
 
 
+def test_the_memory_for_tensor_maps_stays_a_parameter(tmp_path):
+    @triton.jit
+    def product(x_ptr, out_ptr, n):
+        x = tl.make_tensor_descriptor(x_ptr, [64, n], [n, 1], [64, 64])
+        total = tl.zeros((64, 64), tl.float32)
+        for at in range(0, n, 64):
+            total += tl.dot(x.load([0, at]), x.load([0, at]).T)
+        places = tl.arange(0, 64)[:, None] * 64 + tl.arange(0, 64)
+        tl.store(out_ptr + places, total)
+
+    def compiled(**options):
+        x, out = np.zeros((64, 256), np.float16), np.zeros((64, 64), np.float32)
+        return product.warmup(x, out, 256, grid=(1,), **options)
+
+    file = tmp_path / "mine.ptx"
+    file.write_text(compiled().asm["ptx"])
+    again = compiled(ir_override=file)
+    assert again.metadata.global_scratch_size > 0 and again.asm["ptx"].count(".param") == file.read_text().count(
+        ".param"
+    )
+
+
 def test_what_is_no_stage_of_the_kernel_is_refused(tmp_path):
     file = tmp_path / "other.ttir"
     file.write_text("module { tt.func public @other(%n: i32) { tt.return } }")
