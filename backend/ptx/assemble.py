@@ -128,14 +128,18 @@ def _llvm() -> Any:
     # Addresses by `mad.wide`, of which ptxas makes LEA. Of `mul.wide` and `add` it makes IMAD.WIDE, which slows down
     # the loop of a matmul that computes its addresses anew in each iteration, by 8 % on an H200.
     llvm.set_option("", "-nvptx-mad-wide-opt")
+    # Straight-line strength reduction took a fourth of LLVM's time, quadratic in the addresses of a tensor. Sums and
+    # products of integers are emitted with what registers share (`elementwise`). CPUs' pipelines lack the pass.
+    llvm.set_option("", "-opt-disable=slsr")
     return llvm
 
 
 @lru_cache(maxsize=8)
 def _machine(target: str) -> Any:
-    llvm = _llvm()
+    """LLVM's code generator. At level 3 it numbers values once more, which the passes before have done."""
     features = f"+ptx{TARGETS[target].ptx.replace('.', '')}"
-    return llvm.Target.from_triple("nvptx64-nvidia-cuda").create_target_machine(cpu=target, features=features, opt=3)
+    triple = _llvm().Target.from_triple("nvptx64-nvidia-cuda")
+    return triple.create_target_machine(cpu=target, features=features, opt=2)
 
 
 def to_ptx(llvm_text: str, target: str) -> str:
@@ -162,8 +166,9 @@ def _optimized(llvm_text: str, target: str) -> Any:
         module.verify()
     except RuntimeError as error:
         raise InternalError(f"LLVM rejects the emitted text: {error}", llvm_text) from None
-    options = llvm.create_pipeline_tuning_options(speed_level=3)
-    options.loop_unrolling = False
+    options = llvm.create_pipeline_tuning_options(speed_level=2)
+    # Emitted code has its vectors, and its loops are unrolled as the kernel says.
+    options.loop_unrolling = options.loop_vectorization = options.slp_vectorization = False
     builder = llvm.create_pass_builder(_machine(target), options)
     builder.getModulePassManager().run(module, builder)
     return module

@@ -24,9 +24,8 @@ _PLAIN: dict[type[Op], str] = {
     **{
         cls: f"{name} {{k}} {{0}}, {{1}}"
         for cls, name in (
-            (arith.AddI, "add"), (arith.SubI, "sub"), (arith.MulI, "mul"), (arith.AndI, "and"), (arith.OrI, "or"),
-            (arith.XOrI, "xor"), (arith.DivSI, "sdiv"), (arith.DivUI, "udiv"), (arith.RemSI, "srem"),
-            (arith.RemUI, "urem"),
+            (arith.SubI, "sub"), (arith.AndI, "and"), (arith.OrI, "or"), (arith.XOrI, "xor"), (arith.DivSI, "sdiv"),
+            (arith.DivUI, "udiv"), (arith.RemSI, "srem"), (arith.RemUI, "urem"),
         )
     },
     arith.Select: "select i1 {0}, {r} {1}, {r} {2}",
@@ -69,6 +68,54 @@ def _plain(emitter: Emitter, op: Op) -> Emitted:
         return emitter.emit(text.format(*values, **kinds))
 
     return emitter.each(op.result.type, op.operands, make)
+
+
+@emits(arith.AddI)
+def _add(emitter: Emitter, op: arith.AddI) -> Emitted:
+    """The sum of what registers share is computed once: (x + 3) + (y + 4) is (x + y) + 7."""
+    kind, sums = llvm_type(op.result.type), dict[tuple[str, str], str]()
+
+    def add(a: str, b: str) -> str:
+        (x, i), (y, j) = emitter.parts(a), emitter.parts(b)
+        if not x or not y:
+            return emitter.offset(kind, x or y, i + j)
+        if (x, y) not in sums:
+            sums[x, y] = emitter.emit(f"add {kind} {x}, {y}")
+        return emitter.offset(kind, sums[x, y], i + j)
+
+    return emitter.each(op.result.type, op.operands, add)
+
+
+@emits(arith.MulI)
+def _multiply(emitter: Emitter, op: arith.MulI) -> Emitted:
+    """The product of what registers share is computed once: (x + 8) * 4 is x * 4 + 32.
+
+    By a variable, a product adds to that of the register before: (x + 8) * y is x * y + 8 * y. LLVM would join the sum
+    of x * y, used once, to a product again.
+    """
+    kind, steps = llvm_type(op.result.type), dict[tuple[int, str], str]()
+    last: dict[tuple[str, str], tuple[int, str]] = {}
+
+    def multiply(a: str, b: str) -> str:
+        if b in emitter.offsets or a[0] != "%":
+            a, b = b, a
+        (x, i), (y, j) = emitter.parts(a), emitter.parts(b)
+        if (x, b) not in last:
+            last[x, b] = (
+                (i, emitter.emit(f"mul {kind} {a}, {b}")) if y else (0, emitter.emit(f"mul {kind} {x or 0}, {b}"))
+            )
+        before, product = last[x, b]
+        if not y:
+            return emitter.offset(kind, product, i * j)
+        if i == before:
+            return product
+        step = i - before, b
+        if step not in steps:
+            steps[step] = emitter.emit(f"mul {kind} {b}, {i - before}")
+        last[x, b] = i, emitter.emit(f"add {kind} {product}, {steps[step]}")
+        return last[x, b][1]
+
+    return emitter.each(op.result.type, op.operands, multiply)
 
 
 @emits(*_INTRINSICS)

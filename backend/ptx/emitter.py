@@ -47,6 +47,8 @@ PURE = "#2"  # It runs in the same threads, and accesses no memory.
 READS = "#3"  # It stays between the writes around it, and is dropped without uses.
 EFFECT_OF_THREAD = "#4"  # It stays in place; each thread runs it for itself.
 
+_BOOLEANS = {"true": 1, "false": 0}  # The literals of LLVM's i1.
+
 EMITTERS: OpTable[Emission] = OpTable("PTX emitter")
 emits = EMITTERS.of
 
@@ -62,6 +64,7 @@ class Emitter(Code):
         self.capability = TARGETS[module.target].capability
         self.values: dict[Value, Emitted] = {}
         self.preamble: list[str] = []
+        self.offsets: dict[str, tuple[str, int]] = {}  # Integers that are another plus a constant.
         # The module's routines and variables, by name.
         self.definitions: dict[str, str] = {}
         self.metadata: list[str] = []
@@ -249,6 +252,22 @@ class Emitter(Code):
             for value in (op.result, *(parameter for body in op.bodies for parameter in body.parameters)):
                 found.update(element_of(part) for part in component_types(value.type))
         return {f16, bf16} <= found
+
+    def parts(self, value: str) -> tuple[str, int]:
+        """An integer as a value plus a constant; the value is "" for a constant."""
+        if value[0] == "%":
+            return self.offsets.get(value, (value, 0))
+        return "", int(_BOOLEANS.get(value, value))
+
+    def offset(self, kind: str, value: str, by: int, flags: str = "") -> str:
+        """The sum of a value and a constant, modulo the size of the type, with these parts."""
+        half = 1 << int(kind[1:]) - 1
+        by = (by + half) % (2 * half) - half
+        if not value or not by:
+            return value or str(by)
+        made = self.emit(f"add {flags}{kind} {value}, {by}")
+        self.offsets[made] = value, by
+        return made
 
     def bits(self, value: str, scalar: ScalarType | PtrType) -> str:
         """The bits of a number, or of an address, as an LLVM integer."""

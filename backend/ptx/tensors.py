@@ -54,7 +54,7 @@ def _make_range(emitter: Emitter, op: tt.MakeRange) -> Emitted:
         elif constant + op.start:
             # A range that begins below zero wraps as an unsigned sum.
             flags = "nuw nsw" if constant + op.start > 0 else "nsw"
-            number = emitter.emit(f"add {flags} i32 {thread}, {constant + op.start}")
+            number = emitter.offset("i32", thread, constant + op.start, flags + " ")
         else:
             number = thread
         values.append(number)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import ziggurat as zg
 from ziggurat.backend.ptx.assemble import to_llvm
 from ziggurat.codemodel.declare import OPS
 from ziggurat.codemodel.dialects import arith, tt
@@ -196,3 +197,27 @@ def test_copies_are_computed_once(emission) -> None:
     tensor = 'tensor<x32, i32, "0 | 1 2 4 8 16 | ">'
     emitter, (made,) = emission(f"%c : {tensor} = arith.addi %a %b;", f"%a : {tensor}, %b : {tensor}")
     assert made == ["%v1", "%v1"] and emitter.lines == ["  %v1 = add i32 %p0.0, %p1.0"]
+
+
+def integer_offsets(x_ptr, y_ptr, out_ptr, BLOCK: zg.constexpr):
+    at = zg.arange(0, BLOCK)
+    x, y = zg.load(x_ptr), zg.load(y_ptr)
+    rows = zg.add(zg.cast(at, x.dtype), x)
+    scaled = zg.add(zg.mul(zg.add(zg.mul(rows, 3), 5), y), zg.mul(y, zg.add(rows, rows)))
+    zg.store(zg.add(out_ptr, at), scaled)
+
+
+@pytest.mark.parametrize("element", ["i32", "u32"])
+def test_sums_and_products_share_what_registers_have_in_common(element: str) -> None:
+    """1024 elements in 128 threads: 8 registers. The numbers overflow."""
+    scalar = SCALARS[element]
+    pointer = zg.ptr(scalar)
+    compiled = zg.kernel(integer_offsets).compile(pointer, pointer, pointer, 1024)
+    limits = np.iinfo(scalar.dtype)
+    for x, y in ((limits.max - 3, 77777), (limits.min + 5, limits.max), (3, 0)):
+        given = [np.array([value], scalar.dtype) for value in (x, y)]
+        found, true = np.zeros(1024, scalar.dtype), np.zeros(1024, scalar.dtype)
+        compiled.simulate[1](*given, found)
+        zg.kernel(integer_offsets)[1](*given, true, 1024)
+        np.testing.assert_array_equal(found, true)
+    assert len(re.findall(r"= mul i32", compiled.stages["llvm"])) < 16
