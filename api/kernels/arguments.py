@@ -237,11 +237,22 @@ def models_of(function: Function) -> Models:
     return getattr(function, "models", _PLAIN)
 
 
-def bind(function: Function, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
+def bind(
+    function: Function, arguments: Sequence[Any], keywords: Mapping[str, Any], *, at_launch: bool = False
+) -> dict[str, Any]:
     """Arguments by parameter, with defaults: a constexpr parameter that has the name of an option has its default.
 
-    Raises `LaunchError` for arguments that do not fit the parameters.
+    Raises `LaunchError` for arguments that do not fit the parameters; its hint is a launch, or the parameters alone.
     """
+    try:
+        return _bind(function, arguments, keywords)
+    except LaunchError as error:
+        if at_launch and error.hint == function.written:
+            error.hint = function.written.replace("(", "[grid](", 1)
+        raise
+
+
+def _bind(function: Function, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
     parameters = function.signature.parameters
     constexprs = constexpr_names(function)  # The model's error comes first, such as that of * among the parameters.
     if len(arguments) > len(parameters):

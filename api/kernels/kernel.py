@@ -248,7 +248,8 @@ class Kernel(Function):
         names = self.signature.parameters
         options = {name: keywords.pop(name) for name in [*keywords] if name not in names}
         self.check_options(options)
-        return self.on_host(grid, bind(self, arguments, keywords), options, (*[*names][: len(arguments)], *keywords))
+        bound = bind(self, arguments, keywords, at_launch=True)
+        return self.on_host(grid, bound, options, (*[*names][: len(arguments)], *keywords))
 
     def on_host(
         self, grid: Grid, bound: dict[str, Any], options: dict[str, Any], passed: Iterable[str] | None = None
@@ -348,7 +349,10 @@ class Kernel(Function):
         """The sizes of the grid for the arguments of a launch."""
         if callable(grid):
             grid = computed_grid(grid, self.name, dict(bound))
-        return sizes_of(grid, self.name)
+        try:
+            return sizes_of(grid, self.name)
+        except LaunchError as error:
+            raise self.explained(error) from None
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         raise LaunchError(

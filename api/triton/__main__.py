@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import runpy
 import sys
+from types import TracebackType
 
 from ziggurat.triton.installation import install
 
@@ -23,12 +24,20 @@ def main() -> None:
         sys.exit(0 if program else 2)
     install()
     sys.argv = program
+    sys.path[0] = os.getcwd() if is_module else os.path.dirname(os.path.realpath(program[0]))
+    sys.excepthook = _from_the_program
     if is_module:
-        sys.path[0] = os.getcwd()
         runpy.run_module(program[0], run_name="__main__", alter_sys=True)
     else:
-        sys.path[0] = os.path.dirname(os.path.realpath(program[0]))
         runpy.run_path(program[0], run_name="__main__")
+
+
+def _from_the_program(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
+    """Show an error as `python program.py` does: without the frames above those of the program."""
+    own = traceback
+    while own is not None and own.tb_frame.f_code.co_filename in (__file__, runpy.__file__, "<frozen runpy>"):
+        own = own.tb_next
+    sys.__excepthook__(kind, error.with_traceback(own or traceback), own or traceback)
 
 
 if __name__ == "__main__":

@@ -187,3 +187,21 @@ def labelled(x):
 def test_a_label_that_ends_in_a_colon_has_one(capsys):
     labelled[(1,)](np.ones(1, np.float32))
     assert capsys.readouterr().out == "pid (0, 0, 0) idx () x: 1.0\npid (0, 0, 0) done: \n"
+
+
+@triton.jit
+def foreign_function(out):
+    at = tl.arange(0, 16)
+    tl.store(out + at, np.exp(at.to(tl.float32)))
+
+
+@triton.jit
+def foreign_constant(out):
+    tl.store(out, np.sqrt("a"))
+
+
+def test_functions_of_the_host_take_constants():
+    error = failure(foreign_function, zg.ptr(zg.f32))
+    assert "'exp' is a function of the host, which must be called with constants; got tensor<x16, f32>" in str(error)
+    assert "hint: write tl.exp" in str(error)
+    assert "'sqrt' raised" in str(failure(foreign_constant, zg.ptr(zg.f32)))

@@ -16,6 +16,7 @@ from ziggurat.frontends.language import Function
 from ziggurat.frontends.triton.compile_time import is_constant_field, member
 from ziggurat.frontends.triton.constexpr import constexpr
 from ziggurat.frontends.triton.dtypes import type_of as dtype_of
+from ziggurat.frontends.triton.library import SPELLED
 from ziggurat.frontends.triton.partial_object import PartialObject
 from ziggurat.transforms.attribution.attribute import FunctionAttributor
 from ziggurat.transforms.attribution.attribution import positional_values
@@ -103,7 +104,14 @@ def call_object(
         raise
     except Exception as error:
         name = getattr(target, "__name__", None) or repr(target)
-        raise KernelValueError(f"'{name}' raised {type(error).__name__}: {error}") from error
+        given = [walk.scope.type_of(value) for value in (*positional, *keywords.values())]
+        value = next((one for one in given if not isinstance(one, ConstantType)), None)
+        if value is None:
+            raise KernelValueError(f"'{name}' raised {type(error).__name__}: {error}") from error
+        hint = f"write tl.{name}" if name in SPELLED else "compute it before the launch, and pass it as a constexpr"
+        raise KernelTypeError(
+            f"'{name}' is a function of the host, which must be called with constants; got {describe(value)}", hint=hint
+        ) from error
 
 
 def make_record(

@@ -65,7 +65,7 @@ def _warn_of_ignored_options(module: Op) -> None:
             unroll = {"loop_unroll_factor": op.loop_unroll_factor not in (None, 1)}
             options = {**unroll, "disallow_acc_multi_buffer": op.disallow_acc_multi_buffer}
             for name in (name for name, asked in options.items() if asked):
-                warn(f"the option {name} of zg.range is ignored: only zg.to_mlir passes it on", op.location)
+                warn(f"the option {name} of range is ignored: code for GPUs is made without it", op.location)
 
 
 def fuse_dots(op: Op) -> Op:

@@ -65,6 +65,9 @@ class Stages(Mapping[str, Any]):
     def __init__(self, compiled: CompiledKernel) -> None:
         self._compiled = compiled
 
+    def __repr__(self) -> str:
+        return f"<stages of {self._compiled.src.name}: {', '.join(self._NAMES[:5])}>"
+
     def __getitem__(self, name: str) -> Any:
         if name not in self._NAMES:
             raise KeyError(f"Unknown key: '{name}'")

@@ -14,6 +14,7 @@ from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.gpu.options import DEFAULT_OPTIONS
 from ziggurat.codemodel.gpu.targets import target_for
 from ziggurat.codemodel.types import TupleType, Type
+from ziggurat.frontends.language.signature import suggest
 from ziggurat.kernels.arguments import Signature, constant_of
 from ziggurat.triton.backends.compiler import BaseBackend, GPUTarget
 from ziggurat.triton.compiler.compiled import CompiledKernel, LazyDict
@@ -40,10 +41,19 @@ class ASTSource:
         constexprs: Mapping[Any, Any] | None = None,
         attrs: Mapping[Any, Any] | None = None,
     ) -> None:
+        if not isinstance(signature, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise LaunchError(
+                f"the signature of '{fn.name}' must be a dict of types by parameter; got {signature!r}",
+                hint='ASTSource(kernel, {"x_ptr": "*fp32", "n": "i32", "BLOCK": "constexpr"}, {"BLOCK": 64})',
+            )
         names: list[Any] = [*signature]
         for name in names:
             if not isinstance(name, str):
                 raise TypeError("Signature keys must be string")
+        for name in (*names, *(name for name in constexprs or () if isinstance(name, str))):
+            if name not in fn.arg_names:
+                hint = suggest(name, fn.arg_names) or f"it has {', '.join(map(repr, fn.arg_names))}"
+                raise LaunchError(f"'{fn.name}' has no parameter '{name}'", hint=hint)
         self.fn = fn
         self.name: str = fn.name
         self.signature = dict(signature)
@@ -80,7 +90,14 @@ class ASTSource:
         types: list[Type] = []
         for place, name in enumerate(self.fn.arg_names):
             if name not in self.signature and (place,) not in self.constants:
-                raise LaunchError(f"the signature of '{self.name}' must have a type for '{name}'")
+                raise LaunchError(
+                    f"the signature of '{self.name}' must have a type for '{name}'",
+                    hint=f'give all parameters a type, constants "constexpr": {self.fn.written}',
+                )
+            if self.signature.get(name) == "constexpr" and (place,) not in self.constants:
+                raise LaunchError(
+                    f"'{self.name}' needs a value of its constexpr '{name}'", hint=f"ASTSource(…, {{'{name}': …}})"
+                )
             types.append(made(name, (place,), self.signature.get(name, "constexpr")))
         return Signature(tuple(types), tuple(divisibility))
 
@@ -98,7 +115,7 @@ def compile(
         assert isinstance(src, str | os.PathLike), "source must be either AST or a filepath"
     source = src if isinstance(src, ASTSource | IRSource) else IRSource(src)
     given = {**source.parse_options(), **(options or {})}
-    launch_options.check(given)
+    launch_options.check(given, source.fn if isinstance(source, ASTSource) else None)
     ours = launch_options.compile_options({"target": _name_of(target) or DEFAULT_OPTIONS.target, **given})
     made: CompiledKernel
     if isinstance(source, ASTSource):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from ziggurat.codemodel.errors import ResourceError, TargetError, ZigguratError, warn
@@ -163,6 +163,7 @@ class Autotuner(KernelInterface):
             config = self.configs[0]
         self.best_config = config
         given = config.all_kwargs()
+        _require_apart(kwargs, given)
         if config.pre_hook is not None:
             config.pre_hook({**dict(zip(self.arg_names, args, strict=False)), **kwargs, **given})
         return self.fn.run(*args, **kwargs, **given)
@@ -197,12 +198,7 @@ class Autotuner(KernelInterface):
 
     def _measured(self, key: tuple[Any, ...], args: Sequence[Any], kwargs: dict[str, Any]) -> Config:
         """The fastest configuration, from disk or measured now."""
-        conflicts = kwargs.keys() & {name for config in self.configs for name in config.kwargs}
-        if conflicts:
-            raise ValueError(
-                f"Conflicting meta-parameters: {', '.join(conflicts)}. Make sure that you don't re-define auto-tuned "
-                "symbols."
-            )
+        _require_apart(kwargs, {name for config in self.configs for name in config.kwargs})
         configs = self.prune_configs(kwargs)
         here = driver.active.get_current_target().backend == "cpu"
         if self._do_bench is None and here and not _kernel_of(self.fn).runs_natively(kwargs):
@@ -349,6 +345,16 @@ def _function_of(fn: Any) -> Any:
     while hasattr(fn, "fn"):
         fn = fn.fn
     return fn
+
+
+def _require_apart(given: Mapping[str, Any], tuned: Collection[str]) -> None:
+    """Raise `ValueError`, in Triton's words, where a launch gives what a configuration decides."""
+    conflicts = [name for name in given if name in tuned]
+    if conflicts:
+        raise ValueError(
+            f"Conflicting meta-parameters: {', '.join(conflicts)}. Make sure that you don't re-define auto-tuned "
+            "symbols."
+        )
 
 
 def _kernel_of(fn: Any) -> JITFunction:

@@ -346,7 +346,7 @@ class JITFunction(Kernel, JITCallable):
             if not knobs.runtime.launch_enter_hook and not knobs.runtime.launch_exit_hook:
                 return Kernel.__getitem__(self, sizes)(*args, **kwargs)
             named = {name: value for name, value in kwargs.items() if name in self._by_name}
-            bound = bind(self, args, named)
+            bound = bind(self, args, named, at_launch=True)
             sizes = self.sizes(sizes, bound)
             compiled = self._prepared(args, kwargs, is_warmup=False)
         except hooks.NotCompiled:
@@ -389,7 +389,7 @@ class JITFunction(Kernel, JITCallable):
             one if parameter.is_constexpr else MockTensor.wrap_dtype(one)
             for one, parameter in zip(args, self.params, strict=False)
         ]
-        bound = bind(self, [*positional, *args[len(positional) :]], {**kwargs, **wrapped})
+        bound = bind(self, [*positional, *args[len(positional) :]], {**kwargs, **wrapped}, at_launch=True)
         signature, _, _ = self.specialized(bound, hooks.any_array)
         return self.compiled(signature, given, is_warmup)
 
@@ -413,7 +413,7 @@ class JITFunction(Kernel, JITCallable):
         )
 
     def check_options(self, given: Mapping[str, Any]) -> None:
-        options.check(given)
+        options.check(given, self)
 
     def compile_options(self, given: Mapping[str, Any]) -> CompileOptions:
         return options.compile_options(given)

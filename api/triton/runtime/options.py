@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ziggurat.codemodel.errors import LaunchError, shown, warn
 from ziggurat.codemodel.gpu.options import DEFAULT_OPTIONS, LAUNCH_OPTIONS, MAX_WARPS, CompileOptions, checked_option
 from ziggurat.codemodel.gpu.targets import target_for
 from ziggurat.triton import knobs
 from ziggurat.triton.runtime.errors import OutOfResources
+
+if TYPE_CHECKING:
+    from ziggurat.kernels.kernel import Kernel
 
 # The options that our compiler has under another name, or that the host side heeds, with their defaults.
 _HEEDED: Final[dict[str, Any]] = {
@@ -37,7 +40,7 @@ _DEPRECATED: Final = {"device_type": "target", "device": "device"}
 _warned: set[str] = set()
 
 
-def check(given: Mapping[str, Any]) -> None:
+def check(given: Mapping[str, Any], kernel: Kernel | None) -> None:
     """Raise `KeyError`, in Triton's words, for a keyword that is no option, `OutOfResources` for more warps than a
     GPU has, and `LaunchError` for another value that an option cannot have. Warn, once a process, of each option
     without effect."""
@@ -58,7 +61,10 @@ def check(given: Mapping[str, Any]) -> None:
             checked_option(name, value)
         if name in _WITHOUT_EFFECT and value not in (None, _OWN[name]) and name not in _warned:
             _warned.add(name)
-            warn(f"the option {name}={value!r} has no effect: {_WITHOUT_EFFECT[name][1]}", None)
+            warn(
+                f"the option {name}={value!r} has no effect: {_WITHOUT_EFFECT[name][1]}",
+                kernel.place if kernel else None,
+            )
 
 
 def _require_known(libraries: Any) -> None:

@@ -166,6 +166,10 @@ def test_a_tuned_parameter_is_not_given_as_well(settings):
     tuned = kernel(**settings)
     with pytest.raises(ValueError, match="Conflicting meta-parameters: BLOCK"):
         tuned[grid](zeros(40), 40, BLOCK=16)
+    for given in ({"BLOCK": 16}, {"num_warps": 8}):
+        tuned = kernel(configs=[triton.Config({"BLOCK": 16})], **settings)
+        with pytest.raises(ValueError, match=f"Conflicting meta-parameters: {next(iter(given))}"):
+            tuned[grid](zeros(40), 40, **given)
 
 
 def test_choices_are_kept_on_disk(tmp_path):

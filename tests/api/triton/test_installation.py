@@ -91,3 +91,13 @@ def test_imports_bring_nothing_that_a_program_may_not_need():
         f"print(*(name for name in {heavy} if name in sys.modules and name not in before))"
     )
     assert python("-c", program).split() == []
+
+
+def test_a_traceback_begins_at_the_program(tmp_path: Path):
+    (tmp_path / "program.py").write_text("def fail():\n    raise ValueError('wrong')\nfail()\n")
+    for given in (["program.py"], ["-m", "program"]):
+        command = [sys.executable, "-m", "ziggurat.triton", *given]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        lines = done.stderr.splitlines()
+        assert done.returncode == 1 and lines[-1] == "ValueError: wrong"
+        assert "program.py" in lines[1] and lines[1].endswith("line 3, in <module>")

@@ -468,3 +468,37 @@ def test_functions_of_the_host_are_part_of_the_key():
     assert keep.cache_key == before and shift() == 3
     with pytest.raises(RuntimeError, match="Unsupported function referenced"):
         _ = from_elsewhere.cache_key
+
+
+@pytest.mark.parametrize("signature, constants, message, hint", [
+    ({"x_ptr": "*fp32"}, {}, "the signature of 'scale' must have a type for 'out_ptr'", "scale(x_ptr, out_ptr"),
+    ({"y": "i32"}, {}, "'scale' has no parameter 'y'", "it has 'x_ptr', 'out_ptr'"),
+    ({}, {"BLOK": 64}, "'scale' has no parameter 'BLOK'", "did you mean BLOCK?"),
+    ("*fp32,i32", {}, "must be a dict of types by parameter; got '*fp32,i32'", "ASTSource(kernel, {"),
+    (
+        dict.fromkeys(("x_ptr", "out_ptr"), "*fp32") | dict.fromkeys(("n", "stride", "factor"), "i32")
+        | {"BLOCK": "constexpr"},
+        {}, "'scale' needs a value of its constexpr 'BLOCK'", "ASTSource(…, {'BLOCK': …})",
+    ),
+])  # fmt: skip
+def test_a_wrong_signature_is_refused(signature, constants, message: str, hint: str):
+    with pytest.raises(LaunchError) as caught:
+        triton.compile(triton.compiler.ASTSource(scale, signature, constants))
+    assert message in caught.value.summary
+    assert hint in caught.value.hint
+
+
+def test_errors_of_launches_name_what_a_triton_program_writes():
+    x, out = arguments()
+    with pytest.raises(LaunchError) as caught:
+        scale[(40 / 32,)](x, out, 40, 1, 2.0, 32)
+    assert caught.value.hint == "scale[(triton.cdiv(n, BLOCK),)](…)"
+    with pytest.raises(LaunchError, match="'scale' needs 'BLOCK'") as caught:
+        scale[(1,)](x, out, 40, 1, 2.0)
+    assert caught.value.hint.startswith("scale[grid](x_ptr, out_ptr")
+
+
+def test_stages_print_their_names():
+    x, out = arguments()
+    made = scale.warmup(x, out, 40, 1, 2.0, 32, grid=(2,))
+    assert repr(made.asm) == "<stages of scale: ttir, ttgir, llir, ptx, cubin>"

@@ -170,7 +170,7 @@ def test_options_of_loops_that_are_ignored_are_named(recwarn: pytest.WarningsRec
     prepare(unrolled.triton(zg.ptr(zg.i32), zg.i32))
     found = [str(warning.message) for warning in recwarn]
     assert found == [
-        f"the option {name} of zg.range is ignored: only zg.to_mlir passes it on"
+        f"the option {name} of range is ignored: code for GPUs is made without it"
         for name in ("loop_unroll_factor", "disallow_acc_multi_buffer")
     ]
     assert recwarn.list[0].filename == __file__
