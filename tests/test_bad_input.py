@@ -167,10 +167,11 @@ def test_unusual_arguments_that_a_launch_takes():
 
 
 SIGNATURE = "scale(x_ptr, out_ptr, n, factor, BLOCK: zg.constexpr)"
+LAUNCH = SIGNATURE.replace("(", "[grid](", 1)
 OUTSIDE = "call it in a function decorated with @zg.kernel or @zg.function, or in one given to zg.trace"
 WRONG_CALLS: list[tuple[Callable[[], object], str, str]] = [
-    (lambda: scale[(1,)](X), "'scale' needs 'out_ptr', 'n', 'factor', 'BLOCK'", SIGNATURE),
-    (lambda: scale[(1,)](X, X, 1, 1.0, 32, 33), "'scale' takes 5 arguments; got 6", SIGNATURE),
+    (lambda: scale[(1,)](X), "'scale' needs 'out_ptr', 'n', 'factor', 'BLOCK'", LAUNCH),
+    (lambda: scale[(1,)](X, X, 1, 1.0, 32, 33), "'scale' takes 5 arguments; got 6", LAUNCH),
     (lambda: launch(BLOK=3), "'scale' has no parameter 'BLOK', nor is there such an option", "did you mean BLOCK?"),
     (lambda: scale[(1,)](X, x_ptr=X), "'scale' got 'x_ptr' twice", ""),
     (lambda: scale(X, X, 1, 1.0, 32), "'scale' is a kernel, which must be launched over a grid", "scale[grid](…)"),

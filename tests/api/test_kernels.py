@@ -154,7 +154,7 @@ def test_strict_finds_a_store_of_an_undefined_element():
         ((F32, 2), "got the type ptr<f32>", "annotate it"),
         ((np.zeros(4, complex), 2), "'x_ptr' is an array of complex128", "they have bool"),
         ((np.zeros(4, np.float32), 2**64), "'n' of 'double': an integer must fit in 64 bits; got", None),
-        ((np.zeros(4, np.float32),), "'double' needs 'n'", "double(x_ptr, n"),
+        ((np.zeros(4, np.float32),), "'double' needs 'n'", "double[grid](x_ptr, n"),
         ((np.zeros(4, np.float32), 1, 8), "'double' got 'B' twice", None),
     ],
 )
