@@ -84,7 +84,7 @@ def _dot(emitter: Emitter, op: cpu.Dot, a: Number, b: Number, c: Number) -> None
                 for matrix, size in ((left, rows * depth), (right, depth * columns))
             )
             part = target + emitter.i64(number * rows * columns * accumulator.bytes) if number else target
-            _matmul(emitter, x, y, part, (rows, depth, columns), accumulator)
+            _matmul(emitter, x, y, part, (rows, depth, columns), accumulator, op.transposed)
     if result.element != accumulator:
 
         def add(at: Number) -> None:
@@ -164,18 +164,28 @@ def _parts(emitter: Emitter, value: Value, matrix: Matrix, precision: InputPreci
     return _copied(emitter, value, matrix, f32, count, split)
 
 
-def _matmul(emitter: Emitter, a: Matrix, b: Matrix, c: Number, sizes: tuple[int, int, int], type_: ScalarType) -> None:
-    """c += a · b for matrices of one type, c row-major."""
+def _matmul(
+    emitter: Emitter,
+    a: Matrix,
+    b: Matrix,
+    c: Number,
+    sizes: tuple[int, int, int],
+    type_: ScalarType,
+    transposed: bool,
+) -> None:
+    """c += a · b for matrices of one type, c row-major; b may be transposed in memory."""
     rows, depth, columns = sizes
     vector, size = emitter.module.vector, type_.bytes
     lanes = _power(vector // size, columns)
+    if transposed:  # It is packed in squares.
+        lanes = _power(lanes, depth)
     most, most_wide = SUMS[vector]
     wide, unrolled = _power(most_wide, columns // lanes), _power(UNROLLED, depth)
     high = _power(most // wide, rows)
     panel = wide * lanes
     emitter.lanes = lanes if lanes > 1 else 0
     run = emitter.lanes > 0
-    pack = rows > high and b.pitch.name != str(panel * size)
+    pack = transposed or rows > high and b.pitch.name != str(panel * size)
     packed = emitter.scratch_address(emitter.temporary(depth * panel * size)) if pack else b.base
     pitch = emitter.i64(panel * size) if pack else b.pitch
 
@@ -188,9 +198,12 @@ def _matmul(emitter: Emitter, a: Matrix, b: Matrix, c: Number, sizes: tuple[int,
         left = [a.base + (row + i) * a.pitch for i in range(high)]
         for line in left if a.direct else ():  # The machine does not foresee the next rows.
             emitter.prefetch(line + a.pitch * high, depth * size)
-        for part in range(-(-depth * high // rows) if b.direct else 0):  # Nor the rows of b that will follow these.
-            number = row * depth / rows + (part + depth)
-            emitter.prefetch(b.base + number * b.pitch + column * size, panel * size, level=2)
+        # Nor the rows of b that will follow these.
+        lines, all_lines, width = (panel, columns, depth) if transposed else (depth, depth, panel)
+        for part in range(-(-lines * high // rows) if b.direct else 0):
+            number = row * lines / rows + (part + all_lines)
+            start = b.base + column * (b.pitch if transposed else size)
+            emitter.prefetch(start + number * b.pitch, width * size, level=2)
         right = packed if pack else packed + column * size
         places = [i * columns + j * lanes for i in range(high) for j in range(wide)]
         before = [read(emitter, target, place, run, type_) for place in places]
@@ -213,7 +226,19 @@ def _matmul(emitter: Emitter, a: Matrix, b: Matrix, c: Number, sizes: tuple[int,
                 for j, found in enumerate(vectors(b.base + k * b.pitch + column * size)):
                     write(emitter, packed + k * pitch, j * lanes, run, found, type_)
 
-            emitter.loop(0, depth, 1, copy)
+            def copy_square(number: Number) -> None:
+                """Copy a square of `lanes` rows of b to as many columns."""
+                across = depth // square
+                line, k = column + number / across * square, number % across * square
+                found = [read(emitter, b.base + (line + i) * b.pitch + k * size, 0, run, type_) for i in range(square)]
+                for i, value in enumerate(_transposed(emitter, found)):
+                    write(emitter, packed + (k + i) * pitch, line - column, run, value, type_)
+
+            square = lanes
+            if transposed:
+                emitter.loop(0, depth * panel // square**2, 1, copy_square)
+            else:
+                emitter.loop(0, depth, 1, copy)
 
         def rows_of(row: Number) -> None:
             block(row, column)
@@ -222,6 +247,26 @@ def _matmul(emitter: Emitter, a: Matrix, b: Matrix, c: Number, sizes: tuple[int,
 
     emitter.loop(0, columns, panel, panel_of)
     emitter.lanes = 0
+
+
+def _transposed(emitter: Emitter, rows: Sequence[Number]) -> list[Number]:
+    """The columns of a square of vectors: in each step, blocks on either side of the diagonal are exchanged."""
+    count, found = len(rows), list(rows)
+    distance = 1
+    while distance < count:
+        picks = [
+            [lane + (count if lane & distance else 0) - (distance if lane & distance else 0) for lane in range(count)],
+            [lane + (count if lane & distance else 0) + (0 if lane & distance else distance) for lane in range(count)],
+        ]
+        for at in range(count):
+            if not at & distance:
+                pair = found[at], found[at + distance]
+                for place, lanes in zip((at, at + distance), picks, strict=True):
+                    mask = ", ".join(f"i32 {lane}" for lane in lanes)
+                    text = f"shufflevector {pair[0].typed}, {pair[1].typed}, <{count} x i32> <{mask}>"
+                    found[place] = emitter.made(pair[0].kind, text, count)
+        distance *= 2
+    return found
 
 
 def _multiplied(x: Number, y: Number, z: Number) -> Number:

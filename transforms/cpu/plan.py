@@ -347,7 +347,7 @@ class Plan:
 
     def _whole(self, op: Op) -> None:
         """An op on buffers: its tensors get homes, and an item holds it alone."""
-        for value in op.operands:
+        for value in dot_operands(op) if isinstance(op, tt.Dot) else op.operands:
             if isinstance(value.type, TensorType):
                 self._force(value)
         item = self._append(Item(len(self._segment.items), None))
@@ -426,10 +426,19 @@ def _gives_scalars(op: Op) -> bool:
     return isinstance(op, tt.Split) and not holds_tensor(op.result.type)
 
 
+def dot_operands(op: tt.Dot) -> tuple[Value, Value, Value]:
+    """The operands of a dot, the second one without its transposition, if it has one."""
+    b = op.b
+    transposed = isinstance(b, OpResult) and isinstance(b.op, tt.Trans) and tuple(b.op.order) == (1, 0)
+    return op.a, b.op.operands[0] if isinstance(b, OpResult) and transposed else b, op.c
+
+
 def _feeds_dots(op: Op) -> bool:
     """Whether an op is an affine load that only dots use."""
-    uses = op.result.uses
-    return isinstance(op, cpu.Load) and bool(uses) and all(isinstance(user, tt.Dot) for user in uses)
+    if not isinstance(op, cpu.Load):
+        return False
+    users = [user for use in op.result.uses for user in (use.result.uses if isinstance(use, tt.Trans) else (use,))]
+    return bool(users) and all(isinstance(user, tt.Dot) and op.result in dot_operands(user)[:2] for user in users)
 
 
 def _moves(op: Op) -> Sequence[int]:

@@ -24,7 +24,7 @@ from ziggurat.codemodel.structured import Structured, packed
 from ziggurat.codemodel.traits import Pure
 from ziggurat.codemodel.transform import Rewriter
 from ziggurat.codemodel.types import TensorType, Type, i32, shape_of
-from ziggurat.transforms.cpu.plan import Edge, Item, Plan, Segment, Statement, carried, holds_tensor
+from ziggurat.transforms.cpu.plan import Edge, Item, Plan, Segment, Statement, carried, dot_operands, holds_tensor
 from ziggurat.transforms.place.components import Component, component_of, component_types
 
 
@@ -208,10 +208,12 @@ class _Regions:
         match op:
             case tt.Dot():
                 target = self.buffer((op.result, 0))
-                a, b, c = (self.buffer(component_of(value)) for value in (op.a, op.b, op.c))
+                operands = dot_operands(op)
+                a, b, c = (self.buffer(component_of(value)) for value in operands)
                 if c is not target:
                     builder.add(cpu.Copy(c, target))
-                builder.add(cpu.Dot(a, b, target, input_precision=op.input_precision))
+                transposed = operands[1] is not op.b
+                builder.add(cpu.Dot(a, b, target, input_precision=op.input_precision, transposed=transposed))
                 self.stored.add((op.result, 0))
             case tt.Scan():
                 targets: list[Value] = []
