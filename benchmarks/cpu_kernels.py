@@ -193,8 +193,49 @@ def measure_add(report: Report) -> None:
     )
 
 
+def numba_loops() -> dict[str, Callable[..., None]]:
+    """Softmax and layer norm of rows as loops for Numba, with fast math; none where it is not installed."""
+    try:
+        import numba
+    except ImportError:
+        return {}
+
+    @numba.njit(fastmath=True)
+    def softmax_loops(x: Any, out: Any) -> None:
+        for row in range(x.shape[0]):
+            top = x[row, 0]
+            for at in range(x.shape[1]):
+                top = max(top, x[row, at])
+            total = np.float32(0)
+            for at in range(x.shape[1]):
+                out[row, at] = np.exp(x[row, at] - top)
+                total += out[row, at]
+            for at in range(x.shape[1]):
+                out[row, at] /= total
+
+    @numba.njit(fastmath=True)
+    def norm_loops(x: Any, w: Any, b: Any, out: Any) -> None:
+        n = np.float32(x.shape[1])
+        for row in range(x.shape[0]):
+            mean = np.float32(0)
+            for at in range(x.shape[1]):
+                mean += x[row, at]
+            mean /= n
+            variance = np.float32(0)
+            for at in range(x.shape[1]):
+                variance += (x[row, at] - mean) ** 2
+            rstd = np.float32(1) / np.sqrt(variance / n + np.float32(1e-5))
+            for at in range(x.shape[1]):
+                out[row, at] = (x[row, at] - mean) * rstd * w[at] + b[at]
+
+    return {"softmax": softmax_loops, "layer norm": norm_loops}
+
+
+NUMBA = numba_loops()
+
+
 def measure_softmax(report: Report, n: int) -> None:
-    x, out = normal(4096, n), np.empty((4096, n), np.float32)
+    x, out, other = normal(4096, n), np.empty((4096, n), np.float32), np.empty((4096, n), np.float32)
     tx, wide = torch.from_numpy(x), x.astype(np.float64)
 
     def by_numpy() -> Any:
@@ -209,6 +250,7 @@ def measure_softmax(report: Report, n: int) -> None:
             "ours without checks": lambda: softmax[4096,](out, x, n, n, BLOCK=1024, interpret=False, check=False),
             "numpy": by_numpy,
             "torch": lambda: torch.softmax(tx, 1),
+            **({"numba": lambda: NUMBA["softmax"](x, other)} if NUMBA else {}),
         },
         lambda: worst(out, powers / powers.sum(axis=1, keepdims=True)),
         1e-6,
@@ -216,7 +258,7 @@ def measure_softmax(report: Report, n: int) -> None:
 
 
 def measure_norms(report: Report, n: int) -> None:
-    x, out = normal(4096, n), np.empty((4096, n), np.float32)
+    x, out, other = normal(4096, n), np.empty((4096, n), np.float32), np.empty((4096, n), np.float32)
     w, b = normal(n), normal(n)[::-1].copy()
     tx, tw, tb = map(torch.from_numpy, (x, w, b))
     wide = x.astype(np.float64)
@@ -227,6 +269,7 @@ def measure_norms(report: Report, n: int) -> None:
             "ours": lambda: layer_norm[4096,](out, x, w, b, n, n, 1e-5, BLOCK=1024, interpret=False),
             "numpy": lambda: (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-5) * w + b,
             "torch": lambda: torch.nn.functional.layer_norm(tx, (n,), tw, tb, 1e-5),
+            **({"numba": lambda: NUMBA["layer norm"](x, w, b, other)} if NUMBA else {}),
         },
         lambda: worst(out, (wide - mean) / np.sqrt(variance + 1e-5) * w + b),
         1e-5,
@@ -252,7 +295,7 @@ def measure_matmul(report: Report, n: int, dtype: torch.dtype) -> None:
         grid = (triton.cdiv(n, m), triton.cdiv(n, width))
         return lambda: matmul[grid](a, b, c, n, n, n, M=m, N=width, K=k, interpret=False)
 
-    contenders = {"ours": ours(64, 64, 64), "ours 128×256×64": ours(128, 256, 64)}
+    contenders = {"ours": ours(128, 256, 64), "ours 64×64×64": ours(64, 64, 64)}
     if dtype == torch.float32:
         x, y, z = a.numpy(), b.numpy(), np.empty((n, n), np.float32)
         contenders["numpy"] = lambda: np.matmul(x, y, out=z)
@@ -347,6 +390,25 @@ def launch_cost() -> dict[str, float]:
     return {**cost, "ratio": round(cost["launch"] / cost["numpy"], 2)}
 
 
+def interpreter_ratios() -> dict[str, float]:
+    """The interpreter's time by that of native code, for one launch each after a first one."""
+    x, y, out = normal(1 << 20), normal(1 << 20), np.empty(1 << 20, np.float32)
+    rows, a, c = normal(256, 1024), normal(256, 256), np.empty((256, 256), np.float32)
+    q, heads = normal(3, 2, 256, 64), np.empty((2, 256, 64), np.float32)
+    launches: dict[str, Callable[[bool], Any]] = {
+        "vector add 2^20": lambda i: add[256,](x, y, out, 1 << 20, BLOCK=4096, interpret=i),
+        "softmax 256×1024": lambda i: softmax[256,](rows, rows, 1024, 1024, BLOCK=1024, interpret=i),
+        "matmul 256³": lambda i: matmul[4, 4](a, a, c, 256, 256, 256, M=64, N=64, K=64, interpret=i),
+        "attention 2×256×64": lambda i: attention[4, 2](*q, heads, 256, 0.125, M=64, N=64, D=64, interpret=i),
+    }
+    found = {}
+    for name, launch in launches.items():
+        contenders = {"native": lambda run=launch: run(False), "interpreter": lambda run=launch: run(True)}
+        times = measure(contenders, 3, time.thread_time)
+        found[name] = round(min(times["interpreter"]) / min(times["native"]), 1)
+    return found
+
+
 def compile_times() -> dict[str, float]:
     """Milliseconds from the Triton model to object code, the best of five."""
     f32 = zg.ptr(zg.f32)
@@ -376,6 +438,8 @@ def main() -> None:
     measure_attention(report)
     zg.set_num_threads(1)
     figures = {
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        "load_average": os.getloadavg()[0],
         "cpu": host()[0],
         "processors": os.cpu_count(),
         "python": platform.python_version(),
@@ -385,6 +449,7 @@ def main() -> None:
         "fma_peak_gflops": round(fma_peak(), 1),
         "launch_microseconds": launch_cost(),
         "compile_milliseconds": compile_times(),
+        "interpreter_by_native": interpreter_ratios(),
     }
     print(json.dumps({name: value for name, value in figures.items() if name != "rows"}))
     if not quick:
