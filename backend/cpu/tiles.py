@@ -185,7 +185,7 @@ def _matmul(
     panel = wide * lanes
     emitter.lanes = lanes if lanes > 1 else 0
     run = emitter.lanes > 0
-    pack = transposed or rows > high and b.pitch.name != str(panel * size)
+    pack = transposed or (rows > high and b.pitch.name != str(panel * size))
     packed = emitter.scratch_address(emitter.temporary(depth * panel * size)) if pack else b.base
     pitch = emitter.i64(panel * size) if pack else b.pitch
 
