@@ -9,10 +9,12 @@ import attrs
 
 from ziggurat.codemodel.gpu.options import DEFAULT_OPTIONS
 from ziggurat.codemodel.types import ConstantType, ScalarType, Type, find_scalar
-from ziggurat.kernels.arguments import Signature, constant_of
+from ziggurat.kernels.arguments import Signature, components_of, constant_of
 from ziggurat.triton import knobs
+from ziggurat.triton.backends.driver import torch_module
 from ziggurat.triton.runtime import options
 from ziggurat.triton.runtime.driver import CudaDriver, driver
+from ziggurat.triton.runtime.tensors import TensorWrapper
 
 if TYPE_CHECKING:
     from ziggurat.triton.compiler.compiled import CompiledKernel
@@ -169,17 +171,30 @@ def any_array(given: Any, name: str) -> tuple[Any, ScalarType, int] | None:
 
 
 def interpreted(launch: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Launch with copies in this machine's memory of the tensors on a GPU, and copy them back."""
-    copies: dict[int, tuple[Any, Any]] = {}
+    """Launch with copies in this machine's memory of the tensors of PyTorch on a GPU, and copy them back. Views of one
+    storage stay views of one copy."""
+    from ziggurat.triton.tools.tensor_descriptor import TensorDescriptor
+
+    storages: dict[int, tuple[Any, Any]] = {}
 
     def here(value: Any) -> Any:
-        if getattr(value, "is_cuda", False) is not True or not hasattr(value, "cpu"):
+        parts = components_of(value)
+        if parts is not None:
+            made = list(map(here, parts))
+            return type(value)(*made) if hasattr(value, "_fields") else type(value)(made)
+        if isinstance(value, TensorDescriptor):
+            return TensorDescriptor(here(value.base), value.shape, value.strides, value.block_shape, value.padding)
+        if isinstance(value, TensorWrapper):
+            return TensorWrapper(here(value.base), value.dtype)
+        if getattr(value, "is_cuda", False) is not True or not hasattr(value, "untyped_storage"):
             return value
-        if id(value) not in copies:
-            copies[id(value)] = value, value.cpu()
-        return copies[id(value)][1]
+        storage = value.untyped_storage()
+        if storage.data_ptr() not in storages:
+            storages[storage.data_ptr()] = storage, storage.cpu()
+        copy = torch_module().empty(0, dtype=value.dtype)
+        return copy.set_(storages[storage.data_ptr()][1], value.storage_offset(), value.size(), value.stride())
 
     result = launch(*map(here, args), **{name: here(value) for name, value in kwargs.items()})
-    for original, copy in copies.values():
+    for original, copy in storages.values():
         original.copy_(copy)
     return result

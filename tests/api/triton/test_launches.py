@@ -8,6 +8,7 @@ import pytest
 import ziggurat as zg
 import ziggurat.triton as triton
 import ziggurat.triton.language as tl
+from ziggurat.triton.tools.tensor_descriptor import TensorDescriptor
 
 try:
     import torch
@@ -125,3 +126,35 @@ def test_the_process_may_run_its_kernels_on_tensors_in_host_memory_beside_a_gpu(
     kernel, x, out = increment(), torch.arange(100.0), torch.zeros(100)
     kernel[(4,)](x, out, 100)
     assert out.tolist() == list(range(1, 101)) and not gpu.launches
+
+
+@pytest.mark.skipif(torch is None, reason="PyTorch is not installed")
+def test_interpreted_launches_copy_tensors_in_tuples_and_descriptors_and_views_of_one_storage(monkeypatch):
+    assert torch is not None
+
+    class OnGpu(torch.Tensor):
+        is_cuda = True
+
+    copied: list[tuple[torch.UntypedStorage, torch.UntypedStorage]] = []
+
+    def cpu(storage: torch.UntypedStorage) -> torch.UntypedStorage:
+        copied.append((storage, storage.clone()))
+        return copied[-1][1]
+
+    monkeypatch.setattr(torch.UntypedStorage, "cpu", cpu)
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+
+    @triton.jit
+    def move(pair, descriptor, wrapped_ptr):
+        at = tl.arange(0, 16)
+        tl.store(pair[1] + at, tl.load(pair[0] + at) + 1)
+        descriptor.store([0, 0], descriptor.load([0, 0]) * 2)
+        tl.store(wrapped_ptr, -1)
+
+    whole = torch.arange(32.0).as_subclass(OnGpu)
+    block, wrapped = torch.ones(4, 8).as_subclass(OnGpu), torch.zeros(1, dtype=torch.int8).as_subclass(OnGpu)
+    move[(1,)](
+        (whole[:16], whole[16:]), TensorDescriptor.from_tensor(block, [4, 8]), triton.reinterpret(wrapped, tl.int8)
+    )
+    assert whole.tolist() == [*range(16), *range(1, 17)] and block.tolist() == [[2.0] * 8] * 4
+    assert wrapped.tolist() == [-1] and len(copied) == 3
