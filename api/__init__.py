@@ -7,7 +7,7 @@ The calls of the language (`zg.load`, `zg.add` …) are listed in docs/language.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ziggurat.codemodel import dialects as dialects
 from ziggurat.codemodel import errors as _errors
@@ -24,6 +24,7 @@ from ziggurat.frontends.language import *
 from ziggurat.frontends.reflection import function
 from ziggurat.kernels.arguments import descriptor, divisible, ptr
 from ziggurat.kernels.kernel import Kernel, kernel
+from ziggurat.lazy import lazily
 
 if TYPE_CHECKING:
     from ziggurat import testing
@@ -47,41 +48,30 @@ if TYPE_CHECKING:
     from ziggurat.transforms.simplify import simplify
     from ziggurat.tuning.autotune import Config, TunedKernel, autotune
 
-# Imported at first use, so that `import ziggurat` stays quick: the names by the module that has them.
-_LAZY = {
-    "ziggurat.backend.cpu.runtime.native": ("get_num_threads", "set_num_threads"),
-    "ziggurat.backend.cuda.memory": ("empty", "to_device", "to_host"),
-    "ziggurat.backend.launch.descriptors": ("TensorDescriptor",),
-    "ziggurat.backend.mlir": ("from_mlir", "to_mlir"),
-    "ziggurat.building": ("KernelBuilder", "build", "trace"),
-    "ziggurat.compiler.compiled": ("Compiled",),
-    "ziggurat.compiler.native": ("CompiledCpu",),
-    "ziggurat.compiler.pipeline": ("compile",),
-    "ziggurat.frameworks.jax_ops": ("jax_op",),
-    "ziggurat.frameworks.torch_ops": ("torch_op",),
-    "ziggurat.frontends.tracing": ("for_", "if_", "while_"),
-    "ziggurat.frontends.triton_c.printer": ("to_triton_c",),
-    "ziggurat.gradients": ("grad",),
-    "ziggurat.kernels.heuristics": ("heuristics",),
-    "ziggurat.kernels.triton_c": ("triton_c",),
-    "ziggurat.launches.host": ("execute", "run"),
-    "ziggurat.transforms.simplify": ("simplify",),
-    "ziggurat.tuning.autotune": ("Config", "TunedKernel", "autotune"),
-}
-_MODULES = {name: module for module, names in _LAZY.items() for name in names}
-
-
-def __getattr__(name: str) -> Any:
-    from importlib import import_module
-
-    if name in ("testing", "kit"):
-        return import_module("ziggurat.testing" if name == "testing" else "ziggurat.transforms.kit")
-    if name not in _MODULES:
-        raise AttributeError(f"module 'ziggurat' has no attribute '{name}'")
-    found = getattr(import_module(_MODULES[name]), name)
-    globals()[name] = found
-    return found
-
+__getattr__ = lazily(
+    __name__,
+    ("testing", "transforms.kit"),
+    {
+        "backend.cpu.runtime.native": ("get_num_threads", "set_num_threads"),
+        "backend.cuda.memory": ("empty", "to_device", "to_host"),
+        "backend.launch.descriptors": ("TensorDescriptor",),
+        "backend.mlir": ("from_mlir", "to_mlir"),
+        "building": ("KernelBuilder", "build", "trace"),
+        "compiler.compiled": ("Compiled",),
+        "compiler.native": ("CompiledCpu",),
+        "compiler.pipeline": ("compile",),
+        "frameworks.jax_ops": ("jax_op",),
+        "frameworks.torch_ops": ("torch_op",),
+        "frontends.tracing": ("for_", "if_", "while_"),
+        "frontends.triton_c.printer": ("to_triton_c",),
+        "gradients": ("grad",),
+        "kernels.heuristics": ("heuristics",),
+        "kernels.triton_c": ("triton_c",),
+        "launches.host": ("execute", "run"),
+        "transforms.simplify": ("simplify",),
+        "tuning.autotune": ("Config", "TunedKernel", "autotune"),
+    },
+)
 
 __version__ = "0.1.0"
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 import gc
 import os
 import threading
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from ziggurat.lazy import lazily
 
 if TYPE_CHECKING:
     from ziggurat.compiler.pipeline import compile_for_cpu as compile_for_cpu
@@ -19,11 +20,6 @@ if TYPE_CHECKING:
     from ziggurat.transforms.attribution import given_tuple as given_tuple
     from ziggurat.transforms.attribution import link as link
     from ziggurat.transforms.attribution import outer_constant as outer_constant
-
-_LAZY = {
-    **dict.fromkeys(("compile_for_cpu", "compile_model", "triton_model"), "ziggurat.compiler.pipeline"),
-    **dict.fromkeys(("attribute", "given_tuple", "link", "outer_constant"), "ziggurat.transforms.attribution"),
-}
 
 
 class _Compiling:
@@ -60,9 +56,16 @@ if hasattr(os, "register_at_fork"):
     )
 
 
+_taken = lazily(
+    __name__,
+    (),
+    {
+        "pipeline": ("compile_for_cpu", "compile_model", "triton_model"),
+        ".transforms.attribution": ("attribute", "given_tuple", "link", "outer_constant"),
+    },
+)
+
+
 def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
     with compiling:
-        found = globals()[name] = getattr(import_module(_LAZY[name]), name)
-    return found
+        return _taken(name)

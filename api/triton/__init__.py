@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ziggurat.frontends.triton.compile_time import aggregate, constexpr_function, must_use_result
+from ziggurat.lazy import lazily
 from ziggurat.triton import knobs, language, runtime
-from ziggurat.triton._lazy import lazily
 from ziggurat.triton.arithmetic import cdiv, next_power_of_2
 from ziggurat.triton.runtime._allocation import set_allocator
 from ziggurat.triton.runtime.autotuner import Config, autotune, heuristics

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ziggurat.triton._lazy import lazily
+from ziggurat.lazy import lazily
 
 if TYPE_CHECKING:
     from ziggurat.triton.compiler.compiler import (

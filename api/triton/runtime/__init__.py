@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ziggurat.triton._lazy import lazily
+from ziggurat.lazy import lazily
 from ziggurat.triton.runtime.autotuner import Autotuner, Config, Heuristics, autotune, heuristics
 from ziggurat.triton.runtime.driver import driver
 from ziggurat.triton.runtime.jit import JITFunction, KernelInterface
