@@ -2,7 +2,8 @@
 
 Its address is the kernel's last parameter. The memory belongs to a stream: launches there run one after the other. It
 is kept for the next launch, and grows when one needs more. A launch that is captured into a graph gets memory of its
-own, as the graph may run beside other launches. A program can provide the memory instead: see `ALLOCATOR`.
+own, as the graph may run beside other launches. A program can provide the memory instead: see
+`backend/launch/allocation.py`.
 """
 
 from __future__ import annotations
@@ -10,19 +11,15 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Callable
-from contextvars import ContextVar
 from typing import Any
 
 from ziggurat.backend.cuda.driver import check, cuda
+from ziggurat.backend.launch.allocation import ALLOCATOR, UNSET
 from ziggurat.codemodel.gpu.fragments import MAP_BYTES
 
 _PER_THREAD = 2  # The address that stands for another stream in each thread (CU_STREAM_PER_THREAD).
 
 Launch = Callable[..., Any]  # Takes what `cuLaunchKernel` takes.
-Allocator = Callable[[int, int, int], Any]  # Takes bytes, alignment and stream.
-
-# The function that provides the memory: an address, or an object with `data_ptr()`. None stands for this module.
-ALLOCATOR: ContextVar[Allocator | None] = ContextVar("ALLOCATOR", default=None)
 
 _kept: dict[tuple[int, int, int], tuple[int, int]] = {}  # By context, stream and thread: an address, and the bytes.
 _lock = threading.Lock()
@@ -47,7 +44,7 @@ def launching(launch: Launch, context: int, size: int, count: int) -> Launch:
 def provided(context: int, stream: int, size: int) -> int:
     """The address of `size` bytes for a launch on a stream of a context, the current one."""
     allocator = ALLOCATOR.get()
-    if allocator is not None:
+    if allocator is not UNSET:
         made = allocator(size, MAP_BYTES, stream)
         return made if isinstance(made, int) else int(made.data_ptr())
     if check(cuda().cuStreamIsCapturing(stream), "asking a stream whether it is captured"):

@@ -22,7 +22,7 @@ def test_a_program_sets_the_function_that_launches_ask() -> None:
         assert scratch.provided(1, 0, 256) == 256 + 128
 
     contextvars.copy_context().run(in_context)
-    assert scratch.ALLOCATOR.get() is None
+    assert scratch.ALLOCATOR.get() is scratch.UNSET
     assert isinstance(_allocation._allocator.get(), _allocation.NullAllocator)
 
 
