@@ -130,7 +130,7 @@ def whole(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return tensor.new_empty(0).set_(tensor.untyped_storage()).numpy()
 
 
-def tensor_at(address: int) -> np.ndarray[Any, Any] | None:
+def tensor_at(place: int) -> np.ndarray[Any, Any] | None:
     """The bytes of the memory that a live tensor of PyTorch has at an address; None where no tensor has it."""
     torch = sys.modules.get("torch")
     if torch is None:
@@ -140,7 +140,7 @@ def tensor_at(address: int) -> np.ndarray[Any, Any] | None:
         if not issubclass(type(thing), torch.Tensor) or thing.device.type != "cpu" or thing.layout != torch.strided:
             continue
         memory = thing.untyped_storage()
-        if 0 <= address - memory.data_ptr() < memory.nbytes():
+        if 0 <= place - memory.data_ptr() < memory.nbytes():
             return torch.empty(0, dtype=torch.uint8).set_(memory).numpy()
     return None
 
