@@ -160,9 +160,38 @@ def computed(emitter: Emitter, scalar: ScalarType, make: Callable[..., Number], 
     return round_to(emitter, make(*(widen(emitter, value, scalar) for value in values)), scalar)
 
 
+_NEAR = (0x21800000, 0x5E000000)  # The bits of 2^-60 and 2^61.
+
+
+def _quotient(emitter: Emitter, a: Number, b: Number) -> Number:
+    """A vector of f32 divided by one number, which is known before the loop: two steps of Newton's from its reciprocal
+    round as the division does (Markstein), if nothing leaves the range; else the slow instruction divides."""
+    inverse, divisor = (1.0 / b).spread(a.lanes), b.spread(a.lanes)
+    found = a * inverse
+    for _ in range(2):
+        found = (-found).call("llvm.fma", divisor, a).call("llvm.fma", inverse, found)
+    far = ((a.bits() & 0x7FFFFFFF) - _NEAR[0]).test("uge", _NEAR[1] - _NEAR[0])
+    wrong = emitter.intrinsic("i1", f"llvm.vector.reduce.or.v{a.lanes}i1", far)
+    wrong = wrong | ((b.bits() & 0x7FFFFFFF) - _NEAR[0]).test("uge", _NEAR[1] - _NEAR[0])
+    before, then, after = emitter.here, emitter.name("then"), emitter.name("after")
+    with emitter.inside(then) as level:
+        slow = emitter.effect(f"fdiv {a.type} {a}, {divisor}")
+        emitter.line(f"br label %{after}")
+    emitter.line(f"br i1 {wrong}, label %{then}, label %{after}, !prof !0")
+    emitter.levels[-1].lines += [f"{then}:", *level.lines]
+    emitter.start(after)
+    return emitter.number(
+        "float", emitter.effect(f"phi {a.type} [ {found}, %{before} ], [ {slow}, %{level.label} ]"), a.lanes
+    )
+
+
 @emits(*_FLOAT)
 def _float(emitter: Emitter, op: Op, a: Number, b: Number) -> Number:
     opcode = _FLOAT[type(op)]
+    if opcode == "fdiv" and a.kind == "float" and a.lanes and not b.lanes and b.name[0] == "%":
+        fused = emitter.module.vector > 16  # AVX2 comes with fused multiply-adds.
+        if fused and emitter.level(b.name) < emitter.depth == emitter.level(a.name):
+            return _quotient(emitter, a, b)
 
     def make(x: Number, y: Number) -> Number:
         return binary(emitter, opcode, x, y)

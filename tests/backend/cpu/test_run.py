@@ -136,6 +136,28 @@ def test_a_dot_is_one_chain_in_ascending_k(machine, dtype):
 
 
 @zg.kernel
+def quotients(x_ptr, y_ptr, out_ptr):
+    at, row = zg.arange(0, 1024), zg.program_id(0)
+    divisor = zg.load(zg.add(y_ptr, row))
+    zg.store(zg.add(out_ptr, zg.add(zg.mul(row, 1024), at)), zg.div(zg.load(zg.add(x_ptr, at)), divisor))
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_quotients_by_one_number_are_rounded_once(machine):
+    rng = np.random.default_rng(5)
+    model = quotients.triton(F32, F32, F32)
+    mantissas = (rng.integers(0, 2**23, 1024, dtype=np.uint32) | np.uint32(0x3F800000)).view(np.float32)
+    anything = rng.integers(0, 2**32, 1024, dtype=np.uint32).view(np.float32)
+    edges = np.float32([1.9999999, 1.0000001, 0.0, -0.0, np.inf, np.nan, 1e-45])
+    divisors = np.concatenate((mantissas[:99], anything[:99], edges))
+    for x in (mantissas, anything, mantissas * np.float32(2.0**-140)):
+        out = np.empty((len(divisors), 1024), np.float32)
+        run_cpu(model, (len(divisors),), [x, divisors, out], options=MACHINES[machine])
+        with np.errstate(all="ignore"):
+            np.testing.assert_array_equal(out, x / divisors[:, None])
+
+
+@zg.kernel
 def blocks(a_ptr, b_ptr, c_ptr, strides, m, k, n, late: zg.constexpr):
     """c = a · b in two steps along k, where `strides` is that of a's rows · 1000 + that of b's columns. With `late`,
     a and b change between their loads and the dot."""
