@@ -13,7 +13,7 @@ from typing import Any, cast
 from ziggurat.backend.ptx.accurate import accurate
 from ziggurat.backend.ptx.casts import narrow, rounded, widen, widened
 from ziggurat.backend.ptx.emitter import Argument, Emitted, Emitter, emits
-from ziggurat.backend.ptx.routines import Number, literal, llvm_type, suffix
+from ziggurat.backend.ptx.routines import literal, llvm_type, suffix
 from ziggurat.codemodel.dialects import arith, math, tt
 from ziggurat.codemodel.numbers import bits_of_number
 from ziggurat.codemodel.op import Op
@@ -33,9 +33,7 @@ _PLAIN: dict[type[Op], str] = {
     arith.CmpI: "icmp {p} {k} {0}, {1}", tt.IntToPtr: "inttoptr {k} {0} to {r}", tt.PtrToInt: "ptrtoint {k} {0} to {r}",
 }  # fmt: skip
 
-_FLOAT_BINARY: dict[type[Op], Callable[[Number, Number], Number]] = {
-    arith.AddF: lambda a, b: a + b, arith.SubF: lambda a, b: a - b, arith.MulF: lambda a, b: a * b,
-}  # fmt: skip
+_FLOAT_BINARY: dict[type[Op], str] = {arith.AddF: "fadd", arith.SubF: "fsub", arith.MulF: "fmul"}
 
 # LLVM's intrinsic by op, with its arguments after the operands.
 _INTRINSICS: dict[type[Op], tuple[str, list[Argument]]] = {
@@ -173,46 +171,10 @@ def computed(emitter: Emitter, op: Op, compute: Compute, bits: int = 32) -> Emit
     return emitter.each(op.result.type, op.operands, computing(emitter, scalar, compute, bits))
 
 
-# A function of one, two or three numbers, or vectors of two.
-OnNumbers = Callable[[Number], Number] | Callable[[Number, Number], Number] | Callable[[Number, Number, Number], Number]
-
-
-def paired(emitter: Emitter, op: Op, compute: OnNumbers) -> Emitted:
-    """The result of an op on floats of 16 bits or more; those of 16 bits in a tensor two at a time, as one instruction
-    computes both."""
-    make = cast("Callable[..., Number]", compute)
-    type_, kind = op.result.type, llvm_type(op.operands[0].type)
-
-    def alone(*values: str) -> str:
-        return make(*(emitter.of(kind, value) for value in values)).name
-
-    if scalar_element(op.operands[0].type).bits != 16 or not isinstance(type_, TensorType):
-        return emitter.each(type_, op.operands, alone)
-    registers, made = emitter.layout(type_).unique_registers, dict[int, str]()
-    for number in range(0, len(registers) - 1, 2):
-        two = registers[number : number + 2]
-        both = make(*(_pair(emitter, kind, *(emitter.at(value, at) for at in two)) for value in op.operands))
-        for at, register in enumerate(two):
-            made[register] = emitter.emit(f"extractelement {both.typed}, i32 {at}")
-    for register in registers[len(made) :]:
-        made[register] = alone(*(emitter.at(value, register) for value in op.operands))
-    return emitter.value(type_, made)
-
-
-def _pair(emitter: Emitter, kind: str, *values: str) -> Number:
-    """The vector of two values of an LLVM type."""
-    vector = "poison"
-    for at, value in enumerate(values):
-        vector = emitter.emit(f"insertelement <2 x {kind}> {vector}, {kind} {value}, i32 {at}")
-    return Number(emitter, kind, vector, 2)
-
-
 @emits(*_FLOAT_BINARY)
 def _float_binary(emitter: Emitter, op: Op) -> Emitted:
-    make = _FLOAT_BINARY[type(op)]
-    if not scalar_element(op.operands[0].type).is_fp8:
-        return paired(emitter, op, make)
-    return computed(emitter, op, lambda kind, a, b: make(emitter.of(kind, a), emitter.of(kind, b)).name)
+    name = _FLOAT_BINARY[type(op)]
+    return computed(emitter, op, lambda kind, a, b: emitter.emit(f"{name} {kind} {a}, {b}"), bits=16)
 
 
 def choose(emitter: Emitter, cls: type[Op], scalar: ScalarType, a: str, b: str) -> str:
@@ -230,9 +192,8 @@ def choose(emitter: Emitter, cls: type[Op], scalar: ScalarType, a: str, b: str) 
 
 @emits(*_CHOICES)
 def _choice(emitter: Emitter, op: arith.FloatBinary) -> Emitted:
-    scalar, cls = scalar_element(op.lhs.type), type(op)
-    if not scalar.is_fp8:
-        return paired(emitter, op, lambda a, b: a.call(f"llvm.{_CHOICES[cls]}", b))
+    scalar = scalar_element(op.lhs.type)
+    cls = type(op)
     return emitter.each(op.result.type, op.operands, lambda a, b: choose(emitter, cls, scalar, a, b))
 
 
@@ -250,9 +211,9 @@ def _divf(emitter: Emitter, op: arith.DivF | tt.PreciseDivF) -> Emitted:
 
 @emits(arith.NegF)
 def _negf(emitter: Emitter, op: arith.NegF) -> Emitted:
-    if not scalar_element(op.operand.type).is_fp8:
-        return paired(emitter, op, Number.__neg__)
-    return emitter.each(op.result.type, op.operands, lambda a: emitter.emit(f"xor i8 {a}, 128"))
+    kind = llvm_type(op.operand.type)
+    change = "xor i8 {}, 128" if scalar_element(op.operand.type).is_fp8 else f"fneg {kind} {{}}"
+    return emitter.each(op.result.type, op.operands, lambda a: emitter.emit(change.format(a)))
 
 
 @emits(arith.CmpF)
@@ -358,9 +319,11 @@ def _whole(emitter: Emitter, op: math.FloatUnary) -> Emitted:
 
 @emits(math.AbsF)
 def _magnitude(emitter: Emitter, op: math.AbsF) -> Emitted:
-    if not scalar_element(op.operand.type).is_fp8:
-        return paired(emitter, op, Number.__abs__)
-    return emitter.each(op.result.type, op.operands, lambda a: emitter.emit(f"and i8 {a}, 127"))
+    kind = llvm_type(op.operand.type)
+    if scalar_element(op.operand.type).is_fp8:
+        return emitter.each(op.result.type, op.operands, lambda a: emitter.emit(f"and i8 {a}, 127"))
+    name = f"llvm.fabs.{suffix(kind)}"
+    return emitter.each(op.result.type, op.operands, lambda a: emitter.call(kind, name, (kind, a)))
 
 
 # PTX's names of the directions.
@@ -382,12 +345,13 @@ def _directed(emitter: Emitter, op: math.Directed) -> Emitted:
 @emits(math.Fma)
 def _fma(emitter: Emitter, op: math.Fma) -> Emitted:
     scalar = scalar_element(op.a.type)
-    if not scalar.is_fp8:
-        return paired(emitter, op, lambda a, b, c: a.call("llvm.fma", b, c))
+    # The product of two 8-bit floats and the sum are exact in f64, so that only the last step rounds.
+    computed = f64 if scalar.is_fp8 else scalar
+    kind = llvm_type(computed)
 
     def apply(*values: str) -> str:
-        # The product of two 8-bit floats and the sum are exact in f64, so that only the last step rounds.
-        given = [("double", widen(emitter, [value], scalar, f64)[0]) for value in values]
-        return narrow(emitter, [emitter.call("double", "llvm.fma.f64", *given)], f64, scalar)[0]
+        given = [(kind, widen(emitter, [value], scalar, computed)[0]) for value in values]
+        result = emitter.call(kind, f"llvm.fma.{suffix(kind)}", *given)
+        return narrow(emitter, [result], computed, scalar)[0]
 
     return emitter.each(op.result.type, op.operands, apply)
