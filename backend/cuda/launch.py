@@ -180,6 +180,8 @@ class Dispatcher:
         """Launch with any arguments: find or make their route and their kernel. `tried` is a route that does not know
         them, or could not launch them: for an empty grid, a value that it cannot write, another context, or a status of
         the driver. Nothing was launched then, so that the slow path meets the same error, and explains it."""
+        # A dict, extern_libs={"libdevice": path}, becomes a tuple, which a key can hold.
+        options = {name: tuple(x.items()) if type(x) is dict else x for name, x in options.items()}
         values = self._complete(values, more)
         if self._with_tuples is not None and any(
             isinstance(v, (tuple, list)) and not p.constexpr for v, p in zip(values, self.parameters, strict=True)

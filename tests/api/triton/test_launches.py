@@ -40,6 +40,13 @@ def test_a_launch_gives_the_kernel_that_was_loaded(gpu):
     assert gpu.launches[-1]["threads"] == 256 and len(kernel.device_caches[0][0]) == 2
 
 
+def test_the_paths_of_libraries_are_an_option(gpu):
+    kernel, (x, out) = increment(), arrays()
+    for path in ("one.bc", "one.bc", "other.bc"):
+        kernel[(16,)](x, out, 1000, extern_libs={"libdevice": path})
+    assert len(gpu.launches) == 3 and 1 <= len(gpu.loads) <= 2
+
+
 def test_hooks_are_told_once_of_each_kernel(gpu):
     told: list[str] = []
     runtime = triton.knobs.runtime
