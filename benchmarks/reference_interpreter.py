@@ -95,7 +95,7 @@ def cases(scale: int) -> list[Case]:
 
     def reset() -> object:
         chain[:] = 1
-        return running_sum_kernel[(256,)](chain, BLOCK=1024)
+        return running_sum_kernel[(256,)](chain, BLOCK=1024, interpret=True)
 
     def softmax_is_right() -> bool:
         wide = np.exp(s.astype(np.float64) - s.max(1, keepdims=True))
@@ -104,25 +104,25 @@ def cases(scale: int) -> list[Case]:
     return [
         Case(
             f"vector add, {n} of f32, 1024 a program",
-            lambda: add_kernel[(zg.cdiv(n, 1024),)](x, y, z, n, BLOCK=1024),
+            lambda: add_kernel[(zg.cdiv(n, 1024),)](x, y, z, n, BLOCK=1024, interpret=True),
             lambda: bool((z == x + y).all()),
             0.5,
         ),
         Case(
             f"matmul, {size}³ of f32 in tiles of 64³",
-            lambda: matmul_kernel[(size // 64, size // 64)](a, b, c, size, size, BLOCK=64),
+            lambda: matmul_kernel[(size // 64, size // 64)](a, b, c, size, size, BLOCK=64, interpret=True),
             lambda: bool(np.allclose(c, a @ b, atol=1e-3)),
             5.0,
         ),
         Case(
             f"softmax, {rows} rows of {columns} of f32",
-            lambda: softmax_kernel[(rows,)](s, t, columns, BLOCK=1024),
+            lambda: softmax_kernel[(rows,)](s, t, columns, BLOCK=1024, interpret=True),
             softmax_is_right,
             2.0,
         ),
         Case(
             f"add 1 in place, {n} of f32 (elements have owners)",
-            lambda: in_place_kernel[(zg.cdiv(n, 1024),)](q, BLOCK=1024),
+            lambda: in_place_kernel[(zg.cdiv(n, 1024),)](q, BLOCK=1024, interpret=True),
             lambda: bool(np.isfinite(q).all()),
             None,
         ),

@@ -13,7 +13,7 @@ from ziggurat.backend.cpu.runtime.native import get_num_threads
 from ziggurat.backend.launch.arrays import ELEMENTS, as_array, is_array
 from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.backend.launch.timing import host_times
-from ziggurat.codemodel.errors import LaunchError, ZigguratError
+from ziggurat.codemodel.errors import LaunchError, MemoryAccessError, ZigguratError
 from ziggurat.tuning.tuner import Tuner
 
 if TYPE_CHECKING:
@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 
 class HostTuner(Tuner):
-    """The choice of a configuration for a launch on arrays in memory."""
+    """The choice of a configuration for a launch on arrays in memory. One whose blocks go beyond the arrays is left
+    out: an access outside of them does no harm here."""
+
+    unfit = (*Tuner.unfit, MemoryAccessError)
 
     @contextmanager
     def _measuring(self, bound: Mapping[str, Any]) -> Generator[None]:

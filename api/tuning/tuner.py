@@ -39,7 +39,12 @@ _WIDTH = 30  # of the progress bar
 
 
 class Tuner:
-    """The choice of a configuration for one launch: a kernel, its grid and its arguments."""
+    """The choice of a configuration for one launch: a kernel, its grid and its arguments.
+
+    A configuration that raises one of the errors `unfit` is left out.
+    """
+
+    unfit: tuple[type[ZigguratError], ...] = (LaunchError, ResourceError, TargetError)
 
     def __init__(self, kernel: TunedKernel, grid: Grid, arguments: Sequence[Any], keywords: dict[str, Any]) -> None:
         self.kernel, self.grid = kernel, grid
@@ -172,7 +177,7 @@ class Tuner:
             for config in configs:
                 try:
                     given: Any = measure(functools.partial(self._run, config, reset))
-                except (LaunchError, ResourceError, TargetError) as error:
+                except self.unfit as error:
                     self.left_out[str(config)] = error
                 except KernelRuntimeError as error:
                     error.summary += f" (tuning, with {config})"

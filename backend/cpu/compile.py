@@ -14,6 +14,7 @@ from ziggurat.backend.cpu.runtime.loading import llvm
 from ziggurat.backend.cpu.waiting import has_waiting_loop
 from ziggurat.codemodel.dialects import core, cpu, tt
 from ziggurat.codemodel.errors import InternalError, TargetError
+from ziggurat.codemodel.types import DescriptorType
 from ziggurat.transforms.cpu.passes import lower
 
 # The modules that register emitters.
@@ -84,9 +85,11 @@ def to_llvm(module: cpu.Module, options: CpuOptions, *, waits: bool = False) -> 
     (func,) = module.functions().values()
     assert isinstance(func, tt.Func)
     emitter = Emitter(module, func, options, waits=waits)
-    emitter.values.update({p: emitter.number(kind_of(p.type), f"%p{n}") for n, p in enumerate(func.body.parameters)})
     loads: list[str] = []
     for number, parameter in enumerate(func.body.parameters):
+        if isinstance(parameter.type, DescriptorType):  # Of a parameter that nothing uses.
+            continue
+        emitter.values[parameter] = emitter.number(kind_of(parameter.type), f"%p{number}")
         kind = memory_kind(parameter.type)
         loads.append(f"  %a{number} = getelementptr i64, ptr %arguments, i64 {number}")
         loads.append(f"  %p{number}{'m' if kind != kind_of(parameter.type) else ''} = load {kind}, ptr %a{number}")

@@ -35,7 +35,7 @@ def error_of(
             what, hint = outside(argument, address - argument.address, dtype, site.verb)
         return MemoryAccessError(f"{who} {what}", site.location, hint=hint)
     if kind == 4:
-        message = f"device assertion failed: {site.message}" if site.message else "device assertion failed"
+        message = f"device-side assertion failed: {site.message}" if site.message else "device-side assertion failed"
         index = np.unravel_index(address, site.shape) if site.shape else ()
         where = f" at element ({', '.join(str(int(i)) for i in index)})" if index else ""
         return KernelRuntimeError(f"{who}: {message}{where}", site.location)

@@ -164,7 +164,7 @@ class LaunchOptions:
     """Options of one launch that compiled code does not depend on."""
 
     strict: bool = _option(False, boolean, "on arrays in memory: interpret, and report a use of undefined lanes")
-    interpret: bool = _option(True, boolean, "on arrays in memory: run by the interpreter, not as native code")
+    interpret: bool = _option(False, boolean, "on arrays in memory: run by the interpreter, not as native code")
     stream: Any = _option(None, _stream, "the stream of the launch: an address, or a stream of torch or CuPy")  # noqa: RUF009
     check: bool | None = _option(
         None,

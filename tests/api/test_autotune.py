@@ -368,13 +368,13 @@ def test_what_a_tuned_launch_lacks_or_has_too_much(gpu):
     assert gpu.launches == []
 
 
-def test_arrays_in_memory_take_the_first(tmp_path, monkeypatch):
+def test_interpreted_launches_take_the_first(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     kernel = zg.autotune(CONFIGS, ["n"])(zg.kernel(scale))
     x = np.arange(1000, dtype=np.float32)
     out = np.zeros_like(x)
     grids = []
-    kernel[lambda meta: grids.append(meta["BLOCK"]) or grid(meta)](x, out, 1000)
+    kernel[lambda meta: grids.append(meta["BLOCK"]) or grid(meta)](x, out, 1000, interpret=True)
     assert np.array_equal(out, 2 * x) and grids == [64] and kernel.choices == {}
 
 

@@ -100,11 +100,13 @@ def test_the_gradient_of_a_tuned_kernel_has_the_choice_of_the_kernel():
     d_scale = zg.grad(tuned, wrt="x_ptr", of="out_ptr")
     seen = []
     x, w, d_out, d_x = *np.random.default_rng(0).standard_normal((3, 20), np.float32), np.zeros(20, np.float32)
-    d_scale[lambda meta: seen.append(meta["BLOCK"]) or (zg.cdiv(20, meta["BLOCK"]),)](x, d_x, w, x, d_out, 20)
+    d_scale[lambda meta: seen.append(meta["BLOCK"]) or (zg.cdiv(20, meta["BLOCK"]),)](
+        x, d_x, w, x, d_out, 20, interpret=True
+    )
     np.testing.assert_array_equal(d_x, d_out * w)
     tuned._key = lambda arguments, keywords: keywords["n"]  # The key of arrays on a GPU.
     tuned.choices[20] = tuned.tuning.configs[0]
-    d_scale[lambda meta: seen.append(meta["BLOCK"]) or (3,)](x, d_x, w, x, d_out, 20)
+    d_scale[lambda meta: seen.append(meta["BLOCK"]) or (3,)](x, d_x, w, x, d_out, 20, interpret=True)
     assert seen == [16, 8]
 
 

@@ -180,7 +180,7 @@ def launched(
     """
     repeat = _elsewhere.start(kernel, arguments, constants) if _elsewhere and not host_only else None
     before = copied([argument for argument in arguments if argument is not None])
-    kernel[grid](*arguments, **constants)
+    kernel[grid](*arguments, **constants, interpret=True)
     if repeat is not None:
         repeat.check(grid, unordered)
     arguments = [argument for argument in arguments if argument is not None]

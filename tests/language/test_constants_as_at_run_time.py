@@ -105,7 +105,7 @@ def loaded(kernel: Callable[..., Any], name: str, arrays: Sequence[np.ndarray[An
     padded = [np.resize(array, size) for array in arrays]
     result = result_type(name, [SCALARS_BY_DTYPE[array.dtype] for array in arrays])
     out = np.zeros(size, result.dtype)
-    f[(1,)](*padded, out)
+    f[(1,)](*padded, out, interpret=True)
     return out[:count]
 
 
@@ -213,7 +213,7 @@ def test_constants_and_calls_from_python(kernel: Any, name: str, kind: str):
     given = [f"C{j}[k]" for j in range(len(columns))]
     f = stored(kernel, name, given, result.name, COUNT=len(kept), **{f"C{j}": c for j, c in enumerate(columns)})
     out = np.zeros(len(kept), result.dtype)
-    f[(1,)](out)
+    f[(1,)](out, interpret=True)
     wrong = ~same(out, expected)
     assert not wrong.any(), [(kept[i], out[i], expected[i]) for i in np.flatnonzero(wrong)[:5]]
 
@@ -222,7 +222,7 @@ def test_next_power_of_2_in_a_kernel_is_that_of_python(kernel: Any):
     numbers = (-3, 0, 1, 2, 3, 1000, 1 << 40)
     f = stored(kernel, "next_power_of_2", ["C0[k]"], "i64", COUNT=len(numbers), C0=numbers)
     out = np.zeros(len(numbers), np.int64)
-    f[(1,)](out)
+    f[(1,)](out, interpret=True)
     assert out.tolist() == [zg.next_power_of_2(number) for number in numbers]
 
 

@@ -81,7 +81,7 @@ class CompiledFile(CompiledKernel):
     """The compiled kernel of a file."""
 
     def __getitem__(self, grid: Any) -> Callable[..., Any]:
-        """Launches over a grid: on a GPU, or by the reference interpreter for arrays in memory."""
+        """Launches over a grid: on a GPU, or for arrays in memory by the reference interpreter."""
         from ziggurat.backend.launch.arrays import on_gpu
 
         def launch(*args: Any, stream: Any = None) -> None:

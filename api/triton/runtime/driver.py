@@ -57,7 +57,7 @@ class CudaDriver(DriverBase):
 
 
 class HostDriver(DriverBase):
-    """A machine without a GPU: kernels run on the reference interpreter."""
+    """A machine without a GPU: kernels run on its CPU."""
 
     @classmethod
     def is_active(cls) -> bool:

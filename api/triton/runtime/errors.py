@@ -9,7 +9,7 @@ from ziggurat.frontends.triton.errors import TritonError, as_triton
 
 
 class InterpreterError(KernelRuntimeError, TritonError):
-    """A kernel failed on the reference interpreter."""
+    """A kernel on arrays in memory failed."""
 
 
 class OutOfResources(ResourceError, TritonError):

@@ -137,6 +137,8 @@ def _slot(parameter: Parameter, value: Any, arrays: dict[int, Array]) -> bytes:
     """The 8 bytes of an argument, or of the part of a descriptor."""
     if parameter.type.startswith("ptr"):
         return address(arrays[parameter.argument]).to_bytes(8, "little")
+    if parameter.type.startswith("descriptor"):  # Nothing uses it.
+        return bytes(8)
     if isinstance(value, TensorDescriptor):
         part, axis = parameter.part[:-1], int(parameter.part[-1])
         return int((value.shape if part == "shape" else value.strides)[axis]).to_bytes(8, "little", signed=True)

@@ -27,6 +27,8 @@ def llvm() -> Any:
     binding = import_module("llvmlite.binding")
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
+    # LLVM 22's NewGVN takes `p | x` of a phi p for a phi of x, with the x of the iteration before.
+    binding.set_option("ziggurat", "-enable-phi-of-ops=false")
     return binding
 
 

@@ -59,7 +59,7 @@ def test_equal_constants_of_different_types_have_functions_of_their_own():
 
 
 def test_tuned_kernels_choose_what_is_tuned():
-    tuned = zg.autotune([zg.Config({"BLOCK": 8}), zg.Config({"BLOCK": 16})], key=["n"])(increment)
+    tuned = zg.autotune([zg.Config({"BLOCK": 8}), zg.Config({"BLOCK": 16})], key=["n"], restore_value=["x"])(increment)
     op = zg.jax_op(tuned, lambda meta: (zg.cdiv(meta["n"], meta["BLOCK"]),))
     assert jax.jit(lambda x: op(x, 20, 1.0))(jnp.zeros(20)).tolist() == [1.0] * 20
 

@@ -94,7 +94,7 @@ def test_equal_constants_of_different_types_have_operators_of_their_own():
 
 
 def test_tuned_kernels_choose_what_is_tuned():
-    tuned = zg.autotune([zg.Config({"BLOCK": 8}), zg.Config({"BLOCK": 16})], key=["n"])(increment)
+    tuned = zg.autotune([zg.Config({"BLOCK": 8}), zg.Config({"BLOCK": 16})], key=["n"], restore_value=["x"])(increment)
     op = zg.torch_op(tuned, lambda meta: (zg.cdiv(meta["n"], meta["BLOCK"]),))
     compiled = torch.compile(lambda x: (op(x, 20, 1.0), x * 1)[1], fullgraph=True, backend="aot_eager")
     for call in (lambda x: op(x, 20, 1.0), compiled):

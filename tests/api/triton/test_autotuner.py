@@ -95,9 +95,9 @@ def test_a_configuration_that_the_assembler_rejects_is_left_out_with_a_warning(g
     assert tuned.best_config.num_warps == 2 and len(asked) == 3
 
 
-def test_without_a_gpu_the_first_is_taken():
+def test_an_interpreted_launch_takes_the_first():
     tuned, x = kernel(), zeros(40)
-    tuned[grid](x, 40)
+    tuned[grid](x, 40, interpret=True)
     assert x.tolist() == [1.0] * 40 and tuned.best_config.kwargs == {"BLOCK": 16}
 
 
