@@ -20,6 +20,7 @@ from typing import Any
 
 import attrs
 
+from ziggurat.backend.llvm import llvm
 from ziggurat.backend.ptx import control, roles
 from ziggurat.backend.ptx.emitter import Emitter, kernel_of, symbol_of
 from ziggurat.backend.ptx.roles import warps_of
@@ -121,17 +122,11 @@ def _check_shared(module: gpu.Module, slot: int) -> None:
 
 @lru_cache(maxsize=1)
 def _llvm() -> Any:
-    """llvmlite's binding, imported at first use, as it is large, with the settings of LLVM that are the process's."""
-    llvm = import_module("llvmlite.binding")
-    llvm.initialize_all_targets()
-    llvm.initialize_all_asmprinters()
-    # Addresses by `mad.wide`, of which ptxas makes LEA. Of `mul.wide` and `add` it makes IMAD.WIDE, which slows down
-    # the loop of a matmul that computes its addresses anew in each iteration, by 8 % on an H200.
-    llvm.set_option("", "-nvptx-mad-wide-opt")
-    # Straight-line strength reduction took a fourth of LLVM's time, quadratic in the addresses of a tensor. Sums and
-    # products of integers are emitted with what registers share (`elementwise`). CPUs' pipelines lack the pass.
-    llvm.set_option("", "-opt-disable=slsr")
-    return llvm
+    """llvmlite's binding, with the code generators of all targets."""
+    binding = llvm()
+    binding.initialize_all_targets()
+    binding.initialize_all_asmprinters()
+    return binding
 
 
 @lru_cache(maxsize=8)

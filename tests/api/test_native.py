@@ -358,6 +358,19 @@ def test_tuning_measures_native_code(cache: Path):
     interpreted[grid](x, y, out, 1000, interpret=True)
 
 
+def test_tuning_leaves_out_blocks_that_go_beyond_the_arrays(cache: Path):
+    @zg.kernel
+    def doubled(x_ptr, BLOCK: zg.constexpr):
+        at = zg.add(x_ptr, zg.arange(0, BLOCK))
+        zg.store(at, zg.mul(zg.load(at), 2.0))
+
+    configs = [zg.Config({"BLOCK": block}) for block in (64, 16)]
+    kernel = zg.autotune(configs, key=[], restore_value=["x_ptr"], warmup=1, rep=2)(doubled)
+    x = np.ones(16, np.float32)
+    kernel[1,](x)
+    assert (x == 2).all() and kernel.last is not None and set(kernel.last.times) == {str(configs[1])}
+
+
 def test_times_on_this_machine():
     x, y, out = arrays()
     time = zg.testing.do_bench(lambda: add[16,](x, y, out, 1000, interpret=False), warmup=1, rep=2)

@@ -8,9 +8,9 @@ import os
 import threading
 from collections.abc import Sequence
 from functools import cache
-from importlib import import_module
 from typing import Any
 
+from ziggurat.backend.llvm import llvm as bindings
 from ziggurat.codemodel.errors import InternalError
 
 _numbers = itertools.count()
@@ -22,13 +22,10 @@ if hasattr(os, "register_at_fork"):
 
 @cache
 def llvm() -> Any:
-    """llvmlite's binding, with this machine's code generator. It is imported at first use: it is large, and has no
-    types."""
-    binding = import_module("llvmlite.binding")
+    """llvmlite's binding, with this machine's code generator."""
+    binding = bindings()
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
-    # LLVM 22's NewGVN takes `p | x` of a phi p for a phi of x, with the x of the iteration before.
-    binding.set_option("ziggurat", "-enable-phi-of-ops=false")
     return binding
 
 

@@ -102,6 +102,18 @@ def test_offsets_that_wrap_around_go_where_the_interpreters_go():
     np.testing.assert_array_equal(mine, theirs)
 
 
+@zg.kernel
+def one_of_two(unused, used):
+    used.store([0], zg.full((16,), 2.0, zg.f32))
+
+
+def test_a_descriptor_that_nothing_uses():
+    x, y = np.zeros(16, np.float32), np.zeros(16, np.float32)
+    block = zg.descriptor((16,), zg.f32)
+    run_cpu(one_of_two.triton(block, block), (1,), [zg.TensorDescriptor(one, (16,)) for one in (x, y)])
+    assert not x.any() and (y == 2).all()
+
+
 def test_without_checks_nothing_is_read_of_the_bounds():
     model = shifted.triton(F32, F32, zg.i32, zg.i32, 64)
     assert compile_cpu(model, CpuOptions(check=False)).bounds == ()

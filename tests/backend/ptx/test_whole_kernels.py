@@ -105,7 +105,7 @@ def test_simulated_as_the_reference(name: str, num_warps: int) -> None:
     found, wanted = copies(arguments), copies(arguments)
     given = [argument for argument, type_ in zip(found, types, strict=True) if not isinstance(type_, int)]
     simulate(compiled.stages["llvm"], num_warps=num_warps, shared=compiled.shared, grid=grid, arguments=given)
-    kernel[grid](*wanted)
+    kernel[grid](*wanted, interpret=True)
     for one, other in zip(found, wanted, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
 
