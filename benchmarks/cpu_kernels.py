@@ -428,7 +428,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true", help="few rounds, and no report")
     quick = parser.parse_args().quick
-    report = Report(3 if quick else 25)
+    report = Report(3 if quick else 12)
     measure_add(report)
     measure_softmax(report, 1024)
     measure_softmax(report, 1000)
