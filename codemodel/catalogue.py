@@ -30,8 +30,9 @@ def catalogue() -> str:
     modules = [f"{dialects.__name__}.{name}" for name in dialects.__all__]
     by_module: dict[str, list[type[Op]]] = {name: [] for name in [*modules, dialect.__name__]}
     for cls in OPS.values():
-        if cls.__module__ in by_module:
-            by_module[cls.__module__].append(cls)
+        module = _main(cls.__module__)
+        if module in by_module:
+            by_module[module].append(cls)
     parts = [_INTRODUCTION]
     for module, classes in by_module.items():
         parts.append(f"\n## {_dialect(module)}\n\n{_summary(module)}\n")
@@ -39,9 +40,14 @@ def catalogue() -> str:
     return "\n".join(parts) + "\n"
 
 
+def _main(module: str) -> str:
+    """The module from which the ops of a module are taken: `tt` has those of `tt_memory`."""
+    return module.removesuffix("_memory")
+
+
 def _dialect(module: str) -> str:
     """The name under which the module of a dialect is imported: `tt`, `gpu`."""
-    *_, package, name = module.split(".")
+    *_, package, name = _main(module).split(".")
     return package if name == "dialect" else name
 
 
@@ -53,7 +59,7 @@ def _summary(module: str) -> str:
 
 def _entry(cls: type[Op]) -> str:
     spec = cls.SPEC
-    words = [f"**`{cls.NAME}`** (`{_dialect(cls.__module__)}.{cls.__name__}`)"]
+    words = [f"**`{cls.NAME}`** (`{_dialect(cls.__module__).removesuffix('_memory')}.{cls.__name__}`)"]
     for field in spec.operands:
         mark = "…" if field.role == "operands" else "?" if field.optional else ""
         words.append(f"`{field.name}{mark}`")

@@ -71,6 +71,11 @@ def tensor_of(op: Op, value: Value) -> TensorType:
     return expect(value.type, TensorType, f"{op.NAME}: the operand must be a tensor; got {value.type}")
 
 
+def axis_of(op: Op, axis: int, rank: int) -> None:
+    """Require that `axis` is at least 0 and less than `rank`."""
+    require(0 <= axis < rank, f"{op.NAME}: axis {axis} is not one of the {rank} axes")
+
+
 def same_types(op: Op, *values: Value) -> None:
     """All values have the type of the first."""
     first = values[0].type
