@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from ziggurat.backend.cuda import driver
 from ziggurat.backend.cuda.arrays import OWN, device_of, reader_of, view
@@ -181,7 +181,9 @@ class Dispatcher:
         them, or could not launch them: for an empty grid, a value that it cannot write, another context, or a status of
         the driver. Nothing was launched then, so that the slow path meets the same error, and explains it."""
         # A dict, extern_libs={"libdevice": path}, becomes a tuple, which a key can hold.
-        options = {name: tuple(x.items()) if type(x) is dict else x for name, x in options.items()}
+        options = {
+            name: tuple(cast("dict[str, Any]", x).items()) if type(x) is dict else x for name, x in options.items()
+        }
         values = self._complete(values, more)
         if self._with_tuples is not None and any(
             isinstance(v, (tuple, list)) and not p.constexpr for v, p in zip(values, self.parameters, strict=True)
