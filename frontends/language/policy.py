@@ -31,6 +31,7 @@ class Policy:
         "`store`, `other=` and atomics convert the value to the pointee's type; `where`, masks, and pointers as "
         "conditions convert to i1"
     )
+    broadcast_pointers: bool = _differs("pointers are broadcast with the mask and `other` of a `load`")
     code_promotion: bool = _differs(
         "bf16 with an integer or an 8-bit float gives f32; an 8-bit float with an integer is an error"
     )

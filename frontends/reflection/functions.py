@@ -41,14 +41,14 @@ def reader(fn: Callable[..., Any], policy: Policy = EXPLICIT) -> Callable[[Funct
     Raises `KernelSyntaxError` when `fn` is not a plain function defined by `def`, with a name for each parameter.
     """
     plain = cast(types.FunctionType, fn.fn if isinstance(fn, Function) else fn)
-    lines = read_lines(plain)
+    lines, code = read_lines(plain), plain.__code__
     if plain.__code__.co_flags & _NOT_PLAIN:
         _parameters(find_source(plain, lines), policy)
 
     def model(made: Function) -> Op:
         with deep_recursion():
             try:
-                func, outer, made.uses = _model(made.fn, lines, made.policy, made.initializes)
+                func, outer, made.uses = _model(made.fn, lines, made.policy, made.initializes, code)
             except ZigguratError as error:
                 raise (as_triton(error) if made.policy.is_triton else error) from None
         made.callees, made.objects = outer.callees, outer.objects
@@ -69,14 +69,18 @@ def reflect(function: Function | Callable[..., Any]) -> Op:
 
 
 def _model(
-    function: Callable[..., Any], lines: Sequence[str], policy: Policy, made: type[Any] | None = None
+    function: Callable[..., Any],
+    lines: Sequence[str],
+    policy: Policy,
+    made: type[Any] | None = None,
+    code: types.CodeType | None = None,
 ) -> tuple[Op, Outer, tuple[Use, ...]]:
     """The model of a function with its source in these lines, the objects that it refers to, and its outer values.
 
-    `made` is the class of the object that an `__init__` makes.
+    `made` is the class of the object that an `__init__` makes. `code` was the function's when the lines were read.
     """
     fn = cast(types.FunctionType, function)
-    source = find_source(fn, lines or read_lines(fn))
+    source = find_source(fn, lines or read_lines(fn), code)
     parameters = _parameters(source, policy)[made is not None :]
     names = Names(fn, source, policy)
     if not policy.python_syntax:

@@ -57,12 +57,13 @@ def read_lines(fn: Callable[..., Any]) -> Sequence[str]:
     return linecache.getlines(code.co_filename, fn.__globals__)
 
 
-def find_source(fn: types.FunctionType, lines: Sequence[str]) -> Source:
-    """The definition of `fn` in these lines.
+def find_source(fn: types.FunctionType, lines: Sequence[str], code: types.CodeType | None = None) -> Source:
+    """The definition of `fn` in these lines. `code` is the code that they were read for, its own by default: programs
+    assign `fn.__code__` with another place.
 
     Raises `KernelSyntaxError` when it is not there: its source is missing or has changed.
     """
-    code = fn.__code__
+    code = code or fn.__code__
     start = code.co_firstlineno - 1
     if not lines:
         raise KernelSyntaxError(

@@ -34,7 +34,12 @@ def with_source(fn: Any, source: str) -> types.FunctionType:
     closure = tuple(cells[one] for one in code.co_freevars)
     made = types.FunctionType(code, fn.__globals__, fn.__name__, fn.__defaults__, closure)
     made.__qualname__, made.__module__ = fn.__qualname__, fn.__module__
-    made.__annotations__, made.__kwdefaults__ = fn.__annotations__, fn.__kwdefaults__
+    made.__kwdefaults__ = fn.__kwdefaults__
+    # The signature may be another than that of the code, which a program has replaced.
+    signature = inspect.signature(fn)
+    annotated = (one for one in signature.parameters.values() if one.annotation is not one.empty)
+    made.__annotations__ = {one.name: one.annotation for one in annotated}
+    made.__signature__ = signature  # pyright: ignore[reportFunctionMemberAccess]
     return made
 
 

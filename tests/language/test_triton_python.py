@@ -352,6 +352,23 @@ def test_keywords_of_range_are_ignored():
 
 
 @triton.jit
+def loads_of_rows(out_ptr, x_ptr, n, OTHER: tl.constexpr):
+    row, column = tl.arange(0, 4), tl.arange(0, 8)
+    other = row[:, None] + 10 if OTHER else 0
+    once = tl.load(x_ptr + column[None, :], mask=(row[:, None] < n) & (column[None, :] < 7), other=other)
+    again = tl.load(x_ptr + column, mask=row[:, None] < n, other=0)
+    tl.store(out_ptr + row[:, None] * 8 + column[None, :], once + 100 * again)
+
+
+@pytest.mark.parametrize("other", [False, True])
+def test_pointers_are_broadcast_with_the_mask_of_a_load(other):
+    rows, columns = np.arange(4)[:, None], np.arange(8)[None]
+    once = np.where((rows < 3) & (columns < 7), X[None], rows + 10 if other else 0)
+    expected = once + 100 * np.where(rows < 3, X[None], 0)
+    assert run(loads_of_rows, X, 3, other, size=32).tolist() == expected.ravel().tolist()
+
+
+@triton.jit
 def over_either_range(out_ptr, start, n, LAST: tl.constexpr):
     total = start
     for i in (tl.static_range if LAST < 4 else range)(1, LAST if LAST < 4 else n + 1):

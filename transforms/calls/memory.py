@@ -25,7 +25,7 @@ from ziggurat.transforms.calls.constants import describe
 from ziggurat.transforms.calls.emit import Emitter, Operand
 from ziggurat.transforms.calls.foreign_floats import check_conversion
 from ziggurat.transforms.calls.lattice import BlockPtrType
-from ziggurat.transforms.calls.promotion import NONE, is_number, require_fits, scalar_type
+from ziggurat.transforms.calls.promotion import NONE, common_shape, is_number, require_fits, scalar_type
 from ziggurat.transforms.calls.rule import Rule, Typing, choice
 
 CACHE = {"": CacheModifier.NONE, **{f".{m.value}": m for m in CacheModifier if m is not CacheModifier.NONE}}
@@ -93,6 +93,18 @@ def _fits(call: Typing, what: str, ptr: Type, value: Type) -> None:
     )
 
 
+def _broadcast(call: Typing, ptr: Type, *others: Type | None) -> Type:
+    """The type of the pointers of a load, which Triton broadcasts with the mask and `other`."""
+    if not call.policy.broadcast_pointers or not shape_of(ptr):
+        return ptr
+    element = element_of(ptr)
+    assert isinstance(element, PtrType)
+    try:
+        return shaped(common_shape("", ptr, *(one for one in others if one is not None)), element)
+    except KernelTypeError:  # The rules of the mask and of `other` say which does not match.
+        return ptr
+
+
 def _masked(call: Typing, ptr: Type, mask: Type | None) -> None:
     if mask is None:
         return
@@ -147,6 +159,7 @@ def _loaded(
     if isinstance(ptr, BlockPtrType):
         return shaped(ptr.block, ptr.element)
     pointee = _pointee(call, ptr)
+    ptr = _broadcast(call, ptr, mask, other)
     _masked(call, ptr, mask)
     if other is not None:
         if mask is None:
@@ -167,6 +180,10 @@ def _load(
     if isinstance(ptr.type, BlockPtrType):
         pointers, chosen, value = access(emit, ptr, boundary_check, padding)
     else:
+        if shape_of(result) != shape_of(ptr.type):
+            assert isinstance(ptr.value, Value)
+            whole = emit.spread(ptr.value, shape_of(result))
+            ptr = Operand(whole.type, whole)
         pointers, chosen = ptr.value, _mask(emit, ptr, mask)
         value = None if other is None else _stored(emit, ptr, other)
     return emit.add(

@@ -246,15 +246,19 @@ class JITFunction(Kernel, JITCallable):
         self._make_model = self.models.python
         self.forget()
 
-    @property
+    @functools.cached_property
     def raw_src(self) -> list[str]:
-        """The lines of the source, decorators included."""
+        """The lines of the source, decorators included. A program may assign those that it made the source of."""
         return inspect.getsourcelines(self.fn)[0]
 
-    @property
+    @functools.cached_property
     def starting_line_number(self) -> int:
-        """The line of the first decorator, or of `def`."""
+        """The line of the first decorator, or of `def`. A program may assign another."""
         return self.fn.__code__.co_firstlineno
+
+    def get_capture_scope(self) -> dict[str, Any]:
+        """The variables that the function can read: those of its module, and those around it that it names."""
+        return self.fn.__globals__ | inspect.getclosurevars(self.fn).nonlocals
 
     @property
     def cache_key(self) -> str:

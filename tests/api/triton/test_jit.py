@@ -1,6 +1,7 @@
 """Launches of Triton's kernels: arguments, options, and what a launch gives back."""
 
 import collections
+import inspect
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -502,3 +503,39 @@ def test_stages_print_their_names():
     x, out = arguments()
     made = scale.warmup(x, out, 40, 1, 2.0, 32, grid=(2,))
     assert repr(made.asm) == "<stages of scale: ttir, ttgir, llir, ptx, cubin>"
+
+
+def made_of_text(text, like):
+    """A kernel as OpenAI's triton_kernels makes it: of a stub with a signature, whose source and code are replaced."""
+    variables = {}
+    exec(text, {"tl": tl}, variables)
+
+    def stub():
+        pass
+
+    stub.__signature__ = inspect.signature(variables["fill"])
+    made = triton.JITFunction(stub, do_not_specialize=["n"])
+    made._unsafe_update_src(text)
+    made.raw_src, made.starting_line_number = list(like.raw_src), like.starting_line_number
+    made.fn.__code__ = made.fn.__code__.replace(co_filename=__file__, co_firstlineno=3)
+    return made
+
+
+def test_a_kernel_of_a_stub_has_the_signature_that_it_is_given():
+    header = "def fill(out_ptr, n, BLOCK: tl.constexpr = 4):\n"
+    text = f"{header}    at = tl.arange(0, BLOCK)\n    tl.store(out_ptr + at, n, at < 3)\n"
+    made, out = made_of_text(text, scale), np.zeros(4, np.int32)
+    made[(1,)](out, 7)
+    assert out.tolist() == [7, 7, 7, 0] and made.constexprs == [2] and made.raw_src == scale.raw_src
+    assert made.starting_line_number == scale.starting_line_number
+
+
+def test_the_variables_that_a_function_can_read():
+    around = tl.constexpr(5)
+
+    @triton.jit
+    def keep(out_ptr):
+        tl.store(out_ptr, around)
+
+    scope = keep.get_capture_scope()
+    assert scope["around"] is around and scope["tl"] is tl and scope["GLOBAL"] is GLOBAL
