@@ -258,7 +258,7 @@ class JITFunction(Kernel, JITCallable):
 
     def get_capture_scope(self) -> dict[str, Any]:
         """The variables that the function can read: those of its module, and those around it that it names."""
-        return self.fn.__globals__ | inspect.getclosurevars(self.fn).nonlocals
+        return {**self.fn.__globals__, **inspect.getclosurevars(self.fn).nonlocals}
 
     @property
     def cache_key(self) -> str:
