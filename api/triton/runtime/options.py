@@ -6,7 +6,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from ziggurat.codemodel.errors import LaunchError, shown, warn
-from ziggurat.codemodel.gpu.options import DEFAULT_OPTIONS, LAUNCH_OPTIONS, MAX_WARPS, CompileOptions, checked_option
+from ziggurat.codemodel.gpu.options import (
+    DEFAULT_OPTIONS,
+    LAUNCH_OPTIONS,
+    MAX_REGISTERS,
+    MAX_WARPS,
+    CompileOptions,
+    checked_option,
+)
 from ziggurat.codemodel.gpu.targets import target_for
 from ziggurat.triton import knobs
 from ziggurat.triton.runtime.errors import OutOfResources
@@ -58,13 +65,18 @@ def check(given: Mapping[str, Any], kernel: Kernel | None) -> None:
         if name == "extern_libs":
             _require_known(value)
         if name != "num_ctas" and value is not None:
-            checked_option(name, value)
+            checked_option(name, _bounded(value) if name == "maxnreg" else value)
         if name in _WITHOUT_EFFECT and value not in (None, _OWN[name]) and name not in _warned:
             _warned.add(name)
             warn(
                 f"the option {name}={value!r} has no effect: {_WITHOUT_EFFECT[name][1]}",
                 kernel.place if kernel else None,
             )
+
+
+def _bounded(maxnreg: Any) -> Any:
+    """A number of registers that a thread can have: programs write 256 for all of them."""
+    return min(maxnreg, MAX_REGISTERS) if isinstance(maxnreg, int) else maxnreg
 
 
 def _require_known(libraries: Any) -> None:
@@ -86,6 +98,8 @@ def compile_options(given: Mapping[str, Any]) -> CompileOptions:
     ctas = ours.pop("num_ctas", None) or 1
     if ctas > 1:
         ours["num_warps"] = min(MAX_WARPS, ctas * (ours.get("num_warps") or DEFAULTS["num_warps"]))
+    if ours.get("maxnreg") is not None:
+        ours["maxnreg"] = _bounded(ours["maxnreg"])
     fused = given.get("enable_fp_fusion")
     if knobs.compilation.disable_line_info:
         ours.setdefault("line_info", False)

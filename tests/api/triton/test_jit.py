@@ -242,6 +242,14 @@ def test_the_name_in_machine_code():
     assert scale.warmup(x, out, 40, 1, 2.0, 32, grid=(1,)).name == "scale"
 
 
+def test_all_registers_are_256():
+    x, out = arguments()
+    made = scale[(2,)](x, out, 40, 1, 2.0, 32, maxnreg=256)
+    assert made.options.maxnreg == 255 and out[-1] == 78
+    with pytest.raises(LaunchError, match="maxnreg must be an integer from 1 to 255; got 0"):
+        scale[(2,)](x, out, 40, 1, 2.0, 32, maxnreg=0)
+
+
 def test_refused_options():
     x, out = arguments()
     with pytest.raises(AssertionError, match="num_warps must be a power of 2"):
