@@ -7,6 +7,7 @@ from typing import Any
 
 from ziggurat.frontends import language
 from ziggurat.frontends.language.signature import Call
+from ziggurat.frontends.triton.constexpr import constexpr
 
 
 class HostCall(Call[Any, Any]):
@@ -18,7 +19,8 @@ class HostCall(Call[Any, Any]):
         self.__doc__ = compute.__doc__
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
-        return self._compute(*arguments, **keywords)
+        result = self._compute(*arguments, **keywords)
+        return result.value if isinstance(result, constexpr) else result
 
 
 def _cdiv(x: Any, y: Any) -> Any:

@@ -242,6 +242,13 @@ def test_the_name_in_machine_code():
     assert scale.warmup(x, out, 40, 1, 2.0, 32, grid=(1,)).name == "scale"
 
 
+def test_sizes_that_constants_give_are_integers():
+    for size in (7, tl.constexpr(7)):
+        for block in (2, tl.constexpr(2)):
+            assert type(triton.cdiv(size, block)) is int and triton.cdiv(size, block) == 4
+        assert type(triton.next_power_of_2(size)) is int and triton.next_power_of_2(size) == 8
+
+
 def test_all_registers_are_256():
     x, out = arguments()
     made = scale[(2,)](x, out, 40, 1, 2.0, 32, maxnreg=256)
