@@ -255,7 +255,7 @@ class Emitter(Code):
 
     def parts(self, value: str) -> tuple[str, int]:
         """An integer as a value plus a constant; the value is "" for a constant."""
-        if value[0] == "%":
+        if value[0] == "%" or value == "poison":
             return self.offsets.get(value, (value, 0))
         return "", int(_BOOLEANS.get(value, value))
 

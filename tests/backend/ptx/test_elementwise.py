@@ -221,3 +221,13 @@ def test_sums_and_products_share_what_registers_have_in_common(element: str) -> 
         zg.kernel(integer_offsets)[1](*given, true, 1024)
         np.testing.assert_array_equal(found, true)
     assert len(re.findall(r"= mul i32", compiled.stages["llvm"])) < 16
+
+
+def test_sums_and_products_of_poison() -> None:
+    module = parse("""gpu.module @target="sm_90a" @num_warps=4 ()void -> {
+        tt.func @"k" (%0 : ptr<i32>, %1 : i32)void -> {
+            %2 : i32 = tt.poison; %3 : i32 = arith.addi %2 %1; %4 : i32 = arith.muli %1 %3; %5 : i32 = arith.muli %2 %1;
+            tt.store %0 %4; tt.store %0 %5; tt.return; }; unreachable; };""")
+    assert isinstance(module, gpu.Module)
+    text = to_llvm(module)
+    assert "= add i32 poison, %p1" in text and "= mul i32 %p1, poison" in text
