@@ -22,7 +22,7 @@ from ziggurat.transforms.place.hazards import hazards
 from ziggurat.transforms.place.lower import lower
 from ziggurat.transforms.place.pipeline_loads import pipeline_loads
 from ziggurat.transforms.place.prefetch import prefetch_loads
-from ziggurat.transforms.place.prepare import prepare
+from ziggurat.transforms.place.prepare import prepare_for_gpu
 from ziggurat.transforms.place.share_buffers import share_buffers
 from ziggurat.transforms.place.specialize import specialize
 from ziggurat.transforms.place.tensor_maps import make_tensor_maps
@@ -43,7 +43,7 @@ def _descriptors(op: core.Module, options: CompileOptions) -> Op:
 Step = Callable[[Any, CompileOptions], Op]  # Takes a `core.Module` or, after `assign`, a `gpu.Module`.
 
 PLACE: tuple[tuple[str, Step], ...] = (
-    ("prepare", lambda op, _: prepare(op)),
+    ("prepare", lambda op, _: prepare_for_gpu(op)),
     # On the simplified model, whose products have the fewest uses.
     ("contract", lambda op, options: contract(op) if options.contract and not options.exact_math else op),
     # After inlining, which shows the descriptor of each access.

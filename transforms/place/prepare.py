@@ -43,7 +43,6 @@ def prepare(module: Op) -> core.Module:
     Raises `InternalError`, which names the callee, for a recursive call; and `KernelTypeError` or `LaunchError` for
     models that no kernel gives, but that may be written by hand.
     """
-    _warn_of_ignored_options(module)
     op = simplify(lower_structured(_inlinable(module), _returns_early))
     while calls := [inner for inner in op.walk() if isinstance(inner, tt.Call)]:
         # The callees that are left have several blocks, and are called within a loop or a branch.
@@ -52,10 +51,19 @@ def prepare(module: Op) -> core.Module:
         if made is op or len(calls) <= sum(isinstance(inner, tt.Call) for inner in made.walk()):
             raise InternalError(f"the call of '{calls[0].callee}' cannot be inlined", str(op))
         op = simplify(made)
-    op = dce(number_loops(fuse_dots(op)))
+    op = dce(fuse_dots(op))
     assert isinstance(op, core.Module)
     _check_tuples(op)
     return _only_kernel(op)
+
+
+def prepare_for_gpu(module: Op) -> core.Module:
+    """The module prepared, with loops that can be pipelined. Options of loops that code for GPUs ignores give a
+    warning."""
+    _warn_of_ignored_options(module)
+    op = dce(number_loops(prepare(module)))
+    assert isinstance(op, core.Module)
+    return op
 
 
 def _warn_of_ignored_options(module: Op) -> None:

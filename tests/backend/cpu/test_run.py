@@ -7,6 +7,7 @@ import ziggurat as zg
 from ziggurat.backend.cpu.compile import CpuOptions, compile_cpu
 from ziggurat.backend.cpu.run import run_cpu
 from ziggurat.backend.reference.run import run
+from ziggurat.codemodel.errors import KernelRuntimeError
 
 K = zg.CompareKind
 F32 = zg.ptr(zg.f32)
@@ -217,3 +218,25 @@ def test_a_printing_kernel_prints_what_the_interpreter_prints(capsys):
     mine = capsys.readouterr().out
     run(model, None, (2,), [x])
     assert mine == capsys.readouterr().out and "idx (2) x: (operand 0) inf" in mine
+
+
+@zg.kernel
+def sum_of_dots(x_ptr, out_ptr, stop, step):
+    places = zg.add(zg.mul(zg.expand(zg.arange(0, 16), 1), 16), zg.expand(zg.arange(0, 16), 0))
+    total = zg.zeros((16, 16), zg.f32)
+    for k in zg.range(0, stop, step, loop_unroll_factor=2):
+        tile = zg.load(zg.add(zg.add(x_ptr, k * 256), places))
+        total = zg.dot(tile, tile, total)
+    zg.store(zg.add(out_ptr, places), total)
+
+
+def test_a_loop_of_dots_with_a_run_time_step(recwarn):
+    """Without the changes that pipelining on GPUs needs, and the warnings of code for GPUs."""
+    model = sum_of_dots.triton(F32, F32, zg.i32, zg.i32)
+    x, out = np.ones((4, 16, 16), np.float32), np.empty((16, 16), np.float32)
+    for step, count in ((1, 4), (3, 2), (2**31 - 1, 1), (-1, 0)):
+        run_cpu(model, (1,), [x, out, 4, step])
+        np.testing.assert_array_equal(out, np.full((16, 16), 16 * count, np.float32))
+    with pytest.raises(KernelRuntimeError, match="the step of a loop must not be zero"):
+        run_cpu(model, (1,), [x, out, 4, 0])
+    assert not recwarn.list

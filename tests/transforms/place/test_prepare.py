@@ -10,7 +10,7 @@ from ziggurat.codemodel.dialects import core, scf, tt
 from ziggurat.codemodel.errors import InternalError, KernelTypeError, LaunchError
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.verify import verify
-from ziggurat.transforms.place.prepare import fuse_dots, prepare
+from ziggurat.transforms.place.prepare import fuse_dots, prepare, prepare_for_gpu
 
 
 def prepared(text: str) -> core.Module:
@@ -167,7 +167,7 @@ def not_unrolled(out, n):
 
 
 def test_options_of_loops_that_are_ignored_are_named(recwarn: pytest.WarningsRecorder) -> None:
-    prepare(unrolled.triton(zg.ptr(zg.i32), zg.i32))
+    prepare_for_gpu(unrolled.triton(zg.ptr(zg.i32), zg.i32))
     found = [str(warning.message) for warning in recwarn]
     assert found == [
         f"the option {name} of range is ignored: code for GPUs is made without it"
@@ -175,7 +175,7 @@ def test_options_of_loops_that_are_ignored_are_named(recwarn: pytest.WarningsRec
     ]
     assert recwarn.list[0].filename == __file__
     recwarn.clear()
-    prepare(not_unrolled.triton(zg.ptr(zg.i32), zg.i32))
+    prepare_for_gpu(not_unrolled.triton(zg.ptr(zg.i32), zg.i32))
     assert not recwarn.list
 
 
@@ -193,11 +193,14 @@ def stepping_kernel(x, out, start, stop, step):
 
 def test_loops_of_dots_with_a_run_time_step_are_pipelined(recwarn) -> None:
     model = stepping_kernel.triton(zg.divisible(zg.ptr(zg.f16)), zg.ptr(zg.f32), *[zg.i32] * 3)
-    made = prepare(model)
+    made = prepare_for_gpu(model)
     verify(made)
     x = np.random.default_rng(0).standard_normal((8, 16, 16)).astype(np.float16)
     expected, found = np.empty((2, 16, 16), np.float32)
-    for numbers in ((0, 8, 3), (1, 2, 5), (7, -1, -2), (6, 0, -6), (3, 3, 1), (4, 0, 1), (0, 4, -1), (0, 8, 4)):
+    for numbers in (
+        *((0, 8, 3), (1, 2, 5), (7, -1, -2), (6, 0, -6), (3, 3, 1), (3, 3, 5), (4, 0, 1), (0, 4, -1), (0, 8, 4)),
+        *((0, 3, 2**31 - 1), (7, 2, -(2**31))),  # The step that follows the last index overflows.
+    ):
         zg.run(model, 1, x, expected, *numbers)
         zg.run(made, 1, x, found, *numbers)
         np.testing.assert_array_equal(found, expected)
