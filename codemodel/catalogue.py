@@ -59,7 +59,7 @@ def _summary(module: str) -> str:
 
 def _entry(cls: type[Op]) -> str:
     spec = cls.SPEC
-    words = [f"**`{cls.NAME}`** (`{_dialect(cls.__module__).removesuffix('_memory')}.{cls.__name__}`)"]
+    words = [f"**`{cls.NAME}`** (`{_dialect(cls.__module__)}.{cls.__name__}`)"]
     for field in spec.operands:
         mark = "…" if field.role == "operands" else "?" if field.optional else ""
         words.append(f"`{field.name}{mark}`")

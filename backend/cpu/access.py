@@ -240,8 +240,8 @@ class Head:
         return found
 
     def _prefetch(self, address: Number) -> None:
-        """Fetch the cache lines that the next program will need, if it is as far from this one as this one from that
-        before it: rows are too short, and their pages too small, for the machine to foresee them."""
+        """Fetch the cache lines that the next program will need, if its distance from this one is that of this one from
+        the one before it. Rows are too short, and pages too small, for the hardware to prefetch them."""
         if self._step is not None:
             size = self.emitter.lanes * self.size
             self.emitter.prefetch(address + self._step, size, writes=isinstance(self.op, cpu.Store))

@@ -368,7 +368,7 @@ class Emitter(Code):
     def fail(self, code: int, condition: Number, site: int, address: Number, value: Number) -> None:
         """End the kernel with an error where the condition holds, in any lane: with the numbers of the first such
         lane."""
-        names = self._apart(condition, address, value, "")
+        names = self._block_where(condition, address, value, "")
         fields = [str(code), "%program", str(site), *names]
         for at, name in enumerate(fields):
             place = f"%{self.name()}"
@@ -379,13 +379,13 @@ class Emitter(Code):
     def note(self, condition: Number, site: int, address: Number, value: Number) -> None:
         """Note what a tolerant kernel leaves out where the condition holds, in any lane, and go on."""
         after = self.name("good")
-        first, second = self._apart(condition, address, value, after)
+        first, second = self._block_where(condition, address, value, after)
         given = f"i64 {site}, i64 %program, i64 {first}, i64 {second}, ptr %launch"
         self.failures += [f"  call void @zg_note({given})", f"  br label %{after}"]
 
-    def _apart(self, condition: Number, address: Number, value: Number, after: str) -> list[str]:
-        """Begin a block apart for where the condition holds in any lane; the names in it of the numbers of the first
-        such lane. The code goes on at the label `after`, or at one of its own."""
+    def _block_where(self, condition: Number, address: Number, value: Number, after: str) -> list[str]:
+        """Begin a block, among the failures, that is reached if the condition holds in any lane. Gives the names of the
+        address and the value of the first such lane. Other code goes on at the label `after`, or at a new one."""
         condition = condition.spread(max(condition.lanes, address.lanes, value.lanes))
         level = max(map(self.level, (condition.name, address.name, value.name)))
         with self.at_level(level):

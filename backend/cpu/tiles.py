@@ -220,7 +220,7 @@ def _matmul(
             write(emitter, target, place, run, value, type_)
 
     def panel_of(column: Number) -> None:
-        if pack:  # All rows find the panel in the cache. Where it is, its lines share few sets of the cache.
+        if pack:  # All rows then find the panel in the cache. In the matrix, its lines would share few sets.
 
             def copy(k: Number) -> None:
                 for j, found in enumerate(vectors(b.base + k * b.pitch + column * size)):
@@ -254,9 +254,10 @@ def _transposed(emitter: Emitter, rows: Sequence[Number]) -> list[Number]:
     count, found = len(rows), list(rows)
     distance = 1
     while distance < count:
+        # Lanes from `count` on are those of the second vector.
         picks = [
-            [lane + (count if lane & distance else 0) - (distance if lane & distance else 0) for lane in range(count)],
-            [lane + (count if lane & distance else 0) + (0 if lane & distance else distance) for lane in range(count)],
+            [lane + count - distance if lane & distance else lane for lane in range(count)],
+            [lane + count if lane & distance else lane + distance for lane in range(count)],
         ]
         for at in range(count):
             if not at & distance:
