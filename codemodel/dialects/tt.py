@@ -113,7 +113,7 @@ class GetNumPrograms(Grid, name="tt.get_num_programs"):
 
 
 class SmId(Op, traits.Pure, name="tt.smid"):
-    """The number of the multiprocessor that runs the program: PTX's `%smid`, an i32. 0 in the interpreter."""
+    """The number of the multiprocessor that runs the program: PTX's `%smid`, an i32. 0 on a CPU."""
 
     def infer_type(self) -> Type:
         return i32

@@ -24,8 +24,8 @@ def dot(
       integers, may be of different dtypes.
     - `acc`: shape (M, N), or (…, M, N), in the result's dtype; zeros where it is None.
     - `input_precision`: of products of f32: "tf32", "ieee", "tf32x3", "bf16x3" or "bf16x6", which split each operand
-      into parts of tf32 or bf16 and add 3 or 6 of the products of parts; None leaves it to the target (exact in the
-      interpreter).
+      into parts of tf32 or bf16 and add 3 or 6 of the products of parts; None leaves it to the target ("ieee" on a
+      CPU).
     - `max_num_imprecise_acc`: of products of 8-bit floats: the largest number, along K, that the matrix units of Hopper
       may add with fewer bits than f32 has. None or 0 is no limit.
     - `out_dtype`: of the result, f16 for f16 in place of f32.

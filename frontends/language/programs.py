@@ -49,7 +49,7 @@ def num_programs(axis: ConstInt) -> Value:
 def smid() -> Value:
     """The number of the multiprocessor that runs the program, as it is when the program starts.
 
-    Result: an i32 scalar; 0 in the interpreter.
+    Result: an i32 scalar; 0 on a CPU.
     """
 
 
@@ -60,7 +60,8 @@ def globaltimer() -> Value:
     Its resolution depends on the machine, and may be a microsecond. Each thread reads it when it gets there, so threads
     may have different numbers: store it, or a difference of two, but do not branch on it.
 
-    Result: an i64 scalar; in the interpreter the host's clock, which is greater at each call.
+    Result: an i64 scalar; in the interpreter the host's clock, which is greater at each call; in native code for CPUs
+    the processor's cycle counter, not nanoseconds.
     """
 
 
@@ -259,7 +260,7 @@ def debug_barrier() -> None:
 def inline_asm_elementwise(
     asm: ConstStr, constraints: ConstStr, args: Values, dtype: ConstDtypes, is_pure: ConstBool, pack: ConstInt
 ) -> Value:
-    """Run PTX on the elements of tensors. Not available in the interpreter.
+    """Run PTX on the elements of tensors. It needs a GPU.
 
     - `asm`: the instructions; `$0`, `$1`, … stand for results, then operands; `$$` is a dollar sign.
     - `constraints`: as LLVM writes them: "=r,r,r". One for each register of the results ("=", or "=&" for one that is
