@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from functools import lru_cache
 from importlib import import_module
 from typing import Any
@@ -11,9 +12,10 @@ from ziggurat.backend.cpu import control
 from ziggurat.backend.cpu.code import CpuCode, CpuOptions, Parameter
 from ziggurat.backend.cpu.emitter import Emitter, kind_of, memory_kind
 from ziggurat.backend.cpu.runtime.loading import llvm
-from ziggurat.backend.cpu.waiting import has_waiting_loop
+from ziggurat.backend.cpu.waiting import waiting_loops
 from ziggurat.codemodel.dialects import core, cpu, tt
 from ziggurat.codemodel.errors import InternalError, TargetError
+from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.types import DescriptorType
 from ziggurat.transforms.cpu.passes import lower
 
@@ -34,7 +36,7 @@ def compile_cpu(module: core.Module, options: CpuOptions = HOST) -> CpuCode:
     if options.tolerant:
         _demand_no_addresses(module)
     model = lower(module, vector_bytes(options.features))
-    emitter, text = to_llvm(model, options, waits=has_waiting_loop(module))
+    emitter, text = to_llvm(model, options, waiting=waiting_loops(module))
     func = emitter.func
     parts = func.parts or tuple(map(str, range(len(func.body.parameters))))
     split = [part.partition(".") for part in parts]
@@ -79,12 +81,13 @@ def _symbol(func: tt.Func) -> str:
     return "zg_" + re.sub(r"[^A-Za-z0-9_]", "_", func.sym_name)
 
 
-def to_llvm(module: cpu.Module, options: CpuOptions, *, waits: bool = False) -> tuple[Emitter, str]:
-    """The LLVM text of a CPU model, and the emitter that wrote it; `waits` says that a loop of it may wait for another
-    program."""
+def to_llvm(
+    module: cpu.Module, options: CpuOptions, *, waiting: Collection[Location | None] = ()
+) -> tuple[Emitter, str]:
+    """The LLVM text of a CPU model, and the emitter that wrote it. `waiting` are the `waiting_loops` of the kernel."""
     (func,) = module.functions().values()
     assert isinstance(func, tt.Func)
-    emitter = Emitter(module, func, options, waits=waits)
+    emitter = Emitter(module, func, options, waiting)
     loads: list[str] = []
     for number, parameter in enumerate(func.body.parameters):
         if isinstance(parameter.type, DescriptorType):  # Of a parameter that nothing uses.

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ziggurat.backend.cpu.emitter import EMITTERS, INDEXED, Emitter, emits, kind_of
+from ziggurat.backend.cpu.waiting import place_of
 from ziggurat.backend.ptx.routines import Join, Number
 from ziggurat.codemodel.dialects import cf, core, cpu, scf, tt
 from ziggurat.codemodel.errors import InternalError
@@ -198,8 +199,9 @@ def _limit(emitter: Emitter, op: Op, rounds: Number) -> None:
     """End the kernel with an error where a loop has gone on for too long."""
     if rounds.name == "0":
         return
-    zero, limit = emitter.i64(0), MAX_WAITS if emitter.waits else MAX_ITERATIONS
-    message = "" if emitter.waits else f"loop limit exceeded: {limit} iterations"
+    waits = isinstance(op, scf.While) and place_of(op) in emitter.waiting
+    zero, limit = emitter.i64(0), MAX_WAITS if waits else MAX_ITERATIONS
+    message = "" if waits else f"loop limit exceeded: {limit} iterations"
     emitter.fail(ENDLESS, rounds.test("uge", limit), emitter.site(op, "loops", message=message), zero, zero)
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import attrs
+
 from ziggurat.codemodel.dialects import arith, scf, tt
+from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.traits import MemoryRead, MemoryWrite
 from ziggurat.transforms.place.prepare import prepare
@@ -15,16 +18,21 @@ _LASTING = (
 _NEUTRAL = (tt.AtomicKind.ADD, tt.AtomicKind.FADD, tt.AtomicKind.XOR)  # If their operand is 0.
 
 
-def has_waiting_loop(model: Op) -> bool:
-    """Whether a kernel has a loop that goes on until memory has another content, and does not change it meanwhile.
+def waiting_loops(model: Op) -> frozenset[Location | None]:
+    """The places of a kernel's loops that go on until memory has another content, and do not change it meanwhile.
 
     Programs with such a loop run in their order on one thread: a program sees what earlier ones have written. It cannot
     wait for a later one, so that the loop is an error after some iterations, as it is in the interpreter.
     """
     loops = (op for op in model.walk() if isinstance(op, scf.While))
     if not any(isinstance(op, MemoryRead | tt.Call) for loop in loops for op in loop.walk()):
-        return False
-    return any(isinstance(op, scf.While) and _waits(op) for op in prepare(model).walk())
+        return frozenset()
+    return frozenset(place_of(op) for op in prepare(model).walk() if isinstance(op, scf.While) and _waits(op))
+
+
+def place_of(loop: Op) -> Location | None:
+    """The place of a loop in the source, which passes leave as it is."""
+    return None if loop.location is None else attrs.evolve(loop.location, by=None)
 
 
 def _waits(loop: scf.While) -> bool:

@@ -99,6 +99,26 @@ def test_waiting_for_an_earlier_program_and_for_a_later_one(kernel: Any, step: i
 
 
 @triton.jit
+def counts_and_waits(flags, out, n):
+    i = tl.program_id(0)
+    rounds = 0
+    while rounds < n:
+        rounds += tl.load(out + 15)
+    if i > 0:
+        while tl.load(flags + i - 1) == 0:
+            pass
+    tl.store(out + i, rounds)
+    tl.store(flags + i, 1)
+
+
+def test_only_loops_that_wait_have_the_limit_of_waits():
+    count = 2 * control.MAX_WAITS
+    flags, out = np.zeros(8, np.int32), np.ones(16, np.int32)
+    code = run_cpu(counts_and_waits.triton(P, P, zg.i32), (8,), [flags, out, count])
+    assert code.ordered and (out[:8] == count).all()
+
+
+@triton.jit
 def searches(x, out, n):
     i = tl.program_id(0)
     low, high = 0, n
