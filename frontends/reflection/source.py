@@ -58,8 +58,8 @@ def read_lines(fn: Callable[..., Any]) -> Sequence[str]:
 
 
 def find_source(fn: types.FunctionType, lines: Sequence[str], code: types.CodeType | None = None) -> Source:
-    """The definition of `fn` in these lines. `code` is the code that they were read for, its own by default: programs
-    assign `fn.__code__` with another place.
+    """The definition of `fn` in these lines. `code` is the code of the function when they were read, by default its
+    present code: programs assign to `fn.__code__` code from another place.
 
     Raises `KernelSyntaxError` when it is not there: its source is missing or has changed.
     """

@@ -248,12 +248,12 @@ class JITFunction(Kernel, JITCallable):
 
     @functools.cached_property
     def raw_src(self) -> list[str]:
-        """The lines of the source, decorators included. A program may assign those that it made the source of."""
+        """The lines of the source, decorators included. A program that generates kernels may assign other lines."""
         return inspect.getsourcelines(self.fn)[0]
 
     @functools.cached_property
     def starting_line_number(self) -> int:
-        """The line of the first decorator, or of `def`. A program may assign another."""
+        """The line of the first decorator, or of `def`. A program that generates kernels may assign another."""
         return self.fn.__code__.co_firstlineno
 
     def get_capture_scope(self) -> dict[str, Any]:
