@@ -31,17 +31,13 @@ def _by_elected_thread(
     """Emit instructions for the elected thread, or for the threads where `thread` holds, under a condition.
 
     They are predicated, because ptxas would serialise the wgmmas in flight at a branch. With `branch` they stand after
-    one: ptxas branches for each `tensormap.replace` under a predicate. The branch depends on all arguments, none of
-    which is -1: else ptxas would move the loads that they come from behind it, to be waited for one after another.
+    one: ptxas branches for each `tensormap.replace` under a predicate.
     """
     one = emitter.both(thread or emitter.owner(i32), emitter.mask(condition, 0))
     flag = emitter.emit(f"zext i1 {one} to i32")
     guarded = [f"@go {line}" for line in lines]
     if branch:
-        bits = {"i32": "b32", "i64": "b64", GLOBAL: "b64"}
-        kinds = [(place, bits[kind]) for place, (kind, _) in enumerate(arguments) if kind in bits]
-        guarded = [f"setp.ne.and.{kind} go, ${place}, -1, go;" for place, kind in kinds]
-        guarded += ["@!go bra OVER_${:uid};", *lines, "OVER_${:uid}:"]
+        guarded = ["@!go bra OVER_${:uid};", *lines, "OVER_${:uid}:"]
     text = "\n".join(["{", ".reg .pred go;", f"setp.ne.b32 go, ${len(arguments)}, 0;", *guarded, "}"])
     emitter.asm((), text, *arguments, ("i32", flag), effect=EFFECT)
 
