@@ -131,7 +131,7 @@ WRONG_KINDS = {
         ({"out_ptr": read_only()}, "np.array(out_ptr) is a copy that can"),
         ({"x_ptr": X[:20]}, "mask=zg.compare(offsets, n, zg.CompareKind.LESS_THAN)"),
         ({"x_ptr": X[:0]}, "check that the sizes"),
-        ({"x_ptr": X[::2], "n": 20}, "or pass a contiguous copy"),
+        ({"x_ptr": X[::2], "n": 20, "interpret": True}, "or pass a contiguous copy"),
     ],
     ids=["a read-only output", "a short array", "an empty array", "strides"],
 )
@@ -292,7 +292,7 @@ def test_wrong_calls(call: Callable[[], object], summary: str, hint: str):
     assert (error.summary, error.hint or "") == (summary, hint)
 
 
-NO_GRIDS = [(-1,), (1.0,), (1, 1, 1, 1), (), "1", None, 1.5, {1: 2}, (2**40,), float("nan"), (None,), ((1,),), object]
+NO_GRIDS = [(-1,), (2.0,), (1, 1, 1, 1), (), "1", None, 1.5, {1: 2}, (2**40,), float("nan"), (None,), ((1,),), object]
 
 
 @pytest.mark.parametrize("grid", NO_GRIDS, ids=repr)
@@ -611,10 +611,10 @@ def test_a_fault_while_compiling_shows_the_model(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_fault_while_running_shows_the_model(monkeypatch: pytest.MonkeyPatch):
-    launch()
+    launch(interpret=True)
     monkeypatch.setattr(reference, "run", faulty)
     with pytest.raises(zg.InternalError, match="running 'scale' failed with Fault") as caught:
-        launch()
+        launch(interpret=True)
     assert "tt.store" in str(caught.value)
     model = scale.triton(P32, P32, zg.i32, zg.f32, 32)
     with pytest.raises(zg.InternalError, match="failed with Fault"):

@@ -11,6 +11,7 @@ import ziggurat as zg
 from ziggurat.backend.ptx.assemble import assemble, to_ptx
 from ziggurat.backend.ptx.lines import LineInfo, files_of, refused_at
 from ziggurat.backend.ptx.sass import assembled, sass, tool
+from ziggurat.codemodel.errors import TargetError
 from ziggurat.codemodel.gpu.options import DEFAULT_OPTIONS, CompileOptions
 from ziggurat.codemodel.location import Location
 from ziggurat.transforms.place.assign import assign
@@ -137,7 +138,7 @@ def misspelled(x_ptr):
 @pytest.mark.skipif(tool("ptxas") is None, reason="ptxas is not installed")
 def test_an_unknown_instruction_is_an_error_at_the_line_of_the_kernel():
     compiled = misspelled.compile(zg.ptr(zg.i32))
-    with pytest.raises(zg.LaunchError, match="nosuch") as caught:
+    with pytest.raises(TargetError, match="nosuch") as caught:
         assembled(compiled.ptx, compiled.target)
     place = caught.value.location
     called = 'x = zg.inline_asm_elementwise("nosuch.b32 $0, $1;", "=r,r", (x,), zg.i32, True, 1)'
