@@ -13,6 +13,7 @@ import hashlib
 import json
 import math
 import os
+import random
 import stat
 import time
 import warnings
@@ -259,7 +260,9 @@ class Kernels(Folder, Generic[K]):
         """Keep a kernel; False where the folder does not allow it."""
         payload = binary.to_bytes()
         kept = self.write(key, _head(key, payload) + b"\n" + payload)
-        if kept:
+        # To list the folder takes long where it has thousands of kernels: it is done, by whichever process, once for each
+        # hundredth of the limit that is written.
+        if kept and random.random() * self.limit < 100 * len(payload):
             self.evict()
         return kept
 
