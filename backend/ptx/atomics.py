@@ -11,7 +11,8 @@ around them.
 * `atom.add.f32` flushes subnormals in global memory to zero (PTX ISA, "atom").
 * A release covers the earlier writes of all threads of the CTA: a barrier comes before it. A barrier follows an acquire
   whose result is used. `red` has no acquire, and nothing can depend on a result without uses: there acq_rel becomes
-  release, and acquire becomes relaxed.
+  release, and acquire becomes relaxed. Exchanges and compare-and-swaps keep what they are: where one releases a lock,
+  its acquire empties the L1 cache, which programs rely on that take the lock by a relaxed compare-and-swap.
 * Where lowering sends the result to the threads with copies through a buffer (`_only_stored`), nothing is left to do
   here. Otherwise `shared_out` gives it to them.
 * One instruction adds to neighbours. It is atomic for each element, not for all of them. f16 are added in pairs
@@ -57,7 +58,8 @@ class _Access:
         self.size = 8 * self.scalar.bytes  # The bits in memory.
         self.used = bool(op.result.uses)
         self.sem = op.sem
-        if not self.used:
+        is_lock = isinstance(op, tt.AtomicCAS) or op.kind is AtomicKind.XCHG
+        if not self.used and not is_lock:
             weaker = {MemSemantic.ACQ_REL: MemSemantic.RELEASE, MemSemantic.ACQUIRE: MemSemantic.RELAXED}
             self.sem = weaker.get(op.sem, op.sem)
 

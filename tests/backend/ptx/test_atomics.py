@@ -82,7 +82,7 @@ def test_a_compare_and_swap_of_a_byte_stops_where_another_value_is() -> None:
 @pytest.mark.parametrize(("element", "bits"), [("i16", 16), ("f16", 16), ("f32", 32), ("i64", 64), ("f64", 64)])
 def test_a_wider_compare_and_swap_is_one_instruction(element: str, bits: int) -> None:
     llvm = scalar(element, "tt.atomic_cas %p %x %y @sem=acq_rel @scope=sys")
-    assert accesses(llvm) == [f"atom.release.sys.global.cas.b{bits}"]
+    assert accesses(llvm) == [f"atom.acq_rel.sys.global.cas.b{bits}"]
     assert "phi" not in llvm
 
 
@@ -97,6 +97,11 @@ def test_an_unused_result_needs_no_acquire(sem: str, used: str, unused: str, bar
     assert accesses(with_result) == [f"atom.{used}.cta.global.add.u32"]
     assert accesses(without) == [f"red.{unused}.cta.global.add.u32"]
     assert (with_result.count("bar.sync"), without.count("bar.sync")) == barriers
+
+
+def test_an_exchange_acquires_though_its_result_is_unused() -> None:
+    """Programs release a lock by it that they take by a relaxed compare-and-swap."""
+    assert accesses(scalar("i32", "tt.atomic_rmw %p %x @xchg @sem=acq_rel")) == ["atom.acq_rel.gpu.global.exch.b32"]
 
 
 def test_a_mask_is_a_predicate_together_with_that_of_the_owner() -> None:
