@@ -260,8 +260,8 @@ class Kernels(Folder, Generic[K]):
         """Keep a kernel; False where the folder does not allow it."""
         payload = binary.to_bytes()
         kept = self.write(key, _head(key, payload) + b"\n" + payload)
-        # To list the folder takes long where it has thousands of kernels: it is done, by whichever process, once for each
-        # hundredth of the limit that is written.
+        # To list the folder takes long where it has thousands of kernels: it is done, by whichever process, once for
+        # each hundredth of the limit that is written.
         if kept and random.random() * self.limit < 100 * len(payload):
             self.evict()
         return kept
