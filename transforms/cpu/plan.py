@@ -249,13 +249,13 @@ class Plan:
         """Place a statement that uses these values."""
         op = statement.op
         needs: dict[Component, bool] = {}
-        bound = 0
-        for value in values:
+        bound, moves = 0, _moves(op) if op is not None else ()
+        for position, value in enumerate(values):
             if holds_tensor(value.type):
                 inner, rank, _ = self._needs(value)
                 bound = max(bound, rank)
                 for component, same in inner.items():
-                    needs[component] = needs.get(component, True) and same
+                    needs[component] = needs.get(component, True) and same and position not in moves
             else:
                 bound = max(bound, self._rank(value))
         for component, same in needs.items():

@@ -240,3 +240,27 @@ def test_a_loop_of_dots_with_a_run_time_step(recwarn):
     with pytest.raises(KernelRuntimeError, match="the step of a loop must not be zero"):
         run_cpu(model, (1,), [x, out, 4, 0])
     assert not recwarn.list
+
+
+@zg.kernel
+def turned_in_a_loop(x_ptr, places_ptr, out_ptr, count, N: zg.constexpr):
+    at = zg.arange(0, N)
+    flipped = zg.load(zg.add(x_ptr, at))
+    gathered = flipped
+    for number in range(count):
+        flipped = zg.add(zg.flip(flipped), number)
+        gathered = zg.gather(gathered, zg.load(zg.add(places_ptr, at)), 0)
+    zg.store(zg.add(out_ptr, at), flipped)
+    zg.store(zg.add(out_ptr, zg.add(at, N)), gathered)
+
+
+@pytest.mark.parametrize("n", (16, 64))
+def test_a_carried_tensor_is_read_elsewhere_before_it_is_replaced(n):
+    x, places = np.arange(n, dtype=np.int32), np.random.default_rng(2).permutation(n).astype(np.int32)
+    model = turned_in_a_loop.triton(*[zg.ptr(zg.i32)] * 3, zg.i32, n)
+    flipped, gathered = x, x
+    for count in range(4):
+        out = np.zeros(2 * n, np.int32)
+        run_cpu(model, (1,), [x, places, out, count])
+        np.testing.assert_array_equal(out, [*flipped, *gathered])
+        flipped, gathered = flipped[::-1] + count, gathered[places]
