@@ -9,9 +9,8 @@ import os
 import struct
 import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -20,6 +19,9 @@ from ziggurat.backend.cpu.runtime.loading import Loaded, linking, llvm
 from ziggurat.backend.cpu.runtime.objects import Objects, StoredObject
 from ziggurat.backend.cuda.keys import compiler_version
 from ziggurat.codemodel.errors import LaunchError, shown
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 # The pool sleeps on futexes. Elsewhere, threads of Python run the chunks of a launch.
 HAS_POOL: Final = sys.platform == "linux" and pool.SUPPORTED
@@ -147,6 +149,8 @@ class Native:
             work()
         else:
             if self._executor is None:
+                from concurrent.futures import ThreadPoolExecutor  # It cannot be imported while Python ends.
+
                 self._executor = ThreadPoolExecutor(threads - 1, "ziggurat")
             others = [self._executor.submit(work) for _ in range(threads - 1)]
             work()
