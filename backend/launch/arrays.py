@@ -140,7 +140,11 @@ def tensor_at(place: int) -> np.ndarray[Any, Any] | None:
         if not issubclass(type(thing), torch.Tensor) or thing.device.type != "cpu" or thing.layout != torch.strided:
             continue
         memory = thing.untyped_storage()
-        if 0 <= place - memory.data_ptr() < memory.nbytes():
+        try:  # A FakeTensor of torch.compile has no elements in memory.
+            begin = memory.data_ptr() if memory.device.type == "cpu" else place + 1
+        except RuntimeError:
+            continue
+        if 0 <= place - begin < memory.nbytes():
             return torch.empty(0, dtype=torch.uint8).set_(memory).numpy()
     return None
 

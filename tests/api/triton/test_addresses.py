@@ -35,6 +35,16 @@ def test_other_addresses_are_refused():
     assert tensor.tolist() == [1.0] * 16
 
 
+def test_tensors_without_elements_have_no_addresses():
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode():
+        fake = torch.ones(16)
+    with pytest.raises(MemoryAccessError, match="which is in no array of the launch"):
+        double_each[(1,)](torch.tensor([16]), 16)
+    assert fake.shape == (16,)
+
+
 def test_a_view_that_is_an_argument_stays_one_memory():
     whole = torch.arange(32.0)
 
