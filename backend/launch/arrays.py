@@ -140,11 +140,11 @@ def tensor_at(place: int) -> np.ndarray[Any, Any] | None:
         if not issubclass(type(thing), torch.Tensor) or thing.device.type != "cpu" or thing.layout != torch.strided:
             continue
         memory = thing.untyped_storage()
-        try:  # A FakeTensor of torch.compile has no elements in memory.
-            begin = memory.data_ptr() if memory.device.type == "cpu" else place + 1
-        except RuntimeError:
+        try:
+            begin = memory.data_ptr()
+        except RuntimeError:  # A FakeTensor of torch.compile has no elements in memory.
             continue
-        if 0 <= place - begin < memory.nbytes():
+        if memory.device.type == "cpu" and 0 <= place - begin < memory.nbytes():
             return torch.empty(0, dtype=torch.uint8).set_(memory).numpy()
     return None
 
