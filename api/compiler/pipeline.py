@@ -21,6 +21,7 @@ from ziggurat.frontends.language import Function
 from ziggurat.transforms.attribution import attribute, default_warps
 from ziggurat.transforms.mirror import mirror
 from ziggurat.transforms.simplify.dce import remove_unused
+from ziggurat.transforms.simplify.demand import first_kernel
 
 if TYPE_CHECKING:
     from ziggurat.compiler.native import CompiledCpu
@@ -193,10 +194,8 @@ def compile_for_cpu(model: Op, python: Op | None = None, name: str = "", *, tole
         from ziggurat.compiler.native import CompiledCpu
 
         code = compile_cpu(model, CpuOptions(tolerant=tolerant))
-    called = {op.callee for op in model.walk() if isinstance(op, tt.Call)}
-    kernel = next(op for op in model.functions().values() if isinstance(op, tt.Func) and op.sym_name not in called)
     above: dict[str, Any] = {"triton": model} if python is None else {"python": python, "triton": model}
-    return CompiledCpu(code, above, _arguments(model, kernel), name)
+    return CompiledCpu(code, above, _arguments(model, first_kernel(model)), name)
 
 
 def _arguments(model: Op, placed: tt.Func) -> tuple[Argument, ...]:

@@ -93,6 +93,13 @@ def reachable_roots(module: traits.SymbolTable) -> list[Op]:
     return roots or list(functions.values())
 
 
+def first_kernel(module: traits.SymbolTable) -> tt.Func:
+    """The kernel of a Triton model that was checked to have one, or the first of the several that a file may have."""
+    kernel = reachable_roots(module)[0]
+    assert isinstance(kernel, tt.Func)
+    return kernel
+
+
 class Demand:
     """The ops and the carried values of a model that are needed.
 

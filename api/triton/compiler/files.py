@@ -12,8 +12,9 @@ from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.types import Type
 from ziggurat.kernels.arguments import Signature
+from ziggurat.transforms.simplify.demand import first_kernel
 from ziggurat.triton.compiler.compiled import CompiledKernel
-from ziggurat.triton.compiler.overrides import Override, kernel_of
+from ziggurat.triton.compiler.overrides import Override
 from ziggurat.triton.compiler.signatures import type_text
 
 _OPTION = re.compile(r'"?ttg\.num-(warps|ctas)"?\s*=\s*(\d+)')
@@ -57,7 +58,7 @@ class FileKernel:
 
     def __init__(self, file: Override) -> None:
         self.module = file.imported()
-        function = kernel_of(self.module)
+        function = first_kernel(self.module)
         self.name = function.sym_name
         self.types: tuple[Type, ...] = tuple(parameter.type for parameter in function.body.parameters)
         self.divisibility = function.divisibility or (1,) * len(self.types)

@@ -17,6 +17,7 @@ from ziggurat.codemodel.dialects import core, tt
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.op import Op
+from ziggurat.transforms.simplify.demand import first_kernel
 
 if TYPE_CHECKING:
     from ziggurat.compiler.compiled import Compiled
@@ -72,7 +73,7 @@ class Override:
             assert isinstance(made, gpu.Module)
             return made
         made = self.imported()
-        given, wanted = (kernel_of(module) for module in (made, own))
+        given, wanted = (first_kernel(module) for module in (made, own))
         if _parameters(given) != _parameters(wanted):
             raise LaunchError(
                 f"the kernel of {self.path} must have the parameters of '{wanted.sym_name}', "
@@ -124,12 +125,6 @@ class Override:
             raise LaunchError(f"the kernel of {self.path} must have {count} parameters; got {len(parameters)}")
         kept = ",\n\t".join(parameters[:count])
         return entry[1], f"{ptx[: entry.start()]}.entry {entry[1]}(\n\t{kept}\n){ptx[entry.end() :]}"
-
-
-def kernel_of(module: core.Module) -> tt.Func:
-    """The kernel of a module, whose other functions it calls."""
-    called = {op.callee for op in module.walk() if isinstance(op, tt.Call)}
-    return next(op for op in module.walk() if isinstance(op, tt.Func) and op.sym_name not in called)
 
 
 def _parameters(function: tt.Func) -> list[Any]:
