@@ -59,8 +59,7 @@ def store_ragged(
     TMA: Any, batch_offset: Any, batch_size: Any, coords: Any, data: Any, ragged_dim: constexpr = 0
 ) -> None:
     """Write a block at `coords` of a segment; elements after its end are not written."""
-    block = tl.expand_dims(data, (0, 1))
-    TMA.store(_indices(batch_offset, batch_size, coords, ragged_dim), block)
+    TMA.store(_indices(batch_offset, batch_size, coords, ragged_dim), tl.expand_dims(data, (0, 1)))
 
 
 @jit
@@ -68,5 +67,4 @@ def atomic_add_ragged(
     TMA: Any, batch_offset: Any, batch_size: Any, coords: Any, data: Any, ragged_dim: constexpr = 0
 ) -> None:
     """Add a block atomically at `coords` of a segment; elements after its end are not changed."""
-    block = tl.expand_dims(data, (0, 1))
-    TMA.atomic_add(_indices(batch_offset, batch_size, coords, ragged_dim), block)
+    TMA.atomic_add(_indices(batch_offset, batch_size, coords, ragged_dim), tl.expand_dims(data, (0, 1)))

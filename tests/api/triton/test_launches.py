@@ -15,6 +15,8 @@ try:
 except ImportError:
     torch = None
 
+with_torch = pytest.mark.skipif(torch is None, reason="PyTorch is not installed")
+
 
 def increment(**options):
     @triton.jit(**options)
@@ -101,7 +103,7 @@ def test_debugging_is_asked_for_by_the_process_the_launch_or_the_kernel(gpu):
         assert increment()[(16,)](x, out, 1000, debug=False).metadata.debug
 
 
-@pytest.mark.skipif(torch is None, reason="PyTorch is not installed")
+@with_torch
 def test_tensors_in_host_memory_are_refused_beside_a_gpu_unless_the_launch_runs_here(gpu, monkeypatch):
     assert torch is not None
     monkeypatch.setitem(sys.modules, "torch", torch)
@@ -124,7 +126,7 @@ def test_tensors_in_host_memory_are_refused_beside_a_gpu_unless_the_launch_runs_
     assert len(gpu.launches) == 1
 
 
-@pytest.mark.skipif(torch is None, reason="PyTorch is not installed")
+@with_torch
 def test_the_process_may_run_its_kernels_on_tensors_in_host_memory_beside_a_gpu(gpu, monkeypatch):
     assert torch is not None
     monkeypatch.setitem(sys.modules, "torch", torch)
@@ -135,7 +137,7 @@ def test_the_process_may_run_its_kernels_on_tensors_in_host_memory_beside_a_gpu(
     assert out.tolist() == list(range(1, 101)) and not gpu.launches
 
 
-@pytest.mark.skipif(torch is None, reason="PyTorch is not installed")
+@with_torch
 def test_interpreted_launches_copy_tensors_in_tuples_and_descriptors_and_views_of_one_storage(monkeypatch):
     assert torch is not None
 
