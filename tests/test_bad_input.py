@@ -1,13 +1,13 @@
-"""Answers to bad input: launches, grids, traces, models, text, the command line, and faults of the compiler.
+"""Answers to bad input: launches, grids, traces, models, text, and faults of the compiler.
 
 Kernels' own errors are in tests/transforms/attribution/test_errors.py (each message as a whole) and
-test_wrong_arguments.py (every call with every kind of argument); the malformed texts of models in
-tests/codemodel/test_text.py, the invariants of models in tests/codemodel/test_verify.py.
+test_wrong_arguments.py (every call with every kind of argument); those of the
+command line in tests/test_bad_commands.py; the malformed texts of models in tests/codemodel/test_text.py, the
+invariants of models in tests/codemodel/test_verify.py.
 """
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Callable
 from decimal import Decimal
@@ -489,100 +489,6 @@ def test_a_traced_function_gets_any_python_object():
 ])  # fmt: skip
 def test_control_flow_is_built_while_tracing(call: Callable[[], object]):
     assert "was called outside of a traced function" in failure(call).summary
-
-
-# The command line.
-
-FILES = {
-    "good.py": (
-        "import ziggurat as zg\n@zg.kernel\ndef one(p, B: zg.constexpr):\n"
-        "    zg.store(zg.add(p, zg.arange(0, B)), 1.0)\n"
-    ),
-    "syntax.py": "def f(:\n",
-    "missing.py": "import nothing_of_this_name\n",
-    "raises.py": "def f():\n    return 1 / 0\n\nf()\n",
-    "exits.py": "raise SystemExit(3)\n",
-    "empty.py": "",
-    "text.txt": "hello",
-    "kernel.py": "import ziggurat as zg\n@zg.kernel\ndef one(p):\n    zg.store(p, nothing)\n",
-}
-COMMANDS: dict[str, tuple[list[str], str]] = {
-    "no colon": (["good.py"], "LaunchError: 'good.py' does not name a kernel\n  hint: write FILE.py:NAME\n"),
-    "no name": (["good.py:"], "LaunchError: there is no kernel '' in 'good.py'\n  hint: it has one\n"),
-    "no kernel": (["good.py:two"], "LaunchError: there is no kernel 'two' in 'good.py'\n  hint: it has one\n"),
-    "none at all": (["empty.py:one"], "LaunchError: there is no kernel 'one' in 'empty.py'\n  hint: it has none\n"),
-    "no file": (["absent.py:one"], "LaunchError: there is no file 'absent.py'\n"),
-    "no Python": (["text.txt:one"], "LaunchError: 'text.txt' is not a Python file\n"),
-    "no types": (["good.py:one"], "LaunchError: 'one' needs 'p', 'B'\n  hint: one(p, B: zg.constexpr)\n"),
-    "unknown type": (
-        ["good.py:one", "ptr<f33>, 4"],
-        "ParseError: argument types:1:1: value: unknown type 'f33'\n    ptr<f33>, 4\n    ^\n",
-    ),
-    "no list": (
-        ["good.py:one", "ptr<f32>,, 4"],
-        "ParseError: argument types:1:10: expected an attribute value, got ','\n    ptr<f32>,, 4\n             ^\n",
-    ),
-    "wrong size": (
-        ["good.py:one", "ptr<f32>, 5"],
-        "KernelValueError: zg.arange(0, 5) must give a power of two of numbers; got 5\n  at {folder}/good.py:4:24\n"
-        "        zg.store(zg.add(p, zg.arange(0, B)), 1.0)\n                           ^^^^^^^^^^^^^^^\n"
-        "  hint: use zg.arange(0, 8) and mask what is beyond\n",
-    ),
-    "syntax": (
-        ["syntax.py:one"],
-        "LaunchError: 'syntax.py' cannot be read: SyntaxError: invalid syntax\n  at {folder}/syntax.py:1:7\n"
-        "    def f(:\n          ^\n",
-    ),
-    "import": (
-        ["missing.py:one"],
-        "LaunchError: 'missing.py' cannot be read: ModuleNotFoundError: No module named 'nothing_of_this_name'\n"
-        "  at {folder}/missing.py:1:1\n    import nothing_of_this_name\n    ^^^^^^^^^^^^^^^^^^^^^^^^^^^\n",
-    ),
-    "exception": (
-        ["raises.py:one"],
-        "LaunchError: 'raises.py' cannot be read: ZeroDivisionError: division by zero\n  at {folder}/raises.py:2:12\n"
-        "        return 1 / 0\n               ^^^^^\n",
-    ),
-    "exit": (
-        ["exits.py:one"],
-        "LaunchError: 'exits.py' ends the program (exit status 3) when it is imported\n"
-        "  hint: put the main program under: if __name__ == '__main__':\n",
-    ),
-    "kernel": (
-        ["kernel.py:one", "ptr<f32>", "--stage", "python"],
-        "KernelNameError: name 'nothing' is not defined\n  at {folder}/kernel.py:4:17\n"
-        "        zg.store(p, nothing)\n                    ^^^^^^^\n",
-    ),
-}
-
-
-@pytest.mark.parametrize("what", COMMANDS)
-def test_the_command_line(
-    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
-    from ziggurat.cli import main
-
-    for name, text in FILES.items():
-        (tmp_path / name).write_text(text, encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.setattr(sys, "modules", {**sys.modules})
-    given, printed = COMMANDS[what]
-    assert main(["show", *given]) == 1
-    out, err = capsys.readouterr()
-    assert (out, err) == ("", printed.format(folder=tmp_path))
-
-
-def test_the_command_line_prints_nothing_else(tmp_path: Path):
-    (tmp_path / "raises.py").write_text(FILES["raises.py"], encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, "-m", "ziggurat", "show", "raises.py:one"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 1 and "Traceback" not in done.stderr and "division by zero" in done.stderr
 
 
 # Our own faults.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import inspect
 import types
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
@@ -33,6 +32,7 @@ from ziggurat.triton.compiler import dumps
 from ziggurat.triton.compiler.signatures import declared_of
 from ziggurat.triton.runtime import hooks, options
 from ziggurat.triton.runtime._async_compile import active_mode
+from ziggurat.triton.runtime.device_caches import DeviceCaches
 from ziggurat.triton.runtime.driver import CudaDriver, driver
 from ziggurat.triton.runtime.errors import as_raised
 from ziggurat.triton.runtime.tensors import MockTensor, TensorWrapper, is_host_tensor, reinterpret
@@ -137,38 +137,6 @@ class TritonModels(PythonModels):
             num_warps=num_warps,
             checks_overflow=overflow,
         )
-
-
-class DeviceCaches(defaultdict[Any, Any]):
-    """The compiled kernels of a function by device: for each, a tuple whose first component has them by key."""
-
-    def __init__(self, fn: JITFunction) -> None:
-        super().__init__()
-        self._fn = fn
-
-    def __missing__(self, device: Any) -> Any:
-        number = device if isinstance(device, int) else 0
-        if number != device:
-            return self[number]
-        made: tuple[Any, ...] = (Compilations(self._fn), {}, driver.active.get_current_target(), None, None)
-        self[number] = made
-        return made
-
-    def clear(self) -> None:
-        super().clear()
-        self._fn.forget()
-
-
-class Compilations(dict[str, Any]):
-    """Compiled kernels by key. The function forgets all of them when they are cleared."""
-
-    def __init__(self, fn: JITFunction) -> None:
-        super().__init__()
-        self._fn = fn
-
-    def clear(self) -> None:
-        super().clear()
-        self._fn.forget()
 
 
 class JITCallable:
