@@ -47,11 +47,13 @@ _ATOMICS = (tt.AtomicRMW, tt.AtomicCAS)
 
 @attrs.frozen(eq=False)
 class Statement:
-    """A step of a loop nest: an op; or, without one, a tensor that is stored to the home of `target`."""
+    """A step of a loop nest: an op; or, without one, a tensor that is stored to the home of `target`. It is read from
+    the home of `source`, if there is one."""
 
     op: Op | None
     value: Value
     target: Component | None = None
+    source: Component | None = None
 
 
 @attrs.define(eq=False)
@@ -375,14 +377,12 @@ class Plan:
                 self.same_home[op.entry_arguments(body)[index], 0] = owner
                 self._own((op.entry_arguments(body)[index], 0))
             if op.inits:
-                self._carry(op.inits[index], owner)
+                value = op.inits[index]
+                self._statement(Statement(None, value, owner), [value], shape_of(value.type))
         entries.append(op)
         for body in op.bodies:
             self._body(body)
         self._begin(entries)
-
-    def _carry(self, value: Value, owner: Component) -> None:
-        self._statement(Statement(None, value, owner), [value], shape_of(value.type))
 
     def _yield(self, op: scf.Yield | scf.Condition) -> None:
         structure = op.parent_op
@@ -410,15 +410,29 @@ class Plan:
     def _store_all(self, pairs: Sequence[tuple[Value, Component]]) -> None:
         """Store tensors to homes, all at once: one that another one needs is stored to a home of its own first."""
         pairs = [(value, owner) for value, owner in pairs if self.home(component_of(value)) != self.home(owner)]
-        late: list[tuple[Value, Component]] = []
+        early: list[tuple[Value, Component, Component | None]] = []
+        late: list[tuple[Value, Component, Component | None]] = []
+        written: set[Component] = set()  # Homes that are replaced before the next late tensor is read.
         for value, owner in pairs:
             needed = [self._needs(other)[0] for other, _ in pairs if other is not value]
             moved = any(self.home(c) == self.home(owner) and not same for c, same in self._needs(value)[0].items())
-            if moved or any(self.home(c) == self.home(owner) for needs in needed for c in needs):
-                self._force(value)
-                late.append((value, owner))
-        for value, owner in (*(pair for pair in pairs if pair not in late), *late):
-            self._carry(value, owner)
+            if not moved and not any(self.home(c) == self.home(owner) for needs in needed for c in needs):
+                early.append((value, owner, None))
+                continue
+            self._force(value)
+            source = self._copy(value) if self.home(component_of(value)) in written else None
+            late.append((value, owner, source))
+            written.add(self.home(owner))
+        for value, owner, source in (*early, *late):
+            self._statement(Statement(None, value, owner, source), [value], shape_of(value.type))
+
+    def _copy(self, value: Value) -> Component:
+        """Copy a tensor that has a home to another one: that of the same component, counted from the last one."""
+        base, index = component_of(value)
+        copy = base, index - len(component_types(base.type))
+        self.homes[copy] = None
+        self._statement(Statement(None, value, copy), [value], shape_of(value.type))
+        return copy
 
 
 def _gives_scalars(op: Op) -> bool:

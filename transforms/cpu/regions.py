@@ -65,6 +65,10 @@ class _Regions:
         """The home of a component."""
         return self.buffers[self.plan.home(component)]
 
+    def get(self, component: Component, value: Value) -> cpu.Get:
+        """An op that reads a tensor from the home of a component."""
+        return cpu.Get(self.buffer(component), type=value.type)
+
     def _body(
         self, body: Body, around: Rewriter, types: Sequence[Type], yields: Type, parameters: Sequence[Value]
     ) -> Body:
@@ -266,7 +270,7 @@ class _Region:
         around = self.around
         component = component_of(value)
         if component in around.stored and component[0] not in self._own:
-            return self.inside.add(cpu.Get(around.buffer(component), type=value.type))
+            return self.inside.add(around.get(component, value))
         assert isinstance(value, OpResult) and isinstance(value.op, Pure | core.TupleLoad), f"{value!r} has no home"
         return self.copy(value.op)
 
@@ -282,8 +286,9 @@ class _Region:
         op = statement.op
         if op is None:
             assert statement.target is not None
-            value = self.pull(statement.value)
-            self.put(statement.target, value)
+            value, source = statement.value, statement.source
+            found = self.pull(value) if source is None else self.inside.add(self.around.get(source, value))
+            self.put(statement.target, found)
             return
         self.copy(op)
         made = self._own[op.result]

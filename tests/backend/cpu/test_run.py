@@ -264,3 +264,40 @@ def test_a_carried_tensor_is_read_elsewhere_before_it_is_replaced(n):
         run_cpu(model, (1,), [x, places, out, count])
         np.testing.assert_array_equal(out, [*flipped, *gathered])
         flipped, gathered = flipped[::-1] + count, gathered[places]
+
+
+@zg.kernel
+def exchanges(x_ptr, n, KIND: zg.constexpr):
+    """Four tensors that loops exchange: in pairs, all in a cycle, with an operation, as accumulators of dots."""
+    at = zg.add(zg.mul(zg.expand(zg.arange(0, 16), 1), 16), zg.expand(zg.arange(0, 16), 0))
+    a, b = zg.load(zg.add(x_ptr, at)), zg.load(zg.add(x_ptr, zg.add(at, 256)))
+    c, d = zg.load(zg.add(x_ptr, zg.add(at, 512))), zg.load(zg.add(x_ptr, zg.add(at, 768)))
+    for number in range(n):
+        if KIND == "pairs":
+            a, b, c, d = b, a, d, c
+        elif KIND == "cycle":
+            a, b, c, d = b, c, d, a
+        elif KIND == "copies":
+            a, b, c, d = d, a, a, b
+        elif KIND == "sums":
+            a, b, c, d = zg.add(a, b), a, zg.trans(d), c
+        elif KIND == "dots":
+            a, b = zg.dot(c, d, b), zg.dot(d, c, a)
+            c, d = d, c
+        elif number % 2 == 0:
+            a, b, c, d = zg.flip(d, 0), c, a, zg.flip(b, 1)
+    zg.store(zg.add(x_ptr, at), a)
+    zg.store(zg.add(x_ptr, zg.add(at, 256)), b)
+    zg.store(zg.add(x_ptr, zg.add(at, 512)), c)
+    zg.store(zg.add(x_ptr, zg.add(at, 768)), d)
+
+
+@pytest.mark.parametrize("kind", ("pairs", "cycle", "copies", "sums", "dots", "branches"))
+def test_carried_tensors_that_are_exchanged(kind):
+    model = exchanges.triton(F32, zg.i32, kind)
+    x = np.random.default_rng(3).integers(-2, 3, 1024).astype(np.float32)
+    for count in range(4):
+        mine, theirs = x.copy(), x.copy()
+        run_cpu(model, (1,), [mine, count])
+        run(model, None, (1,), [theirs, count])
+        np.testing.assert_array_equal(mine, theirs)
