@@ -166,6 +166,8 @@ class Plan:
                 self._structured(op, entries)
             elif isinstance(op, tt.Dot | tt.Scan | tt.Histogram):
                 self._whole(op)
+            elif isinstance(op, core.TupleLoad):  # A component of an op that has been planned.
+                continue
             elif self._is_statement(op) and not _gives_scalars(op):
                 self._statement(Statement(op, op.result), op.used_values(), self._shape(op))
             elif isinstance(op, Pure) and not _gives_scalars(op):

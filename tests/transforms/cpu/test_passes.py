@@ -5,6 +5,7 @@ import pytest
 
 import ziggurat as zg
 from ziggurat.backend.cpu.run import run_cpu
+from ziggurat.backend.reference.run import run
 from ziggurat.codemodel.dialects import cpu, tt
 from ziggurat.transforms.cpu.passes import lower
 
@@ -111,3 +112,24 @@ def test_a_loop_that_swaps_its_tensors():
     x = np.ones(64, np.float32)
     run_cpu(swap.triton(F32, zg.i32, 32), (1,), [x, 10])
     assert set(x[:32]) == {89.0} and set(x[32:]) == {144.0}
+
+
+def test_a_loop_hands_a_tensor_to_the_next_loop():
+    @zg.kernel
+    def two(x_ptr, n, BLOCK: zg.constexpr):
+        at = zg.arange(0, BLOCK)
+        total, x = 0, zg.load(zg.add(x_ptr, at))
+        # Tensors that are computed again in each region, but for the loop as a whole that would be too much.
+        y = zg.mul(zg.add(zg.mul(zg.add(zg.mul(zg.add(at, n), 3), n), 5), n), 7)
+        z = zg.mul(zg.sub(zg.mul(zg.sub(zg.mul(zg.sub(at, n), 3), n), 5), n), 7)
+        for a in range(0, n):
+            total, x = total + a, zg.add(zg.xor(x, y), z)
+        for b in range(0, total):
+            x = zg.add(x, b)
+        zg.store(zg.add(x_ptr, at), x)
+
+    model = two.triton(zg.ptr(zg.i32), zg.i32, 64)
+    mine, theirs = np.arange(64, dtype=np.int32), np.arange(64, dtype=np.int32)
+    run_cpu(model, (1,), [mine, 2])
+    run(model, None, (1,), [theirs, 2])
+    np.testing.assert_array_equal(mine, theirs)
