@@ -82,7 +82,7 @@ class Head:
     def _apart(self, store: Head) -> Number:
         """Whether a load does not see what a store of its region writes before the load's turn."""
         (low, high), (other_low, other_high) = self.span(), store.span()
-        apart = high.test("ule", other_low) | other_high.test("ule", low)
+        apart = (high.test("ule", other_low) | other_high.test("ule", low)) & store.guard
         same = self.base.test("eq", store.base) & store.guard
         reach = self.emitter.i64(1)
         for mine, other, size in reversed(list(zip(self.strides, store.strides, self.shape, strict=True))):

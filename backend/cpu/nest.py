@@ -89,8 +89,11 @@ class Nest:
         reduced = {inner.result for inner in self.reductions}
         after = [inner for inner in ops if isinstance(inner, cpu.Put) and _reduction_of(inner.value) in reduced]
         self.after = after
+        # The operands of a reduction are computed at its place: a later statement may overwrite what they read.
         self.statements = [
-            inner for inner in ops if isinstance(inner, _STATEMENTS) and not any(inner is other for other in after)
+            inner
+            for inner in ops
+            if isinstance(inner, (*_STATEMENTS, tt.Reduce)) and not any(inner is other for other in after)
         ]
         large = [axis for axis, size in enumerate(self.shape) if size > 1]
         self.lane_axis = large[-1] if large else len(self.shape) - 1
@@ -260,6 +263,9 @@ class Nest:
                     memory.count(emitter, op, index)
                 case tt.Assert():
                     self._assert(op, index)
+                case tt.Reduce():
+                    for value in op.values:
+                        emitter.at(value, index)
                 case _:
                     emitter.at(op.result, index)
             emitter._place = outer  # pyright: ignore[reportPrivateUsage]

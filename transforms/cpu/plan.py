@@ -68,6 +68,7 @@ class Item:
     ordered: bool = False  # Whether indices must come in row-major order.
     alone: bool = False  # Whether no other statement may join.
     moved: set[Component] = attrs.field(factory=set[Component])  # Homes that are read at another index.
+    late: bool = False  # Whether a store may compute its mask once more after the loops.
 
 
 @attrs.define(eq=False)
@@ -274,6 +275,8 @@ class Plan:
                 if not same:
                     item.moved.add(self.home(component))
         item.statements.append(statement)
+        if isinstance(op, cpu.Store) and op.mask is not None and self._needs(op.mask)[0]:
+            item.late = True
         if op is not None:
             self._place(op, item)
         return item
@@ -318,7 +321,8 @@ class Plan:
         if statement.target is None or statement.op is not None:
             return 0
         items = self._segment.items
-        return max(0, len(items) - (not items or self.home(statement.target) not in items[-1].moved))
+        read = bool(items) and (items[-1].late or self.home(statement.target) in items[-1].moved)
+        return len(items) if read else max(0, len(items) - 1)
 
     def _join(self, statement: Statement, bound: int, shape: tuple[int, ...]) -> Item:
         op, items = statement.op, self._segment.items

@@ -301,3 +301,47 @@ def test_carried_tensors_that_are_exchanged(kind):
         run_cpu(model, (1,), [mine, count])
         run(model, None, (1,), [theirs, count])
         np.testing.assert_array_equal(mine, theirs)
+
+
+@zg.kernel
+def reduced_and_replaced(x_ptr, n, ROWS: zg.constexpr, COLUMNS: zg.constexpr):
+    at = zg.reshape(zg.arange(0, ROWS * COLUMNS), (ROWS, COLUMNS))
+    a, b = zg.load(zg.add(x_ptr, at)), zg.load(zg.add(x_ptr, zg.add(at, ROWS * COLUMNS)))
+    for _ in range(n):
+        a, b = zg.flip(b, 0), zg.add(b, zg.broadcast(zg.sum(a, 0), (ROWS, COLUMNS)))
+    zg.store(zg.add(x_ptr, at), a)
+    zg.store(zg.add(x_ptr, zg.add(at, ROWS * COLUMNS)), b)
+
+
+@pytest.mark.parametrize("shape", ((64, 2), (4, 32), (128, 1)), ids=str)
+def test_a_carried_tensor_is_reduced_before_it_is_replaced(shape):
+    model = reduced_and_replaced.triton(F32, zg.i32, *shape)
+    x = np.random.default_rng(5).integers(-3, 4, 256).astype(np.float32)
+    for count in range(4):
+        mine, theirs = x.copy(), x.copy()
+        run_cpu(model, (1,), [mine, count])
+        run(model, None, (1,), [theirs, count])
+        np.testing.assert_array_equal(mine, theirs)
+
+
+@zg.kernel
+def stored_where_small(x_ptr, out_ptr, n, stride, N: zg.constexpr):
+    at = zg.arange(0, N)
+    a = zg.load(zg.add(x_ptr, at))
+    for i in range(n):
+        zg.store(zg.add(zg.add(out_ptr, i * 2 * N), zg.mul(at, stride)), a, zg.less(a, i))
+        a = zg.sub(a, 3)
+    zg.store(zg.add(x_ptr, at), a)
+
+
+@pytest.mark.parametrize("stride", (0, 1, 2))
+def test_the_mask_of_a_store_is_of_the_carried_tensor_before_it_is_replaced(stride):
+    """Also where the stride is not the planned one, so that the elements are stored after the loop."""
+    model = stored_where_small.triton(*[zg.ptr(zg.i32)] * 2, zg.i32, zg.i32, 64)
+    results: list[np.ndarray] = []
+    for natively in (True, False):
+        x, out = np.random.default_rng(6).integers(-5, 5, 64).astype(np.int32), np.zeros(512, np.int32)
+        arguments = [x, out, 3, stride]
+        run_cpu(model, (1,), arguments) if natively else run(model, None, (1,), arguments)
+        results.append(np.concatenate((x, out)))
+    np.testing.assert_array_equal(*results)
