@@ -19,6 +19,7 @@ from ziggurat.transforms.place.contract import contract
 from ziggurat.transforms.place.descriptors import lower_descriptors
 from ziggurat.transforms.place.dots import anchors, place_dots
 from ziggurat.transforms.place.hazards import hazards
+from ziggurat.transforms.place.last_reads import mark_last_reads
 from ziggurat.transforms.place.lower import lower
 from ziggurat.transforms.place.pipeline_loads import pipeline_loads
 from ziggurat.transforms.place.prefetch import prefetch_loads
@@ -46,6 +47,7 @@ PLACE: tuple[tuple[str, Step], ...] = (
     ("prepare", lambda op, _: prepare_for_gpu(op)),
     # On the simplified model, whose products have the fewest uses.
     ("contract", lambda op, options: contract(op) if options.contract and not options.exact_math else op),
+    ("last_reads", lambda op, _: mark_last_reads(op)),
     # After inlining, which shows the descriptor of each access.
     ("descriptors", _descriptors),
     ("assign", _assign),

@@ -1,0 +1,105 @@
+"""The last of several reads of the same elements: their lines can be the first to leave the L1.
+
+    scf.for … {                                      scf.for … {
+        %9 = tt.load %8 %7;                              %9 = tt.load %8 %7;
+    …                                                …
+    scf.for … {                                      scf.for … {
+        %19 = tt.load %18 %17;             becomes       %19 = tt.load %18 %17 @eviction=evict_first;
+
+A kernel that goes over its row twice finds it in the L1 the second time, if that holds the rows of all CTAs of the
+SM. Of a line that has been read for the last time, nothing is lost with it: it should make room for the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+import attrs
+
+from ziggurat.codemodel.dialects import scf, tt
+from ziggurat.codemodel.dialects.tt import CacheModifier, EvictionPolicy
+from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value
+from ziggurat.codemodel.traits import Loop, Pure
+from ziggurat.codemodel.transform import Outcome, Rewriter, transform
+from ziggurat.codemodel.types import TensorType, constant_key
+
+
+def mark_last_reads(module: Op) -> Op:
+    """The model whose tensors are read for the last time with the eviction policy evict_first.
+
+    Two reads are of the same elements if their pointers are equal, computed from the numbers of loops with equal
+    bounds. Only those count that depend on the number of the program, and in a loop on its number: other elements may
+    be read again. Loads that ask for another cache or policy stay, as do the kernels with dots: their programs share
+    what they read.
+    """
+    ops = list(module.walk())
+    loads = [op for op in ops if isinstance(op, tt.Load) and isinstance(op.ptr.type, TensorType)]
+    if len(loads) < 2 or any(isinstance(op, tt.Dot) for op in ops):
+        return module
+    numbers = _Numbers()
+    seen: dict[int, list[tt.Load]] = {}
+    for op in ops:
+        numbers.of(op.result)  # In order, so that no operand is far from what has a number.
+        if op in loads:
+            seen.setdefault(numbers.of(op.ptr), []).append(op)
+    last = {equal[-1] for equal in seen.values() if len(equal) > 1 and _own(equal[-1])}
+    marked = {op for op in last if op.cache in _ALL_LEVELS and op.eviction is EvictionPolicy.NORMAL and not op.volatile}
+
+    def hinted(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+        if op not in marked:
+            return None
+        assert isinstance(op, tt.Load)
+        attributes = {**op.attributes, "cache": CacheModifier.NONE, "eviction": EvictionPolicy.FIRST}
+        return builder.add(tt.Load.SPEC.make(operands, (), attributes, (), op.result.type), op.location)
+
+    return transform(module, hinted, pass_name="last_reads") if marked else module
+
+
+_ALL_LEVELS = (CacheModifier.NONE, CacheModifier.CA)  # `ld` without a modifier means `ld.ca`.
+
+
+@attrs.define
+class _Numbers:
+    """Numbers of values: equal where one expression gives them, from the numbers of loops with equal bounds."""
+
+    known: dict[Value, int] = attrs.field(factory=dict)
+    keys: dict[Hashable, int] = attrs.field(factory=dict)
+
+    def of(self, value: Value) -> int:
+        """The number of a value."""
+        if value not in self.known:
+            self.known[value] = self.keys.setdefault(self._key(value), len(self.keys))
+        return self.known[value]
+
+    def _key(self, value: Value) -> Hashable:
+        if isinstance(value, OpResult) and isinstance(value.op, Pure) and not value.op.bodies:
+            op = value.op
+            attributes = tuple(constant_key(one) for one in op.attributes.values())
+            return op.NAME, value.type, attributes, tuple(self.of(operand) for operand in op.operands)
+        loop = _loop_of(value)
+        if loop is not None:
+            return "loop", *(self.of(bound) for bound in (loop.start, loop.stop, loop.step))
+        return value
+
+
+def _loop_of(value: Value) -> scf.For | None:
+    """The loop that a value counts."""
+    owner = value.block.parent.parent if isinstance(value, BlockParameter) else None
+    return owner if isinstance(owner, scf.For) and value is owner.body.parameters[0] else None
+
+
+def _own(load: tt.Load) -> bool:
+    """Whether what is read depends on the number of the program, and on those of all loops around the load."""
+    found: set[Value] = set()
+    open_ = [load.ptr]
+    while open_:
+        value = open_.pop()
+        if value not in found:
+            found.add(value)
+            if isinstance(value, OpResult):
+                open_.extend(value.op.operands)
+            elif (loop := _loop_of(value)) is not None:
+                open_.append(loop.start)
+    around = [op for op in load.path() if isinstance(op, Loop)]
+    counted = all(isinstance(op, scf.For) and op.body.parameters[0] in found for op in around)
+    return counted and any(isinstance(one, OpResult) and isinstance(one.op, tt.GetProgramId) for one in found)
