@@ -140,22 +140,34 @@ def _make_map(emitter: Emitter, op: gpu.MakeTensorMap) -> Emitted:
         if axis:
             fields.append(("global_stride", "b64", f"{axis - 1}, ${len(arguments)}"))
             arguments.append(("i64", emitter.emit(f"mul i64 {emitter.scalar(stride)}, {type_.element.bytes}")))
-    lines = [f"st.shared::cta.v2.b64 [$0+{at}], {{0, 0}};" for at in range(0, MAP_BYTES, 16)]
-    lines += [f"tensormap.replace.tile.{name}.shared::cta.b1024.{kind} [$0], {value};" for name, kind, value in fields]
-    _by_elected_thread(emitter, lines, *arguments, branch=True)
-    # The warp of the elected thread copies together.
-    together = emitter.emit(f"and i32 {emitter.thread()}, {emitter.elected_mask & ~31}")
-    warp = emitter.emit(f"icmp eq i32 {together}, 0")
-    place = f"getelementptr i8, {GLOBAL} {emitter.scalar(op.scratch)}, i64 {MAP_BYTES * op.index}"
-    memory: Argument = (GLOBAL, emitter.emit(place))
+    # The lanes of the warp write zeros, one sets the fields, and the warp copies together.
+    thread = emitter.thread()
+    lane = emitter.emit(f"and i32 {thread}, 31")
+    mine = emitter.emit(
+        f"icmp eq i32 {emitter.emit(f'and i32 {thread}, {emitter.elected_mask & ~31}')}, {32 * op.warp}"
+    )
+    word = emitter.emit(f"getelementptr i32, {buffer[0]} {buffer[1]}, i32 {lane}")
+    _by_elected_thread(emitter, ["st.shared.b32 [$0], 0;", "bar.warp.sync -1;"], (SHARED, word), thread=mine)
+    one = emitter.both(mine, emitter.emit(f"icmp eq i32 {lane}, 0"))
+    lines = [f"tensormap.replace.tile.{name}.shared::cta.b1024.{kind} [$0], {value};" for name, kind, value in fields]
+    _by_elected_thread(emitter, lines, *arguments, thread=one, branch=True)
+    memory: Argument = (
+        GLOBAL,
+        emitter.emit(f"getelementptr i8, {GLOBAL} {emitter.scalar(op.scratch)}, i64 {MAP_BYTES * op.index}"),
+    )
     name = "tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned"
     lines = ["bar.warp.sync -1;", f"{name} [$0], [$1], {MAP_BYTES};", "bar.warp.sync -1;"]
-    _by_elected_thread(emitter, lines, memory, buffer, thread=warp)
-    lines = [f"fence.proxy.tensormap::generic.acquire.gpu [$0], {MAP_BYTES};"]
+    _by_elected_thread(emitter, lines, memory, buffer, thread=mine)
+    return emitter.emit(f"addrspacecast {GLOBAL} {memory[1]} to ptr")
+
+
+@emits(gpu.AcquireTensorMaps)
+def _acquire_maps(emitter: Emitter, op: gpu.AcquireTensorMaps) -> Emitted:
+    memory: list[Argument] = [("ptr", emitter.scalar(made)) for made in op.maps]
+    lines = [f"fence.proxy.tensormap::generic.acquire.gpu [${at}], {MAP_BYTES};" for at in range(len(memory))]
     # Triton waits after this fence as well, because ptxas would let copies pass it.
     lines += ["cp.async.bulk.commit_group;", "cp.async.bulk.wait_group.read 0;"]
-    _by_elected_thread(emitter, lines, memory)
-    return emitter.emit(f"addrspacecast {GLOBAL} {memory[1]} to ptr")
+    _by_elected_thread(emitter, lines, *memory)
 
 
 def _boxes(

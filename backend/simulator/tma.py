@@ -440,8 +440,8 @@ def _statement(tma: _Tma, text: str, values: list[int], thread: int) -> None:
         tma.commit(thread)
     elif opcode == "cp.async.bulk.wait_group.read":
         tma.wait_stores(thread, int(rest), read=True)
-    elif opcode == "st.shared::cta.v2.b64" and rest.endswith("{0, 0}"):
-        tma.program.shared.store(np.array(given), np.array([thread]), np.zeros((1, 16), np.uint8))
+    elif opcode == "st.shared.b32" and constants == [0]:
+        tma.program.shared.store(np.array(given), np.array([thread]), np.zeros((1, 4), np.uint8))
     elif replaced := re.fullmatch(r"tensormap\.replace\.tile\.(\w+)\.shared::cta\.b1024\.b(?:32|64)", opcode):
         *ordinal, value = (values[int(one[1:])] if one[0] == "$" else int(one) for one in rest.split(", ")[1:])
         tma.replace(given[0], thread, replaced[1], sum(ordinal), value)

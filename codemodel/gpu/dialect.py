@@ -15,7 +15,7 @@ from ziggurat.codemodel.errors import BuildError
 from ziggurat.codemodel.fields import attribute, bodies, body, operand, operands, result_type
 from ziggurat.codemodel.gpu.fragments import MAP_BYTES
 from ziggurat.codemodel.layout import transposition
-from ziggurat.codemodel.op import Body, Op, Value, require
+from ziggurat.codemodel.op import Body, Op, OpResult, Value, require
 from ziggurat.codemodel.traits import Isolated, MemoryRead, MemoryWrite, Pure, SymbolTable
 from ziggurat.codemodel.types import DescriptorType, PtrType, SharedType, TensorType, Type, f32, i1, i32, i64
 
@@ -318,11 +318,11 @@ SCRATCH = "scratch"  # The part that the last parameter of a kernel takes that m
 
 
 class MakeTensorMap(Op, MemoryRead, MemoryWrite, name="gpu.make_tensor_map"):
-    """tensormap.replace, tensormap.cp_fenceproxy, fence.proxy.tensormap: make map number `index` of this program.
+    """tensormap.replace, tensormap.cp_fenceproxy: make map number `index` of this program.
 
-    The elected thread fills `buffer`. Its warp copies that to the map's 128 bytes of `scratch`, the memory that the
-    launch provides for this program. The elected thread may then use the map. Nothing in flight may read the map that
-    was there before. `shape` is i32; `strides`, in elements, are i64, and the last of them is 1.
+    Warp `warp` fills `buffer`, and copies that to the map's 128 bytes of `scratch`, the memory that the launch provides
+    for this program. `gpu.acquire_tensor_maps` must come before its use. Nothing in flight may read the map that was
+    there before. `shape` is i32; `strides`, in elements, are i64, and the last of them is 1.
     """
 
     buffer: Value = operand()
@@ -332,6 +332,7 @@ class MakeTensorMap(Op, MemoryRead, MemoryWrite, name="gpu.make_tensor_map"):
     strides: Sequence[Value] = operands()
     type: Type = result_type()
     index: int = attribute(int, kw_only=True)
+    warp: int = attribute(int, default=0)
 
     def check(self) -> None:
         type_, rank = self.type, len(self.shape)
@@ -345,6 +346,21 @@ class MakeTensorMap(Op, MemoryRead, MemoryWrite, name="gpu.make_tensor_map"):
         require(shared.bytes == MAP_BYTES, f"the buffer of {self.NAME} must have {MAP_BYTES} bytes; got {shared}")
         require(isinstance(self.scratch.type, PtrType), f"the scratch of {self.NAME} must be a pointer")
         require(self.index >= 0, f"the index of {self.NAME} must not be negative")
+        require(self.warp >= 0, f"the warp of {self.NAME} must not be negative")
+
+
+class AcquireTensorMaps(Op, MemoryRead, MemoryWrite, name="gpu.acquire_tensor_maps"):
+    """fence.proxy.tensormap: the elected thread may use these maps, which the kernel has made.
+
+    A barrier must come before it for maps that another warp than that of the elected thread has made.
+    """
+
+    maps: Sequence[Value] = operands()
+
+    def check(self) -> None:
+        for made in self.maps:
+            good = isinstance(made, OpResult) and isinstance(made.op, MakeTensorMap)
+            require(good, f"{self.NAME} takes results of {MakeTensorMap.NAME}; got a {made.type}")
 
 
 # Matrix units.

@@ -107,7 +107,7 @@ class _State:
         return _State(self.pending | other.pending, self.in_flight | other.in_flight, self.unfenced | other.unfenced)
 
 
-_BARRIERS = (gpu.Barrier, tt.Barrier)
+BARRIERS = (gpu.Barrier, tt.Barrier)
 # Threads that have waited for an mbarrier see what TMA has loaded: no barrier is needed for that.
 _WAITS = (gpu.AsyncWait, gpu.WgmmaWait, gpu.TmaStoreWait)
 _BY_PROXY = (gpu.Wgmma, gpu.TmaLoad, gpu.TmaStore)
@@ -118,7 +118,7 @@ class _Flow:
 
     def __init__(self, module: gpu.Module) -> None:
         (func,) = module.functions().values()
-        kinds = (*USERS, *_MBARRIERS, *_BARRIERS, gpu.FenceAsync, *_WAITS)
+        kinds = (*USERS, *_MBARRIERS, *BARRIERS, gpu.FenceAsync, *_WAITS)
         self.nodes = Graph(func.bodies[0], kinds).nodes
         self.accesses: list[_Access] = []
         self.made: list[Sequence[int]] = []  # The numbers of the accesses of each node.
@@ -161,7 +161,7 @@ class _Flow:
     def _after(self, number: int, state: _State) -> _State:
         op = self.nodes[number].op
         made = sum(1 << at for at in self.made[number])
-        if isinstance(op, _BARRIERS):
+        if isinstance(op, BARRIERS):
             return attrs.evolve(state, pending=0)
         if isinstance(op, gpu.FenceAsync):
             return attrs.evolve(state, unfenced=0)

@@ -49,7 +49,7 @@ from ziggurat.codemodel.op import Block, Body, Op, OpResult, Value
 from ziggurat.codemodel.structured import Structured
 from ziggurat.codemodel.traits import BodyTerminator
 from ziggurat.codemodel.types import SharedType
-from ziggurat.transforms.place.barriers import Hazard, missing_barriers
+from ziggurat.transforms.place.barriers import BARRIERS, Hazard, missing_barriers
 from ziggurat.transforms.place.components import Component, Group, component_of, groups_of
 from ziggurat.transforms.place.flow import READERS, USERS, WAITS, Access, Edge, Graph, allocation, interval, slot_index
 from ziggurat.transforms.place.queries import WARP_GROUP, shared_of
@@ -70,7 +70,7 @@ def hazards(module: gpu.Module) -> list[Hazard]:
     * a barrier or a fence between two accesses of shared memory (`barriers`);
     * a wait, a commit or an arrival for asynchronous ops: copies of cp.async, wgmma, loads and stores of TMA;
     * the bytes and arrivals that an mbarrier expects;
-    * memory of its own for each tensor map that the kernel makes.
+    * memory of its own for each tensor map that the kernel makes, and barriers and an acquire before its use.
     """
     return [*missing_barriers(module), *used_too_early(module), *_wrong_phases(module), *_wrong_maps(module)]
 
@@ -127,6 +127,9 @@ class _State:
     `open` are the copies that no commit has made a group yet. `full` are slots that TMA has filled, `empty` slots that
     the consumer has released to the producer. `odd` are the mbarriers whose next wait is for another parity than the
     first one was. `loads` are the loads in flight by maps that the kernel has made, with their mbarriers.
+
+    Of these maps, `made` are those that the elected thread has not acquired, `apart` those that another warp has made
+    since the last barrier, and `used` are the copies by maps that the elected thread has begun since.
     """
 
     numbers: frozenset[tuple[Component, int | None]] = frozenset()
@@ -138,6 +141,9 @@ class _State:
     empty: frozenset[Slot] = frozenset()
     odd: frozenset[Slot] = frozenset()
     loads: frozenset[tuple[gpu.TmaLoad, Slot]] = frozenset()
+    made: frozenset[gpu.MakeTensorMap] = frozenset()
+    apart: frozenset[gpu.MakeTensorMap] = frozenset()
+    used: frozenset[Op] = frozenset()
 
 
 def _begun(groups: Groups, *group: Access) -> Groups:
@@ -186,7 +192,10 @@ class _Run:
         for op in self.func.walk():
             for role in op.roles[1:] if isinstance(op, gpu.WarpSpecialize) else ():
                 self._readers_of(role)
-        nodes = Graph(self.func.bodies[0], (gpu.LocalAlloc, *USERS, *_ASYNCHRONOUS, tt.Return)).nodes
+        followed = (gpu.LocalAlloc, *USERS, *_ASYNCHRONOUS, tt.Return)
+        if any(isinstance(op, gpu.MakeTensorMap) for op in self.func.walk()):
+            followed += (*BARRIERS, gpu.AcquireTensorMaps)
+        nodes = Graph(self.func.bodies[0], followed).nodes
 
         def following(place: tuple[int, _State]) -> Iterable[tuple[int, _State]]:
             node, state = nodes[place[0]], place[1]
@@ -274,19 +283,31 @@ class _Run:
             case gpu.WgmmaWait():
                 return attrs.evolve(state, dots=_pending(state.dots, op.pending))
             case gpu.TmaStore():
-                return attrs.evolve(state, stores=_begun(state.stores, *accesses))
+                return attrs.evolve(self._uses_map(op, state), stores=_begun(state.stores, *accesses))
             case gpu.TmaStoreWait():
                 return attrs.evolve(state, stores=_pending(state.stores, op.pending))
             case gpu.TmaLoad():
                 if slots[0][0] in self.released and slots[0] not in state.empty:
                     self._note(self.readers[slots[0][0]][0], op, "wait")
                 loads = state.loads if _map_of(op) is None else state.loads | {(op, slots[1])}
+                state = self._uses_map(op, state)
                 return attrs.evolve(state, full=state.full - {slots[0]}, empty=state.empty - {slots[0]}, loads=loads)
             case gpu.MakeTensorMap():
                 for copy in (*(load for load, _ in state.loads), *(one.op for group in state.stores for one in group)):
                     if _map_of(copy) == op.index:
                         self._note(copy, op, "wait")
-                return state
+                for copy in (copy for copy in state.used if op.warp and _map_of(copy) == op.index):
+                    self._note(copy, op, "barrier")
+                return attrs.evolve(
+                    state, made=state.made | {op}, apart=state.apart | ({op} if op.warp else frozenset())
+                )
+            case gpu.AcquireTensorMaps():
+                made = {value.op for value in op.maps if isinstance(value, OpResult)}
+                for one in state.apart & made:
+                    self._note(one, op, "barrier")
+                return attrs.evolve(state, made=state.made - made)
+            case gpu.Barrier() | tt.Barrier():
+                return attrs.evolve(state, apart=frozenset(), used=frozenset())
             case gpu.MbarrierInval():
                 return attrs.evolve(state, loads=frozenset(one for one in state.loads if one[1][0] is not slots[0][0]))
             case gpu.LocalAlloc() | gpu.MbarrierInit():
@@ -310,6 +331,14 @@ class _Run:
                 return state
             case _:
                 return state
+
+    def _uses_map(self, op: gpu.TmaLoad | gpu.TmaStore, state: _State) -> _State:
+        """The state after the begin of a copy, with regard to its map."""
+        if _map_of(op) is None:
+            return state
+        for made in (one for one in state.made if one.index == _map_of(op)):
+            self._note(made, op, "acquire")
+        return attrs.evolve(state, used=state.used | {op})
 
     def _meets(self, missing: str, accesses: Iterable[Access], groups: Groups) -> None:
         """Note what overlaps these accesses."""

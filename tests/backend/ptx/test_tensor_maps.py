@@ -198,7 +198,7 @@ MAP = "shared::cta.b1024.b32 [$0"
     ("before", "after", "message"),
     [
         ("@go fence.proxy.tensormap", "", "after a fence.proxy.tensormap of its own"),
-        ("st.shared::cta.v2.b64 [$0+112]", "", "must be zero before its fields are set"),
+        ("@go st.shared.b32 [$0]", "", "must be zero before its fields are set"),
         (f"{SET}.rank", "", "rank 0 is missing"),
         (f"{SET}.global_dim.{MAP}], 1", "", "global_dim 1 is missing"),
         ("@go bar.warp.sync", "", "which another thread has written since the last barrier"),

@@ -301,6 +301,32 @@ def test_a_map_is_made_anew_after_the_copies_by_the_one_before(kinds: tuple[type
     assert pairs == {(number, number) for number in used} and used
 
 
+def before(op: Op) -> Op:
+    """The op before this one in its block."""
+    assert op.parent is not None
+    return op.parent.ops[op.parent.ops.index(op) - 1]
+
+
+def test_maps_are_acquired_before_their_use() -> None:
+    module = placed("made maps", 3)
+    found = hazards(transform(module, lambda _, op, __: DROP if isinstance(op, gpu.AcquireTensorMaps) else None))
+    assert {one.missing for one in found} == {"acquire"}
+    assert {map_of(one.second) for one in found} == {0, 1, 2}
+
+
+def test_barriers_around_maps_of_several_warps() -> None:
+    """Maps 1 and 2 are those of other warps than that of the elected thread."""
+    module = placed("made maps", 3)
+    (acquire,) = (op for op in module.walk() if isinstance(op, gpu.AcquireTensorMaps))
+    first = next(op for op in module.walk() if isinstance(op, gpu.MakeTensorMap))
+    for barrier, numbers in ((before(acquire), {1, 2}), (before(first), {1, 2})):
+        assert isinstance(barrier, gpu.Barrier)
+        found = hazards(transform(module, lambda _, op, __, barrier=barrier: DROP if op is barrier else None))
+        assert {one.missing for one in found} == {"barrier"}
+        made = [one.first if isinstance(one.first, gpu.MakeTensorMap) else one.second for one in found]
+        assert {op.index for op in made if isinstance(op, gpu.MakeTensorMap)} <= numbers and made
+
+
 def test_each_map_has_memory_of_its_own() -> None:
     module = placed("made maps", 3)
     makes = [op for op in module.walk() if isinstance(op, gpu.MakeTensorMap)]
