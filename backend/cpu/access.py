@@ -320,5 +320,8 @@ class Matrix:
         for count, size in zip(head.counts, head.shape, strict=True):
             if count.name != str(size):
                 direct = direct & count.test("eq", size)
-        pitch = head.strides[0] * head.size
-        return cls(direct.select(head.base, buffer), direct.select(pitch, head.shape[1] * head.size), direct)
+        stride, columns = head.strides[0], head.shape[1]
+        pitch = head.emitter.i64(columns * head.size)
+        if stride.name != str(columns):
+            pitch = direct.select(stride * head.size, pitch)
+        return cls(direct.select(head.base, buffer), pitch, direct)

@@ -66,16 +66,10 @@ def _dot(emitter: Emitter, op: cpu.Dot, a: Number, b: Number, c: Number) -> None
     target = c
     if result.element != accumulator:
         target = emitter.scratch_address(emitter.temporary(4 * result.numel))
-        start = target
-
-        def clear(at: Number) -> None:
-            zero = emitter.constant(0.0, f32).spread(emitter.lanes)
-            write(emitter, start, at, emitter.lanes > 0, zero, f32)
-
-        _each(emitter, result.numel, 4, clear)
     *batch, rows, depth = _buffer(op.a).shape
     columns = result.shape[-1]
-    for left, right in products:
+    begins = op.zero or result.element != accumulator
+    for position, (left, right) in enumerate(products):
         for number in range(batch[0] if batch else 1):
             x, y = (
                 attrs.evolve(matrix, base=matrix.base + emitter.i64(number * size * accumulator.bytes))
@@ -84,12 +78,15 @@ def _dot(emitter: Emitter, op: cpu.Dot, a: Number, b: Number, c: Number) -> None
                 for matrix, size in ((left, rows * depth), (right, depth * columns))
             )
             part = target + emitter.i64(number * rows * columns * accumulator.bytes) if number else target
-            _matmul(emitter, x, y, part, (rows, depth, columns), accumulator, op.transposed)
+            zero = begins and position == 0
+            _matmul(emitter, x, y, part, (rows, depth, columns), accumulator, transposed=op.transposed, zero=zero)
     if result.element != accumulator:
 
         def add(at: Number) -> None:
             run = emitter.lanes > 0
-            total = read(emitter, target, at, run, f32) + widen(emitter, read(emitter, c, at, run, f16), f16)
+            total = read(emitter, target, at, run, f32)
+            if not op.zero:
+                total = total + widen(emitter, read(emitter, c, at, run, f16), f16)
             write(emitter, c, at, run, narrow(emitter, total, f32, f16), f16)
 
         _each(emitter, result.numel, 4, add)
@@ -171,9 +168,11 @@ def _matmul(
     c: Number,
     sizes: tuple[int, int, int],
     type_: ScalarType,
+    *,
     transposed: bool,
+    zero: bool,
 ) -> None:
-    """c += a · b for matrices of one type, c row-major; b may be transposed in memory."""
+    """c += a · b, or with `zero` c = a · b, for matrices of one type, c row-major; b may be transposed in memory."""
     rows, depth, columns = sizes
     vector, size = emitter.module.vector, type_.bytes
     lanes = _power(vector // size, columns)
@@ -206,7 +205,8 @@ def _matmul(
             emitter.prefetch(start + number * b.pitch, width * size, level=2)
         right = packed if pack else packed + column * size
         places = [i * columns + j * lanes for i in range(high) for j in range(wide)]
-        before = [read(emitter, target, place, run, type_) for place in places]
+        nothing = emitter.constant(0.0 if type_.is_float else 0, type_).spread(emitter.lanes)
+        before = [nothing if zero else read(emitter, target, place, run, type_) for place in places]
 
         def step(k: Number, sums: list[Number]) -> list[Number]:
             for at in range(unrolled):

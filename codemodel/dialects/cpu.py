@@ -248,14 +248,15 @@ class Count(Op, name="cpu.count"):
 
 class Dot(Op, name="cpu.dot"):
     """c += a · b for matrices in buffers, or batches of them. Each sum is one chain of fused multiply-adds in ascending
-    k that begins with c. For an f16 c it begins with 0 in f32, and c is added at the end. With `transposed`, the buffer
-    holds b with its axes exchanged."""
+    k that begins with c, with `zero` with 0. For an f16 c it begins with 0 in f32, and c is added at the end. With
+    `transposed`, the buffer holds b with its axes exchanged."""
 
     a: Value = operand()
     b: Value = operand()
     c: Value = operand()
     input_precision: InputPrecision = attribute(InputPrecision, default=InputPrecision.DEFAULT)
     transposed: bool = attribute(bool, default=False)
+    zero: bool = attribute(bool, default=False)
 
     def check(self) -> None:
         a, b, c = (buffer_of(self, value) for value in (self.a, self.b, self.c))

@@ -268,7 +268,8 @@ class Plan:
             if item is not None:
                 bound = max(bound, item.index if same and item.shape == shape else item.index + 1)
         bound = max(bound, self._after_memory(op), self._after_readers(statement))
-        item = self._join(statement, bound, shape)
+        near = [item for component in needs if (item := self._here(component[0])) is not None]
+        item = self._join(statement, bound, shape, near)
         for component, same in needs.items():
             if self._here(component[0]) is not item:
                 self.homes[component] = None
@@ -324,14 +325,18 @@ class Plan:
         read = bool(items) and (items[-1].late or self.home(statement.target) in items[-1].moved)
         return len(items) if read else max(0, len(items) - 1)
 
-    def _join(self, statement: Statement, bound: int, shape: tuple[int, ...]) -> Item:
+    def _join(self, statement: Statement, bound: int, shape: tuple[int, ...], near: Sequence[Item]) -> Item:
+        """The item that a statement joins: the last one, or for a reduction one that computes what it reduces."""
         op, items = statement.op, self._segment.items
         axis = op.axis if isinstance(op, tt.Reduce) else -1
         ordered = isinstance(op, (*_ATOMICS, tt.Store))
         last = len(shape) - 1
         if op is not None and _feeds_dots(op):  # A dot may read the memory itself, without the item.
             return self._append(Item(len(items), shape, alone=True))
-        for item in reversed(items[bound:]):
+        found = items[bound:][::-1]
+        if isinstance(op, tt.Reduce):
+            found.sort(key=lambda item: not any(item is other for other in near))
+        for item in found:
             fits = item.shape == shape and not item.alone and (axis < 0 or item.axis in (-1, axis))
             if fits and not (item.ordered and axis not in (-1, last)) and not (ordered and item.axis not in (-1, last)):
                 item.axis = max(item.axis, axis)
@@ -355,22 +360,35 @@ class Plan:
 
     def _whole(self, op: Op) -> None:
         """An op on buffers: its tensors get homes, and an item holds it alone."""
-        for value in dot_operands(op) if isinstance(op, tt.Dot) else op.operands:
+        values = op.operands
+        target: Component | None = None
+        if isinstance(op, tt.Dot):
+            values = dot_operands(op)[: 2 if adds_to_zero(op) else 3]
+            target = self._sum_home(op)
+            if target is not None and self.home((op.c, 0)) != target:
+                self.same_home[op.c, 0] = target
+        for value in values:
             if isinstance(value.type, TensorType):
                 self._force(value)
         item = self._append(Item(len(self._segment.items), None))
         item.statements.append(Statement(op, op.result))
         self._place(op, item)
-        if isinstance(op, tt.Dot) and self._in_place(op):
-            self.same_home[op.result, 0] = self.home(component_of(op.c))
+        if target is not None:
+            self.same_home[op.result, 0] = target
 
-    @staticmethod
-    def _in_place(op: tt.Dot) -> bool:
-        """Whether nothing else needs the third operand, which a loop carries or another op on buffers has made."""
+    def _sum_home(self, op: tt.Dot) -> Component | None:
+        """The home in which a dot may add, if nothing else needs what it holds: that of another dot's sum, or of a tensor
+        that a loop carries, which is the third operand or what that is computed from."""
         value = op.c
-        carried = isinstance(value, BlockParameter) and isinstance(value.block.parent.parent, scf.For)
-        made = isinstance(value, OpResult) and isinstance(value.op, tt.Dot) and value.op.parent is op.parent
-        return (carried or made) and len(value.uses) == 1 and op.operands.count(value) == 1 and value.block is op.parent
+        if len(value.uses) != 1 or op.operands.count(value) != 1:
+            return None
+        if isinstance(value, OpResult) and isinstance(value.op, tt.Dot) and value.op.parent is op.parent:
+            return self.home((value, 0))
+        for (source, index), same in self._needs(value)[0].items():
+            carried = isinstance(source, BlockParameter) and isinstance(source.block.parent.parent, scf.For)
+            if carried and same and source.block is op.parent and _only_for(source, value):
+                return self.home((source, index))
+        return None
 
     # Control flow.
 
@@ -451,6 +469,21 @@ def dot_operands(op: tt.Dot) -> tuple[Value, Value, Value]:
     b = op.b
     transposed = isinstance(b, OpResult) and isinstance(b.op, tt.Trans) and tuple(b.op.order) == (1, 0)
     return op.a, b.op.operands[0] if isinstance(b, OpResult) and transposed else b, op.c
+
+
+def adds_to_zero(op: Op) -> bool:
+    """Whether an op is a dot whose third operand is 0."""
+    made = op.c.op if isinstance(op, tt.Dot) and isinstance(op.c, OpResult) else None
+    return isinstance(made, arith.ConstantOp) and made.value == 0 and str(made.value)[0] != "-"
+
+
+def _only_for(source: Value, value: Value) -> bool:
+    """Whether a tensor is used to compute a value, and nowhere else."""
+    while source is not value:
+        if len(source.uses) != 1:
+            return False
+        source = source.uses[0].result
+    return True
 
 
 def _feeds_dots(op: Op) -> bool:

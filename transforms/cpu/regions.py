@@ -24,7 +24,17 @@ from ziggurat.codemodel.structured import Structured, packed
 from ziggurat.codemodel.traits import Pure
 from ziggurat.codemodel.transform import Rewriter
 from ziggurat.codemodel.types import TensorType, Type, i32, shape_of
-from ziggurat.transforms.cpu.plan import Edge, Item, Plan, Segment, Statement, carried, dot_operands, holds_tensor
+from ziggurat.transforms.cpu.plan import (
+    Edge,
+    Item,
+    Plan,
+    Segment,
+    Statement,
+    adds_to_zero,
+    carried,
+    dot_operands,
+    holds_tensor,
+)
 from ziggurat.transforms.place.components import Component, component_of, component_types
 
 
@@ -212,12 +222,13 @@ class _Regions:
         match op:
             case tt.Dot():
                 target = self.buffer((op.result, 0))
-                operands = dot_operands(op)
-                a, b, c = (self.buffer(component_of(value)) for value in operands)
+                operands, zero = dot_operands(op), adds_to_zero(op)
+                a, b = (self.buffer(component_of(value)) for value in operands[:2])
+                c = target if zero else self.buffer(component_of(op.c))
                 if c is not target:
                     builder.add(cpu.Copy(c, target))
                 transposed = operands[1] is not op.b
-                builder.add(cpu.Dot(a, b, target, input_precision=op.input_precision, transposed=transposed))
+                builder.add(cpu.Dot(a, b, target, input_precision=op.input_precision, transposed=transposed, zero=zero))
                 self.stored.add((op.result, 0))
             case tt.Scan():
                 targets: list[Value] = []

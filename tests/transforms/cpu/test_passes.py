@@ -82,6 +82,30 @@ def test_pointers_that_a_loop_moves_become_scalars_and_the_accumulator_stays_in_
     assert dot.c.op.parent is not dot.parent
 
 
+def test_a_carried_sum_that_is_scaled_before_a_dot_stays_in_its_buffer():
+    @zg.kernel
+    def scaled(x_ptr, n, BLOCK: zg.constexpr):
+        row, column = zg.expand(zg.arange(0, BLOCK), 1), zg.expand(zg.arange(0, BLOCK), 0)
+        at = zg.add(zg.mul(row, BLOCK), column)
+        x = zg.load(zg.add(x_ptr, at))
+        total = x
+        for _ in range(0, n):
+            square = zg.dot(x, x)
+            total = zg.dot(x, square, zg.mul(total, 0.5))
+        zg.store(zg.add(x_ptr, at), total)
+
+    model = scaled.triton(F32, zg.i32, 16)
+    first, second = (op for op in lower(model, 64).walk() if isinstance(op, cpu.Dot))
+    assert first.zero and not second.zero
+    assert not any(isinstance(op, cpu.Copy) for op in lower(model, 64).walk())
+    x = np.random.default_rng(0).integers(-1, 2, (16, 16)).astype(np.float32)
+    expected = x.copy()
+    for _ in range(3):
+        expected = x @ (x @ x) + expected / 2
+    run_cpu(model, (1,), [x, 3])
+    assert (x == expected).all()
+
+
 def test_buffers_that_are_not_needed_together_share_memory():
     @zg.kernel
     def two(x_ptr, BLOCK: zg.constexpr):
