@@ -7,12 +7,12 @@ Floats of 16 and 8 bits are computed in f32 and rounded after each op; functions
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 from ziggurat.backend.cpu.casts import from_f64, narrow, round_to, to_f64, widen
 from ziggurat.backend.cpu.emitter import Emitter, emits, kind_of
-from ziggurat.backend.ptx.accurate import F32, F64, VECTORS, accurate
+from ziggurat.backend.cpu.exponentials import POWERS, power, wide_power
+from ziggurat.backend.ptx.accurate import VECTORS, accurate
 from ziggurat.backend.ptx.routines import Number, Routine, together
 from ziggurat.codemodel.dialects import arith, core, math, tt
 from ziggurat.codemodel.errors import KernelTypeError
@@ -295,40 +295,14 @@ def call_by_lane(emitter: Emitter, routine: Routine, *values: Number) -> Number:
     return by_lane(emitter, make, *values)
 
 
-# e^x for |x| < ln(2)/2 and 2^x for |x| < 1/2, from the lowest power on: to 2^-51.5, by Remez.
-_POWERS = {
-    "exp": (
-        1.0, 1.0, 0.49999999999998346, 0.16666666666611935, 0.041666666668125865, 0.008333333370717391,
-        0.001388888851777863, 0.00019841185425699452, 2.480193094019987e-05, 2.763491663842906e-06,
-        2.747687313029916e-07,
-    ),
-    "exp2": (
-        1.0, 0.6931471805599491, 0.24022650695909106, 0.055504108664484575, 0.00961812910798207, 0.0013333558225447752,
-        0.00015403529994689334, 1.5252659601892195e-05, 1.3215653641116539e-06, 1.020829364483464e-07,
-        7.0381425860978235e-09,
-    ),
-}  # fmt: skip
-
-
-@cache
-def _power(name: str, lanes: int) -> Routine:
-    """e^x or 2^x of f32 as f64, to be rounded: fewer steps than for an f64, whose results reach further."""
-    r = Routine(f"zg.{name}.narrow", "double", ["float"], lanes)
-    natural, anchor = name == "exp", 1.5 * 2.0**52
-    limits, factor = (F32.EXP_RANGE, F64.LOG2_E[0]) if natural else (F32.EXP2_RANGE, 1.0)
-    x = r.argument().clamp(*limits).to("fpext", "double")
-    anchored = r.fma(x, factor, anchor)  # The whole number nearest to x · factor is in the last bits.
-    whole = anchored - anchor
-    rest = r.fma(whole, -F64.LN_2[1], r.fma(whole, -F64.LN_2[0], x)) if natural else x - whole
-    return r.done((r.poly(rest, _POWERS[name]).bits() + (anchored.bits() << 52)).to("bitcast", "double"))
-
-
 @emits(math.Exp, math.Exp2, math.Log, math.Log2, math.Sin, math.Cos, math.Tanh, math.Erf)
 def _function(emitter: Emitter, op: math.FloatUnary, a: Number) -> Number:
     scalar, name = scalar_element(op.operand.type), op.NAME.removeprefix("math.")
-    if name in _POWERS and scalar != f64:
+    if name in POWERS and scalar == f32:
+        return power(emitter, name, a)
+    if name in POWERS and scalar != f64:
         a = widen(emitter, a, scalar)
-        return from_f64(emitter, emitter.routine(_power(name, a.lanes), a), scalar)
+        return from_f64(emitter, emitter.routine(wide_power(name, a.lanes), a), scalar)
     return from_f64(emitter, function(emitter, name, to_f64(emitter, a, scalar)), scalar)
 
 

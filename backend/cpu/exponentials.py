@@ -1,0 +1,144 @@
+"""e^x and 2^x of floats of up to 32 bits, rounded as the interpreter's, which computes them in f64.
+
+With AVX-512, most vectors of f32 need no f64: x is n/32 · ln 2 + r, and e^x is 2^⌊n/32⌋ · T · e^r, where T is one of 32
+powers of 2 in a register. T · e^r is computed as the sum of two f32, to 2^-35. Where that may not tell to which f32 it
+rounds, in about one lane of 1,000, the vector is computed in f64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+from ziggurat.backend.cpu.emitter import Emitter
+from ziggurat.backend.ptx.accurate import F32, F64
+from ziggurat.backend.ptx.routines import Number, Routine
+
+# e^x for |x| < ln(2)/2 and 2^x for |x| < 1/2, from the lowest power on: to 2^-51.5, by Remez.
+POWERS = {
+    "exp": (
+        1.0, 1.0, 0.49999999999998346, 0.16666666666611935, 0.041666666668125865, 0.008333333370717391,
+        0.001388888851777863, 0.00019841185425699452, 2.480193094019987e-05, 2.763491663842906e-06,
+        2.747687313029916e-07,
+    ),
+    "exp2": (
+        1.0, 0.6931471805599491, 0.24022650695909106, 0.055504108664484575, 0.00961812910798207, 0.0013333558225447752,
+        0.00015403529994689334, 1.5252659601892195e-05, 1.3215653641116539e-06, 1.020829364483464e-07,
+        7.0381425860978235e-09,
+    ),
+}  # fmt: skip
+
+_ENTRIES = 32  # Of the table of powers of 2.
+# The bits of 2^(j/32) as f32, and of the relative errors of these numbers.
+_HIGH = (
+    0x3F800000, 0x3F82CD87, 0x3F85AAC3, 0x3F88980F, 0x3F8B95C2, 0x3F8EA43A, 0x3F91C3D3, 0x3F94F4F0,
+    0x3F9837F0, 0x3F9B8D3A, 0x3F9EF532, 0x3FA27043, 0x3FA5FED7, 0x3FA9A15B, 0x3FAD583F, 0x3FB123F6,
+    0x3FB504F3, 0x3FB8FBAF, 0x3FBD08A4, 0x3FC12C4D, 0x3FC5672A, 0x3FC9B9BE, 0x3FCE248C, 0x3FD2A81E,
+    0x3FD744FD, 0x3FDBFBB8, 0x3FE0CCDF, 0x3FE5B907, 0x3FEAC0C7, 0x3FEFE4BA, 0x3FF5257D, 0x3FFA83B3,
+)  # fmt: skip
+_LOW = (
+    0x00000000, 0xB34A3A0A, 0x3346CB6A, 0xB36ED17E, 0xB24E0611, 0xB3517DD9, 0x334B2482, 0xB31586DE,
+    0x33092801, 0xB2E6F467, 0x331B85F2, 0x3099B6F1, 0xB3051AA8, 0xB2E2A0DA, 0xB2006C56, 0xB3365942,
+    0x329302AE, 0x32C595DC, 0xB302E5A2, 0xB28E10A1, 0x31B3D0E5, 0xB31A472B, 0x31D1DAF2, 0xB305BF64,
+    0xB27CE182, 0xB2F26443, 0xB1B4B0DA, 0xB1DA8A8F, 0xB1D290BE, 0xB2D5B899, 0x31B0A147, 0xB2156AFC,
+)  # fmt: skip
+_STEP = (0.021660849452018738, -5.952044412893542e-11)  # ln(2)/32. The first part's last bit is 2^-29.
+_REST = (0.5, 0.16666752099990845, 0.0416669137775898)  # (e^r - 1 - r) / r² for |r| < ln(2)/64, to 2^-42 / r².
+_ERROR = 2.0**-35  # Above the relative error of the sum of two f32.
+_RANGES = {"exp": (87.3125, -104.0), "exp2": (126.0, -150.5)}  # |x| of normal powers; powers below are 0.
+
+
+def power(emitter: Emitter, name: str, x: Number) -> Number:
+    """e^x or 2^x of f32 as f32, correctly rounded but for results within 3 ulp of f64 of a midpoint."""
+    if emitter.module.vector < 64 or not x.lanes or x.lanes % 16 or emitter.level(x.name) < emitter.depth:
+        return emitter.routine(wide_power(name, x.lanes), x).to("fptrunc", "float")
+    found, known = _quick(emitter, name, x)
+    before, then, after = emitter.here, emitter.name("then"), emitter.name("after")
+    with emitter.inside(then) as level:
+        slow = _in_f64(name, x.lanes)
+        emitter.definitions[slow.symbol] = slow.text
+        emitter.declarations.update(slow.declarations)
+        made = emitter.effect(f"call {x.type} @{slow.symbol}({x.typed})")
+        emitter.line(f"br label %{after}")
+    emitter.line(f"br i1 {known}, label %{after}, label %{then}, !prof !2")
+    emitter.levels[-1].lines += [f"{then}:", *level.lines]
+    emitter.start(after)
+    phi = f"phi {x.type} [ {found}, %{before} ], [ {made}, %{level.label} ]"
+    return emitter.number("float", emitter.effect(phi), x.lanes)
+
+
+def _quick(emitter: Emitter, name: str, x: Number) -> tuple[Number, Number]:
+    """The powers, and whether all are rounded as they have to be."""
+
+    def fma(a: Number, b: Number | float, c: Number | float) -> Number:
+        return a.call("llvm.fma", b, c)
+
+    natural, anchor = name == "exp", 1.5 * 2.0**23
+    anchored = fma(x, _ENTRIES * F32.LOG2_E[0] if natural else float(_ENTRIES), anchor)
+    number, count = anchored.bits(), anchored - anchor
+    high, low = (_entry(emitter, number, values) for values in (_HIGH, _LOW))
+    if natural:
+        first = fma(count, -_STEP[0], x)  # Exact.
+        rest = fma(count, -_STEP[1], first)
+        error = count * -_STEP[1]
+    else:
+        exact = fma(count, -1.0 / _ENTRIES, x)
+        first = rest = exact * F32.LN_2[0]
+        error = fma(exact, F32.LN_2[1], fma(exact, F32.LN_2[0], -first))
+    square = rest * rest
+    poly = fma(fma(rest, _REST[2], _REST[1]), rest, _REST[0])
+    error = fma(square, poly, error)
+    near = fma(high, first, high)
+    error = fma(near, low, fma(high, error, fma(high, first, high - near)))  # The last fma is exact up to 2^-48.
+    found, other = near + fma(high, _ERROR, error), near + fma(high, -_ERROR, error)
+    scaled = (found.bits() + ((number << 18) & 0xFF800000)).to("bitcast", "float")
+    limit, lowest = _RANGES[name]
+    none = x.test("olt", lowest)
+    known = none | (abs(x).test("ole", limit) & found.test("oeq", other))
+    every = emitter.made(f"i{x.lanes}", f"bitcast {known.typed} to i{x.lanes}").test("eq", -1)
+    return none.select(0.0, scaled), every
+
+
+def _entry(emitter: Emitter, index: Number, table: Sequence[int]) -> Number:
+    """The entries of a table of 32 f32, given by their bits, that the last five bits of integers number."""
+    lanes, parts = 16, list[Number]()
+    vector = f"<{lanes} x i32>"
+    halves = [", ".join(f"i32 {entry}" for entry in table[first : first + lanes]) for first in (0, lanes)]
+    emitter.declarations[f"declare {vector} @llvm.x86.avx512.vpermi2var.d.512({vector}, {vector}, {vector})"] = None
+    for first in range(0, index.lanes, lanes):
+        picks = ", ".join(f"i32 {first + lane}" for lane in range(lanes))
+        text = f"shufflevector {index.typed}, {index.type} poison, <{lanes} x i32> <{picks}>"
+        part = emitter.made("i32", text, lanes)
+        given = f"{vector} <{halves[0]}>, {part.typed}, {vector} <{halves[1]}>"
+        parts.append(emitter.made("i32", f"call {vector} @llvm.x86.avx512.vpermi2var.d.512({given})", lanes))
+    while len(parts) > 1:
+        lanes = 2 * parts[0].lanes
+        picks = ", ".join(f"i32 {lane}" for lane in range(lanes))
+        parts = [
+            emitter.made("i32", f"shufflevector {a.typed}, {b.typed}, <{lanes} x i32> <{picks}>", lanes)
+            for a, b in zip(parts[::2], parts[1::2], strict=True)
+        ]
+    return parts[0].to("bitcast", "float")
+
+
+@cache
+def wide_power(name: str, lanes: int) -> Routine:
+    """e^x or 2^x of f32 as f64, to be rounded: fewer steps than for an f64, whose results reach further."""
+    r = Routine(f"zg.{name}.wide", "double", ["float"], lanes)
+    return r.done(_wide(r, name))
+
+
+@cache
+def _in_f64(name: str, lanes: int) -> Routine:
+    r = Routine(f"zg.{name}.slow", "float", ["float"], lanes)
+    return r.done(_wide(r, name).to("fptrunc", "float"), inline=False)
+
+
+def _wide(r: Routine, name: str) -> Number:
+    natural, anchor = name == "exp", 1.5 * 2.0**52
+    limits, factor = (F32.EXP_RANGE, F64.LOG2_E[0]) if natural else (F32.EXP2_RANGE, 1.0)
+    x = r.argument().clamp(*limits).to("fpext", "double")
+    anchored = r.fma(x, factor, anchor)  # The whole number nearest to x · factor is in the last bits.
+    whole = anchored - anchor
+    rest = r.fma(whole, -F64.LN_2[1], r.fma(whole, -F64.LN_2[0], x)) if natural else x - whole
+    return (r.poly(rest, POWERS[name]).bits() + (anchored.bits() << 52)).to("bitcast", "double")
