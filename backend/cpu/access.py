@@ -10,7 +10,7 @@ from ziggurat.backend.cpu import memory
 from ziggurat.backend.cpu.emitter import Coord, Emitter, Index, element_bytes, memory_kind
 from ziggurat.backend.ptx.routines import Number, together
 from ziggurat.codemodel.dialects import cpu
-from ziggurat.codemodel.op import OpResult
+from ziggurat.codemodel.op import BlockParameter, OpResult
 
 
 class Head:
@@ -40,7 +40,7 @@ class Head:
         self.good = self.guard
         self._tile = -1
         self._equal = False  # Whether the lanes have one address; those of the copy are neighbours.
-        self._step: Number | None = None
+        self.step: Number | None = None  # To the row that this access prefetches, in bytes.
         self._span: tuple[Number, Number] | None = None
 
     @property
@@ -106,8 +106,7 @@ class Head:
             good = good & self.strides[lane].test("eq", 1)
             self.strides[lane] = emitter.i64(1)
         self.good = good
-        if sum(size > 1 for size in self.shape) == 1:
-            self._step = self.base - emitter.previous(self.base)
+        self.step = step_of(emitter, self.access)
         if good.name == "true":
             return
         self._tile = emitter.temporary(self.size * cpu.row_major((1, *self.shape))[0])
@@ -240,11 +239,10 @@ class Head:
         return found
 
     def _prefetch(self, address: Number) -> None:
-        """Fetch the cache lines that the next program will need, if its distance from this one is that of this one from
-        the one before it. Rows are too short, and pages too small, for the hardware to prefetch them."""
-        if self._step is not None:
+        """Fetch the cache lines of the next row, unless another region does."""
+        if self.step is not None:
             size = self.emitter.lanes * self.size
-            self.emitter.prefetch(address + self._step, size, writes=isinstance(self.op, cpu.Store))
+            self.emitter.prefetch(address + self.step, size, writes=isinstance(self.op, cpu.Store))
 
     def load(self, index: Index, masked: bool) -> Number:
         """The elements at an index."""
@@ -302,6 +300,19 @@ class Head:
                 emitter.line(f"store {value.typed}, ptr {pointer}, align {self.size}")
 
             memory.guarded(emitter, mask, store)
+
+
+def step_of(emitter: Emitter, access: cpu.Access) -> Number | None:
+    """The bytes from a row to the one that the next program will need, if that is as far as this row from the one
+    before it. Rows are too short, and pages too small, for the hardware to prefetch them. None for a block that is not
+    a row, or is the same one in all programs."""
+    assert isinstance(access.type, cpu.AccessType)
+    if sum(size > 1 for size in access.type.shape) != 1 or isinstance(access.base, BlockParameter):
+        return None
+    if access.result not in emitter.steps:
+        base = emitter.values[access.result][0]
+        emitter.steps[access.result] = base - emitter.previous(base)
+    return emitter.steps[access.result]
 
 
 @attrs.frozen

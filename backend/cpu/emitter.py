@@ -103,6 +103,7 @@ class Emitter(Code):
         self.waiting = waiting  # The places of the loops that may wait for another program.
         self.ordered = bool(waiting)
         self.loaded: dict[Value, Any] = {}  # The matrices that dots may read where they are in memory.
+        self.steps: dict[Value, Number] = {}  # The distances of rows of accesses, which may be prefetched.
         self.nest: Any = None  # The region that is emitted.
         self.pinned = False  # Whether code stays at its level: within branches.
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ziggurat.backend.cpu import memory
-from ziggurat.backend.cpu.access import Head, Matrix
+from ziggurat.backend.cpu.access import Head, Matrix, step_of
 from ziggurat.backend.cpu.control import ASSERTION, apply, is_straight, packed
 from ziggurat.backend.cpu.emitter import Coord, Emitter, Index, element_bytes, emits, indexed
 from ziggurat.backend.cpu.reductions import Tree
@@ -102,6 +102,7 @@ class Nest:
         self.coords = [Coord(emitter.i64(0)) for _ in self.shape]
         self.heads = {inner.result: Head(emitter, inner) for inner in ops if isinstance(inner, cpu.Load | cpu.Store)}
         self.masked = False
+        self.ahead: list[tuple[int, bool, Number]] = []  # Rows to prefetch: bytes of an element, if written, address.
         emitter.nest = self
 
     def _lanes(self, ops: Sequence[Op]) -> int:
@@ -125,6 +126,32 @@ class Nest:
         """Emit the tests of the accesses."""
         for head in self.heads.values():
             head.begin([other for other in self.heads.values() if isinstance(other.op, cpu.Store)])
+        self._share_rows()
+
+    def _share_rows(self) -> None:
+        """If the block has a region of this shape without accesses, let that prefetch the rows of the others: it waits
+        for memory least."""
+        block = self.op.parent
+        assert block is not None
+        same = [op for op in block.ops if isinstance(op, cpu.Region) and op.shape == self.shape]
+        quiet = [op for op in same if not any(isinstance(inner, _AFFINE) for inner in op.body.entry.ops)]
+        if not quiet:
+            return
+        busiest = max(quiet, key=lambda op: len(op.body.entry.ops))
+        accesses = {op.access: op for region in same for op in region.body.entry.ops if isinstance(op, cpu.Load | cpu.Store)}
+        if self.op is busiest:
+            for value, op in accesses.items():
+                assert isinstance(value, OpResult) and isinstance(value.op, cpu.Access)
+                step = step_of(self.emitter, value.op) if value in self.emitter.values else None
+                if step is not None:
+                    start = self.emitter.values[value][0] + step
+                    assert isinstance(value.op.type, cpu.AccessType)
+                    self.ahead.append((value.op.type.element.bytes, isinstance(op, cpu.Store), start))
+            return
+        passed = same.index(busiest) < same.index(self.op)
+        for head in self.heads.values():
+            if not passed or head.access.result in self.emitter.steps:
+                head.step = None
 
     def loaded(self) -> tuple[Value, Head] | None:
         """The buffer and the access, if all that the region does is to load a matrix that only dots use, before any
@@ -200,6 +227,9 @@ class Nest:
             for position in range(vectors):
                 base = number + position * step if position else number
                 self.coords[self.axis] = Coord(base, run)
+                if emitter.lanes:
+                    for size, writes, start in self.ahead:
+                        emitter.prefetch(start + emitter.scaled(base, size), size * emitter.lanes, writes=writes)
                 self._state()
                 for tree, values in zip(trees, found, strict=True):
                     values.append([emitter.at(value, tuple(self.coords)) for value in tree.op.values])
@@ -291,6 +321,7 @@ class Nest:
             memory.put(emitter, op, self.results[op.value], index)
 
 
+_AFFINE = (cpu.Load, cpu.Store)
 _STATEMENTS = (
     cpu.Put, cpu.Store, tt.Store, cpu.Count, tt.Assert, cpu.Load, tt.Load, tt.AtomicRMW, tt.AtomicCAS,
 )  # fmt: skip

@@ -9,10 +9,23 @@ from ziggurat.backend.cpu.control import apply, packed
 from ziggurat.backend.cpu.emitter import Emitter, memory_kind
 from ziggurat.backend.cpu.memory import from_memory, to_memory
 from ziggurat.backend.ptx.routines import Number
-from ziggurat.codemodel.dialects import tt
+from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.types import element_of
 
 Values = list[Number]  # One number or vector for each operand.
+
+
+_EXACT = (
+    arith.MaximumF, arith.MinimumF, arith.MaxNumF, arith.MinNumF, arith.MaxSI, arith.MaxUI, arith.MinSI, arith.MinUI,
+    arith.AddI, arith.MulI, arith.AndI, arith.OrI, arith.XOrI,
+)  # fmt: skip
+
+
+def _in_any_order(op: tt.Reduce) -> bool:
+    """Whether elements may be combined in any order: nothing is rounded."""
+    ops, parameters = op.combine.entry.ops, op.combine.parameters
+    plain = len(op.combine.blocks) == 1 and len(ops) == 2 and len(parameters) == 2
+    return plain and isinstance(ops[0], _EXACT) and set(ops[0].operands) == set(parameters)
 
 
 class Tree:
@@ -26,7 +39,7 @@ class Tree:
         self.across = across and emitter.lanes > 0
         self.lanes = emitter.lanes
         self.types = [element_of(value.type) for value in op.values]
-        self._found: Values | None = None
+        self._shuffles = self.across and not _in_any_order(op)
         size = max(self.lanes, 1) * groups
         self._places = [emitter.temporary(8 * size) for _ in self.types]
 
@@ -35,8 +48,8 @@ class Tree:
         return apply(self.emitter, self.op.combine, [*first, *second])
 
     def _pair(self, first: Values, second: Values) -> Values:
-        """Two neighbours combined: along the lanes, the even elements of both with the odd ones."""
-        if not self.across:
+        """Two neighbours combined: along the lanes, the even elements of both with the odd ones, if that matters."""
+        if not self._shuffles:
             return self.combine(first, second)
         lanes = self.lanes
         halves: list[Values] = []
