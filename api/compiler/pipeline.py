@@ -84,7 +84,7 @@ def compile(
     settings = _options_for(model, options)
     verify(model)
     if settings.target == CPU:
-        return compile_for_cpu(model, python)
+        return compile_for_cpu(model, python, fast_math=settings.fast_math)
     return compile_model(model, settings, python, examine)
 
 
@@ -183,7 +183,9 @@ def compile_model(
     )
 
 
-def compile_for_cpu(model: Op, python: Op | None = None, name: str = "", *, tolerant: bool = False) -> CompiledCpu:
+def compile_for_cpu(
+    model: Op, python: Op | None = None, name: str = "", *, tolerant: bool = False, fast_math: bool = False
+) -> CompiledCpu:
     """Compile a Triton model that is known to be valid for this machine's CPU; see `compile` and `CpuOptions`."""
     if isinstance(model, gpu.Module):
         raise LaunchError("a GPU model cannot be compiled for a CPU", hint="compile the Triton model")
@@ -193,7 +195,7 @@ def compile_for_cpu(model: Op, python: Op | None = None, name: str = "", *, tole
         from ziggurat.backend.cpu.compile import compile_cpu
         from ziggurat.compiler.native import CompiledCpu
 
-        code = compile_cpu(model, CpuOptions(tolerant=tolerant))
+        code = compile_cpu(model, CpuOptions(tolerant=tolerant, fast_math=fast_math))
     above: dict[str, Any] = {"triton": model} if python is None else {"python": python, "triton": model}
     return CompiledCpu(code, above, _arguments(model, first_kernel(model)), name)
 

@@ -137,7 +137,9 @@ class Kernel(Function):
         chosen = CompileOptions.of({**options, **{name: bound[name] for name in shared}})
         model, python = self.model_with(signature, chosen.num_warps), self.models.python_for(self, signature.types)
         compiled = (
-            compiler.compile_for_cpu(model, python, self.name, tolerant=self.policy.tolerant_memory)
+            compiler.compile_for_cpu(
+                model, python, self.name, tolerant=self.policy.tolerant_memory, fast_math=chosen.fast_math
+            )
             if chosen.target == CPU
             else compiler.compile_model(model, chosen, python, name=self.name)
         )

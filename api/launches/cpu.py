@@ -35,7 +35,7 @@ class HostLaunches:
         self.known_grids: dict[Any, Callable[..., Any]] = {}
         self._by_sizes: dict[tuple[int, ...], Callable[..., Any]] = {}
         self._plans: list[Any] = []
-        self._natives: dict[tuple[Value, bool], NativeKernel | None] = {}
+        self._natives: dict[tuple[Value, bool, bool], NativeKernel | None] = {}
         parameters = kernel.signature.parameters
         self._names = list(parameters)
         self._defaults = {name: p.default for name, p in parameters.items() if p.default is not inspect.Parameter.empty}
@@ -83,16 +83,18 @@ class HostLaunches:
     def _native(self, signature: Signature, options: Mapping[str, Any]) -> NativeKernel | None:
         """The kernel for a signature. None if it must be interpreted: a warning has given the reason once."""
         model, check = self.kernel.model_to_run(signature, options), options.get("check") is not False
-        key = model.result, check
+        fast_math = bool(options.get("fast_math"))
+        key = model.result, check, fast_math
         if key not in self._natives:
-            self._natives[key] = self._compiled(model, check)
+            self._natives[key] = self._compiled(model, check, fast_math)
         return self._natives[key]
 
-    def _compiled(self, model: Op, check: bool) -> NativeKernel | None:
+    def _compiled(self, model: Op, check: bool, fast_math: bool) -> NativeKernel | None:
         kernel = self.kernel
         try:
             with no_faults("compiling", lambda: model, kernel.name):
-                code = code_of(model, kernel.name, check=check, tolerant=kernel.policy.tolerant_memory)
+                tolerant = kernel.policy.tolerant_memory
+                code = code_of(model, kernel.name, check=check, tolerant=tolerant, fast_math=fast_math)
                 return NativeKernel(code, kernel.name)
         except ZigguratError as error:
             reason = next((line for line in error.summary.splitlines() if line), "")

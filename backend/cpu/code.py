@@ -12,12 +12,13 @@ from ziggurat.backend.cpu.sites import Site
 class CpuOptions:
     """The options of a compilation. `cpu` and `features` are LLVM's names; "" is this machine. Without `check`, stray
     accesses are not found. If they are `tolerant` (`Policy.tolerant_memory`), stray accesses and divisions by zero are
-    noted, and the program goes on."""
+    noted, and the program goes on. With `fast_math`, sums and functions need not have the interpreter's bits."""
 
     cpu: str = ""
     features: str = ""
     check: bool = True
     tolerant: bool = False
+    fast_math: bool = False
 
     def resolved(self) -> CpuOptions:
         """The options with the machine named."""

@@ -280,10 +280,10 @@ def by_lane(emitter: Emitter, make: Callable[..., Number], *values: Number) -> N
 
 
 def function(emitter: Emitter, name: str, x: Number) -> Number:
-    """A function of f64."""
+    """A function of f64, or for `fast_math` of f32."""
     if name in VECTORS:
-        return emitter.routine(accurate(name, "double", x.lanes), x)
-    return call_by_lane(emitter, accurate(name, "double"), x)
+        return emitter.routine(accurate(name, x.kind, x.lanes), x)
+    return call_by_lane(emitter, accurate(name, x.kind), x)
 
 
 def call_by_lane(emitter: Emitter, routine: Routine, *values: Number) -> Number:
@@ -298,6 +298,12 @@ def call_by_lane(emitter: Emitter, routine: Routine, *values: Number) -> Number:
 @emits(math.Exp, math.Exp2, math.Log, math.Log2, math.Sin, math.Cos, math.Tanh, math.Erf)
 def _function(emitter: Emitter, op: math.FloatUnary, a: Number) -> Number:
     scalar, name = scalar_element(op.operand.type), op.NAME.removeprefix("math.")
+    if emitter.fast_math and scalar != f64:
+
+        def make(x: Number) -> Number:
+            return function(emitter, name, x)
+
+        return computed(emitter, scalar, make, a)
     if name in POWERS and scalar == f32:
         return power(emitter, name, a)
     if name in POWERS and scalar != f64:

@@ -86,6 +86,7 @@ class Emitter(Code):
         self.func = func
         self.check = options.check
         self.tolerant = options.tolerant
+        self.fast_math = options.fast_math
         self.values: dict[Value, Any] = {}
         self.definitions: dict[str, str] = {}
         self.levels = [Level([], "start")]

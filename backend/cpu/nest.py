@@ -138,7 +138,9 @@ class Nest:
         if not quiet:
             return
         busiest = max(quiet, key=lambda op: len(op.body.entry.ops))
-        accesses = {op.access: op for region in same for op in region.body.entry.ops if isinstance(op, cpu.Load | cpu.Store)}
+        accesses = {
+            op.access: op for region in same for op in region.body.entry.ops if isinstance(op, cpu.Load | cpu.Store)
+        }
         if self.op is busiest:
             for value, op in accesses.items():
                 assert isinstance(value, OpResult) and isinstance(value.op, cpu.Access)

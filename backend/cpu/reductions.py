@@ -21,11 +21,12 @@ _EXACT = (
 )  # fmt: skip
 
 
-def _in_any_order(op: tt.Reduce) -> bool:
-    """Whether elements may be combined in any order: nothing is rounded."""
+def _in_any_order(op: tt.Reduce, fast_math: bool) -> bool:
+    """Whether elements may be combined in any order: nothing is rounded, or nobody asked for the bits."""
     ops, parameters = op.combine.entry.ops, op.combine.parameters
     plain = len(op.combine.blocks) == 1 and len(ops) == 2 and len(parameters) == 2
-    return plain and isinstance(ops[0], _EXACT) and set(ops[0].operands) == set(parameters)
+    known = (*_EXACT, arith.AddF, arith.MulF) if fast_math else _EXACT
+    return plain and isinstance(ops[0], known) and set(ops[0].operands) == set(parameters)
 
 
 class Tree:
@@ -39,7 +40,7 @@ class Tree:
         self.across = across and emitter.lanes > 0
         self.lanes = emitter.lanes
         self.types = [element_of(value.type) for value in op.values]
-        self._shuffles = self.across and not _in_any_order(op)
+        self._shuffles = self.across and not _in_any_order(op, emitter.fast_math)
         size = max(self.lanes, 1) * groups
         self._places = [emitter.temporary(8 * size) for _ in self.types]
 

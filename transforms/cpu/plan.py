@@ -377,8 +377,8 @@ class Plan:
             self.same_home[op.result, 0] = target
 
     def _sum_home(self, op: tt.Dot) -> Component | None:
-        """The home in which a dot may add, if nothing else needs what it holds: that of another dot's sum, or of a tensor
-        that a loop carries, which is the third operand or what that is computed from."""
+        """The home in which a dot may add, if nothing else needs what it holds: that of another dot's sum, or of a
+        tensor that a loop carries, which is the third operand or what that is computed from."""
         value = op.c
         if len(value.uses) != 1 or op.operands.count(value) != 1:
             return None

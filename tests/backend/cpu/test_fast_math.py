@@ -1,0 +1,66 @@
+"""`fast_math` gives up the interpreter's bits, and keeps within the bounds of docs/accuracy.md."""
+
+import numpy as np
+import pytest
+
+import ziggurat as zg
+
+ROWS, SIZE = 64, 1024
+
+
+@zg.kernel
+def softmax(x_ptr, out_ptr, BLOCK: zg.constexpr):
+    at = zg.add(zg.program_id(0) * BLOCK, zg.arange(0, BLOCK))
+    x = zg.load(zg.add(x_ptr, at))
+    powers = zg.exp(zg.sub(x, zg.max(x, axis=0)))
+    zg.store(zg.add(out_ptr, at), zg.div(powers, zg.sum(powers, axis=0)))
+
+
+@zg.kernel
+def exp(x_ptr, out_ptr, BLOCK: zg.constexpr):
+    at = zg.add(zg.program_id(0) * BLOCK, zg.arange(0, BLOCK))
+    zg.store(zg.add(out_ptr, at), zg.exp(zg.load(zg.add(x_ptr, at))))
+
+
+@zg.kernel
+def log(x_ptr, out_ptr, BLOCK: zg.constexpr):
+    at = zg.add(zg.program_id(0) * BLOCK, zg.arange(0, BLOCK))
+    zg.store(zg.add(out_ptr, at), zg.log(zg.load(zg.add(x_ptr, at))))
+
+
+def test_softmax_with_sums_in_any_order():
+    x = np.random.default_rng(0).standard_normal((ROWS, SIZE)).astype(np.float32)
+    exact, fast = np.empty_like(x), np.empty_like(x)
+    softmax[ROWS,](x, exact, SIZE)
+    softmax[ROWS,](x, fast, SIZE, fast_math=True)
+    wide = np.exp(x.astype(np.float64) - x.max(axis=1, keepdims=True))
+    expected = wide / wide.sum(axis=1, keepdims=True)
+    assert (fast != exact).any()  # Another order of the sums.
+    assert np.abs(fast / expected - 1).max() < 1e-6
+
+
+@pytest.mark.parametrize("kernel, function, low, high", [(exp, np.exp, -80, 80), (log, np.log, 2, 1e30)])
+def test_functions_of_f32(kernel, function, low: float, high: float):
+    x = np.random.default_rng(1).uniform(low, high, 1 << 16).astype(np.float32)
+    out = np.empty_like(x)
+    kernel[64,](x, out, 1024, fast_math=True)
+    expected = function(x.astype(np.float64))
+    ulp = np.spacing(np.abs(expected).astype(np.float32))
+    assert (np.abs(out - expected) / ulp).max() <= 1.1
+
+
+def test_special_numbers():
+    x = np.array([np.inf, -np.inf, np.nan, 0.0, -0.0, 200.0, -200.0, 1.0] * 8, np.float32)
+    out = np.empty_like(x)
+    exp[1,](x, out, 64, fast_math=True)
+    assert np.array_equal(out[:7], [np.inf, 0, np.nan, 1, 1, np.inf, 0], equal_nan=True)
+
+
+def test_the_option_of_compile_is_another_kernel():
+    types = (zg.ptr(zg.f32), zg.ptr(zg.f32), SIZE)
+    exact, fast = (softmax.compile(*types, target="cpu", fast_math=given) for given in (False, True))
+    assert exact.asm != fast.asm
+    x = np.ones((1, SIZE), np.float32)
+    out = np.empty_like(x)
+    fast[1,](x, out)
+    assert (out == 1 / SIZE).all()
