@@ -7,7 +7,14 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import ParamSpec, TypeVar
 
-from ziggurat.codemodel.errors import BuildError, InternalError, KernelTypeError, ResourceError, ZigguratError
+from ziggurat.codemodel.errors import (
+    BuildError,
+    ForeignError,
+    InternalError,
+    KernelTypeError,
+    ResourceError,
+    ZigguratError,
+)
 from ziggurat.codemodel.recursion import deep_recursion
 
 P = ParamSpec("P")
@@ -37,9 +44,9 @@ def public(function: Callable[P, R]) -> Callable[P, R]:
 def no_faults(doing: str, model: Callable[[], object], name: str) -> Generator[None]:
     """Turn an exception that is no `ZigguratError`, or is a `BuildError`, into an `InternalError`: a fault of ziggurat.
 
-    `doing` is the verb for the kernel `name`, and `model` gives the model whose text goes with the report. The
-    exception itself stays as the cause. Code that is nested too deeply, or too large for the memory, gives a
-    `ResourceError`.
+    The error of a `ForeignError` is raised. `doing` is the verb for the kernel `name`, and `model` gives the model
+    whose text goes with the report. The exception itself stays as the cause. Code that is nested too deeply, or too
+    large for the memory, gives a `ResourceError`.
     """
     try:
         with deep_recursion():
@@ -51,6 +58,8 @@ def no_faults(doing: str, model: Callable[[], object], name: str) -> Generator[N
         ) from None
     except MemoryError:
         raise ResourceError(f"{doing} '{name}' needs more memory than this machine has") from None
+    except ForeignError as foreign:
+        raise foreign.error from None
     except Warning:  # A user may turn warnings into errors: such an error is no fault of ziggurat.
         raise
     except Exception as error:

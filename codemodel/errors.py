@@ -192,6 +192,15 @@ def warn(message: str, place: Location | None) -> None:
     warnings.warn_explicit(message, ZigguratWarning, file, line)
 
 
+class ForeignError(BaseException):
+    """Code that is not the compiler's has raised `error` while a kernel ran: Python's output, or a handler of a signal.
+    The boundary to users raises the error itself."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(error)
+        self.error = error
+
+
 class InternalError(ZigguratError):
     """A fault of the compiler, not of its user. The message carries the model text; please send it to us."""
 

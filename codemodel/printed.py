@@ -9,7 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ziggurat.codemodel.errors import ForeignError
 from ziggurat.codemodel.types import ScalarType
+
+
+def show(line: str) -> None:
+    """Print a line. Raises `ForeignError` if the output cannot take it: a closed pipe, for example."""
+    try:
+        print(line)
+    except Exception as error:
+        raise ForeignError(error) from error
 
 
 def index_widths(shape: Sequence[int]) -> list[int]:

@@ -4,6 +4,7 @@ import ctypes
 import difflib
 import functools
 import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -31,6 +32,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--every-warps", action="store_true", help="and each with 1, 4 and 8 warps, instead of one of these"
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep compiled kernels of the tests out of the user's cache: in a folder that the processes of a run share."""
+    if "ZIGGURAT_CACHE_DIR" not in os.environ:
+        folder = tempfile.TemporaryDirectory(prefix="ziggurat-tests-", ignore_cleanup_errors=True)
+        os.environ["ZIGGURAT_CACHE_DIR"] = folder.name
+        config.add_cleanup(lambda: (os.environ.pop("ZIGGURAT_CACHE_DIR"), folder.cleanup()))
 
 
 @pytest.fixture

@@ -148,15 +148,15 @@ class HostLaunches:
     ) -> Any:  # fmt: skip
         """Raise the error of a launch by a plan, or give its warnings and its result: by its record, the grid, and the
         values of the call."""
+        *numbers, notes = RECORD.unpack(record)
+        strays = found.strays(notes)
         kernel = self.kernel
         count = len(values) - len(keywords)
         named = dict(zip(keywords, values[count:], strict=True))
         bound = bind(kernel, values[:count], {name: named[name] for name in named if name in self._names})
         _, names, given = kernel.specialized(bound)
         sizes = launcher.GRID.unpack(grid)[:3]
-        if found.code.tolerant:
-            found.warn(sizes, names, given)
-        numbers = RECORD.unpack(record)
+        found.warn(strays, sizes, names, given)
         if numbers[0]:
             raise kernel.explained(found.error(numbers, sizes, names, given))
         return result

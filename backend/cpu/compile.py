@@ -10,6 +10,7 @@ from typing import Any
 
 from ziggurat.backend.cpu import control
 from ziggurat.backend.cpu.code import CpuCode, CpuOptions, Parameter
+from ziggurat.backend.cpu.control import INTERRUPTED
 from ziggurat.backend.cpu.emitter import Emitter, kind_of, memory_kind
 from ziggurat.backend.cpu.runtime.loading import llvm
 from ziggurat.backend.cpu.waiting import waiting_loops
@@ -108,11 +109,13 @@ def to_llvm(
         *emitter.slots,
         *(f"  %g{axis} = getelementptr i32, ptr %launch, i64 {axis}" for axis in range(3)),
         *(f"  %grid{axis} = load i32, ptr %g{axis}" for axis in range(3)),
+        "  %host.at = getelementptr i64, ptr %launch, i64 2",
+        "  %host = load ptr, ptr %host.at",
         "  %scratch = ptrtoint ptr %memory to i64",
         "  %some = icmp slt i64 %first, %end",
         "  br i1 %some, label %programs, label %done",
         "programs:",
-        "  %program = phi i64 [ %first, %entry ], [ %following, %next ]",
+        "  %program = phi i64 [ %first, %entry ], [ %following, %going ]",
         "  %number = trunc i64 %program to i32",
         "  %pid0 = urem i32 %number, %grid0",
         "  %row = udiv i32 %number, %grid0",
@@ -122,17 +125,22 @@ def to_llvm(
         "start:",
         *emitter.levels[0].lines,
         "next:",
+        *emitter.polled("going"),
         "  %following = add nsw i64 %program, 1",
         "  %more = icmp slt i64 %following, %end",
         "  br i1 %more, label %programs, label %done",
         "done:",
         "  ret i64 0",
+        "interrupted:",
+        "  %record.program = getelementptr i64, ptr %record, i64 1",
+        "  store i64 %program, ptr %record.program",
+        f"  ret i64 {INTERRUPTED}",
         *emitter.failures,
         "}",
         *emitter.declarations,
         *(text.replace(" addrspace(4)", "") for text in emitter.variables.values()),
         *map(_inlined, emitter.definitions.values()),
-        *([_STRAYS.format(_symbol(func), 3 * len(emitter.sites))] if options.tolerant else ()),
+        *([_NOTE.format(3 * len(emitter.sites))] if options.tolerant else ()),
         f'attributes #0 = {{ nounwind uwtable "prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}" }}',
         '!0 = !{!"branch_weights", i32 1, i32 1000000}',
         "!1 = !{}",
@@ -141,20 +149,30 @@ def to_llvm(
     return emitter, "\n".join(lines) + "\n"
 
 
-# The notes of what a tolerant kernel left out: for each site 1 + the lowest program (0 for none), the address and the
-# value. `zg_note` adds one, and marks the launch.
-_STRAYS = """
-@{0}_strays = global [{1} x i64] zeroinitializer, align 8
+# `zg_note` notes what a tolerant kernel leaves out: for each site 1 + the lowest program (0 for none), the address and
+# the value. The notes are the launch's, which frees them; without memory for them there are none.
+_NOTE = """
 @lock = internal global i32 0
 define internal void @zg_note(i64 %site, i64 %program, i64 %address, i64 %value, ptr %launch) noinline cold nounwind {{
-  %row = mul i64 %site, 3
-  %note = getelementptr i64, ptr @{0}_strays, i64 %row
+  %notes.at = getelementptr i64, ptr %launch, i64 4
   br label %try
 try:
   %claimed = cmpxchg ptr @lock, i32 0, i32 1 seq_cst seq_cst
   %mine = extractvalue {{ i32, i1 }} %claimed, 1
   br i1 %mine, label %locked, label %try
 locked:
+  %known = load ptr, ptr %notes.at
+  %is.known = icmp ne ptr %known, null
+  br i1 %is.known, label %have, label %make
+make:
+  %made = call ptr @calloc(i64 {0}, i64 8)
+  store ptr %made, ptr %notes.at
+  %none = icmp eq ptr %made, null
+  br i1 %none, label %unlock, label %have
+have:
+  %notes = phi ptr [ %known, %locked ], [ %made, %make ]
+  %row = mul i64 %site, 3
+  %note = getelementptr i64, ptr %notes, i64 %row
   %before = load i64, ptr %note
   %now = add i64 %program, 1
   %earlier = sub i64 %before, 1
@@ -169,10 +187,9 @@ store:
   br label %unlock
 unlock:
   store atomic i32 0, ptr @lock seq_cst, align 4
-  %mark = getelementptr i8, ptr %launch, i64 12
-  store atomic i32 1, ptr %mark seq_cst, align 4
   ret void
-}}"""
+}}
+declare ptr @calloc(i64, i64)"""
 
 
 def _inlined(text: str) -> str:

@@ -14,7 +14,7 @@ from ziggurat.codemodel.op import Block, Body, Op, Successor, Value, constant_of
 from ziggurat.codemodel.structured import Structured
 from ziggurat.codemodel.types import scalar_element
 
-ASSERTION, ZERO_STEP, UNREACHABLE, ENDLESS = 4, 6, 7, 9
+ASSERTION, ZERO_STEP, UNREACHABLE, PRINT, ENDLESS, INTERRUPTED = 4, 6, 7, 8, 9, 10
 
 # Iterations of a loop that does not count, after which it is an error: of one that waits, and of any other.
 MAX_WAITS = 1 << 10
@@ -132,8 +132,9 @@ def _programs(emitter: Emitter, op: tt.GetNumPrograms) -> Number:
 
 @emits(tt.GlobalTimer)
 def _timer(emitter: Emitter, op: tt.GlobalTimer) -> Number:
-    emitter.declarations["declare i64 @llvm.readcyclecounter()"] = None
-    return emitter.number("i64", emitter.effect("call i64 @llvm.readcyclecounter()"))
+    slot = emitter.emit("getelementptr i64, ptr %host, i64 3")
+    clock = emitter.effect(f"load ptr, ptr {slot}")
+    return emitter.number("i64", emitter.effect(f"call i64 {clock}()"))
 
 
 # Structured control flow.
@@ -158,6 +159,7 @@ def _for(emitter: Emitter, op: scf.For, start: Number, stop: Number, step: Numbe
     emitter.line(f"br i1 {done.test('ult', trips)}, label %{inside}, label %{after}")
     emitter.start(inside)
     yielded = in_place(emitter, op.body, [index, *carried])
+    emitter.poll()
     emitter.line(f"br {head.branch_with([index + step, done + 1, *yielded])}")
     head.end()
     emitter.start(after)
@@ -189,6 +191,7 @@ def _while(emitter: Emitter, op: scf.While, *initial: Number) -> Any:
     emitter.start(inside)
     _limit(emitter, op, rounds)
     yielded = in_place(emitter, op.after, handed)
+    emitter.poll()
     emitter.line(f"br {head.branch_with([rounds + 1, *yielded])}")
     head.end()
     emitter.start(after)
@@ -217,13 +220,21 @@ def _target(emitter: Emitter, successor: Successor) -> str:
     return emitter.joins[successor.block].branch_with([rounds, *given])
 
 
+def _poll_if_back(emitter: Emitter, op: cf.Br | cf.CondBr) -> None:
+    """Poll where a branch may go back."""
+    if any(successor.block in emitter.rounds for successor in op.successors):
+        emitter.poll()
+
+
 @emits(cf.Br)
 def _br(emitter: Emitter, op: cf.Br) -> None:
+    _poll_if_back(emitter, op)
     emitter.line(f"br {_target(emitter, op.target)}")
 
 
 @emits(cf.CondBr)
 def _cond_br(emitter: Emitter, op: cf.CondBr, condition: Number) -> None:
+    _poll_if_back(emitter, op)
     then, otherwise = _target(emitter, op.then), _target(emitter, op.otherwise)
     emitter.line(f"br i1 {condition}, {then}, {otherwise}")
 
@@ -256,7 +267,7 @@ def _assert(emitter: Emitter, op: cf.AssertOp | tt.Assert, condition: Number) ->
 
 @emits(tt.Print)
 def _print(emitter: Emitter, op: tt.Print, *values: Number) -> None:
-    """Copy the operands to scratch memory, and call the launch's callback."""
+    """Copy the operands to scratch memory, and call the host, which prints them."""
     from ziggurat.backend.cpu.memory import to_memory
 
     emitter.ordered = True
@@ -282,7 +293,8 @@ def _print(emitter: Emitter, op: tt.Print, *values: Number) -> None:
     emitter.release()
     site = emitter.site(op, "prints", message=op.prefix, types=tuple(types), hex=op.hex, c_form=op.c_form)
     data = emitter.emit(f"inttoptr i64 {emitter.scratch_address(start)} to ptr")
-    slot = emitter.emit("getelementptr i8, ptr %launch, i64 16")
+    slot = emitter.emit("getelementptr i64, ptr %host, i64 2")
     function = emitter.effect(f"load ptr, ptr {slot}")
-    result = emitter.number("i64", emitter.effect(f"call i64 {function}(i64 {site}, i64 %program, ptr {data})"))
-    emitter.fail(8, result.test("ne", 0), site, result, emitter.i64(0))
+    given = f"ptr %launch, i64 {site}, i64 %program, ptr {data}"
+    result = emitter.number("i64", emitter.effect(f"call i64 {function}({given})"))
+    emitter.fail(PRINT, result.test("ne", 0), site, result, emitter.i64(0))

@@ -362,6 +362,32 @@ class Emitter(Code):
 
     # Failures.
 
+    def poll(self) -> None:
+        """End the kernel if the host wants it. A loop does this in each iteration."""
+        after = self.name("going")
+        for line in self.polled(after)[:-1]:
+            self.line(line.strip())
+        self.start(after)
+
+    def polled(self, after: str) -> list[str]:
+        """The lines of `poll`, which goes on at the label `after`."""
+        word, quiet, function, told, stops = (f"%{self.name()}" for _ in range(5))
+        ask = self.name("ask")
+        self.failures += [
+            f"{ask}:",
+            f"  {function}.at = getelementptr i64, ptr %host, i64 1",
+            f"  {function} = load ptr, ptr {function}.at",
+            f"  {told} = call i64 {function}(ptr %launch)",
+            f"  {stops} = icmp ne i64 {told}, 0",
+            f"  br i1 {stops}, label %interrupted, label %{after}, !prof !0",
+        ]
+        return [
+            f"  {word} = load atomic i64, ptr %host monotonic, align 8",
+            f"  {quiet} = icmp eq i64 {word}, 0",
+            f"  br i1 {quiet}, label %{after}, label %{ask}, !prof !2",
+            f"{after}:",
+        ]
+
     def site(self, op: Op, verb: str, **more: Any) -> int:
         """The number of the place of a check."""
         made = Site.of(op, verb, **more)

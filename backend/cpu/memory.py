@@ -8,6 +8,7 @@ import attrs
 
 from ziggurat.backend.cpu.elementwise import by_lane, computed
 from ziggurat.backend.cpu.emitter import Coord, Emitter, Index, element_bytes, indexed, memory_kind
+from ziggurat.backend.cpu.runtime.host import BOUNDS
 from ziggurat.backend.ptx.routines import Number, suffix, together
 from ziggurat.codemodel.dialects import arith, cpu, scf, tt
 from ziggurat.codemodel.dialects.tt import AtomicKind
@@ -212,7 +213,7 @@ def bounds_of(emitter: Emitter, parameter: Value) -> Bounds:
     argument = int(part.partition(".")[0])
     if argument not in emitter.bounds:
         emitter.bounds.append(argument)
-    at = 24 + 24 * emitter.bounds.index(argument)
+    at = BOUNDS + 24 * emitter.bounds.index(argument)
 
     def field(offset: int) -> Number:
         with emitter.at_level(0):

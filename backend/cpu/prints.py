@@ -9,20 +9,20 @@ import re
 import numpy as np
 
 from ziggurat.backend.cpu.code import CpuCode
-from ziggurat.codemodel.printed import before_value, number_text, printed_line
+from ziggurat.codemodel.printed import before_value, number_text, printed_line, show
 from ziggurat.codemodel.scalars import bits_of
 from ziggurat.codemodel.types import SCALARS
 
 _TYPE = re.compile(r"(?:buffer<((?:x\d+, )*))?(ptr<)?(\w+)")
 
 
-def printed(code: CpuCode, site_number: int, program: int, data: int, grid: tuple[int, int, int]) -> int:
-    """Print the operands of a `tt.print`, which lie one after the other from `data` on. Returns 0."""
+def printed(code: CpuCode, site_number: int, program: int, data: int, grid: tuple[int, int, int]) -> None:
+    """Print the operands of a `tt.print`, which lie one after the other from `data` on."""
     site = code.sites[site_number]
     x, y, _ = grid
     pid = (program % x, program // x % y, program // (x * y))
     if not site.types:
-        print(f"pid {pid} {site.message}")
+        show(f"pid {pid} {site.message}")
     at = data
     for number, text in enumerate(site.types):
         found = _TYPE.match(text)
@@ -37,6 +37,5 @@ def printed(code: CpuCode, site_number: int, program: int, data: int, grid: tupl
         before = before_value(site.message, number, len(site.types))
         for place in np.ndindex(*shape):
             value = number_text(shown[place], element, site.hex, site.c_form)
-            print(printed_line(pid, place, shape, before, value))
+            show(printed_line(pid, place, shape, before, value))
         at += -(-max(size, 8) // 64) * 64
-    return 0

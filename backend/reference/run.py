@@ -18,6 +18,7 @@ from ziggurat.backend.reference.values import POINTER, Array, Frame, descriptor,
 from ziggurat.codemodel.dialects import core, tt
 from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError, shown
 from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.printed import show
 from ziggurat.codemodel.scalars import array_of
 from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, TensorType, TupleType, Type
 
@@ -113,7 +114,7 @@ def _run_some(machine: Machine, kernel: Op, values: list[Any], start: int, stop:
 def _flush(machine: Machine) -> None:
     """Print what programs have printed, in the order of the programs."""
     for _, line in sorted(machine.printed, key=lambda item: item[0]):
-        print(line)
+        show(line)
     machine.printed.clear()
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, cast
 
 import attrs
 import numpy as np
 
 from ziggurat.backend.cpu.code import CpuCode, Parameter
+from ziggurat.backend.cpu.runtime.host import HEAD
 from ziggurat.backend.cpu.runtime.loading import Loaded
 from ziggurat.backend.cpu.runtime.native import native
 from ziggurat.backend.cpu.runtime.objects import StoredObject
@@ -20,13 +21,11 @@ from ziggurat.backend.launch.arrays import address, whole
 from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.backend.launch.grids import MAX_SIZE
 from ziggurat.backend.reference.memory import Argument
-from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError, ResourceError, ZigguratError
+from ziggurat.codemodel.errors import ForeignError, KernelRuntimeError, LaunchError, ResourceError, ZigguratError
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.scalars import array_of
 from ziggurat.codemodel.types import SCALARS
 
-_CALL: Final = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
-_HEAD: Final = struct.Struct("=iiiiQ")  # of `struct launch`: the grid, 0, the function for prints
 _BOUNDS: Final = struct.Struct("=QQQ")
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -37,17 +36,16 @@ class NativeKernel:
 
     def __init__(self, code: CpuCode, name: str) -> None:
         self.code, self.name = code, name
-        notes = [f"{code.symbol}_strays"] if code.tolerant else []
-        self._loaded = Loaded(code.object, [code.symbol, *notes])
-        self.entry, *self._notes = self._loaded.addresses.values()
+        self._loaded = Loaded(code.object, [code.symbol])
+        (self.entry,) = self._loaded.addresses.values()
         self.prints = any(site.verb == "prints" for site in code.sites)
 
     def launch(self, grid: tuple[int, int, int], names: Sequence[str], values: Sequence[Any]) -> None:
         """Run the kernel once for each program of a grid. There is a NumPy array, a `TensorDescriptor` of one, or a
         number for each run-time argument.
 
-        Raises `LaunchError` for arrays that are not aligned and for grids that are too large, and the errors of
-        programs, in the words of the interpreter.
+        Raises `LaunchError` for arrays that are not aligned and for grids that are too large, the errors of programs,
+        in the words of the interpreter, and `ForeignError` with that of a handler of a signal or of Python's output.
         """
         total = number_of_programs(grid, self.name)
         code = self.code
@@ -56,17 +54,18 @@ class NativeKernel:
             regions.check_aligned(array, names[number])
         memories = {number: whole(array) for number, array in arrays.items()} if self.code.tolerant else arrays
         slots = b"".join(_slot(parameter, values[parameter.argument], arrays) for parameter in code.parameters)
-        raised: list[BaseException] = []
-        call = _CALL(self._printer(grid, raised)) if self.prints else None
-        at = ctypes.cast(call, ctypes.c_void_p).value or 0 if call is not None else 0
+        printer = self._printer(grid) if self.prints else None
         bounds = b"".join(_BOUNDS.pack(*one) for one in _bounds(code.bounds, memories))
-        launch = ctypes.create_string_buffer(_HEAD.pack(*grid, 0, at) + bounds)
+        head = HEAD.pack(*grid, 0, 0, id(printer) if printer is not None else 0, 0)
+        launch = ctypes.create_string_buffer(head + bounds)
         place = ctypes.addressof(launch)
-        record = native().run(self.entry, _address(slots), total, place, code.scratch, ordered=code.ordered)
-        if _HEAD.unpack_from(launch)[3]:
-            self.warn(grid, names, values)
-        if raised:
-            raise raised[0]
+        try:
+            record = native().run(self.entry, _address(slots), total, place, code.scratch, ordered=code.ordered)
+        except Exception as error:
+            raise ForeignError(error) from error
+        finally:
+            strays = self.strays(HEAD.unpack_from(launch)[-1])
+        self.warn(strays, grid, names, values)
         if record[0]:
             raise self.error(record, grid, names, values)
 
@@ -82,28 +81,30 @@ class NativeKernel:
 
         return error_of(self.code, record, grid, _given(names, values))
 
-    def warn(self, grid: tuple[int, int, int], names: Sequence[str], values: Sequence[Any]) -> None:
+    def strays(self, notes: int) -> list[tuple[int, ...]]:
+        """The records of what a tolerant launch has left out, from its notes, an address, which are freed; or 0."""
+        if not notes:
+            return []
+        found = (ctypes.c_int64 * (3 * len(self.code.sites))).from_address(notes)[:]
+        native().free(notes)
+        rows = enumerate(zip(found[::3], found[1::3], found[2::3], strict=True))
+        return [(0, after - 1, site, address, value) for site, (after, address, value) in rows if after]
+
+    def warn(
+        self, strays: Sequence[tuple[int, ...]], grid: tuple[int, int, int], names: Sequence[str], values: Sequence[Any]
+    ) -> None:
         """Warn of what a tolerant launch has left out, once for each place in the kernel."""
         from ziggurat.backend.cpu.errors import warn_of
 
-        # The notes are the kernel's, so that of two launches at once one may give the warnings of both.
-        notes = (ctypes.c_int64 * (3 * len(self.code.sites))).from_address(self._notes[0])
-        for site in range(len(self.code.sites)):
-            after, address, value = notes[3 * site : 3 * site + 3]
-            notes[3 * site] = 0
-            if after:
-                warn_of(self.code, (0, after - 1, site, address, value), grid, _given(names, values))
+        for record in strays:
+            warn_of(self.code, record, grid, _given(names, values))
 
-    def _printer(self, grid: tuple[int, int, int], raised: list[BaseException]) -> Any:
-        """The function that native code calls with what is to be printed. It keeps exceptions for later."""
+    def _printer(self, grid: tuple[int, int, int]) -> Callable[[int, int, int], None]:
+        """The function that native code calls with what is to be printed."""
         from ziggurat.backend.cpu.prints import printed
 
-        def call(site: int, program: int, data: int) -> int:
-            try:
-                return printed(self.code, site, program, data, grid)
-            except BaseException as error:  # An interrupt, or an output that is closed: C code cannot pass it on.
-                raised.append(error)
-                return 1
+        def call(site: int, program: int, data: int) -> None:
+            printed(self.code, site, program, data, grid)
 
         return call
 

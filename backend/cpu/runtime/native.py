@@ -8,13 +8,14 @@ import itertools
 import os
 import struct
 import sys
+import threading
 from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from ziggurat.backend.cpu.runtime import launcher, pool
+from ziggurat.backend.cpu.runtime import host, launcher, pool
 from ziggurat.backend.cpu.runtime.loading import Loaded, linking, llvm
 from ziggurat.backend.cpu.runtime.objects import Objects, StoredObject
 from ziggurat.backend.cuda.keys import compiler_version
@@ -26,13 +27,15 @@ if TYPE_CHECKING:
 # The pool sleeps on futexes. Elsewhere, threads of Python run the chunks of a launch.
 HAS_POOL: Final = sys.platform == "linux" and pool.SUPPORTED
 MAX_THREADS: Final = 1024
-RECORD: Final = struct.Struct("=5q")
+RECORD: Final = struct.Struct("=6q")  # That of the entry, and the address of notes.
 JOB: Final = struct.Struct("=QQqQqqQ")
 _FASTCALL: Final = 0x80 | 0x2  # METH_FASTCALL | METH_KEYWORDS
-_ENTRY: Final = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
-_RANGE: Final = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
-# Chunks that a thread of Python gets, on average.
+# They release Python's lock themselves, and may leave an exception set.
+_ENTRY: Final = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
+_RANGE: Final = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+# Chunks that a thread of Python gets, on average; the seconds after which a waiting thread looks for signals.
 _SHARES: Final = 4
+_TICK: Final = 0.05
 
 Launch = Callable[..., Any]
 
@@ -72,21 +75,24 @@ class Native:
 
     def __init__(self) -> None:
         self._has_launcher = HAS_POOL and _is_known_python() and _is_known_numpy()
-        names = ["zg_range"]
-        if HAS_POOL:
-            names += ["zg_run", "zg_set_threads", "zg_alive", "zg_forked"]
+        names = ["zg_unlocked", "zg_set_main", "zg_free"]
+        names += ["zg_set_threads", "zg_alive", "zg_forked"] if HAS_POOL else ["zg_main_host", "zg_other_host"]
         if self._has_launcher:
             names += ["zg_launch"]
-        self._loaded = Loaded(_object(pool.text(pool=HAS_POOL) + (launcher.TEXT if self._has_launcher else "")), names)
+        text = pool.text(pool=HAS_POOL) + host.text(pool=HAS_POOL)
+        self._loaded = Loaded(_object(text + (launcher.TEXT if self._has_launcher else "")), names)
         at = self._loaded.addresses
-        self._range = _RANGE(at["zg_range"])
+        ctypes.CFUNCTYPE(None, ctypes.c_int64)(at["zg_set_main"])(threading.main_thread().ident or 0)
+        self.free: Callable[[int], None] = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(at["zg_free"])
         self._method: Any = None
         if HAS_POOL:
-            self._run = _ENTRY(at["zg_run"])
+            self._run = _ENTRY(at["zg_unlocked"])
             self._set_threads = ctypes.CFUNCTYPE(None, ctypes.c_int64)(at["zg_set_threads"])
             self._alive = ctypes.CFUNCTYPE(ctypes.c_int64)(at["zg_alive"])
             self.forked: Callable[[], None] = ctypes.CFUNCTYPE(None)(at["zg_forked"])
         else:
+            self._range = _RANGE(at["zg_unlocked"])
+            self._hosts = at["zg_main_host"], at["zg_other_host"]
             self._executor: ThreadPoolExecutor | None = None
             self.forked = self.use_threads
         if self._has_launcher:
@@ -120,11 +126,12 @@ class Native:
         is 0 without an error, -1 if a thread ended in the middle, and -2 if there is no scratch memory.
 
         `entry`, `arguments` and `launch` are addresses (docs/design/008-cpu.md). Other threads of Python run meanwhile.
+        Raises what a handler of a signal raises, and what printing does.
         """
-        if not HAS_POOL:
-            return self._run_in_threads(entry, arguments, total, launch, scratch, 1 if ordered else get_num_threads())
-        record = (ctypes.c_int64 * 5)()
         threads = 1 if ordered else get_num_threads()
+        if not HAS_POOL:
+            return self._run_in_threads(entry, arguments, total, launch, scratch, threads)
+        record = (ctypes.c_int64 * 5)()
         job = JOB.pack(entry, arguments, total, launch, scratch, threads, ctypes.addressof(record))
         code = self._run(job)
         return [code, *record[1:]]
@@ -132,31 +139,40 @@ class Native:
     def _run_in_threads(
         self, entry: int, arguments: int, total: int, launch: int, scratch: int, threads: int
     ) -> list[int]:
-        """`run` by threads of Python, which call native code without Python's lock."""
+        """`run` by threads of Python, which call native code without Python's lock. This thread only waits, so that it
+        can run the handlers of signals."""
         chunk = max(1, total // (threads * _SHARES)) if threads > 1 else max(1, total)
         starts = itertools.count(0, chunk)
         failures: list[list[int]] = []
+        is_main = threading.current_thread() is threading.main_thread()
+        used = self._hosts[0 if is_main else 1]
+        ctypes.c_uint64.from_address(launch + host.HOST).value = used
+        word = ctypes.c_int64.from_address(used)
 
-        def work(*unused: Any) -> None:
+        def work() -> None:
             record = (ctypes.c_int64 * 5)()
             job = JOB.pack(entry, arguments, total, launch, scratch, 1, ctypes.addressof(record))
-            while not failures and (first := next(starts)) < total:
+            while not failures and word.value != host.STOP and (first := next(starts)) < total:
                 code = self._range(job, first, min(first + chunk, total))
                 if code:
                     failures.append([code, *record[1:]])
 
-        if threads <= 1 or total <= chunk:
-            work()
-        else:
-            if self._executor is None:
-                from concurrent.futures import ThreadPoolExecutor  # It cannot be imported while Python ends.
+        from concurrent.futures import ThreadPoolExecutor, wait  # They cannot be imported while Python ends.
 
-                self._executor = ThreadPoolExecutor(threads - 1, "ziggurat")
-            others = [self._executor.submit(work) for _ in range(threads - 1)]
-            work()
-            for other in others:
-                if not other.cancel():
-                    other.result()
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(get_num_threads(), "ziggurat")
+        running = [self._executor.submit(work) for _ in range(threads)]
+        try:
+            while wait(running, _TICK).not_done:
+                pass
+        finally:
+            if is_main:
+                word.value = host.STOP
+            wait(running)
+            if is_main:
+                word.value = 0
+        for one in running:
+            one.result()
         return min(failures, key=lambda record: (record[0] > 0, record[1]), default=[0] * 5)
 
 

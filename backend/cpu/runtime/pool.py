@@ -5,9 +5,9 @@ that enter it. The launching thread first runs some programs alone: a launch tha
 programs are handed out it closes the round, and waits only for the workers that have entered: a worker that the system
 does not schedule costs nothing. While one thread has a round, launches of other threads run on those threads alone.
 
-Workers sleep on a futex, so this pool is for Linux; `threads.py` has another one. They block all signals, which belong
-to Python's threads. A worker that ends in the middle of a round leaves it by the destructor of its thread-specific
-value, and the launch fails.
+Workers sleep on a futex, so this pool is for Linux; elsewhere, `native.py` uses threads of Python. They block all
+signals, which belong to Python's threads. A worker that ends in the middle of a round leaves it by the destructor of
+its thread-specific value, and the launch fails.
 """
 
 from __future__ import annotations
@@ -84,6 +84,11 @@ done:
   ret i64 %code
 }
 
+define void @zg_free(ptr %block) {
+  call void @free(ptr %block)
+  ret void
+}
+
 declare ptr @malloc(i64)
 declare void @free(ptr)
 """
@@ -118,8 +123,17 @@ define i64 @zg_alive() {
   ret i64 %count
 }
 
-; Forget the workers and the round: a child process has only the thread that was forked.
+; Forget the workers, the ticker and the round: a child process has only the thread that was forked.
 define void @zg_forked() {
+  store i32 0, ptr @ticking
+  store i32 0, ptr @has_ticker
+  %main = load i64, ptr @main
+  %this = call i64 @PyThread_get_thread_ident()
+  %is.main = icmp eq i64 %main, %this
+  %before = load i64, ptr @active
+  %active = select i1 %is.main, i64 %before, i64 0
+  store i64 %active, ptr @active
+  store i64 %this, ptr @main
   store i64 0, ptr @state
   store i32 0, ptr @sleeping
   store i32 0, ptr @busy
@@ -225,7 +239,16 @@ asleep:
   %over.now = icmp eq i64 %inside.now, 0
   br i1 %over.now, label %closed, label %wait.done
 wait.done:
-  call void @wait(ptr @done, i32 0)
+  call void @wait(ptr @done, i32 0, ptr @tick)
+  %launch.at = getelementptr %job, ptr %job, i32 0, i32 3
+  %launch = load ptr, ptr %launch.at
+  %host.at = getelementptr i64, ptr %launch, i64 2
+  %host = load ptr, ptr %host.at
+  %word = load atomic i64, ptr %host monotonic, align 8
+  %quiet = icmp eq i64 %word, 0
+  br i1 %quiet, label %asleep, label %poll
+poll:
+  %told = call i64 @poll(ptr %launch)
   br label %asleep
 closed:
   %failed = load i64, ptr @failed
@@ -331,7 +354,7 @@ run:
   br label %sleep
 sleep:
   %more.sleep = atomicrmw add ptr @sleeping, i32 1 seq_cst
-  call void @wait(ptr @epoch, i32 %epoch)
+  call void @wait(ptr @epoch, i32 %epoch, ptr null)
   %less.sleep = atomicrmw sub ptr @sleeping, i32 1 seq_cst
   br label %look
 }
@@ -366,49 +389,52 @@ out:
 
 ; Start workers until there are %wanted of them, or the system refuses one.
 define internal void @spawn(i64 %wanted) {
-  %thread = alloca i64
-  %all = alloca [128 x i8], align 8
-  %before = alloca [128 x i8], align 8
-  %count = load atomic i64, ptr @alive seq_cst, align 8
-  %enough = icmp sge i64 %count, %wanted
-  br i1 %enough, label %out, label %prepare
-prepare:
+  br label %each
+each:
+  %now = load atomic i64, ptr @alive seq_cst, align 8
+  %more = icmp slt i64 %now, %wanted
+  br i1 %more, label %key, label %out
+key:
   %known = load i32, ptr @has_key
   %is.known = icmp ne i32 %known, 0
-  br i1 %is.known, label %block, label %make.key
+  br i1 %is.known, label %create, label %make.key
 make.key:
   %made = call i32 @pthread_key_create(ptr @key, ptr @ended)
   store i32 1, ptr @has_key
-  br label %block
-block:
-  %filled = call i32 @sigfillset(ptr %all)
-  %blocked = call i32 @pthread_sigmask(i32 0, ptr %all, ptr %before)
-  br label %start
-start:
-  %now = load atomic i64, ptr @alive seq_cst, align 8
-  %more = icmp slt i64 %now, %wanted
-  br i1 %more, label %create, label %restore
+  br label %create
 create:
   %counted = atomicrmw add ptr @alive, i64 1 seq_cst
-  %status = call i32 @pthread_create(ptr %thread, ptr null, ptr @worker, ptr null)
-  %started = icmp eq i32 %status, 0
-  br i1 %started, label %detach, label %refused
-detach:
-  %id = load i64, ptr %thread
-  %detached = call i32 @pthread_detach(i64 %id)
-  br label %start
+  %started = call i1 @start(ptr @worker)
+  br i1 %started, label %each, label %refused
 refused:
   %uncounted = atomicrmw sub ptr @alive, i64 1 seq_cst
-  br label %restore
-restore:
-  %restored = call i32 @pthread_sigmask(i32 2, ptr %before, ptr null)
   br label %out
 out:
   ret void
 }
 
-define internal void @wait(ptr %word, i32 %value) {
-  %ignored = call i64 (i64, ...) @syscall(i64 FUTEX, ptr %word, i32 128, i32 %value, ptr null, ptr null, i32 0)
+; Start a thread that gets no signals. The result tells whether the system has let it.
+define internal i1 @start(ptr %function) {
+  %thread = alloca i64
+  %all = alloca [128 x i8], align 8
+  %before = alloca [128 x i8], align 8
+  %filled = call i32 @sigfillset(ptr %all)
+  %blocked = call i32 @pthread_sigmask(i32 0, ptr %all, ptr %before)
+  %status = call i32 @pthread_create(ptr %thread, ptr null, ptr %function, ptr null)
+  %restored = call i32 @pthread_sigmask(i32 2, ptr %before, ptr null)
+  %started = icmp eq i32 %status, 0
+  br i1 %started, label %detach, label %out
+detach:
+  %id = load i64, ptr %thread
+  %detached = call i32 @pthread_detach(i64 %id)
+  br label %out
+out:
+  ret i1 %started
+}
+
+; Sleep while a word has this value; no longer than %time, if it is not null.
+define internal void @wait(ptr %word, i32 %value, ptr %time) {
+  %ignored = call i64 (i64, ...) @syscall(i64 FUTEX, ptr %word, i32 128, i32 %value, ptr %time, ptr null, i32 0)
   ret void
 }
 
@@ -418,23 +444,10 @@ define internal void @wake(ptr %word, i64 %count) {
   ret void
 }
 
-; Nanoseconds of a clock that only moves on.
-define internal i64 @now() {
-  %time = alloca { i64, i64 }
-  %status = call i32 @clock_gettime(i32 1, ptr %time)
-  %seconds = load i64, ptr %time
-  %rest.at = getelementptr { i64, i64 }, ptr %time, i32 0, i32 1
-  %rest = load i64, ptr %rest.at
-  %scaled = mul i64 %seconds, 1000000000
-  %sum = add i64 %scaled, %rest
-  ret i64 %sum
-}
-
 declare i64 @llvm.umin.i64(i64, i64)
 declare i64 @llvm.umax.i64(i64, i64)
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 declare i64 @syscall(i64, ...)
-declare i32 @clock_gettime(i32, ptr)
 declare i32 @pthread_create(ptr, ptr, ptr, ptr)
 declare i32 @pthread_detach(i64)
 declare i32 @pthread_key_create(ptr, ptr)

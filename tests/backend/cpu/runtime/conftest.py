@@ -16,9 +16,9 @@ _TEXT = """
 define i64 @zg_test(ptr %arguments, i64 %first, i64 %end, ptr %launch, ptr %scratch, ptr %record) {{
 entry:
 {loads}
-  %low.at = getelementptr i64, ptr %launch, i64 3
-  %high.at = getelementptr i64, ptr %launch, i64 4
-  %writable.at = getelementptr i64, ptr %launch, i64 5
+  %low.at = getelementptr i64, ptr %launch, i64 5
+  %high.at = getelementptr i64, ptr %launch, i64 6
+  %writable.at = getelementptr i64, ptr %launch, i64 7
   br label %each
 each:
   %program = phi i64 [ %first, %entry ], [ %next, %following ]

@@ -17,7 +17,7 @@ from ziggurat.codemodel.types import PtrType, f16, f32, f64, find_scalar, i1, i3
 
 Made = Callable[..., NativeKernel]
 ARRAYS = 4
-# Copies what an entry gets to the first array: its slots, and from the element 8 on 3 + 3 * ARRAYS words of the
+# Copies what an entry gets to the first array: its slots, and from the element 8 on 5 + 3 * ARRAYS words of the
 # description of the launch.
 _ECHO = """
   br label %copy
@@ -38,7 +38,7 @@ describe:
   %j.to = getelementptr i64, ptr %p0, i64 %j.place
   %j.word = load i64, ptr %j.from
   store i64 %j.word, ptr %j.to
-  %j.more = icmp slt i64 %j.next, 15
+  %j.more = icmp slt i64 %j.next, 17
   br i1 %j.more, label %describe, label %copied
 copied:
 """

@@ -98,7 +98,7 @@ def test_the_error_of_the_lowest_program_counts(made: Made):
         x = np.zeros(N, np.int32)
         address = x.ctypes.data
         slots = np.array([address, 40], np.int64)
-        launch = np.zeros(6, np.int64)
+        launch = np.zeros(8, np.int64)
         record = native().run(kernel.entry, slots.ctypes.data, N, launch.ctypes.data, 0, ordered=False)
         assert record[:2] == [1, 5000]
         assert (x[:5001] == 1).all(), "programs before the failing one have done their work"
@@ -243,7 +243,7 @@ def test_threads_of_python_where_there_is_no_pool(made: Made, monkeypatch: pytes
     kernel = made("ptr<i32> i32", FAILS)
     x = np.zeros(N, np.int32)
     slots = np.array([x.ctypes.data, 40], np.int64)
-    launch = np.zeros(6, np.int64)
+    launch = np.zeros(8, np.int64)
     assert other.run(kernel.entry, slots.ctypes.data, 4000, launch.ctypes.data, 0, ordered=False) == [0] * 5
     assert (x[:4000] == 1).all() and not x[4000:].any()
     record = other.run(kernel.entry, slots.ctypes.data, N, launch.ctypes.data, 0, ordered=False)

@@ -1,0 +1,397 @@
+"""The arguments of a call against the table of a plan, as LLVM text.
+
+NumPy's arrays are read by their C structure, whose layout is part of NumPy's ABI; `native.py` checks it once.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+TEXT: Final = """
+; Whether the arguments of a call fit a table. If so, their values are in the slots, and the bounds in the description.
+define internal i1 @fit(ptr %table, ptr %given, i64 %count, ptr %names, ptr %slots, ptr %launch) {
+  %values = alloca [64 x ptr], align 8
+  %spans = alloca [24 x %span], align 8
+  %arrays = alloca i64
+  %integer = alloca i64
+  %overflow = alloca i32
+  store i64 0, ptr %arrays
+  %parameters.at = getelementptr %table, ptr %table, i32 0, i32 3
+  %parameters = load i64, ptr %parameters.at, align 1
+  %entries.at = getelementptr %table, ptr %table, i32 0, i32 4
+  %entries = load i64, ptr %entries.at, align 1
+  %whole.at = getelementptr %table, ptr %table, i32 0, i32 5
+  %whole.number = load i64, ptr %whole.at, align 1
+  %is.whole = icmp ne i64 %whole.number, 0
+  %too.many = icmp sgt i64 %count, %parameters
+  br i1 %too.many, label %no, label %begin
+begin:
+  %bytes = shl i64 %entries, 3
+  call void @llvm.memset.p0.i64(ptr %values, i8 0, i64 %bytes, i1 false)
+  %given.bytes = shl i64 %count, 3
+  call void @llvm.memcpy.p0.p0.i64(ptr %values, ptr %given, i64 %given.bytes, i1 false)
+  %no.names = icmp eq ptr %names, null
+  br i1 %no.names, label %each, label %named
+
+; The entry of each keyword. Names are interned, so that equal ones are the same object.
+named:
+  %named.count = call i64 @PyTuple_Size(ptr %names)
+  br label %each.name
+each.name:
+  %name.number = phi i64 [ 0, %named ], [ %name.next, %place ]
+  %name.left = icmp slt i64 %name.number, %named.count
+  br i1 %name.left, label %find, label %each
+find:
+  %name = call ptr @PyTuple_GetItem(ptr %names, i64 %name.number)
+  br label %search
+search:
+  %where = phi i64 [ 0, %find ], [ %where.next, %compare ]
+  %where.left = icmp slt i64 %where, %entries
+  br i1 %where.left, label %compare, label %no
+compare:
+  %known.at = getelementptr %table, ptr %table, i32 0, i32 8, i64 %where
+  %known = load ptr, ptr %known.at, align 1
+  %where.next = add i64 %where, 1
+  %found = icmp eq ptr %known, %name
+  br i1 %found, label %place.it, label %search
+place.it:
+  %place.at = getelementptr ptr, ptr %values, i64 %where
+  %placed = load ptr, ptr %place.at
+  %is.placed = icmp ne ptr %placed, null
+  br i1 %is.placed, label %no, label %place
+place:
+  %value.number = add i64 %count, %name.number
+  %named.at = getelementptr ptr, ptr %given, i64 %value.number
+  %named.value = load ptr, ptr %named.at
+  store ptr %named.value, ptr %place.at
+  %name.next = add i64 %name.number, 1
+  br label %each.name
+
+; Each entry with its value.
+each:
+  %number = phi i64 [ 0, %begin ], [ 0, %each.name ], [ %number.next, %next ]
+  %left = icmp slt i64 %number, %entries
+  br i1 %left, label %one, label %merge
+one:
+  %e = getelementptr %table, ptr %table, i32 0, i32 8, i64 %number
+  %value.at = getelementptr ptr, ptr %values, i64 %number
+  %value.given = load ptr, ptr %value.at
+  %default.at = getelementptr %entry, ptr %e, i32 0, i32 1
+  %default = load ptr, ptr %default.at, align 1
+  %is.given = icmp ne ptr %value.given, null
+  %value = select i1 %is.given, ptr %value.given, ptr %default
+  %missing = icmp eq ptr %value, null
+  br i1 %missing, label %no, label %present
+present:
+  %kind.at = getelementptr %entry, ptr %e, i32 0, i32 2
+  %kind = load i64, ptr %kind.at, align 1
+  %type.wanted.at = getelementptr %entry, ptr %e, i32 0, i32 3
+  %type.wanted = load ptr, ptr %type.wanted.at, align 1
+  %expected.at = getelementptr %entry, ptr %e, i32 0, i32 4
+  %expected = load ptr, ptr %expected.at, align 1
+  %low.at = getelementptr %entry, ptr %e, i32 0, i32 5
+  %low = load i64, ptr %low.at, align 1
+  %high.at = getelementptr %entry, ptr %e, i32 0, i32 6
+  %high = load i64, ptr %high.at, align 1
+  %slot.at = getelementptr %entry, ptr %e, i32 0, i32 7
+  %slot.number = load i64, ptr %slot.at, align 1
+  %bound.at = getelementptr %entry, ptr %e, i32 0, i32 8
+  %bound = load i64, ptr %bound.at, align 1
+  %rules.at = getelementptr %entry, ptr %e, i32 0, i32 9
+  %rules = load i64, ptr %rules.at, align 1
+  %slot = getelementptr i64, ptr %slots, i64 %slot.number
+  %type.at = getelementptr ptr, ptr %value, i64 1
+  %type = load ptr, ptr %type.at
+  %same.type = icmp eq ptr %type, %type.wanted
+  %is.constant = icmp eq i64 %kind, 0
+  br i1 %is.constant, label %constant, label %typed
+constant:
+  %same = icmp eq ptr %value, %expected
+  br i1 %same, label %next, label %unlike
+unlike:
+  br i1 %same.type, label %rich, label %no
+rich:
+  %equal = call i32 @PyObject_RichCompareBool(ptr %value, ptr %expected, i32 2)
+  %is.equal = icmp eq i32 %equal, 1
+  br i1 %is.equal, label %next, label %no
+typed:
+  br i1 %same.type, label %by.kind, label %no
+by.kind:
+  switch i64 %kind, label %no [
+    i64 1, label %as.integer
+    i64 2, label %as.f32
+    i64 3, label %as.f64
+    i64 4, label %as.boolean
+    i64 5, label %as.numpy
+    i64 6, label %as.torch
+  ]
+
+as.integer:
+  %x = call i64 @PyLong_AsLongLongAndOverflow(ptr %value, ptr %overflow)
+  %over = load i32, ptr %overflow
+  %is.over = icmp ne i32 %over, 0
+  %below = icmp slt i64 %x, %low
+  %above = icmp sgt i64 %x, %high
+  %outside.1 = or i1 %below, %above
+  %outside = or i1 %outside.1, %is.over
+  br i1 %outside, label %no, label %whole
+whole:
+  store i64 %x, ptr %integer
+  br label %rule
+as.f32:
+  %double = call double @PyFloat_AsDouble(ptr %value)
+  %float = fptrunc double %double to float
+  store float %float, ptr %slot
+  br label %next
+as.f64:
+  %wide = call double @PyFloat_AsDouble(ptr %value)
+  store double %wide, ptr %slot
+  br label %next
+as.boolean:
+  %true.at = getelementptr %table, ptr %table, i32 0, i32 6
+  %true = load ptr, ptr %true.at, align 1
+  %is.true = icmp eq ptr %value, %true
+  %bit = zext i1 %is.true to i64
+  store i64 %bit, ptr %slot
+  br label %next
+
+; An integer, or the address of an array, that must be or not be divisible by 16, or not be 1; then it goes to its slot.
+rule:
+  %tested = load i64, ptr %integer
+  %rest = and i64 %tested, 15
+  %is.divisible = icmp eq i64 %rest, 0
+  %wants = and i64 %rules, 1
+  %wants.it = icmp ne i64 %wants, 0
+  %is.not = xor i1 %is.divisible, true
+  %wrong.1 = and i1 %wants.it, %is.not
+  %denies = and i64 %rules, 2
+  %denies.it = icmp ne i64 %denies, 0
+  %wrong.2 = and i1 %denies.it, %is.divisible
+  %no.one = and i64 %rules, 4
+  %no.one.it = icmp ne i64 %no.one, 0
+  %is.one = icmp eq i64 %tested, 1
+  %wrong.3 = and i1 %no.one.it, %is.one
+  %wrong.4 = or i1 %wrong.1, %wrong.2
+  %wrong = or i1 %wrong.3, %wrong.4
+  br i1 %wrong, label %no, label %store
+store:
+  store i64 %tested, ptr %slot
+  br label %next
+
+; NumPy's array: data 16, number of axes 24, sizes 32, strides 40, base 48, dtype 56, flags 64.
+as.numpy:
+  %descr.at = getelementptr i8, ptr %value, i64 56
+  %descr = load ptr, ptr %descr.at
+  %same.descr = icmp eq ptr %descr, %expected
+  %flags.at = getelementptr i8, ptr %value, i64 64
+  %flags = load i32, ptr %flags.at
+  %aligned = and i32 %flags, 256
+  %is.aligned = icmp ne i32 %aligned, 0
+  %known.array = and i1 %same.descr, %is.aligned
+  br i1 %known.array, label %measure, label %no
+measure:
+  %writable = and i32 %flags, 1024
+  %is.writable = icmp ne i32 %writable, 0
+  %data.at = getelementptr i8, ptr %value, i64 16
+  %data = load i64, ptr %data.at
+  %width.mask = sub i64 %low, 1
+  br label %owner
+owner:
+  %owned.by = phi ptr [ %value, %measure ], [ %base, %base.array ]
+  %base.at = getelementptr i8, ptr %owned.by, i64 48
+  %base = load ptr, ptr %base.at
+  %no.base = icmp eq ptr %base, null
+  br i1 %no.base, label %owned, label %base.kind
+base.kind:
+  %base.type.at = getelementptr ptr, ptr %base, i64 1
+  %base.type = load ptr, ptr %base.type.at
+  %base.is.array = icmp eq ptr %base.type, %type.wanted
+  br i1 %base.is.array, label %base.array, label %owned
+base.array:
+  br label %owner
+owned:
+  %the.owner = phi ptr [ %owned.by, %owner ], [ %base, %base.kind ]
+  br i1 %is.whole, label %whole.array, label %extent.of
+
+; The memory is that of the owner, which must be an array of the same dtype.
+whole.array:
+  %owner.is.array = icmp eq ptr %the.owner, %owned.by
+  %owner.descr.at = getelementptr i8, ptr %owned.by, i64 56
+  %owner.descr = load ptr, ptr %owner.descr.at
+  %owner.same = icmp eq ptr %owner.descr, %expected
+  %owner.fits = and i1 %owner.is.array, %owner.same
+  br i1 %owner.fits, label %extent.of, label %no
+
+; The strides of the array must be whole elements; the span is that of the array or its owner.
+extent.of:
+  %measured = phi ptr [ %value, %owned ], [ %owned.by, %whole.array ]
+  %own.axes.at = getelementptr i8, ptr %value, i64 24
+  %own.axes.32 = load i32, ptr %own.axes.at
+  %own.axes = sext i32 %own.axes.32 to i64
+  %own.strides.at = getelementptr i8, ptr %value, i64 40
+  %own.strides = load ptr, ptr %own.strides.at
+  br label %own.axis
+own.axis:
+  %o = phi i64 [ 0, %extent.of ], [ %o.next, %own.stride ]
+  %o.left = icmp slt i64 %o, %own.axes
+  br i1 %o.left, label %own.stride, label %span.begin
+own.stride:
+  %own.step.at = getelementptr i64, ptr %own.strides, i64 %o
+  %own.step = load i64, ptr %own.step.at
+  %own.rest = and i64 %own.step, %width.mask
+  %own.whole = icmp eq i64 %own.rest, 0
+  %o.next = add i64 %o, 1
+  br i1 %own.whole, label %own.axis, label %no
+span.begin:
+  %start.at = getelementptr i8, ptr %measured, i64 16
+  %start = load i64, ptr %start.at
+  %axes.at = getelementptr i8, ptr %measured, i64 24
+  %axes.32 = load i32, ptr %axes.at
+  %axes = sext i32 %axes.32 to i64
+  %sizes.at = getelementptr i8, ptr %measured, i64 32
+  %sizes = load ptr, ptr %sizes.at
+  %strides.at = getelementptr i8, ptr %measured, i64 40
+  %strides = load ptr, ptr %strides.at
+  br label %axis
+axis:
+  %a = phi i64 [ 0, %span.begin ], [ %a.next, %stretch ]
+  %from = phi i64 [ %start, %span.begin ], [ %from.next, %stretch ]
+  %to = phi i64 [ %start, %span.begin ], [ %to.next, %stretch ]
+  %extent = phi i64 [ %low, %span.begin ], [ %extent.next, %stretch ]
+  %a.left = icmp slt i64 %a, %axes
+  br i1 %a.left, label %stretch, label %spanned
+stretch:
+  %size.at = getelementptr i64, ptr %sizes, i64 %a
+  %size = load i64, ptr %size.at
+  %step.at = getelementptr i64, ptr %strides, i64 %a
+  %step = load i64, ptr %step.at
+  %size.less = sub i64 %size, 1
+  %reach = mul i64 %size.less, %step
+  %down = call i64 @llvm.smin.i64(i64 %reach, i64 0)
+  %up = call i64 @llvm.smax.i64(i64 %reach, i64 0)
+  %from.next = add i64 %from, %down
+  %to.next = add i64 %to, %up
+  %size.zero = icmp eq i64 %size, 0
+  %extent.next = select i1 %size.zero, i64 0, i64 %extent
+  %a.next = add i64 %a, 1
+  br label %axis
+spanned:
+  %empty = icmp eq i64 %extent, 0
+  %to.last = add i64 %to, %extent
+  %span.low = select i1 %empty, i64 %start, i64 %from
+  %span.high = select i1 %empty, i64 %start, i64 %to.last
+  br label %span
+
+; A tensor of torch: contiguous, in memory.
+as.torch:
+  %t.names = getelementptr %table, ptr %table, i32 0, i32 7
+  %t.dtype.name = load ptr, ptr %t.names, align 1
+  %t.dtype = call ptr @PyObject_GetAttr(ptr %value, ptr %t.dtype.name)
+  %t.same = icmp eq ptr %t.dtype, %expected
+  call void @Py_DecRef(ptr %t.dtype)
+  br i1 %t.same, label %t.place, label %no
+t.place:
+  %t.true.at = getelementptr %table, ptr %table, i32 0, i32 6
+  %t.true = load ptr, ptr %t.true.at, align 1
+  %t.cpu.at = getelementptr ptr, ptr %t.names, i64 1
+  %t.cpu.name = load ptr, ptr %t.cpu.at, align 1
+  %t.cpu = call ptr @PyObject_GetAttr(ptr %value, ptr %t.cpu.name)
+  %t.here = icmp eq ptr %t.cpu, %t.true
+  call void @Py_DecRef(ptr %t.cpu)
+  br i1 %t.here, label %t.layout, label %no
+t.layout:
+  %t.plain.at = getelementptr ptr, ptr %t.names, i64 2
+  %t.plain.name = load ptr, ptr %t.plain.at, align 1
+  %t.plain = call ptr (ptr, ptr, ...) @PyObject_CallMethodObjArgs(ptr %value, ptr %t.plain.name, ptr null)
+  %t.is.plain = icmp eq ptr %t.plain, %t.true
+  call void @Py_DecRef(ptr %t.plain)
+  br i1 %t.is.plain, label %t.read, label %no
+t.read:
+  %t.numel.at = getelementptr ptr, ptr %t.names, i64 3
+  %t.numel.name = load ptr, ptr %t.numel.at, align 1
+  %t.numel = call ptr (ptr, ptr, ...) @PyObject_CallMethodObjArgs(ptr %value, ptr %t.numel.name, ptr null)
+  %t.count = call i64 @number(ptr %t.numel)
+  %t.data.at = getelementptr ptr, ptr %t.names, i64 4
+  %t.data.name = load ptr, ptr %t.data.at, align 1
+  %t.data.object = call ptr (ptr, ptr, ...) @PyObject_CallMethodObjArgs(ptr %value, ptr %t.data.name, ptr null)
+  %t.data = call i64 @number(ptr %t.data.object)
+  %t.failed.1 = icmp slt i64 %t.count, 0
+  %t.failed.2 = icmp slt i64 %t.data, 0
+  %t.mask = sub i64 %low, 1
+  %t.rest = and i64 %t.data, %t.mask
+  %t.odd = icmp ne i64 %t.rest, 0
+  %t.failed.3 = or i1 %t.failed.1, %t.failed.2
+  %t.failed = or i1 %t.failed.3, %t.odd
+  %t.bytes = mul i64 %t.count, %low
+  %t.high = add i64 %t.data, %t.bytes
+  br i1 %t.failed, label %no, label %t.extent
+t.extent:
+  br i1 %is.whole, label %t.whole, label %span
+
+; The memory is that of the tensor's storage.
+t.whole:
+  %t.storage.at = getelementptr ptr, ptr %t.names, i64 5
+  %t.storage.name = load ptr, ptr %t.storage.at, align 1
+  %t.storage = call ptr (ptr, ptr, ...) @PyObject_CallMethodObjArgs(ptr %value, ptr %t.storage.name, ptr null)
+  %t.none = icmp eq ptr %t.storage, null
+  br i1 %t.none, label %no, label %t.store
+t.store:
+  %t.nbytes.at = getelementptr ptr, ptr %t.names, i64 6
+  %t.nbytes.name = load ptr, ptr %t.nbytes.at, align 1
+  %t.nbytes.object = call ptr (ptr, ptr, ...) @PyObject_CallMethodObjArgs(ptr %t.storage, ptr %t.nbytes.name, ptr null)
+  %t.nbytes = call i64 @number(ptr %t.nbytes.object)
+  %t.base.object = call ptr (ptr, ptr, ...) @PyObject_CallMethodObjArgs(ptr %t.storage, ptr %t.data.name, ptr null)
+  %t.base = call i64 @number(ptr %t.base.object)
+  call void @Py_DecRef(ptr %t.storage)
+  %t.end = add i64 %t.base, %t.nbytes
+  %t.failed.4 = icmp slt i64 %t.nbytes, 0
+  %t.failed.5 = icmp slt i64 %t.base, 0
+  %t.failed.6 = or i1 %t.failed.4, %t.failed.5
+  br i1 %t.failed.6, label %no, label %span
+
+span:
+  %s.data = phi i64 [ %data, %spanned ], [ %t.data, %t.extent ], [ %t.data, %t.store ]
+  %s.low = phi i64 [ %span.low, %spanned ], [ %t.data, %t.extent ], [ %t.base, %t.store ]
+  %s.high = phi i64 [ %span.high, %spanned ], [ %t.high, %t.extent ], [ %t.end, %t.store ]
+  %s.owner = phi ptr [ %the.owner, %spanned ], [ %value, %t.extent ], [ %value, %t.store ]
+  %s.writable = phi i1 [ %is.writable, %spanned ], [ true, %t.extent ], [ true, %t.store ]
+  %s.writable.64 = zext i1 %s.writable to i64
+  %s.number = load i64, ptr %arrays
+  %s.next = add i64 %s.number, 1
+  store i64 %s.next, ptr %arrays
+  %s = getelementptr %span, ptr %spans, i64 %s.number
+  store i64 %s.low, ptr %s
+  %s.1 = getelementptr %span, ptr %s, i32 0, i32 1
+  store i64 %s.high, ptr %s.1
+  %s.2 = getelementptr %span, ptr %s, i32 0, i32 2
+  store ptr %s.owner, ptr %s.2
+  %s.3 = getelementptr %span, ptr %s, i32 0, i32 3
+  store i64 %s.writable.64, ptr %s.3
+  %s.4 = getelementptr %span, ptr %s, i32 0, i32 4
+  store i64 %bound, ptr %s.4
+  store i64 %s.data, ptr %integer
+  br label %rule
+next:
+  %number.next = add i64 %number, 1
+  br label %each
+
+merge:
+  %n = load i64, ptr %arrays
+  call void @bounds(ptr %spans, i64 %n, ptr %launch)
+  ret i1 true
+no:
+  ret i1 false
+}
+
+; The number of an int, whose reference is given up; -1 for an error.
+define internal i64 @number(ptr %object) {
+  %none = icmp eq ptr %object, null
+  br i1 %none, label %error, label %read
+read:
+  %number = call i64 @PyLong_AsLongLong(ptr %object)
+  call void @Py_DecRef(ptr %object)
+  ret i64 %number
+error:
+  ret i64 -1
+}
+"""
