@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import builtins
 import enum
+import math
 from collections.abc import Iterable, Iterator
 from typing import Any
+
+from ziggurat.frontends.triton.constexpr import constexpr
+from ziggurat.frontends.triton.dtypes import block_type, dtype
 
 
 class PropagateNan(enum.Enum):
@@ -23,11 +28,23 @@ class const:
 
 
 class tensor:
-    """A value of a kernel: a scalar, a pointer, or a block of them. For `isinstance` and annotations."""
+    """A value of a kernel: a scalar, a pointer, or a block of them. For `isinstance` and annotations.
+
+    A function that runs while a kernel is compiled is given an object of this class for a run-time value. It knows the
+    type alone.
+    """
+
+    def __init__(self, type: dtype) -> None:
+        self.type, self.dtype = type, type.scalar
+        self.shape = builtins.tuple(map(constexpr, type.shape if isinstance(type, block_type) else ()))
+        self.numel = constexpr(math.prod(size.value for size in self.shape))
 
 
 class tensor_descriptor:
-    """A tensor in global memory that is moved in blocks. For `isinstance` and annotations."""
+    """A tensor in global memory that is moved in blocks. For `isinstance` and annotations, and as `tensor` is given."""
+
+    def __init__(self, block_type: block_type) -> None:
+        self.block_type, self.block_shape, self.dtype = block_type, block_type.shape, block_type.element_ty
 
 
 class constexpr_type:

@@ -318,6 +318,25 @@ def test_functions_under_constexpr_are_called():
     assert run(kernel, X).tolist() == X.tolist()
 
 
+@triton.constexpr_function
+def element_of(x: Any) -> Any:
+    assert isinstance(x, tl.tensor | tl.tensor_descriptor)
+    if isinstance(x, tl.tensor_descriptor):
+        return x.dtype if x.block_shape == (4, 8) == x.block_type.shape else tl.void
+    return x.dtype.element_ty if x.dtype.is_ptr() and not x.shape else x.type.scalar if x.numel == 8 else tl.void
+
+
+def test_functions_under_constexpr_know_the_types_of_run_time_values():
+    @triton.jit
+    def kernel(out_ptr, x_ptr):
+        at = tl.arange(0, 8)
+        block = tl.make_tensor_descriptor(x_ptr, [4, 8], [8, 1], [4, 8])
+        tl.static_assert(element_of(block) == element_of(x_ptr) and element_of(at) == tl.int32)
+        tl.store(out_ptr + at, at, element_of((x_ptr + at)).is_ptr())
+
+    assert run(kernel, np.zeros(32, np.float16)).tolist() == list(range(8))
+
+
 def test_functions_of_modules_take_dtypes_of_their_own():
     @triton.jit
     def kernel(out_ptr, x_ptr):

@@ -11,10 +11,12 @@ from typing import Any, cast
 from ziggurat.codemodel.dialects import py
 from ziggurat.codemodel.errors import KernelTypeError, KernelValueError, ZigguratError
 from ziggurat.codemodel.op import Op, Value
-from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType, TensorType, Type
+from ziggurat.codemodel.types import ConstantType, DescriptorType, PtrType, ScalarType, TensorType, Type
 from ziggurat.frontends.language import Function
+from ziggurat.frontends.triton.classes import tensor, tensor_descriptor
 from ziggurat.frontends.triton.compile_time import is_constant_field, member
 from ziggurat.frontends.triton.constexpr import constexpr
+from ziggurat.frontends.triton.dtypes import block_type
 from ziggurat.frontends.triton.dtypes import type_of as dtype_of
 from ziggurat.frontends.triton.library import SPELLED
 from ziggurat.frontends.triton.partial_object import PartialObject
@@ -173,8 +175,10 @@ def host_object(type_: Type) -> Any:
             return value.function
         return _without_boxes(value)
     parts = components(type_)
+    if isinstance(type_, DescriptorType):
+        return tensor_descriptor(block_type(dtype_of(type_.element), type_.block))
     if parts is None:
-        return type_
+        return tensor(dtype_of(type_)) if isinstance(type_, ScalarType | PtrType | TensorType) else type_
     if not isinstance(type_, RecordType):
         return tuple(map(host_object, parts))
     cls: Any = type_.record.cls
