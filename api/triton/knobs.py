@@ -10,12 +10,15 @@ from __future__ import annotations
 import importlib
 import os
 import re
+import warnings
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
 import attrs
+
+from ziggurat.codemodel.errors import ZigguratWarning
 
 propagate_env: bool = True
 # Whether launches have hooks, or may be refused by one, or are debugged: launches ask for this first.
@@ -360,6 +363,12 @@ class runtime_knobs(base_knobs):
     add_stages_inspection_hook: Any = None
 
     def __setattr__(self, name: str, value: Any) -> None:
+        if name == "add_stages_inspection_hook" and value is not None:
+            message = (
+                "knobs.runtime.add_stages_inspection_hook is not called: stages are not passes of Triton's; give a "
+                "launch the file of a stage, ir_override=, or transform its models (docs/triton.md)"
+            )
+            warnings.warn(message, ZigguratWarning, stacklevel=2)
         super().__setattr__(name, value)
         if self is runtime:
             note_hooks()

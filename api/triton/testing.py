@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -123,6 +124,13 @@ class Mark:
 def perf_report(benchmarks: Benchmark | Sequence[Benchmark]) -> Callable[[Callable[..., Any]], Mark]:
     """Decorator of a function that gives a time or a rate, or a median with a low and a high one."""
     return lambda fn: Mark(fn, benchmarks)
+
+
+def nvsmi(attrs: Iterable[str]) -> list[int]:
+    """Numbers that nvidia-smi tells of the first GPU: `nvsmi(["clocks.max.sm"])`. Raises `FileNotFoundError` without
+    it."""
+    asked = ["nvidia-smi", "-i", "0", f"--query-gpu={','.join(attrs)}", "--format=csv,noheader,nounits"]
+    return [int(number) for number in subprocess.check_output(asked, text=True).split(",")]
 
 
 def get_dram_gbps(device: int | None = None) -> float:

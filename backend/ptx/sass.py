@@ -82,12 +82,16 @@ def _resources(said: str) -> Resources:
 
 def sass(ptx: str, target: str, lines: bool = False) -> str:
     """The disassembled machine code of a kernel; with `lines`, each source line before its instructions."""
-    code, _ = assembled(ptx, target)
+    text = disassembled(assembled(ptx, target)[0], *(["-g"] if lines else []))
+    return _with_source(text) if lines else text
+
+
+def disassembled(code: bytes, *options: str) -> str:
+    """The instructions of a cubin, by nvdisasm. Raises `LaunchError` where it is missing."""
     with tempfile.TemporaryDirectory() as folder:
         cubin = Path(folder) / "kernel.cubin"
         cubin.write_bytes(code)
-        text = _run("nvdisasm", "-c", *(["-g"] if lines else []), str(cubin))
-    return _with_source(text) if lines else text
+        return _run("nvdisasm", "-c", *options, str(cubin))
 
 
 def _with_source(text: str) -> str:

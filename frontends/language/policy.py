@@ -73,6 +73,9 @@ class Policy:
     c_prints: bool = _differs(
         "`device_print` writes floats as C's `%f` has them and i1 as 0 and 1, and on a GPU each thread writes a scalar"
     )
+    device_assertions: bool = _differs(
+        "an `assert` of a condition that is known at compile time is checked at run time, which `debug=True` asks for"
+    )
     loose_range: bool = _differs("keywords of Python's `range` are ignored, with a warning")
     lasting_index: bool = _differs("the index of a loop may be read after it, also where there was no iteration")
     typed_recursion: bool = _differs("a function may call itself with arguments of other types")

@@ -431,7 +431,11 @@ class Expressions(ast.NodeVisitor, Bodies):
         if target is constexpr or getattr(target, "ziggurat_constant", False) is True:
             if len(node.args) == 1:
                 return self.expression(node.args[0])  # `tl.constexpr(16)`
-        elif isinstance(node.func, ast.Name) and isinstance(self.names.static(node.func), types.FunctionType):
+        elif (
+            isinstance(node.func, ast.Name)
+            and isinstance(self.names.static(node.func), types.FunctionType)
+            and not target.__module__.startswith("ziggurat.")
+        ):
             raise self.not_callable(node, target, None)
         return self.call_value(node, self.outside(target, node.func))
 

@@ -74,6 +74,11 @@ def bitonic_merge(x: Any, dim: constexpr = None, descending: constexpr = False) 
 
 
 @written()
+def sort_impl(x: Any, k: constexpr = None, dim: constexpr = None, descending: constexpr = False) -> Any:
+    return zg.sort(x, dim, descending) if k is None else zg.topk(x, k, dim, descending)
+
+
+@written()
 def condition(arg1: Any, disable_licm: constexpr = False) -> Any:
     return arg1
 

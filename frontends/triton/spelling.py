@@ -7,6 +7,7 @@ or by a function in Triton's Python, which is its meaning. The Python code model
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -46,6 +47,12 @@ class Spelling:
     @property
     def __name__(self) -> str:
         return self.signature.name
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        """Triton's parameters, for `inspect.signature`: libraries ask which arguments a release has."""
+        plain = (inspect.Parameter(one.name, one.kind, default=one.default) for one in self.signature.parameters)
+        return inspect.Signature([*plain])
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         if self.call and CALLS[self.call].host is not None:

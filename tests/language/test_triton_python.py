@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -316,6 +317,43 @@ def test_functions_under_constexpr_are_called():
         tl.store(out_ptr + at, x.to(next_width(32, x.dtype)) * 2**31 >> 31)
 
     assert run(kernel, X).tolist() == X.tolist()
+
+
+int_dtype = tl.core.get_int_dtype
+
+
+def test_functions_of_the_language_and_its_combinations_are_known_by_name():
+    @triton.jit
+    def kernel(out_ptr, x_ptr):
+        at = tl.arange(0, 8)
+        x = tl.load(x_ptr + at).to(int_dtype(bitwidth=64, signed=True))
+        tl.store(out_ptr + at, tl.associative_scan(x, 0, tl.standard._sum_combine))
+        best, place = tl.reduce((x % 3, at), 0, tl.standard._argmax_combine_tie_break_left)
+        tl.store(out_ptr + 7, best * 10 + place)
+        least, place = tl.reduce((x % 3, at), 0, tl.standard._argmin_combine_tie_break_left)
+        tl.store(out_ptr + 6, least * 10 + place)
+        tl.store(out_ptr + tl.arange(0, 4), tl.standard.sort_impl(x, 4, descending=True))
+
+    # The remainders are 0, -2, -1, 0, 1, 2, 0, 1.
+    assert run(kernel, X).tolist() == [4, 3, 2, 1, -5, -3, -19, 25]
+    assert [*inspect.signature(tl.sort).parameters] == ["x", "dim", "descending"]
+
+
+@pytest.mark.parametrize("debug", [False, True])
+def test_an_assert_is_checked_at_run_time_if_debugging_is_asked_for(debug):
+    @triton.jit
+    def kernel(out_ptr, WIDTH: tl.constexpr):
+        assert WIDTH, "never"
+        assert WIDTH == 2, "two"
+        tl.store(out_ptr, WIDTH)
+
+    assert run(kernel, 2)[0] == 2
+    with pytest.warns(zg.ZigguratWarning, match=r"has no effect without debug=True; see tl\.static_assert"):
+        if debug:
+            with pytest.raises(zg.KernelRuntimeError, match="device-side assertion failed: two"):
+                kernel[(1,)](np.zeros(1, np.int32), 3, debug=True)
+        else:
+            assert run(kernel, 3)[0] == 3
 
 
 @triton.constexpr_function

@@ -359,6 +359,10 @@ def assertion(walk: FunctionAttributor, op: py.Assert) -> Type:
     if not isinstance(message, ConstantType):
         raise KernelTypeError("the message of an assert must be a constant string")
     name, given = "device_assert", condition
+    if isinstance(condition, ConstantType) and walk.policy.device_assertions:
+        if not condition.value:
+            walk.warn("an assert that is false at compile time has no effect without debug=True; see tl.static_assert")
+        return NONE
     if isinstance(condition, ConstantType):
         name, given = "static_assert", condition.value
     return RULES[name].type(Typing(name), given, message.value or "") or NONE

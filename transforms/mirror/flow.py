@@ -548,7 +548,7 @@ def _chain(walk: FunctionMirror, bodies: list[Body], is_and: bool) -> Value:
 @handles(py.Assert)
 def assertion(walk: FunctionMirror, op: py.Assert) -> Built:
     condition = walk.operand(op.condition)
-    if not isinstance(condition.type, ConstantType):
+    if not isinstance(condition.type, ConstantType) or not condition.type.value:
         message = NONE if op.message is None else walk.scope.type_of(op.message)
         text = message.value if isinstance(message, ConstantType) else None
         walk.emit.add(tt.Assert(walk.emit.truth(condition), message=text or ""))

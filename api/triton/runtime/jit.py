@@ -21,7 +21,7 @@ from ziggurat.codemodel.transform import DROP, transform
 from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType, TupleType, Type
 from ziggurat.frontends.language.function import Function
 from ziggurat.frontends.language.policy import TRITON
-from ziggurat.frontends.triton.compile_time import ConstexprFunction
+from ziggurat.frontends.triton.compile_time import ConstexprFunction, constexpr_function
 from ziggurat.frontends.triton.errors import ChangedGlobalError, as_triton
 from ziggurat.kernels.arguments import Signature, bind, leaves
 from ziggurat.kernels.kernel import Grid, Kernel
@@ -583,6 +583,6 @@ def _argument(x: Any) -> None:
 
 
 __all__ = [
-    "JITCallable", "JITFunction", "KernelInterface", "KernelParam", "MockTensor", "TensorWrapper",
-    "jit", "mangle_type", "reinterpret", "type_canonicalisation_dict",
+    "ConstexprFunction", "JITCallable", "JITFunction", "KernelInterface", "KernelParam", "MockTensor", "TensorWrapper",
+    "constexpr_function", "jit", "mangle_type", "reinterpret", "type_canonicalisation_dict",
 ]  # fmt: skip
