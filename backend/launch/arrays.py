@@ -140,11 +140,13 @@ def tensor_at(place: int) -> np.ndarray[Any, Any] | None:
         if not issubclass(type(thing), torch.Tensor) or thing.device.type != "cpu" or thing.layout != torch.strided:
             continue
         memory = thing.untyped_storage()
+        if memory.device.type != "cpu":  # A FakeTensor of torch.compile has no elements in memory.
+            continue
         try:
             begin = memory.data_ptr()
-        except RuntimeError:  # A FakeTensor of torch.compile has no elements in memory.
+        except RuntimeError:
             continue
-        if memory.device.type == "cpu" and 0 <= place - begin < memory.nbytes():
+        if 0 <= place - begin < memory.nbytes():
             return torch.empty(0, dtype=torch.uint8).set_(memory).numpy()
     return None
 

@@ -96,6 +96,8 @@ def show(value: Any) -> str:
     """A constant as it is written in a kernel: `zg.f32`, `zg.CompareKind.EQUAL`, `(1, None)`."""
     if isinstance(value, FunctionName):
         return f"the function '{value.symbol}'"
+    if isinstance(value, HostObject):
+        return _shortened(repr(value))
     if isinstance(value, ScalarType):
         return f"zg.{value}"
     if isinstance(value, PtrType):
@@ -106,7 +108,11 @@ def show(value: Any) -> str:
         return f"zg.{type(value).__name__}.{value.name}"
     if isinstance(value, tuple):
         return _in_a_row([show(item) for item in value])  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-    text = repr(value)
+    return _shortened(repr(value))
+
+
+def _shortened(text: str) -> str:
+    text = " ".join(text.split())
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
@@ -116,6 +122,8 @@ def describe(type_: Type) -> str:
         value = type_.value
         if value is None or isinstance(value, FunctionName):
             return show(value)
+        if isinstance(value, HostObject):
+            return f"the object {show(value)}"
         kind = "type" if isinstance(value, Type) else "tuple" if isinstance(value, tuple) else "constant"
         return f"the {kind} {show(value)}"
     record = getattr(type_, "record", None)
