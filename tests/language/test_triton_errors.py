@@ -97,6 +97,31 @@ def bad_use(out, n):
 
 
 @triton.jit
+def bad_address(out, n):
+    tl.store(n, 1)
+
+
+@triton.jit
+def bad_other(out, n):
+    tl.store(out, tl.load(out, other=0))
+
+
+@triton.jit
+def bad_block(out, n):
+    tl.store(out, tl.arange(0, 4))
+
+
+@triton.jit
+def bad_dtype(out, n):
+    tl.store(out, n.to("float32"))
+
+
+@triton.jit
+def bad_class(out, n):
+    tl.store(out, n.to(float))
+
+
+@triton.jit
 def bad_name(out, n):
     n += undefined_name  # noqa: F821
 
@@ -134,6 +159,16 @@ def bad_name(out, n):
         (bad_lambda, triton.compiler.errors.UnsupportedLanguageConstruct, "unsupported AST node type: Lambda", 1),
         (bad_assertion, triton.compiler.errors.CompileTimeAssertionFailure, "one is two", 1),
         (bad_use, triton.CompilationError, "The result of must_be_used is not being used. Store it.", 1),
+        (bad_address, triton.CompilationError, "Unsupported ptr type i32 in `tl.store`: it must be a pointer", 1),
+        (bad_other, triton.CompilationError, "`other` cannot be provided without `mask`", 1),
+        (
+            bad_block,
+            triton.CompilationError,
+            "Value argument cannot be block type if pointer argument is not a block: it has the shape [4]",
+            1,
+        ),
+        (bad_dtype, triton.CompilationError, "tl.to: 'dtype' must be a dtype; got 'float32'\n  hint: write tl.f", 1),
+        (bad_class, triton.CompilationError, "tl.to: 'dtype' must be a dtype; got float\n", 1),
         (bad_name, triton.CompilationError, "name 'undefined_name' is not defined", 1),
     ],
 )

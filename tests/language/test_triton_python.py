@@ -370,7 +370,7 @@ def test_functions_under_constexpr_know_the_types_of_run_time_values():
         at = tl.arange(0, 8)
         block = tl.make_tensor_descriptor(x_ptr, [4, 8], [8, 1], [4, 8])
         tl.static_assert(element_of(block) == element_of(x_ptr) and element_of(at) == tl.int32)
-        tl.store(out_ptr + at, at, element_of((x_ptr + at)).is_ptr())
+        tl.store(out_ptr + at, at, element_of(x_ptr + at).is_ptr())
 
     assert run(kernel, np.zeros(32, np.float16)).tolist() == list(range(8))
 

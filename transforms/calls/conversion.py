@@ -7,7 +7,18 @@ from typing import Any
 from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
 from ziggurat.codemodel.op import Value
-from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType, Type, i1, i64, u64, with_element
+from ziggurat.codemodel.types import (
+    ConstantType,
+    PtrType,
+    ScalarType,
+    Type,
+    f32,
+    find_scalar,
+    i1,
+    i64,
+    u64,
+    with_element,
+)
 from ziggurat.frontends.language.host import cast
 from ziggurat.frontends.triton.dtypes import E4B15
 from ziggurat.transforms.calls.constants import describe, show
@@ -17,7 +28,10 @@ from ziggurat.transforms.calls.promotion import is_number, is_pointer, require_f
 from ziggurat.transforms.calls.rule import Rule, Typing, numbers
 
 
-def _converted(call: Typing, x: Type, dtype: ScalarType | PtrType, rounding: Any = None, bitcast: bool = False) -> Type:
+def _converted(call: Typing, x: Type, dtype: Any, rounding: Any = None, bitcast: bool = False) -> Type:
+    if not isinstance(dtype, ScalarType | PtrType):
+        named = find_scalar(dtype) or f32
+        raise KernelTypeError(f"{call}: 'dtype' must be a dtype; got {show(dtype)}", hint=f"write zg.{named}")
     if isinstance(dtype, PtrType):
         return _pointers(x, dtype)
     if bitcast:

@@ -59,8 +59,10 @@ def atomic_dtypes(op: tt.AtomicRMW | tt.AtomicCAS) -> tuple[str, ...]:
 def _pointee(call: Typing, ptr: Type) -> ScalarType:
     element = element_of(ptr)
     if not isinstance(element, PtrType):
+        ours = f"{call}: 'ptr' must be a pointer or a tensor of pointers; got {describe(ptr)}"
+        triton = f"Unsupported ptr type {describe(ptr)} in `{call}`: it must be a pointer or a tensor of pointers"
         raise KernelTypeError(
-            f"{call}: 'ptr' must be a pointer or a tensor of pointers; got {describe(ptr)}",
+            call.words(ours, triton),
             hint=f"{call}_tensor_descriptor moves blocks of a descriptor"
             if isinstance(ptr, DescriptorType) and call.name in ("load", "store")
             else "make the pointers to the elements: zg.add(pointer, offsets)",
@@ -83,8 +85,11 @@ def _fits(call: Typing, what: str, ptr: Type, value: Type) -> None:
     if len(padded) == len(sizes) and all(a in (1, b) for a, b in zip(padded, sizes, strict=True)):
         return
     if not sizes:
+        ours = f"{call}: {what} must be a scalar for a single pointer; got the shape {list(given)}"
+        argument = f"{what.removeprefix('the ').strip('`').capitalize()} argument"
+        triton = f"{argument} cannot be block type if pointer argument is not a block: it has the shape {list(given)}"
         raise KernelTypeError(
-            f"{call}: {what} must be a scalar for a single pointer; got the shape {list(given)}",
+            call.words(ours, triton),
             hint="make a tensor of pointers: zg.add(pointer, offsets)",
         )
     raise KernelTypeError(
@@ -163,7 +168,8 @@ def _loaded(
     _masked(call, ptr, mask)
     if other is not None:
         if mask is None:
-            raise KernelTypeError(f"{call}: `other` stands for what a mask leaves out, but there is no mask")
+            ours = f"{call}: `other` stands for what a mask leaves out, but there is no mask"
+            raise KernelTypeError(call.words(ours, "`other` cannot be provided without `mask`"))
         _written(call, "`other`", ptr, other)
     return shaped(shape_of(ptr), pointee)
 

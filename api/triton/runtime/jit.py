@@ -520,7 +520,10 @@ class JITFunction(Kernel, JITCallable):
 
         if active_recorder.get() is not None:
             return Function.__call__(self, *arguments, **keywords)
-        raise RuntimeError("Cannot call @triton.jit'd outside of the scope of a kernel")
+        raise RuntimeError(
+            "Cannot call @triton.jit'd outside of the scope of a kernel: a launch gives a grid, "
+            f"{self.name}[grid]({', '.join(self.arg_names)})"
+        )
 
     def __repr__(self) -> str:
         return f"JITFunction({self.__module__}:{self.__qualname__})"

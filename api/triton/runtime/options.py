@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
 
 from ziggurat.codemodel.errors import LaunchError, shown, warn
@@ -55,7 +56,10 @@ def check(given: Mapping[str, Any], kernel: Kernel | None) -> None:
         if name in _DEPRECATED:
             raise AssertionError(f"{name} option is deprecated; current {_DEPRECATED[name]} will be used")
         if name not in _OWN and name not in LAUNCH_OPTIONS:
-            raise KeyError(f"Keyword argument {name} was specified but unrecognised")
+            known = (*(() if kernel is None else kernel.signature.parameters), *DEFAULTS)
+            near = get_close_matches(name, known, 1)
+            meant = f" (did you mean {near[0]}?)" if near else ""
+            raise KeyError(f"Keyword argument {name} was specified but unrecognised{meant}")
         if name == "num_warps":
             assert isinstance(value, int) and value > 0 and value & (value - 1) == 0, "num_warps must be a power of 2"
             if value > MAX_WARPS:

@@ -94,7 +94,7 @@ def test_options():
     eight = scale.warmup(x, out, 40, 1, 2.0, 32, grid=(2,), num_warps=8, num_ctas=1, enable_fp_fusion=False)
     assert eight.metadata.num_warps == 8 and not eight.metadata.enable_fp_fusion
     assert ".reqntid 256" in eight.asm["ptx"]
-    with pytest.raises(KeyError, match="Keyword argument num_wraps was specified but unrecognised"):
+    with pytest.raises(KeyError, match=r"num_wraps was specified but unrecognised \(did you mean num_warps\?\)"):
         scale[(2,)](x, out, 40, 1, 2.0, 32, num_wraps=8)
 
 
@@ -147,7 +147,7 @@ def test_a_changed_global_is_refused():
 
 
 def test_a_kernel_is_not_called():
-    with pytest.raises(RuntimeError, match=r"Cannot call @triton.jit'd outside of the scope of a kernel"):
+    with pytest.raises(RuntimeError, match=r"Cannot call @triton.jit'd outside of the scope of a kernel: .*grid"):
         scale(1, 2)
 
 
