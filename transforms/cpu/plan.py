@@ -350,13 +350,17 @@ class Plan:
         return item
 
     def _force(self, value: Value) -> None:
-        """Give a tensor a home."""
-        component = component_of(value)
-        if component in self._owned or component[0] in self.item_of:
-            self.homes[component] = None
+        """Give a tensor a home, with all other components of the op that it is one of."""
+        base, index = component_of(value)
+        if (base, index) in self._owned or base in self.item_of:
+            self.homes[base, index] = None
             return
-        self.item_of[component[0]] = self._statement(Statement(None, value, component), [value], shape_of(value.type))
-        self.homes[component] = None
+        parts = {use.index: use.result for use in base.uses if isinstance(use, core.TupleLoad)} | {index: value}
+        items: list[Item] = []
+        for number, part in parts.items():
+            items.append(self._statement(Statement(None, part, (base, number)), [part], shape_of(part.type)))
+            self.homes[base, number] = None
+        self.item_of[base] = items[-1]
 
     def _whole(self, op: Op) -> None:
         """An op on buffers: its tensors get homes, and an item holds it alone."""

@@ -345,3 +345,15 @@ def test_the_mask_of_a_store_is_of_the_carried_tensor_before_it_is_replaced(stri
         run_cpu(model, (1,), arguments) if natively else run(model, None, (1,), arguments)
         results.append(np.concatenate((x, out)))
     np.testing.assert_array_equal(*results)
+
+
+@zg.kernel
+def half_scanned(x_ptr, out_ptr, N: zg.constexpr):
+    a, b = zg.split(zg.reshape(zg.load(zg.add(x_ptr, zg.arange(0, N))), (N // 2, 2)))
+    zg.store(zg.add(out_ptr, zg.arange(0, N // 2)), zg.add(zg.cumsum(a), b))
+
+
+def test_one_half_of_a_tensor_is_scanned():
+    x, out = np.arange(64, dtype=np.int32), np.zeros(32, np.int32)
+    run_cpu(half_scanned.triton(*[zg.ptr(zg.i32)] * 2, 64), (1,), [x, out])
+    np.testing.assert_array_equal(out, np.cumsum(x[::2]) + x[1::2])
