@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from ziggurat.boundary import no_faults, public
 from ziggurat.codemodel.builder import Builder
-from ziggurat.codemodel.dialects import core, tt
+from ziggurat.codemodel.dialects import core, cpu, tt
 from ziggurat.codemodel.errors import KernelTypeError, LaunchError
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import COMPILE_OPTIONS, CPU, CompileOptions
@@ -71,11 +71,13 @@ def compile(
 def compile(
     model: Op, *, python: Op | None = None, examine: Callable[[gpu.Module], None] | None = None, **options: Any
 ) -> Compiled | CompiledCpu:
-    """Compile the kernel of a Triton model, or of a GPU model (`compiled.stages["gpu"]`). No GPU is needed.
+    """Compile the kernel of a Triton model, of a GPU model (`compiled.stages["gpu"]`), or of a CPU model. No GPU is
+    needed.
 
     `options` are those of docs/compiling.md: `target`, `num_warps`, `num_stages`, `exact_math` and so on. A GPU model
-    has a target, warps and stages of its own. `python` is the Python model, kept as a stage. `examine` gets the GPU
-    model before code is made of it, and may raise an error that says why the model is rejected.
+    has a target, warps and stages of its own, a CPU model the target "cpu". `python` is the Python model, kept as a
+    stage. `examine` gets the GPU model before code is made of it, and may raise an error that says why the model is
+    rejected.
 
     Raises `LaunchError` for unknown options and their values, `ResourceError` where the kernel needs more than the
     target has, `KernelTypeError` for other models, and `VerifyError` for a model that breaks invariants.
@@ -93,16 +95,18 @@ def _options_for(model: Op, given: Mapping[str, Any]) -> CompileOptions:
     for name in given:
         if name not in COMPILE_OPTIONS:
             raise LaunchError(f"zg.compile has no option '{name}'", hint=f"options: {', '.join(COMPILE_OPTIONS)}")
-    if not isinstance(model, gpu.Module):
+    if not isinstance(model, gpu.Module | cpu.Module):
         return CompileOptions.of(given)
-    own = {"target": model.target, "num_warps": model.num_warps}
+    on_gpu = isinstance(model, gpu.Module)
+    own = {"target": model.target, "num_warps": model.num_warps} if on_gpu else {"target": CPU}
     for name, value in own.items():
         if given.get(name, value) != value:
             raise LaunchError(
-                f"this GPU model is made for {name}={value!r}, and cannot be compiled for {name}={given[name]!r}",
+                f"this {'GPU' if on_gpu else 'CPU'} model is made for {name}={value!r}, and cannot be compiled for "
+                f"{name}={given[name]!r}",
                 hint="compile the Triton model for that",
             )
-    if given.get("num_stages") is not None:
+    if on_gpu and given.get("num_stages") is not None:
         raise LaunchError("num_stages is decided in a GPU model", hint="compile the Triton model with it")
     return CompileOptions.of({**given, **own})
 
@@ -119,7 +123,7 @@ def _compilable(model: Any) -> Op:
         isinstance(model, core.Module) and any(isinstance(op, core.Func) for op in model.functions().values())
     ):
         raise KernelTypeError(
-            "zg.compile takes a Triton model or a GPU model; this is a Python model, which has no types yet",
+            "zg.compile takes a Triton, a GPU or a CPU model; this is a Python model, which has no types yet",
             hint="make the Triton model by kernel.triton(types…), or use kernel.compile(types…)",
         )
     if isinstance(model, tt.Func):
@@ -127,11 +131,11 @@ def _compilable(model: Any) -> Op:
         outside.rewrite(model)
         outside.add(core.Unreachable())
         return core.Module(outside.finish())
-    if not isinstance(model, core.Module | gpu.Module) or not any(
+    if not isinstance(model, core.Module | gpu.Module | cpu.Module) or not any(
         isinstance(op, tt.Func) for op in model.functions().values()
     ):
         raise KernelTypeError(
-            f"zg.compile: the model must be a Triton model or a GPU model, with a tt.func; got {model.NAME}"
+            f"zg.compile: the model must be a Triton, a GPU or a CPU model, with a tt.func; got {model.NAME}"
         )
     return model
 
@@ -186,17 +190,19 @@ def compile_model(
 def compile_for_cpu(
     model: Op, python: Op | None = None, name: str = "", *, tolerant: bool = False, fast_math: bool = False
 ) -> CompiledCpu:
-    """Compile a Triton model that is known to be valid for this machine's CPU; see `compile` and `CpuOptions`."""
+    """Compile a valid Triton model, or CPU model, for this machine's CPU; see `compile` and `CpuOptions`."""
     if isinstance(model, gpu.Module):
         raise LaunchError("a GPU model cannot be compiled for a CPU", hint="compile the Triton model")
-    assert isinstance(model, core.Module)
+    assert isinstance(model, core.Module | cpu.Module)
     with compiling, no_faults("compiling", lambda: model, name or "the model"):
         from ziggurat.backend.cpu.code import CpuOptions
         from ziggurat.backend.cpu.compile import compile_cpu
         from ziggurat.compiler.native import CompiledCpu
 
         code = compile_cpu(model, CpuOptions(tolerant=tolerant, fast_math=fast_math))
-    above: dict[str, Any] = {"triton": model} if python is None else {"python": python, "triton": model}
+    above: dict[str, Any] = {} if python is None else {"python": python}
+    if isinstance(model, core.Module):
+        above["triton"] = model
     return CompiledCpu(code, above, _arguments(model, first_kernel(model)), name)
 
 

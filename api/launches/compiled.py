@@ -123,7 +123,7 @@ class HostExecutable(OnHost):
 
     def __init__(self, compiled: CompiledCpu) -> None:
         super().__init__(compiled)
-        self._model = compiled.above["triton"]
+        self._model = compiled.above.get("triton") or compiled.cpu
         self._kernel = NativeKernel(compiled.code, self.title)
 
     @public

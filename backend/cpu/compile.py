@@ -18,6 +18,7 @@ from ziggurat.codemodel.dialects import core, cpu, tt
 from ziggurat.codemodel.errors import InternalError, TargetError
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.types import DescriptorType
+from ziggurat.transforms.cpu.allocate import allocate
 from ziggurat.transforms.cpu.passes import lower
 
 # The modules that register emitters.
@@ -30,13 +31,13 @@ PARTS = tuple(
 HOST = CpuOptions()
 
 
-def compile_cpu(module: core.Module, options: CpuOptions = HOST) -> CpuCode:
-    """Compile the kernel of a Triton model. Raises the errors of the kernel, and `InternalError` where LLVM rejects the
-    text."""
+def compile_cpu(module: core.Module | cpu.Module, options: CpuOptions = HOST) -> CpuCode:
+    """Compile the kernel of a Triton model, or a CPU model, whose buffers get new places. Raises the errors of the
+    kernel, and `InternalError` where LLVM rejects the text."""
     options = options.resolved()
     if options.tolerant:
         _demand_no_addresses(module)
-    model = lower(module, vector_bytes(options.features))
+    model = allocate(module) if isinstance(module, cpu.Module) else lower(module, vector_bytes(options.features))
     emitter, text = to_llvm(model, options, waiting=waiting_loops(module))
     func = emitter.func
     parts = func.parts or tuple(map(str, range(len(func.body.parameters))))
@@ -60,7 +61,7 @@ def compile_cpu(module: core.Module, options: CpuOptions = HOST) -> CpuCode:
     )
 
 
-def _demand_no_addresses(module: core.Module) -> None:
+def _demand_no_addresses(module: core.Module | cpu.Module) -> None:
     """Raise `TargetError` for pointers made from integers, which may be addresses of arrays that the launch does not
     name: their bounds are not known."""
     for op in module.walk():

@@ -21,6 +21,8 @@ from ziggurat.codemodel.types import Type, shape_of
 _MAX_CALLS = 500  # Calls in progress: enough for long chains of helper functions, and an end for a recursion.
 
 
+UNWRITTEN = 0xA5  # The bytes of a thread's memory to which nothing has been stored.
+
 triton = OpTable[Meaning]("meaning in NumPy")  # The other files of this package fill it.
 
 
@@ -49,11 +51,18 @@ class Machine(Interpreter):
 
     `frame` holds the programs that run now; the meaning of an op may replace it by a part of it. `limit` is the number
     of iterations that a `while` loop may have. `strict` marks undefined elements and checks hints; `overflows` marks
-    integers that overflow.
+    integers that overflow. `scratch` is the size of a thread's memory for the buffers of a CPU model, in bytes.
     """
 
     def __init__(
-        self, functions: Mapping[str, Op], memory: Memory, *, strict: bool, limit: int, overflows: bool = False
+        self,
+        functions: Mapping[str, Op],
+        memory: Memory,
+        *,
+        strict: bool,
+        limit: int,
+        overflows: bool = False,
+        scratch: int = 0,
     ) -> None:
         super().__init__(_WithMarks("meaning with marks") if strict or overflows else triton)
         self.functions = functions
@@ -62,6 +71,7 @@ class Machine(Interpreter):
         self.strict = strict
         self.limit = limit
         self.overflows = overflows
+        self.scratch = np.full(scratch, UNWRITTEN, np.uint8)
         self.sources = Sources()
         self.printed: list[tuple[int, str]] = []
         self.frame = Frame(np.zeros(0, np.int32), np.zeros(0, np.int32))

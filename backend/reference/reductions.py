@@ -18,7 +18,7 @@ from ziggurat.backend.reference.machine import Machine, triton
 from ziggurat.backend.reference.marks import joined, marks
 from ziggurat.backend.reference.tensors import full
 from ziggurat.backend.reference.values import Array, Frame, Marked, is_tuple, marked, marks_of, plain
-from ziggurat.codemodel.dialects import arith, core, tt
+from ziggurat.codemodel.dialects import arith, core, cpu, tt
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.interpret import Meaning
 from ziggurat.codemodel.op import Body, Op
@@ -73,7 +73,7 @@ def _elements(machine: Machine, programs: int, count: int) -> Frame:
     return running.elements(count)
 
 
-def _combiner(machine: Machine, op: tt.Combining, *, with_marks: bool = False) -> Combine:
+def _combiner(machine: Machine, op: tt.Combining | cpu.Scan, *, with_marks: bool = False) -> Combine:
     """The combining body as a function of arrays of equal shapes; `with_marks`, of arrays followed by their marks."""
     single = single_op(machine, op.combine)
     if isinstance(single, arith.FloatBinary) and not with_marks:
@@ -156,16 +156,18 @@ def _reduce(machine: Machine, op: tt.Reduce, operands: Operands) -> Any:
 
 @triton.of(tt.Scan)
 def _scan(machine: Machine, op: tt.Scan, operands: Operands) -> Any:
-    columns = _columns(op, operands)
+    return packed(_result(op, scanned(machine, op, _columns(op, operands))))
+
+
+def scanned(machine: Machine, op: tt.Scan | cpu.Scan, columns: Columns) -> Columns:
+    """The columns of a scan, along their last axis."""
     single = single_op(machine, op.combine)
     function = (_ORDERLESS | _SUMS).get(type(single))
     dtype = columns[0].dtype
     plain_number = dtype.kind in "iu" or (dtype.kind == "f" and dtype.itemsize >= 4)
     if function is not None and plain_number:
-        columns = [function.accumulate(columns[0], axis=-1, dtype=dtype)]
-    else:
-        columns = _scanned(columns, _combiner(machine, op))
-    return packed(_result(op, columns))
+        return [function.accumulate(columns[0], axis=-1, dtype=dtype)]
+    return _scanned(columns, _combiner(machine, op))
 
 
 @marks.of(tt.Reduce, tt.Scan)

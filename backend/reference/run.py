@@ -11,18 +11,18 @@ import numpy as np
 from ziggurat.backend.launch.arrays import whole
 from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.backend.launch.grids import MAX_SIZE, sizes_of
-from ziggurat.backend.reference import access, control, reductions, tensors
+from ziggurat.backend.reference import access, buffers, control, reductions, tensors
 from ziggurat.backend.reference.machine import Machine, triton
 from ziggurat.backend.reference.memory import Argument, Conflict, Memory
 from ziggurat.backend.reference.values import POINTER, Array, Frame, descriptor, is_array
-from ziggurat.codemodel.dialects import core, tt
+from ziggurat.codemodel.dialects import core, cpu, tt
 from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError, shown
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.printed import show
 from ziggurat.codemodel.scalars import array_of
 from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, TensorType, TupleType, Type
 
-MEANINGS = (access, control, reductions, tensors)  # They fill the table.
+MEANINGS = (access, buffers, control, reductions, tensors)  # They fill the table.
 
 BATCH_ELEMENTS = 1 << 18  # Elements of the largest tensor in a batch: temporaries of 1 to 2 MB stay in the cache.
 LOOP_LIMIT = 1 << 20
@@ -45,6 +45,8 @@ def run(
     loop_limit: int = LOOP_LIMIT,
 ) -> None:
     """Run the kernel `symbol` of a module, or a lone `tt.func`, once for each program of a grid of 1 to 3 axes.
+
+    The model is a Triton model, or the CPU model of one: its programs run one at a time.
 
     There is one argument for each parameter: a NumPy array of the pointer's type, with any strides, a
     `TensorDescriptor` of one, or a number. The arrays are changed in place. The result is that of running the programs
@@ -69,6 +71,8 @@ def run(
     memory = Memory(arrays, (x, y, z), tolerant)
 
     machine = functools.partial(Machine, functions_, memory, strict=strict, limit=loop_limit)
+    if isinstance(module, cpu.Module):
+        machine, batch = functools.partial(machine, scratch=module.scratch), 1
     if batch is None:
         batch = BATCH_ELEMENTS // max(_numel(op.result.type) for f in functions_.values() for op in f.walk())
     with np.errstate(all="ignore"):
@@ -120,7 +124,7 @@ def _flush(machine: Machine) -> None:
 
 def _kernel(model: Op, symbol: str | None) -> tuple[Mapping[str, Op], Op]:
     """The functions of a model by name, and the one to run. Raises `LaunchError` for a model of another tier."""
-    if isinstance(model, core.Module):
+    if isinstance(model, core.Module | cpu.Module):
         functions_ = model.functions()
     else:
         functions_ = {str(model.attributes.get("sym_name", model.NAME)): model}

@@ -15,7 +15,7 @@ from ziggurat.backend.reference.marks import joined, marks
 from ziggurat.backend.reference.memory import real_addresses
 from ziggurat.backend.reference.values import Array, expand, is_array, marked, marks_of, over, plain
 from ziggurat.codemodel import scalars
-from ziggurat.codemodel.dialects import arith, cf, tt
+from ziggurat.codemodel.dialects import arith, cf, cpu, tt
 from ziggurat.codemodel.dialects.tt import InputPrecision
 from ziggurat.codemodel.errors import KernelRuntimeError
 from ziggurat.codemodel.interpret import Meaning
@@ -159,13 +159,16 @@ def _marks_of_histogram(meaning: Meaning, machine: Machine, op: tt.Histogram, op
 @triton.of(tt.Dot)
 def _dot(machine: Machine, op: tt.Dot, operands: Operands) -> Array:
     a, b, c = (full(value, array) for value, array in zip((op.a, op.b, op.c), operands, strict=True))
-    source, target = scalar_element(op.a.type), scalar_element(op.c.type)
+    return dot(a, b, c, scalar_element(op.a.type), scalar_element(op.c.type), op.input_precision)
+
+
+def dot(a: Array, b: Array, c: Array, source: ScalarType, target: ScalarType, precision: InputPrecision) -> Array:
+    """c + a · b for matrices, or batches of them: of elements of the type `source`, and for c `target`."""
     if not source.is_float:
         # A sum of products of 8-bit integers is exact in f64, and NumPy multiplies matrices of f64 fast.
         product = _product(a.astype(np.float64), b.astype(np.float64))
         return product.astype(np.int64).astype(target.dtype) + c
     a, b = widened(a), widened(b)
-    precision = op.input_precision
     if source != f32 or precision in (InputPrecision.DEFAULT, InputPrecision.IEEE):
         product = _product(a, b)
     elif precision is InputPrecision.TF32:
@@ -266,9 +269,10 @@ def _print(machine: Machine, op: tt.Print, operands: Operands) -> None:
     if not operands:
         lines = [(int(p), f"pid {machine.memory.coordinates(int(p))} {op.prefix}") for p in programs]
     for number, (value, array) in enumerate(zip(op.values, operands, strict=True)):
-        shape = shape_of(value.type)
+        shape, element = shape_of(value.type), element_of(value.type)
+        if isinstance(value.type, cpu.BufferType):
+            shape, element, array = value.type.shape, value.type.element, array.array[None]
         whole = np.broadcast_to(array, (len(programs), *shape))
-        element = element_of(value.type)
         before = before_value(op.prefix, number, len(operands))
         scalar = element if isinstance(element, ScalarType) else None
         if scalar is None:

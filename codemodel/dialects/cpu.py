@@ -13,9 +13,9 @@ import attrs
 
 from ziggurat.codemodel import traits
 from ziggurat.codemodel.dialects.core import Unreachable
-from ziggurat.codemodel.dialects.tt import InputPrecision, ScanReturn
+from ziggurat.codemodel.dialects.tt import InputPrecision, Reduce, ScanReturn
 from ziggurat.codemodel.fields import attribute, body, operand, operands, result_type
-from ziggurat.codemodel.op import Body, Op, Value, expect, require
+from ziggurat.codemodel.op import Body, Op, OpResult, Value, expect, require
 from ziggurat.codemodel.structured import packed
 from ziggurat.codemodel.type_reader import TypeSyntaxError, read_shape, read_type, register_type
 from ziggurat.codemodel.types import (
@@ -25,6 +25,7 @@ from ziggurat.codemodel.types import (
     TypeSyntax,
     element_of,
     i1,
+    i32,
     i64,
     shape_of,
     shaped,
@@ -105,6 +106,15 @@ class Module(Op, traits.Isolated, traits.SymbolTable, name="cpu.module"):
     vector: int = attribute(int)
     scratch: int = attribute(int, default=0)
 
+    def check(self) -> None:
+        require(self.vector in (16, 32, 64), f"cpu.module: vectors have 16, 32 or 64 bytes; got {self.vector}")
+        for op in self.walk():
+            if isinstance(op, Alloc) and isinstance(op.type, BufferType):
+                fits = op.offset == -1 or (op.offset % 64 == 0 and 0 <= op.offset <= self.scratch - op.type.bytes)
+                require(
+                    fits, f"cpu.alloc: {op.type} at {op.offset} is not in {self.scratch} bytes, or not 64-byte aligned"
+                )
+
 
 class Alloc(Op, name="cpu.alloc"):
     """Memory of the thread; `offset` is its place in the scratch memory in bytes, -1 until allocation."""
@@ -139,6 +149,18 @@ class Region(Op, name="cpu.region"):
 
     def check(self) -> None:
         require(not self.body.parameters, "the body of cpu.region takes no parameters")
+        require(bool(self.shape) and min(self.shape) > 0, f"cpu.region takes a shape of sizes; got {self.shape}")
+        rank = len(self.shape)
+        require(-1 <= self.axis < rank, f"cpu.region: the axis must be one of {rank}, or -1; got {self.axis}")
+        rest = (*self.shape[: self.axis], *self.shape[self.axis + 1 :]) if self.axis >= 0 else self.shape
+        for op in self.body.entry.ops:
+            if isinstance(op, Reduce):
+                fits = shape_of(op.values[0].type) == self.shape and op.axis == self.axis
+                require(fits, f"a reduction in cpu.region must be of {self.shape}, along its axis {self.axis}")
+            elif isinstance(op, Load | Store | Put | Count):
+                shape = shape_of(op.result.type if isinstance(op, Load) else op.value.type)
+                allowed = (self.shape, rest) if isinstance(op, Put) else (self.shape,)
+                require(shape in allowed, f"{op.NAME} in cpu.region must be of {self.shape}; got {shape}")
 
 
 class _View(Op):
@@ -148,9 +170,10 @@ class _View(Op):
         shape, name = shape_of(tensor), type(self).NAME
         require(element_of(tensor) == buffer.element, f"{name}: {tensor} is not of the elements of {buffer}")
         require(len(strides) in (0, len(shape)), f"{name} takes a stride for each of the {len(shape)} axes")
-        steps = strides or row_major(shape)
-        last = start + sum((size - 1) * step for size, step in zip(shape, steps, strict=True))
-        require(start >= 0 and last < buffer.numel, f"{name}: {tensor} reaches element {last} of {buffer}")
+        spans = [(size - 1) * step for size, step in zip(shape, strides or row_major(shape), strict=True)]
+        first, last = (start + sum(pick(span, 0) for span in spans) for pick in (min, max))
+        for reached in (first, last):
+            require(0 <= reached < buffer.numel, f"{name}: {tensor} reaches element {reached} of {buffer}")
 
 
 class Get(_View, name="cpu.get"):
@@ -203,6 +226,8 @@ class Access(Op, traits.Pure, name="cpu.access"):
 
 def _block(op: Op, access: Value, ptr: Value, mask: Value | None) -> None:
     type_ = expect(access.type, AccessType, f"{op.NAME} takes an access; got {access.type}")
+    made = isinstance(access, OpResult) and isinstance(access.op, Access)
+    require(made, f"{op.NAME}: the access must be the result of a cpu.access")
     require(
         ptr.type == shaped(type_.shape, PtrType(type_.element)), f"{op.NAME}: {ptr.type} are no pointers of {type_}"
     )
@@ -223,6 +248,8 @@ class Load(Op, traits.MemoryRead, name="cpu.load"):
 
     def check(self) -> None:
         _block(self, self.access, self.ptr, self.mask)
+        fits = self.other is None or self.other.type == self.infer_type()
+        require(fits, f"cpu.load of {self.access.type}: other must be {self.infer_type()}")
 
 
 class Store(Op, traits.MemoryWrite, name="cpu.store"):
@@ -235,6 +262,8 @@ class Store(Op, traits.MemoryWrite, name="cpu.store"):
 
     def check(self) -> None:
         _block(self, self.access, self.ptr, self.mask)
+        wanted = shaped(shape_of(self.ptr.type), expect(self.access.type, AccessType, "").element)
+        require(self.value.type == wanted, f"cpu.store stores {wanted}; got {self.value.type}")
 
 
 class Count(Op, name="cpu.count"):
@@ -244,6 +273,13 @@ class Count(Op, name="cpu.count"):
     buffer: Value = operand()
     value: Value = operand()
     mask: Value | None = operand(default=None)
+
+    def check(self) -> None:
+        counts, element = buffer_of(self, self.buffer), element_of(self.value.type)
+        require(counts.element == i32, f"cpu.count counts in i32; got {counts}")
+        require(isinstance(element, ScalarType) and element.is_int, f"cpu.count takes integers; got {self.value.type}")
+        fits = self.mask is None or self.mask.type == with_element(self.value.type, i1)
+        require(fits, "cpu.count: the mask has another shape")
 
 
 class Dot(Op, name="cpu.dot"):
@@ -260,9 +296,11 @@ class Dot(Op, name="cpu.dot"):
 
     def check(self) -> None:
         a, b, c = (buffer_of(self, value) for value in (self.a, self.b, self.c))
-        *_, depth, columns = b.shape if not self.transposed else b.shape[::-1]
-        fits = a.shape[-1] == depth and c.shape == (*a.shape[:-1], columns)
-        require(fits, f"cpu.dot of {a} and {b} to {c}")
+        rank = len(a.shape)
+        require(rank > 1 and rank == len(b.shape) == len(c.shape), f"cpu.dot of {a} and {b} to {c}: matrices needed")
+        *batch, depth, columns = b.shape if not self.transposed else b.shape[::-1]
+        fits = a.shape[-1] == depth and c.shape == (*a.shape[:-1], columns) and tuple(batch) == a.shape[:-2]
+        require(fits and a.element == b.element, f"cpu.dot of {a} and {b} to {c}: shapes or elements differ")
 
 
 class Scan(Op, name="cpu.scan"):
@@ -273,6 +311,17 @@ class Scan(Op, name="cpu.scan"):
     combine: Body = body(ends=ScanReturn)
     reverse: bool = attribute(bool, default=False)
 
+    def check(self) -> None:
+        types = [buffer_of(self, value) for value in self.buffers]
+        shapes = {type_.shape for type_ in types}
+        require(len(shapes) == 1, f"cpu.scan takes buffers of one shape; got {sorted(shapes)}")
+        require(0 <= self.axis < len(types[0].shape), f"cpu.scan: there is no axis {self.axis} in {types[0]}")
+        elements = [type_.element for type_ in types]
+        taken = [parameter.type for parameter in self.combine.parameters]
+        require(taken == 2 * elements, "the body of cpu.scan takes two of each element")
+        given = [value.type for value in self.combine.entry.terminator.operands]
+        require(given == elements, "the body of cpu.scan gives one of each element")
+
 
 class Copy(Op, name="cpu.copy"):
     """Copy the content of a buffer to another one of its type."""
@@ -281,4 +330,5 @@ class Copy(Op, name="cpu.copy"):
     target: Value = operand()
 
     def check(self) -> None:
+        buffer_of(self, self.source)
         require(self.source.type == self.target.type, f"cpu.copy of {self.source.type} to {self.target.type}")

@@ -22,7 +22,7 @@ class _Range:
     offset: int = -1
 
 
-def allocate(module: Op) -> Op:
+def allocate(module: Op) -> cpu.Module:
     """The module with an offset for each buffer, and the size of the scratch memory."""
     assert isinstance(module, cpu.Module)
     (func,) = module.functions().values()
@@ -44,7 +44,9 @@ def allocate(module: Op) -> Op:
             return builder.add(cpu.Alloc(op.type, offset=ranges[op.result].offset))
         return None
 
-    return with_attributes(transform(module, place, pass_name="allocate"), {"scratch": scratch})
+    placed_ = with_attributes(transform(module, place, pass_name="allocate"), {"scratch": scratch})
+    assert isinstance(placed_, cpu.Module)
+    return placed_
 
 
 def _ranges(func: tt.Func) -> dict[Value, _Range]:

@@ -1,4 +1,4 @@
-"""The CPU models of small kernels: golden, and what the passes find."""
+"""The CPU models of small kernels: golden, what the passes find, and that each keeps the meaning of a kernel."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ import ziggurat as zg
 from ziggurat.backend.cpu.run import run_cpu
 from ziggurat.backend.reference.run import run
 from ziggurat.codemodel.dialects import cpu, tt
-from ziggurat.transforms.cpu.passes import lower
+from ziggurat.transforms.cpu.passes import LOWER, lower
 
 K = zg.CompareKind
 
@@ -157,3 +157,30 @@ def test_a_loop_hands_a_tensor_to_the_next_loop():
     run_cpu(model, (1,), [mine, 2])
     run(model, None, (1,), [theirs, 2])
     np.testing.assert_array_equal(mine, theirs)
+
+
+GENERATOR = np.random.default_rng(0)
+ROWS = GENERATOR.normal(size=(3, 1100)).astype(np.float32)
+SQUARE = GENERATOR.normal(size=(128, 128)).astype(np.float32)
+# The grid and the arguments of each kernel; the last array is the result.
+LAUNCHES = {
+    "add": ((3,), [ROWS[0], ROWS[1], np.zeros(1100, np.float32), 1100]),
+    "softmax": ((3,), [np.zeros((3, 1100), np.float32), ROWS, 1100, 1000]),
+    "matmul": ((2, 2), [SQUARE, SQUARE.T.copy(), np.zeros((128, 128), np.float32), 128]),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("vector", (16, 64))
+def test_every_pass_keeps_the_bits(name, vector):
+    """As interpreted before the pass and after it."""
+    model = MODELS[name]()
+    grid, arguments = LAUNCHES[name]
+    results = []
+    for step in (None, *(step for _, step in LOWER)):
+        model = model if step is None else step(model, vector)
+        given = [value.copy() if isinstance(value, np.ndarray) else value for value in arguments]
+        run(model, None, grid, given)
+        results.append(np.concatenate([value.ravel() for value in given if isinstance(value, np.ndarray)]))
+        np.testing.assert_array_equal(results[-1].view(np.uint32), results[0].view(np.uint32))
+    assert len(results) == len(LOWER) + 1 and np.unique(results[0]).size > 1000
