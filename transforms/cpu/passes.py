@@ -13,6 +13,7 @@ from ziggurat.transforms.cpu.accesses import raise_accesses
 from ziggurat.transforms.cpu.allocate import allocate
 from ziggurat.transforms.cpu.carried import raise_carried
 from ziggurat.transforms.cpu.regions import make_regions
+from ziggurat.transforms.cpu.sorts import sort_in_loops
 from ziggurat.transforms.place.descriptors import lower_descriptors
 from ziggurat.transforms.place.prepare import prepare
 from ziggurat.transforms.simplify import simplify
@@ -20,6 +21,8 @@ from ziggurat.transforms.simplify import simplify
 Step = Callable[[Any, int], Op]  # Takes a `core.Module` or, after `regions`, a `cpu.Module`, and the bytes of a vector.
 
 LOWER: tuple[tuple[str, Step], ...] = (
+    # Before inlining, which hides what a function is.
+    ("sorts", lambda op, _: sort_in_loops(op)),
     ("prepare", lambda op, _: prepare(op)),
     # After inlining, which shows the descriptor of each access.
     ("descriptors", lambda op, _: lower_descriptors(op)),

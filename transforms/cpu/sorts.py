@@ -1,0 +1,131 @@
+"""Sorting in loops: the library's sorting network, whose steps are unrolled for GPUs, as one loop over its steps.
+
+A tensor lies in registers on a GPU, so that each step of the network needs code of its own. In the memory of a CPU, the
+steps differ only in a distance. For 1,024 keys, the model of the 55 steps takes a second to compile, the loop some
+milliseconds. Integers are in a total order, so that any sort of them has the same result.
+
+    tt.func @"sorted_keys_tensor<x8, i32>_False_tensor<x8, i32>" (%0 : tensor<x8, i32>)tensor<x8, i32> -> {
+        …
+        %3 : tensor<x8, i32> = scf.for %first %end %one %0 (%stage : i32, %4 : tensor<x8, i32>)… -> {
+            %5 : tensor<x8, i32> = scf.for %zero %stage %one %4 (%step : i32, %6 : tensor<x8, i32>)… -> {
+                …
+                %9 : tensor<x8, i32> = tt.gather %6 %8 @axis=0;             the partners, in 2^(stage - 1 - step)
+                …
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ziggurat.codemodel.builder import Builder
+from ziggurat.codemodel.dialects import arith, scf, tt
+from ziggurat.codemodel.dialects.arith import IntPredicate
+from ziggurat.codemodel.op import Op, Value
+from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
+from ziggurat.codemodel.types import ScalarType, TensorType, Type, i32
+from ziggurat.frontends.library import sorting
+
+_NAME = f"{sorting.sorted_keys.name}_"
+
+
+def sort_in_loops(module: Op) -> Op:
+    """The module whose functions `sorted_keys` of the library loop over the steps of the network."""
+    if not any(map(_sorts, module.walk())):
+        return module
+    unused = _called(module, lambda op: True) - _called(module, lambda op: not _sorts(op))
+
+    def replace(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+        if isinstance(op, tt.Func) and op.sym_name in unused:
+            return DROP
+        if not _sorts(op):
+            return None
+        assert isinstance(op, tt.Func)
+        (keys,) = op.body.parameters
+        inner = builder.inside([keys.type], op.body.yield_type, isolated=True)
+        inner.location = op.location
+        inner.add(tt.Return([_sorted(inner, inner.parameters[0], descending="_True_" in op.sym_name)]))
+        return builder.add(tt.Func(op.sym_name, inner.finish()), op.location)
+
+    return transform(module, replace, pass_name="sorts")
+
+
+def _called(module: Op, follow: Callable[[Op], bool]) -> set[str]:
+    """The names of the functions that others call, without the calls of functions that are not to be followed."""
+    functions = {op.sym_name: op for op in module.walk() if isinstance(op, tt.Func)}
+    callees = {name: {c.callee for c in op.walk() if isinstance(c, tt.Call)} for name, op in functions.items()}
+    found: set[str] = set()
+    waiting = list(functions.keys() - set().union(*callees.values()))
+    while waiting:
+        name = waiting.pop()
+        more = callees.get(name, set()) - found if name in functions and follow(functions[name]) else set[str]()
+        found |= more
+        waiting += more
+    return found
+
+
+def _sorts(op: Op) -> bool:
+    """Whether an op is the library's function, for more than one key."""
+    if not isinstance(op, tt.Func) or not op.sym_name.startswith(_NAME):
+        return False
+    if op.location is None or op.location.file != sorting.__file__:
+        return False
+    type_ = op.body.parameters[0].type
+    return isinstance(type_, TensorType) and type_.shape[-1] > 1
+
+
+def _sorted(builder: Rewriter, keys: Value, *, descending: bool) -> Value:
+    """The keys sorted along the last axis: runs of 2^stage are sorted in alternating directions."""
+    stages = _last_axis(keys).bit_length() - 1
+
+    def number(value: int) -> Value:
+        return builder.add(arith.ConstantOp(value, i32))
+
+    zero, one, end = number(0), number(1), number(stages + 1)
+    outer = builder.inside([i32, keys.type], keys.type)
+    stage, values = outer.parameters
+    inner = outer.inside([i32, keys.type], keys.type)
+    step, values_now = inner.parameters
+    exponent = inner.add(arith.SubI(inner.add(arith.SubI(stage, one)), step))
+    distance = inner.add(arith.ShlI(one, exponent))
+    run = inner.add(arith.ShlI(one, stage))
+    inner.add(scf.Yield([_exchanged(inner, values_now, distance, run, descending=descending)]))
+    outer.add(scf.Yield([outer.add(scf.For(zero, stage, one, [values], inner.finish()))]))
+    return builder.add(scf.For(one, end, one, [keys], outer.finish()))
+
+
+def _last_axis(keys: Value) -> int:
+    assert isinstance(keys.type, TensorType)
+    return keys.type.shape[-1]
+
+
+def _exchanged(builder: Builder, keys: Value, distance: Value, run: Value, *, descending: bool) -> Value:
+    """The keys after a step: each is exchanged with the one at a distance if the two are not in order."""
+    type_ = keys.type
+    assert isinstance(type_, TensorType) and isinstance(type_.element, ScalarType)
+    size, axis = type_.shape[-1], len(type_.shape) - 1
+    row = TensorType((size,), i32)
+    index = builder.add(tt.MakeRange(0, size))
+
+    def splat(value: Value, to: Type = row) -> Value:
+        return builder.add(tt.Splat(value, to))
+
+    zero = splat(builder.add(arith.ConstantOp(0, i32)))
+
+    def is_set(bit: Value) -> Value:
+        """For each key, whether its index has a bit: that of the number of keys, which none has, is in the last run."""
+        return builder.add(arith.CmpI(builder.add(arith.AndI(index, splat(bit))), zero, IntPredicate.NE))
+
+    def whole(value: Value) -> Value:
+        """A row for each row of the keys."""
+        for _ in range(axis):
+            value = builder.add(tt.ExpandDims(value, 0))
+        assert isinstance(value.type, TensorType)
+        return builder.add(tt.Broadcast(value, TensorType(type_.shape, value.type.element))) if axis else value
+
+    partner = builder.add(tt.Gather(keys, whole(builder.add(arith.XOrI(index, splat(distance)))), axis))
+    goes_down = whole(builder.add(arith.XOrI(is_set(distance), is_set(run))))
+    signed = type_.element.signed
+    less, greater = (IntPredicate.SLT, IntPredicate.SGT) if signed else (IntPredicate.ULT, IntPredicate.UGT)
+    order = (greater, less) if descending else (less, greater)
+    tests = [builder.add(arith.CmpI(keys, partner, predicate)) for predicate in order]
+    return builder.add(arith.Select(builder.add(arith.Select(goes_down, *tests)), partner, keys))
