@@ -22,6 +22,7 @@ from ziggurat.codemodel.types import (
     Type,
     TypeSyntax,
     VarType,
+    channel,
     constexpr_type,
     f16,
     f32,
@@ -57,7 +58,7 @@ LEGACY_NAMES: dict[str, ScalarType] = {
     "java.lang.Boolean": i1,
 }  # fmt: skip
 _NAMED: dict[str, Type] = {
-    **{type_.name: type_ for type_ in (void, pyobject, constexpr_type)}, **SCALARS, **LEGACY_NAMES,
+    **{type_.name: type_ for type_ in (void, pyobject, constexpr_type, channel)}, **SCALARS, **LEGACY_NAMES,
 }  # fmt: skip
 
 

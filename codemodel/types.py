@@ -228,6 +228,7 @@ def _float(
 
 
 void = NamedType("void")  # The type of an op without a result.
+channel = NamedType("channel")  # A ring of slots in shared memory, filled and read in order, in a GPU model.
 i1 = ScalarType("i1", "bool", 1, False, numpy="bool", llvm="i1", mlir="i1", tensor_map="UINT8", dlpack=6)
 i8 = _integer("i8", 8, True, "int8", "UINT8", "s8")
 i16 = _integer("i16", 16, True, "int16", "UINT16")

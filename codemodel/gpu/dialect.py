@@ -17,7 +17,7 @@ from ziggurat.codemodel.gpu.fragments import MAP_BYTES
 from ziggurat.codemodel.layout import transposition
 from ziggurat.codemodel.op import Body, Op, OpResult, Value, require
 from ziggurat.codemodel.traits import Isolated, MemoryRead, MemoryWrite, Pure, SymbolTable
-from ziggurat.codemodel.types import DescriptorType, PtrType, SharedType, TensorType, Type, f32, i1, i32, i64
+from ziggurat.codemodel.types import DescriptorType, PtrType, SharedType, TensorType, Type, channel, f32, i1, i32, i64
 
 
 def laid_out(op: Op, type_: Type) -> TensorType:
@@ -215,6 +215,77 @@ class AsyncWait(Op, name="gpu.async_wait"):
     pending: int = attribute(int, unnamed=True)
 
 
+# Channels: rings of slots that loads fill ahead of their readers (docs/design/009-channels-schedules-scopes.md).
+
+
+class Channel(Op, name="gpu.channel"):
+    """A channel whose slots are those of these rings, which all have the same number of buffers: its stages.
+
+    The slots are acquired, filled, committed, waited for and released in the order of the ring, from the first on.
+    """
+
+    rings: Sequence[Value] = operands()
+
+    def infer_type(self) -> Type:
+        return channel
+
+    def check(self) -> None:
+        stages = {buffer_of(self, ring).count for ring in self.rings}
+        require(len(stages) == 1, f"the rings of {self.NAME} must have one number of slots; got {sorted(stages)}")
+
+    @property
+    def stages(self) -> int:
+        """The number of slots."""
+        return buffer_of(self, self.rings[0]).count
+
+
+class ChannelOp(Op):
+    """An op on the next slot of a channel."""
+
+    channel: Value = operand()
+
+    def check(self) -> None:
+        _require_types(self, channel=channel)
+
+
+class ChannelAcquire(ChannelOp, name="gpu.channel_acquire"):
+    """The index of the next slot, once it is free. Where the predicate is false, no load fills it."""
+
+    predicate: Value = operand()
+
+    def infer_type(self) -> Type:
+        return i32
+
+    def check(self) -> None:
+        _require_types(self, channel=channel, predicate=i1)
+
+
+class ChannelCommit(ChannelOp, name="gpu.channel_commit"):
+    """All loads of the acquired slot have begun: one into each ring."""
+
+
+class ChannelWait(ChannelOp, name="gpu.channel_wait"):
+    """The index of the next committed slot, once its loads are complete. The slot is held from then on."""
+
+    def infer_type(self) -> Type:
+        return i32
+
+
+class ChannelRelease(ChannelOp, name="gpu.channel_release"):
+    """All reads of the slots that are held are complete, except of the last `held`: the others are free."""
+
+    held: int = attribute(int, default=0)
+
+
+class ChannelClose(Op, name="gpu.channel_close"):
+    """No slot of the channels is acquired any more. Those that are held can still be read."""
+
+    channels: Sequence[Value] = operands()
+
+    def check(self) -> None:
+        require(all(value.type == channel for value in self.channels), f"{self.NAME} closes channels")
+
+
 # Mbarriers: objects in shared memory that count arrivals and bytes, phase by phase.
 
 
@@ -271,7 +342,7 @@ class MbarrierWait(Op, name="gpu.mbarrier_wait"):
 class TmaLoad(Op, MemoryRead, MemoryWrite, name="gpu.tma_load"):
     """cp.async.bulk.tensor: where the condition holds, begin to copy a block of a tensor into a buffer, in boxes.
 
-    The mbarrier counts the bytes. One thread runs it.
+    The mbarrier counts the bytes. One thread runs it. Before `lower_channels`, `barrier` is the channel of the buffer.
     """
 
     descriptor: Value = operand()
@@ -282,7 +353,8 @@ class TmaLoad(Op, MemoryRead, MemoryWrite, name="gpu.tma_load"):
 
     def check(self) -> None:
         _boxed(self, self.descriptor, self.buffer)
-        _require_mbarriers(self, self.barrier)
+        if self.barrier.type != channel:
+            _require_mbarriers(self, self.barrier)
         _require_types(self, predicate=i1)
 
 

@@ -37,14 +37,18 @@ READ, WRITE, COUNT = "read", "write", "count"
 
 @attrs.frozen
 class Hazard:
-    """Two ops between which something is missing on some path: a "barrier", "fence", "wait", "commit", "arrival" …"""
+    """Two ops between which something is missing on some path: a "barrier", "fence", "wait", "commit", "release" …
+
+    For what is missing at one op, both are this op.
+    """
 
     first: Op
     second: Op
     missing: str
 
     def __str__(self) -> str:
-        return f"no {self.missing} between {self.first!r} and {self.second!r}"
+        place = f"at {self.first!r}" if self.first is self.second else f"between {self.first!r} and {self.second!r}"
+        return f"no {self.missing} {place}"
 
 
 @attrs.frozen(eq=False)
@@ -149,13 +153,13 @@ class _Flow:
             number = work.pop()
             waiting.discard(number)
             out = self._after(number, arriving(number))
-            for edge in self.nodes[number].following:
-                joined = into[edge.target] | out
-                if joined != into[edge.target]:
-                    into[edge.target] = joined
-                    if edge.target not in waiting:
-                        waiting.add(edge.target)
-                        work.append(edge.target)
+            for target in self.nodes[number].following:
+                joined = into[target] | out
+                if joined != into[target]:
+                    into[target] = joined
+                    if target not in waiting:
+                        waiting.add(target)
+                        work.append(target)
         return list(map(arriving, range(len(into))))
 
     def _after(self, number: int, state: _State) -> _State:

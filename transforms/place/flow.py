@@ -8,15 +8,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import attrs
 
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.op import Block, Body, Op, OpResult, Value
 from ziggurat.codemodel.structured import Structured
-from ziggurat.codemodel.traits import BodyTerminator, Loop
-from ziggurat.transforms.place.components import Component, components_of
+from ziggurat.codemodel.traits import Loop
 from ziggurat.transforms.place.queries import shared_of
 
 # Ops that read buffers, and ops that read or write buffers, without those that access only mbarriers.
@@ -54,13 +53,11 @@ def users_of(buffer: Value) -> Iterator[Op]:
             yield user
 
 
-def interval(alloc: Value, slot: int | None = None) -> tuple[int, int]:
-    """The bytes of an allocation, or of one of its slots; all bytes if the allocation is not known."""
+def interval(alloc: Value) -> tuple[int, int]:
+    """The bytes of an allocation; all bytes if it is not known."""
     if not isinstance(alloc, OpResult) or not isinstance(alloc.op, gpu.LocalAlloc):
         return 0, 1 << 40
-    type_, start = shared_of(alloc), alloc.op.offset
-    size = type_.bytes // type_.count
-    return (start, start + type_.bytes) if slot is None else (start + slot * size, start + (slot + 1) * size)
+    return alloc.op.offset, alloc.op.offset + shared_of(alloc).bytes
 
 
 @attrs.frozen
@@ -77,21 +74,13 @@ class Access:
 
 
 @attrs.frozen(eq=False)
-class Edge:
-    """An edge to the node of number `target`; control flow passes `values` to the components `members`."""
-
-    target: int
-    members: Sequence[Component] = ()
-    values: Sequence[Value] = ()
-
-
-@attrs.frozen(eq=False)
 class Node:
-    """An op that matters, or a place where paths meet; `depth` is the number of loops around it."""
+    """An op that matters, or a place where paths meet; `depth` is the number of loops around it, and `following` has
+    the numbers of the nodes to which paths go on."""
 
     op: Op | None
     depth: int
-    following: list[Edge] = attrs.field(factory=list[Edge])
+    following: list[int] = attrs.field(factory=list[int])
 
 
 class Graph:
@@ -109,43 +98,37 @@ class Graph:
     def _add(self, op: Op | None, depth: int, *sources: int) -> int:
         self.nodes.append(Node(op, depth))
         for source in sources:
-            self.nodes[source].following.append(Edge(len(self.nodes) - 1))
+            self.nodes[source].following.append(len(self.nodes) - 1)
         return len(self.nodes) - 1
 
-    def _body(self, body: Body, start: int, depth: int) -> list[tuple[Op, int]]:
-        """Add a body, entered from a node; the terminators by which it is left, and the last node before each."""
+    def _body(self, body: Body, start: int, depth: int) -> list[int]:
+        """Add a body, entered from a node; the last node before each terminator by which it is left."""
         starts: dict[Block, int] = {block: self._add(None, depth) for block in body.blocks[1:]}
         starts[body.entry] = start
-        left: list[tuple[Op, int]] = []
+        left: list[int] = []
         for block in body.blocks:
             at = starts[block]
             for op in block.ops:
                 at = self._op(op, at, depth)
-            for successor in block.terminator.successors:
-                members = [(parameter, 0) for parameter in successor.block.parameters]
-                self.nodes[at].following.append(Edge(starts[successor.block], members, successor.arguments))
+            self.nodes[at].following.extend(starts[successor] for successor in block.successors)
             if not block.terminator.successors:
-                left.append((block.terminator, at))
+                left.append(at)
         return left
 
     def _op(self, op: Op, at: int, depth: int) -> int:
         """Add an op after a node; the last node of it."""
         if isinstance(op, gpu.WarpSpecialize):
-            return self._add(op, depth, *(end for body in op.roles for _, end in self._body(body, at, depth)))
+            return self._add(op, depth, *(end for body in op.roles for end in self._body(body, at, depth)))
         if not isinstance(op, Structured):
             return self._add(op, depth, at) if isinstance(op, self.kinds) else at
         depth += isinstance(op, Loop)
         starts: dict[Body, int] = {}
-        handed: list[tuple[Body | None, int, Sequence[Value]]] = [(None, at, op.inits)]
+        ends: list[tuple[Body | None, int]] = [(None, at)]
         for body in op.bodies:
             starts[body] = self._add(None, depth)
-            for end, node in self._body(body, starts[body], depth):
-                assert isinstance(end, BodyTerminator)
-                handed.append((body, node, end.handed))
+            ends += [(body, end) for end in self._body(body, starts[body], depth)]
         after = self._add(None, depth)
-        for before, node, values in handed:
-            for body in op.following(before):
-                members = components_of(op.result) if body is None else [(p, 0) for p in op.entry_arguments(body)]
-                target = after if body is None else starts[body]
-                self.nodes[node].following.append(Edge(target, members, values if members else ()))
+        for before, node in ends:
+            following = op.following(before)
+            self.nodes[node].following.extend(after if body is None else starts[body] for body in following)
         return after

@@ -1,87 +1,63 @@
 """The check of a placed model: asynchronous ops are not used, or overwritten, too early.
 
-    %3 = scf.for … (%i, %slot, %acc) {
-        gpu.async_wait @1;                          the copies of all but the last group are complete
-        gpu.barrier;
-        %d = gpu.wgmma %a[%slot] %b[%slot] %acc;
-        %e = gpu.wgmma_wait %d @1;                  the wgmma of the iteration before is complete,
-        gpu.barrier;
-        gpu.async_copy … %a[%before]; …             so the slot that it read can be filled again
-        gpu.async_commit;
-        scf.yield %e …;
-    }
-    %4 = gpu.wgmma_wait %3 @0;                      before anything else has the accumulator
+    %d = gpu.wgmma %a %b %acc;
+    %e = gpu.wgmma_wait %d @0;                      before another op has the accumulator, or writes %a or %b
+    gpu.tma_store %C %c …;
+    gpu.tma_store_wait @0;                          before an op writes %c
 
 It derives the order of accesses anew from the finished model, so that it judges all passes before it. `barriers` finds
-missing barriers. Missing waits, commits and arrivals are found by running the model with abstract states. A state holds
-the numbers that slot indices and parities are computed from, the groups of copies and of wgmma in flight, in the order
-in which they began, and the slots that hold data. These numbers count around in rings, so there are few states, and all
-of them are visited: each trip count of each loop, and both ways of each branch. Two warp roles are run one by one; each
-must wait for everything that it needs from the other.
+missing barriers. Missing waits are found by running the model with abstract states. A state holds the groups of copies,
+of wgmma and of stores in flight, in the order in which they began. There are few states, and all of them are visited:
+each trip count of each loop, and both ways of each branch. Warp roles are run one by one.
 
-    gpu.mbarrier_init %full @arrivals=1;
-    …
-    %f = gpu.local_view %full %slot;
-    gpu.mbarrier_expect %f %more @bytes=16384;        the arrival, and the bytes of all loads that name this mbarrier
-    gpu.tma_load %A %a[%slot] %f %more …;             128 × 32 of f16
-    gpu.tma_load %B %b[%slot] %f %more …;             32 × 128 of f16
-
-The loads of a phase stand in the block of its `gpu.mbarrier_expect`, with the same slot index and the same predicate.
-A phase with too few expected bytes ends before the data is there; one with too many, or without a
-`gpu.mbarrier_expect`, never ends.
+The slots of one ring are not judged here, but by the proof of their channel (`channels`). The order of accesses to
+different buffers that have the same memory is judged.
 
 A tensor map is made anew only where no copy in flight reads the one before: a load is over after a wait for its
-mbarrier, or where that is invalidated, which needs an mbarrier between two phases; a store is over after a wait.
+mbarrier, or where that is invalidated; a store is over after a wait.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 import attrs
 
-from ziggurat.codemodel.dialects import arith, core, tt
+from ziggurat.codemodel.dialects import core, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.fragments import MAP_BYTES
 from ziggurat.codemodel.graphs import reached
-from ziggurat.codemodel.numbers import ELEMENTWISE, on_numbers
-from ziggurat.codemodel.op import Block, Body, Op, OpResult, Value
+from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.structured import Structured
 from ziggurat.codemodel.traits import BodyTerminator
 from ziggurat.codemodel.types import SharedType
 from ziggurat.transforms.place.barriers import BARRIERS, Hazard, missing_barriers
 from ziggurat.transforms.place.components import Component, Group, component_of, groups_of
-from ziggurat.transforms.place.flow import READERS, USERS, WAITS, Access, Edge, Graph, allocation, interval, slot_index
-from ziggurat.transforms.place.queries import WARP_GROUP, shared_of
+from ziggurat.transforms.place.flow import READERS, USERS, WAITS, Access, Graph, allocation, interval
+from ziggurat.transforms.place.queries import shared_of
 
 __all__ = ["Hazard", "hazards"]
 
 _MAX_GROUPS = 64  # In flight. No kernel has more; if one had, the oldest two would count as one.
-_ASYNCHRONOUS = (
-    *WAITS, *WAITS.values(), gpu.AsyncCommit, gpu.MbarrierInit, gpu.MbarrierInval, gpu.MbarrierArrive,
-)  # fmt: skip
-
-Slot = tuple[Value, int | None]  # An allocation, and the index of a slot; None for any of them.
+_ASYNCHRONOUS = (*WAITS, *WAITS.values(), gpu.AsyncCommit, gpu.MbarrierInval)
 
 
 def hazards(module: gpu.Module) -> list[Hazard]:
     """The pairs of ops of a GPU model between which something is missing; none of a model that `place` has made.
 
     * a barrier or a fence between two accesses of shared memory (`barriers`);
-    * a wait, a commit or an arrival for asynchronous ops: copies of cp.async, wgmma, loads and stores of TMA;
-    * the bytes and arrivals that an mbarrier expects;
+    * a wait or a commit for asynchronous ops: copies of cp.async, wgmma, stores of TMA;
     * memory of its own for each tensor map that the kernel makes, and barriers and an acquire before its use.
     """
-    return [*missing_barriers(module), *used_too_early(module), *_wrong_phases(module), *_wrong_maps(module)]
+    return [*missing_barriers(module), *used_too_early(module), *_wrong_maps(module)]
 
 
 def used_too_early(module: gpu.Module) -> Iterator[Hazard]:
     """The ops of a module that use data in flight, or overwrite data that is still read."""
     for func in module.functions().values():
         if any(isinstance(op, _ASYNCHRONOUS) for op in func.walk()):
-            groups = groups_of(func)
-            yield from _accumulators_in_use(func, groups)
-            yield from _Run(func, groups).hazards()
+            yield from _accumulators_in_use(func, groups_of(func))
+            yield from _Run(func).hazards()
 
 
 # Accumulators, by the values that hold them.
@@ -116,37 +92,44 @@ def _computing(component: Component, groups: Mapping[Component, Group], seen: se
 # Shared memory, state by state.
 
 
-Accesses = frozenset[Access]
-Groups = tuple[Accesses, ...]
+@attrs.frozen(eq=False)
+class _Use(Access):
+    """An access of an op to a buffer of an allocation."""
+
+    buffer: Value
+
+    def conflicts(self, other: _Use) -> bool:
+        """Whether both are of the same memory; the slots of one ring are the responsibility of its channel."""
+        own = self.buffer is other.buffer and shared_of(self.buffer).count > 1
+        return self.overlaps(other) and not own
+
+
+Uses = frozenset[_Use]
+Groups = tuple[Uses, ...]
 
 
 @attrs.frozen(cache_hash=True)
 class _State:
-    """The facts at a point of the program; see the top of this file.
+    """The asynchronous accesses at a point of the program.
 
-    `open` are the copies that no commit has made a group yet. `full` are slots that TMA has filled, `empty` slots that
-    the consumer has released to the producer. `odd` are the mbarriers whose next wait is for another parity than the
-    first one was. `loads` are the loads in flight by maps that the kernel has made, with their mbarriers.
+    `open` are the copies that no commit has made a group yet. `loads` are the loads in flight by maps that the kernel
+    has made, with their mbarriers.
 
     Of these maps, `made` are those that the elected thread has not acquired, `apart` those that another warp has made
     since the last barrier, and `used` are the copies by maps that the elected thread has begun since.
     """
 
-    numbers: frozenset[tuple[Component, int | None]] = frozenset()
-    open: Accesses = frozenset()
+    open: Uses = frozenset()
     copies: Groups = ()
     dots: Groups = ()
     stores: Groups = ()
-    full: frozenset[Slot] = frozenset()
-    empty: frozenset[Slot] = frozenset()
-    odd: frozenset[Slot] = frozenset()
-    loads: frozenset[tuple[gpu.TmaLoad, Slot]] = frozenset()
+    loads: frozenset[tuple[gpu.TmaLoad, Value]] = frozenset()
     made: frozenset[gpu.MakeTensorMap] = frozenset()
     apart: frozenset[gpu.MakeTensorMap] = frozenset()
     used: frozenset[Op] = frozenset()
 
 
-def _begun(groups: Groups, *group: Access) -> Groups:
+def _begun(groups: Groups, group: Iterable[_Use]) -> Groups:
     if len(groups) == _MAX_GROUPS:
         groups = (groups[0] | groups[1], *groups[2:])
     return (*groups, frozenset(group))
@@ -159,40 +142,14 @@ def _pending(groups: Groups, count: int) -> Groups:
 class _Run:
     """A run of a function through all states. A hazard is noted once for each pair of ops."""
 
-    def __init__(self, func: Op, groups: Mapping[Component, Group]) -> None:
+    def __init__(self, func: Op) -> None:
         self.func = func
-        self.groups = groups
         self.found: dict[tuple[int, int, str], Hazard] = {}
-        self.fetches: dict[Value, gpu.TmaLoad] = {}  # One load into each ring.
-        self.filled_by: dict[Value, set[Value]] = {}  # The rings that the loads of an mbarrier fill.
-        self.emptied_by: dict[Value, set[Value]] = {}  # The rings that the arrivals at an mbarrier release.
-        self.readers: dict[Value, list[Op]] = {}
-        ops = list(func.walk())
-        numbers = [op.index for op in ops if isinstance(op, gpu.LocalView)]
-        numbers += [op.parity for op in ops if isinstance(op, gpu.MbarrierWait)]
-        self.tracked = self._sources(numbers)
-        expected = {allocation(op.barrier) for op in ops if isinstance(op, gpu.MbarrierExpect)}
-        waited: dict[Block | None, Value] = {}  # The mbarrier of empty slots that each block has waited for last.
-        for op in ops:
-            if isinstance(op, gpu.MbarrierWait) and allocation(op.barrier) not in expected:
-                waited[op.parent] = allocation(op.barrier)
-            elif isinstance(op, gpu.TmaLoad):
-                ring = allocation(op.buffer)
-                self.fetches.setdefault(ring, op)
-                self.filled_by.setdefault(allocation(op.barrier), set()).add(ring)
-                if op.parent in waited:
-                    self.emptied_by.setdefault(waited[op.parent], set()).add(ring)
-            elif isinstance(op, READERS):
-                for buffer in op.operands:
-                    self.readers.setdefault(allocation(buffer), []).append(op)
-        self.released = {ring for rings in self.emptied_by.values() for ring in rings}
+        self.uses: dict[Value, list[_Use]] = {}  # Of each op, by its result.
 
     def hazards(self) -> Iterable[Hazard]:
         """Run the function from its entry."""
-        for op in self.func.walk():
-            for role in op.roles[1:] if isinstance(op, gpu.WarpSpecialize) else ():
-                self._readers_of(role)
-        followed = (gpu.LocalAlloc, *USERS, *_ASYNCHRONOUS, tt.Return)
+        followed = (*USERS, *_ASYNCHRONOUS, tt.Return)
         if any(isinstance(op, gpu.MakeTensorMap) for op in self.func.walk()):
             followed += (*BARRIERS, gpu.AcquireTensorMaps)
         nodes = Graph(self.func.bodies[0], followed).nodes
@@ -200,7 +157,7 @@ class _Run:
         def following(place: tuple[int, _State]) -> Iterable[tuple[int, _State]]:
             node, state = nodes[place[0]], place[1]
             after = state if node.op is None else self._step(node.op, state)
-            return ((edge.target, self._passed(after, edge)) for edge in node.following)
+            return ((target, after) for target in node.following)
 
         reached([(0, _State())], following)
         return self.found.values()
@@ -208,90 +165,39 @@ class _Run:
     def _note(self, first: Op, second: Op, missing: str) -> None:
         self.found.setdefault((id(first), id(second), missing), Hazard(first, second, missing))
 
-    def _readers_of(self, producer: Body) -> None:
-        """Note the reads of a producer's rings that no arrival orders before the next fetch into the slot."""
-        for fetch in producer.walk():
-            ring = allocation(fetch.buffer) if isinstance(fetch, gpu.TmaLoad) else None
-            for reader in self.readers.get(ring, ()) if ring is not None else ():
-                if not isinstance(reader, gpu.Wgmma):
-                    # One thread of each warp group arrives, which does not order the reads of the other threads.
-                    self._note(reader, fetch, "barrier")
-                elif ring not in self.released:
-                    self._note(reader, fetch, "wait")
-
-    # Numbers.
-
-    def _sources(self, values: Sequence[Value]) -> set[Component]:
-        """The components that control flow passes on, from which these values are computed."""
-
-        def sources(component: Component) -> Iterable[Component]:
-            value, group = component[0], self.groups.get(component)
-            if group is not None:
-                return (*group.members, *(source for _, source in group.sources))
-            return map(component_of, value.op.operands) if isinstance(value, OpResult) and not value.op.bodies else ()
-
-        return reached(map(component_of, values), sources) & self.groups.keys()
-
-    def _number(self, value: Value, numbers: Mapping[Component, int | None]) -> int | None:
-        """The number that a value is, where it is known."""
-        component = component_of(value)
-        if component in self.groups:
-            return numbers.get(component)
-        op = component[0].op if isinstance(component[0], OpResult) else None
-        if isinstance(op, arith.ConstantOp):
-            return op.value if isinstance(op.value, int) else None
-        if not isinstance(op, ELEMENTWISE):
-            return None
-        given = [number for operand in op.operands if (number := self._number(operand, numbers)) is not None]
-        return int(on_numbers(op, given)) if len(given) == len(op.operands) else None
-
-    def _passed(self, state: _State, edge: Edge) -> _State:
-        """The state after an edge, on which components get the numbers of the values that are passed to them."""
-        known = dict(state.numbers)
-        pairs = zip(edge.members, edge.values, strict=True)
-        passed = {member: self._number(value, known) for member, value in pairs if member in self.tracked}
-        return attrs.evolve(state, numbers=frozenset((known | passed).items())) if passed else state
-
-    # Ops.
-
-    def _slot(self, buffer: Value, state: _State) -> Slot:
-        index = slot_index(buffer)
-        return allocation(buffer), 0 if index is None else self._number(index, dict(state.numbers))
+    def _uses(self, op: Op) -> list[_Use]:
+        """The accesses of an op, the same objects in each state."""
+        if op.result not in self.uses:
+            buffers = [allocation(value) for value in op.operands if isinstance(value.type, SharedType)]
+            self.uses[op.result] = [_Use(op, *interval(buffer), buffer) for buffer in buffers]
+        return self.uses[op.result]
 
     def _step(self, op: Op, state: _State) -> _State:
         """The state after an op without bodies."""
-        buffers = [value for value in op.operands if isinstance(value.type, SharedType)]
-        slots = [self._slot(buffer, state) for buffer in buffers]
-        accesses = [Access(op, *interval(*slot)) for slot in slots]
+        uses = self._uses(op)
         if isinstance(op, READERS):
-            self._meets_copies(accesses, state)
-            for slot in slots:
-                if slot[0] in self.fetches and slot not in state.full:
-                    self._note(self.fetches[slot[0]], op, "wait")
+            self._meets_copies(uses, state)
         elif isinstance(op, USERS):
-            self._meets_copies(accesses[:1], state)
-            self._meets("wait", accesses[:1], (*state.dots, *state.stores))
+            self._meets_copies(uses[:1], state)
+            self._meets("wait", uses[:1], (*state.dots, *state.stores))
         match op:
             case gpu.AsyncCopy():
-                return attrs.evolve(state, open=state.open | {*accesses})
+                return attrs.evolve(state, open=state.open | {*uses})
             case gpu.AsyncCommit():
-                return attrs.evolve(state, open=frozenset(), copies=_begun(state.copies, *state.open))
+                return attrs.evolve(state, open=frozenset(), copies=_begun(state.copies, state.open))
             case gpu.AsyncWait():
                 return attrs.evolve(state, copies=_pending(state.copies, op.pending))
             case gpu.Wgmma():
-                return attrs.evolve(state, dots=_begun(state.dots, *accesses))
+                return attrs.evolve(state, dots=_begun(state.dots, uses))
             case gpu.WgmmaWait():
                 return attrs.evolve(state, dots=_pending(state.dots, op.pending))
             case gpu.TmaStore():
-                return attrs.evolve(self._uses_map(op, state), stores=_begun(state.stores, *accesses))
+                return attrs.evolve(self._uses_map(op, state), stores=_begun(state.stores, uses))
             case gpu.TmaStoreWait():
                 return attrs.evolve(state, stores=_pending(state.stores, op.pending))
-            case gpu.TmaLoad():
-                if slots[0][0] in self.released and slots[0] not in state.empty:
-                    self._note(self.readers[slots[0][0]][0], op, "wait")
-                loads = state.loads if _map_of(op) is None else state.loads | {(op, slots[1])}
-                state = self._uses_map(op, state)
-                return attrs.evolve(state, full=state.full - {slots[0]}, empty=state.empty - {slots[0]}, loads=loads)
+            case gpu.TmaLoad() if _map_of(op) is not None:
+                loads = state.loads | {(op, allocation(op.barrier))}
+                return attrs.evolve(self._uses_map(op, state), loads=loads)
             case gpu.MakeTensorMap():
                 for copy in (*(load for load, _ in state.loads), *(one.op for group in state.stores for one in group)):
                     if _map_of(copy) == op.index:
@@ -308,22 +214,11 @@ class _Run:
                 return attrs.evolve(state, made=state.made - made)
             case gpu.Barrier() | tt.Barrier():
                 return attrs.evolve(state, apart=frozenset(), used=frozenset())
-            case gpu.MbarrierInval():
-                return attrs.evolve(state, loads=frozenset(one for one in state.loads if one[1][0] is not slots[0][0]))
-            case gpu.LocalAlloc() | gpu.MbarrierInit():
-                # An allocation in a loop is a new one in each iteration.
-                new = op.buffer if isinstance(op, gpu.MbarrierInit) else op.result
-                full, odd = ({slot for slot in known if slot[0] is not new} for known in (state.full, state.odd))
-                return attrs.evolve(state, full=frozenset(full), odd=frozenset(odd))
-            case gpu.MbarrierWait():
-                return self._wait(op, slots[0], state)
-            case gpu.MbarrierArrive():
-                return self._arrive(slots[0], state)
-            case gpu.WarpSpecialize():
-                # The end of a role.
-                for ring in {ring for ring, _ in state.full if ring in self.released}:
-                    self._note(self.readers[ring][0], self.fetches[ring], "arrival")
-                return state
+            case gpu.MbarrierInval() | gpu.MbarrierWait():
+                mbarriers = uses[0].buffer
+                if isinstance(op, gpu.MbarrierWait) and shared_of(mbarriers).count > 1:
+                    return state  # The loads of other slots are still in flight.
+                return attrs.evolve(state, loads=frozenset(one for one in state.loads if one[1] is not mbarriers))
             case tt.Return():
                 for store in (store for group in state.stores for store in group):
                     # Another CTA may have the memory before the store has read it.
@@ -340,38 +235,15 @@ class _Run:
             self._note(made, op, "acquire")
         return attrs.evolve(state, used=state.used | {op})
 
-    def _meets(self, missing: str, accesses: Iterable[Access], groups: Groups) -> None:
-        """Note what overlaps these accesses."""
-        for access in accesses:
-            for other in (other for group in groups for other in group if other.overlaps(access)):
-                self._note(other.op, access.op, missing)
+    def _meets(self, missing: str, uses: Iterable[_Use], groups: Groups) -> None:
+        """Note what conflicts with these accesses."""
+        for use in uses:
+            for other in (other for group in groups for other in group if other.conflicts(use)):
+                self._note(other.op, use.op, missing)
 
-    def _meets_copies(self, accesses: Iterable[Access], state: _State) -> None:
-        self._meets("commit", accesses, (state.open,))
-        self._meets("wait", accesses, state.copies)
-
-    def _wait(self, op: gpu.MbarrierWait, mbarrier: Slot, state: _State) -> _State:
-        """The state after a wait until slots are full, or empty; each wait must be for the other parity."""
-        rings, released = (known.get(mbarrier[0], set()) for known in (self.filled_by, self.emptied_by))
-        # The phase before the first counts as over: the first wait for an empty slot is for that one.
-        expected = int((mbarrier in state.odd) != bool(released))
-        if self._number(op.parity, dict(state.numbers)) != expected:
-            self._note(op, op, "phase")
-        for ring in rings & self.released:
-            if (ring, mbarrier[1]) in state.full:
-                self._note(self.readers[ring][0], self.fetches[ring], "arrival")
-        full, empty = (frozenset((ring, mbarrier[1]) for ring in known) for known in (rings, released))
-        loads = frozenset(one for one in state.loads if one[1] != mbarrier)
-        return attrs.evolve(
-            state, full=state.full | full, empty=state.empty | empty, odd=state.odd ^ {mbarrier}, loads=loads
-        )
-
-    def _arrive(self, mbarrier: Slot, state: _State) -> _State:
-        """The state after the consumer has released slots, which no wgmma may still read."""
-        slots = frozenset((ring, mbarrier[1]) for ring in self.emptied_by.get(mbarrier[0], ()))
-        for ring, index in slots:
-            self._meets("wait", [Access(self.fetches[ring], *interval(ring, index))], state.dots)
-        return attrs.evolve(state, full=state.full - slots)
+    def _meets_copies(self, uses: Iterable[_Use], state: _State) -> None:
+        self._meets("commit", uses, (state.open,))
+        self._meets("wait", uses, state.copies)
 
 
 # Tensor maps.
@@ -392,44 +264,3 @@ def _wrong_maps(module: gpu.Module) -> Iterator[Hazard]:
             first = made.setdefault(op.index, op)
             if first is not op or (op.index + 1) * MAP_BYTES > module.scratch:
                 yield Hazard(first, op, "memory for a tensor map")
-
-
-# Mbarriers.
-
-
-def _wrong_phases(module: gpu.Module) -> Iterator[Hazard]:
-    """The loads and mbarriers of a module whose phases end too early, or never."""
-    expected: dict[object, list[gpu.MbarrierExpect]] = {}
-    loads: dict[object, list[gpu.TmaLoad]] = {}
-    inits: dict[Value, gpu.MbarrierInit] = {}
-    counted: dict[Value, tuple[Op, int]] = {}  # An op that arrives, and how often it does in a phase.
-    for op in module.walk():
-        if isinstance(op, gpu.MbarrierInit):
-            inits[op.buffer] = op
-        elif isinstance(op, gpu.MbarrierArrive):
-            counted[allocation(op.barrier)] = op, module.num_warps // WARP_GROUP
-        elif isinstance(op, gpu.MbarrierExpect):
-            counted[allocation(op.barrier)] = op, 1
-            expected.setdefault(_phase(op), []).append(op)
-        elif isinstance(op, gpu.TmaLoad):
-            phase = _phase(op)
-            loads.setdefault(phase, []).append(op)
-            if phase not in expected:
-                yield Hazard(op, op, "expectation")
-            if slot_index(op.buffer) is not slot_index(op.barrier):
-                yield Hazard(op, op, "match of slots")
-    for phase, expects in expected.items():
-        brought = loads.get(phase, [])
-        if len(expects) > 1:
-            yield Hazard(expects[0], expects[1], "load")
-        elif sum(shared_of(load.buffer).bytes for load in brought) != expects[0].bytes:
-            yield Hazard(expects[0], brought[-1] if brought else expects[0], "match of bytes")
-    for mbarrier, (op, arrivals) in counted.items():
-        init = inits.get(mbarrier)
-        if init is None or init.arrivals != arrivals:
-            yield Hazard(op if init is None else init, op, "initialisation")
-
-
-def _phase(op: gpu.MbarrierExpect | gpu.TmaLoad) -> object:
-    """A key of the phase of an mbarrier that an op takes part in."""
-    return op.parent, allocation(op.barrier), slot_index(op.barrier), op.predicate

@@ -101,13 +101,25 @@ class LoopPlan:
         """The number of iterations by which the copies are ahead."""
         return self.stages - self.reuse
 
-    def groups(self) -> dict[Value, list[Copy]]:
-        """TMA's copies by the result of their first reader: each group has an mbarrier for each stage."""
-        found: dict[Value, list[Copy]] = {}
-        for copy in self.copies:
-            if copy.by_tma:
-                found.setdefault(copy.reader.result, []).append(copy)
-        return found
+    def channels(self) -> tuple[tuple[Copy, ...], ...]:
+        """The copies of each channel: those of the threads, and those of TMA by their first reader, which waits."""
+        found: dict[Value | None, list[Copy]] = {}
+        for copy in sorted(self.copies, key=lambda copy: copy.by_tma):
+            found.setdefault(copy.reader.result if copy.by_tma else None, []).append(copy)
+        return tuple(map(tuple, found.values()))
+
+    def released(self, copies: Sequence[Copy]) -> Op | None:
+        """The op of the loop's body after which the slot of a channel has been read: its last reader, or the wait for
+        that. None if this is the deferred wgmma, which is complete in the next iteration."""
+        readers = {user.result for copy in copies for user in copy.readers}
+        if self.deferred is not None and self.deferred.wait.value in readers:
+            return None
+        ops = self.loop.body.entry.ops
+        last = max(at for at, op in enumerate(ops) if op.result in readers)
+        by_wgmma = any(isinstance(op, gpu.Wgmma) for op in ops if op.result in readers)
+        waits = (op for op in ops[last:] if isinstance(op, gpu.WgmmaWait) and not op.pending)
+        over = next(waits) if by_wgmma else ops[last]
+        return None if self.deferred is not None and over is self.deferred.wait else over
 
 
 def planned(

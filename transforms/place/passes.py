@@ -21,6 +21,7 @@ from ziggurat.transforms.place.dots import anchors, place_dots
 from ziggurat.transforms.place.hazards import hazards
 from ziggurat.transforms.place.last_reads import mark_last_reads
 from ziggurat.transforms.place.lower import lower
+from ziggurat.transforms.place.lower_channels import lower_channels
 from ziggurat.transforms.place.pipeline_loads import pipeline_loads
 from ziggurat.transforms.place.prefetch import prefetch_loads
 from ziggurat.transforms.place.prepare import prepare_for_gpu
@@ -64,6 +65,8 @@ PLACE: tuple[tuple[str, Step], ...] = (
     ("tma", lambda op, _: lower_tma(op)),
     # A descriptor that the kernel made is left only where TMA needs a tensor map.
     ("tensor_maps", lambda op, _: make_tensor_maps(op)),
+    # Nothing after this fills slots; nothing before it knows their indices.
+    ("lower_channels", lambda op, _: lower_channels(op)),
     ("lower", lambda op, _: lower(op)),
     ("dce", lambda op, _: dce(op)),
     # Offsets decide which accesses conflict, so allocation comes before the barriers.

@@ -1,31 +1,27 @@
 """Pipelining: the loads that feed the dots of a loop become copies, in flight while earlier ones are used.
 
-    scf.for … (%i, %acc, %p) {                        prologue: the copies of the first iterations
-        %a = tt.load %p @width=8;                     scf.for … (%i, %acc, %p, %slot, %q) {
-        %b = gpu.local_alloc;                             gpu.async_wait @1;
-        gpu.local_store %b %a;             becomes        gpu.async_copy %q %ring[%before] (if …) @width=8;
-        %d = gpu.wgmma %b … %acc;                         gpu.async_commit;
-        …                                                 %d = gpu.wgmma %ring[%slot] … %acc;
+    scf.for … (%i, %acc, %p) {                        %c = gpu.channel %ring;
+        %a = tt.load %p @width=8;                     prologue: the copies of the first iterations
+        %b = gpu.local_alloc;                         scf.for … (%i, %acc, %p, %q) {
+        gpu.local_store %b %a;                            %s = gpu.channel_wait %c;
+        %d = gpu.wgmma %b … %acc;          becomes        %d = gpu.wgmma %ring[%s] … %acc;
+        %e = gpu.wgmma_wait %d @0;                        %e = gpu.wgmma_wait %d @1;
+        scf.yield %e …;                                   gpu.channel_release %c @held=1;
+    }                                                     %t = gpu.channel_acquire %c %more;
+                                                          gpu.async_copy %q %ring[%t] (if %more) @width=8;
+                                                          gpu.channel_commit %c;
+                                                          scf.yield %e …; }
+                                                      gpu.channel_close %c;
 
 A ring has `num_stages` slots, and the copies of `num_stages - 1` iterations are in flight before the loop. Each
-iteration waits for its own copies, then begins those of a later iteration, into the slot that the iteration before has
+iteration waits for its own copies, and begins those of a later iteration, into the slot that the iteration before has
 read. One barrier between the two, which `barriers` finds, orders both. Where there is no such later iteration, the
 copies' masks are false. The values that the addresses are computed from are carried a second time, as many iterations
-ahead.
+ahead. TMA copies the blocks of descriptors, `gpu.tma_load` in the place of `gpu.async_copy`.
 
-TMA copies the blocks of descriptors, and mbarriers signal their arrival. Each slot has one, and the loop carries its
-phase beside the slot index. The last wgmma of an iteration need not be complete at its end:
-
-    scf.for … (%i, %acc) {                            scf.for … (%i, %acc, %slot, %phase, %q) {
-        …                                                 gpu.mbarrier_wait %full[%slot] %phase;
-        %d = gpu.wgmma %b … %acc;          becomes        %d = gpu.wgmma %ring[%slot] … %acc;
-        %e = gpu.wgmma_wait %d @0;                        %e = gpu.wgmma_wait %d @1;
-        scf.yield %e;                                     gpu.mbarrier_expect %full[%before] …;
-                                                          gpu.tma_load %0 %ring[%before] … %q;
-                                                          scf.yield %e …;
-
-The wgmma of the iteration before is complete after the wait for all but one, so its slot can be filled again. In
-attention's loop, the wait for the dot of queries and keys does this.
+The last wgmma of an iteration need not be complete at its end. It is after the wait for all but one in the next
+iteration, as above, or in attention's loop after the wait for the dot of queries and keys: then its slot can be filled
+again.
 
 Where threads copy, this takes a second barrier: the wgmma of the other warps must be complete as well. With one slot
 more, the slot that is filled was read two iterations before, and the barrier after the wait for the copies orders
@@ -42,18 +38,18 @@ from typing import Any
 import attrs
 
 from ziggurat.codemodel.builder import Builder
-from ziggurat.codemodel.dialects import arith, core, scf, tt
+from ziggurat.codemodel.dialects import arith, scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import DEFAULT_OPTIONS
 from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import ScalarType, i1, with_element
-from ziggurat.transforms.place.loop_plan import LoopPlan, planned
+from ziggurat.transforms.place.flow import allocation
+from ziggurat.transforms.place.loop_plan import Copy, LoopPlan, planned
 from ziggurat.transforms.place.obstacle import Obstacle, warn, warn_of
 from ziggurat.transforms.place.pressure import REGISTERS_OF_SM
-from ziggurat.transforms.place.queries import constant, constant_of, shared_of, tensor_of
-from ziggurat.transforms.place.tma import forget_mbarriers, mbarriers
+from ziggurat.transforms.place.queries import constant, constant_of, repacked, shared_of, tensor_of, unpacked
 
 _LOWERING_BYTES = 8192  # Shared memory that is left for what `lower` allocates.
 _DRIVER_BYTES = 1024  # Shared memory that the driver takes for each CTA.
@@ -147,109 +143,86 @@ def carrying_loop(
     return builder.add(scf.For(start, stop, step, initial, inner.finish(), **attributes), loop.location)
 
 
-class Counter:
-    """The arithmetic on the slot index of a ring of `stages` slots, in one body."""
-
-    def __init__(self, builder: Builder, slot: Value, stages: int) -> None:
-        self.builder = builder
-        self.slot = slot
-        self.stages = stages
-        self.zero, self.last, self.one = (constant(builder, value) for value in (0, stages - 1, 1))
-
-    def before(self, count: int = 1) -> Value:
-        """The index of the slot `count` iterations before."""
-        add = self.builder.add
-        if count == 1:
-            wraps, around = add(arith.CmpI(self.slot, self.zero, arith.IntPredicate.EQ)), self.last
-            back = self.one
-        else:
-            wraps = add(arith.CmpI(self.slot, constant(self.builder, count), arith.IntPredicate.SLT))
-            around = add(arith.AddI(self.slot, constant(self.builder, self.stages - count)))
-            back = constant(self.builder, count)
-        return add(arith.Select(wraps, around, add(arith.SubI(self.slot, back))))
-
-    def after(self, phase: Value | None) -> list[Value]:
-        """The index of the next slot; and its phase, if there is one."""
-        add = self.builder.add
-        wraps = add(arith.CmpI(self.slot, self.last, arith.IntPredicate.EQ))
-        following: list[Value] = [add(arith.Select(wraps, self.zero, add(arith.AddI(self.slot, self.one))))]
-        if phase is not None:
-            following.append(add(arith.XOrI(phase, add(arith.Select(wraps, self.one, self.zero)))))
-        return following
-
-
 class LoopWriter:
-    """The writer of a loop whose loads have become copies to `rings`: one ring for each copy of the plan, in order.
+    """The writer of a loop whose loads have become copies: to rings, for each copy of the plan, of these channels."""
 
-    `full` has the mbarriers that say that a slot is full, for each group of TMA's copies.
-    """
-
-    def __init__(self, plan: LoopPlan, rings: Sequence[Value], full: Sequence[Value]) -> None:
+    def __init__(self, plan: LoopPlan, channels: Sequence[Value]) -> None:
         self.loop = plan.loop
         self.plan = plan
-        self.rings = {copy.buffer.result: ring for copy, ring in zip(plan.copies, rings, strict=True)}
-        self.full = dict(zip(plan.groups(), full, strict=True))
+        self.channels = dict(zip(plan.channels(), channels, strict=True))
 
-    def fetch(self, builder: Rewriter, reader: Value, slot: Value, condition: Value) -> None:
-        """Have TMA fill the slots of the group of a reader where a condition holds, and tell the mbarrier."""
-        copies = self.plan.groups()[reader]
-        full = builder.add(gpu.LocalView(self.full[reader], slot))
-        builder.add(gpu.MbarrierExpect(full, condition, bytes=sum(copy.shared.bytes for copy in copies)))
-        for copy in copies:
-            descriptor, *offsets = (builder[value] for value in copy.load.operands)
-            view = builder.add(gpu.LocalView(self.rings[copy.buffer.result], slot))
-            builder.add(gpu.TmaLoad(descriptor, view, full, condition, offsets), copy.load.location)
+    def fetch(self, builder: Rewriter, condition: Value) -> None:
+        """Begin to fill a slot of each channel where a condition holds."""
+        for copies, channel in self.channels.items():
+            slot = builder.add(gpu.ChannelAcquire(channel, condition))
+            for copy, ring in zip(copies, rings_of(channel), strict=True):
+                _begin_copy(builder, copy, builder.add(gpu.LocalView(ring, slot)), channel, condition)
+            builder.add(gpu.ChannelCommit(channel))
 
-    def rewritten(self, inner: Rewriter, slot: Value, phase: Value | None) -> Iterator[Op]:
+    def wait(self, builder: Rewriter, copies: tuple[Copy, ...]) -> None:
+        """Wait for a slot of a channel: from now on, its buffers stand for those that the loads filled."""
+        channel = self.channels[copies]
+        slot = builder.add(gpu.ChannelWait(channel))
+        for copy, ring in zip(copies, rings_of(channel), strict=True):
+            buffer = copy.buffer.result
+            builder[buffer] = builder.add(gpu.LocalView(ring, slot), copy.buffer.location)
+            for op in self.loop.body.entry.ops:
+                if isinstance(op, gpu.LocalTrans) and allocation(op.result) is buffer:
+                    builder.rewrite(op)
+
+    def rewritten(self, inner: Rewriter) -> Iterator[Op]:
         """Write the body of the loop without the copies, op by op.
 
-        An op is given after it was written, with the wait for the wgmma of the iteration before that follows it.
+        An op is given after it was written, with the wait for the wgmma of the iteration before that follows it, and
+        the release of slots that have been read.
         """
         loop, deferred = self.loop, self.plan.deferred
+        buffers = {copy.buffer.result for copy in self.plan.copies}
         gone = {op.result for copy in self.plan.copies for op in (copy.load, copy.store, *copy.transposed)}
         gone |= _superfluous_fences(loop, gone)
+        waited = {copies for copies in self.channels if not copies[0].by_tma}
+        released = {copies: self.plan.released(copies) for copies in self.channels}
         for op in loop.body.entry.ops[:-1]:
-            if op.result in gone:
+            if op.result in gone or allocation(op.result) in buffers:
                 continue
-            if op.result in self.full:
-                assert phase is not None
-                inner.add(gpu.MbarrierWait(inner.add(gpu.LocalView(self.full[op.result], slot)), phase))
-            if op.result in self.rings:
-                inner[op.result] = inner.add(gpu.LocalView(self.rings[op.result], slot), op.location)
-            elif deferred is not None and op is deferred.wait:
+            for copies in self.channels:
+                if copies not in waited and op is copies[0].reader:
+                    self.wait(inner, copies)
+                    waited.add(copies)
+            if deferred is not None and op is deferred.wait:
                 inner[op.result] = inner[deferred.wait.value]
             else:
                 inner.rewrite(op)
-            if deferred is not None and op is deferred.covered:
+            covered = deferred is not None and op is deferred.covered
+            if deferred is not None and covered:
                 value = deferred.wait.value if deferred.chained else loop.body.parameters[deferred.position + 1]
                 inner[value] = inner.add(gpu.WgmmaWait(inner[value], int(deferred.chained)), deferred.wait.location)
+            for copies, over in released.items():
+                if over is op or (over is None and covered):
+                    held = int(over is None and copies in waited)
+                    inner.add(gpu.ChannelRelease(self.channels[copies], held=held))
             yield op
 
-    def completed(
-        self,
-        builder: Rewriter,
-        initial: Sequence[Value],
-        write: Callable[[Rewriter], Value],
-        end: Callable[[Rewriter, Sequence[Value]], None] = lambda builder, values: None,
-    ) -> Value:
-        """The packed values after the new loop, which `write` adds, and a wait for the deferred wgmma. Then `end`
-        writes.
+    def completed(self, builder: Rewriter, write: Callable[[Rewriter], Value], further: int = 0) -> Value:
+        """The packed results of the new loop, which `write` adds, after a wait for the deferred wgmma.
 
-        If a wgmma is deferred, these are the counterparts of `initial`, and the loop stands in a branch that runs if
-        the loop has an iteration. This keeps the in-flight accumulator out of a phi with the initial one: LLVM would
-        copy it, and ptxas then waits for each wgmma (its warning C7515).
+        The loop gives `further` values after those of the old one. If a wgmma is deferred, the loop stands in a branch
+        that runs if it has an iteration. This keeps the in-flight accumulator out of a phi with the initial one: LLVM
+        would copy it, and ptxas then waits for each wgmma (its warning C7515).
         """
-        deferred = self.plan.deferred
+        deferred, initial = self.plan.deferred, [builder[value] for value in self.loop.initial]
+        count = len(initial)
         if deferred is None:
-            return write(builder)
+            return repacked(builder, unpacked(builder, write(builder), count + further)[:count])
         before = arith.IntPredicate.SLT if self.plan.step > 0 else arith.IntPredicate.SGT
         runs = builder.add(arith.CmpI(builder[self.loop.start], builder[self.loop.stop], before))
         yields = scf.packed([value.type for value in initial])
         then = builder.inside([], yields)
-        made = write(then)
-        values: list[Value] = [then.add(core.TupleLoad(made, at)) for at in range(len(initial))]
+        values = unpacked(then, write(then), count + further)[:count]
         values[deferred.position] = then.add(gpu.WgmmaWait(values[deferred.position], 0), deferred.wait.location)
-        end(then, values)
+        for copies, channel in self.channels.items():
+            if self.plan.released(copies) is None:
+                then.add(gpu.ChannelRelease(channel))
         then.add(scf.Yield(values))
         otherwise = builder.nested([], yields)
         otherwise.add(scf.Yield(initial))
@@ -260,53 +233,41 @@ class _PipelinedLoop(LoopWriter):
     """The writer of a pipelined loop, with its prologue and its end."""
 
     def __init__(self, builder: Rewriter, plan: LoopPlan) -> None:
-        rings, groups = new_rings(builder, plan), len(plan.groups())
-        super().__init__(plan, rings, mbarriers(builder, groups, plan.stages) if groups else [])
+        super().__init__(plan, new_channels(builder, plan))
         self.builder = builder
-        self.initial = [builder[value] for value in plan.loop.initial]
-        self.copied = [copy for copy in plan.copies if not copy.by_tma]
 
     def write(self) -> Value:
         """Add everything to the builder; the value that stands for the loop's result."""
         builder, plan = self.builder, self.plan
-        ahead: Sequence[Value] = [self.initial[number] for number in plan.carried]
+        ahead: Sequence[Value] = [builder[plan.loop.initial[number]] for number in plan.carried]
         for number in range(plan.distance):
-            ahead = self._begin(builder, builder[self.loop.start], number, ahead, constant(builder, number))
-        made = self.completed(builder, self.initial, lambda inner: self._loop(inner, ahead))
-        if self.copied:
-            # The copies of the last iterations, which copied nothing, still hold the buffers.
-            builder.add(gpu.AsyncWait(0))
-        if self.full:
-            forget_mbarriers(builder, self.full.values())
-        return builder.add(core.TupleLoad(made, 0)) if plan.deferred is None and len(self.initial) == 1 else made
+            ahead = self._begin(builder, builder[self.loop.start], number, ahead)
+        made = self.completed(builder, lambda inner: self._loop(inner, ahead), len(ahead))
+        builder.add(gpu.ChannelClose([*self.channels.values()]))
+        return made
 
     def _loop(self, builder: Rewriter, ahead: Sequence[Value]) -> Value:
-        """The loop, which carries the counters and the values `ahead` as well."""
-        further = [*[constant(builder, 0)] * (2 if self.full else 1), *ahead]
-        return carrying_loop(builder, self.loop, range(len(self.initial)), further, self._body, self.loop.attributes)
+        """The loop, which carries the values `ahead` as well."""
+        numbers = range(len(self.loop.initial))
+        return carrying_loop(builder, self.loop, numbers, ahead, self._body, self.loop.attributes)
 
-    def _body(self, inner: Rewriter, carried: Sequence[Value]) -> Sequence[Value]:
-        plan, loop, deferred = self.plan, self.loop, self.plan.deferred
-        index, slot = inner[loop.body.parameters[0]], carried[0]
-        phase, ahead = (carried[1], carried[2:]) if self.full else (None, carried[1:])
-        if self.copied:
-            inner.add(gpu.AsyncWait(plan.distance - 1))
-            if any(isinstance(op, gpu.Wgmma) for op in loop.body.entry.ops):
-                # wgmma reads what this thread has copied, after the barrier that follows.
-                inner.add(gpu.FenceAsync())
-        counter = Counter(inner, slot, plan.stages)
-        before = counter.before(plan.reuse)
+    def _body(self, inner: Rewriter, ahead: Sequence[Value]) -> Sequence[Value]:
+        plan, deferred = self.plan, self.plan.deferred
+        index = inner[self.loop.body.parameters[0]]
+        for copies in self.channels:
+            if not copies[0].by_tma:
+                self.wait(inner, copies)
         # After the barrier that follows the wait above, the wgmma that read this slot are complete in all warps.
         at_once = deferred is None or plan.reuse > 1
         if at_once:
-            ahead = self._begin(inner, index, plan.distance, ahead, before)
-        for op in self.rewritten(inner, slot, phase):
+            ahead = self._begin(inner, index, plan.distance, ahead)
+        for op in self.rewritten(inner):
             if not at_once and deferred is not None and op is deferred.covered:
-                ahead = self._begin(inner, index, plan.distance, ahead, before)
-        return [*counter.after(phase), *ahead]
+                ahead = self._begin(inner, index, plan.distance, ahead)
+        return ahead
 
-    def _begin(self, builder: Rewriter, index: Value, count: int, ahead: Sequence[Value], slot: Value) -> list[Value]:
-        """Begin the copies of the iteration `count` after that of `index`, into the slots of an index.
+    def _begin(self, builder: Rewriter, index: Value, count: int, ahead: Sequence[Value]) -> list[Value]:
+        """Begin the copies of the iteration `count` after that of `index`.
 
         `ahead` are the carried values of that iteration; the result are those of the next.
         """
@@ -318,22 +279,25 @@ class _PipelinedLoop(LoopWriter):
         for number, value in zip(plan.carried, ahead, strict=True):
             later[body.parameters[number + 1]] = value
         later.rewrite_ops(plan.ahead)
-        for reader in self.full:
-            self.fetch(later, reader, slot, more)
-        for copy in self.copied:
-            assert isinstance(copy.load, tt.Load)
-            pointers = later[copy.load.ptr]
-            mask = builder.add(tt.Splat(more, with_element(tensor_of(pointers), i1)))
-            if copy.load.mask is not None:
-                mask = builder.add(arith.AndI(later[copy.load.mask], mask))
-            for step in copy.transposed:
-                pointers, mask = (builder.add(tt.Trans(value, step.order)) for value in (pointers, mask))
-            view = builder.add(gpu.LocalView(self.rings[copy.buffer.result], slot))
-            builder.add(gpu.AsyncCopy(pointers, view, mask, width=copy.width), copy.load.location)
-        if self.copied:
-            builder.add(gpu.AsyncCommit())
+        self.fetch(later, more)
         yielded = body.entry.terminator.operands
         return [later[yielded[number]] for number in plan.carried]
+
+
+def _begin_copy(builder: Rewriter, copy: Copy, buffer: Value, channel: Value, condition: Value) -> None:
+    """Begin to copy what a load reads to a buffer, where a condition holds."""
+    load = copy.load
+    if isinstance(load, tt.DescriptorLoad):
+        descriptor, *offsets = (builder[value] for value in load.operands)
+        builder.add(gpu.TmaLoad(descriptor, buffer, channel, condition, offsets), load.location)
+        return
+    pointers = builder[load.ptr]
+    mask = builder.add(tt.Splat(condition, with_element(tensor_of(pointers), i1)))
+    if load.mask is not None:
+        mask = builder.add(arith.AndI(builder[load.mask], mask))
+    for step in copy.transposed:
+        pointers, mask = (builder.add(tt.Trans(value, step.order)) for value in (pointers, mask))
+    builder.add(gpu.AsyncCopy(pointers, buffer, mask, width=copy.width), load.location)
 
 
 def has_iteration(builder: Rewriter, loop: scf.For, index: Value, distance: int) -> Value:
@@ -351,13 +315,19 @@ def has_iteration(builder: Rewriter, loop: scf.For, index: Value, distance: int)
     return builder.add(arith.CmpI(index, bound, arith.IntPredicate.SLT if up else arith.IntPredicate.SGT))
 
 
-def new_rings(builder: Builder, plan: LoopPlan) -> list[Value]:
-    """A new ring for each copy of a loop."""
-    made: list[Value] = []
+def new_channels(builder: Builder, plan: LoopPlan) -> list[Value]:
+    """The channels of a loop, with new rings."""
+    rings: dict[Copy, Value] = {}
     for copy in plan.copies:
         type_ = attrs.evolve(copy.shared, count=plan.stages)
-        made.append(builder.add(gpu.LocalAlloc(type_, alignment=copy.buffer.alignment), copy.buffer.location))
-    return made
+        rings[copy] = builder.add(gpu.LocalAlloc(type_, alignment=copy.buffer.alignment), copy.buffer.location)
+    return [builder.add(gpu.Channel([rings[copy] for copy in copies])) for copies in plan.channels()]
+
+
+def rings_of(channel: Value) -> Sequence[Value]:
+    """The rings of a channel."""
+    assert isinstance(channel, OpResult) and isinstance(channel.op, gpu.Channel)
+    return channel.op.rings
 
 
 def _superfluous_fences(loop: scf.For, gone: Container[Value]) -> set[OpResult]:

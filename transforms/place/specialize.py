@@ -1,19 +1,17 @@
 """Warp specialisation: the warps of a CTA compute, while one more warp group has TMA fetch the operands.
 
-    scf.for … (%i, %acc) @warp_specialize=true {       %full, %empty = mbarriers for each slot of %a, %b
+    scf.for … (%i, %acc) @warp_specialize=true {       %c = gpu.channel %a %b
         %a = tt.descriptor_load %0 …;                  gpu.warp_specialize @warps=[8, 4] @registers=[240, 24]
-        %b = tt.descriptor_load %1 …;                      () -> {               () -> {
-        …                                      becomes         scf.for … {           scf.for … {
-        %d = gpu.wgmma …;                                          wait full[r]          wait empty[r]
-        %e = gpu.wgmma_wait %d @0;                                 gpu.wgmma …           expect full[r]
-        scf.yield %e;                                              arrive empty[…]       gpu.tma_load …
-    }                                                          }                     }
+        %b = tt.descriptor_load %1 …;                      () -> {                     () -> {
+        …                                      becomes         scf.for … {                 scf.for … {
+        %d = gpu.wgmma …;                                          gpu.channel_wait %c         gpu.channel_acquire %c
+        %e = gpu.wgmma_wait %d @0;                                 gpu.wgmma …                 gpu.tma_load …
+        scf.yield %e;                                              gpu.channel_release %c      gpu.channel_commit %c
+    }                                                          }                           }
 
 The first role, the consumer, is the kernel without those loads. The second, the producer, has the ops that the
 addresses of the loads depend on, and the loops around: it runs as many slots ahead as there are, also into the next
-tile. A channel is a set of rings, with mbarriers that signal that a slot is full (TMA has brought all bytes) or empty
-(each warp group has read it). Each role carries the slot index and the phase through all loops. Loops that fetch blocks
-of the same shapes share a channel.
+tile. A channel connects the two. Loops that fetch blocks of the same shapes share their channels.
 
 A loop is specialised on request (`zg.range(…, warp_specialize=True)`), if it fetches only blocks for wgmma whose
 addresses follow from scalars, and if only for loops are around it. All loops of a kernel that ask are specialised, or
@@ -23,14 +21,11 @@ are pipelined like any other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import chain
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import attrs
 
-from ziggurat.codemodel.builder import Builder
-from ziggurat.codemodel.dialects import arith, core, scf, tt
+from ziggurat.codemodel.dialects import scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import MAX_WARPS
 from ziggurat.codemodel.gpu.targets import TARGETS
@@ -40,10 +35,9 @@ from ziggurat.codemodel.types import ScalarType, TensorType, i1, void
 from ziggurat.transforms.place.allocate import intervals_of, place
 from ziggurat.transforms.place.loop_plan import Copy, LoopPlan, computed_from, planned
 from ziggurat.transforms.place.obstacle import Obstacle, warn_of
-from ziggurat.transforms.place.pipeline_loads import Counter, LoopWriter, carrying_loop, new_rings, warn_of_loads
+from ziggurat.transforms.place.pipeline_loads import LoopWriter, carrying_loop, new_channels, warn_of_loads
 from ziggurat.transforms.place.pressure import REGISTERS_OF_SM
-from ziggurat.transforms.place.queries import WARP_GROUP, constant, repacked, tensor_of
-from ziggurat.transforms.place.tma import mbarrier_buffer
+from ziggurat.transforms.place.queries import WARP_GROUP, constant, tensor_of
 
 PRODUCER_REGISTERS = 24  # A thread.
 _MAX_REGISTERS = 240  # A thread, as setmaxnreg counts.
@@ -104,8 +98,8 @@ def _planned_slice(module: gpu.Module, func: tt.Func, loops: Sequence[scf.For], 
     # All channels live from the beginning of the kernel to its end.
     for most in range(max(plan.stages for plan in found.values()), 1, -1):
         fewer = {result: attrs.evolve(plan, stages=min(plan.stages, most)) for result, plan in found.items()}
-        channels = {_shape_of(plan): plan for plan in fewer.values()}
-        if sum(plan.stages * copy.shared.bytes for plan in channels.values() for copy in plan.copies) <= limit:
+        shapes = {_shape_of(plan): plan for plan in fewer.values()}
+        if sum(plan.stages * copy.shared.bytes for plan in shapes.values() for copy in plan.copies) <= limit:
             return _slice(fewer)
     return Obstacle("there is no shared memory for the channels of all loops", loops[0])
 
@@ -152,15 +146,6 @@ def _slice(plans: Plans) -> _Slice | Obstacle:
     return ops if isinstance(ops, Obstacle) else _Slice(plans, ops, around)
 
 
-@attrs.frozen(eq=False)
-class _Channel:
-    """Rings, in the order of the copies, and for each group of copies its mbarriers."""
-
-    rings: Sequence[Value]
-    full: Sequence[Value]
-    empty: Sequence[Value]
-
-
 class _Roles:
     """The writer of the function with its two roles."""
 
@@ -175,25 +160,15 @@ class _Roles:
         outer.location = func.location
         for old, new in zip(func.body.parameters, outer.parameters, strict=True):
             outer[old] = new
-        self.channels: dict[object, _Channel] = {}  # By the shape of the plan.
+        channels: dict[object, Sequence[Value]] = {}
         for plan in self.plans.values():
-            if _shape_of(plan) not in self.channels:
-                self.channels[_shape_of(plan)] = self._channel(plan)
-        self.counters: dict[object, tuple[Value, Value]] = {}  # For each channel: the slot index, and the phase.
-
-    def _channel(self, plan: LoopPlan) -> _Channel:
-        outer = self.outer
-        made = new_rings(outer, plan)
-        full, empty = ([mbarrier_buffer(outer, plan.stages) for _ in plan.groups()] for _ in range(2))
-        for buffers, arrivals in ((full, 1), (empty, self.num_warps // WARP_GROUP)):
-            for buffer in buffers:
-                outer.add(gpu.MbarrierInit(buffer, arrivals=arrivals))
-        return _Channel(made, full, empty)
+            if _shape_of(plan) not in channels:
+                channels[_shape_of(plan)] = new_channels(outer, plan)
+        self.writers = {loop: LoopWriter(plan, channels[_shape_of(plan)]) for loop, plan in self.plans.items()}
 
     def body(self) -> Body:
         """The new body of the function."""
         outer = self.outer
-        outer.add(gpu.Barrier())
         roles = [self._role(Rewriter.rewrite_ops), self._role(self._produce)]
         warps, registers = (self.num_warps, WARP_GROUP), _registers(self.num_warps)
         outer.add(gpu.WarpSpecialize(roles, warps=warps, registers=registers), self.func.location)
@@ -203,115 +178,49 @@ class _Roles:
     def _role(self, write: _Write) -> Body:
         inner = self.outer.inside([], void)
         inner.location = self.func.location
-        zero = constant(inner, 0)
-        self.counters = dict.fromkeys(self.channels, (zero, zero))
         write(inner, self.func.body.entry.ops[:-1])
         inner.add(scf.Yield([]))
         return inner.finish()
 
-    def _around(
-        self, builder: Rewriter, loop: scf.For, numbers: Sequence[int], write: _Write, attributes: Mapping[str, Any]
-    ) -> Value:
-        """A loop around others, which carries the counters after the values of these numbers."""
-
-        def inside(inner: Rewriter, counters: Sequence[Value]) -> Iterable[Value]:
-            self._count(counters)
-            write(inner, loop.body.entry.ops[:-1])
-            return chain(*self.counters.values())
-
-        made = carrying_loop(builder, loop, numbers, [*chain(*self.counters.values())], inside, attributes)
-        last = len(numbers) + 2 * len(self.channels)
-        self._count([builder.add(core.TupleLoad(made, at)) for at in range(len(numbers), last)])
-        return made
-
-    def _count(self, values: Sequence[Value]) -> None:
-        """Set the counters of all channels."""
-        self.counters = dict(zip(self.channels, zip(values[::2], values[1::2], strict=True), strict=True))
-
-    # The consumer.
-
     def _consumed(self, builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
-        if not isinstance(op, scf.For):
+        """A specialised loop, without the fetches of the producer."""
+        if not isinstance(op, scf.For) or op.result not in self.writers:
             return None
-        if op.result in self.plans:
-            return self._consuming(builder, op)
-        if op.result not in self.sliced.around:
-            return None
-        count = len(op.initial)
-        made = self._around(builder, op, range(count), Rewriter.rewrite_ops, op.attributes)
-        return builder.add(core.TupleLoad(made, 0)) if count == 1 else made
-
-    def _consuming(self, builder: Rewriter, loop: scf.For) -> Value:
-        """A specialised loop, without the fetches of the producer; the value that stands for its result."""
-        plan, count = self.plans[loop.result], len(loop.initial)
-        key, deferred = _shape_of(plan), plan.deferred
-        channel, counters = self.channels[key], self.counters[key]
-        writer = LoopWriter(plan, channel.rings, channel.full)
-        released = _releases(plan)
-
-        def release(builder: Builder, groups: Sequence[int], slot: Value, condition: Value) -> None:
-            for group in groups:
-                view = builder.add(gpu.LocalView(channel.empty[group], slot))
-                builder.add(gpu.MbarrierArrive(view, condition))
+        writer = self.writers[op.result]
 
         def body(inner: Rewriter, carried: Sequence[Value]) -> Sequence[Value]:
-            slot, phase = carried
-            counter, always = Counter(inner, slot, plan.stages), constant(inner, True, i1)
-            for op in writer.rewritten(inner, slot, phase):
-                if deferred is not None and op is deferred.covered:
-                    index = inner[loop.body.parameters[0]]
-                    later = inner.add(arith.CmpI(index, inner[loop.start], arith.IntPredicate.NE))
-                    release(inner, released.get(None, ()), counter.before(), later)
-                release(inner, released.get(op.result, ()), slot, always)
-            return counter.after(phase)
+            for _ in writer.rewritten(inner):
+                pass
+            return ()
 
-        def write(builder: Rewriter) -> Value:
-            return carrying_loop(builder, loop, range(count), counters, body, loop.attributes)
-
-        def end(builder: Rewriter, values: Sequence[Value]) -> None:
-            last = Counter(builder, values[count], plan.stages).before()
-            release(builder, released.get(None, ()), last, constant(builder, True, i1))
-
-        initial = [*(builder[value] for value in loop.initial), *counters]
-        made = writer.completed(builder, initial, write, end)
-        *values, slot, phase = [builder.add(core.TupleLoad(made, at)) for at in range(len(initial))]
-        self.counters[key] = slot, phase
-        return repacked(builder, values)
-
-    # The producer.
+        numbers = range(len(op.initial))
+        return writer.completed(builder, lambda inner: carrying_loop(inner, op, numbers, (), body, op.attributes))
 
     def _produce(self, builder: Rewriter, ops: Sequence[Op]) -> None:
         """Write those of these ops that the producer needs."""
         for op in ops:
             if op.result in self.sliced.ops:
                 builder.rewrite(op)
-            elif isinstance(op, scf.For) and op.result in self.plans:
-                self._fetching_loop(builder, op)
+            elif isinstance(op, scf.For) and op.result in self.writers:
+                self._loop(builder, op, self.plans[op.result].carried, self._fetch)
             elif isinstance(op, scf.For) and op.result in self.sliced.around:
-                self._around(builder, op, self.sliced.around[op.result], self._produce, {})
+                self._loop(builder, op, self.sliced.around[op.result], self._produce)
 
-    def _fetching_loop(self, builder: Rewriter, loop: scf.For) -> None:
-        """A specialised loop, of which only the fetches are left."""
-        plan = self.plans[loop.result]
-        key, last = _shape_of(plan), len(plan.carried)
-        channel = self.channels[key]
-        writer = LoopWriter(plan, channel.rings, channel.full)
+    def _loop(self, builder: Rewriter, loop: scf.For, numbers: Sequence[int], write: _Write) -> None:
+        """A loop of the producer, which carries the values of these numbers."""
 
         def body(inner: Rewriter, carried: Sequence[Value]) -> Sequence[Value]:
-            slot, phase = carried
-            inner.rewrite_ops(plan.ahead)
-            counter, always = Counter(inner, slot, plan.stages), constant(inner, True, i1)
-            other = inner.add(arith.XOrI(phase, counter.one))
-            for reader, empty in zip(writer.full, channel.empty, strict=True):
-                # Before a slot is filled for the first time, its mbarrier is in its first phase: the one before counts
-                # as over.
-                inner.add(gpu.MbarrierWait(inner.add(gpu.LocalView(empty, slot)), other))
-                writer.fetch(inner, reader, slot, always)
-            return counter.after(phase)
+            write(inner, loop.body.entry.ops[:-1])
+            return ()
 
-        made = carrying_loop(builder, loop, plan.carried, self.counters[key], body, {})
-        slot, phase = (builder.add(core.TupleLoad(made, at)) for at in (last, last + 1))
-        self.counters[key] = slot, phase
+        carrying_loop(builder, loop, numbers, (), body, {})
+
+    def _fetch(self, builder: Rewriter, ops: Sequence[Op]) -> None:
+        """Write the fetches of one iteration of a specialised loop."""
+        assert ops[0].parent_op is not None
+        loop = ops[0].parent_op.result
+        builder.rewrite_ops(self.plans[loop].ahead)
+        self.writers[loop].fetch(builder, constant(builder, True, i1))
 
 
 def _registers(num_warps: int) -> tuple[int, int]:
@@ -328,26 +237,5 @@ def _registers(num_warps: int) -> tuple[int, int]:
 
 
 def _shape_of(plan: LoopPlan) -> tuple[object, ...]:
-    """A key that is equal for plans that can share a channel."""
-    place = {copy.buffer.result: at for at, copy in enumerate(plan.copies)}
-    groups = tuple(tuple(place[copy.buffer.result] for copy in copies) for copies in plan.groups().values())
-    return plan.stages, groups, tuple(copy.buffer.type for copy in plan.copies)
-
-
-def _releases(plan: LoopPlan) -> dict[Value | None, list[int]]:
-    """For ops of a loop's body after which slots have been read, the numbers of the groups.
-
-    Such an op is the first wait for all wgmma after the last one that reads the slot. None has the groups that the
-    deferred wgmma reads, which is complete in the next iteration.
-    """
-    found: dict[Value | None, list[int]] = {}
-    ops = plan.loop.body.entry.ops
-    deferred = plan.deferred.wait.value if plan.deferred is not None else None
-    for number, copies in enumerate(plan.groups().values()):
-        readers = {user.result for copy in copies for user in copy.readers}
-        over = None
-        if deferred not in readers:
-            last = max(at for at, op in enumerate(ops) if op.result in readers)
-            over = next(op.result for op in ops[last:] if isinstance(op, gpu.WgmmaWait) and not op.pending)
-        found.setdefault(over, []).append(number)
-    return found
+    """A key that is equal for plans that can share channels."""
+    return plan.stages, tuple(tuple(copy.buffer.type for copy in copies) for copies in plan.channels())

@@ -1,13 +1,11 @@
 """TMA, the bulk copies of tensors: which accesses through descriptors it does, and how.
 
     %9 : tensor<x128, x64, f16, L> =          %9 : shared<x128, x64, f16, …> = gpu.local_alloc @alignment=1024;
-        tt.descriptor_load %0 %7 %8;          %10 : shared<x1, i64, ""> = gpu.local_alloc;
-    %10 : shared<…> = gpu.local_alloc;        gpu.mbarrier_init %10 @arrivals=1;
-    gpu.local_store %10 %9;            becomes gpu.barrier;
-    %11 : tensor<…> = gpu.wgmma %10 …;        gpu.mbarrier_expect %10 %true @bytes=16384;
-                                              gpu.tma_load %0 %9 %10 %true %7 %8;
-                                              gpu.mbarrier_wait %10 %zero;
-                                              …
+        tt.descriptor_load %0 %7 %8;          %10 : channel = gpu.channel %9;
+    %10 : shared<…> = gpu.local_alloc;        gpu.channel_acquire %10 %true;
+    gpu.local_store %10 %9;            becomes gpu.tma_load %0 %9 %10 %true %7 %8;
+    %11 : tensor<…> = gpu.wgmma %10 …;        gpu.channel_commit %10; gpu.channel_wait %10;
+                                              gpu.channel_close %10;
                                               %11 : tensor<…> = gpu.wgmma %9 …;
 
 A store goes through a buffer as well, which TMA then reads. `pipeline_loads` does loads in loops.
@@ -35,7 +33,7 @@ from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value
 from ziggurat.codemodel.traits import Loop
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
-from ziggurat.codemodel.types import DescriptorType, SharedType, i1, i64
+from ziggurat.codemodel.types import DescriptorType, SharedType, i1
 from ziggurat.transforms.place.axis_info import AxisInfo, analyse
 from ziggurat.transforms.place.components import Component, component_of
 from ziggurat.transforms.place.dots import MmaChoice, block_axis, is_chained, mma_of
@@ -325,29 +323,9 @@ def _buffer(builder: Builder, descriptor: Value) -> Value:
 def _fetch(builder: Builder, descriptor: Value, offsets: Sequence[Value], buffer: Value) -> None:
     """Fill a buffer and wait for it."""
     always = constant(builder, True, i1)
-    (barrier,) = mbarriers(builder, 1, 1)
-    builder.add(gpu.MbarrierExpect(barrier, always, bytes=shared_of(buffer).bytes))
-    builder.add(gpu.TmaLoad(descriptor, buffer, barrier, always, offsets))
-    builder.add(gpu.MbarrierWait(barrier, constant(builder, 0)))
-    forget_mbarriers(builder, [barrier])
-
-
-def mbarrier_buffer(builder: Builder, stages: int) -> Value:
-    """A buffer for `stages` mbarriers."""
-    return builder.add(gpu.LocalAlloc(SharedType((1,), i64, (), stages), alignment=8))
-
-
-def mbarriers(builder: Builder, groups: int, stages: int) -> list[Value]:
-    """`groups` buffers of `stages` mbarriers each, initialised and visible to all threads."""
-    made = [mbarrier_buffer(builder, stages) for _ in range(groups)]
-    for buffer in made:
-        builder.add(gpu.MbarrierInit(buffer, arrivals=1))
-    builder.add(gpu.Barrier())
-    return made
-
-
-def forget_mbarriers(builder: Builder, made: Collection[Value]) -> None:
-    """Give the memory of mbarriers back, after the last wait of every thread."""
-    builder.add(gpu.Barrier())
-    for buffer in made:
-        builder.add(gpu.MbarrierInval(buffer))
+    channel = builder.add(gpu.Channel([buffer]))
+    builder.add(gpu.ChannelAcquire(channel, always))
+    builder.add(gpu.TmaLoad(descriptor, buffer, channel, always, offsets))
+    builder.add(gpu.ChannelCommit(channel))
+    builder.add(gpu.ChannelWait(channel))
+    builder.add(gpu.ChannelClose([channel]))

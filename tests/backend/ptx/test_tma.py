@@ -371,14 +371,6 @@ def test_everything_that_waits_is_needed() -> None:
             assert not np.array_equal(found, wanted), f"number {number} is not missed"
 
 
-def test_the_analysis_misses_a_wait_too() -> None:
-    """A dot reads a slot of a ring whose load has not been waited for."""
-    module = placed(product((64, 16, 64), (64, 16, 320))[0])
-    found = hazards(without(module, 0, (gpu.MbarrierWait,)))
-    assert {hazard.missing for hazard in found} == {"wait"}
-    assert {type(hazard.first) for hazard in found} == {gpu.TmaLoad}
-
-
 @pytest.mark.parametrize("tile", [(64, 256, 16), (64, 128, 16)])
 def test_the_memory_of_mbarriers_is_used_again(tile: tuple[int, int, int]) -> None:
     """The block that is stored is larger than the loop's buffers, and lies where the mbarriers were."""

@@ -14,6 +14,7 @@ from ziggurat.codemodel.types import SharedType, TensorType, Type, f32, i32, i64
 BITS = tuple(1 << bit for bit in range(6))
 BUFFER = SharedType((64,), f32, BITS)
 MBARRIERS = SharedType((1,), i64, ())
+PAIR = SharedType((1,), i64, (), 2)
 
 
 def value(type_: Type) -> Value:
@@ -30,6 +31,13 @@ WRONG: dict[str, tuple[type[Op], tuple[Type, ...], str]] = {
         "'predicate' of gpu.mbarrier_arrive must be i1; got i32",
     ),
     "mbarriers": (gpu.MbarrierInval, (BUFFER,), "the mbarriers of gpu.mbarrier_inval must be i64; got shared<x64, f32"),
+    "rings": (
+        gpu.Channel,
+        (MBARRIERS, PAIR),
+        "the rings of gpu.channel must have one number of slots; got [1, 2]",
+    ),
+    "channel": (gpu.ChannelWait, (i32,), "operand 'channel' of gpu.channel_wait must be channel; got i32"),
+    "closed": (gpu.ChannelClose, (i32,), "gpu.channel_close closes channels"),
     "no buffer": (
         gpu.MbarrierInval,
         (i64,),
@@ -52,5 +60,6 @@ WRONG: dict[str, tuple[type[Op], tuple[Type, ...], str]] = {
 def test_an_operand_of_a_wrong_type_is_refused(case: str) -> None:
     op, types, message = WRONG[case]
     with pytest.raises(BuildError) as caught:
-        op(*map(value, types))
+        values = [*map(value, types)]
+        op(values) if op in (gpu.Channel, gpu.ChannelClose) else op(*values)
     assert message in str(caught.value)

@@ -216,31 +216,6 @@ def missing(model: Op) -> set[tuple[str, type[Op], type[Op]]]:
     return {(hazard.missing, type(hazard.first), type(hazard.second)) for hazard in hazards(model)}
 
 
-def test_a_fetch_is_waited_for_by_its_mbarrier() -> None:
-    read = f"%1 : {PART} = gpu.local_load %a;"
-    assert hazards(tma_kernel(f"{MADE} {FETCH} {WAIT} {read}")) == []
-    assert missing(tma_kernel(f"{MADE} {FETCH} gpu.barrier; {read}")) == {("wait", gpu.TmaLoad, gpu.LocalLoad)}
-    other = f"%o : {PHASES} = gpu.local_alloc; gpu.mbarrier_init %o @arrivals=1; gpu.barrier;"
-    wrong = tma_kernel(f"{MADE} {other} {FETCH} gpu.mbarrier_wait %o %zero; {read}")
-    assert missing(wrong) == {("wait", gpu.TmaLoad, gpu.LocalLoad)}
-
-
-@pytest.mark.parametrize(
-    ("waited", "wanted"),
-    [("%one", set[str]()), ("%zero", {"wait"}), ("", {"wait"})],
-)
-def test_a_fetch_into_a_slot(waited: str, wanted: set[str]) -> None:
-    """Only the wait for the mbarrier of the same index is for the slot that is read."""
-    both = HALF.replace("shared<", "shared<n2, ")
-    phases = PHASES.replace("shared<", "shared<n2, ")
-    lines = f"""%as : {both} = gpu.local_alloc; %ms : {phases} = gpu.local_alloc; gpu.mbarrier_init %ms @arrivals=1;
-        gpu.barrier; %a : {HALF} = gpu.local_view %as %one; %m : {PHASES} = gpu.local_view %ms %one; {FETCH}"""
-    if waited:
-        lines += f"%w : {PHASES} = gpu.local_view %ms {waited}; gpu.mbarrier_wait %w %zero;"
-    model = tma_kernel(f"{NUMBERS} {lines} %1 : {ACC} = gpu.wgmma %a %a %z; %2 : {ACC} = gpu.wgmma_wait %1 @0;")
-    assert {hazard.missing for hazard in hazards(model)} == wanted
-
-
 def test_mbarriers_are_initialised_before_a_barrier() -> None:
     """Other threads must not wait for an mbarrier before that, nor reuse its memory before it is invalidated."""
     early = f"{BLOCK} {PHASE}"

@@ -81,9 +81,10 @@ def test_a_wgmma_that_adds_to_its_own_accumulator_stays_in_flight() -> None:
     assert isinstance(plan.deferred.covered, gpu.Wgmma) and plan.deferred.wait.value is plan.deferred.covered.result
     # The addresses follow from the index alone.
     assert plan.carried == () and plan.deferred.position == 0
-    # Both blocks are for one dot: one mbarrier a stage.
-    ((reader, group),) = plan.groups().items()
-    assert reader is plan.deferred.covered.result and group == list(plan.copies)
+    # Both blocks are for one dot, and have one channel, whose slot is free in the next iteration.
+    (copies,) = plan.channels()
+    assert copies == plan.copies and {copy.reader for copy in copies} == {plan.deferred.covered}
+    assert plan.released(copies) is None
 
 
 @pytest.mark.parametrize(
@@ -158,11 +159,11 @@ def test_the_wait_for_another_wgmma_covers_the_last(rescaled: str) -> None:
     late = plan.deferred
     assert late is not None and not late.chained and isinstance(late.covered, gpu.WgmmaWait)
     assert late.covered is not late.wait
-    # Keys and values have different readers and mbarriers: scores need not wait for values.
-    first, second = plan.groups().items()
-    assert [len(copies) for _, copies in (first, second)] == [1, 1]
-    assert isinstance(late.covered.value, type(first[0])) and late.covered.value is first[0]
-    assert late.wait.value is second[0]
+    # Keys and values have different readers and channels: scores need not wait for values.
+    keys, values = plan.channels()
+    assert len(keys) == len(values) == 1
+    assert late.covered.value is keys[0].reader.result and late.wait.value is values[0].reader.result
+    assert plan.released(keys) is late.covered and plan.released(values) is None
 
 
 def test_an_accumulator_that_is_read_earlier_is_waited_for() -> None:
@@ -196,7 +197,10 @@ def test_copies_of_threads_beside_tma() -> None:
     assert isinstance(load, tt.Load) and {copy.width for copy in plan.copies} == {0, 8}
     # The pointers are carried, and computed ahead.
     assert len(plan.carried) == 1 and len(plan.ahead) >= 1
-    assert [len(copies) for copies in plan.groups().values()] == [1]
+    threads, tma = plan.channels()
+    assert [copy.by_tma for copy in (*threads, *tma)] == [False, True]
+    # Both operands are of one wgmma, which is waited for in its iteration.
+    assert isinstance(plan.released(threads), gpu.WgmmaWait) and plan.released(threads) is plan.released(tma)
 
 
 @zg.kernel
@@ -262,13 +266,13 @@ def shared_block(a_desc, c_desc, d_desc, k, N: zg.constexpr):
 def test_blocks_are_grouped_by_their_first_reader() -> None:
     block = zg.descriptor((64, 64), zg.f16)
     plan = sure(plan_of(shared_block.triton(block, block, block, zg.i32, 64)))
-    groups = plan.groups()
-    assert len(groups) == 2 and sum(map(len, groups.values())) == len(plan.copies)
+    channels = plan.channels()
+    assert len(channels) == 2 and sum(map(len, channels)) == len(plan.copies)
     order = [op.result for op in plan.copies[0].reader.parent.ops] if plan.copies[0].reader.parent is not None else []
     for copy in plan.copies:
         readers = [user for user in copy.readers if isinstance(user, gpu.Wgmma)]
         assert copy.reader is min(readers, key=lambda op: order.index(op.result))
-        assert copy in groups[copy.reader.result]
+        assert all(other.reader is copy.reader for copies in channels if copy in copies for other in copies)
 
 
 @zg.kernel

@@ -299,21 +299,18 @@ def test_a_load_for_threads_is_read_from_a_buffer() -> None:
     wanted = f"""
         %3 : {BUFFER} = gpu.local_alloc @alignment=256;
         %4 : i1 = arith.constant @true;
-        %5 : shared<x1, i64, ""> = gpu.local_alloc @alignment=8;
-        gpu.mbarrier_init %5 @arrivals=1;
-        gpu.barrier;
-        gpu.mbarrier_expect %5 %4 @bytes=256;
+        %5 : channel = gpu.channel %3;
+        %6 : i32 = gpu.channel_acquire %5 %4;
         gpu.tma_load %0 %3 %5 %4 %2 %2;
-        %6 : i32 = arith.constant @0;
-        gpu.mbarrier_wait %5 %6;
-        gpu.barrier;
-        gpu.mbarrier_inval %5;
-        %7 : {BLOCK} = gpu.local_load %3;
+        gpu.channel_commit %5;
+        %7 : i32 = gpu.channel_wait %5;
+        gpu.channel_close %5;
+        %8 : {BLOCK} = gpu.local_load %3;
     """
     found = lowered(f"%9 : {BLOCK} = tt.descriptor_load %0 %2 %2; %10 : {BLOCK} = arith.addf %9 %9;")
     *first, last = found.split("\n")
     assert "\n".join(first) == "\n".join(line.strip() for line in wanted.strip().split("\n"))
-    assert last.endswith("= arith.addf %7 %7;")
+    assert last.endswith("= arith.addf %8 %8;")
 
 
 def test_a_store_goes_through_a_buffer() -> None:

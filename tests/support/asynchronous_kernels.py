@@ -1,0 +1,88 @@
+"""Kernels with loads, dots and stores in flight: through pointers and by TMA, in one role and in two."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ziggurat as zg
+
+BLOCKS = [zg.divisible(zg.descriptor(block, zg.f16)) for block in ((128, 64), (16, 64), (128, 16))]
+SQUARE = zg.divisible(zg.descriptor((64, 64), zg.f16))
+F16, I32 = zg.divisible(zg.ptr(zg.f16)), zg.divisible(zg.i32)
+
+
+@zg.kernel
+def by_pointers(a, b, c, k):
+    rows, columns, steps = zg.expand(zg.arange(0, 64), 1), zg.expand(zg.arange(0, 64), 0), zg.arange(0, 32)
+    a_at = zg.add(a, zg.add(zg.mul(rows, k), zg.expand(steps, 0)))
+    b_at = zg.add(b, zg.add(zg.mul(zg.expand(steps, 1), 64), columns))
+    total = zg.zeros((64, 64), zg.f32)
+    for _ in range(0, k, 32):
+        total = zg.dot(zg.load(a_at), zg.load(b_at), total)
+        a_at, b_at = zg.add(a_at, 32), zg.add(b_at, 32 * 64)
+    zg.store(zg.add(c, zg.add(zg.mul(columns, 64), rows)), zg.cast(total, zg.f16))
+
+
+@zg.kernel
+def by_descriptors(a, b, c, k):
+    total = zg.zeros((64, 64), zg.f32)
+    for at in range(0, k, 64):
+        total = zg.dot(a.load((0, at)), b.load((at, 0)), total)
+    c.store((0, 0), zg.cast(total, zg.f16))
+
+
+@zg.kernel
+def attention(q, k_desc, v_desc, c, n):
+    """The second dot reads the result of the first."""
+    first = q.load((0, 0))
+    total = zg.zeros((64, 64), zg.f32)
+    for at in range(0, n, 64):
+        scores = zg.dot(first, zg.trans(k_desc.load((at, 0))))
+        total = zg.dot(zg.cast(scores, zg.f16), v_desc.load((at, 0)), total)
+    c.store((0, 0), zg.cast(total, zg.f16))
+
+
+@zg.kernel
+def tiles(a_desc, b_desc, c_desc, count, k):
+    """Roles, and a wgmma that is in flight across iterations."""
+    for tile in range(0, count):
+        acc = zg.zeros((128, 16), zg.f32)
+        for start in zg.range(0, k, 64, warp_specialize=True):
+            acc = zg.dot(a_desc.load((tile * 128, start)), zg.trans(b_desc.load((0, start))), acc)
+        c_desc.store((tile * 128, 0), zg.cast(acc, zg.f16))
+
+
+@zg.kernel
+def scaled(a_desc, b_desc, c_desc, k):
+    """Roles, and a wgmma that is complete in its own iteration."""
+    acc = zg.zeros((128, 16), zg.f32)
+    for start in zg.range(0, k, 64, warp_specialize=True):
+        made = zg.dot(a_desc.load((0, start)), zg.trans(b_desc.load((0, start))))
+        acc = zg.add(zg.mul(acc, 0.5), made)
+    c_desc.store((0, 0), zg.cast(acc, zg.f16))
+
+
+@zg.kernel
+def by_made_maps(a_ptr, b_ptr, c_ptr, count, n, k):
+    """Tensor maps that are made anew in each iteration of a loop."""
+    for tile in range(0, count):
+        a = zg.make_tensor_descriptor(a_ptr + tile * 64 * k, (64, k), (k, 1), (64, 64))
+        b = zg.make_tensor_descriptor(b_ptr + tile * n * k, (n, k), (k, 1), (64, 64))
+        c = zg.make_tensor_descriptor(c_ptr + tile * 64 * n, (64, n), (n, 1), (64, 64))
+        for column in range(0, n, 64):
+            total = zg.zeros((64, 64), zg.f32)
+            for at in range(0, k, 64):
+                total = zg.dot(a.load((0, at)), zg.trans(b.load((column, at))), total)
+            c.store((0, column), zg.cast(total, zg.f16))
+
+
+# Kernel, types, target, warps.
+KERNELS: dict[str, tuple[Any, list[Any], str, int]] = {
+    "pointers, wgmma": (by_pointers, [F16, F16, F16, I32], "sm_90a", 4),
+    "pointers, mma": (by_pointers, [F16, F16, F16, I32], "sm_80", 4),
+    "descriptors": (by_descriptors, [SQUARE, SQUARE, SQUARE, I32], "sm_90a", 4),
+    "attention": (attention, [SQUARE, SQUARE, SQUARE, SQUARE, I32], "sm_90a", 4),
+    "tiles": (tiles, [*BLOCKS, zg.i32, I32], "sm_90a", 8),
+    "scaled": (scaled, [*BLOCKS, I32], "sm_90a", 8),
+    "made maps": (by_made_maps, [F16, F16, F16, zg.i32, I32, I32], "sm_90a", 4),
+}

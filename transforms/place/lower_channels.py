@@ -1,0 +1,335 @@
+"""Channels become mbarriers, groups of copies, and slot indices and phases that loops carry.
+
+    %c = gpu.channel %a %b;                     gpu.mbarrier_init %full @arrivals=1; gpu.barrier;
+    scf.for … (%i, %acc) {                      scf.for … (%i, %acc, %slot, %phase) {
+        %s = gpu.channel_wait %c;                   gpu.mbarrier_wait %full[%slot] %phase;
+        %d = gpu.wgmma %a[%s] …;                    %d = gpu.wgmma %a[%slot] …;
+        …                              becomes      …
+        %t = gpu.channel_acquire %c %more;          %before = arith.select (%slot == 0) 2 (%slot - 1);
+        gpu.tma_load %A %a[%t] %c %more …;          gpu.mbarrier_expect %full[%before] %more @bytes=…;
+        gpu.channel_commit %c;                      gpu.tma_load %A %a[%before] %full[%before] %more …;
+        scf.yield %d; }                             scf.yield %d (the next slot and phase); }
+    gpu.channel_close %c;                       gpu.barrier; gpu.mbarrier_inval %full;
+
+A channel counts its waits; in the producer's role, which has none, it counts its acquires. The count, by slot index and
+phase, is carried by the loops that advance it. All other indices are a constant number of slots apart, which the proof
+(`channels`) has found. Channels that advance equally often in the same blocks share one count.
+
+What becomes of the other ops:
+
+* Copies by threads: a commit is `gpu.async_commit`, a wait `gpu.async_wait`.
+* In one role, a release becomes nothing: a barrier orders it and the next acquire (`barriers`).
+* Between roles, an acquire waits for the mbarrier `empty` of its slot, and a release arrives there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import dropwhile, islice
+
+import attrs
+
+from ziggurat.codemodel.builder import Builder
+from ziggurat.codemodel.dialects import arith, scf
+from ziggurat.codemodel.errors import InternalError
+from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.op import Body, Op, Value
+from ziggurat.codemodel.traits import Loop
+from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, rebuilt, transform
+from ziggurat.codemodel.types import SharedType, i1, i32, i64
+from ziggurat.transforms.place.channels import ChannelProof, proofs_of
+from ziggurat.transforms.place.pipeline_loads import carrying_loop
+from ziggurat.transforms.place.queries import WARP_GROUP, constant, shared_of, unpacked
+
+_Key = tuple[object, ...]
+
+
+@attrs.frozen
+class _Count:
+    """The next slot index of a channel and its phase; numbers where they are known."""
+
+    slot: int | Value = 0
+    phase: int | Value = 0
+
+
+def lower_channels(module: gpu.Module) -> Op:
+    """The GPU model without channels. Raises `InternalError` if the proof of one of them fails."""
+    proofs = proofs_of(module)
+    if not proofs:
+        return module
+    if found := [hazard for proof in proofs.values() for hazard in proof.hazards]:
+        raise InternalError("; ".join(map(str, found)), str(module))
+    return transform(module, _Lowering(proofs, module.num_warps), pass_name="lower_channels")
+
+
+class _Lowering:
+    """The transformer, with the counts of all channels at the place that is being written."""
+
+    def __init__(self, proofs: dict[Value, ChannelProof], num_warps: int) -> None:
+        self.proofs = proofs
+        self.num_warps = num_warps
+        self.keys = {channel: _key(proof) for channel, proof in proofs.items()}
+        self.counts: dict[_Key, _Count] = {}  # At the start of the block.
+        self.ahead: dict[Value, int] = {}  # How often each channel has advanced since then.
+        self.full: dict[Value, Value] = {}  # The mbarriers of channels that TMA fills.
+        self.empty: dict[Value, Value] = {}  # Those that tell the producer of free slots.
+
+    def __call__(self, builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+        match op:
+            case gpu.Channel():
+                return self._channel(builder, op)
+            case gpu.ChannelAcquire():
+                return self._acquire(builder, op, operands[1])
+            case gpu.ChannelCommit():
+                if op.channel not in self.full:
+                    builder.add(gpu.AsyncCommit())
+                return DROP
+            case gpu.ChannelWait():
+                return self._wait(builder, op)
+            case gpu.ChannelRelease():
+                self._release(builder, op)
+                return DROP
+            case gpu.ChannelClose():
+                self._close(builder, op)
+                return DROP
+            case gpu.WarpSpecialize():
+                return builder.add(rebuilt(op, (), [self._role(builder, role) for role in op.roles]), op.location)
+            case scf.For() if keys := self._advancing(op):
+                return self._loop(builder, op, keys)
+            case scf.If() if keys := self._advancing(op):
+                return self._branch(builder, op, operands[0], keys)
+            case _:
+                return None
+
+    # The ops of channels.
+
+    def _channel(self, builder: Rewriter, op: gpu.Channel) -> Value:
+        """Make the mbarriers of a channel. From now on, the channel stands for that of its acquired slot."""
+        channel, proof = op.result, self.proofs[op.result]
+        self.counts[self.keys[channel]], self.ahead[channel] = _Count(), 0
+        if not proof.by_tma:
+            return builder[op.rings[0]]  # Nothing needs the channel's counterpart.
+        self.full[channel] = _mbarriers(builder, op.stages, 1)
+        if proof.between_roles:
+            self.empty[channel] = _mbarriers(builder, op.stages, self.num_warps // WARP_GROUP)
+        if not isinstance(next(later for later in _after(op) if not isinstance(later, gpu.LocalAlloc)), gpu.Channel):
+            builder.add(gpu.Barrier())
+        return self.full[channel]
+
+    def _acquire(self, builder: Rewriter, op: gpu.ChannelAcquire, predicate: Value) -> Value:
+        channel, proof = op.channel, self.proofs[op.channel]
+        slot, phase = self._at(builder, channel, 0 if proof.between_roles else proof.in_flight[op.result])
+        if proof.between_roles:
+            # Before a slot is filled for the first time, its mbarrier is in its first phase: the one before counts as
+            # over.
+            other = builder.add(arith.XOrI(phase, constant(builder, 1)))
+            builder.add(gpu.MbarrierWait(_of_slot(builder, self.empty[channel], slot), other))
+            self.ahead[channel] += 1
+        if channel in self.full:
+            builder[channel] = full = _of_slot(builder, self.full[channel], slot)
+            size = sum(shared_of(ring).bytes for ring in proof.op.rings) // proof.stages
+            builder.add(gpu.MbarrierExpect(full, predicate, bytes=size))
+        return slot
+
+    def _wait(self, builder: Rewriter, op: gpu.ChannelWait) -> Value:
+        channel, proof = op.channel, self.proofs[op.channel]
+        slot, phase = self._at(builder, channel, 0)
+        if channel in self.full:
+            builder.add(gpu.MbarrierWait(_of_slot(builder, self.full[channel], slot), phase))
+        else:
+            builder.add(gpu.AsyncWait(proof.in_flight[op.result] - 1))
+            if any(isinstance(reader, gpu.Wgmma) for reader in proof.readers):
+                # wgmma reads what this thread has copied, after the barrier that follows.
+                builder.add(gpu.FenceAsync())
+        self.ahead[channel] += 1
+        return slot
+
+    def _release(self, builder: Rewriter, op: gpu.ChannelRelease) -> None:
+        """Tell the producer of a free slot. In one role, `barriers` orders its reads and the next load."""
+        channel, (first, later) = op.channel, self.proofs[op.channel].frees(op)
+        if channel not in self.empty or not (first or later):
+            return
+        condition = constant(builder, True, i1)
+        if not first:
+            loop = next(owner for owner in op.path() if isinstance(owner, scf.For))
+            index, start = builder[loop.body.parameters[0]], builder[loop.start]
+            condition = builder.add(arith.CmpI(index, start, arith.IntPredicate.NE))
+        slot, _ = self._at(builder, channel, -op.held - 1)
+        builder.add(gpu.MbarrierArrive(_of_slot(builder, self.empty[channel], slot), condition))
+
+    def _close(self, builder: Rewriter, op: gpu.ChannelClose) -> None:
+        """Wait for the copies of iterations that there were none of, which still hold the rings, and give the memory of
+        mbarriers back after the last wait of every thread."""
+        full = [self.full[channel] for channel in op.channels if channel in self.full]
+        if len(full) < len(op.channels):
+            builder.add(gpu.AsyncWait(0))
+        if full:
+            builder.add(gpu.Barrier())
+        for buffer in full:
+            builder.add(gpu.MbarrierInval(buffer))
+
+    # Control flow.
+
+    def _role(self, builder: Rewriter, role: Body) -> Body:
+        """A role, which counts for itself."""
+        self.counts, self.ahead = dict.fromkeys(self.counts, _Count()), dict.fromkeys(self.ahead, 0)
+        return builder.rewrite_body(role)
+
+    def _advancing(self, op: Op) -> list[_Key]:
+        """The counts that an op advances of channels from outside."""
+        inside = list(op.walk())
+        own = {other.result for other in inside if isinstance(other, gpu.Channel)}
+        found = [
+            self.keys[other.channel]
+            for other in inside
+            if isinstance(other, gpu.ChannelWait)
+            or (isinstance(other, gpu.ChannelAcquire) and self.proofs[other.channel].between_roles)
+            if other.channel not in own
+        ]
+        return list(dict.fromkeys(found))
+
+    def _loop(self, builder: Rewriter, op: scf.For, keys: Sequence[_Key]) -> Value:
+        """A loop that carries the counts, and the value that stands for its result."""
+        count = len(op.initial)
+
+        def body(inner: Rewriter, carried: Sequence[Value]) -> Sequence[Value]:
+            self._set(keys, carried)
+            inner.rewrite_ops(op.body.entry.ops[:-1])
+            return self._values(inner, keys)
+
+        initial = self._values(builder, keys)
+        made = carrying_loop(builder, op, range(count), initial, body, op.attributes)
+        loaded = unpacked(builder, made, count + len(initial))
+        self._set(keys, loaded[count:])
+        return loaded[0] if count == 1 else made
+
+    def _branch(self, builder: Rewriter, op: scf.If, condition: Value, keys: Sequence[_Key]) -> Value:
+        """A branch that gives the counts that are used after it, and the value that stands for its result."""
+        live = [key for key in keys if self._is_live(op, key)]
+        for key in keys:
+            self._fold(builder, key)
+        before, bodies = dict(self.counts), list[Body]()
+        for body in op.bodies:
+            self.counts = dict(before)
+            values = body.entry.terminator.operands
+            inner = builder.inside([], scf.packed([*(value.type for value in values), *[i32] * self._size(live)]))
+            inner.rewrite_ops(body.entry.ops[:-1])
+            inner.add(scf.Yield([*(inner[value] for value in values), *self._values(inner, live)]))
+            bodies.append(inner.finish())
+            self.ahead.update((channel, 0) for channel, key in self.keys.items() if key in keys)
+        made = builder.add(scf.If(condition, *bodies), op.location)
+        count = len(op.then.entry.terminator.operands)
+        loaded = unpacked(builder, made, count + self._size(live)) if live else []
+        self._set(live, loaded[count:])
+        return loaded[0] if live and count == 1 else made
+
+    def _is_live(self, op: Op, key: _Key) -> bool:
+        """Whether a count is used after an op, or again in a loop around it."""
+        here, channels = op, {channel: self.proofs[channel].op for channel, other in self.keys.items() if other == key}
+        block = next(iter(channels.values())).parent
+        while True:
+            uses = (inner for later in _after(here) for inner in later.walk() if isinstance(inner, gpu.ChannelOp))
+            if any(inner.channel in channels for inner in uses):
+                return True
+            if here.parent is block or here.parent_op is None:
+                return False
+            here = here.parent_op
+            if isinstance(here, Loop):
+                return True
+
+    # Counts.
+
+    def _size(self, keys: Sequence[_Key]) -> int:
+        return sum(2 if self._has_phase(key) else 1 for key in keys)
+
+    def _has_phase(self, key: _Key) -> bool:
+        return any(self.keys[channel] == key for channel in self.full)
+
+    def _set(self, keys: Sequence[_Key], values: Sequence[Value]) -> None:
+        """Set counts to the values that a loop or a branch gives."""
+        left = iter(values)
+        for key in keys:
+            self.counts[key] = _Count(*islice(left, self._size([key])))
+            self.ahead.update((channel, 0) for channel, other in self.keys.items() if other == key)
+
+    def _values(self, builder: Builder, keys: Sequence[_Key]) -> list[Value]:
+        """The counts as values."""
+        found: list[Value] = []
+        for key in keys:
+            count = self._fold(builder, key)
+            found += [_value(builder, number) for number in (count.slot, count.phase)[: self._size([key])]]
+        return found
+
+    def _fold(self, builder: Builder, key: _Key) -> _Count:
+        """The count after the channels have advanced, which all have equally often."""
+        channels = [channel for channel, other in self.keys.items() if other == key and channel in self.ahead]
+        (ahead,) = {self.ahead[channel] for channel in channels}
+        self.counts[key] = self._advanced(builder, key, ahead)
+        self.ahead.update(dict.fromkeys(channels, 0))
+        return self.counts[key]
+
+    def _advanced(self, builder: Builder, key: _Key, by: int) -> _Count:
+        count, stages, add = self.counts[key], _stages(key), builder.add
+        if isinstance(count.slot, int) and isinstance(count.phase, int):
+            slot = count.slot + by
+            return _Count(slot % stages, (count.phase + slot // stages) % 2)
+        for _ in range(by):
+            assert isinstance(count.slot, Value)
+            zero, one = constant(builder, 0), constant(builder, 1)
+            wraps = add(arith.CmpI(count.slot, constant(builder, stages - 1), arith.IntPredicate.EQ))
+            slot, phase = add(arith.Select(wraps, zero, add(arith.AddI(count.slot, one)))), count.phase
+            if isinstance(phase, Value):
+                phase = add(arith.XOrI(phase, add(arith.Select(wraps, one, zero))))
+            count = _Count(slot, phase)
+        return count
+
+    def _at(self, builder: Builder, channel: Value, by: int) -> tuple[Value, Value]:
+        """The index of the slot that is `by` slots after the next one to advance to; and its phase, if `by` is 0."""
+        key = self.keys[channel]
+        count, stages, ahead = self.counts[key], _stages(key), self.ahead[channel]
+        steps = by + ahead
+        if not by or isinstance(count.slot, int) or steps % stages < 2:
+            count = self._advanced(builder, key, steps if not by or isinstance(count.slot, int) else steps % stages)
+        else:
+            add, back = builder.add, -steps % stages
+            if back == 1:
+                wraps = add(arith.CmpI(count.slot, constant(builder, 0), arith.IntPredicate.EQ))
+                around = constant(builder, stages - 1)
+            else:
+                wraps = add(arith.CmpI(count.slot, constant(builder, back), arith.IntPredicate.SLT))
+                around = add(arith.AddI(count.slot, constant(builder, stages - back)))
+            count = _Count(add(arith.Select(wraps, around, add(arith.SubI(count.slot, constant(builder, back))))))
+        return _value(builder, count.slot), _value(builder, count.phase)
+
+
+def _key(proof: ChannelProof) -> _Key:
+    """A key that is equal for channels that advance equally often in the same blocks."""
+    advancing = [*proof.waits, *(proof.acquires if proof.between_roles else ())]
+    return proof.stages, proof.op.parent, *(op.parent for op in advancing)
+
+
+def _stages(key: _Key) -> int:
+    assert isinstance(key[0], int)
+    return key[0]
+
+
+def _after(op: Op) -> list[Op]:
+    """The ops after an op of a block."""
+    assert op.parent is not None
+    return list(dropwhile(lambda other: other is not op, op.parent.ops))[1:]
+
+
+def _mbarriers(builder: Builder, stages: int, arrivals: int) -> Value:
+    """A buffer of mbarriers, one for each stage."""
+    buffer = builder.add(gpu.LocalAlloc(SharedType((1,), i64, (), stages), alignment=8))
+    builder.add(gpu.MbarrierInit(buffer, arrivals=arrivals))
+    return buffer
+
+
+def _value(builder: Builder, number: int | Value) -> Value:
+    return constant(builder, number) if isinstance(number, int) else number
+
+
+def _of_slot(builder: Builder, mbarriers: Value, slot: Value) -> Value:
+    """The mbarrier of a slot."""
+    return mbarriers if shared_of(mbarriers).count == 1 else builder.add(gpu.LocalView(mbarriers, slot))
