@@ -206,17 +206,17 @@ class Head:
             full = last.test("ult", count).select(full, 0)
         return full
 
-    def _address(self, index: Index) -> tuple[Number, bool]:
+    def _address(self, index: Index, base: Number | None = None) -> tuple[Number, bool]:
         """The address of the first lane, and whether the lanes are neighbours there; if not, all have this address."""
         emitter = self.emitter
-        address, run = self.base, False
+        address, run = base or self.base, False
         for coord, stride in zip(index, self.strides, strict=True):
             if stride.name == "0" or (coord.base.name == "0" and not coord.run):
                 continue
             if coord.run:
                 run = True
             part = coord.base if stride.name == "1" else coord.base * stride
-            address = address + emitter.scaled(part, self.size)
+            address = emitter.moved(address, part, self.size)
         return address, run
 
     def mask(self, index: Index, masked: bool) -> Number | None:
@@ -238,11 +238,12 @@ class Head:
             found = within if found is None else found & within
         return found
 
-    def _prefetch(self, address: Number) -> None:
+    def _prefetch(self, index: Index) -> None:
         """Fetch the cache lines of the next row, unless another region does."""
         if self.step is not None:
             size = self.emitter.lanes * self.size
-            self.emitter.prefetch(address + self.step, size, writes=isinstance(self.op, cpu.Store))
+            address, _ = self._address(index, self.base + self.step)
+            self.emitter.prefetch(address, size, writes=isinstance(self.op, cpu.Store))
 
     def load(self, index: Index, masked: bool) -> Number:
         """The elements at an index."""
@@ -257,7 +258,7 @@ class Head:
         with emitter.at_level(emitter.level(f"{address} {mask} {other}")):
             if run:
                 if not masked:
-                    self._prefetch(address)
+                    self._prefetch(index)
                 pointer = emitter.emit(f"inttoptr i64 {address} to ptr")
                 found = memory.load_run(emitter, pointer, type_, mask, other)
             elif mask is not None and mask.lanes:
@@ -289,7 +290,7 @@ class Head:
         address, run = self._address(index)
         if run:
             if not masked:
-                self._prefetch(address)
+                self._prefetch(index)
             memory.store_run(emitter, emitter.emit(f"inttoptr i64 {address} to ptr"), value, mask, self.size)
         elif value.lanes or (mask is not None and mask.lanes):
             memory.scatter(emitter, address, value, mask, self.size)

@@ -227,9 +227,7 @@ def _optimized(text: str, options: CpuOptions) -> Any:
     module.data_layout = str(made.target_data)
     passes = binding.create_new_module_pass_manager()
     passes.add_always_inliner_pass()
-    passes.add_instruction_combine_pass()
-    passes.add_new_gvn_pass()
-    passes.add_simplify_cfg_pass()
+    passes.add_simplify_cfg_pass()  # More passes cost more than the code generator gains: it simplifies, too.
     tuning = binding.create_pipeline_tuning_options(speed_level=1)
     passes.run(module, binding.create_pass_builder(made, tuning))
     return module

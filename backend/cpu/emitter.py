@@ -104,6 +104,7 @@ class Emitter(Code):
         self.waiting = waiting  # The places of the loops that may wait for another program.
         self.ordered = bool(waiting)
         self.loaded: dict[Value, Any] = {}  # The matrices that dots may read where they are in memory.
+        self.offsets: dict[str, tuple[Number, int]] = {}  # Indices that are others and a constant, by name.
         self.steps: dict[Value, Number] = {}  # The distances of rows of accesses, which may be prefetched.
         self.nest: Any = None  # The region that is emitted.
         self.pinned = False  # Whether code stays at its level: within branches.
@@ -304,8 +305,26 @@ class Emitter(Code):
 
     def address(self, base: Number, offset: Number | int, size: int) -> str:
         """A pointer to the element of `size` bytes at an offset in elements from an address (an i64)."""
-        moved = base if isinstance(offset, int) and offset == 0 else base + self.scaled(offset, size)
-        return self.emit(f"inttoptr i64 {moved} to ptr")
+        return self.emit(f"inttoptr i64 {self.moved(base, offset, size)} to ptr")
+
+    def moved(self, base: Number, offset: Number | int, size: int) -> Number:
+        """The address of the element of `size` bytes at an offset in elements. Constants are added last: they become
+        part of the instruction that uses the address."""
+        rest = 0
+        if isinstance(offset, Number) and offset.name in self.offsets:
+            offset, rest = self.offsets[offset.name]
+        elif isinstance(offset, int):
+            offset, rest = self.i64(0), offset
+        moved = base if offset.name == "0" else base + self.scaled(offset, size)
+        return moved + rest * size if rest else moved
+
+    def behind(self, index: Number, count: int) -> Number:
+        """The index that is so much larger than another one."""
+        if not count:
+            return index
+        found = index + count
+        self.offsets[found.name] = index, count
+        return found
 
     def scaled(self, offset: Number | int, size: int) -> Number:
         """A number of elements in bytes."""

@@ -227,11 +227,11 @@ class Nest:
         def group(number: Number, vectors: int) -> None:
             found: list[list[Any]] = [[] for _ in trees]
             for position in range(vectors):
-                base = number + position * step if position else number
+                base = emitter.behind(number, position * step)
                 self.coords[self.axis] = Coord(base, run)
                 if emitter.lanes:
                     for size, writes, start in self.ahead:
-                        emitter.prefetch(start + emitter.scaled(base, size), size * emitter.lanes, writes=writes)
+                        emitter.prefetch(emitter.moved(start, base, size), size * emitter.lanes, writes=writes)
                 self._state()
                 for tree, values in zip(trees, found, strict=True):
                     values.append([emitter.at(value, tuple(self.coords)) for value in tree.op.values])

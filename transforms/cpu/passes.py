@@ -16,7 +16,7 @@ from ziggurat.transforms.cpu.regions import make_regions
 from ziggurat.transforms.cpu.sorts import sort_in_loops
 from ziggurat.transforms.place.descriptors import lower_descriptors
 from ziggurat.transforms.place.prepare import prepare
-from ziggurat.transforms.simplify import simplify
+from ziggurat.transforms.simplify import cse, dce, fold, hoist, simplify
 
 Step = Callable[[Any, int], Op]  # Takes a `core.Module` or, after `regions`, a `cpu.Module`, and the bytes of a vector.
 
@@ -29,8 +29,11 @@ LOWER: tuple[tuple[str, Step], ...] = (
     ("simplify", lambda op, _: simplify(op)),
     ("carried", lambda op, _: raise_carried(op)),
     ("accesses", lambda op, _: raise_accesses(op)),
-    # Accesses compute the same scalars, many of which do not change in a loop.
-    ("simplify", lambda op, _: simplify(op)),
+    # Accesses compute the same scalars, many of which do not change in a loop. Once is enough.
+    ("fold", lambda op, _: fold(op)),
+    ("hoist", lambda op, _: hoist(op)),
+    ("cse", lambda op, _: cse(op)),
+    ("dce", lambda op, _: dce(op)),
     ("regions", make_regions),
     ("allocate", lambda op, _: allocate(op)),
 )
