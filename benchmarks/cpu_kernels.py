@@ -1,20 +1,28 @@
 """Native kernels on the CPU against NumPy and torch, one thread against one thread and all against all.
 
-    python benchmarks/cpu_kernels.py [--quick]      # writes docs/cpu-report.json, and prints it as a table
+    python benchmarks/cpu_kernels.py [--quick] [--triton PYTHON]   # writes docs/cpu-report.json, and prints a table
 
-All contenders run in this process, in turn, on the same N(0, 1) data, and ours is checked against float64. A time of
-one thread is CPU time, the lower quartile of the rounds; a time of all threads is the best wall time. A ratio above 1
-says that ours is faster.
+All contenders run in this process, in turn, on the same N(0, 1) data in arrays that begin at multiples of 64, as those
+of torch do. Ours is checked against float64. A time of one thread is the best CPU time, a time of all threads the best
+wall time. A ratio above 1 says that ours is faster. `--triton` names a Python with Triton, whose interpreter
+(TRITON_INTERPRET=1) then runs the same kernels in a process of its own.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import copy
 import ctypes
+import inspect
+import io
 import json
 import math
 import os
 import platform
+import runpy
+import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -29,8 +37,10 @@ import ziggurat.triton.language as tl
 from ziggurat.backend.cpu.code import CpuOptions
 from ziggurat.backend.cpu.compile import compile_cpu, to_object
 from ziggurat.backend.cpu.runtime.loading import Loaded, host
+from ziggurat.launches.cpu import HostLaunches
 
-REPORT = Path(__file__).resolve().parent.parent / "docs" / "cpu-report.json"
+ROOT = Path(__file__).resolve().parent.parent
+REPORT = ROOT / "docs" / "cpu-report.json"
 Run = Callable[[], Any]
 
 
@@ -154,7 +164,7 @@ class Report:
             torch.set_num_threads(count)
             self.set_blas(count)
             times = measure(contenders, self.rounds, time.thread_time if count == 1 else time.perf_counter)
-            found = {name: float(np.quantile(t, 0.25) if count == 1 else min(t)) for name, t in times.items()}
+            found = {name: min(t) for name, t in times.items()}
             ours = found["ours"]
             row[label] = {
                 "milliseconds": {name: round(value, 4) for name, value in found.items()},
@@ -171,13 +181,22 @@ def worst(found: Any, expected: Any) -> float:
     return float(np.max(np.abs(np.asarray(found, np.float64) - expected)))
 
 
+def empty(*shape: int) -> Any:
+    """An array of f32 that begins at a multiple of 64."""
+    room = np.empty(math.prod(shape) + 16, np.float32)
+    start = -room.ctypes.data % 64 // 4
+    return room[start : start + math.prod(shape)].reshape(shape)
+
+
 def normal(*shape: int) -> Any:
-    return np.random.default_rng(0).standard_normal(shape, np.float32)
+    made = empty(*shape)
+    np.random.default_rng(0).standard_normal(shape, np.float32, made)
+    return made
 
 
 def measure_add(report: Report) -> None:
     n = 1 << 24
-    x, y, out, other = normal(n), normal(n)[::-1].copy(), np.empty(n, np.float32), np.empty(n, np.float32)
+    x, y, out, other = normal(n), normal(n), empty(n), empty(n)
     tx, ty, tout = map(torch.from_numpy, (x, y, other))
     grid = (triton.cdiv(n, 4096),)
     report.compare(
@@ -235,7 +254,7 @@ NUMBA = numba_loops()
 
 
 def measure_softmax(report: Report, n: int) -> None:
-    x, out, other = normal(4096, n), np.empty((4096, n), np.float32), np.empty((4096, n), np.float32)
+    x, out, other = normal(4096, n), empty(4096, n), empty(4096, n)
     tx, wide = torch.from_numpy(x), x.astype(np.float64)
 
     def by_numpy() -> Any:
@@ -247,7 +266,7 @@ def measure_softmax(report: Report, n: int) -> None:
         f"softmax 4096×{n} f32",
         {
             "ours": lambda: softmax[4096,](out, x, n, n, BLOCK=1024, interpret=False),
-            "ours without checks": lambda: softmax[4096,](out, x, n, n, BLOCK=1024, interpret=False, check=False),
+            "ours with fast math": lambda: softmax[4096,](other, x, n, n, BLOCK=1024, interpret=False, fast_math=True),
             "numpy": by_numpy,
             "torch": lambda: torch.softmax(tx, 1),
             **({"numba": lambda: NUMBA["softmax"](x, other)} if NUMBA else {}),
@@ -258,8 +277,7 @@ def measure_softmax(report: Report, n: int) -> None:
 
 
 def measure_norms(report: Report, n: int) -> None:
-    x, out, other = normal(4096, n), np.empty((4096, n), np.float32), np.empty((4096, n), np.float32)
-    w, b = normal(n), normal(n)[::-1].copy()
+    x, out, other, w, b = normal(4096, n), empty(4096, n), empty(4096, n), normal(n), normal(n)
     tx, tw, tb = map(torch.from_numpy, (x, w, b))
     wide = x.astype(np.float64)
     mean, variance = wide.mean(axis=1, keepdims=True), wide.var(axis=1, keepdims=True)
@@ -297,8 +315,9 @@ def measure_matmul(report: Report, n: int, dtype: torch.dtype) -> None:
 
     contenders = {"ours": ours(128, 256, 64), "ours 64×64×64": ours(64, 64, 64)}
     if dtype == torch.float32:
-        x, y, z = a.numpy(), b.numpy(), np.empty((n, n), np.float32)
+        x, y, z = a.numpy(), b.numpy(), empty(n, n)
         contenders["numpy"] = lambda: np.matmul(x, y, out=z)
+        contenders["FMA peak"] = fma_peak(2 * n**3)
     contenders["torch"] = lambda: torch.matmul(a, b, out=other)
     expected = a.double().numpy() @ b.double().numpy()
     report.compare(f"matmul {n}³ {str(dtype).removeprefix('torch.')}", contenders, lambda: worst(c, expected) / n, 1e-5)
@@ -311,14 +330,15 @@ def measure_attention(report: Report) -> None:
     scale = 1 / math.sqrt(d)
     wide = torch.softmax(q.double() @ k.double().transpose(-1, -2) * scale, -1) @ v.double()
 
-    def ours(m: int, n_: int) -> Run:
-        return lambda: attention[n // m, heads](q, k, v, out, n, scale, M=m, N=n_, D=d, interpret=False)
+    def ours(m: int, n_: int, **options: bool) -> Run:
+        return lambda: attention[n // m, heads](q, k, v, out, n, scale, M=m, N=n_, D=d, interpret=False, **options)
 
     report.compare(
         f"attention forward f32, {heads} heads, n {n}, d {d}",
         {
             "ours": ours(64, 64),
             "ours 128×64": ours(128, 64),
+            "ours 128×64 with fast math": ours(128, 64, fast_math=True),
             "torch": lambda: torch.nn.functional.scaled_dot_product_attention(q, k, v),
         },
         lambda: worst(out, wide.numpy()),
@@ -326,8 +346,8 @@ def measure_attention(report: Report) -> None:
     )
 
 
-def fma_peak() -> float:
-    """GFLOP/s of one thread with fused multiply-adds in registers alone."""
+def fma_peak(operations: int) -> Run:
+    """So many floating-point operations of one thread: fused multiply-adds in registers alone."""
     lanes = 16 if "+avx512f" in host()[1] else 8
     vector, chains = f"<{lanes} x float>", 24
     phis = "\n".join(f"  %a{i} = phi {vector} [ %f{i}, %entry ], [ %b{i}, %loop ]" for i in range(chains))
@@ -361,11 +381,9 @@ declare {vector} @llvm.fma.v{lanes}f32({vector}, {vector}, {vector})
 """
     loaded = Loaded(to_object(text, CpuOptions(*host())), ["peak"])
     call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(loaded.addresses["peak"])
-    room = np.zeros(64, np.float32)
-    at = -(-room.ctypes.data // 64) * 64
-    count = 200_000
-    times = measure({"peak": lambda: call(at, count)}, 15, time.thread_time)["peak"]
-    return 2 * lanes * chains * count / min(times) / 1e6
+    room = empty(64)
+    room[:] = 0
+    return lambda loaded=loaded: call(room.ctypes.data, operations // (2 * lanes * chains))
 
 
 def launch_cost() -> dict[str, float]:
@@ -390,27 +408,129 @@ def launch_cost() -> dict[str, float]:
     return {**cost, "ratio": round(cost["launch"] / cost["numpy"], 2)}
 
 
-def interpreter_ratios() -> dict[str, float]:
-    """The interpreter's time by that of native code, for one launch each after a first one."""
-    x, y, out = normal(1 << 20), normal(1 << 20), np.empty(1 << 20, np.float32)
-    rows, a, c = normal(256, 1024), normal(256, 256), np.empty((256, 256), np.float32)
-    q, heads = normal(3, 2, 256, 64), np.empty((2, 256, 64), np.float32)
-    launches: dict[str, Callable[[bool], Any]] = {
-        "vector add 2^20": lambda i: add[256,](x, y, out, 1 << 20, BLOCK=4096, interpret=i),
-        "softmax 256×1024": lambda i: softmax[256,](rows, rows, 1024, 1024, BLOCK=1024, interpret=i),
-        "matmul 256³": lambda i: matmul[4, 4](a, a, c, 256, 256, 256, M=64, N=64, K=64, interpret=i),
-        "attention 2×256×64": lambda i: attention[4, 2](*q, heads, 256, 0.125, M=64, N=64, D=64, interpret=i),
+def thread_ratios(report: Report) -> dict[str, float]:
+    """The wall time with one thread by that with two, of kernels bound by computation, and of torch's matmul."""
+    n, q = 1024, normal(3, 8, 1024, 64)
+    a, b, c, out = normal(n, n), normal(n, n), empty(n, n), empty(8, n, 64)
+    ta, tb, tc = map(torch.from_numpy, (a, b, empty(n, n)))
+    works: dict[str, Run] = {
+        "matmul": lambda: matmul[16, 16](a, b, c, n, n, n, M=64, N=64, K=64, interpret=False),
+        "attention": lambda: attention[16, 8](*q, out, n, 0.125, M=64, N=64, D=64, interpret=False),
+        "torch.matmul": lambda: torch.matmul(ta, tb, out=tc),
     }
     found = {}
-    for name, launch in launches.items():
-        contenders = {"native": lambda run=launch: run(False), "interpreter": lambda run=launch: run(True)}
-        times = measure(contenders, 3, time.thread_time)
+    for name, work in works.items():
+
+        def run(count: int, work: Run = work) -> Run:
+            def once() -> None:
+                zg.set_num_threads(count)
+                torch.set_num_threads(count)
+                work()
+
+            return once
+
+        times = measure({"one": run(1), "two": run(2)}, 10 * report.rounds, time.perf_counter)
+        found[name] = round(min(times["one"]) / min(times["two"]), 2)
+    zg.set_num_threads(1)
+    torch.set_num_threads(1)
+    return found
+
+
+def example_ratios() -> dict[str, dict[str, float]]:
+    """The milliseconds of native code, and the interpreter's time by that, for each kernel that the examples launch
+    natively for more than 1 ms in the interpreter."""
+    found: dict[str, dict[str, float]] = {}
+    plain = HostLaunches.launch
+
+    def launch(self: HostLaunches, grid: Any, bound: Any, options: Any, passed: Any) -> Any:
+        if any(isinstance(value, np.ndarray) and not value.flags.c_contiguous for value in bound.values()):
+            return plain(self, grid, bound, options, passed)
+        copies = {name: copy.deepcopy(value) for name, value in bound.items()}  # Atomics would add again.
+        result = plain(self, grid, bound, options, passed)
+        again: dict[str, Run] = {"native": lambda: self.kernel[grid](**copies, **options)}
+        again["interpreter"] = lambda: self.kernel.interpret(grid, copies, options)
+        HostLaunches.launch = plain
+        times = {name: min(taken) for name, taken in measure(again, 3, time.thread_time).items()}
+        HostLaunches.launch = launch  # pyright: ignore[reportAttributeAccessIssue]
+        if times["interpreter"] > 1:
+            ratio = times["interpreter"] / times["native"]
+            found[self.kernel.name] = {"native": round(times["native"], 4), "ratio": round(ratio, 1)}
+        return result
+
+    HostLaunches.launch = launch  # pyright: ignore[reportAttributeAccessIssue]
+    try:
+        for file in sorted((ROOT / "examples").glob("*.py")):
+            with contextlib.redirect_stdout(io.StringIO()):
+                runpy.run_path(str(file), run_name="__main__")
+    finally:
+        HostLaunches.launch = plain
+    return found
+
+
+def triton_ratios(python: str) -> dict[str, float]:
+    """The time of Triton's own interpreter, in another process, by that of native code, for one launch each."""
+    # Triton's interpreter cannot use a number of run time as a bound of a loop with NumPy 2.4.
+    constant = {"m, n, k, M:": "m, n, k: tl.constexpr, M:", "n, scale,": "n: tl.constexpr, scale,"}
+    source = "\n".join(inspect.getsource(kernel.fn) for kernel in (add, softmax, matmul, attention))
+    for before, after in constant.items():
+        source = source.replace(before, after)
+    names = ("add", "softmax", "matmul", "attention")
+    text = "\n".join(["import time, torch, triton, triton.language as tl", source, _TRITON])
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "kernels.py"
+        file.write_text(text)
+        environment = {**os.environ, "TRITON_INTERPRET": "1"}
+        run = subprocess.run([python, str(file)], env=environment, capture_output=True, text=True, check=True)
+    theirs = dict(zip(names, map(float, run.stdout.split()), strict=True))
+    mine = {name: min(measure({name: run}, 5, time.thread_time)[name]) for name, run in small_launches().items()}
+    return {name: round(theirs[name] / mine[name], 1) for name in names}
+
+
+_TRITON = """
+torch.set_num_threads(1)
+x, y, out, rows, powers = (torch.randn(n) for n in (1 << 20, 1 << 20, 1 << 20, 1 << 18, 1 << 18))
+a, c, q, heads = torch.randn(256, 256), torch.empty(256, 256), torch.randn(3, 2, 256, 64), torch.empty(2, 256, 64)
+for run in (
+    lambda: add[(256,)](x, y, out, 1 << 20, BLOCK=4096),
+    lambda: softmax[(256,)](powers, rows, 1024, 1024, BLOCK=1024),
+    lambda: matmul[(4, 4)](a, a, c, 256, 256, 256, M=64, N=64, K=64),
+    lambda: attention[(4, 2)](*q, heads, 256, 0.125, M=64, N=64, D=64),
+):
+    times = []
+    for _ in range(3):
+        start = time.thread_time()
+        run()
+        times.append(1e3 * (time.thread_time() - start))
+    print(min(times))
+"""
+
+
+def small_launches(interpret: bool = False) -> dict[str, Run]:
+    """Launches of four kernels on small arrays."""
+    x, y, out = normal(1 << 20), normal(1 << 20), empty(1 << 20)
+    rows, a, c = normal(256, 1024), normal(256, 256), empty(256, 256)
+    q, heads = normal(3, 2, 256, 64), empty(2, 256, 64)
+    i = interpret
+    return {
+        "add": lambda: add[256,](x, y, out, 1 << 20, BLOCK=4096, interpret=i),
+        "softmax": lambda: softmax[256,](rows, rows, 1024, 1024, BLOCK=1024, interpret=i),
+        "matmul": lambda: matmul[4, 4](a, a, c, 256, 256, 256, M=64, N=64, K=64, interpret=i),
+        "attention": lambda: attention[4, 2](*q, heads, 256, 0.125, M=64, N=64, D=64, interpret=i),
+    }
+
+
+def interpreter_ratios() -> dict[str, float]:
+    """The interpreter's time by that of native code, for one launch each after a first one."""
+    native, interpreter = small_launches(), small_launches(True)
+    found = {}
+    for name in native:
+        times = measure({"native": native[name], "interpreter": interpreter[name]}, 3, time.thread_time)
         found[name] = round(min(times["interpreter"]) / min(times["native"]), 1)
     return found
 
 
 def compile_times() -> dict[str, float]:
-    """Milliseconds from the Triton model to object code, the best of five."""
+    """Milliseconds of the CPU from the Triton model to object code, the best of nine."""
     f32 = zg.ptr(zg.f32)
     models = {
         "vector add": add.triton(f32, f32, f32, zg.i32, 4096),
@@ -419,7 +539,7 @@ def compile_times() -> dict[str, float]:
     }
     found = {}
     for name, model in models.items():
-        times = measure({name: lambda model=model: compile_cpu(model)}, 5, time.process_time)[name]
+        times = measure({name: lambda model=model: compile_cpu(model)}, 9, time.thread_time)[name]
         found[name] = round(min(times), 1)
     return found
 
@@ -427,8 +547,10 @@ def compile_times() -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true", help="few rounds, and no report")
-    quick = parser.parse_args().quick
-    report = Report(3 if quick else 12)
+    parser.add_argument("--triton", help="a Python that has Triton")
+    options = parser.parse_args()
+    quick = options.quick
+    report = Report(3 if quick else 20)
     measure_add(report)
     measure_softmax(report, 1024)
     measure_softmax(report, 1000)
@@ -437,6 +559,7 @@ def main() -> None:
         measure_matmul(report, n, dtype)
     measure_attention(report)
     zg.set_num_threads(1)
+    peak = measure({"peak": fma_peak(2 * 1024**3)}, 15, time.thread_time)["peak"]
     figures = {
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
         "load_average": os.getloadavg()[0],
@@ -446,11 +569,15 @@ def main() -> None:
         "numpy": np.__version__,
         "torch": torch.__version__,
         "rows": report.rows,
-        "fma_peak_gflops": round(fma_peak(), 1),
+        "fma_peak_gflops": round(2 * 1024**3 / min(peak) / 1e6, 1),
+        "two_threads_by_one": thread_ratios(report),
         "launch_microseconds": launch_cost(),
         "compile_milliseconds": compile_times(),
         "interpreter_by_native": interpreter_ratios(),
+        "examples": example_ratios(),
     }
+    if options.triton:
+        figures["triton_interpreter_by_native"] = triton_ratios(options.triton)
     print(json.dumps({name: value for name, value in figures.items() if name != "rows"}))
     if not quick:
         REPORT.write_text(json.dumps(figures, indent=1, ensure_ascii=False) + "\n")
