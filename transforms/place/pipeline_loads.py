@@ -89,7 +89,9 @@ def _warn_of_stages(loop: scf.For, plan: LoopPlan | Obstacle, stages: int) -> No
     if isinstance(plan, LoopPlan) and loop.num_stages is not None:
         warn_of_loads(plan)
     if isinstance(plan, Obstacle):
-        if loop.num_stages is not None and stages > 1:
+        # Loads that feed no dot are not copied ahead: other warps hide their latency.
+        has_dots = any(isinstance(op, gpu.MatrixProduct) for op in loop.walk())
+        if loop.num_stages is not None and stages > 1 and has_dots:
             warn_of(f"the loop is not pipelined in {stages} stages", loop, plan)
     elif plan.stages < stages and (loop.num_stages is not None or stages != DEFAULT_OPTIONS.num_stages):
         each = sum(copy.shared.bytes for copy in plan.copies)
