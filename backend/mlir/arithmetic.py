@@ -5,7 +5,7 @@ Most ops have the same name in MLIR. Triton converts 8-bit floats from and to f3
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ziggurat.backend.mlir.emitter import OP, TYPE, Attributes, Emitter, Names, emits, mlir_type, own_type, quoted
@@ -470,6 +470,16 @@ _LIBDEVICE: dict[str, type[Op]] = {
 _COUNTS = {symbol: cls for cls, symbol in _BITS.items()}
 
 
+def _names_of(symbol: str) -> Iterator[str]:
+    """The names that a function of libdevice may have in the language: `__nv_copysignf` is `copysign`, `__nv_fmul_rn`
+    is `mul_rn`. Those on unsigned integers have none: the text does not say that a number has no sign."""
+    name = symbol.removeprefix("__nv_")
+    if not name.startswith("u") and "uint" not in name and "ull" not in name:
+        for before in ("", "f", "d"):
+            for after in ("", "f", "d", "ll", "i", "if"):
+                yield name.removesuffix(after).removeprefix(before)
+
+
 @reads("tt.extern_elementwise")
 def read_extern(r: Reader, s: Statement) -> Value:
     """A function of NVIDIA's libdevice, which is an op of the model or a function of the language's library."""
@@ -488,7 +498,7 @@ def read_extern(r: Reader, s: Statement) -> Value:
         name = name.removesuffix("f")
     if name in _LIBDEVICE and all(value.type == operands[0].type for value in operands):
         return r.add(_LIBDEVICE[name](*operands))
-    made = r.library(name, operands)
-    if made is None:
+    made = next(filter(None, (r.library(each, operands) for each in _names_of(str(symbol)))), None)
+    if made is None or made.type != type_:
         r.fail(f"the function {symbol} of libdevice is not supported")
     return made

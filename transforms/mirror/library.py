@@ -14,13 +14,16 @@ from ziggurat.transforms.simplify.dce import remove_unused
 
 
 def library_model(name: str, types: Sequence[Type]) -> core.Module | None:
-    """The model of a call of the library for arguments of these types; None if the library has no such call.
+    """The model of a call of the library, or of a function of libdevice, for arguments of these types; None if there is
+    no such call.
 
     Its last function is the call; those before it are what it calls.
     """
-    if name not in LIBRARY:
+    from ziggurat.frontends.library.libdevice import FUNCTIONS
+
+    function = LIBRARY.get(name) or FUNCTIONS.get(name)
+    if function is None:
         return None
-    function = LIBRARY[name]
     instance = Attributor().function(FunctionName(function.name, function.model, function), tuple(types), None)
     if instance.errors:
         raise instance.errors[0]

@@ -229,16 +229,24 @@ def test_blocks_that_are_not_reached_are_left_out():
     assert ops(model) == ["arith.constant"]
 
 
-def test_functions_of_libdevice():
+@pytest.mark.parametrize(
+    ("symbol", "count", "expected"),
+    [
+        ("asinf", 1, np.arcsin(0.5)), ("copysignf", 2, -0.5), ("fmul_rn", 2, -1.5), ("frcp_rn", 1, 2.0),
+        ("j0f", 1, 0.9384698), ("fabsf", 1, 0.5), ("hypotf", 2, np.hypot(0.5, 3)),
+    ],
+)  # fmt: skip
+def test_functions_of_libdevice(symbol: str, count: int, expected: float):
+    arguments, types = ("%x, %y", "f32, f32") if count == 2 else ("%x", "f32")
     model = body(
-        '%0 = tt.extern_elementwise %x {libname = "", libpath = "", symbol = "__nv_asinf"} : (f32) -> f32\n'
-        "tt.store %p, %0 : !tt.ptr<f32>",
-        "%p: !tt.ptr<f32>, %x: f32",
+        f'%0 = tt.extern_elementwise {arguments} {{libname = "", libpath = "", symbol = "__nv_{symbol}"}} '
+        f": ({types}) -> f32\ntt.store %p, %0 : !tt.ptr<f32>",
+        "%p: !tt.ptr<f32>, %x: f32, %y: f32",
     )
     verify(model)
     out = np.zeros(1, np.float32)
-    zg.run(model, 1, out, 0.5)
-    np.testing.assert_allclose(out[0], np.arcsin(0.5), rtol=1e-6)
+    zg.run(model, 1, out, 0.5, -3.0)
+    np.testing.assert_allclose(out[0], expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -259,7 +267,8 @@ def test_functions_of_libdevice():
         ("tt.call @g() : () -> ()", "tt.call must name a function of the module; got 'g'"),
         ("tt.store %p, %n", "expected the types of tt.store after ':'"),
         ("%0 = arith.truncf %x upward : f32 to f16", "this rounding is not supported"),
-        ('%0 = tt.extern_elementwise %x {symbol = "__nv_j0f"} : (f32) -> f32', "the function __nv_j0f of libdevice"),
+        ('%0 = tt.extern_elementwise %x {symbol = "__nv_k0f"} : (f32) -> f32', "the function __nv_k0f of libdevice"),
+        ('%0 = tt.extern_elementwise %n, %n {symbol = "__nv_umulhi"} : (i32, i32) -> i32', "the function __nv_umulhi"),
         ("scf.if %n {\n}", "the condition must be an i1; got i32"),
         ("%0 = arith.constant 1 : i32 loc(#none)", "the location #none is not defined"),
         ("%0 = arith.constant {", "this brace is never closed"),
