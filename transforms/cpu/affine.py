@@ -15,7 +15,7 @@ from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.dialects.arith import IntPredicate
 from ziggurat.codemodel.op import OpResult, Value
-from ziggurat.codemodel.types import ScalarType, TensorType, i1, i64, scalar_element, shape_of
+from ziggurat.codemodel.types import ScalarType, TensorType, Type, i1, i64, scalar_element, shape_of, u64
 from ziggurat.transforms.cpu.carried import widened
 
 Term = Value | int  # A scalar i64 of the model, or a constant.
@@ -134,13 +134,16 @@ class Affine:
         op, rank = value.op, len(value.type.shape)
         match op:
             case arith.ConstantOp():
-                return Form(int(op.value), (0,) * rank)
+                return Form(int(op.value), (0,) * rank) if int(op.value) <= i64.limits[1] else None
             case tt.MakeRange():
                 return Form(op.start, (1,))
             case tt.Splat():
                 if not isinstance(op.value.type, ScalarType):
                     return None
-                return Form(widened(self.builder, op.value, i64), (0,) * rank)
+                number = op.value
+                if number.type == u64:
+                    number = self.builder.add(arith.Bitcast(number, i64))
+                return Form(widened(self.builder, number, i64), (0,) * rank)
             case tt.Broadcast() | tt.ExpandDims() | tt.Trans() | tt.Reshape():
                 inner = self.form(op.operands[0])
                 return None if inner is None else moved(op, inner)
@@ -178,6 +181,7 @@ class Affine:
         form, divisor = self.exact(op.lhs), self.exact(op.rhs)
         if form is None or divisor is None or not divisor.uniform:
             return None
+        self._demand_small(form, op.result.type)
         low, high = self.range(form, shape_of(op.result.type))
         self.require(low, IntPredicate.SGE, 0)
         self.require(high, IntPredicate.SLT, divisor.base)
@@ -246,6 +250,8 @@ class Affine:
         if isinstance(scalar_or_none(op.lhs), ScalarType) and op.predicate.value in _STRICT:
             a, b = self.exact(op.lhs), self.exact(op.rhs)
             if a is not None and b is not None:
+                for operand, form in ((op.lhs, a), (op.rhs, b)):
+                    self._demand_small(form, operand.type)
                 less, slack = _STRICT[op.predicate.value]
                 first, second = (a, b) if less else (b, a)
                 # The comparison holds where `first - second` is below `slack`.
@@ -262,6 +268,17 @@ class Affine:
                     return counts, True
         del self.conditions[kept:]
         return whole, False
+
+    def _demand_small(self, form: Form, type_: Type) -> None:
+        """Add the conditions under which integers of 64 bits do not wrap around, nor do their differences."""
+        element = scalar_element(type_)
+        if element.bits < 64:
+            return
+        for term, limit in ((form.base, 1 << 61), *((stride, 1 << 40) for stride in form.strides)):
+            self.require(term, IntPredicate.SGE, -limit)
+            self.require(term, IntPredicate.SLE, limit)
+        if not element.signed:
+            self.require(self.range(form, shape_of(type_))[0], IntPredicate.SGE, 0)
 
     def most(self, a: Term, b: Term) -> Term:
         """The larger."""
