@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
 from functools import lru_cache
 from importlib import import_module
 from typing import Any
@@ -13,10 +12,8 @@ from ziggurat.backend.cpu.code import CpuCode, CpuOptions, Parameter
 from ziggurat.backend.cpu.control import INTERRUPTED
 from ziggurat.backend.cpu.emitter import Emitter, kind_of, memory_kind
 from ziggurat.backend.cpu.runtime.loading import llvm
-from ziggurat.backend.cpu.waiting import waiting_loops
 from ziggurat.codemodel.dialects import core, cpu, tt
 from ziggurat.codemodel.errors import InternalError, TargetError
-from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.types import DescriptorType
 from ziggurat.transforms.cpu.allocate import allocate
 from ziggurat.transforms.cpu.passes import lower
@@ -38,7 +35,7 @@ def compile_cpu(module: core.Module | cpu.Module, options: CpuOptions = HOST) ->
     if options.tolerant:
         _demand_no_addresses(module)
     model = allocate(module) if isinstance(module, cpu.Module) else lower(module, vector_bytes(options.features))
-    emitter, text = to_llvm(model, options, waiting=waiting_loops(module))
+    emitter, text = to_llvm(model, options)
     func = emitter.func
     parts = func.parts or tuple(map(str, range(len(func.body.parameters))))
     split = [part.partition(".") for part in parts]
@@ -83,13 +80,11 @@ def _symbol(func: tt.Func) -> str:
     return "zg_" + re.sub(r"[^A-Za-z0-9_]", "_", func.sym_name)
 
 
-def to_llvm(
-    module: cpu.Module, options: CpuOptions, *, waiting: Collection[Location | None] = ()
-) -> tuple[Emitter, str]:
-    """The LLVM text of a CPU model, and the emitter that wrote it. `waiting` are the `waiting_loops` of the kernel."""
+def to_llvm(module: cpu.Module, options: CpuOptions) -> tuple[Emitter, str]:
+    """The LLVM text of a CPU model, and the emitter that wrote it."""
     (func,) = module.functions().values()
     assert isinstance(func, tt.Func)
-    emitter = Emitter(module, func, options, waiting)
+    emitter = Emitter(module, func, options)
     loads: list[str] = []
     for number, parameter in enumerate(func.body.parameters):
         if isinstance(parameter.type, DescriptorType):  # Of a parameter that nothing uses.

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from ziggurat.backend.cpu.emitter import EMITTERS, INDEXED, Emitter, emits, kind_of
-from ziggurat.backend.cpu.waiting import place_of
 from ziggurat.backend.ptx.routines import Join, Number
 from ziggurat.codemodel.dialects import cf, core, cpu, scf, tt
 from ziggurat.codemodel.errors import InternalError
@@ -61,7 +60,7 @@ def function_body(emitter: Emitter, body: Body) -> None:
         if block in joins:
             rounds, *values = joins[block].begin_here()
             emitter.values.update(zip(block.parameters, values, strict=True))
-            _limit(emitter, block.terminator, rounds)
+            _limit(emitter, block.terminator, rounds, block)
             emitter.rounds[block] = rounds
         ops(emitter, block.ops)
     for block in reversed(body.blocks[1:]):
@@ -189,7 +188,7 @@ def _while(emitter: Emitter, op: scf.While, *initial: Number) -> Any:
     condition, *handed = in_place(emitter, op.before, carried)
     emitter.line(f"br i1 {condition}, label %{inside}, label %{after}")
     emitter.start(inside)
-    _limit(emitter, op, rounds)
+    _limit(emitter, op, rounds, op.before.entry)
     yielded = in_place(emitter, op.after, handed)
     emitter.poll()
     emitter.line(f"br {head.branch_with([rounds + 1, *yielded])}")
@@ -198,11 +197,9 @@ def _while(emitter: Emitter, op: scf.While, *initial: Number) -> Any:
     return packed(handed)
 
 
-def _limit(emitter: Emitter, op: Op, rounds: Number) -> None:
-    """End the kernel with an error where a loop has gone on for too long."""
-    if rounds.name == "0":
-        return
-    waits = isinstance(op, scf.While) and place_of(op) in emitter.waiting
+def _limit(emitter: Emitter, op: Op, rounds: Number, first: Block) -> None:
+    """End the kernel with an error where a loop, which begins with a block, has gone on for too long."""
+    waits = any(isinstance(inner, cpu.Waits) for inner in first.ops)
     zero, limit = emitter.i64(0), MAX_WAITS if waits else MAX_ITERATIONS
     message = "" if waits else f"loop limit exceeded: {limit} iterations"
     emitter.fail(ENDLESS, rounds.test("uge", limit), emitter.site(op, "loops", message=message), zero, zero)
@@ -254,7 +251,7 @@ def _unreachable(emitter: Emitter, op: core.Unreachable) -> None:
 # Ops without effects on a CPU; assertions and prints.
 
 
-@emits(tt.Assume, tt.Barrier, tt.GridDependencyWait, tt.GridDependencyLaunch)
+@emits(cpu.Waits, tt.Assume, tt.Barrier, tt.GridDependencyWait, tt.GridDependencyLaunch)
 def _nothing(emitter: Emitter, op: Op, *values: Any) -> None:
     """Programs run one after the other on a thread, and each op ends before the next."""
 

@@ -11,7 +11,7 @@ One registered with `@indexed` emits a tensor op at an index.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -22,7 +22,6 @@ from ziggurat.backend.cpu.sites import Site
 from ziggurat.backend.ptx.routines import Code, Number, Routine, literal, vector_type
 from ziggurat.codemodel.dialects import cpu, tt
 from ziggurat.codemodel.dispatch import OpTable
-from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.types import PtrType, ScalarType, TensorType, Type, bf16, element_of, i1
 
@@ -78,9 +77,7 @@ class Emitter(Code):
     """The LLVM text of one kernel while it is written. `values` has what stands for each value outside of regions: a
     number, or a tuple of them."""
 
-    def __init__(
-        self, module: cpu.Module, func: tt.Func, options: CpuOptions, waiting: Collection[Location | None] = ()
-    ) -> None:
+    def __init__(self, module: cpu.Module, func: tt.Func, options: CpuOptions) -> None:
         super().__init__()
         self.module = module
         self.func = func
@@ -101,8 +98,7 @@ class Emitter(Code):
         self.rounds: dict[Any, Number] = {}  # By block: how often it was branched back to.
         self.scratch = module.scratch  # Bytes of scratch memory, with those of the emitter's own.
         self._temporary = module.scratch
-        self.waiting = waiting  # The places of the loops that may wait for another program.
-        self.ordered = bool(waiting)
+        self.ordered = any(isinstance(op, cpu.Waits) for op in func.walk())
         self.loaded: dict[Value, Any] = {}  # The matrices that dots may read where they are in memory.
         self.offsets: dict[str, tuple[Number, int]] = {}  # Indices that are others and a constant, by name.
         self.steps: dict[Value, Number] = {}  # The distances of rows of accesses, which may be prefetched.

@@ -126,6 +126,11 @@ class Alloc(Op, name="cpu.alloc"):
         require(isinstance(self.type, BufferType), f"cpu.alloc gives a buffer; got {self.type}")
 
 
+class Waits(Op, name="cpu.waits"):
+    """The loop around this op, or that begins with its block, goes on until memory has another content, which another
+    program must write."""
+
+
 class End(Op, traits.BodyTerminator, name="cpu.end"):
     """The end of a region, and the scalars that it gives."""
 

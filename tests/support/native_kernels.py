@@ -1025,7 +1025,7 @@ def check_passes(kernel: Kernel) -> list[str]:
         verify(model)
         if parse(str(model)) != model:
             return [f"{name}: the model is printed as another one"]
-        arguments, error = outcome(kernel, lambda a, model=model: run(model, None, grid, a))
+        arguments, error = outcome(kernel, lambda a, model=model: run(model, symbol_of(model), grid, a))
         # Messages name the ops of the model.
         found = differences(kernel, (arguments, bool(error) * expected[1] or error), expected)
         if found:

@@ -14,6 +14,7 @@ from ziggurat.transforms.cpu.allocate import allocate
 from ziggurat.transforms.cpu.carried import raise_carried
 from ziggurat.transforms.cpu.regions import make_regions
 from ziggurat.transforms.cpu.sorts import sort_in_loops
+from ziggurat.transforms.cpu.waiting import mark_waiting
 from ziggurat.transforms.place.descriptors import lower_descriptors
 from ziggurat.transforms.place.prepare import prepare
 from ziggurat.transforms.simplify import cse, dce, fold, hoist, simplify
@@ -24,6 +25,8 @@ LOWER: tuple[tuple[str, Step], ...] = (
     # Before inlining, which hides what a function is.
     ("sorts", lambda op, _: sort_in_loops(op)),
     ("prepare", lambda op, _: prepare(op)),
+    # Before a loop's loads are in regions.
+    ("waiting", lambda op, _: mark_waiting(op)),
     # After inlining, which shows the descriptor of each access.
     ("descriptors", lambda op, _: lower_descriptors(op)),
     ("simplify", lambda op, _: simplify(op)),

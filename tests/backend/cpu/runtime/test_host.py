@@ -83,10 +83,9 @@ BLOCKS = """module ()void -> {
         %3 : i32 = arith.addi %2 %1;
         cf.br ^b;
       ^b:
-        %4 : f32 = tt.load %x;
-        %5 : f32 = arith.constant @2.0;
-        %6 : i1 = arith.cmpf %4 %5 @olt;
-        cf.cond_br %6 ^a(%3) ^c;
+        %4 : i32 = arith.addi %3 %1;
+        %5 : i1 = arith.cmpi %4 %1 @ne;
+        cf.cond_br %5 ^a(%4) ^c;
       ^c:
         tt.return;
     };

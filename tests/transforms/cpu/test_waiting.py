@@ -147,23 +147,52 @@ def goes_on(x_ptr):
         i += 1
 
 
+# Blocks `a` and `c` are a loop, in which `b` waits or counts.
 BLOCKS = """module ()void -> {
-    tt.func @"goes_on" (%x : ptr<i32>)void -> {
+    tt.func @"blocks" (%x : ptr<i32>)void -> {
         %0 : i32 = arith.constant @0;
-        cf.br ^a;
-      ^a:
-        %1 : i32 = tt.load %x;
-        %2 : i1 = arith.cmpi %1 %0 @eq;
-        cf.cond_br %2 ^a ^b;
-      ^b:
+        %1 : i32 = arith.constant @1;
+        %2 : i32 = tt.get_program_id @0;
+        %3 : ptr<i32> = tt.addptr %x %2;
+        cf.br ^a(%0);
+      ^a(%4 : i32):
+        cf.br ^b(%0);
+      ^b(%5 : i32):
+        %6 : i32 = tt.load %3;
+        %7 : i32 = arith.addi %5 %1;
+        %8 : i1 = arith.cmpi WAITED @slt;
+        cf.cond_br %8 ^b(%7) ^c;
+      ^c:
+        %9 : i32 = arith.addi %4 %1;
+        %10 : i32 = arith.constant @3;
+        %11 : i1 = arith.cmpi %9 %10 @slt;
+        cf.cond_br %11 ^a(%9) ^d;
+      ^d:
+        %12 : ptr<i32> = tt.addptr %3 %1;
+        tt.store %12 %1;
         tt.return;
     };
     unreachable;
 };"""
+WAITS = zg.parse(BLOCKS.replace("WAITED", "%6 %1"))
+COUNTS = zg.parse(BLOCKS.replace("WAITED", "%7 %6"))
 
 
-@pytest.mark.parametrize("model", [goes_on.triton(P), zg.parse(BLOCKS)], ids=["structured", "blocks"])
+def test_loops_of_blocks_wait():
+    """They have no location in a source. Program i waits for the element i, which program i - 1 writes."""
+    x = np.zeros(9, np.int32)
+    x[0] = 1
+    code = run_cpu(WAITS, (8,), [x])
+    assert code.ordered and (x == 1).all()
+    with pytest.raises(KernelRuntimeError, match=r"program \(0, 0, 0\): the loop waits for a change of memory"):
+        run_cpu(WAITS, (1,), [np.zeros(2, np.int32)])
+    x = np.full(9, 2 * control.MAX_WAITS, np.int32)
+    code = run_cpu(COUNTS, (1,), [x])
+    assert not code.ordered and x[1] == 1
+
+
+@pytest.mark.parametrize("model", [goes_on.triton(P), COUNTS], ids=["structured", "blocks"])
 def test_any_other_loop_has_a_limit(model: Any, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(control, "MAX_ITERATIONS", 1000)
     with pytest.raises(KernelRuntimeError, match=r"program \(0, 0, 0\): loop limit exceeded: 1000 iterations"):
-        run_cpu(model, (1,), [np.zeros(2, np.int32)])
+        run_cpu(model, (1,), [np.full(2, 0 if model is not COUNTS else 5000, np.int32)])
