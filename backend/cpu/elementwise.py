@@ -281,7 +281,7 @@ def by_lane(emitter: Emitter, make: Callable[..., Number], *values: Number) -> N
 
 def function(emitter: Emitter, name: str, x: Number) -> Number:
     """A function of f64, or for `fast_math` of f32."""
-    if name in VECTORS:
+    if name in VECTORS[x.kind]:
         return emitter.routine(accurate(name, x.kind, x.lanes), x)
     return call_by_lane(emitter, accurate(name, x.kind), x)
 
@@ -298,7 +298,7 @@ def call_by_lane(emitter: Emitter, routine: Routine, *values: Number) -> Number:
 @emits(math.Exp, math.Exp2, math.Log, math.Log2, math.Sin, math.Cos, math.Tanh, math.Erf)
 def _function(emitter: Emitter, op: math.FloatUnary, a: Number) -> Number:
     scalar, name = scalar_element(op.operand.type), op.NAME.removeprefix("math.")
-    if emitter.fast_math and scalar != f64:
+    if emitter.fast_math and scalar != f64 and name not in ("tanh", "erf"):  # Those divide, or call the C library.
 
         def make(x: Number) -> Number:
             return function(emitter, name, x)

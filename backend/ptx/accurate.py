@@ -333,8 +333,8 @@ def _erf_f32() -> Routine:
     return r.done(near.select(small, 1.0 - power).signed_as(r.argument()))
 
 
-def _tanh_f64() -> Routine:
-    r = _function("tanh", F64)
+def _tanh_f64(lanes: int = 0) -> Routine:
+    r = _function("tanh", F64, lanes)
     size = abs(r.argument())
 
     def small() -> list[Number]:
@@ -350,8 +350,8 @@ def _tanh_f64() -> Routine:
     return r.done(made.signed_as(r.argument()), inline=False)
 
 
-def _erf_f64() -> Routine:
-    r = _function("erf", F64)
+def _erf_f64(lanes: int = 0) -> Routine:
+    r = _function("erf", F64, lanes)
     size = abs(r.argument())
 
     def far() -> list[Number]:
@@ -431,10 +431,11 @@ ROUTINES: dict[str, dict[str, Callable[..., Routine]]] = {
 }
 
 
-VECTORS = ("exp", "exp2", "log", "log2")  # The routines that do not branch.
+# The routines that neither read tables nor, but for a choice of f64, branch.
+VECTORS = {"float": ("exp", "exp2", "log", "log2"), "double": ("exp", "exp2", "log", "log2", "tanh", "erf")}
 
 
 @cache
 def accurate(name: str, kind: str, lanes: int = 0) -> Routine:
-    """The routine of a function for an LLVM type; with `lanes`, for vectors of it (one of `VECTORS`)."""
+    """The routine of a function for an LLVM type; with `lanes`, for vectors of it (one of `VECTORS[kind]`)."""
     return ROUTINES[kind][name](lanes) if lanes else ROUTINES[kind][name]()

@@ -209,7 +209,7 @@ class Number:
 class Routine(Code):
     """One function `result @symbol(parameters)` while it is written; its arguments are `%a0`, `%a1` and so on.
 
-    With `lanes` it is one of vectors. Such a routine cannot branch on its arguments, or read tables at them.
+    With `lanes` it is one of vectors. Such a routine cannot read tables at its arguments.
     """
 
     def __init__(self, symbol: str, result: str, parameters: Sequence[str], lanes: int = 0) -> None:
@@ -274,7 +274,9 @@ class Routine(Code):
     def branch(
         self, condition: Number, then: Callable[[], list[Number]], otherwise: Callable[[], list[Number]]
     ) -> list[Number]:
-        """Branch on a condition; the values of the branch that was taken."""
+        """Branch on a condition; the values of the branch that was taken. Vectors take both branches, and select."""
+        if self.lanes:
+            return [condition.select(a, b) for a, b in zip(then(), otherwise(), strict=True)]
         labels = [self.name("block") for _ in range(2)]
         self.line(f"br i1 {condition}, label %{labels[0]}, label %{labels[1]}")
         found: list[Number] = []
