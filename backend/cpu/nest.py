@@ -102,6 +102,8 @@ class Nest:
         self.coords = [Coord(emitter.i64(0)) for _ in self.shape]
         self.heads = {inner.result: Head(emitter, inner) for inner in ops if isinstance(inner, cpu.Load | cpu.Store)}
         self.masked = False
+        self.trees: list[Tree] = []  # Those of several rows together, and the number of the present row among them.
+        self.row = emitter.i64(0)
         self.ahead: list[tuple[int, bool, Number]] = []  # Rows to prefetch: bytes of an element, if written, address.
         emitter.nest = self
 
@@ -178,7 +180,34 @@ class Nest:
     def loops(self) -> None:
         """Emit the loops."""
         outer = [axis for axis, size in enumerate(self.shape) if size > 1 and axis not in (self.lane_axis, self.axis)]
-        self._outer(outer)
+        lanes = self.emitter.lanes
+        along = self.reductions and self.axis == self.lane_axis and len(outer) == 1 and lanes
+        if along and self.shape[outer[0]] % lanes == 0:
+            self._rows(outer[0])
+        else:
+            self._outer(outer)
+
+    def _rows(self, axis: int) -> None:
+        """Reduce as many rows as a vector has lanes to a vector each, and these together: along the lanes of each of
+        them, the steps would wait for each other."""
+        emitter = self.emitter
+        lanes = emitter.lanes
+
+        def rows(first: Number) -> None:
+            self.trees = [Tree(emitter, op, lanes, True, rows=True) for op in self.reductions]
+
+            def row(number: Number) -> None:
+                self.coords[axis] = Coord(first + number)
+                self.row = number
+                self._inner()
+
+            emitter.loop(0, lanes, 1, row)
+            for tree in self.trees:
+                self.results[tree.op.result] = packed(tree.combined())
+            self.coords[axis] = Coord(first, True)
+            self._finish()
+
+        emitter.loop(0, self.shape[axis], lanes, rows)
 
     def end(self) -> None:
         """Emit what follows the loops."""
@@ -257,9 +286,12 @@ class Nest:
             vectors = unrolled if trees else 1
             emitter.loop(start, emitter.number("i64", stop), step * vectors, lambda number: group(number, vectors))
             self.masked = False
+        if self.trees:
+            for tree, kept in zip(trees, self.trees, strict=True):
+                kept.keep(tree.combined(), self.row)
+            return
         for tree in trees:
-            made = tree.finish()
-            self.results[tree.op.result] = made
+            self.results[tree.op.result] = tree.finish()
         self._finish()
 
     def _full(self, heads: Sequence[Head]) -> Number:

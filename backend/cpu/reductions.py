@@ -31,16 +31,17 @@ def _in_any_order(op: tt.Reduce, fast_math: bool) -> bool:
 
 class Tree:
     """One reduction. Groups of vectors are combined in the innermost loop, and the results, `groups` of them, lie in
-    memory until `finish`. With `across` the reduction is along the lanes, too."""
+    memory until `finish`. With `across` the reduction is along the lanes, too; with `rows` the groups are the vectors
+    of as many rows as there are lanes, and the result is the vector of the rows' results."""
 
-    def __init__(self, emitter: Emitter, op: tt.Reduce, groups: int, across: bool) -> None:
+    def __init__(self, emitter: Emitter, op: tt.Reduce, groups: int, across: bool, rows: bool = False) -> None:
         self.emitter = emitter
         self.op = op
         self.groups = groups
         self.across = across and emitter.lanes > 0
         self.lanes = emitter.lanes
         self.types = [element_of(value.type) for value in op.values]
-        self._shuffles = self.across and not _in_any_order(op, emitter.fast_math)
+        self._shuffles = rows or (self.across and not _in_any_order(op, emitter.fast_math))
         size = max(self.lanes, 1) * groups
         self._places = [emitter.temporary(8 * size) for _ in self.types]
 
@@ -74,9 +75,9 @@ class Tree:
     def add(self, values: Sequence[Values], number: Number, step: int) -> None:
         """Combine the vectors of one iteration, which begins at element `number` and has `step` elements."""
         found = self._combined(values)
-        self._store(found, number / step if step > 1 else number)
+        self.keep(found, number / step if step > 1 else number)
 
-    def _store(self, values: Values, group: Number) -> None:
+    def keep(self, values: Values, group: Number) -> None:
         emitter = self.emitter
         for type_, value, place in zip(self.types, values, self._places, strict=True):
             value = to_memory(emitter, value.spread(self.lanes) if self.lanes else value, type_)
@@ -101,18 +102,22 @@ class Tree:
 
     def finish(self) -> Any:
         """The result: a number or a vector, or a tuple of them."""
+        values = self.combined()
+        return packed(self._across(values) if self.across else values)
+
+    def combined(self) -> Values:
+        """The groups combined to one vector, or one number."""
         emitter, count = self.emitter, self.groups
         while count > 8:
             width = next(width for width in (8, 4, 2, count) if count % width == 0)
 
             def group(number: Number, width: int = width) -> None:
                 values = [self._load(number * width + at if at else number * width) for at in range(width)]
-                self._store(self._combined(values), number)
+                self.keep(self._combined(values), number)
 
             emitter.loop(0, count // width, 1, group)
             count //= width
-        values = self._combined([self._load(emitter.i64(at)) for at in range(count)])
-        return packed(self._across(values) if self.across else values)
+        return self._combined([self._load(emitter.i64(at)) for at in range(count)])
 
     def _across(self, values: Values) -> Values:
         """The lanes of a vector combined."""

@@ -357,3 +357,23 @@ def test_one_half_of_a_tensor_is_scanned():
     x, out = np.arange(64, dtype=np.int32), np.zeros(32, np.int32)
     run_cpu(half_scanned.triton(*[zg.ptr(zg.i32)] * 2, 64), (1,), [x, out])
     np.testing.assert_array_equal(out, np.cumsum(x[::2]) + x[1::2])
+
+
+@zg.kernel
+def row_results(x_ptr, sums_ptr, tops_ptr, ROWS: zg.constexpr, COLUMNS: zg.constexpr):
+    rows, columns = zg.arange(0, ROWS), zg.arange(0, COLUMNS)
+    x = zg.load(zg.add(x_ptr, zg.add(zg.mul(zg.expand(rows, 1), COLUMNS), zg.expand(columns, 0))))
+    zg.store(zg.add(sums_ptr, rows), zg.sum(x, axis=1))
+    zg.store(zg.add(tops_ptr, rows), zg.max(x, axis=1))
+
+
+@pytest.mark.parametrize("rows, columns", [(64, 32), (64, 64), (128, 16), (32, 256), (16, 64), (64, 8)])
+def test_rows_that_are_reduced_together(rows: int, columns: int):
+    x = np.random.default_rng(rows).standard_normal((rows, columns)).astype(np.float32)
+    x[3, 1], x[5, :] = np.nan, -0.0
+    native, judged = (np.empty((2, rows), np.float32) for _ in range(2))
+    model = row_results.triton(F32, F32, F32, rows, columns)
+    run_cpu(model, (1,), [x, *native])
+    run(model, None, (1,), [x, *judged])
+    assert np.array_equal(native, judged, equal_nan=True)
+    assert (np.signbit(native) == np.signbit(judged))[~np.isnan(judged)].all()
