@@ -86,7 +86,7 @@ def compile(
     settings = _options_for(model, options)
     verify(model)
     if settings.target == CPU:
-        return compile_for_cpu(model, python, fast_math=settings.fast_math)
+        return compile_for_cpu(model, settings, python)
     return compile_model(model, settings, python, examine)
 
 
@@ -188,7 +188,7 @@ def compile_model(
 
 
 def compile_for_cpu(
-    model: Op, python: Op | None = None, name: str = "", *, tolerant: bool = False, fast_math: bool = False
+    model: Op, options: CompileOptions, python: Op | None = None, name: str = "", *, tolerant: bool = False
 ) -> CompiledCpu:
     """Compile a valid Triton model, or CPU model, for this machine's CPU; see `compile` and `CpuOptions`."""
     if isinstance(model, gpu.Module):
@@ -199,7 +199,8 @@ def compile_for_cpu(
         from ziggurat.backend.cpu.compile import compile_cpu
         from ziggurat.compiler.native import CompiledCpu
 
-        code = compile_cpu(model, CpuOptions(tolerant=tolerant, fast_math=fast_math))
+        made = CpuOptions(tolerant=tolerant, fast_math=options.fast_math, line_info=options.line_info)
+        code = compile_cpu(model, made)
     above: dict[str, Any] = {} if python is None else {"python": python}
     if isinstance(model, core.Module):
         above["triton"] = model

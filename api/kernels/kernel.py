@@ -137,9 +137,7 @@ class Kernel(Function):
         chosen = CompileOptions.of({**options, **{name: bound[name] for name in shared}})
         model, python = self.model_with(signature, chosen.num_warps), self.models.python_for(self, signature.types)
         compiled = (
-            compiler.compile_for_cpu(
-                model, python, self.name, tolerant=self.policy.tolerant_memory, fast_math=chosen.fast_math
-            )
+            compiler.compile_for_cpu(model, chosen, python, self.name, tolerant=self.policy.tolerant_memory)
             if chosen.target == CPU
             else compiler.compile_model(model, chosen, python, name=self.name)
         )

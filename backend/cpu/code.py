@@ -12,13 +12,15 @@ from ziggurat.backend.cpu.sites import Site
 class CpuOptions:
     """The options of a compilation. `cpu` and `features` are LLVM's names; "" is this machine. Without `check`, stray
     accesses are not found. If they are `tolerant` (`Policy.tolerant_memory`), stray accesses and divisions by zero are
-    noted, and the program goes on. With `fast_math`, sums and functions need not have the interpreter's bits."""
+    noted, and the program goes on. With `fast_math`, sums and functions need not have the interpreter's bits. With
+    `line_info`, the object has DWARF's table of source lines."""
 
     cpu: str = ""
     features: str = ""
     check: bool = True
     tolerant: bool = False
     fast_math: bool = False
+    line_info: bool = False
 
     def resolved(self) -> CpuOptions:
         """The options with the machine named."""

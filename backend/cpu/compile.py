@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 from importlib import import_module
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 from ziggurat.backend.cpu import control
 from ziggurat.backend.cpu.code import CpuCode, CpuOptions, Parameter
 from ziggurat.backend.cpu.control import INTERRUPTED
-from ziggurat.backend.cpu.emitter import Emitter, kind_of, memory_kind
+from ziggurat.backend.cpu.emitter import METADATA, Emitter, kind_of, memory_kind, symbol_of
 from ziggurat.backend.cpu.runtime.loading import llvm
 from ziggurat.codemodel.dialects import core, cpu, tt
 from ziggurat.codemodel.errors import InternalError, TargetError
@@ -40,7 +39,7 @@ def compile_cpu(module: core.Module | cpu.Module, options: CpuOptions = HOST) ->
     parts = func.parts or tuple(map(str, range(len(func.body.parameters))))
     split = [part.partition(".") for part in parts]
     return CpuCode(
-        symbol=_symbol(func),
+        symbol=symbol_of(func),
         object=to_object(text, options),
         llvm=text,
         model=str(model),
@@ -76,10 +75,6 @@ def vector_bytes(features: str) -> int:
     return 64 if "+avx512f" in known else 32 if "+avx2" in known else 16
 
 
-def _symbol(func: tt.Func) -> str:
-    return "zg_" + re.sub(r"[^A-Za-z0-9_]", "_", func.sym_name)
-
-
 def to_llvm(module: cpu.Module, options: CpuOptions) -> tuple[Emitter, str]:
     """The LLVM text of a CPU model, and the emitter that wrote it."""
     (func,) = module.functions().values()
@@ -97,9 +92,10 @@ def to_llvm(module: cpu.Module, options: CpuOptions) -> tuple[Emitter, str]:
             loads.append(f"  %p{number} = icmp ne i8 %p{number}m, 0")
     control.function_body(emitter, func.body)
     bits = 8 * module.vector
+    debug = f" !dbg !{emitter.places.subprogram}" if emitter.places is not None else ""
     lines = [
-        f"define i64 @{_symbol(func)}(ptr noalias %arguments, i64 %first, i64 %end, ptr noalias %launch, "
-        "ptr noalias align 64 %memory, ptr noalias %record) #0 {",
+        f"define i64 @{symbol_of(func)}(ptr noalias %arguments, i64 %first, i64 %end, ptr noalias %launch, "
+        f"ptr noalias align 64 %memory, ptr noalias %record) #0{debug} {{",
         "entry:",
         *loads,
         *emitter.slots,
@@ -138,9 +134,8 @@ def to_llvm(module: cpu.Module, options: CpuOptions) -> tuple[Emitter, str]:
         *map(_inlined, emitter.definitions.values()),
         *([_NOTE.format(3 * len(emitter.sites))] if options.tolerant else ()),
         f'attributes #0 = {{ nounwind uwtable "prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}" }}',
-        '!0 = !{!"branch_weights", i32 1, i32 1000000}',
-        "!1 = !{}",
-        '!2 = !{!"branch_weights", i32 1000000, i32 1}',
+        *(f"!{number} = {text}" for number, text in enumerate(METADATA)),
+        *(emitter.places.metadata() if emitter.places is not None else ()),
     ]
     return emitter, "\n".join(lines) + "\n"
 

@@ -19,6 +19,7 @@ import attrs
 
 from ziggurat.backend.cpu.code import CpuOptions
 from ziggurat.backend.cpu.sites import Site
+from ziggurat.backend.ptx.lines import LineInfo, first_place
 from ziggurat.backend.ptx.routines import Code, Number, Routine, literal, vector_type
 from ziggurat.codemodel.dialects import cpu, tt
 from ziggurat.codemodel.dispatch import OpTable
@@ -31,7 +32,18 @@ INDEXED: OpTable[Callable[..., Any]] = OpTable("CPU emitter at an index")
 indexed = INDEXED.of
 
 CACHE_LINE = 64  # Bytes.
+# Nodes that instructions name, in their order: !0 is for branches to rare code, !2 for those around it.
+METADATA = (
+    '!{!"branch_weights", i32 1, i32 1000000}',
+    "!{}",
+    '!{!"branch_weights", i32 1000000, i32 1}',
+)
 _NAMES = re.compile(r"%[\w.]+")
+
+
+def symbol_of(func: tt.Func) -> str:
+    """The name of a kernel's entry in its object."""
+    return "zg_" + re.sub(r"[^A-Za-z0-9_]", "_", func.sym_name)
 
 
 def kind_of(type_: Type) -> str:
@@ -81,6 +93,10 @@ class Emitter(Code):
         super().__init__()
         self.module = module
         self.func = func
+        self.places: LineInfo | None = None
+        if options.line_info:
+            name, place, first = symbol_of(func), first_place(func), len(METADATA)
+            self.places = LineInfo(func.sym_name, name, place, kind="LineTablesOnly", first=first)
         self.check = options.check
         self.tolerant = options.tolerant
         self.fast_math = options.fast_math
@@ -373,7 +389,7 @@ class Emitter(Code):
 
     def place(self, op: Op) -> str:
         """The suffix of instructions that tells their source."""
-        return ""
+        return self.places.suffix(op.location) if self.places is not None else ""
 
     # Failures.
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any, cast
 
-from ziggurat.backend.ptx.lines import LineInfo
+from ziggurat.backend.ptx.lines import LineInfo, first_place
 from ziggurat.backend.ptx.routines import Code, Number, Routine, escaped, llvm_type
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.dispatch import OpTable
@@ -21,7 +21,6 @@ from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.layout import Layout, replicated
-from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Block, Op, Value
 from ziggurat.codemodel.types import PtrType, ScalarType, TensorType, Type, bf16, element_of, f16
 from ziggurat.transforms.place.components import component_types
@@ -367,12 +366,6 @@ def symbol_of(name: str) -> str:
     """A function's name, changed where PTX cannot have it."""
     symbol = re.sub(r"[^A-Za-z0-9_$]", "_", name)
     return symbol if _IDENTIFIER.fullmatch(symbol) and not _RESERVED.fullmatch(symbol) else f"kernel_{symbol}"
-
-
-def first_place(func: tt.Func) -> Location | None:
-    """The place of a kernel's source: that of the function, or of the first op that has one."""
-    locations = (op.location for op in (func, *func.body.entry.ops))
-    return next((place for place in locations if place is not None and place.caller is None), None)
 
 
 def kernel_of(module: gpu.Module) -> tt.Func:

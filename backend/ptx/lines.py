@@ -1,7 +1,7 @@
 """Line information: the line of the kernel's source for each instruction, as LLVM metadata.
 
-LLVM writes it as `.loc` and `.file` directives, which profilers and `cuda-gdb` read. There is nothing else for a
-debugger: no variables, no types.
+LLVM writes it as `.loc` and `.file` directives, which profilers and `cuda-gdb` read; for CPUs as DWARF. There is
+nothing else for a debugger: no variables, no types.
 
 The kernel is a subprogram. Each other file that ops came from through a call is one as well, inlined at the place of
 the call. Ops of the language's own library have the place of the author's call.
@@ -13,9 +13,16 @@ import os
 import re
 
 from ziggurat.backend.ptx.routines import encoded, escaped
+from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.location import Location
 
 _LIBRARY = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "frontends", "")
+
+
+def first_place(func: tt.Func) -> Location | None:
+    """The place of a kernel's source: that of the function, or of the first op that has one."""
+    locations = (op.location for op in (func, *func.body.entry.ops))
+    return next((place for place in locations if place is not None and place.caller is None), None)
 
 
 def _quoted(text: str) -> str:
@@ -24,10 +31,14 @@ def _quoted(text: str) -> str:
 
 
 class LineInfo:
-    """The metadata of one kernel. Nodes are made at the first request and written once."""
+    """The metadata of one kernel. Nodes are made at the first request and written once. `first` is the number of the
+    first one; `kind` is LLVM's word for what is written."""
 
-    def __init__(self, name: str, symbol: str, location: Location | None) -> None:
+    def __init__(
+        self, name: str, symbol: str, location: Location | None, *, kind: str = "DebugDirectivesOnly", first: int = 0
+    ) -> None:
         self._nodes: dict[str, int] = {}
+        self._first = first
         self._places: dict[Location, str] = {}
         self._unit_file = self._file(location.file if location is not None else "<unknown>")
         self.file = location.file if location is not None else None
@@ -36,12 +47,12 @@ class LineInfo:
         self._type = self._node(f"!DISubroutineType(types: !{nothing})")
         self._unit = self._node(
             f'distinct !DICompileUnit(language: DW_LANG_C, file: !{self._unit_file}, producer: "ziggurat", '
-            "isOptimized: true, runtimeVersion: 0, emissionKind: DebugDirectivesOnly)"
+            f"isOptimized: true, runtimeVersion: 0, emissionKind: {kind})"
         )
         self.subprogram = self._subprogram(self._unit_file, name, symbol, location.line if location is not None else 0)
 
     def _node(self, text: str) -> int:
-        return self._nodes.setdefault(text, len(self._nodes))
+        return self._nodes.setdefault(text, self._first + len(self._nodes))
 
     def _file(self, path: str) -> int:
         folder, name = os.path.split(directive_name(path))
@@ -83,7 +94,7 @@ class LineInfo:
     def metadata(self) -> list[str]:
         """The lines for the end of the module."""
         lines = [f"!{number} = {text}" for text, number in self._nodes.items()]
-        version = len(self._nodes)
+        version = self._first + len(self._nodes)
         return [
             *lines, f'!{version} = !{{i32 2, !"Debug Info Version", i32 3}}', f"!llvm.module.flags = !{{!{version}}}",
             f"!llvm.dbg.cu = !{{!{self._unit}}}",
