@@ -76,6 +76,7 @@ class Emitter(Code):
         self._scalar = replicated(1, self.num_warps)
         self.slot_bytes = 0  # The size of `@zg_slot`, which `allocate` does not count.
         self._entry: dict[Any, str] = {}
+        self.bytes_of: dict[str, tuple[str, int]] = {}  # The words of 32 bits that values of 8 bits are bytes of.
         func = kernel_of(module)
         self.places: LineInfo | None = None
         if options.line_info:

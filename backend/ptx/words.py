@@ -40,8 +40,12 @@ def pack(emitter: Emitter, values: Sequence[str], size: int, word: int) -> list[
     per, kind = word // size, f"i{8 * word}"
     packed: list[str] = []
     for start in range(0, len(values), per):
+        parts = values[start : start + per]
+        if size == 1 and word == 4 and all(value in emitter.bytes_of for value in parts):
+            packed.append(_of_bytes(emitter, [emitter.bytes_of[value] for value in parts]))
+            continue
         result = ""
-        for index, value in enumerate(values[start : start + per]):
+        for index, value in enumerate(parts):
             part = emitter.emit(f"zext i{8 * size} {value} to {kind}")
             if index:
                 part = emitter.emit(f"shl {kind} {part}, {8 * size * index}")
@@ -60,7 +64,30 @@ def unpack(emitter: Emitter, words: Sequence[str], size: int, word: int) -> list
         for index in range(word // size):
             part = emitter.emit(f"lshr i{8 * word} {item}, {8 * size * index}") if index else item
             values.append(emitter.emit(f"trunc i{8 * word} {part} to i{8 * size}"))
+            if size == 1 and word == 4:
+                emitter.bytes_of[values[-1]] = item, index
     return values
+
+
+def _of_bytes(emitter: Emitter, parts: Sequence[tuple[str, int]]) -> str:
+    """Four bytes of words as a word, by `prmt`. A tile of four words turned into the four of its columns takes eight:
+    both columns of a half share the first step."""
+    items, at = zip(*parts, strict=True)
+    if len(set(items)) == 1 and at == (0, 1, 2, 3):
+        return items[0]
+    if len(set(at)) == 1:
+        half, odd = divmod(at[0], 2)
+        chosen = (0x7362 if half else 0x5140,) * 2, 0x7632 if odd else 0x5410
+    else:
+        chosen = (at[0] | at[1] + 4 << 4, at[2] | at[3] + 4 << 4), 0x5410
+    pairs = [_permuted(emitter, *items[2 * pair : 2 * pair + 2], chosen[0][pair]) for pair in (0, 1)]
+    return _permuted(emitter, *pairs, chosen[1])
+
+
+def _permuted(emitter: Emitter, low: str, high: str, selected: int) -> str:
+    """The bytes of two words that the digits of `selected` name, the lowest first."""
+    arguments = ("i32", low), ("i32", high), ("i32", str(selected))
+    return emitter.call("i32", "llvm.nvvm.prmt", *arguments)
 
 
 def to_words(emitter: Emitter, values: Sequence[str], scalar: Element, word: int) -> list[str]:

@@ -225,6 +225,14 @@ def _of_class(a: Array, mask: Array) -> Array:
     return (bits & mask) != 0
 
 
+def _bytes_of_two(low: Array, high: Array, selected: Array) -> Array:
+    """The bytes of two words that the lower four digits of `selected` name, the lowest first."""
+    both = low.astype(np.uint64) | high.astype(np.uint64) << np.uint64(32)
+    digits = (selected.astype(np.uint64) >> np.uint64(4 * at) & np.uint64(7) for at in range(4))
+    parts = ((both >> digit * np.uint64(8) & np.uint64(255)) << np.uint64(8 * at) for at, digit in enumerate(digits))
+    return np.asarray(sum(parts, np.uint64(0))).astype(np.uint32)
+
+
 _OF_ONE: dict[str, Callable[[Array], Array]] = {
     "ctpop": INTEGER_FUNCTIONS[math.CtPop], "bswap": lambda a: np.asarray(a.byteswap()),
     "bitreverse": _reversed, "fabs": np.abs, "sqrt": np.sqrt, "exp2": np.exp2, "floor": np.floor, "ceil": np.ceil,
@@ -245,7 +253,7 @@ _OF_TWO: dict[str, Callable[[Array, Array], Any]] = {
 }  # fmt: skip
 _OF_THREE: dict[str, Callable[[Array, Array, Array], Array]] = {
     "fshl": partial(_funnel, True), "fshr": partial(_funnel, False),
-    "fma": lambda a, b, c: scalars.fma(a, b, c, _FLOATS[a.dtype]),
+    "fma": lambda a, b, c: scalars.fma(a, b, c, _FLOATS[a.dtype]), "prmt": _bytes_of_two,
 }  # fmt: skip
 _FUNCTIONS: dict[str, Callable[..., Any]] = {**_OF_ONE, **_OF_TWO, **_OF_THREE}
 

@@ -31,11 +31,12 @@ from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.fragments import Panels, Unit, Warps, accumulator, operand_a, operand_b, unit_for
 from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.graphs import reached
-from ziggurat.codemodel.layout import LANE_BITS, Layout, axis_bases, bits_of, filled, moved
+from ziggurat.codemodel.layout import LANE_BITS, Layout, axis_bases, bits_of, filled, inverted, moved
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import ScalarType, SharedType, TensorType, bf16, f16, f32, scalar_element
 from ziggurat.transforms.casts import cast
+from ziggurat.transforms.place.layout_plan import MAX_BYTES
 from ziggurat.transforms.place.queries import WARP_GROUP, constant_of, converted, layout_of, stored, tensor_of
 from ziggurat.transforms.place.swizzle import row_major
 from ziggurat.transforms.simplify.hoist import hoist
@@ -262,6 +263,8 @@ def _operand(builder: Builder, mma: MmaChoice, value: Value, k_axis: int) -> Val
     per_instruction = type_.shape[-1 - k_axis]
     if mma.kind == "wgmma":
         per_instruction = 64 if k_axis == 1 else min(_MAX_COLUMNS, per_instruction // mma.warps.columns)
+    if mma.kind == "wgmma" and scalar_element(type_).bytes != 2 and not _is_k_major(value, k_axis):
+        value = _turned(builder, value, k_axis)
     panels = _panels_for(value, k_axis, per_instruction)
     return stored(builder, value, panels.offsets(type_.shape, k_axis, scalar_element(type_).bytes), panels.alignment)
 
@@ -270,17 +273,41 @@ def _panels_for(value: Value, k_axis: int, per_instruction: int) -> Panels:
     """The form of an operand, or a batch, in shared memory: neighbours in a thread or in a descriptor's block are
     neighbours in the buffer. Only elements of 16 bits may have their neighbours along m or n."""
     type_ = tensor_of(value)
-    inner, first = block_axis(value), type_.rank - 2
-    if inner is None:
-        held = [layout_of(type_).contiguous(type_.shape, first + axis) for axis in (0, 1)]
-        k_major = held[k_axis] >= held[1 - k_axis]
-    else:
-        k_major = inner == first + k_axis
-    size = scalar_element(type_).bytes
-    forms = (True,) if k_major or size != 2 else (False, True)
+    first, size = type_.rank - 2, scalar_element(type_).bytes
+    forms = (True,) if _is_k_major(value, k_axis) or size != 2 else (False, True)
     bytes_ = {True: type_.shape[first + k_axis] * size, False: per_instruction * size}
     found = (Panels.widest(bytes_[form], k_major=form) for form in forms)
     return next(panels for panels in found if panels is not None)  # k is long enough for the narrowest.
+
+
+def _is_k_major(value: Value, k_axis: int) -> bool:
+    """Whether an operand has its neighbours along k, in a descriptor's block or in a thread."""
+    type_ = tensor_of(value)
+    inner, first = block_axis(value), type_.rank - 2
+    if inner is not None:
+        return inner == first + k_axis
+    held = [layout_of(type_).contiguous(type_.shape, first + axis) for axis in (0, 1)]
+    return held[k_axis] >= held[1 - k_axis]
+
+
+def _turned(builder: Builder, value: Value, k_axis: int) -> Value:
+    """An operand with neighbours along m or n, by way of a buffer, in a layout in which a thread holds words along k.
+
+    A thread reads 16 bytes of each of as many rows as elements fit in a word. Lanes that differ along k read other
+    banks, by the swizzle of the buffer, and write the words of one row. In a loop, `pipeline_loads` fills the buffer.
+    """
+    type_ = tensor_of(value)
+    size, num_warps = scalar_element(type_).bytes, layout_of(type_).num_warps
+    k, other = axis_bases(type_.shape, k_axis), axis_bases(type_.shape, 1 - k_axis)
+    run, word = bits_of(MAX_BYTES // size), bits_of(4 // size)
+    layout = filled([*other[:run], *k[:word]], [*k[word:], *other[run:]], num_warps)
+    places = dict(zip(other, (1 << bit for bit in range(len(other))), strict=True))
+    for bit, basis in enumerate(k):
+        chunk = run + bit - word
+        swizzle = 1 << chunk if word <= bit < word + 3 and chunk < len(other) else 0
+        places[basis] = 1 << len(other) + bit | swizzle
+    buffer = stored(builder, value, inverted(tuple(places[1 << bit] for bit in range(len(places)))))
+    return builder.add(gpu.LocalLoad(buffer, TensorType(type_.shape, type_.element, layout)))
 
 
 def _column_major(shape: tuple[int, ...]) -> tuple[int, ...]:

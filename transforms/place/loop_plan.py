@@ -24,7 +24,7 @@ from ziggurat.transforms.place.queries import constant_of, layout_of, op_in, sha
 from ziggurat.transforms.place.tma import before_transposition, is_filled_by_tma
 from ziggurat.transforms.simplify.effects import is_pure, may_trap, may_write
 
-_READERS = (gpu.Wgmma, gpu.Mma, gpu.DotFma)
+_READERS = (gpu.Wgmma, gpu.Mma, gpu.DotFma, gpu.LocalLoad)
 _CP_ASYNC_BYTES = (4, 8, 16)  # Bytes that one cp.async copies.
 
 # The occupancy (CTAs per SM), given the bytes of a loop's buffers and the registers a thread of its accumulator.
