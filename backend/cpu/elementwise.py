@@ -82,7 +82,7 @@ def _shift(emitter: Emitter, op: Op, a: Number, by: Number) -> Number:
     if isinstance(op, arith.ShrSI):
         return binary(emitter, "ashr", a, by.call("llvm.umin", bits - 1))
     opcode = "shl" if isinstance(op, arith.ShlI) else "lshr"
-    if by.name.isdecimal() and int(by.name) < bits:
+    if _is_known(by) and 0 <= int(by.name) < bits:
         return binary(emitter, opcode, a, by)
     within = by.test("ult", bits)
     return within.select(binary(emitter, opcode, a, within.select(by, 0)), 0)
@@ -90,8 +90,7 @@ def _shift(emitter: Emitter, op: Op, a: Number, by: Number) -> Number:
 
 @emits(arith.DivSI, arith.DivUI, arith.RemSI, arith.RemUI)
 def _divide(emitter: Emitter, op: Op, a: Number, b: Number) -> Number:
-    known = b.name.lstrip("-").isdecimal() and b.name != "0"
-    if not known:
+    if not _is_known(b) or b.name == "0":
         site = emitter.site(op, "divides")
         zero = emitter.i64(0)
         if emitter.tolerant:
@@ -108,12 +107,16 @@ def _divided(emitter: Emitter, op: Op, a: Number, b: Number, site: int) -> Numbe
     return by_zero.select(-1, found)
 
 
+def _is_known(value: Number) -> bool:
+    """Whether an integer is a constant."""
+    return value.name.lstrip("-").isdecimal()
+
+
 def quotient(emitter: Emitter, op: Op, a: Number, b: Number) -> Number:
     """A quotient or a remainder by numbers that are not 0. The smallest number by -1 is apart: the machine traps."""
     signed, divides = isinstance(op, arith.DivSI | arith.RemSI), isinstance(op, arith.DivSI | arith.DivUI)
-    known = b.name.lstrip("-").isdecimal()
     opcode = f"{'s' if signed else 'u'}{'div' if divides else 'rem'}"
-    if not signed or (known and b.name != "-1") or a.kind == "i1":
+    if not signed or (_is_known(b) and b.name != "-1") or a.kind == "i1":
         return binary(emitter, opcode, a, b)
     inverts = b.test("eq", -1)
     result = binary(emitter, opcode, a, inverts.select(1, b))

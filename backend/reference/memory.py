@@ -245,7 +245,7 @@ class Memory:
 
 
 def stray_outcome(verb: str) -> str:
-    """What a tolerant memory does with an access outside of the arrays."""
+    """The words for the outcome of an access outside of the arrays, in tolerant memory."""
     return f"{'0 is read' if verb == 'reads' else 'nothing is written'}, where a GPU may do anything"
 
 

@@ -145,7 +145,7 @@ def _printed(call: Typing, values: Sequence[Type]) -> Type:
 
 
 def _static_text(call: Typing, value: Type) -> Any:
-    """What a print at compile time shows: a constant, or the type of a run-time value; both as the language writes
+    """The text of a print at compile time: a constant, or the type of a run-time value; both as the language writes
     them."""
     if isinstance(value, ConstantType):
         known = value.value

@@ -46,7 +46,7 @@ def one_address_a_row(x_ptr, out_ptr, start, n):
 @pytest.mark.parametrize("start", (0, 3, -(2**31)))
 @pytest.mark.parametrize("n", (0, 1, 9, 16))
 def test_lanes_with_one_address(start, n):
-    """Also where the offsets may wrap around, so that the affine form does not hold."""
+    """The offsets may also wrap around, so that the affine form does not hold."""
     x = np.arange(8, dtype=np.float32)
     mine, theirs = np.zeros(64, np.float32), np.zeros(64, np.float32)
     model = one_address_a_row.triton(F32, F32, zg.i32, zg.i32)
@@ -336,7 +336,7 @@ def stored_where_small(x_ptr, out_ptr, n, stride, N: zg.constexpr):
 
 @pytest.mark.parametrize("stride", (0, 1, 2))
 def test_the_mask_of_a_store_is_of_the_carried_tensor_before_it_is_replaced(stride):
-    """Also where the stride is not the planned one, so that the elements are stored after the loop."""
+    """With a stride that is not the planned one, the elements are stored after the loop."""
     model = stored_where_small.triton(*[zg.ptr(zg.i32)] * 2, zg.i32, zg.i32, 64)
     results: list[np.ndarray] = []
     for natively in (True, False):

@@ -468,7 +468,7 @@ def test_assembled_batches(
 ) -> None:  # fmt: skip
     """The machine code has exactly the MMAs of the dot, and no multiply-adds of floats."""
     target, (instruction, count) = ("sm_80", "sm_90a", "sm_100a")[at], made[at]
-    # Of the conversions of fp8, ptxas spills one register, though it takes only 80.
+    # ptxas spills one register for the conversions of fp8, though it takes only 80.
     code = machine_code(placed_batch(shape, dtype, target, num_warps, **more), tmp_path, 4 if dtype == "f8e5m2" else 0)
     if code:
         assert len(re.findall(rf"\b{re.escape(instruction)} ", code)) == count, sorted(re.findall(r"[DHI]MMA\S*", code))
