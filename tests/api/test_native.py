@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gc
-import mmap
-import os
 import pickle
 import subprocess
 import sys
@@ -16,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from guarded import POSSIBLE, guarded
 
 import ziggurat as zg
 from ziggurat.backend.cpu.runtime.native import native
@@ -313,23 +312,11 @@ def test_many_threads_launch_new_kernels_at_once():
     assert threading.active_count() < 30
 
 
-@pytest.mark.skipif(not hasattr(mmap, "PROT_READ") or os.name != "posix", reason="needs mprotect")
+@pytest.mark.skipif(not POSSIBLE, reason="needs mprotect")
 @pytest.mark.parametrize("at_end", [False, True])
 def test_guard_pages_around_arrays_are_not_touched(at_end: bool):
     """An array at the edge of a page that cannot be read: masked lanes must not touch it."""
-    import ctypes
-
-    libc = ctypes.CDLL(None, use_errno=True)
-    page = mmap.PAGESIZE
-    made: list[Any] = []
-    for _ in range(3):
-        room = mmap.mmap(-1, 4 * page)
-        start = ctypes.addressof(ctypes.c_char.from_buffer(room))
-        for guard in (start, start + 3 * page):
-            assert libc.mprotect(ctypes.c_void_p(guard), page, 0) == 0
-        whole = np.frombuffer(room, np.float32, 2 * page // 4, page)
-        made.append(whole[-1000:] if at_end else whole[:1000])
-    x, y, out = made
+    x, y, out = (guarded(np.zeros(1000, np.float32), at_end) for _ in range(3))
     x[:], y[:] = np.arange(1000), 1
     for grid, block in ((16, 64), (1, 1024), (63, 16), (1000, 1)):
         for check in (True, False):

@@ -22,6 +22,7 @@ from typing import Any
 import attrs
 import ml_dtypes
 import numpy as np
+from guarded import POSSIBLE, guarded
 
 import ziggurat as zg
 from ziggurat.backend.cpu.code import CpuOptions
@@ -1009,10 +1010,18 @@ def differences(kernel: Kernel, found: tuple[list[Any], str], expected: tuple[li
 
 
 def check_natively(kernel: Kernel, options: CpuOptions = HOST) -> list[str]:
-    """The differences between native code and the interpreter."""
+    """The differences between native code and the interpreter. The arrays lie between guard pages."""
     model, grid = kernel.model(), (kernel.grid,)
     expected = outcome(kernel, lambda arguments: run(model, symbol_of(model), grid, arguments))
-    return differences(kernel, outcome(kernel, lambda a: run_cpu(model, grid, a, options=options)), expected)
+
+    def launch(arguments: list[Any]) -> None:
+        if POSSIBLE:
+            for index, value in enumerate(arguments):
+                if isinstance(value, np.ndarray):
+                    arguments[index] = guarded(value, bool(kernel.seed % 2))
+        run_cpu(model, grid, arguments, options=options)
+
+    return differences(kernel, outcome(kernel, launch), expected)
 
 
 def check_passes(kernel: Kernel) -> list[str]:
