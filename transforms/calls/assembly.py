@@ -17,8 +17,6 @@ from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType, Type, el
 from ziggurat.transforms.calls.constants import describe, show
 from ziggurat.transforms.calls.promotion import scalar_type
 
-_CALL = "zg.inline_asm_elementwise"
-
 _KNOWN = "b (a predicate), c (8 bits), h (16), r (32), l (64), f (f32), d (f64) and n (a constant)"
 # The largest number of elements for which one run of the instructions has registers.
 MAX_PACK = 64
@@ -73,13 +71,16 @@ class _Register:
         return f"{letters}b" if element.kind == "bool" else letters
 
 
-def check_assembly(text: str, constraints: str, arguments: Sequence[Type], results: Sequence[Type], pack: int) -> None:
-    """Raises `KernelValueError` where the constraints are not those of the results and operands."""
+def check_assembly(
+    call: str, text: str, constraints: str, arguments: Sequence[Type], results: Sequence[Type], pack: int
+) -> None:
+    """Raises `KernelValueError`, for the call of this name, where the constraints are not those of the results and
+    operands."""
     parts = parts_of(constraints)
     for part in parts:
         if part.startswith("~") and not re.fullmatch(r"~\{\w+\}", part):
             raise KernelValueError(
-                f"{_CALL}: '{part}' is no clobber", hint="write '~{memory}' for assembly that changes memory"
+                f"{call}: '{part}' is no clobber", hint="write '~{memory}' for assembly that changes memory"
             )
     named = [part for part in parts if not part.startswith("~")]
     given = [_Register("result", type_, pack) for type_ in results]
@@ -90,20 +91,20 @@ def check_assembly(text: str, constraints: str, arguments: Sequence[Type], resul
     if len(named) != len(needed):
         outputs = sum(one.what == "result" for one in needed)
         raise KernelValueError(
-            f"{_CALL}: the constraints {constraints!r} name {_count(len(named), 'register')}; "
+            f"{call}: the constraints {constraints!r} name {_count(len(named), 'register')}; "
             f"{_count(outputs, 'register')} of results and {len(needed) - outputs} of operands are needed",
             hint=hint,
         )
     for part, register in zip(named, needed, strict=True):
         if part.startswith("+"):
             raise KernelValueError(
-                f"{_CALL}: '{part}' is no constraint here: what is read and written is a result and an operand",
+                f"{call}: '{part}' is no constraint here: what is read and written is a result and an operand",
                 hint="give the operand the number of the result: '=r,0'",
             )
         if (wrong := _objection(part, register, named)) is not None:
-            raise KernelValueError(f"{_CALL}: {wrong}", hint=hint)
+            raise KernelValueError(f"{call}: {wrong}", hint=hint)
     if wrong := template_error(text, len(named)):
-        raise KernelValueError(f"{_CALL}: {wrong[0]}", hint=wrong[1])
+        raise KernelValueError(f"{call}: {wrong[0]}", hint=wrong[1])
 
 
 def _objection(part: str, register: _Register, named: Sequence[str]) -> str | None:

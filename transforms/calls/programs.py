@@ -244,7 +244,7 @@ def _assembled(call: Typing, asm: str, constraints: str, args: Type, dtype: Any,
         if not isinstance(one, ScalarType):
             raise KernelTypeError(f"{call} gives dtypes such as zg.i32; got {show(one)}")
         results.append(shaped(sizes, one))
-    check_assembly(asm, constraints, parts, results, pack)
+    check_assembly(str(call), asm, constraints, parts, results, pack)
     return TupleType(tuple(results)) if isinstance(dtype, tuple) else results[0]
 
 

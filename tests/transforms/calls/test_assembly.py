@@ -39,7 +39,7 @@ def tensor(element: ScalarType) -> TensorType:
     ],
 )
 def test_what_fits(constraints, arguments, results, pack):
-    check_assembly("mov $0, $0; $$ ${0} ${:uid}", constraints, arguments, results, pack)
+    check_assembly("asm", "mov $0, $0; $$ ${0} ${:uid}", constraints, arguments, results, pack)
 
 
 @pytest.mark.parametrize(
@@ -71,19 +71,19 @@ def test_what_fits(constraints, arguments, results, pack):
 )
 def test_what_does_not(constraints, arguments, results, pack, words, hint):
     with pytest.raises(KernelValueError) as caught:
-        check_assembly("", constraints, arguments, results, pack)
+        check_assembly("asm", "", constraints, arguments, results, pack)
     assert words in caught.value.summary
     assert hint in str(caught.value.hint)
 
 
 def test_registers_that_the_text_names_exist():
-    check_assembly("mov $1, $0; // $$7", "=r,r", [i32], [i32], 1)
+    check_assembly("asm", "mov $1, $0; // $$7", "=r,r", [i32], [i32], 1)
     with pytest.raises(KernelValueError, match=r"names \$2, and the constraints have \$0 to \$1"):
-        check_assembly("add $0, $1, $2;", "=r,r", [i32], [i32], 1)
+        check_assembly("asm", "add $0, $1, $2;", "=r,r", [i32], [i32], 1)
     with pytest.raises(KernelValueError, match=r"names \$3"):
-        check_assembly("add $0, ${3};", "=r,r", [i32], [i32], 1)
+        check_assembly("asm", "add $0, ${3};", "=r,r", [i32], [i32], 1)
     with pytest.raises(KernelValueError, match=r"must begin \$0"):
-        check_assembly("add $0, ${1:x};", "=r,r", [i32], [i32], 1)
+        check_assembly("asm", "add $0, ${1:x};", "=r,r", [i32], [i32], 1)
 
 
 def test_elements_of_a_register():
