@@ -11,7 +11,7 @@ from typing import Any
 
 from ziggurat.backend.cpu.casts import from_f64, narrow, round_to, to_f64, widen
 from ziggurat.backend.cpu.emitter import Emitter, emits, kind_of
-from ziggurat.backend.cpu.exponentials import POWERS, power, wide_power
+from ziggurat.backend.cpu.exponentials import POWERS, fast_power, power, wide_power
 from ziggurat.backend.ptx.accurate import VECTORS, accurate
 from ziggurat.backend.ptx.routines import Number, Routine, together
 from ziggurat.codemodel.dialects import arith, core, math, tt
@@ -304,7 +304,7 @@ def _function(emitter: Emitter, op: math.FloatUnary, a: Number) -> Number:
     if emitter.fast_math and scalar != f64 and name not in ("tanh", "erf"):  # Those divide, or call the C library.
 
         def make(x: Number) -> Number:
-            return function(emitter, name, x)
+            return fast_power(emitter, name, x) if name in POWERS else function(emitter, name, x)
 
         return computed(emitter, scalar, make, a)
     if name in POWERS and scalar == f32:

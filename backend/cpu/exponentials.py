@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import cache
 
 from ziggurat.backend.cpu.emitter import Emitter
-from ziggurat.backend.ptx.accurate import F32, F64
+from ziggurat.backend.ptx.accurate import F32, F64, accurate
 from ziggurat.backend.ptx.routines import Number, Routine
 
 # e^x for |x| < ln(2)/2 and 2^x for |x| < 1/2, from the lowest power on: to 2^-51.5, by Remez.
@@ -65,6 +65,26 @@ def power(emitter: Emitter, name: str, x: Number) -> Number:
     emitter.start(after)
     phi = f"phi {x.type} [ {found}, %{before} ], [ {made}, %{level.label} ]"
     return emitter.number("float", emitter.effect(phi), x.lanes)
+
+
+def fast_power(emitter: Emitter, name: str, x: Number) -> Number:
+    """e^x or 2^x of f32 as f32, to 1.1 ulp; with AVX-512, results below 2^-126 are 0."""
+    if emitter.module.vector < 64 or not x.lanes or x.lanes % 16:
+        return emitter.routine(accurate(name, "float", x.lanes), x)
+
+    def fma(a: Number, b: Number | float, c: Number | float) -> Number:
+        return a.call("llvm.fma", b, c)
+
+    natural, anchor = name == "exp", 1.5 * 2.0**23
+    anchored = fma(x, _ENTRIES * F32.LOG2_E[0] if natural else float(_ENTRIES), anchor)
+    number, count = anchored.bits(), anchored - anchor
+    rest = fma(count, -_STEP[0] if natural else -1.0 / _ENTRIES, x)
+    rest = fma(count, -_STEP[1], rest) if natural else rest * F32.LN_2[0]
+    high = _entry(emitter, number, _HIGH)
+    near = fma(high, fma(rest * rest, fma(rest, _REST[1], _REST[0]), rest), high)
+    scaled = (near.bits() + ((number << 18) & 0xFF800000)).to("bitcast", "float")
+    low, top = (-87.33654, 88.722839) if natural else (-126.0, 127.99999)
+    return x.test("olt", low).select(0.0, x.test("ogt", top).select(float("inf"), scaled))
 
 
 def _quick(emitter: Emitter, name: str, x: Number) -> tuple[Number, Number]:

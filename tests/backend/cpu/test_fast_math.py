@@ -23,6 +23,12 @@ def exp(x_ptr, out_ptr, BLOCK: zg.constexpr):
 
 
 @zg.kernel
+def exp2(x_ptr, out_ptr, BLOCK: zg.constexpr):
+    at = zg.add(zg.program_id(0) * BLOCK, zg.arange(0, BLOCK))
+    zg.store(zg.add(out_ptr, at), zg.exp2(zg.load(zg.add(x_ptr, at))))
+
+
+@zg.kernel
 def log(x_ptr, out_ptr, BLOCK: zg.constexpr):
     at = zg.add(zg.program_id(0) * BLOCK, zg.arange(0, BLOCK))
     zg.store(zg.add(out_ptr, at), zg.log(zg.load(zg.add(x_ptr, at))))
@@ -39,7 +45,16 @@ def test_softmax_with_sums_in_any_order():
     assert np.abs(fast / expected - 1).max() < 1e-6
 
 
-@pytest.mark.parametrize("kernel, function, low, high", [(exp, np.exp, -80, 80), (log, np.log, 2, 1e30)])
+@pytest.mark.parametrize(
+    "kernel, function, low, high",
+    [
+        (exp, np.exp, -80, 80),
+        (exp, np.exp, -87.3, -80),
+        (exp, np.exp, 80, 88.7),
+        (exp2, np.exp2, -126, 128),
+        (log, np.log, 2, 1e30),
+    ],
+)
 def test_functions_of_f32(kernel, function, low: float, high: float):
     x = np.random.default_rng(1).uniform(low, high, 1 << 16).astype(np.float32)
     out = np.empty_like(x)
