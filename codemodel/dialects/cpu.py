@@ -305,7 +305,7 @@ class Dot(Op, name="cpu.dot"):
         require(rank > 1 and rank == len(b.shape) == len(c.shape), f"cpu.dot of {a} and {b} to {c}: matrices needed")
         *batch, depth, columns = b.shape if not self.transposed else b.shape[::-1]
         fits = a.shape[-1] == depth and c.shape == (*a.shape[:-1], columns) and tuple(batch) == a.shape[:-2]
-        require(fits and a.element == b.element, f"cpu.dot of {a} and {b} to {c}: shapes or elements differ")
+        require(fits, f"cpu.dot of {a} and {b} to {c}: the shapes do not fit")
 
 
 class Scan(Op, name="cpu.scan"):

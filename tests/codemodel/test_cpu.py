@@ -66,7 +66,7 @@ BAD = (
     ("cpu.count %7 %18 %11", "cpu.count %7 %18 %18", "cpu.count: the mask has another shape"),
     ("cpu.copy %4 %5", "cpu.copy %4 %6", "cpu.copy of buffer<x4, x8, f32> to buffer<x8, x8, f32>"),
     ("cpu.copy %4 %5", "cpu.copy %1 %1", "cpu.copy: the operand must be a buffer; got i32"),
-    ("cpu.dot %4 %6 %5", "cpu.dot %6 %4 %5", "shapes or elements differ"),
+    ("cpu.dot %4 %6 %5", "cpu.dot %6 %4 %5", "the shapes do not fit"),
     ("cpu.dot %4 %6 %5", "cpu.dot %7 %7 %7", "matrices needed"),
     ("cpu.scan %4 %5", "cpu.scan %4 %6", "cpu.scan takes buffers of one shape; got [(4, 8), (8, 8)]"),
     ("cpu.scan %4 %5 @axis=1", "cpu.scan %4 %5 @axis=2", "there is no axis 2 in buffer<x4, x8, f32>"),
