@@ -20,6 +20,7 @@ def gpu(fake, tmp_path, monkeypatch):
     """The recorded driver for kernels of three parameters, with a home of its own. `measure(times)` is a measure for
     `zg.autotune` that runs a launch, and says the time for its number of threads; `measured` has these numbers."""
     monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("ZIGGURAT_CACHE_DIR", raising=False)
     fake.parameters = 3
     fake.measured = []
 

@@ -370,6 +370,7 @@ def test_what_a_tuned_launch_lacks_or_has_too_much(gpu):
 
 def test_interpreted_launches_take_the_first(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("ZIGGURAT_CACHE_DIR", raising=False)
     kernel = zg.autotune(CONFIGS, ["n"])(zg.kernel(scale))
     x = np.arange(1000, dtype=np.float32)
     out = np.zeros_like(x)

@@ -202,6 +202,7 @@ def test_choices_of_tuning_are_listed_shared_and_cleared(tmp_path, monkeypatch, 
     from ziggurat.backend.cuda.cache import Record, Records
 
     monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("ZIGGURAT_CACHE_DIR", raising=False)
     about = {"kernel": "add", "key": {"n": "1000"}, "types": {"x_ptr": "f32"}, "device": "GPU"}
     Records().put(Record(about, "BLOCK=64", {"BLOCK=64": 0.25, "BLOCK=128": 0.5}))
     assert main(["choices"]) == 0

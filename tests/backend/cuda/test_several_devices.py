@@ -179,6 +179,7 @@ def test_a_thread_for_each_device():
 
 def test_tuning_and_timing_happen_where_the_arrays_are(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("ZIGGURAT_CACHE_DIR", raising=False)
     configs = [zg.Config({"BLOCK": 256}), zg.Config({"BLOCK": 1024}, num_warps=8)]
     tuned = zg.autotune(configs, ["n"], restore_value=["out_ptr"], warmup=1, rep=5)(kernel_of_its_own())
     with on_device(0):
