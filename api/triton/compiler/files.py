@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import re
@@ -9,10 +10,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ziggurat.codemodel.dialects import core
-from ziggurat.codemodel.errors import LaunchError
+from ziggurat.codemodel.errors import LaunchError, ZigguratError, warn
+from ziggurat.codemodel.gpu.options import CompileOptions, boolean
 from ziggurat.codemodel.types import Type
+from ziggurat.compiler.native import CompiledCpu
+from ziggurat.compiler.pipeline import compile_for_cpu
 from ziggurat.kernels.arguments import Signature
+from ziggurat.launches.host import run
 from ziggurat.transforms.simplify.demand import first_kernel
+from ziggurat.triton import knobs
 from ziggurat.triton.compiler.compiled import CompiledKernel
 from ziggurat.triton.compiler.overrides import Override
 from ziggurat.triton.compiler.signatures import type_text
@@ -71,24 +77,40 @@ class FileKernel:
     def own_model(self, signature: Signature, options: Mapping[str, Any]) -> core.Module:
         return self.module
 
-    def __getitem__(self, grid: Any) -> Callable[..., Any]:
-        """Launches over a grid on arrays in memory, by the reference interpreter. Options have no effect."""
-        from ziggurat.launches.host import run
+    @functools.cached_property
+    def _native(self) -> CompiledCpu | None:
+        """The code for this machine; None if it must be interpreted: a warning has given the reason."""
+        try:
+            return compile_for_cpu(self.module, CompileOptions(), None, self.name)
+        except ZigguratError as error:
+            reason = next((line for line in error.summary.splitlines() if line), "")
+            warn(f"'{self.name}' is interpreted, as no native code could be made: {reason}", error.location)
+            return None
 
-        return lambda *args, **options: run(self.module, grid, *args)
+    def __getitem__(self, grid: Any) -> Callable[..., Any]:
+        """Launches over a grid on arrays in memory: by native code, or with `interpret`, by the reference interpreter.
+        Options of GPUs have no effect."""
+
+        def launch(*args: Any, interpret: bool = False, **options: Any) -> Any:
+            interpret = boolean("interpret", interpret) or bool(knobs.runtime.interpret)
+            if interpret or self._native is None:
+                return run(self.module, grid, *args)
+            return self._native[grid](*args)
+
+        return launch
 
 
 class CompiledFile(CompiledKernel):
     """The compiled kernel of a file."""
 
     def __getitem__(self, grid: Any) -> Callable[..., Any]:
-        """Launches over a grid: on a GPU, or for arrays in memory by the reference interpreter."""
+        """Launches over a grid, on a GPU or on arrays in memory."""
         from ziggurat.backend.launch.arrays import on_gpu
 
-        def launch(*args: Any, stream: Any = None) -> None:
+        def launch(*args: Any, stream: Any = None, **options: Any) -> None:
             if any(map(on_gpu, args)):
                 self._launcher(grid, *args, stream=stream)
             else:
-                self._fn[grid](*args)
+                self._fn[grid](*args, **options)
 
         return launch

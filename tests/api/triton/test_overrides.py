@@ -8,6 +8,7 @@ import pytest
 import ziggurat.triton as triton
 import ziggurat.triton.language as tl
 from ziggurat.codemodel.errors import LaunchError, TargetError, ZigguratWarning
+from ziggurat.triton.compiler import files
 
 
 def scale():
@@ -71,7 +72,7 @@ module attributes {"ttg.num-ctas" = 1 : i32, "ttg.num-warps" = 8 : i32, ttg.targ
 """
 
 
-def test_a_file_is_compiled(tmp_path):
+def test_a_file_is_compiled(tmp_path, monkeypatch: pytest.MonkeyPatch):
     file = tmp_path / "double.ttgir"
     file.write_text(VECTOR)
     source = triton.compiler.IRSource(str(file))
@@ -81,8 +82,12 @@ def test_a_file_is_compiled(tmp_path):
     assert compiled.metadata.name == "double" and compiled.metadata.num_warps == 8
     assert ".entry double(" in compiled.asm["ptx"] and compiled.src.attrs == {(0,): [["tt.divisibility", 16]]}
     x = np.arange(32, dtype=np.float32)
-    compiled[(1,)](x, 20)
+    compiled[(1,)](x, 20, interpret=True)
     assert x.tolist() == [*range(0, 40, 2), *range(20, 32)]
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "run", None)  # Native code does not need it.
+        compiled[(1,)](x, 20, num_warps=8)
+    assert x.tolist() == [*range(0, 80, 4), *range(20, 32)]
     ttir = tmp_path / "double.ttir"
     ttir.write_text(compiled.asm["ttir"])
     assert triton.compile(ttir, options={"num_warps": 2}).metadata.num_warps == 2
