@@ -13,7 +13,7 @@ from ziggurat.backend.cpu.casts import from_f64, narrow, round_to, to_f64, widen
 from ziggurat.backend.cpu.emitter import Emitter, emits, kind_of
 from ziggurat.backend.cpu.exponentials import POWERS, fast_power, power, wide_power
 from ziggurat.backend.ptx.accurate import VECTORS, accurate
-from ziggurat.backend.ptx.routines import Number, Routine, together
+from ziggurat.backend.ptx.routines import Number, Routine, together, vector_type
 from ziggurat.codemodel.dialects import arith, core, math, tt
 from ziggurat.codemodel.errors import KernelTypeError
 from ziggurat.codemodel.numbers import bits_of_number
@@ -350,12 +350,37 @@ def _fma(emitter: Emitter, op: math.Fma, a: Number, b: Number, c: Number) -> Num
     return from_f64(emitter, zero.select(near, odd), scalar)
 
 
+# LLVM's numbers of the directions, and its names of the operations.
+_DIRECTIONS = {math.Direction.ZERO: 0, math.Direction.UP: 2, math.Direction.DOWN: 3}
+_TO_NEAREST = 1
+_OPERATIONS = {
+    math.Operation.ADD: "fadd", math.Operation.MUL: "fmul", math.Operation.DIV: "fdiv", math.Operation.SQRT: "sqrt",
+    math.Operation.FMA: "fma",
+}  # fmt: skip
+
+
 @emits(math.Directed)
 def _directed(emitter: Emitter, op: math.Directed, *values: Number) -> Number:
-    raise KernelTypeError(
-        f"{op.operation.value} rounded in the direction {op.direction.value} has no code for a CPU", op.location,
-        hint="run the kernel in the interpreter, or on a GPU",
-    )  # fmt: skip
+    """A call of a function that sets the processor's direction of rounding, and restores it. It is not inlined: only
+    within it does LLVM know of the direction."""
+    values = tuple(together(*values))
+    lanes, kind, number = values[0].lanes, values[0].kind, _DIRECTIONS[op.direction]
+    type_ = vector_type(kind, lanes)
+    suffix = type_.strip("<>").replace(" x ", "").replace("float", "f32").replace("double", "f64")
+    name = f"llvm.experimental.constrained.{_OPERATIONS[op.operation]}.{'v' * (lanes > 0)}{suffix}"
+    symbol = f"zg_{op.operation.value}_{op.direction.value}.{suffix}"
+    types, given = ", ".join([type_] * len(values)), ", ".join(f"{type_} %a{n}" for n in range(len(values)))
+    emitter.declarations[f"declare {type_} @{name}({types}, metadata, metadata)"] = None
+    emitter.declarations["declare void @llvm.set.rounding(i32)"] = None
+    emitter.definitions[symbol] = (
+        f"define internal {type_} @{symbol}({given}) noinline nounwind strictfp {{\n"
+        f"  call void @llvm.set.rounding(i32 {number}) strictfp\n"
+        f"  %r = call {type_} @{name}({given}, "
+        'metadata !"round.dynamic", metadata !"fpexcept.strict") strictfp\n'
+        f"  call void @llvm.set.rounding(i32 {_TO_NEAREST}) strictfp\n"
+        f"  ret {type_} %r\n}}"
+    )
+    return emitter.made(kind, f"call {type_} @{symbol}({', '.join(value.typed for value in values)})", lanes)
 
 
 @emits(tt.InlineAsm)
