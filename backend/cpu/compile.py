@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+import platform
+from functools import cache, lru_cache
 from importlib import import_module
 from typing import Any
 
-from ziggurat.backend.cpu import control
+from ziggurat.backend.cpu import control, halves
 from ziggurat.backend.cpu.code import CpuCode, CpuOptions, Parameter
 from ziggurat.backend.cpu.control import INTERRUPTED
 from ziggurat.backend.cpu.emitter import METADATA, Emitter, kind_of, memory_kind, symbol_of
 from ziggurat.backend.cpu.runtime.loading import llvm
 from ziggurat.codemodel.dialects import core, cpu, tt
-from ziggurat.codemodel.errors import InternalError, TargetError
+from ziggurat.codemodel.errors import InternalError, TargetError, warn
 from ziggurat.codemodel.types import DescriptorType
 from ziggurat.transforms.cpu.allocate import allocate
 from ziggurat.transforms.cpu.passes import lower
@@ -35,6 +36,8 @@ def compile_cpu(module: core.Module | cpu.Module, options: CpuOptions = HOST) ->
         _demand_no_addresses(module)
     model = allocate(module) if isinstance(module, cpu.Module) else lower(module, vector_bytes(options.features))
     emitter, text = to_llvm(model, options)
+    if "@llvm.fma." in text and _is_x86() and "+fma" not in options.features.split(","):
+        warn_of_slow_fma()
     func = emitter.func
     parts = func.parts or tuple(map(str, range(len(func.body.parameters))))
     split = [part.partition(".") for part in parts]
@@ -67,6 +70,20 @@ def _demand_no_addresses(module: core.Module | cpu.Module) -> None:
                 op.location,
                 hint="pass the array itself",
             )
+
+
+def _is_x86() -> bool:
+    return platform.machine() in ("x86_64", "AMD64")
+
+
+@cache
+def warn_of_slow_fma() -> None:
+    """Warn once that results cost a call of the C library for each multiply-add. A product and a sum would not do: they
+    round twice."""
+    warn(
+        "this processor has no fused multiply-add: dots and functions of floats are slow, as each is computed in C",
+        None,
+    )
 
 
 def vector_bytes(features: str) -> int:
@@ -134,6 +151,7 @@ def to_llvm(module: cpu.Module, options: CpuOptions) -> tuple[Emitter, str]:
         *map(_inlined, emitter.definitions.values()),
         *([_NOTE.format(3 * len(emitter.sites))] if options.tolerant else ()),
         f'attributes #0 = {{ nounwind uwtable "prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}" }}',
+        *([halves.TEXT] if _is_x86() and "+f16c" not in options.features.split(",") else ()),
         *(f"!{number} = {text}" for number, text in enumerate(METADATA)),
         *(emitter.places.metadata() if emitter.places is not None else ()),
     ]
