@@ -105,7 +105,7 @@ def _dot(machine: Machine, op: cpu.Dot, operands: Operands) -> None:
     b = b.swapaxes(-1, -2) if op.transposed else b
     source, target = (cpu.buffer_of(op, value).element for value in (op.a, op.c))
     assert isinstance(source, ScalarType) and isinstance(target, ScalarType)
-    c[...] = tensors.dot(a, b, c, source, target, op.input_precision)
+    c[...] = tensors.dot(a, b, np.zeros_like(c) if op.zero else c, source, target, op.input_precision)
 
 
 @triton.of(cpu.Scan)

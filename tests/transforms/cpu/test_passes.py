@@ -102,8 +102,11 @@ def test_a_carried_sum_that_is_scaled_before_a_dot_stays_in_its_buffer():
     expected = x.copy()
     for _ in range(3):
         expected = x @ (x @ x) + expected / 2
+    again = x.copy()
     run_cpu(model, (1,), [x, 3])
     assert (x == expected).all()
+    run(lower(model, 64), None, (1,), [again, 3])
+    assert (again == expected).all()
 
 
 def test_buffers_that_are_not_needed_together_share_memory():
