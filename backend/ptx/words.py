@@ -75,13 +75,13 @@ def _of_bytes(emitter: Emitter, parts: Sequence[tuple[str, int]]) -> str:
     items, at = zip(*parts, strict=True)
     if len(set(items)) == 1 and at == (0, 1, 2, 3):
         return items[0]
+    first, second, last = at[0] | at[1] + 4 << 4, at[2] | at[3] + 4 << 4, 0x5410
     if len(set(at)) == 1:
         half, odd = divmod(at[0], 2)
-        chosen = (0x7362 if half else 0x5140,) * 2, 0x7632 if odd else 0x5410
-    else:
-        chosen = (at[0] | at[1] + 4 << 4, at[2] | at[3] + 4 << 4), 0x5410
-    pairs = [_permuted(emitter, *items[2 * pair : 2 * pair + 2], chosen[0][pair]) for pair in (0, 1)]
-    return _permuted(emitter, *pairs, chosen[1])
+        first = second = 0x7362 if half else 0x5140
+        last = 0x7632 if odd else 0x5410
+    low, high = _permuted(emitter, items[0], items[1], first), _permuted(emitter, items[2], items[3], second)
+    return _permuted(emitter, low, high, last)
 
 
 def _permuted(emitter: Emitter, low: str, high: str, selected: int) -> str:

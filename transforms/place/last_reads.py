@@ -14,8 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-import attrs
-
 from ziggurat.codemodel.dialects import scf, tt
 from ziggurat.codemodel.dialects.tt import CacheModifier, EvictionPolicy
 from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value
@@ -33,14 +31,13 @@ def mark_last_reads(module: Op) -> Op:
     what they read.
     """
     ops = list(module.walk())
-    loads = [op for op in ops if isinstance(op, tt.Load) and isinstance(op.ptr.type, TensorType)]
-    if len(loads) < 2 or any(isinstance(op, tt.Dot) for op in ops):
+    if sum(isinstance(op, tt.Load) for op in ops) < 2 or any(isinstance(op, tt.Dot) for op in ops):
         return module
     numbers = _Numbers()
     seen: dict[int, list[tt.Load]] = {}
     for op in ops:
         numbers.of(op.result)  # In order, so that no operand is far from what has a number.
-        if op in loads:
+        if isinstance(op, tt.Load) and isinstance(op.ptr.type, TensorType):
             seen.setdefault(numbers.of(op.ptr), []).append(op)
     last = {equal[-1] for equal in seen.values() if len(equal) > 1 and _own(equal[-1])}
     marked = {op for op in last if op.cache in _ALL_LEVELS and op.eviction is EvictionPolicy.NORMAL and not op.volatile}
@@ -58,12 +55,12 @@ def mark_last_reads(module: Op) -> Op:
 _ALL_LEVELS = (CacheModifier.NONE, CacheModifier.CA)  # `ld` without a modifier means `ld.ca`.
 
 
-@attrs.define
 class _Numbers:
     """Numbers of values: equal where one expression gives them, from the numbers of loops with equal bounds."""
 
-    known: dict[Value, int] = attrs.field(factory=dict)
-    keys: dict[Hashable, int] = attrs.field(factory=dict)
+    def __init__(self) -> None:
+        self.known: dict[Value, int] = {}
+        self.keys: dict[Hashable, int] = {}
 
     def of(self, value: Value) -> int:
         """The number of a value."""

@@ -64,3 +64,22 @@ def test_products(element: Any, dtype: Any, tile: tuple[int, int, int], warps: i
     sizes = [m if turned[0] else depth, n if turned[1] else depth]
     made.simulate[(1,)](a_given, b_given, found, depth, *sizes)
     np.testing.assert_array_equal(found, wanted)
+
+
+@zg.kernel
+def interleaved(x_ptr, y_ptr, out_ptr, SIZE: zg.constexpr):
+    """The bytes of two tensors by turns."""
+    at = zg.arange(0, SIZE)
+    both = zg.join(zg.load(zg.add(x_ptr, at)), zg.load(zg.add(y_ptr, at)))
+    zg.store(zg.add(out_ptr, zg.arange(0, 2 * SIZE)), zg.reshape(both, (2 * SIZE,)))
+
+
+def test_bytes_of_two_words() -> None:
+    size = 1024
+    pointer = zg.divisible(zg.ptr(zg.i8))
+    made = interleaved.compile(pointer, pointer, pointer, size, target="sm_90a", num_warps=4)
+    assert "prmt" in made.stages["ptx"]
+    x, y = np.random.default_rng(1).integers(-128, 128, (2, size)).astype(np.int8)
+    found = np.zeros(2 * size, np.int8)
+    made.simulate[(1,)](x, y, found)
+    np.testing.assert_array_equal(found, np.stack([x, y], 1).ravel())
