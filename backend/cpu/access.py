@@ -10,7 +10,7 @@ from ziggurat.backend.cpu import memory
 from ziggurat.backend.cpu.emitter import Coord, Emitter, Index, element_bytes, memory_kind
 from ziggurat.backend.ptx.routines import Number, together
 from ziggurat.codemodel.dialects import cpu
-from ziggurat.codemodel.op import BlockParameter, OpResult
+from ziggurat.codemodel.op import Block, BlockParameter, OpResult
 
 
 class Head:
@@ -106,7 +106,9 @@ class Head:
             good = good & self.strides[lane].test("eq", 1)
             self.strides[lane] = emitter.i64(1)
         self.good = good
-        self.step = step_of(emitter, self.access)
+        region = self.op.parent_op
+        assert region is not None
+        self.step = step_of(emitter, self.access, region.parent)
         if good.name == "true":
             return
         self._tile = emitter.temporary(self.size * cpu.row_major((1, *self.shape))[0])
@@ -303,12 +305,14 @@ class Head:
             memory.guarded(emitter, mask, store)
 
 
-def step_of(emitter: Emitter, access: cpu.Access) -> Number | None:
+def step_of(emitter: Emitter, access: cpu.Access, block: Block | None) -> Number | None:
     """The bytes from a row to the one that the next program will need, if that is as far as this row from the one
     before it. Rows are too short, and pages too small, for the hardware to prefetch them. None for a block that is not
-    a row, or is the same one in all programs."""
+    a row, or is the same one in all programs, or from around the block of the region."""
     assert isinstance(access.type, cpu.AccessType)
     if sum(size > 1 for size in access.type.shape) != 1 or isinstance(access.base, BlockParameter):
+        return None
+    if access.parent is not block:  # What is computed here is not known in another loop that has the access.
         return None
     if access.result not in emitter.steps:
         base = emitter.values[access.result][0]

@@ -146,7 +146,7 @@ class Nest:
         if self.op is busiest:
             for value, op in accesses.items():
                 assert isinstance(value, OpResult) and isinstance(value.op, cpu.Access)
-                step = step_of(self.emitter, value.op) if value in self.emitter.values else None
+                step = step_of(self.emitter, value.op, block) if value in self.emitter.values else None
                 if step is not None:
                     start = self.emitter.values[value][0] + step
                     assert isinstance(value.op.type, cpu.AccessType)

@@ -377,3 +377,24 @@ def test_rows_that_are_reduced_together(rows: int, columns: int):
     run(model, None, (1,), [x, *judged])
     assert np.array_equal(native, judged, equal_nan=True)
     assert (np.signbit(native) == np.signbit(judged))[~np.isnan(judged)].all()
+
+
+@zg.kernel
+def read_in_two_loops(x_ptr, out_ptr, n, SIZE: zg.constexpr):
+    at = zg.add(zg.program_id(0) * SIZE, zg.arange(0, SIZE))
+    total = zg.zeros((SIZE,), zg.f32)
+    for _ in range(n):
+        total = zg.add(total, zg.load(zg.add(x_ptr, at)))
+    zg.store(zg.add(out_ptr, at), total)
+    for _ in range(n):
+        total = zg.add(zg.exp(total), zg.load(zg.add(x_ptr, at)))
+    zg.store(zg.add(out_ptr, at), total)
+
+
+def test_one_access_in_two_loops():
+    """The distance of its rows, for prefetching, is not taken from the first loop to the second."""
+    x = np.linspace(-1, 0, 64, dtype=np.float32)
+    found, wanted = np.zeros((2, 64), np.float32)
+    run_cpu(read_in_two_loops.triton(F32, F32, zg.i32, 32), (2,), [x, found, 2])
+    read_in_two_loops[(2,)](x, wanted, 2, 32, interpret=True)
+    np.testing.assert_array_equal(found, wanted)
