@@ -30,11 +30,17 @@ HOST = CpuOptions()
 
 def compile_cpu(module: core.Module | cpu.Module, options: CpuOptions = HOST) -> CpuCode:
     """Compile the kernel of a Triton model, or a CPU model, whose buffers get new places. Raises the errors of the
-    kernel, and `InternalError` where LLVM rejects the text."""
+    kernel, `TargetError` for a CPU model with wider vectors, and `InternalError` where LLVM rejects the text."""
     options = options.resolved()
     if options.tolerant:
         _demand_no_addresses(module)
-    model = allocate(module) if isinstance(module, cpu.Module) else lower(module, vector_bytes(options.features))
+    vector = vector_bytes(options.features)
+    if isinstance(module, cpu.Module) and module.vector > vector:
+        raise TargetError(
+            f"the model is for vectors of {module.vector} bytes; those of this processor have {vector}",
+            hint="make the CPU model of the Triton model again, for this processor",
+        )
+    model = allocate(module) if isinstance(module, cpu.Module) else lower(module, vector)
     emitter, text = to_llvm(model, options)
     if "@llvm.fma." in text and _is_x86() and "+fma" not in options.features.split(","):
         warn_of_slow_fma()

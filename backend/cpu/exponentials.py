@@ -83,8 +83,9 @@ def fast_power(emitter: Emitter, name: str, x: Number) -> Number:
     high = _entry(emitter, number, _HIGH)
     near = fma(high, fma(rest * rest, fma(rest, _REST[1], _REST[0]), rest), high)
     scaled = (near.bits() + ((number << 18) & 0xFF800000)).to("bitcast", "float")
-    low, top = (-87.33654, 88.722839) if natural else (-126.0, 127.99999)
-    return x.test("olt", low).select(0.0, x.test("ogt", top).select(float("inf"), scaled))
+    low, top = (-87.33654, 88.72284) if natural else (-126.0, 128.0)
+    powers = x.test("olt", low).select(0.0, x.test("oge", top).select(float("inf"), scaled))
+    return x.test("uno", x).select(x, powers)  # The sum of bits may make a number of a NaN.
 
 
 def _quick(emitter: Emitter, name: str, x: Number) -> tuple[Number, Number]:

@@ -27,9 +27,11 @@ def host_times(
     while 1e3 * (time.perf_counter() - start) < warmup:
         run()
     times: list[float] = []
-    while sum(times) < rep or len(times) < least:
+    total = 0.0
+    while total < rep or len(times) < least:
         before()
         start = time.perf_counter()
         run()
         times.append(max(1e3 * (time.perf_counter() - start), 1e-3))
+        total += times[-1]
     return times

@@ -108,8 +108,8 @@ _Check = Callable[[str, Any], Any]  # Takes a name and a value; gives the value,
 def _option(
     default: Any, check: _Check, documentation: str, *, launch: bool = True, shared: bool = False, in_key: bool = True
 ) -> Any:
-    """An option. A launch takes it if `launch`; a constexpr parameter of its name is it if `shared`; compiled code
-    depends on it if `in_key`."""
+    """An option. A launch takes it if `launch`; a constexpr parameter of its name is it if `shared`; code for
+    GPUs depends on it if `in_key`."""
     facts = {"check": check, "doc": documentation, "launch": launch, "shared": shared, "in_key": in_key}
     return attrs.field(default=default, metadata=facts)
 

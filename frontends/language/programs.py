@@ -61,7 +61,7 @@ def globaltimer() -> Value:
     may have different numbers: store it, or a difference of two, but do not branch on it.
 
     Result: an i64 scalar; in the interpreter the host's clock, which is greater at each call; in native code for CPUs
-    the processor's cycle counter, not nanoseconds.
+    the system's clock (on Windows the processor's cycle counter, not nanoseconds).
     """
 
 

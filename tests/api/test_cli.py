@@ -73,7 +73,10 @@ def test_what_is_wrong_is_said_without_a_traceback(file, capsys):
         (["--html", "--locations"], "--html must be given without --locations"),
         (["--html", "--diff"], "--html must be given without --locations"),
         (["--stage", "ptx", "--after", "assign"], "--stage must be left out with --after and --diff"),
-        (["--after", "nothing"], "there is no pass 'nothing'\n  hint: the passes are prepare, contract, descriptors"),
+        (
+            ["--after", "nothing"],
+            "there is no pass 'nothing'\n  hint: the passes are prepare, contract, last_reads, descriptors",
+        ),
     ],
 )
 def test_options_that_a_stage_does_not_have_are_not_passed_over(file, capsys, options, words):

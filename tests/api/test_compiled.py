@@ -155,7 +155,7 @@ def test_a_map_is_encoded_as_its_block_lies(block):
         (str(MODEL), "the model must be an Op; got a string", "zg.parse(text)"),
         (add_one.model, "this is a Python model, which has no types yet", "kernel.triton(types…)"),
         (add_one.module, "this is a Python model", "kernel.compile(types…)"),
-        (zg.parse("module ()void -> { unreachable; };"), "a GPU model, with a tt.func; got module", None),
+        (zg.parse("module ()void -> { unreachable; };"), "a CPU model, with a tt.func; got module", None),
         (3, "the model must be an Op; got 3", None),
     ],
 )

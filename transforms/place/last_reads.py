@@ -7,7 +7,7 @@
         %19 = tt.load %18 %17;             becomes       %19 = tt.load %18 %17 @eviction=evict_first;
 
 A kernel that goes over its row twice finds it in the L1 the second time, if that holds the rows of all CTAs of the
-SM. Of a line that has been read for the last time, nothing is lost with it: it should make room for the others.
+SM. A line that has been read for the last time only takes room from the others.
 """
 
 from __future__ import annotations
@@ -39,7 +39,12 @@ def mark_last_reads(module: Op) -> Op:
         numbers.of(op.result)  # In order, so that no operand is far from what has a number.
         if isinstance(op, tt.Load) and isinstance(op.ptr.type, TensorType):
             seen.setdefault(numbers.of(op.ptr), []).append(op)
-    last = {equal[-1] for equal in seen.values() if len(equal) > 1 and _own(equal[-1])}
+    # Equal reads of one block may become one.
+    last = {
+        last
+        for *before, last in seen.values()
+        if before and all(op.parent is not last.parent for op in before) and _own(last)
+    }
     marked = {op for op in last if op.cache in _ALL_LEVELS and op.eviction is EvictionPolicy.NORMAL and not op.volatile}
 
     def hinted(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:

@@ -30,7 +30,6 @@ from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.traits import Pure
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.codemodel.types import PtrType, SharedType, i8, i32, i64
-from ziggurat.transforms.kit.parameters import kernel_of
 from ziggurat.transforms.place.queries import constant
 
 
@@ -70,7 +69,7 @@ def make_tensor_maps(module: gpu.Module) -> Op:
         if op is not run[-1]:
             return DROP
         apart = min(len(run), warps) > 1
-        if apart and op.parent is not kernel_of(module).body.entry:
+        if apart and not (isinstance(op.parent_op, tt.Func) and op.parent is op.parent_op.body.entry):
             # In a loop, the elected thread may still use the maps of the iteration before.
             builder.add(gpu.Barrier())
         for number, make in enumerate(run):

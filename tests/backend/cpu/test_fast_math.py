@@ -71,6 +71,16 @@ def test_special_numbers():
     assert np.array_equal(out[:7], [np.inf, 0, np.nan, 1, 1, np.inf, 0], equal_nan=True)
 
 
+def test_the_ends_of_the_range_and_payloads_of_nan():
+    """What lies beside the largest number with a finite power, and NaN of all kinds."""
+    top = np.float32(88.72283)
+    x = np.arange(0x7FC00000, 0x7FC00000 + 64 * 32, 32).astype(np.uint32).view(np.float32)
+    x[:2] = top, np.nextafter(top, np.float32(np.inf))
+    out = np.empty_like(x)
+    exp[1,](x, out, 64, fast_math=True)
+    assert np.isfinite(out[0]) and out[1] == np.inf and np.isnan(out[2:]).all()
+
+
 def test_the_option_of_compile_is_another_kernel():
     types = (zg.ptr(zg.f32), zg.ptr(zg.f32), SIZE)
     exact, fast = (softmax.compile(*types, target="cpu", fast_math=given) for given in (False, True))

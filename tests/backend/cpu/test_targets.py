@@ -15,7 +15,7 @@ from ziggurat.backend.cpu.compile import compile_cpu
 from ziggurat.backend.cpu.run import run_cpu
 from ziggurat.backend.cpu.runtime.loading import host, llvm
 from ziggurat.backend.reference.run import run
-from ziggurat.codemodel.errors import ZigguratWarning
+from ziggurat.codemodel.errors import TargetError, ZigguratWarning
 from ziggurat.transforms.cpu.passes import lower
 
 WIDE = "+avx,+avx2,+fma,+f16c,+avx512f,+avx512bw,+avx512cd,+avx512dq,+avx512vl"
@@ -138,3 +138,9 @@ def test_object_code_for_aarch64(kernel: zg.Kernel, cpu_name: str):
     image = machine.emit_object(module)
     assert image[:4] == b"\x7fELF" and image[18] == 183, "the number of aarch64 in ELF"
     assert "fmla" in machine.emit_assembly(module), "vectors of fused multiply-adds"
+
+
+def test_a_model_for_wider_vectors_is_refused():
+    """It may have been printed on another machine, and has calls of instructions that this one lacks."""
+    with pytest.raises(TargetError, match="the model is for vectors of 64 bytes; those of this processor have 32"):
+        compile_cpu(lower(model(rows), 64), MACHINES["haswell"])
