@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import attrs
 
 from ziggurat.codemodel.dialects import core
-from ziggurat.codemodel.errors import LaunchError
+from ziggurat.codemodel.errors import LaunchError, ZigguratError, warn
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.text.writer import to_text
@@ -19,6 +19,7 @@ from ziggurat.compiler.compiled import Argument
 
 if TYPE_CHECKING:
     from ziggurat.backend.cpu.code import CpuCode
+    from ziggurat.codemodel.location import Location
     from ziggurat.launches.compiled import HostExecutable
 
 
@@ -43,6 +44,12 @@ def code_of(model: Op, name: str, *, check: bool, tolerant: bool, fast_math: boo
         code = compile_cpu(model, options)
     cache.put(key, stored(code, name))
     return code
+
+
+def warn_interpreted(name: str, error: ZigguratError, place: Location | None = None) -> None:
+    """Warn that a kernel is interpreted, with the reason; at `place` if the error names no other."""
+    reason = next((line for line in error.summary.splitlines() if line), "")
+    warn(f"'{name}' is interpreted, as no native code could be made: {reason}", error.location or place)
 
 
 @attrs.frozen(repr=False)

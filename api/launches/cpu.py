@@ -14,10 +14,10 @@ from ziggurat.backend.cpu.runtime.plans import Given, plan_of
 from ziggurat.backend.launch.arrays import read_array
 from ziggurat.backend.launch.grids import padded, three
 from ziggurat.boundary import no_faults, public
-from ziggurat.codemodel.errors import ZigguratError, warn
+from ziggurat.codemodel.errors import ZigguratError
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType, i1
-from ziggurat.compiler.native import code_of
+from ziggurat.compiler.native import code_of, warn_interpreted
 from ziggurat.kernels.arguments import Signature, bind
 
 if TYPE_CHECKING:
@@ -97,9 +97,7 @@ class HostLaunches:
                 code = code_of(model, kernel.name, check=check, tolerant=tolerant, fast_math=fast_math)
                 return NativeKernel(code, kernel.name)
         except ZigguratError as error:
-            reason = next((line for line in error.summary.splitlines() if line), "")
-            message = f"'{kernel.name}' is interpreted, as no native code could be made: {reason}"
-            warn(message, error.location or kernel.place)
+            warn_interpreted(kernel.name, error, kernel.place)
             return None
 
     def _remember(

@@ -72,17 +72,13 @@ def fast_power(emitter: Emitter, name: str, x: Number) -> Number:
     if emitter.module.vector < 64 or not x.lanes or x.lanes % 16:
         return emitter.routine(accurate(name, "float", x.lanes), x)
 
-    def fma(a: Number, b: Number | float, c: Number | float) -> Number:
-        return a.call("llvm.fma", b, c)
-
-    natural, anchor = name == "exp", 1.5 * 2.0**23
-    anchored = fma(x, _ENTRIES * F32.LOG2_E[0] if natural else float(_ENTRIES), anchor)
-    number, count = anchored.bits(), anchored - anchor
-    rest = fma(count, -_STEP[0] if natural else -1.0 / _ENTRIES, x)
-    rest = fma(count, -_STEP[1], rest) if natural else rest * F32.LN_2[0]
+    natural = name == "exp"
+    number, count = _nearest_entry(x, natural)
+    rest = _fma(count, -_STEP[0] if natural else -1.0 / _ENTRIES, x)
+    rest = _fma(count, -_STEP[1], rest) if natural else rest * F32.LN_2[0]
     high = _entry(emitter, number, _HIGH)
-    near = fma(high, fma(rest * rest, fma(rest, _REST[1], _REST[0]), rest), high)
-    scaled = (near.bits() + ((number << 18) & 0xFF800000)).to("bitcast", "float")
+    near = _fma(high, _fma(rest * rest, _fma(rest, _REST[1], _REST[0]), rest), high)
+    scaled = _scaled(near, number)
     low, top = (-87.33654, 88.72284) if natural else (-126.0, 128.0)
     powers = x.test("olt", low).select(0.0, x.test("oge", top).select(float("inf"), scaled))
     return x.test("uno", x).select(x, powers)  # The sum of bits may make a number of a NaN.
@@ -91,33 +87,45 @@ def fast_power(emitter: Emitter, name: str, x: Number) -> Number:
 def _quick(emitter: Emitter, name: str, x: Number) -> tuple[Number, Number]:
     """The powers, and whether all are rounded as they have to be."""
 
-    def fma(a: Number, b: Number | float, c: Number | float) -> Number:
-        return a.call("llvm.fma", b, c)
-
-    natural, anchor = name == "exp", 1.5 * 2.0**23
-    anchored = fma(x, _ENTRIES * F32.LOG2_E[0] if natural else float(_ENTRIES), anchor)
-    number, count = anchored.bits(), anchored - anchor
+    natural = name == "exp"
+    number, count = _nearest_entry(x, natural)
     high, low = (_entry(emitter, number, values) for values in (_HIGH, _LOW))
     if natural:
-        first = fma(count, -_STEP[0], x)  # Exact.
-        rest = fma(count, -_STEP[1], first)
+        first = _fma(count, -_STEP[0], x)  # Exact.
+        rest = _fma(count, -_STEP[1], first)
         error = count * -_STEP[1]
     else:
-        exact = fma(count, -1.0 / _ENTRIES, x)
+        exact = _fma(count, -1.0 / _ENTRIES, x)
         first = rest = exact * F32.LN_2[0]
-        error = fma(exact, F32.LN_2[1], fma(exact, F32.LN_2[0], -first))
+        error = _fma(exact, F32.LN_2[1], _fma(exact, F32.LN_2[0], -first))
     square = rest * rest
-    poly = fma(fma(rest, _REST[2], _REST[1]), rest, _REST[0])
-    error = fma(square, poly, error)
-    near = fma(high, first, high)
-    error = fma(near, low, fma(high, error, fma(high, first, high - near)))  # The last fma is exact up to 2^-48.
-    found, other = near + fma(high, _ERROR, error), near + fma(high, -_ERROR, error)
-    scaled = (found.bits() + ((number << 18) & 0xFF800000)).to("bitcast", "float")
+    poly = _fma(_fma(rest, _REST[2], _REST[1]), rest, _REST[0])
+    error = _fma(square, poly, error)
+    near = _fma(high, first, high)
+    error = _fma(near, low, _fma(high, error, _fma(high, first, high - near)))  # The last fma is exact up to 2^-48.
+    found, other = near + _fma(high, _ERROR, error), near + _fma(high, -_ERROR, error)
+    scaled = _scaled(found, number)
     limit, lowest = _RANGES[name]
     none = x.test("olt", lowest)
     known = none | (abs(x).test("ole", limit) & found.test("oeq", other))
     every = emitter.made(f"i{x.lanes}", f"bitcast {known.typed} to i{x.lanes}").test("eq", -1)
     return none.select(0.0, scaled), every
+
+
+def _fma(a: Number, b: Number | float, c: Number | float) -> Number:
+    return a.call("llvm.fma", b, c)
+
+
+def _nearest_entry(x: Number, natural: bool) -> tuple[Number, Number]:
+    """The power as a count of 32nds of an octave, rounded: in the last bits of an integer, and as f32."""
+    anchor = 1.5 * 2.0**23
+    anchored = _fma(x, _ENTRIES * F32.LOG2_E[0] if natural else float(_ENTRIES), anchor)
+    return anchored.bits(), anchored - anchor
+
+
+def _scaled(power: Number, number: Number) -> Number:
+    """A number between 1 and 2, times 2 to the whole part of a count of 32nds."""
+    return (power.bits() + ((number << 18) & 0xFF800000)).to("bitcast", "float")
 
 
 def _entry(emitter: Emitter, index: Number, table: Sequence[int]) -> Number:

@@ -143,9 +143,8 @@ def _make_map(emitter: Emitter, op: gpu.MakeTensorMap) -> Emitted:
     # The lanes of the warp write zeros, one sets the fields, and the warp copies together.
     thread = emitter.thread()
     lane = emitter.emit(f"and i32 {thread}, 31")
-    mine = emitter.emit(
-        f"icmp eq i32 {emitter.emit(f'and i32 {thread}, {emitter.elected_mask & ~31}')}, {32 * op.warp}"
-    )
+    first = emitter.emit(f"and i32 {thread}, {emitter.elected_mask & ~31}")
+    mine = emitter.emit(f"icmp eq i32 {first}, {32 * op.warp}")
     word = emitter.emit(f"getelementptr i32, {buffer[0]} {buffer[1]}, i32 {lane}")
     _by_elected_thread(emitter, ["st.shared.b32 [$0], 0;", "bar.warp.sync -1;"], (SHARED, word), thread=mine)
     one = emitter.both(mine, emitter.emit(f"icmp eq i32 {lane}, 0"))

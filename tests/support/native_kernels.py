@@ -947,7 +947,7 @@ class Kernel:
         made: list[Any] = []
         for name in self.inputs:
             dtype = name.partition("_")[2]
-            # Of an array that only dots read: small whole numbers, so that their sums are exact.
+            # An array that only dots read has small whole numbers, so that their sums are exact.
             whole = name[0] == "e"
             made.append(draws.integers(-4, 5, SIZE).astype(DTYPES[dtype]) if whole else values(draws, dtype, SIZE))
         for dtype in self.outputs:

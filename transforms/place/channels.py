@@ -47,7 +47,7 @@ class _State:
     dots: tuple[frozenset[tuple[Value, int]], ...] = ()
 
     def counts(self) -> object:
-        """What must be the same on all paths."""
+        """The part of the state that must be the same on all paths."""
         return self.in_flight, len(self.held), self.acquired
 
 

@@ -12,10 +12,11 @@ SM. A line that has been read for the last time only takes room from the others.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 
 from ziggurat.codemodel.dialects import scf, tt
 from ziggurat.codemodel.dialects.tt import CacheModifier, EvictionPolicy
+from ziggurat.codemodel.graphs import reached
 from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value
 from ziggurat.codemodel.traits import Loop, Pure
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
@@ -90,18 +91,17 @@ def _loop_of(value: Value) -> scf.For | None:
     return owner if isinstance(owner, scf.For) and value is owner.body.parameters[0] else None
 
 
+def _computed_from(value: Value) -> Sequence[Value]:
+    """The values from which this one is computed, or where it starts to count."""
+    if isinstance(value, OpResult):
+        return value.op.operands
+    loop = _loop_of(value)
+    return () if loop is None else (loop.start,)
+
+
 def _own(load: tt.Load) -> bool:
     """Whether what is read depends on the number of the program, and on those of all loops around the load."""
-    found: set[Value] = set()
-    open_ = [load.ptr]
-    while open_:
-        value = open_.pop()
-        if value not in found:
-            found.add(value)
-            if isinstance(value, OpResult):
-                open_.extend(value.op.operands)
-            elif (loop := _loop_of(value)) is not None:
-                open_.append(loop.start)
+    found = reached([load.ptr], _computed_from)
     around = [op for op in load.path() if isinstance(op, Loop)]
     counted = all(isinstance(op, scf.For) and op.body.parameters[0] in found for op in around)
     return counted and any(isinstance(one, OpResult) and isinstance(one.op, tt.GetProgramId) for one in found)

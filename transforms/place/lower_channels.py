@@ -158,8 +158,8 @@ class _Lowering:
         builder.add(gpu.MbarrierArrive(_of_slot(builder, self.empty[channel], slot), condition))
 
     def _close(self, builder: Rewriter, op: gpu.ChannelClose) -> None:
-        """Wait for the copies of iterations that there were none of, which still hold the rings, and give the memory of
-        mbarriers back after the last wait of every thread."""
+        """Wait for the copies that are still in flight, whose iterations did not come, and give the memory of mbarriers
+        back after the last wait of every thread."""
         full = [self.full[channel] for channel in op.channels if channel in self.full]
         if len(full) < len(op.channels):
             builder.add(gpu.AsyncWait(0))
@@ -261,7 +261,7 @@ class _Lowering:
         return found
 
     def _fold(self, builder: Builder, key: _Key) -> _Count:
-        """The count after the channels have advanced, which all have equally often."""
+        """The count after the channels that it counts have advanced, all equally often."""
         channels = [channel for channel, other in self.keys.items() if other == key and channel in self.ahead]
         (ahead,) = {self.ahead[channel] for channel in channels}
         self.counts[key] = self._advanced(builder, key, ahead)

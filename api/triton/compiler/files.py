@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ziggurat.codemodel.dialects import core
-from ziggurat.codemodel.errors import LaunchError, ZigguratError, warn
+from ziggurat.codemodel.errors import LaunchError, ZigguratError
 from ziggurat.codemodel.gpu.options import CompileOptions, boolean
 from ziggurat.codemodel.types import Type
-from ziggurat.compiler.native import CompiledCpu
+from ziggurat.compiler.native import CompiledCpu, warn_interpreted
 from ziggurat.compiler.pipeline import compile_for_cpu
 from ziggurat.kernels.arguments import Signature
 from ziggurat.launches.host import run
@@ -83,8 +83,7 @@ class FileKernel:
         try:
             return compile_for_cpu(self.module, CompileOptions(), None, self.name)
         except ZigguratError as error:
-            reason = next((line for line in error.summary.splitlines() if line), "")
-            warn(f"'{self.name}' is interpreted, as no native code could be made: {reason}", error.location)
+            warn_interpreted(self.name, error)
             return None
 
     def __getitem__(self, grid: Any) -> Callable[..., Any]:

@@ -68,16 +68,7 @@ def _or_combine(x: Any, y: Any) -> Any:
 
 
 @TritonFunction
-def _argmax_combine(value1: Any, index1: Any, value2: Any, index2: Any, tie_break_left: Any) -> Any:
-    first = value1 > value2
-    if tie_break_left:
-        first = first | ((value1 == value2) & (index1 < index2))
-    return tl.where(first, value1, value2), tl.where(first, index1, index2)
-
-
-@TritonFunction
-def _argmin_combine(value1: Any, index1: Any, value2: Any, index2: Any, tie_break_left: Any) -> Any:
-    first = value1 < value2
+def _first_or_second(first: Any, value1: Any, index1: Any, value2: Any, index2: Any, tie_break_left: Any) -> Any:
     if tie_break_left:
         first = first | ((value1 == value2) & (index1 < index2))
     return tl.where(first, value1, value2), tl.where(first, index1, index2)
@@ -85,19 +76,19 @@ def _argmin_combine(value1: Any, index1: Any, value2: Any, index2: Any, tie_brea
 
 @TritonFunction
 def _argmax_combine_tie_break_left(value1: Any, index1: Any, value2: Any, index2: Any) -> Any:
-    return _argmax_combine(value1, index1, value2, index2, True)
+    return _first_or_second(value1 > value2, value1, index1, value2, index2, True)
 
 
 @TritonFunction
 def _argmax_combine_tie_break_fast(value1: Any, index1: Any, value2: Any, index2: Any) -> Any:
-    return _argmax_combine(value1, index1, value2, index2, False)
+    return _first_or_second(value1 > value2, value1, index1, value2, index2, False)
 
 
 @TritonFunction
 def _argmin_combine_tie_break_left(value1: Any, index1: Any, value2: Any, index2: Any) -> Any:
-    return _argmin_combine(value1, index1, value2, index2, True)
+    return _first_or_second(value1 < value2, value1, index1, value2, index2, True)
 
 
 @TritonFunction
 def _argmin_combine_tie_break_fast(value1: Any, index1: Any, value2: Any, index2: Any) -> Any:
-    return _argmin_combine(value1, index1, value2, index2, False)
+    return _first_or_second(value1 < value2, value1, index1, value2, index2, False)

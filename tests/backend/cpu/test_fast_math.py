@@ -72,7 +72,7 @@ def test_special_numbers():
 
 
 def test_the_ends_of_the_range_and_payloads_of_nan():
-    """What lies beside the largest number with a finite power, and NaN of all kinds."""
+    """The numbers beside the largest number with a finite power, and NaN of all kinds."""
     top = np.float32(88.72283)
     x = np.arange(0x7FC00000, 0x7FC00000 + 64 * 32, 32).astype(np.uint32).view(np.float32)
     x[:2] = top, np.nextafter(top, np.float32(np.inf))

@@ -39,7 +39,7 @@ def with_channels(name: str, stages: int) -> gpu.Module:
 
 
 def faults(module: Op) -> list[str]:
-    """What the proofs report, or else the check of the finished model."""
+    """The faults that the proofs report, or else those that the check of the finished model does."""
     found = [hazard.missing for proof in proofs_of(module).values() for hazard in proof.hazards]
     if found:
         return found
