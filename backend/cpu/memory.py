@@ -376,7 +376,8 @@ def _atomic(emitter: Emitter, op: tt.AtomicRMW | tt.AtomicCAS, index: Index) -> 
     given = [op.compare, op.value] if isinstance(op, tt.AtomicCAS) else [op.value]
     values = [to_memory(emitter, emitter.at(value, index), type_) for value in given]
     mask = without(check(emitter, op, op.ptr, addresses, mask, size, "updates"), mask)
-    emitter.ordered = emitter.ordered or bool(op.result.uses) or isinstance(op, tt.AtomicCAS) or scalar.is_float
+    if not emitter.fast_math:
+        emitter.ordered = emitter.ordered or bool(op.result.uses) or isinstance(op, tt.AtomicCAS) or scalar.is_float
     if emitter.lanes and index:
         addresses, *values = (number.spread(emitter.lanes) for number in (addresses, *values))
     active = mask if mask is not None else emitter.number("i1", "true")

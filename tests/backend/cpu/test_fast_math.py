@@ -89,3 +89,31 @@ def test_the_option_of_compile_is_another_kernel():
     out = np.empty_like(x)
     fast[1,](x, out)
     assert (out == 1 / SIZE).all()
+
+
+@zg.kernel
+def counted(x_ptr, out_ptr, seen_ptr, BLOCK: zg.constexpr):
+    turn = zg.atomic_add(seen_ptr, 1)
+    x = zg.load(zg.add(x_ptr, zg.add(turn * BLOCK, zg.arange(0, BLOCK))))
+    zg.atomic_add(out_ptr, zg.sum(x, axis=0))
+
+
+@pytest.mark.parametrize("fast_math", (False, True))
+def test_atomics_on_all_threads(fast_math: bool):
+    """Each program takes another block, whatever the order; only with `fast_math` may the sums round in another way."""
+    x = np.random.default_rng(2).standard_normal((4096, 64)).astype(np.float32)
+    out, seen = np.zeros(1, np.float32), np.zeros(1, np.int32)
+    types = [zg.ptr(zg.f32), zg.ptr(zg.f32), zg.ptr(zg.i32), 64]
+    compiled = counted.compile(*types, target="cpu", fast_math=fast_math)
+    assert compiled.code.ordered is not fast_math
+    threads = zg.get_num_threads()
+    try:
+        zg.set_num_threads(4)
+        counted[4096,](x, out, seen, 64, fast_math=fast_math)
+    finally:
+        zg.set_num_threads(threads)
+    assert seen[0] == 4096 and abs(out[0] - x.sum(dtype=np.float64)) < 1e-2
+    if not fast_math:
+        expected, again = np.zeros(1, np.float32), np.zeros(1, np.int32)
+        counted[4096,](x, expected, again, 64, interpret=True)
+        assert out[0] == expected[0]
