@@ -10,6 +10,7 @@ from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.execute import execute as execute_model
 from ziggurat.codemodel.gpu.options import boolean
 from ziggurat.codemodel.op import Op, require_argument, require_model
+from ziggurat.codemodel.verify import verify
 from ziggurat.frontends.language import CALLS, Function
 from ziggurat.transforms.attribution import link
 
@@ -24,12 +25,14 @@ def run(model: Op, grid: int | tuple[int, ...], *arguments: Any, strict: bool = 
     of that element type, which is read and written in place; for a descriptor a `zg.TensorDescriptor`; otherwise a
     number. With `strict`, a use of an undefined element is an error.
 
-    Raises `LaunchError` when the grid or the arguments do not fit, `KernelRuntimeError` when a program fails.
+    Raises `VerifyError` for a model that breaks invariants, `LaunchError` when the grid or the arguments do not fit,
+    and `KernelRuntimeError` when a program fails.
     """
     from ziggurat.backend.launch.arrays import as_array, is_array
     from ziggurat.backend.reference.run import run as run_on_arrays
 
     require_model(model, "zg.run")
+    verify(model)
     strict = boolean("strict", strict)
     if callable(grid):
         raise LaunchError(

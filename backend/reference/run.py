@@ -133,7 +133,7 @@ def _kernel(model: Op, symbol: str | None) -> tuple[Mapping[str, Op], Op]:
             raise LaunchError(
                 f"the model must be a Triton model; '{op.NAME}' is an op of another tier",
                 op.location,
-                hint="run the Triton model that it was made from",
+                hint="run the Triton model that it was made from, or for a Python model kernel.triton(types…)",
             )
     called = {op.callee for function in functions_.values() for op in function.walk() if isinstance(op, tt.Call)}
     kernels = [name for name in functions_ if name not in called] if symbol is None else [symbol]

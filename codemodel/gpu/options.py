@@ -130,7 +130,8 @@ class CompileOptions:
         False, boolean, "compute `a * b + c` of floats by fma, rounded once; without effect with `exact_math`"
     )
     fast_math: bool = _option(
-        False, boolean, "on a CPU: sums in any order, and functions of f32 in f32, without the interpreter's bits",
+        False, boolean,
+        "on a CPU: sums and atomics in any order, and functions of f32 in f32, without the interpreter's bits",
         in_key=False,
     )  # fmt: skip
     maxnreg: int | None = _option(

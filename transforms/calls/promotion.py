@@ -130,7 +130,7 @@ def require_fits(value: Any, target: ScalarType, hint: str | None = None) -> Non
         if not low <= value <= high:
             raise KernelValueError(
                 f"the constant {shown(value)} does not fit in {target} ({low} … {high})",
-                hint=hint or f"cast the other operand to a wider type, or write a constant that fits in {target}",
+                hint=hint or f"use a wider type, or a constant that fits in {target}",
             )
 
 
