@@ -310,11 +310,14 @@ def measure_matmul(report: Report, n: int, dtype: torch.dtype) -> None:
     a, b = torch.from_numpy(normal(n, n)).to(dtype), torch.from_numpy(normal(n, n).T.copy()).to(dtype)
     c, other = torch.empty((n, n), dtype=torch.float32), torch.empty((n, n), dtype=dtype)
 
-    def ours(m: int, width: int, k: int) -> Run:
+    def ours(m: int, width: int, k: int, **options: bool) -> Run:
         grid = (triton.cdiv(n, m), triton.cdiv(n, width))
-        return lambda: matmul[grid](a, b, c, n, n, n, M=m, N=width, K=k, interpret=False)
+        return lambda: matmul[grid](a, b, c, n, n, n, M=m, N=width, K=k, interpret=False, **options)
 
     contenders = {"ours": ours(128, 256, 64), "ours 64×64×64": ours(64, 64, 64)}
+    if dtype == torch.bfloat16:
+        contenders["ours with fast math"] = ours(128, 256, 64, fast_math=True)
+        contenders["ours 64×64×64 with fast math"] = ours(64, 64, 64, fast_math=True)
     if dtype == torch.float32:
         x, y, z = a.numpy(), b.numpy(), empty(n, n)
         contenders["numpy"] = lambda: np.matmul(x, y, out=z)

@@ -100,6 +100,7 @@ class Emitter(Code):
         self.check = options.check
         self.tolerant = options.tolerant
         self.fast_math = options.fast_math
+        self.features = options.features.split(",")
         self.values: dict[Value, Any] = {}
         self.definitions: dict[str, str] = {}
         self.levels = [Level([], "start")]

@@ -36,9 +36,11 @@ def masked_suffix(kind: str, lanes: int) -> str:
     return f"v{lanes}{suffix(kind)}"
 
 
-def load_run(emitter: Emitter, pointer: str, type_: Type, mask: Number | None, other: Number | None) -> Number:
-    """The neighbours from an address on, one for each lane."""
-    kind, lanes, size = memory_kind(type_), emitter.lanes, element_bytes(type_)
+def load_run(
+    emitter: Emitter, pointer: str, type_: Type, mask: Number | None, other: Number | None, align: int = 0
+) -> Number:
+    """The neighbours from an address on, one for each lane. The address is aligned to an element or to `align`."""
+    kind, lanes, size = memory_kind(type_), emitter.lanes, align or element_bytes(type_)
     vector = f"<{lanes} x {kind}>"
     if mask is None:
         return emitter.number(kind, emitter.effect(f"load {vector}, ptr {pointer}, align {size}"), lanes)
@@ -118,18 +120,18 @@ def _linear(emitter: Emitter, index: Index, start: int, strides: Sequence[int]) 
     return place, run
 
 
-def read(emitter: Emitter, base: Number, place: Number | int, run: bool, type_: Type) -> Number:
-    """The element of a buffer at a place, or a vector of elements."""
+def read(emitter: Emitter, base: Number, place: Number | int, run: bool, type_: Type, align: int = 0) -> Number:
+    """The element of a buffer at a place, or a vector of elements, aligned to an element or to `align`."""
     size = element_bytes(type_)
     with emitter.at_level(emitter.level(f"{base} {place}")):
         if isinstance(place, Number) and place.lanes:
             found = gather(emitter, base + emitter.scaled(place, size), type_, None, None)
         elif run:
-            found = load_run(emitter, emitter.address(base, place, size), type_, None, None)
+            found = load_run(emitter, emitter.address(base, place, size), type_, None, None, align)
         else:
             pointer = emitter.address(base, place, size)
             kind = memory_kind(type_)
-            found = emitter.number(kind, emitter.effect(f"load {kind}, ptr {pointer}, align {size}"))
+            found = emitter.number(kind, emitter.effect(f"load {kind}, ptr {pointer}, align {align or size}"))
         return from_memory(emitter, found, type_)
 
 

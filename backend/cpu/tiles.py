@@ -2,7 +2,8 @@
 
 A dot keeps a block of the accumulator in registers, for all of k: `rows` rows of `columns` vectors. For each k it loads
 the vectors of a row of b, and for each row a number of a, which every lane gets. Operands that are not of the type of
-the accumulation are converted to it first.
+the accumulation are converted to it first. With `fast_math`, bf16 are not, if the machine has an instruction for pairs
+of them: a number is then two neighbours along k.
 """
 
 from __future__ import annotations
@@ -24,6 +25,10 @@ from ziggurat.codemodel.types import ScalarType, Type, bf16, f16, f32, f64, i32
 
 SUMS = {64: (16, 4), 32: (8, 2), 16: (8, 2)}  # Vectors of a block, and of one of its rows, by the bytes of a vector.
 UNROLLED = 4  # Steps along k of an iteration.
+# Instructions for pairs of bf16, by lanes, and the feature that has them. To an f32 they add the product of the second
+# numbers by a fused multiply-add, then that of the first ones; subnormal numbers count as zeros.
+PAIRED = {lanes: f"llvm.x86.avx512bf16.dpbf16ps.{32 * lanes}" for lanes in (4, 8, 16)}
+PAIRED_FEATURE = "+avx512bf16"
 
 
 def _buffer(value: Value) -> cpu.BufferType:
@@ -55,7 +60,13 @@ def _dot(emitter: Emitter, op: cpu.Dot, a: Number, b: Number, c: Number) -> None
     products: Sequence[tuple[Matrix, Matrix]]
     precision = op.input_precision
     first, second = (_matrix(emitter, *operand) for operand in ((op.a, a), (op.b, b)))
-    if source != f32 or precision in (InputPrecision.DEFAULT, InputPrecision.IEEE):
+    *batch, rows, depth = _buffer(op.a).shape
+    columns = result.shape[-1]
+    paired = emitter.fast_math and PAIRED_FEATURE in emitter.features and source == _buffer(op.b).element == bf16
+    paired = paired and accumulator == f32 and depth % 2 == 0
+    if paired := paired and _lanes(emitter, depth // 2, columns, f32, op.transposed) in PAIRED:
+        depth, products = depth // 2, [(first, second)]
+    elif source != f32 or precision in (InputPrecision.DEFAULT, InputPrecision.IEEE):
         products = [(_as(emitter, op.a, first, accumulator), _as(emitter, op.b, second, accumulator))]
     else:
         pairs = [(0, 0)] if precision is InputPrecision.TF32 else precision.products
@@ -66,20 +77,16 @@ def _dot(emitter: Emitter, op: cpu.Dot, a: Number, b: Number, c: Number) -> None
     target = c
     if result.element != accumulator:
         target = emitter.scratch_address(emitter.temporary(4 * result.numel))
-    *batch, rows, depth = _buffer(op.a).shape
-    columns = result.shape[-1]
     begins = op.zero or result.element != accumulator
     for position, (left, right) in enumerate(products):
         for number in range(batch[0] if batch else 1):
             x, y = (
-                attrs.evolve(matrix, base=matrix.base + emitter.i64(number * size * accumulator.bytes))
-                if number
-                else matrix
+                attrs.evolve(matrix, base=emitter.moved(matrix.base, number * size, accumulator.bytes))
                 for matrix, size in ((left, rows * depth), (right, depth * columns))
             )
-            part = target + emitter.i64(number * rows * columns * accumulator.bytes) if number else target
-            zero = begins and position == 0
-            _matmul(emitter, x, y, part, (rows, depth, columns), accumulator, transposed=op.transposed, zero=zero)
+            part = emitter.moved(target, number * rows * columns, accumulator.bytes)
+            zero, sizes = begins and position == 0, (rows, depth, columns)
+            _matmul(emitter, x, y, part, sizes, accumulator, transposed=op.transposed, zero=zero, paired=paired)
     if result.element != accumulator:
 
         def add(at: Number) -> None:
@@ -161,6 +168,12 @@ def _parts(emitter: Emitter, value: Value, matrix: Matrix, precision: InputPreci
     return _copied(emitter, value, matrix, f32, count, split)
 
 
+def _lanes(emitter: Emitter, depth: int, columns: int, type_: ScalarType, transposed: bool) -> int:
+    """The lanes of a vector of the accumulator."""
+    lanes = _power(emitter.module.vector // type_.bytes, columns)
+    return _power(lanes, depth) if transposed else lanes  # It is packed in squares.
+
+
 def _matmul(
     emitter: Emitter,
     a: Matrix,
@@ -171,24 +184,27 @@ def _matmul(
     *,
     transposed: bool,
     zero: bool,
+    paired: bool,
 ) -> None:
-    """c += a · b, or with `zero` c = a · b, for matrices of one type, c row-major; b may be transposed in memory."""
+    """c += a · b, or with `zero` c = a · b, for matrices of one type, c row-major; b may be transposed in memory. With
+    `paired`, a and b have pairs of bf16, and `depth` counts these."""
     rows, depth, columns = sizes
     vector, size = emitter.module.vector, type_.bytes
-    lanes = _power(vector // size, columns)
-    if transposed:  # It is packed in squares.
-        lanes = _power(lanes, depth)
+    factor, align = (i32, bf16.bytes) if paired else (type_, size)
+    joined = 2 if paired and not transposed else 1  # Rows of b that become one.
+    element = bf16 if joined > 1 else factor
+    lanes = _lanes(emitter, depth, columns, type_, transposed)
     most, most_wide = SUMS[vector]
     wide, unrolled = _power(most_wide, columns // lanes), _power(UNROLLED, depth)
     high = _power(most // wide, rows)
     panel = wide * lanes
     emitter.lanes = lanes if lanes > 1 else 0
     run = emitter.lanes > 0
-    pack = transposed or (rows > high and b.pitch.name != str(panel * size))
+    pack = transposed or joined > 1 or (rows > high and b.pitch.name != str(panel * size))
     packed = emitter.scratch_address(emitter.temporary(depth * panel * size)) if pack else b.base
     pitch = emitter.i64(panel * size) if pack else b.pitch
 
-    def vectors(base: Number) -> list[Number]:
+    def vectors(base: Number, type_: ScalarType = factor) -> list[Number]:
         return [read(emitter, base, j * lanes, run, type_) for j in range(wide)]
 
     def block(row: Number, column: Number) -> None:
@@ -198,11 +214,11 @@ def _matmul(
         for line in left if a.direct else ():  # The machine does not foresee the next rows.
             emitter.prefetch(line + a.pitch * high, depth * size)
         # Nor the rows of b that will follow these.
-        lines, all_lines, width = (panel, columns, depth) if transposed else (depth, depth, panel)
+        lines, all_lines, width = (panel, columns, depth) if transposed else (depth * joined, depth * joined, panel)
         for part in range(-(-lines * high // rows) if b.direct else 0):
             number = row * lines / rows + (part + all_lines)
-            start = b.base + column * (b.pitch if transposed else size)
-            emitter.prefetch(start + number * b.pitch, width * size, level=2)
+            start = b.base + column * (b.pitch if transposed else element.bytes)
+            emitter.prefetch(start + number * b.pitch, width * element.bytes, level=2)
         right = packed if pack else packed + column * size
         places = [i * columns + j * lanes for i in range(high) for j in range(wide)]
         nothing = emitter.constant(0.0 if type_.is_float else 0, type_).spread(emitter.lanes)
@@ -211,8 +227,8 @@ def _matmul(
         def step(k: Number, sums: list[Number]) -> list[Number]:
             for at in range(unrolled):
                 y = vectors(right + (k + at) * pitch)
-                x = [read(emitter, line + k * size, at, False, type_) for line in left]
-                sums = [_multiplied(x[n // wide], y[n % wide], z) for n, z in enumerate(sums)]
+                x = [read(emitter, line + k * size, at, False, factor, align) for line in left]
+                sums = [_multiplied(emitter, x[n // wide], y[n % wide], z) for n, z in enumerate(sums)]
             return sums
 
         after = emitter.folding_loop(depth, unrolled, step, before)
@@ -223,16 +239,22 @@ def _matmul(
         if pack:  # All rows then find the panel in the cache. In the matrix, its lines would share few sets.
 
             def copy(k: Number) -> None:
-                for j, found in enumerate(vectors(b.base + k * b.pitch + column * size)):
-                    write(emitter, packed + k * pitch, j * lanes, run, found, type_)
+                lines = [b.base + (k * joined + at) * b.pitch + column * element.bytes for at in range(joined)]
+                for j, (found, *second) in enumerate(zip(*(vectors(line, element) for line in lines), strict=True)):
+                    for other in second:
+                        found = found.to("zext", "i32") | other.to("zext", "i32") << 16
+                    write(emitter, packed + k * pitch, j * lanes, run, found, factor)
 
             def copy_square(number: Number) -> None:
                 """Copy a square of `lanes` rows of b to as many columns."""
                 across = depth // square
                 line, k = column + number / across * square, number % across * square
-                found = [read(emitter, b.base + (line + i) * b.pitch + k * size, 0, run, type_) for i in range(square)]
+                found = [
+                    read(emitter, b.base + (line + i) * b.pitch + k * size, 0, run, factor, align)
+                    for i in range(square)
+                ]
                 for i, value in enumerate(_transposed(emitter, found)):
-                    write(emitter, packed + (k + i) * pitch, line - column, run, value, type_)
+                    write(emitter, packed + (k + i) * pitch, line - column, run, value, factor)
 
             square = lanes
             if transposed:
@@ -270,9 +292,14 @@ def _transposed(emitter: Emitter, rows: Sequence[Number]) -> list[Number]:
     return found
 
 
-def _multiplied(x: Number, y: Number, z: Number) -> Number:
-    """x · y + z, of floats rounded once."""
-    return x * y + z if x.kind[0] == "i" else x.spread(y.lanes).call("llvm.fma", y, z)
+def _multiplied(emitter: Emitter, x: Number, y: Number, z: Number) -> Number:
+    """x · y + z, of floats rounded once; of pairs of bf16, after each product."""
+    if x.kind == z.kind:
+        return x * y + z if x.kind[0] == "i" else x.spread(y.lanes).call("llvm.fma", y, z)
+    name, pairs = PAIRED[z.lanes], f"<{2 * z.lanes} x bfloat>"
+    given = [emitter.emit(f"bitcast {factor.spread(z.lanes).typed} to {pairs}") for factor in (x, y)]
+    emitter.declarations[f"declare {z.type} @{name}({z.type}, {pairs}, {pairs})"] = None
+    return emitter.made(z.kind, f"call {z.type} @{name}({z.typed}, {pairs} {given[0]}, {pairs} {given[1]})", z.lanes)
 
 
 # Scans.

@@ -1,9 +1,17 @@
 """`fast_math` gives up the interpreter's bits, and keeps within the bounds of docs/accuracy.md."""
 
+import platform
+from typing import Any
+
+import ml_dtypes
 import numpy as np
 import pytest
 
 import ziggurat as zg
+from ziggurat.backend.cpu.code import CpuOptions
+from ziggurat.backend.cpu.compile import compile_cpu, to_assembly
+from ziggurat.backend.cpu.runtime.kernels import NativeKernel
+from ziggurat.backend.cpu.runtime.loading import host
 
 ROWS, SIZE = 64, 1024
 
@@ -117,3 +125,92 @@ def test_atomics_on_all_threads(fast_math: bool):
         expected, again = np.zeros(1, np.float32), np.zeros(1, np.int32)
         counted[4096,](x, expected, again, 64, interpret=True)
         assert out[0] == expected[0]
+
+
+@zg.kernel
+def dots(
+    a_ptr, b_ptr, c_ptr, out_ptr, depth, columns, N: zg.constexpr, TRANSPOSED: zg.constexpr, DOUBLED: zg.constexpr
+):
+    """c + a · b in steps of 16 along k, masked. With `DOUBLED` the operands are computed and not only loaded."""
+    rows, inner, n = zg.expand(zg.arange(0, 32), 1), zg.arange(0, 16), zg.arange(0, N)
+    c_at = zg.add(zg.mul(rows, N), zg.expand(n, 0))
+    c = zg.load(zg.add(c_ptr, c_at))
+    for start in range(0, depth, 16):
+        k = zg.add(inner, start)
+        across, down = zg.expand(k, 0), zg.expand(k, 1)
+        a = zg.load(zg.add(a_ptr, zg.add(zg.mul(rows, depth), across)), zg.less(across, depth), other=0.0)
+        if TRANSPOSED:
+            left = zg.expand(n, 1)
+            inside = zg.and_(zg.less(across, depth), zg.less(left, columns))
+            b = zg.trans(zg.load(zg.add(b_ptr, zg.add(zg.mul(left, depth), across)), inside, other=0.0))
+        else:
+            above = zg.expand(n, 0)
+            inside = zg.and_(zg.less(down, depth), zg.less(above, columns))
+            b = zg.load(zg.add(b_ptr, zg.add(zg.mul(down, columns), above)), inside, other=0.0)
+        if DOUBLED:
+            a, b = zg.add(a, a), zg.add(b, b)
+        c = zg.dot(a, b, c)
+    zg.store(zg.add(out_ptr, c_at), c)
+
+
+def dots_model(n: int, transposed: bool, doubled: bool = False) -> Any:
+    p, q = zg.ptr(zg.bf16), zg.ptr(zg.f32)
+    return dots.triton(p, p, q, q, zg.i32, zg.i32, n, transposed, doubled)
+
+
+def flushed(x: Any) -> Any:
+    return np.where(np.abs(x) < 2.0**-126, 0, x)
+
+
+def by_pairs(a: Any, b: Any, c: Any) -> Any:
+    """What vdpbf16ps computes. Products of bf16, and here their sums with f32, are exact in f64."""
+    a, b = (flushed(x.astype(np.float64)) for x in (a, b))
+    for k in range(0, a.shape[1], 2):
+        for at in (k + 1, k):
+            if at < a.shape[1]:
+                c = flushed((flushed(c).astype(np.float64) + a[:, at, None] * b[at]).astype(np.float32))
+    return c
+
+
+@pytest.mark.skipif("+avx512bf16" not in host()[1].split(","), reason="this machine does not multiply pairs of bf16")
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize(
+    "n, columns, depth, doubled",
+    [
+        (64, 64, 32, False),
+        (64, 64, 32, True),
+        (128, 128, 16, False),
+        (64, 50, 27, False),
+        (8, 7, 32, True),
+        (4, 4, 16, False),
+    ],
+)
+def test_dots_of_bf16_are_chains_of_pairs(n: int, columns: int, depth: int, doubled: bool, transposed: bool):
+    random = np.random.default_rng(n)
+    a, b = (random.standard_normal(shape).astype(ml_dtypes.bfloat16) for shape in ((32, depth), (depth, n)))
+    b[:, columns:] = 0
+    c = random.standard_normal((32, n)).astype(np.float32)
+    model, factor = dots_model(n, transposed, doubled), 2 if doubled else 1
+    fast, exact = (compile_cpu(model, CpuOptions(fast_math=given)) for given in (True, False))
+    for scale in (1.0, 2.0**-65):  # Then products are subnormal.
+        x, y, z = a * a.dtype.type(scale), b * b.dtype.type(scale), c * np.float32(scale**2)
+        packed = np.ascontiguousarray(y[:, :columns].T if transposed else y[:, :columns])
+        found = np.empty_like(c), np.empty_like(c)
+        for out, code in zip(found, (fast, exact), strict=True):
+            NativeKernel(code, "dots").launch((1, 1, 1), "abcodn", [x, packed, z, out, depth, columns])
+        np.testing.assert_array_equal(found[0], by_pairs(x * factor, y * factor, z))
+        assert (found[0] != found[1]).any()  # Another order of the sums, and subnormal ones.
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="machines of x86-64")
+@pytest.mark.parametrize("transposed", [False, True])
+def test_the_instructions_for_pairs_of_bf16(transposed: bool):
+    wide = "+avx,+avx2,+fma,+f16c,+avx512f,+avx512bw,+avx512cd,+avx512dq,+avx512vl"
+    for cpu, features, fast_math, paired in (
+        ("cooperlake", wide + ",+avx512bf16", True, True),
+        ("znver4", wide + ",+avx512bf16", True, True),
+        ("znver4", wide + ",+avx512bf16", False, False),
+        ("skylake-avx512", wide, True, False),
+    ):
+        options = CpuOptions(cpu, features, fast_math=fast_math)
+        assert ("vdpbf16ps" in to_assembly(compile_cpu(dots_model(64, transposed), options).llvm, options)) == paired
