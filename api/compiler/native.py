@@ -26,12 +26,13 @@ if TYPE_CHECKING:
 def code_of(model: Op, name: str, *, check: bool, tolerant: bool, fast_math: bool) -> CpuCode:
     """The native code of a Triton model, from the cache on disk or made now. Raises the errors of `compile_cpu`."""
     from ziggurat.backend.cpu.code import CpuOptions
+    from ziggurat.backend.cpu.runtime.jitdump import folder
     from ziggurat.backend.cpu.runtime.kernels import restored, stored
     from ziggurat.backend.cpu.runtime.loading import host, linking
     from ziggurat.backend.cpu.runtime.objects import Objects
     from ziggurat.backend.cuda.keys import compiler_version
 
-    options = CpuOptions(*host(), check, tolerant, fast_math)
+    options = CpuOptions(*host(), check, tolerant, fast_math, line_info=bool(folder()))
     facts = f"{compiler_version()}\n{options}\n{to_text(model, locations=True)}"
     key, cache = hashlib.sha256(facts.encode()).hexdigest(), Objects()
     kept = cache.get(key)

@@ -43,7 +43,7 @@ _NAMES = re.compile(r"%[\w.]+")
 
 def symbol_of(func: tt.Func) -> str:
     """The name of a kernel's entry in its object."""
-    return "zg_" + re.sub(r"[^A-Za-z0-9_]", "_", func.sym_name)
+    return re.sub(r"[^A-Za-z0-9]+", "_", f"zg_{func.sym_name}")  # gdb reads two underscores as Ada's dot.
 
 
 def kind_of(type_: Type) -> str:

@@ -55,8 +55,7 @@ class LineInfo:
         return self._nodes.setdefault(text, self._first + len(self._nodes))
 
     def _file(self, path: str) -> int:
-        folder, name = os.path.split(directive_name(path))
-        return self._node(f"!DIFile(filename: {_quoted(name)}, directory: {_quoted(folder)})")
+        return self._node(f'!DIFile(filename: {_quoted(directive_name(path))}, directory: "")')
 
     def _subprogram(self, file: int, name: str, symbol: str, line: int) -> int:
         return self._node(

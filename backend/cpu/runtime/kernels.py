@@ -11,6 +11,7 @@ import attrs
 import numpy as np
 
 from ziggurat.backend.cpu.code import CpuCode, Parameter
+from ziggurat.backend.cpu.runtime import jitdump
 from ziggurat.backend.cpu.runtime.host import HEAD
 from ziggurat.backend.cpu.runtime.loading import Loaded
 from ziggurat.backend.cpu.runtime.native import native
@@ -38,6 +39,8 @@ class NativeKernel:
         self.code, self.name = code, name
         self._loaded = Loaded(code.object, [code.symbol])
         (self.entry,) = self._loaded.addresses.values()
+        if jitdump.folder():
+            jitdump.write(code.object, code.symbol, self.entry)
         self.prints = any(site.verb == "prints" for site in code.sites)
 
     def launch(self, grid: tuple[int, int, int], names: Sequence[str], values: Sequence[Any]) -> None:

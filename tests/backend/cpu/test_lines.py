@@ -4,6 +4,12 @@ from __future__ import annotations
 
 import inspect
 import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
 
 import ziggurat as zg
 from ziggurat.backend.cpu.code import CpuOptions
@@ -62,3 +68,53 @@ def test_compiled_kernels_have_lines_unless_they_are_not_wanted():
     types = (zg.ptr(zg.f32), zg.ptr(zg.f32), zg.i32, 256)
     assert ".loc" in scaled.compile(*types, target="cpu").asm
     assert ".loc" not in scaled.compile(*types, target="cpu", line_info=False).asm
+
+
+GDB = """
+set pagination off
+set debuginfod enabled off
+set breakpoint pending on
+break {path}:{line}
+run
+backtrace 1
+delete
+continue
+maint info jit
+continue
+maint info jit
+"""
+LAUNCH = f"""
+import gc, signal, sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+import numpy as np
+import ziggurat as zg
+import test_lines
+x, out = np.ones(256, np.float32), np.zeros(256, np.float32)
+test_lines.scaled[(1,)](x, out, 256, 256)
+kernel = test_lines.scaled.compile(zg.ptr(zg.f32), zg.ptr(zg.f32), zg.i32, 256, target="cpu")
+kernel[1](x, out, 256)
+signal.raise_signal(signal.SIGTRAP)
+del kernel
+gc.collect()
+signal.raise_signal(signal.SIGTRAP)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux" or shutil.which("gdb") is None, reason="gdb is not installed")
+def test_gdb_stops_at_a_line_of_a_launch(tmp_path, monkeypatch):
+    """And it forgets code that is unloaded."""
+    monkeypatch.setenv("ZIGGURAT_DEBUG_DIR", str(tmp_path))
+    lines, first = inspect.getsourcelines(scaled.fn)
+    line = next(first + index for index, text in enumerate(lines) if "zg.sum" in text)
+    path = Path(__file__)
+    (tmp_path / "script").write_text(GDB.format(path=path, line=line))
+    (tmp_path / "launch.py").write_text(LAUNCH)
+    command = ["gdb", "--batch", "-nx", "-x", "script", "--args", sys.executable, "launch.py"]
+    shown = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    said = shown.stdout
+    assert re.search(rf"hit Breakpoint 1, .*scaled.* at {path}:{line}\n{line}\t    total = zg.sum", said), (
+        said + shown.stderr
+    )
+    assert re.search(rf"#0 .*scaled.* at {path}:{line}", said), said
+    before, after = (len(re.findall("^0x.* 0x", part, re.M)) for part in said.split("jit_code_entry address")[1:])
+    assert after == before - 1, said

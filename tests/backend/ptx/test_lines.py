@@ -88,7 +88,7 @@ def test_our_own_library_is_not_what_an_author_looks_for() -> None:
 
 def test_names_are_quoted() -> None:
     text = "\n".join(LineInfo('a"b\\c', "a_b_c", Location("Ordner/ä.py", 1)).metadata())
-    assert 'name: "a\\22b\\5Cc"' in text and 'filename: "\\C3\\A4.py", directory: "Ordner"' in text
+    assert 'name: "a\\22b\\5Cc"' in text and 'filename: "Ordner/\\C3\\A4.py", directory: ""' in text
 
 
 @pytest.mark.skipif(tool("ptxas") is None or tool("nvdisasm") is None, reason="ptxas or nvdisasm is not installed")

@@ -1,0 +1,147 @@
+"""The file for profilers: its records, and what perf makes of them."""
+
+from __future__ import annotations
+
+import ctypes
+import inspect
+import os
+import re
+import shutil
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ziggurat as zg
+from ziggurat.backend.cpu.code import CpuOptions
+from ziggurat.backend.cpu.compile import compile_cpu
+from ziggurat.backend.cpu.runtime.kernels import NativeKernel
+from ziggurat.codemodel.errors import ZigguratWarning
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the format is Linux's")
+HERE = Path(__file__)
+
+
+@zg.kernel
+def waves(x_ptr, out_ptr, BLOCK: zg.constexpr):
+    at = zg.arange(0, BLOCK)
+    x = zg.load(zg.add(x_ptr, at))
+    for _ in range(3):
+        x = zg.sin(x)
+    zg.store(zg.add(out_ptr, at), x)
+
+
+def compiled(*, line_info: bool):
+    model = waves.triton(zg.ptr(zg.f32), zg.ptr(zg.f32), 256)
+    return compile_cpu(model, CpuOptions(line_info=line_info))
+
+
+def records(data: bytes):
+    """The head of a file, and the kind and the content of each record."""
+    head = struct.unpack_from("=IIIIIIQQ", data)
+    found, at = [], head[2]
+    while at < len(data):
+        kind, size, _ = struct.unpack_from("=IIQ", data, at)
+        found.append((kind, data[at + 16 : at + size]))
+        at += size
+    return head, found
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("ZIGGURAT_DEBUG_DIR", str(tmp_path / "profile"))
+    return tmp_path / "profile"
+
+
+def test_a_file_has_the_code_and_the_lines_of_the_functions(folder):
+    code = compiled(line_info=True)
+    kernel = NativeKernel(code, "waves")
+    head, found = records((folder / f"jit-{os.getpid()}.dump").read_bytes())
+    assert head[:3] == (0x4A695444, 1, 40) and head[5] == os.getpid()
+    assert [kind for kind, _ in found] == [2, 0] * (len(found) // 2)
+    names = {}
+    for (_, lines), (_, load) in zip(found[::2], found[1::2], strict=True):
+        process, _, address, again, size, _ = struct.unpack_from("=IIQQQQ", load)
+        name, _, content = load[40:].partition(b"\0")
+        assert (process, address, len(content)) == (os.getpid(), again, size)
+        assert content == ctypes.string_at(address, size)
+        names[name.decode()] = address, size, lines
+    assert {code.symbol, "zg.sin.f64"} <= set(names)
+    address, size, lines = names[code.symbol]
+    assert address == kernel.entry
+    start, count = struct.unpack_from("=QQ", lines)
+    at, seen = 16, []
+    while at < len(lines):
+        place, line, _ = struct.unpack_from("=Qii", lines, at)
+        file, _, _ = lines[at + 16 :].partition(b"\0")
+        at += 17 + len(file)
+        seen.append((place, line))
+        assert Path(os.fsdecode(file)) == HERE and address <= place < address + size
+    assert start == address and count == len(seen) and seen == sorted(seen, key=lambda one: one[0])
+    source, first = inspect.getsourcelines(waves.fn)
+    wanted = {first + index for index, line in enumerate(source) if "load" in line or "sin" in line or "store" in line}
+    assert wanted <= {line for _, line in seen} <= set(range(first, first + len(source)))
+
+
+def test_code_without_lines_has_names(folder):
+    code = compiled(line_info=False)
+    NativeKernel(code, "waves")
+    _, found = records((folder / f"jit-{os.getpid()}.dump").read_bytes())
+    assert all(struct.unpack_from("=Q", content, 8) == (0,) for kind, content in found if kind == 2)
+    assert any(code.symbol.encode() in content for kind, content in found if kind == 0)
+
+
+def test_launches_compile_with_lines_only_if_a_folder_is_named(folder, monkeypatch):
+    """The two kinds of code have keys of their own in the cache."""
+    x, out = np.ones(256, np.float32), np.zeros(256, np.float32)
+    sizes = []
+    for given in (True, False):
+        kernel = zg.kernel(waves.fn)
+        if not given:
+            monkeypatch.delenv("ZIGGURAT_DEBUG_DIR")
+        before = sum(file.stat().st_size for file in folder.glob("*")) if given else sizes[0]
+        kernel[(1,)](x, out, 256)
+        sizes.append(sum(file.stat().st_size for file in folder.glob("*")))
+        assert (sizes[-1] > before) == given
+
+
+def test_a_forked_process_has_a_file_of_its_own(folder):
+    NativeKernel(compiled(line_info=True), "waves")
+    before = (folder / f"jit-{os.getpid()}.dump").read_bytes()
+    child = os.fork()
+    if child == 0:
+        NativeKernel(compiled(line_info=True), "waves")
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert (folder / f"jit-{os.getpid()}.dump").read_bytes() == before
+    head, found = records((folder / f"jit-{child}.dump").read_bytes())
+    assert head[5] == child and len(found) == len(records(before)[1])
+
+
+def test_a_folder_that_cannot_be_written_is_a_warning(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("ZIGGURAT_DEBUG_DIR", str(tmp_path / "file"))
+    with pytest.warns(ZigguratWarning, match="profilers are not told of 'zg_waves.*ZIGGURAT_DEBUG_DIR"):
+        NativeKernel(compiled(line_info=True), "waves")
+
+
+def test_perf_shows_the_source(folder, tmp_path):
+    if shutil.which("perf") is None:
+        pytest.skip("perf is not installed")
+    script = f"""import sys; sys.path.insert(0, {str(HERE.parent)!r})
+import numpy as np, test_jitdump
+x, out = np.ones(256, np.float32), np.zeros(256, np.float32)
+for _ in range(20000): test_jitdump.waves[(1,)](x, out, 256)"""
+    data, merged = str(tmp_path / "perf.data"), str(tmp_path / "perf.jit.data")
+    record = ["perf", "record", "-e", "cpu-clock", "-k", "mono", "-o", data, sys.executable, "-c", script]
+    recorded = subprocess.run(record, capture_output=True, text=True)
+    if recorded.returncode or not Path(data).exists():
+        pytest.skip(f"perf cannot record here: {recorded.stderr}")
+    subprocess.run(["perf", "inject", "--jit", "-i", data, "-o", merged], check=True, capture_output=True)
+    symbol = compiled(line_info=True).symbol
+    show = ["perf", "annotate", "--stdio", "--print-line", "-i", merged, "-s", symbol]
+    shown = subprocess.run(show, check=True, capture_output=True, text=True).stdout
+    assert "x = zg.sin(x)" in shown and re.search(rf"\d+\.\d\d +{HERE.stem}\.py:\d+", shown), shown
