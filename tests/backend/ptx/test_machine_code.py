@@ -1,0 +1,86 @@
+"""The machine code of kernels that were made fast: what was won stays, as far as it shows without a GPU."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ziggurat.backend.ptx.sass import tool
+
+pytestmark = pytest.mark.skipif(not tool("ptxas") or not tool("nvdisasm"), reason="needs NVIDIA's tools")
+BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
+
+# The most instructions of the main loop: some more than there are, as assemblers differ.
+LOOPS = {
+    "matmul f16 NN 128×128×64, 4 warps": 175,
+    "matmul f16 NT 128×128×64, 4 warps": 136,
+    "matmul f16 NN 128×128×64, 8 warps": 124,
+    "matmul f16 NT 128×128×64, 8 warps": 92,
+    "matmul f16 by TMA 128×256×64, roles": 56,
+    "attention f16 D64, 4 warps": 570,
+    "attention f16 D128, 8 warps": 390,
+    "attention f16 D128 causal, 8 warps": 400,
+    "layer norm f16, blocks of 2048": 89,
+    "softmax of 8192 in bf16": 460,
+}
+
+
+@cache
+def ablation() -> Any:
+    sys.path.insert(0, str(BENCHMARKS))
+    try:
+        return importlib.import_module("gpu_ablation")
+    finally:
+        sys.path.remove(str(BENCHMARKS))
+
+
+@cache
+def figures(name: str, without: str | None = None) -> Any:
+    return ablation().figures(name, without)
+
+
+def test_all_kernels_have_a_limit():
+    assert set(LOOPS) == set(ablation().KERNELS)
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_the_main_loop_is_short_and_nothing_spills(name: str):
+    made = figures(name)
+    assert made.instructions <= LOOPS[name], made.loop
+    assert made.spills == 0 and not any("C75" in warning for warning in made.warnings)
+
+
+@pytest.mark.parametrize(
+    "name, without, least",
+    [
+        ("attention f16 D64, 4 warps", "contract", 30),
+        ("attention f16 D128, 8 warps", "contract", 15),
+        ("layer norm f16, blocks of 2048", "contract", 10),
+        ("matmul f16 by TMA 128×256×64, roles", "specialize", 20),
+    ],
+)
+def test_passes_that_shorten_the_loop(name: str, without: str, least: int):
+    assert figures(name, without).instructions >= figures(name).instructions + least
+
+
+def test_buffers_with_one_value_are_one():
+    """Causal attention reads Q in both of its loops, which took registers for a second address of each operand."""
+    name = "attention f16 D128 causal, 8 warps"
+    assert figures(name, "share_buffers").registers >= figures(name).registers + 20
+
+
+def test_wgmma_descriptors_are_in_uniform_registers():
+    """A sum of 64 bits in a descriptor would take the vector registers, and R2UR for each."""
+    loop = figures("matmul f16 NT 128×128×64, 8 warps").loop
+    assert loop["R2UR"] == 0 and loop["HGMMA.64x128x16.F32"] == 4, loop
+
+
+def test_arithmetic_of_16_bits_is_in_pairs():
+    loop = figures("softmax of 8192 in bf16").loop
+    pairs = sum(count for name, count in loop.items() if name.startswith(("HMNMX2", "VHMNMX", "HADD2", "HFMA2")))
+    assert pairs >= 16 + 16, loop  # Each of 256 threads has 32 numbers: their maxima, and the differences.
