@@ -108,7 +108,8 @@ class Head:
         self.good = good
         region = self.op.parent_op
         assert region is not None
-        self.step = step_of(emitter, self.access, region.parent)
+        if isinstance(self.op, cpu.Load):
+            self.step = step_of(emitter, self.access, region.parent)
         if good.name == "true":
             return
         self._tile = emitter.temporary(self.size * cpu.row_major((1, *self.shape))[0])
@@ -240,13 +241,6 @@ class Head:
             found = within if found is None else found & within
         return found
 
-    def _prefetch(self, index: Index) -> None:
-        """Fetch the cache lines of the next row, unless another region does."""
-        if self.step is not None:
-            size = self.emitter.lanes * self.size
-            address, _ = self._address(index, self.base + self.step)
-            self.emitter.prefetch(address, size, writes=isinstance(self.op, cpu.Store))
-
     def load(self, index: Index, masked: bool) -> Number:
         """The elements at an index."""
         emitter, op = self.emitter, self.op
@@ -259,8 +253,9 @@ class Head:
         address, run = self._address(index)
         with emitter.at_level(emitter.level(f"{address} {mask} {other}")):
             if run:
-                if not masked:
-                    self._prefetch(index)
+                if self.step is not None and not masked:
+                    next_row, _ = self._address(index, self.base + self.step)
+                    emitter.prefetch(next_row, emitter.lanes * self.size, level=2)
                 pointer = emitter.emit(f"inttoptr i64 {address} to ptr")
                 found = memory.load_run(emitter, pointer, type_, mask, other)
             elif mask is not None and mask.lanes:
@@ -291,8 +286,6 @@ class Head:
         mask = self.mask(index, masked)
         address, run = self._address(index)
         if run:
-            if not masked:
-                self._prefetch(index)
             memory.store_run(emitter, emitter.emit(f"inttoptr i64 {address} to ptr"), value, mask, self.size)
         elif value.lanes or (mask is not None and mask.lanes):
             memory.scatter(emitter, address, value, mask, self.size)

@@ -308,13 +308,13 @@ class Emitter(Code):
         self.line(f"store {value.typed}, ptr {slot}")
         return found
 
-    def prefetch(self, address: Number, size: int, *, writes: bool = False, level: int = 1) -> None:
+    def prefetch(self, address: Number, size: int, *, level: int = 1) -> None:
         """Fetch the cache lines of the `size` bytes at an address, which need not be that of any memory, to the cache
         of a level."""
         self.declarations["declare void @llvm.prefetch.p0(ptr, i32, i32, i32)"] = None
         for line in range(0, size, CACHE_LINE):
             place = self.address(address, line, 1)
-            self.line(f"call void @llvm.prefetch.p0(ptr {place}, i32 {int(writes)}, i32 {4 - level}, i32 1)")
+            self.line(f"call void @llvm.prefetch.p0(ptr {place}, i32 0, i32 {4 - level}, i32 1)")
 
     def address(self, base: Number, offset: Number | int, size: int) -> str:
         """A pointer to the element of `size` bytes at an offset in elements from an address (an i64)."""

@@ -104,7 +104,7 @@ class Nest:
         self.masked = False
         self.trees: list[Tree] = []  # Those of several rows together, and the number of the present row among them.
         self.row = emitter.i64(0)
-        self.ahead: list[tuple[int, bool, Number]] = []  # Rows to prefetch: bytes of an element, if written, address.
+        self.ahead: list[tuple[int, Number]] = []  # Rows to prefetch: bytes of an element, address.
         emitter.nest = self
 
     def _lanes(self, ops: Sequence[Op]) -> int:
@@ -140,17 +140,17 @@ class Nest:
         if not quiet:
             return
         busiest = max(quiet, key=lambda op: len(op.body.entry.ops))
-        accesses = {
-            op.access: op for region in same for op in region.body.entry.ops if isinstance(op, cpu.Load | cpu.Store)
-        }
+        accesses = dict.fromkeys(
+            op.access for region in same for op in region.body.entry.ops if isinstance(op, cpu.Load)
+        )
         if self.op is busiest:
-            for value, op in accesses.items():
+            for value in accesses:
                 assert isinstance(value, OpResult) and isinstance(value.op, cpu.Access)
                 step = step_of(self.emitter, value.op, block) if value in self.emitter.values else None
                 if step is not None:
                     start = self.emitter.values[value][0] + step
                     assert isinstance(value.op.type, cpu.AccessType)
-                    self.ahead.append((value.op.type.element.bytes, isinstance(op, cpu.Store), start))
+                    self.ahead.append((value.op.type.element.bytes, start))
             return
         passed = same.index(busiest) < same.index(self.op)
         for head in self.heads.values():
@@ -259,8 +259,8 @@ class Nest:
                 base = emitter.behind(number, position * step)
                 self.coords[self.axis] = Coord(base, run)
                 if emitter.lanes:
-                    for size, writes, start in self.ahead:
-                        emitter.prefetch(emitter.moved(start, base, size), size * emitter.lanes, writes=writes)
+                    for size, start in self.ahead:
+                        emitter.prefetch(emitter.moved(start, base, size), size * emitter.lanes, level=2)
                 self._state()
                 for tree, values in zip(trees, found, strict=True):
                     values.append([emitter.at(value, tuple(self.coords)) for value in tree.op.values])

@@ -4,7 +4,8 @@ The ops of a block between two barriers (control flow, accesses of scalars, prin
 item is a loop nest over a shape with statements, or an op on whole buffers. Ops that are cheap to compute again are no
 statements: they are computed wherever a statement needs them. A statement joins the last item of its shape in which
 everything it needs is there: a tensor at the same index is there in the same item, a reduced tensor, or one at another
-index, only after it. Loads stay between the stores around them, and stores in their order.
+index, only after it. An affine load joins the item that needs it first. Loads stay between the stores around them, and
+stores in their order.
 
 A tensor needs a buffer (a home) when an item other than its own reads it.
 """
@@ -43,6 +44,8 @@ _FREE = (
 _LOADS = (tt.Load, cpu.Load)
 _STORES = (tt.Store, cpu.Store)
 _ATOMICS = (tt.AtomicRMW, tt.AtomicCAS)
+# No load may come after one of these instead of before it.
+_FAILING = (tt.Load, MemoryWrite, MayTrap, tt.Gather, tt.Assert)
 
 
 @attrs.frozen(eq=False)
@@ -128,6 +131,7 @@ class Plan:
         self._inline: dict[Value, _Inline] = {}
         self._segment = Segment()
         self._ranks: dict[Value, int] = {}  # The ranks of scalars of the present segment.
+        self._loads: list[cpu.Load] = []  # Those that have no place yet, in order.
         self._body(func.body)
 
     def home(self, component: Component) -> Component:
@@ -170,7 +174,12 @@ class Plan:
             elif isinstance(op, core.TupleLoad):  # A component of an op that has been planned.
                 continue
             elif self._is_statement(op) and not _gives_scalars(op):
-                self._statement(Statement(op, op.result), op.used_values(), self._shape(op))
+                if isinstance(op, cpu.Load):
+                    self._loads.append(op)  # It gets its place when something needs it.
+                    if not op.result.uses or _feeds_dots(op):
+                        self._place_loads()
+                else:
+                    self._statement(Statement(op, op.result), op.used_values(), self._shape(op))
             elif isinstance(op, Pure) and not _gives_scalars(op):
                 self._note(op)
             else:
@@ -181,6 +190,7 @@ class Plan:
                 self._begin(entries)
 
     def _begin(self, entries: list[Entry]) -> None:
+        self._place_loads()
         self._segment = Segment()
         self._ranks = {}
         entries.append(self._segment)
@@ -232,7 +242,7 @@ class Plan:
     def _needs(self, value: Value) -> tuple[dict[Component, bool], int, int]:
         """The components of anchors that a tensor needs, the rank of its scalars, and its cost."""
         base, index = component_of(value)
-        if base in self.item_of or (base, index) in self._owned:
+        if base in self.item_of or (base, index) in self._owned or any(load.result is base for load in self._loads):
             return {(base, index): True}, 0, 0
         found = self._inline.get(base)
         if found is None:
@@ -250,11 +260,18 @@ class Plan:
         self._ranks[op.result] = rank
         self._segment.scalars[rank].append(op)
 
-    def _statement(self, statement: Statement, values: Iterable[Value], shape: tuple[int, ...]) -> Item:
-        """Place a statement that uses these values."""
+    def _place_loads(self, count: int | None = None, bound: int = 0, shape: tuple[int, ...] | None = None) -> None:
+        """Place the loads that have no place, or the first ones: those of a shape in an item from `bound` on."""
+        for load in self._loads[:count]:
+            self._loads.remove(load)
+            mine = self._shape(load)
+            self._statement(Statement(load, load.result), load.used_values(), mine, bound if mine == shape else 0)
+
+    def _statement(self, statement: Statement, values: Iterable[Value], shape: tuple[int, ...], bound: int = 0) -> Item:
+        """Place a statement that uses these values, in an item from `bound` on."""
         op = statement.op
         needs: dict[Component, bool] = {}
-        bound, moves = 0, _moves(op) if op is not None else ()
+        moves = _moves(op) if op is not None else ()
         for position, value in enumerate(values):
             if holds_tensor(value.type):
                 inner, rank, _ = self._needs(value)
@@ -263,6 +280,8 @@ class Plan:
                     needs[component] = needs.get(component, True) and same and position not in moves
             else:
                 bound = max(bound, self._rank(value))
+        wanted = [n for n, load in enumerate(self._loads, 1) if (load.result, 0) in needs or isinstance(op, _FAILING)]
+        self._place_loads(max(wanted, default=0), bound, shape)
         for component, same in needs.items():
             item = self._here(component[0])
             if item is not None:
@@ -351,6 +370,7 @@ class Plan:
 
     def _force(self, value: Value) -> None:
         """Give a tensor a home, with all other components of the op that it is one of."""
+        self._place_loads()
         base, index = component_of(value)
         if (base, index) in self._owned or base in self.item_of:
             self.homes[base, index] = None
@@ -397,6 +417,7 @@ class Plan:
     # Control flow.
 
     def _structured(self, op: Structured, entries: list[Entry]) -> None:
+        self._place_loads()
         numbers = carried(op)
         for index in numbers:
             owner = (op.result, index)
@@ -413,12 +434,14 @@ class Plan:
         self._begin(entries)
 
     def _yield(self, op: scf.Yield | scf.Condition) -> None:
+        self._place_loads()
         structure = op.parent_op
         assert isinstance(structure, Structured)
         pairs = [(op.handed[index], (structure.result, index)) for index in carried(structure)]
         self._store_all(pairs)
 
     def _branch(self, op: cf.Br | cf.CondBr, entries: list[Entry]) -> None:
+        self._place_loads()
         for number, successor in enumerate(op.successors):
             pairs = [
                 (value, (parameter, 0))
