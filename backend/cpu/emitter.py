@@ -192,11 +192,11 @@ class Emitter(Code):
         self._loop(start, stop, step, once, ())
 
     def folding_loop(
-        self, stop: int, step: int, body: Callable[[Number, list[Number]], list[Number]], first: Sequence[Number]
+        self, stop: int, body: Callable[[Number, list[Number]], list[Number]], first: Sequence[Number]
     ) -> list[Number]:
         """Append a loop over i64s below `stop`; `body` gets the index and numbers, and gives the next ones. The last
         ones are returned."""
-        return self._loop(0, stop, step, body, first)
+        return self._loop(0, stop, 1, body, first)
 
     def _loop(
         self,

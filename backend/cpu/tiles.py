@@ -24,7 +24,6 @@ from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.types import ScalarType, Type, bf16, f16, f32, f64, i32
 
 SUMS = {64: (16, 4), 32: (8, 2), 16: (8, 2)}  # Vectors of a block, and of one of its rows, by the bytes of a vector.
-UNROLLED = 4  # Steps along k of an iteration.
 # Instructions for pairs of bf16, by lanes, and the feature that has them. To an f32 they add the product of the second
 # numbers by a fused multiply-add, then that of the first ones; subnormal numbers count as zeros.
 PAIRED = {lanes: f"llvm.x86.avx512bf16.dpbf16ps.{32 * lanes}" for lanes in (4, 8, 16)}
@@ -195,7 +194,7 @@ def _matmul(
     element = bf16 if joined > 1 else factor
     lanes = _lanes(emitter, depth, columns, type_, transposed)
     most, most_wide = SUMS[vector]
-    wide, unrolled = _power(most_wide, columns // lanes), _power(UNROLLED, depth)
+    wide = _power(most_wide, columns // lanes)
     high = _power(most // wide, rows)
     panel = wide * lanes
     emitter.lanes = lanes if lanes > 1 else 0
@@ -225,13 +224,11 @@ def _matmul(
         before = [nothing if zero else read(emitter, target, place, run, type_) for place in places]
 
         def step(k: Number, sums: list[Number]) -> list[Number]:
-            for at in range(unrolled):
-                y = vectors(right + (k + at) * pitch)
-                x = [read(emitter, line + k * size, at, False, factor, align) for line in left]
-                sums = [_multiplied(emitter, x[n // wide], y[n % wide], z) for n, z in enumerate(sums)]
-            return sums
+            y = vectors(right + k * pitch)
+            x = [read(emitter, line, k, False, factor, align) for line in left]
+            return [_multiplied(emitter, x[n // wide], y[n % wide], z) for n, z in enumerate(sums)]
 
-        after = emitter.folding_loop(depth, unrolled, step, before)
+        after = emitter.folding_loop(depth, step, before)
         for place, value in zip(places, after, strict=True):
             write(emitter, target, place, run, value, type_)
 
