@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -33,8 +34,9 @@ from ziggurat.codemodel.text.writer import to_text
 if TYPE_CHECKING:
     from ziggurat.backend.ptx.assemble import Assembly
 
-# The start of a process takes as long as about three compilations.
+# The start of a process takes as long as about three compilations: processes that are running wait for more of them.
 _JOBS_A_PROCESS = 3
+_IDLE_SECONDS = 60.0
 _COMMAND = ("-m", __name__)
 _SHOWN_BYTES = 2000  # of what a crashed process wrote
 
@@ -77,11 +79,15 @@ def compile_all(
 ) -> list[Binary | ZigguratError]:
     """For each job the kernel, or the error that says why there is none.
 
-    At most `processes` child processes compile, or one for each processor. `done` is called after each job.
+    At most `processes` child processes compile, or one for each processor. `done` is called after each job. The
+    processes wait a minute for jobs of another call; one waits longer.
     """
     if not jobs:
         return []
-    count = min(processes or os.cpu_count() or 1, -(-len(jobs) // _JOBS_A_PROCESS) if processes is None else len(jobs))
+    started = max(-(-len(jobs) // _JOBS_A_PROCESS), len(_idle)) if processes is None else len(jobs)
+    count = min(processes or os.cpu_count() or 1, started, len(jobs))
+    for timer in _closing:
+        timer.cancel()
 
     def work(job: Job) -> Binary | ZigguratError:
         try:
@@ -93,7 +99,9 @@ def compile_all(
 
     with ThreadPoolExecutor(count) as pool:
         results = list(pool.map(work, jobs))
-    close_idle(kept=1)
+    _closing[:] = [threading.Timer(_IDLE_SECONDS, close_idle, (1,))]
+    _closing[0].daemon = True
+    _closing[0].start()
     return results
 
 
@@ -188,6 +196,7 @@ class Worker:
 
 
 _idle: list[Worker] = []
+_closing: list[threading.Timer] = []  # The timer that ends most of the idle processes.
 
 
 @atexit.register

@@ -35,6 +35,18 @@ def test_processes_give_what_this_one_gives_in_the_order_of_the_jobs():
     assert "test_workers.py" in there[0].code  # places go along
 
 
+def test_processes_wait_for_the_jobs_of_another_call(monkeypatch):
+    workers.close_idle()
+    compile_all([job(), job(128)], 2)
+    first = list(workers._idle)
+    compile_all([job(block) for block in (64, 128, 256)])  # As many as are waiting, and not the one for three jobs.
+    assert len(first) == 2 and set(workers._idle) == set(first)
+    monkeypatch.setattr(workers, "_IDLE_SECONDS", 0.0)
+    compile_all([job(), job(128)], 2)
+    workers._closing[0].join()
+    assert len(workers._idle) == 1
+
+
 @pytest.mark.parametrize("processes", [1, 2])
 def test_an_error_is_of_its_class_and_stops_no_other(processes):
     results = compile_all([job(), job(target="sm_12"), job(128)], processes)
