@@ -64,6 +64,7 @@ class OpSpec:
             f.name: None if f.optional else f.default for f in fields if f.optional or f.default is not REQUIRED
         }
         self._names = frozenset(f.name for f in fields)
+        self._count = len(fields) + len(_GENERIC) - 1  # Attributes are among the fields only.
         # Each attribute with the class whose instances are stored unconverted.
         self._plain = tuple((f, f.kind if isinstance(f.kind, type) else None) for f in self.attributes)
 
@@ -206,8 +207,9 @@ class OpSpec:
         There must be as many operands, successors and bodies as `op` has. This is several times faster than `make`.
         """
         fields = op.__dict__.copy()
-        for cached in ("_use_map", "structure", "_hash"):
-            fields.pop(cached, None)
+        if len(fields) > self._count:
+            for cached in ("_use_map", "structure", "_hash", "_is_swept"):
+                fields.pop(cached, None)
         return self._assembled(fields, operands, successors, bodies, type_)
 
     def _assembled(
@@ -222,15 +224,18 @@ class OpSpec:
         op = self.cls.__new__(self.cls)
         fill(op, "__dict__", fields)
         if self._single is not None:
-            fields.update(zip(self._single, operands, strict=True))
+            for name, value in zip(self._single, operands, strict=True):
+                fields[name] = value
         else:
             self._set_operands(fields, operands)
-        fields["operands"], fields["parent"] = operands, None
-        fields["successors"], fields["bodies"] = tuple(successors), tuple(bodies)
+        fields["operands"] = operands
+        fields["parent"] = None
+        fields["successors"] = fields["bodies"] = ()
         if self.result_type is not None:
             fields[self.result_type] = type_
         fields["result"] = OpResult(type_, op)
         if successors or bodies:
+            fields["successors"], fields["bodies"] = tuple(successors), tuple(bodies)
             self._set_parts(fields, successors, bodies)
             _adopt(op, bodies)
         return op

@@ -32,9 +32,12 @@ def bits_of(size: int) -> int:
 def combine(bases: Sequence[int], index: int) -> int:
     """The xor of the bases of the bits that are set in `index`."""
     found = 0
-    for bit, basis in enumerate(bases):
-        if index >> bit & 1:
+    for basis in bases:
+        if not index:
+            break
+        if index & 1:
             found ^= basis
+        index >>= 1
     return found
 
 
@@ -82,6 +85,13 @@ def inverted(bases: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(parts for _, parts in found)
 
 
+@lru_cache(maxsize=4096)
+def _are_independent(bases: tuple[int, ...]) -> bool:
+    """Whether the bases that are not zero are independent."""
+    others = [basis for basis in bases if basis]
+    return len(Span(others)) == len(others)
+
+
 def _strides(shape: Sequence[int]) -> list[int]:
     """The distance of neighbours along each axis, in row-major order."""
     return [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
@@ -123,8 +133,7 @@ class Layout:
     def __attrs_post_init__(self) -> None:
         if len(self.lanes) != LANE_BITS:
             raise ValueError(f"a layout must have {LANE_BITS} lane bits; got {len(self.lanes)}")
-        bases = [basis for basis in self.bases if basis]
-        if len(Span(bases)) != len(bases):
+        if not _are_independent(self.bases):
             raise ValueError(f"the bases of a layout must be independent or zero; got {self}")
 
     @property

@@ -83,9 +83,11 @@ class Rewriter(Builder):
     `caller` is the place of the call when the ops that are rewritten here are those of an inlined function.
     """
 
-    __slots__ = ("_copied", "_run", "caller", "mapping", "pass_name", "transformers")
+    __slots__ = ("_copied", "_place", "_run", "_unmarked", "caller", "mapping", "pass_name", "transformers")
 
     _copied: tuple[OpResult, tuple[Value, ...]] | None  # The last copy, and the operands that it was made with.
+    _place: Location | None
+    _unmarked: bool  # Whether `_place` does not name the pass yet.
     _run: _Run
     caller: Location | None
     mapping: ValueMap
@@ -108,6 +110,18 @@ class Rewriter(Builder):
         made._run = builder._run if isinstance(builder, Rewriter) else _Run()
         made._copied = None
         return made
+
+    @property
+    def location(self) -> Location | None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The place of ops that are added without one. It names the pass from when it is first asked for."""
+        if self._unmarked and self._place is not None and self.pass_name is not None:
+            self._place = self._place.made_by(self.pass_name)
+        self._unmarked = False
+        return self._place
+
+    @location.setter
+    def location(self, place: Location | None) -> None:
+        self._place, self._unmarked = place, False
 
     def __getitem__(self, value: Value) -> Value:
         """The new value that stands for an old one. Raises `BuildError` when there is none."""
@@ -214,8 +228,8 @@ class Rewriter(Builder):
         """Append the counterpart of one old op, asking the transformers in order."""
         here = self.mapping.values
         operands = tuple([here.get(value) or self[value] for value in op.operands])
-        place = op.location if self.caller is None else self._place_of(op)
-        self.location = place if place is None or self.pass_name is None else place.made_by(self.pass_name)
+        self._place = op.location if self.caller is None else self._place_of(op)
+        self._unmarked = True
         outcome: Outcome = None
         try:
             if self.transformers:
@@ -284,25 +298,21 @@ def rebuilt(
     types; else the type that follows from them (`Op.infer_type`, `Op.derive_type`), and the op is checked.
     """
     result = op.result.type if type_ is None else type_
-    before = op.operands
-    if len(operands) == len(before) and len(bodies) == len(op.bodies) and len(successors) == len(op.successors):
+    before, had = op.operands, op.bodies
+    fits = len(operands) == len(before)
+    if fits and ((not bodies and not had) or len(bodies) == len(had)) and len(successors) == len(op.successors):
         made = op.SPEC.copy(op, tuple(operands), successors, bodies, result)
     else:
         made = op.SPEC.make(operands, successors, dict(op.attributes), bodies, result)
         made.__dict__["location"] = op.location
-    if type_ is None and not _same_types(op, operands, bodies):
-        op.SPEC.rederive(made)
+    if type_ is None:
+        for old, new in zip(before, operands, strict=False):
+            if (kind := old.type) is not (other := new.type) and kind != other:
+                fits = False
+                break
+        if not fits or (had and [body.signature for body in bodies] != [body.signature for body in had]):
+            op.SPEC.rederive(made)
     return made
-
-
-def _same_types(op: Op, operands: Sequence[Value], bodies: Sequence[Body]) -> bool:
-    """Whether operands and bodies have the types of those of `op`."""
-    if len(operands) != len(op.operands):
-        return False
-    for old, new in zip(op.operands, operands, strict=True):
-        if old.type is not new.type and old.type != new.type:
-            return False
-    return not op.bodies or [body.signature for body in bodies] == [body.signature for body in op.bodies]
 
 
 def transform(op: Op, *transformers: Transformer, pass_name: str | None = None) -> Op:

@@ -327,15 +327,18 @@ class Emitter(Code):
         if not isinstance(type_, TensorType):
             return found[0]
         layout = layout_of(type_)
-        return [found[canonical(layout, register)] for register in range(layout.num_registers)]
+        kept = ~layout.free[0]
+        return [found[register & kept] for register in range(layout.num_registers)]
 
     def each(self, type_: Type, values: Sequence[Value], make: Make) -> Emitted:
         """Apply `make` to scalars, or to tensors register by register; copies are made once."""
         apply = cast("Callable[..., str]", make)
         if not isinstance(type_, TensorType):
             return apply(*map(self.scalar, values))
-        registers = layout_of(type_).unique_registers
-        return self.value(type_, {first: apply(*(self.at(value, first) for value in values)) for first in registers})
+        layout, given = layout_of(type_), [self.values[value] for value in values]
+        columns = [[found] * layout.num_registers if isinstance(found, str) else found for found in given]
+        made = {first: apply(*[column[first] for column in columns]) for first in layout.unique_registers}
+        return self.value(type_, made)
 
     def ops(self, ops: Iterable[Op]) -> None:
         """Emit ops in order."""

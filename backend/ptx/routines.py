@@ -41,7 +41,8 @@ class Code:
 
     def emit(self, text: str) -> str:
         """Append an instruction; the name of its value."""
-        name = f"%{self.name()}"
+        self._count += 1
+        name = f"%v{self._count}"
         self._into.append(f"  {name} = {text}{self._place}")
         return name
 
@@ -370,6 +371,7 @@ def encoded(text: str) -> bytes:
         return text.encode(errors="replace")
 
 
+@lru_cache(maxsize=1024)
 def escaped(raw: bytes) -> str:
     """Bytes as LLVM quotes them: quotes, backslashes and bytes beyond printable ASCII in hexadecimal."""
     return re.sub(r'[^ -~]|["\\]', lambda found: f"\\{ord(found[0]):02X}", raw.decode("latin-1"))

@@ -103,11 +103,12 @@ def intervals_of(module: gpu.Module) -> list[Interval]:
         op.result: (at, at + sum(1 for _ in op.walk()) - 1) for at, op in enumerate(ops)
     }
     loops = sorted(_loops(module, numbers))
+    complete = [op for op in ops if isinstance(op, tuple(WAITS.values())) and not getattr(op, "pending", 0)]
     intervals: list[Interval] = []
     for op in ops:
         if isinstance(op, gpu.LocalAlloc):
             start = numbers[op.result][0]
-            intervals.append(Interval(op, start, max([start, *_ends(op.result, numbers, ops)])))
+            intervals.append(Interval(op, start, max([start, *_ends(op.result, numbers, ops[0], complete)])))
     reads = [numbers[op.result][0] for op in ops if isinstance(op, gpu.LocalLoad | gpu.LocalGather)]
     stores = [numbers[op.result][0] for op in ops if isinstance(op, gpu.LocalStore)]
     for interval in intervals:
@@ -139,9 +140,9 @@ def _extend(interval: Interval, loops: Sequence[tuple[int, int]]) -> None:
         interval.end = max(ends)
 
 
-def _ends(buffer: Value, numbers: Mapping[Value, tuple[int, int]], ops: Sequence[Op]) -> Iterable[int]:
-    """The numbers of the ops after which uses of a buffer are over."""
-    last = numbers[ops[0].result][1]
+def _ends(buffer: Value, numbers: Mapping[Value, tuple[int, int]], root: Op, complete: Sequence[Op]) -> Iterable[int]:
+    """The numbers of the ops after which uses of a buffer are over. `complete` has the ops that wait for all ops."""
+    last = numbers[root.result][1]
     for user in users_of(buffer):
         if not user.NAME.startswith("gpu."):
             yield last  # Control flow passes it on, and it is not followed.
@@ -151,13 +152,13 @@ def _ends(buffer: Value, numbers: Mapping[Value, tuple[int, int]], ops: Sequence
             if waits is None:
                 yield number
                 continue
-            complete = (op for op in ops if isinstance(op, waits) and not getattr(op, "pending", 0))
+            ends = [op for op in complete if isinstance(op, waits)]
             if isinstance(user, gpu.TmaLoad):
                 mine = allocation(user.barrier)
-                complete = (op for op in complete if allocation(op.operands[0]) is mine)
+                ends = [op for op in ends if allocation(op.operands[0]) is mine]
             # Every load of TMA is waited for: after it, or in the next iteration of its loop.
             never = number if isinstance(user, gpu.TmaLoad) else last
-            yield min((n for op in complete if (n := numbers[op.result][0]) > number), default=never)
+            yield min((n for op in ends if (n := numbers[op.result][0]) > number), default=never)
 
 
 def _at_worst(intervals: Sequence[Interval]) -> list[gpu.LocalAlloc]:

@@ -138,14 +138,21 @@ class _Flow:
                 self.until[wait] = self.until.get(wait, 0) | 1 << at
         self.asynchronous = sum(self.until.values())
         self.plain_writes = sum(1 << at for at, access in numbered if access.kind != READ and not access.proxy)
+        # The asynchronous accesses that each node begins, and its others.
+        made = [sum(1 << at for at in those) for those in self.made]
+        self.begun = [mask & self.asynchronous for mask in made]
+        self.done = [mask & ~self.asynchronous for mask in made]
 
     def states(self, barriers: Set[int], fences: Set[int]) -> list[_State]:
         """The state at each node, with further barriers and fences before some of them."""
         into = [_State()] * len(self.nodes)
 
         def arriving(number: int) -> _State:
-            state = into[number] if number not in barriers else attrs.evolve(into[number], pending=0)
-            return attrs.evolve(state, unfenced=0) if number in fences else state
+            state = into[number]
+            if number not in barriers and number not in fences:
+                return state
+            pending = 0 if number in barriers else state.pending
+            return _State(pending, state.in_flight, 0 if number in fences else state.unfenced)
 
         work = list(range(len(self.nodes) - 1, -1, -1))
         waiting = set(work)
@@ -164,19 +171,19 @@ class _Flow:
 
     def _after(self, number: int, state: _State) -> _State:
         op = self.nodes[number].op
-        made = sum(1 << at for at in self.made[number])
         if isinstance(op, BARRIERS):
-            return attrs.evolve(state, pending=0)
+            return _State(0, state.in_flight, state.unfenced)
         if isinstance(op, gpu.FenceAsync):
-            return attrs.evolve(state, unfenced=0)
+            return _State(state.pending, state.in_flight)
         if isinstance(op, _WAITS):
             over = state.in_flight & self.until.get(type(op), 0)
             left = state.in_flight if op.pending else state.in_flight & ~over
             # A fence before the wait does not count.
             return _State(state.pending | over, left, state.unfenced | over & self.plain_writes)
-        begun = made & self.asynchronous
-        made &= ~begun
-        return _State(state.pending | made, state.in_flight | begun, state.unfenced | made & self.plain_writes)
+        begun, done = self.begun[number], self.done[number]
+        if not begun and not done:
+            return state
+        return _State(state.pending | done, state.in_flight | begun, state.unfenced | done & self.plain_writes)
 
     def missing(self, barriers: Set[int], fences: Set[int]) -> Iterator[tuple[int, Hazard]]:
         """The accesses that conflict with those of a node, and what is missing between them, with the node's number."""

@@ -103,7 +103,7 @@ def _write(builder: Rewriter, prefetch: _Prefetch) -> Value:
         for load, value in zip(prefetch.loads, carried, strict=True):
             inner[load.result] = value
         for op in loop.body.entry.ops[:-1]:
-            if op not in prefetch.loads:
+            if not any(op is load for load in prefetch.loads):
                 inner.rewrite(op)
         return loaded
 

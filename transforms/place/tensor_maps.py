@@ -98,7 +98,8 @@ def _runs(makes: Sequence[tt.MakeTensorDescriptor]) -> list[list[tt.MakeTensorDe
         block, last = op.parent, runs[-1][-1] if runs else None
         if last is not None and block is not None and last.parent is block:
             made = {one.result for one in runs[-1]}
-            between = block.ops[block.ops.index(last) + 1 : block.ops.index(op)]
+            results = [one.result for one in block.ops]
+            between = block.ops[results.index(last.result) + 1 : results.index(op.result)]
             if all(isinstance(one, Pure | tt.Load) and made.isdisjoint(one.operands) for one in between):
                 runs[-1].append(op)
                 continue

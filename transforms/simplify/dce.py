@@ -33,9 +33,13 @@ def dce(op: Op) -> Op:
                     scf.yield %9 %10;
             %11 : i32 = tuple.load %5 @0;
 
-    Gives `op` itself where there is nothing to remove.
+    Gives `op` itself where there is nothing to remove. A model remembers that it was looked through.
     """
-    return _swept(op, Demand(op))
+    if "_is_swept" in op.__dict__:
+        return op
+    made = _swept(op, Demand(op))
+    made.__dict__["_is_swept"] = True
+    return made
 
 
 def remove_unused(op: Op) -> Op:

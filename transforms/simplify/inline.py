@@ -17,6 +17,7 @@ from ziggurat.transforms.simplify.demand import callees, reachable_roots
 
 # The limit of a function's ops after inlining.
 MAX_OPS = 1 << 17
+_CALLS = (tt.Call, core.FuncCall)
 
 
 def inline(op: Op) -> Op:
@@ -42,10 +43,12 @@ def inline(op: Op) -> Op:
     if not isinstance(op, core.Module):
         return op
     functions = op.functions()
+    if len(functions) == 1 and not any(isinstance(inner, _CALLS) for inner in op.walk()):
+        return op
     roots = reachable_roots(op)
     _demand_size(functions, roots)
     inlining = _Inlining(functions, roots)
-    if not inlining.going and not any(isinstance(inner, tt.Call | core.FuncCall) for inner in op.walk()):
+    if not inlining.going and not any(isinstance(inner, _CALLS) for inner in op.walk()):
         return op
     return transform(op, inlining)
 
@@ -116,13 +119,13 @@ class _Inlining:
             name
             for name, function in functions.items()
             if isinstance(function, tt.Func) and not function.noinline and _can_inline(function)
-            if name not in self.recursive and function not in roots
+            if name not in self.recursive and not any(function is root for root in roots)
         }
 
     def __call__(self, builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         if isinstance(op, tt.Func) and op.sym_name in self.going:
             return DROP
-        if not isinstance(op, tt.Call | core.FuncCall) or (isinstance(op, core.FuncCall) and op.keywords):
+        if not isinstance(op, _CALLS) or (isinstance(op, core.FuncCall) and op.keywords):
             return None
         function = self.functions.get(op.callee)
         if function is None or op.callee in self.recursive:
