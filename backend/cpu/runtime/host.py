@@ -5,6 +5,7 @@ the kernel must call `poll`, whose result tells it to end. The *ticker*, a threa
 the word of Python's main thread every 50 milliseconds, and `poll` then takes Python's lock and runs the handlers of
 signals that have come. A handler that raises, as that of Ctrl-C does, ends the launch: its exception stays set in
 Python, and the word is 2 until the launch is over. Launches of other threads have a host whose word is always 0.
+Without the pool each launch has a copy of that host: Python's threads set its word to 2.
 
 The ticker ends its ticks after two seconds without launches; the next launch wakes it.
 """
@@ -33,7 +34,9 @@ _HOST = """
 
 ; Run the handlers of signals, on the main thread. The result tells the kernel to end.
 define internal i64 @poll(ptr %launch) {
-  %word = load atomic i64, ptr @zg_main_host monotonic, align 8
+  %host.at = getelementptr i64, ptr %launch, i64 2
+  %host = load ptr, ptr %host.at
+  %word = load atomic i64, ptr %host monotonic, align 8
   %is.over = icmp eq i64 %word, STOP
   br i1 %is.over, label %stop, label %who
 who:

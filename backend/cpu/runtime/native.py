@@ -36,6 +36,7 @@ _RANGE: Final = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int6
 # Chunks that a thread of Python gets, on average; the seconds after which a waiting thread looks for signals.
 _SHARES: Final = 4
 _TICK: Final = 0.05
+_HOST: Final = ctypes.c_int64 * 4
 
 Launch = Callable[..., Any]
 
@@ -76,7 +77,7 @@ class Native:
     def __init__(self) -> None:
         self._has_launcher = HAS_POOL and _is_known_python() and _is_known_numpy()
         names = ["zg_unlocked", "zg_set_main", "zg_free"]
-        names += ["zg_set_threads", "zg_alive", "zg_forked"] if HAS_POOL else ["zg_main_host", "zg_other_host"]
+        names += ["zg_set_threads", "zg_alive", "zg_forked"] if HAS_POOL else ["zg_other_host"]
         if self._has_launcher:
             names += ["zg_launch"]
         text = pool.text(pool=HAS_POOL) + host.text(pool=HAS_POOL)
@@ -92,7 +93,7 @@ class Native:
             self.forked: Callable[[], None] = ctypes.CFUNCTYPE(None)(at["zg_forked"])
         else:
             self._range = _RANGE(at["zg_unlocked"])
-            self._hosts = at["zg_main_host"], at["zg_other_host"]
+            self._host = _HOST.from_address(at["zg_other_host"])
             self._executor: ThreadPoolExecutor | None = None
             self.forked = self.use_threads
         if self._has_launcher:
@@ -144,15 +145,13 @@ class Native:
         chunk = max(1, total // (threads * _SHARES)) if threads > 1 else max(1, total)
         starts = itertools.count(0, chunk)
         failures: list[list[int]] = []
-        is_main = threading.current_thread() is threading.main_thread()
-        used = self._hosts[0 if is_main else 1]
-        ctypes.c_uint64.from_address(launch + host.HOST).value = used
-        word = ctypes.c_int64.from_address(used)
+        own = _HOST(*self._host)
+        ctypes.c_uint64.from_address(launch + host.HOST).value = ctypes.addressof(own)
 
         def work() -> None:
             record = (ctypes.c_int64 * 5)()
             job = JOB.pack(entry, arguments, total, launch, scratch, 1, ctypes.addressof(record))
-            while not failures and word.value != host.STOP and (first := next(starts)) < total:
+            while not failures and own[0] != host.STOP and (first := next(starts)) < total:
                 code = self._range(job, first, min(first + chunk, total))
                 if code:
                     failures.append([code, *record[1:]])
@@ -165,12 +164,10 @@ class Native:
         try:
             while wait(running, _TICK).not_done:
                 pass
-        finally:
-            if is_main:
-                word.value = host.STOP
+        except BaseException:  # That of a handler of a signal.
+            own[0] = host.STOP
             wait(running)
-            if is_main:
-                word.value = 0
+            raise
         for one in running:
             one.result()
         return min(failures, key=lambda record: (record[0] > 0, record[1]), default=[0] * 5)

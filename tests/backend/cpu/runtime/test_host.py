@@ -202,16 +202,48 @@ def test_launches_of_other_threads_go_on_while_the_main_one_is_interrupted():
     assert done.is_set() and x[63] > 0
 
 
-def test_threads_of_python_where_there_is_no_pool(monkeypatch: pytest.MonkeyPatch):
+@pytest.fixture
+def without_pool(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(runtime, "HAS_POOL", False)
     other = Native()
     monkeypatch.setattr(kernels, "native", lambda: other)
-    made = nested.compile(zg.ptr(zg.f32), zg.i32, zg.i32, target="cpu")
+    return nested.compile(zg.ptr(zg.f32), zg.i32, zg.i32, target="cpu")
+
+
+def test_threads_of_python_where_there_is_no_pool(without_pool: Any):
     for programs in (1, 8):
         with alarm() as times, pytest.raises(Rung):
-            made[programs,](X, LONG, 1000)
+            without_pool[programs,](X, LONG, 1000)
         assert time.perf_counter() - times[0] < 2
-    made[2,](X, 1, 1)
+    without_pool[2,](X, 1, 1)
+
+
+@pytest.mark.parametrize("caught", [False, True])
+def test_a_launch_in_a_handler_does_not_end_the_other_where_there_is_no_pool(without_pool: Any, caught: bool):
+    """Nor where a second handler ends the launch in the first one, which catches its exception."""
+    other, x = np.zeros(8, np.float32), np.ones(4096, np.float32)
+    x[0], rung = 0, []
+
+    def ring(*unused: Any) -> None:
+        if rung and caught:
+            rung.append("raised")
+            raise Rung
+        rung.append("rung")
+        if caught:
+            signal.setitimer(signal.ITIMER_REAL, 0.1)
+            with pytest.raises(Rung):
+                without_pool[8,](other, 10_000, 10_000)
+        else:
+            without_pool[8,](other, 1, 1)
+
+    before = signal.signal(signal.SIGALRM, ring)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        without_pool[4096,](x, 100, 1000)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert rung == ["rung", "raised"][: 1 + caught] and not x.any(), "each program has run"
 
 
 class Broken(io.StringIO):
