@@ -154,11 +154,16 @@ def compile_model(
         # These imports are under the lock, too: see `compiling`.
         from ziggurat.backend.ptx.assemble import assemble
         from ziggurat.backend.ptx.roles import warps_of
-        from ziggurat.transforms.place.passes import place
+        from ziggurat.transforms.place.passes import missing_pass, place
         from ziggurat.transforms.place.pressure import warn_of_registers
 
         if isinstance(model, gpu.Module):
             placed = model
+            if missing := missing_pass(model, options):
+                raise LaunchError(
+                    f"the pass '{missing}' has not run on the GPU model",
+                    hint='compile the Triton model, or the GPU model after all passes: compiled.stages["gpu"]',
+                )
         else:
             stages["triton"] = model
             placed = place(model, options)

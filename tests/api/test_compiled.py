@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -192,6 +193,30 @@ def test_a_gpu_model_is_compiled_from_there_on(compiled):
         with pytest.raises(zg.LaunchError, match=words):
             compile(placed, **options)
     assert compile(placed, target="sm_80", num_warps=2).ptx == compiled.ptx
+
+
+@zg.kernel
+def blocks_product(a_ptr, b_ptr, c_ptr, n, B: zg.constexpr):
+    i = zg.arange(0, B)
+    at = zg.add(zg.mul(zg.expand(i, 1), n), zg.expand(i, 0))
+    total = zg.zeros((B, B), zg.f32)
+    for k in range(0, n, B):
+        total = zg.dot(zg.load(zg.add(a_ptr, zg.add(at, k))), zg.load(zg.add(b_ptr, zg.add(at, k * n))), total)
+    zg.store(zg.add(c_ptr, at), total)
+
+
+def test_a_gpu_model_that_a_pass_is_missing_from_is_refused():
+    f16, f32 = zg.divisible(zg.ptr(zg.f16)), zg.divisible(zg.ptr(zg.f32))
+    whole = blocks_product.compile(f16, f16, f32, zg.divisible(zg.i32), 64, target="sm_90a")
+    missing = {}
+    for snapshot in whole.passes:
+        try:
+            compile(snapshot.model, **({} if snapshot.model.NAME == "gpu.module" else {"target": "sm_90a"}))
+        except zg.LaunchError as error:
+            missing[snapshot.name] = re.fullmatch("the pass '(.*)' has not run on the GPU model", error.summary)[1]
+    assert missing["assign"] == "dots" and missing["pipeline_loads"] == "lower_channels"
+    assert missing["lower_channels"] == missing["lower"] == "allocate"
+    assert "allocate" not in missing and "barriers" not in missing and "prepare" not in missing
 
 
 def subtracted(builder, op, operands):

@@ -75,6 +75,15 @@ PLACE: tuple[tuple[str, Step], ...] = (
 )
 
 
+def missing_pass(model: gpu.Module, options: CompileOptions) -> str | None:
+    """The first pass that has not run on a GPU model, of those without which no code can be made."""
+    needed = ("dots", "tma", "tensor_maps", "lower_channels", "lower")
+    for name, step in PLACE:
+        if name in needed and step(model, options) != model:
+            return name
+    return "allocate" if any(isinstance(op, gpu.LocalAlloc) and op.offset < 0 for op in model.walk()) else None
+
+
 def place(model: Op, options: CompileOptions, snapshots: list[Snapshot] | None = None) -> gpu.Module:
     """The GPU model of a Triton model. `snapshots` gets the model after each pass.
 
