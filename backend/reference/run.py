@@ -20,7 +20,7 @@ from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError, shown
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.printed import show
 from ziggurat.codemodel.scalars import array_of
-from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, TensorType, TupleType, Type
+from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, TensorType, TupleType, Type, void
 
 MEANINGS = (access, buffers, control, reductions, tensors)  # They fill the table.
 
@@ -137,6 +137,8 @@ def _kernel(model: Op, symbol: str | None) -> tuple[Mapping[str, Op], Op]:
             )
     called = {op.callee for function in functions_.values() for op in function.walk() if isinstance(op, tt.Call)}
     kernels = [name for name in functions_ if name not in called] if symbol is None else [symbol]
+    if len(kernels) > 1:  # A function whose calls were unused is left, and is no kernel if it has a result.
+        kernels = [name for name in kernels if functions_[name].bodies[0].yield_type == void] or kernels
     if len(kernels) != 1:
         raise LaunchError(f"the model must have one function that no other calls; got {', '.join(kernels) or 'none'}")
     if kernels[0] not in functions_:

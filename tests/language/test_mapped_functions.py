@@ -107,3 +107,20 @@ def test_undefined_elements_are_reported():
 
     with pytest.raises(zg.KernelRuntimeError, match="undefined"):
         kernel[(1,)](np.ones(4, np.float32), np.zeros(4, np.float32), strict=True)
+
+
+def test_a_model_runs_whose_mapped_function_is_unused():
+    """The function is left without a call, and is no kernel."""
+
+    @zg.function
+    def doubled(a):
+        return a + a
+
+    @zg.kernel
+    def kernel(x):
+        unused = zg.map_elementwise(doubled, zg.load(zg.add(x, zg.arange(0, 4))))
+        zg.store(x, 3.0)
+
+    x = np.zeros(4, np.float32)
+    zg.run(kernel.triton(zg.ptr(zg.f32)), 1, x)
+    assert x.tolist() == [3, 0, 0, 0]

@@ -975,11 +975,6 @@ def values(draws: np.random.Generator, dtype: str, size: int) -> Array:
     return np.where(draws.random(size) < draws.choice([0, 0.1]), extreme, chosen).astype(kind)
 
 
-def symbol_of(model: Any) -> str:
-    """The name of the kernel among a model's functions."""
-    return next(name for name in model.functions() if name.startswith("kernel_"))
-
-
 def outcome(kernel: Kernel, launch: Callable[[list[Any]], object]) -> tuple[list[Any], str]:
     """The arguments after a launch, and the message of its error, if there is one."""
     arguments = kernel.arguments()
@@ -1012,7 +1007,7 @@ def differences(kernel: Kernel, found: tuple[list[Any], str], expected: tuple[li
 def check_natively(kernel: Kernel, options: CpuOptions = HOST) -> list[str]:
     """The differences between native code and the interpreter. The arrays lie between guard pages."""
     model, grid = kernel.model(), (kernel.grid,)
-    expected = outcome(kernel, lambda arguments: run(model, symbol_of(model), grid, arguments))
+    expected = outcome(kernel, lambda arguments: run(model, None, grid, arguments))
 
     def launch(arguments: list[Any]) -> None:
         if POSSIBLE:
@@ -1028,13 +1023,13 @@ def check_passes(kernel: Kernel) -> list[str]:
     """The differences after the first pass to a CPU model that changes the meaning of the kernel, as interpreted, or
     whose model is printed as another one."""
     model, grid = kernel.model(), (kernel.grid,)
-    expected = outcome(kernel, lambda arguments: run(model, symbol_of(model), grid, arguments))
+    expected = outcome(kernel, lambda arguments: run(model, None, grid, arguments))
     for name, step in LOWER:
         model = step(model, 64)
         verify(model)
         if parse(str(model)) != model:
             return [f"{name}: the model is printed as another one"]
-        arguments, error = outcome(kernel, lambda a, model=model: run(model, symbol_of(model), grid, a))
+        arguments, error = outcome(kernel, lambda a, model=model: run(model, None, grid, a))
         # Messages name the ops of the model.
         found = differences(kernel, (arguments, bool(error) * expected[1] or error), expected)
         if found:
