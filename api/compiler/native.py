@@ -101,6 +101,12 @@ class CompiledCpu:
         """The kernel's name for messages."""
         return self.name or self.code.symbol
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            hint = 'its stages are python, triton, cpu, llvm and asm; without target="cpu", kernel.compile is for a GPU'
+            raise AttributeError(f"a kernel that is compiled for a CPU has no '{name}'\n  hint: {hint}")
+
     __iter__ = None  # Python would ask for the items 0, 1, …: each is a launch.
 
     def __call__(self, *arguments: Any, **keywords: Any) -> NoReturn:

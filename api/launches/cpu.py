@@ -116,7 +116,7 @@ class HostLaunches:
                 self.known_grids.clear()
             slow = functools.partial(self.kernel.launch, sizes)
             self._by_sizes[sizes] = native().launcher(sizes, self._plans, slow)
-        if isinstance(grid, tuple):
+        if isinstance(grid, tuple | int):
             self.known_grids[grid] = self._by_sizes[sizes]
 
     def _given(self, signature: Signature, bound: Mapping[str, Any], passed: frozenset[str]) -> list[Given]:

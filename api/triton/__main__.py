@@ -33,11 +33,15 @@ def main() -> None:
 
 
 def _from_the_program(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
-    """Show an error as `python program.py` does: without the frames above those of the program."""
+    """Show an error as `python program.py` does: without the frames above those of the program, and without any where
+    it is missing."""
     own = traceback
     while own is not None and own.tb_frame.f_code.co_filename in (__file__, runpy.__file__, "<frozen runpy>"):
         own = own.tb_next
-    sys.__excepthook__(kind, error.with_traceback(own or traceback), own or traceback)
+    if own is None and isinstance(error, OSError | ImportError):
+        print(f"python -m ziggurat.triton: {error}\n{_USAGE}", file=sys.stderr)
+    else:
+        sys.__excepthook__(kind, error.with_traceback(own), own)
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from ziggurat.boundary import public
 from ziggurat.codemodel.errors import LaunchError, shown
 from ziggurat.codemodel.gpu.options import DEFAULT_OPTIONS, LAUNCH_OPTIONS, checked_option
 from ziggurat.codemodel.op import require_argument
+from ziggurat.frontends.language.signature import suggest
 from ziggurat.kernels.arguments import bind
 from ziggurat.kernels.heuristics import ComputedKernel, Heuristic, decorated
 from ziggurat.kernels.kernel import Grid, Kernel
@@ -32,10 +33,11 @@ if TYPE_CHECKING:
     from ziggurat.backend.cuda.cache import Record
     from ziggurat.tuning.tuner import Tuner
 
+Hook = Callable[[dict[str, Any]], None]
 Measure = Callable[[Callable[[], None]], float]
 
 
-@attrs.frozen
+@attrs.frozen(init=False)
 class Config:
     """Values for some of a kernel's parameters, and the options of its compilation.
 
@@ -43,14 +45,24 @@ class Config:
     """
 
     values: Mapping[str, Any]
-    num_warps: int = DEFAULT_OPTIONS.num_warps
-    num_stages: int = DEFAULT_OPTIONS.num_stages
-    pre_hook: Callable[[dict[str, Any]], None] | None = attrs.field(default=None, kw_only=True, eq=False)
+    num_warps: int
+    num_stages: int
+    pre_hook: Hook | None = attrs.field(default=None, kw_only=True, eq=False)
 
     keywords: dict[str, Any] = attrs.field(
         init=False, eq=False, repr=False, default=attrs.Factory(lambda self: _keywords(self), takes_self=True)
     )
     """The keywords that this configuration adds to a launch."""
+
+    def __init__(
+        self, values: Mapping[str, Any] | None = None, num_warps: int = DEFAULT_OPTIONS.num_warps,
+        num_stages: int = DEFAULT_OPTIONS.num_stages, *, pre_hook: Hook | None = None, **unknown: Any,
+    ) -> None:  # fmt: skip
+        for name in unknown:
+            near = suggest(name, ("num_warps", "num_stages", "pre_hook"))
+            raise LaunchError(f"zg.Config has no '{name}'", hint=near or f'zg.Config({{"{name}": …}})')
+        init: Callable[..., None] = cast(Any, self).__attrs_init__
+        init(values, num_warps, num_stages, pre_hook=pre_hook)
 
     def __str__(self) -> str:
         return ", ".join(f"{name}={value}" for name, value in self.keywords.items())
@@ -153,6 +165,8 @@ class TunedKernel(ComputedKernel):
             except Exception:  # A new key, or an array of another library that cannot be read.
                 config = self._choose(grid, arguments, keywords)
             given = config.keywords
+            if not given.keys().isdisjoint(keywords):
+                self._choose(grid, arguments, keywords)  # It raises the error.
             if self.heuristics:
                 given = {**given, **self.computed(arguments, keywords, given)}
             if config.pre_hook is not None:

@@ -348,6 +348,10 @@ def test_configurations_as_triton_writes_them():
     for wrong in (None, 64, ["BLOCK"]):
         with pytest.raises(zg.LaunchError, match=r"zg\.Config: 'values' must be a dict of values by parameter; got"):
             zg.Config(wrong)
+    with pytest.raises(zg.LaunchError, match=r"zg\.Config has no 'num_warp'\n  hint: did you mean num_warps\?"):
+        zg.Config({"BLOCK": 64}, num_warp=3)
+    with pytest.raises(zg.LaunchError, match=r'zg\.Config has no \'BLOCK\'\n  hint: zg\.Config\(\{"BLOCK": …\}\)'):
+        zg.Config(BLOCK=64)
 
 
 def test_only_kernels_are_tuned():

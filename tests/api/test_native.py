@@ -158,6 +158,17 @@ def scaled(x_ptr, SCALED: zg.constexpr = True):
     zg.store(x_ptr, zg.mul(zg.load(x_ptr), SCALE))
 
 
+@pytest.mark.parametrize("grid", [16, (16,), (16, 1)])
+def test_grids_are_known_at_later_launches(grid: Any, monkeypatch: pytest.MonkeyPatch):
+    kernel = fresh()
+    x, y, out = arrays()
+    kernel[grid](x, y, out, 1000, 64)
+    monkeypatch.setattr(kernel, "launch", lambda *given, **named: pytest.fail("the grid is not known"))
+    out[:] = 0
+    kernel[grid](x, y, out, 1000, 64)
+    np.testing.assert_array_equal(out, x + y)
+
+
 def test_a_changed_global_leads_to_new_code():
     global SCALE
     x = np.ones(1, np.float32)
@@ -199,6 +210,10 @@ def test_compiled_kernels_have_stages_and_run():
     with pytest.raises(zg.LaunchError, match="must be launched over a grid"):
         compiled(x, y, out, 1000)
     assert "compiled for" in repr(compiled)
+    with pytest.raises(
+        AttributeError, match="compiled for a CPU has no 'ptx'\n  hint: its stages are python, triton, cpu"
+    ):
+        _ = compiled.ptx
     again = zg.compile(compiled.stages["triton"], target="cpu")
     assert again.code.object == compiled.code.object, "two builds of one kernel are equal"
     assert pickle.loads(pickle.dumps(again.code)) == again.code
@@ -339,6 +354,10 @@ def test_tuning_measures_native_code(cache: Path):
         out[:] = 0
         kernel[grid](x, y, out, 1000, interpret=False)
         np.testing.assert_array_equal(out, x + y)
+    with pytest.raises(
+        zg.LaunchError, match=r"'BLOCK' of 'add' is chosen by zg\.autotune, and the launch gives it as well"
+    ):
+        kernel[grid](x, y, out, 1000, BLOCK=64)
     assert len(kernel.choices) == 1 and kernel.last is not None and set(kernel.last.times) == set(map(str, configs))
     assert kernel.last.about["types"] == {"x_ptr": "f32", "y_ptr": "f32", "out_ptr": "f32"}
     again = zg.autotune(configs, key=["n"], measure=lambda run: pytest.fail("it is on disk"))(fresh())

@@ -11,7 +11,7 @@ from typing import Any
 
 from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import LaunchError, ZigguratError
-from ziggurat.codemodel.gpu.options import CompileOptions, boolean
+from ziggurat.codemodel.gpu.options import COMPILE_OPTIONS, CompileOptions, boolean
 from ziggurat.codemodel.types import Type
 from ziggurat.compiler.native import CompiledCpu, warn_interpreted
 from ziggurat.compiler.pipeline import compile_for_cpu
@@ -88,11 +88,13 @@ class FileKernel:
 
     def __getitem__(self, grid: Any) -> Callable[..., Any]:
         """Launches over a grid on arrays in memory: by native code, or with `interpret`, by the reference interpreter.
-        Options of GPUs have no effect."""
+        Options of compilation have no effect."""
 
         def launch(*args: Any, interpret: bool = False, **options: Any) -> Any:
-            interpret = boolean("interpret", interpret) or bool(knobs.runtime.interpret)
-            if interpret or self._native is None:
+            if unknown := options.keys() - COMPILE_OPTIONS:
+                hint = "give its arguments by position, and stream or interpret by name"
+                raise LaunchError(f"'{self.name}' has no option '{min(unknown)}'", hint=hint)
+            if boolean("interpret", interpret) or knobs.runtime.interpret or self._native is None:
                 return run(self.module, grid, *args)
             return self._native[grid](*args)
 

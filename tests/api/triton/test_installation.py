@@ -93,6 +93,22 @@ def test_imports_bring_nothing_that_a_program_may_not_need():
     assert python("-c", program).split() == []
 
 
+@pytest.mark.parametrize(
+    "given, said",
+    [
+        (["absent.py"], "[Errno 2] No such file or directory: 'absent.py'"),
+        (["-m", "absent"], "No module named absent"),
+        (["."], "can't find '__main__' module in '.'"),
+    ],
+)
+def test_a_program_that_is_missing_is_told_without_a_traceback(given: list[str], said: str, tmp_path: Path):
+    command = [sys.executable, "-m", "ziggurat.triton", *given]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    first, usage = done.stderr.splitlines()
+    assert done.returncode == 1 and usage.startswith("usage: ")
+    assert first.replace(f"{tmp_path}/", "") == f"python -m ziggurat.triton: {said}"
+
+
 def test_a_traceback_begins_at_the_program(tmp_path: Path):
     (tmp_path / "program.py").write_text("def fail():\n    raise ValueError('wrong')\nfail()\n")
     for given in (["program.py"], ["-m", "program"]):

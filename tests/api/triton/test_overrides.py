@@ -87,6 +87,8 @@ def test_a_file_is_compiled(tmp_path, monkeypatch: pytest.MonkeyPatch):
     with monkeypatch.context() as patch:
         patch.setattr(files, "run", None)  # Native code does not need it.
         compiled[(1,)](x, 20, num_warps=8)
+    with pytest.raises(LaunchError, match="'double' has no option 'n'\n  hint: give its arguments by position"):
+        compiled[(1,)](x, n=20)
     assert x.tolist() == [*range(0, 80, 4), *range(20, 32)]
     ttir = tmp_path / "double.ttir"
     ttir.write_text(compiled.asm["ttir"])
