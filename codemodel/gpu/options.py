@@ -131,7 +131,7 @@ class CompileOptions:
     )
     fast_math: bool = _option(
         False, boolean,
-        "on a CPU: sums and atomics in any order, functions in f32, bf16 in pairs: not the interpreter's bits",
+        "in native code for a CPU: sums and atomics in any order, functions in f32, bf16 in pairs; no effect elsewhere",
         in_key=False,
     )  # fmt: skip
     maxnreg: int | None = _option(

@@ -251,7 +251,8 @@ def associative_scan(x: Value, axis: ConstInt, combine_fn: ConstFunction, revers
 
 @call("Sorting and indexing")
 def sort(x: Value, dim: ConstInt | None = None, descending: ConstBool = False) -> Value:
-    """The elements in order along the last axis. A NaN counts as larger than all numbers.
+    """The elements in order along the last axis. A NaN counts as larger than all numbers,
+    -0.0 as smaller than 0.0.
 
     - `x`: a tensor of numbers.
     - `dim`: the last axis, or None for it.
@@ -270,8 +271,8 @@ def argsort(x: Value, dim: ConstInt | None = None, descending: ConstBool = False
     - `dim`: the last axis, or None for it.
     - `descending`: the largest first.
 
-    Result: i32, in the shape of `x`. Equal elements keep their order, in either direction; NaNs are equal, and stand
-    where `sort` puts them.
+    Result: i32, in the shape of `x`. Equal elements keep their order, in either direction; NaNs are equal, -0.0 and
+    0.0 are not, and stand where `sort` puts them.
     Errors: another axis than the last; pointers.
     """
 
@@ -280,14 +281,15 @@ def argsort(x: Value, dim: ConstInt | None = None, descending: ConstBool = False
 def topk(
     x: Value, k: ConstInt, dim: ConstInt | None = None, descending: ConstBool = True, return_indices: ConstBool = False
 ) -> Value:
-    """The first `k` elements of `x` in order along the last axis. A NaN counts as larger than all numbers.
+    """The first `k` elements of `x` in order along the last axis. A NaN counts as larger than all numbers,
+    -0.0 as smaller than 0.0.
 
     - `x`: a tensor of numbers.
     - `k`: their number; a power of two, at most the size of the axis.
     - `dim`: the last axis, or None for it.
     - `descending`: the largest, the largest first; otherwise the smallest, the smallest first.
     - `return_indices`: give the i32 indices of the elements along the axis as well. Equal elements keep their
-      order.
+      order; -0.0 and 0.0 are not equal.
 
     Result: `x` with a last axis of size `k`, or a tuple of that and the indices.
     Errors: another axis than the last; a `k` that is too large or not a power of two.
