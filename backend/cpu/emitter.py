@@ -189,23 +189,18 @@ class Emitter(Code):
             body(index)
             return carried
 
-        self._loop(start, stop, step, once, ())
+        self.folding_loop(stop, once, (), start, step)
 
     def folding_loop(
-        self, stop: int, body: Callable[[Number, list[Number]], list[Number]], first: Sequence[Number]
-    ) -> list[Number]:
-        """Append a loop over i64s below `stop`; `body` gets the index and numbers, and gives the next ones. The last
-        ones are returned."""
-        return self._loop(0, stop, 1, body, first)
-
-    def _loop(
         self,
-        start: Number | int,
         stop: Number | int,
-        step: int,
         body: Callable[[Number, list[Number]], list[Number]],
         first: Sequence[Number],
+        start: Number | int = 0,
+        step: int = 1,
     ) -> list[Number]:
+        """Append a loop over i64s from `start` to before `stop`; `body` gets the index and numbers, and gives the next
+        ones. The last ones are returned."""
         outer = self.levels[-1]
         head, after = self.name("loop"), self.name("after")
         index, following = (f"%{self.name('i')}" for _ in range(2))
@@ -232,6 +227,10 @@ class Emitter(Code):
             outer.lines.append(f"  {name} = phi {begin.type} [ {begin}, %{before} ], [ {end}, %{level.label} ]")
         outer.lines += level.lines
         self.start(after)
+        if not isinstance(start, int) or not isinstance(stop, int):
+            for at, (x, y) in enumerate(zip(first, last, strict=True)):
+                text = f"phi {x.type} [ {x}, %{before} ], [ {y}, %{level.label} ]"
+                last[at] = self.number(x.kind, self.effect(text), x.lanes)
         for value in last:  # They are known after the loop.
             self.level_of[value.name] = self.depth
         return last

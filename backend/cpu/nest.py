@@ -20,9 +20,10 @@ from ziggurat.codemodel.dialects import core, cpu, tt
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.traits import MemoryWrite
 from ziggurat.codemodel.types import TensorType, shape_of
+from ziggurat.transforms.cpu.plan import EXPENSIVE
 
 MAX_UNROLLED = 2  # Vectors of an iteration, where nothing is reduced.
-REDUCED = 2  # Vectors of an iteration that reduces.
+MAX_REDUCED = 4  # Vectors of an iteration that reduces; of one with more than a few instructions, half as many.
 
 
 @emits(cpu.Alloc)
@@ -194,7 +195,7 @@ class Nest:
         lanes = emitter.lanes
 
         def rows(first: Number) -> None:
-            self.trees = [Tree(emitter, op, lanes, True, rows=True) for op in self.reductions]
+            self.trees = [Tree(emitter, op, lanes, 0, True, rows=True) for op in self.reductions]
 
             def row(number: Number) -> None:
                 self.coords[axis] = Coord(first + number)
@@ -203,7 +204,7 @@ class Nest:
 
             emitter.loop(0, lanes, 1, row)
             for tree in self.trees:
-                self.results[tree.op.result] = packed(tree.combined())
+                self.results[tree.op.result] = tree.finish()
             self.coords[axis] = Coord(first, True)
             self._finish()
 
@@ -247,14 +248,14 @@ class Nest:
         emitter, size = self.emitter, self.shape[self.axis]
         count = size // step
         small = len(self.op.body.entry.ops) <= 24
-        unrolled = min(count, REDUCED if self.reductions else MAX_UNROLLED if small else 1)
-        while count % unrolled:
-            unrolled -= 1
-        trees = [Tree(emitter, op, count // unrolled, self.axis == self.lane_axis) for op in self.reductions]
+        heavy = any(isinstance(op, EXPENSIVE) for op in self.op.body.entry.ops)
+        reduced = MAX_REDUCED // 2 if heavy else MAX_REDUCED
+        unrolled = min(count & -count, reduced if self.reductions else MAX_UNROLLED if small else 1)
+        across = self.axis == self.lane_axis
+        trees = [Tree(emitter, op, count // unrolled, unrolled, across) for op in self.reductions]
         run = step > 1
 
         def group(number: Number, vectors: int) -> None:
-            found: list[list[Any]] = [[] for _ in trees]
             for position in range(vectors):
                 base = emitter.behind(number, position * step)
                 self.coords[self.axis] = Coord(base, run)
@@ -262,10 +263,24 @@ class Nest:
                     for size, start in self.ahead:
                         emitter.prefetch(emitter.moved(start, base, size), size * emitter.lanes, level=2)
                 self._state()
-                for tree, values in zip(trees, found, strict=True):
-                    values.append([emitter.at(value, tuple(self.coords)) for value in tree.op.values])
-            for tree, values in zip(trees, found, strict=True):
-                tree.add(values, number, step * vectors)
+                for tree in trees:
+                    tree.add(position, [emitter.at(value, tuple(self.coords)) for value in tree.op.values])
+            for tree in trees:
+                tree.end(number / (step * vectors))
+
+        def resume(carried: Sequence[Number]) -> None:
+            left = iter(carried)
+            for tree in trees:
+                tree.carried = [next(left) for _ in tree.carried]
+
+        def loop(start: Number | int, stop: Number | int, vectors: int) -> None:
+            def body(number: Number, carried: list[Number]) -> list[Number]:
+                resume(carried)
+                group(number, vectors)
+                return [number for tree in trees for number in tree.carried]
+
+            first = [number for tree in trees for number in tree.carried]
+            resume(emitter.folding_loop(stop, body, first, start, step * vectors))
 
         limited = [head for head in self.heads.values() if head.limits]
         whole = step * unrolled
@@ -274,21 +289,21 @@ class Nest:
             if whole == size:
                 group(emitter.i64(0), unrolled)
             else:
-                emitter.loop(0, size, whole, lambda number: group(number, unrolled))
+                loop(0, size, unrolled)
         else:
             full = self._full(limited)
             start = full & -whole if whole & (whole - 1) == 0 else full - full % whole
-            emitter.loop(emitter.i64(0), start, whole, lambda number: group(number, unrolled))
+            loop(0, start, unrolled)
             self.masked = True
             stop: Number | int = size
             if not trees and all(isinstance(op, cpu.Store | cpu.Load) for op in self.statements):
                 stop = self._last([head for head in limited if isinstance(head.op, cpu.Store)], size)
-            vectors = unrolled if trees else 1
-            emitter.loop(start, emitter.number("i64", stop), step * vectors, lambda number: group(number, vectors))
+            loop(start, stop, 1 if all(tree.carried for tree in trees) else unrolled)
             self.masked = False
         if self.trees:
             for tree, kept in zip(trees, self.trees, strict=True):
                 kept.keep(tree.combined(), self.row)
+                kept.orders = tree.orders[-1:]
             return
         for tree in trees:
             self.results[tree.op.result] = tree.finish()

@@ -26,7 +26,7 @@ from ziggurat.transforms.place.components import Component, component_of, compon
 MAX_COST = 12  # Operations that are computed again rather than stored.
 
 # Ops that are worth a buffer when another region needs their result.
-_EXPENSIVE = (
+EXPENSIVE = (
     *(math.Exp, math.Exp2, math.Log, math.Log2, math.Sqrt, math.Rsqrt, math.Sin, math.Cos, math.Tanh, math.Erf),
     *(math.Directed, math.Fma, arith.DivF, arith.RemF, tt.PreciseDivF, tt.PreciseSqrt, tt.MapElementwise, tt.Gather),
 )
@@ -106,7 +106,7 @@ class _Inline:
 
 def is_anchor(op: Op) -> bool:
     """Whether an op is a statement of its own wherever it stands."""
-    return isinstance(op, (*_EXPENSIVE, *_LOADS, *_STORES, *_ATOMICS, MayTrap, tt.Reduce, tt.Assert, tt.InlineAsm))
+    return isinstance(op, (*EXPENSIVE, *_LOADS, *_STORES, *_ATOMICS, MayTrap, tt.Reduce, tt.Assert, tt.InlineAsm))
 
 
 def holds_tensor(type_: Type) -> bool:
