@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 from ziggurat.backend.cpu.runtime import launcher
@@ -116,7 +117,7 @@ class HostLaunches:
                 self.known_grids.clear()
             slow = functools.partial(self.kernel.launch, sizes)
             self._by_sizes[sizes] = native().launcher(sizes, self._plans, slow)
-        if isinstance(grid, tuple | int):
+        if isinstance(grid, tuple | Integral):
             self.known_grids[grid] = self._by_sizes[sizes]
 
     def _given(self, signature: Signature, bound: Mapping[str, Any], passed: frozenset[str]) -> list[Given]:

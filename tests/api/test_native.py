@@ -158,7 +158,7 @@ def scaled(x_ptr, SCALED: zg.constexpr = True):
     zg.store(x_ptr, zg.mul(zg.load(x_ptr), SCALE))
 
 
-@pytest.mark.parametrize("grid", [16, (16,), (16, 1)])
+@pytest.mark.parametrize("grid", [16, (16,), (16, 1), np.int64(16)])
 def test_grids_are_known_at_later_launches(grid: Any, monkeypatch: pytest.MonkeyPatch):
     kernel = fresh()
     x, y, out = arrays()
@@ -167,6 +167,40 @@ def test_grids_are_known_at_later_launches(grid: Any, monkeypatch: pytest.Monkey
     out[:] = 0
     kernel[grid](x, y, out, 1000, 64)
     np.testing.assert_array_equal(out, x + y)
+
+
+@zg.kernel
+def converted(out_ptr, value):
+    zg.store(out_ptr, zg.cast(value, zg.f64))
+
+
+@pytest.mark.parametrize(
+    ("first", "same", "others"),
+    [
+        (np.int64(3), [np.int64(5), np.int64(1 - 2**31)], [3, np.int64(2**31), np.int64(16), np.int32(3)]),
+        (np.int64(2**40 + 1), [np.int64(2**31 + 1)], [np.int64(3), np.int64(-(2**40) - 1)]),
+        (np.int8(-3), [np.int8(-127), np.int8(127)], [np.int16(3), np.int8(16), -3]),
+        (np.uint32(3), [np.uint32(2**32 - 1)], [np.int32(3)]),
+        (np.uint64(3), [], [np.uint64(2**64 - 1)]),
+        (np.float64(0.1), [np.float64(-1e300), np.float64("nan")], [0.1, np.float32(0.1)]),
+        (np.float32(0.1), [np.float32(1e-45)], [np.float64(0.1), np.float16(0.1)]),
+        (np.float16(0.1), [], [np.float16(0.25)]),
+        (True, [False], [np.bool_(True), 1]),
+    ],
+)
+def test_numbers_of_numpy_are_known_at_later_launches(first: Any, same: list[Any], others: list[Any]):
+    kernel = zg.kernel(converted.fn)
+    found, expected = np.zeros(1), np.zeros(1)
+    slow, launch = [], kernel.launch
+    kernel.launch = lambda *given, **named: (slow.append(given), launch(*given, **named))  # pyright: ignore
+    kernel[(1,)](found, first)
+    for value in (first, *same, *others):
+        slow.clear()
+        with np.errstate(over="ignore"):
+            kernel[(1,)](found, value)
+            converted[(1,)](expected, value, interpret=True)
+        np.testing.assert_array_equal(found, expected)
+        assert bool(slow) == (any(value is other for other in others) or isinstance(value, np.uint64 | np.float16))
 
 
 def test_a_changed_global_leads_to_new_code():

@@ -54,7 +54,7 @@ def write(image: bytes, symbol: str, address: int) -> None:
 def _file(place: str, process: int, machine: int) -> tuple[str, mmap.mmap]:
     """The file of a process. perf finds it by its name, and by the process having mapped it as code."""
     os.makedirs(place, exist_ok=True)
-    path = os.path.join(place, f"jit-{process}.dump")
+    path = os.path.abspath(os.path.join(place, f"jit-{process}.dump"))
     with open(path, "wb+") as file:
         file.write(struct.pack("=IIIIIIQQ", 0x4A695444, 1, 40, machine, 0, process, time.monotonic_ns(), 0))
         file.flush()
@@ -86,7 +86,7 @@ def _records(image: bytes, symbol: str, address: int) -> Iterator[tuple[int, byt
 
 def _places(table: bytes) -> Iterator[tuple[int, int, bytes]]:
     """The rows of a table of lines (DWARF 4, 6.2) for the first section of code: offset, line, and file."""
-    if not table:
+    if table[4:6] != b"\4\0":
         return
     _, _, header, width, _, _, base, span, first = _TABLE.unpack_from(table)
     stream = io.BytesIO(table)

@@ -102,11 +102,11 @@ def _run_time(given: Given, kept: list[Any]) -> _Row | None:
         return None
     if kind is bool:
         return (launcher.BOOLEAN, id(kind), 0, 0, 0) if type_ == i1 else None
-    if kind is float:
+    if isinstance(value, float | np.floating):
         return (_FLOATS[type_], id(kind), 0, 0, 0) if type_ in _FLOATS else None
-    if kind is not int or not type_.is_int or type_ == i1:
+    if not isinstance(value, int | np.integer) or not type_.is_int or type_ == i1:
         return None
-    low, high = _class(value, type_, given.declared)
+    low, high = _class(int(value), type_, given.declared or kind not in (int, np.int64))
     return (launcher.INTEGER, id(kind), 0, low, high) if high < 1 << 63 else None
 
 

@@ -109,16 +109,17 @@ def test_launches_compile_with_lines_only_if_a_folder_is_named(folder, monkeypat
 
 
 def test_a_forked_process_has_a_file_of_its_own(folder):
-    NativeKernel(compiled(line_info=True), "waves")
-    before = (folder / f"jit-{os.getpid()}.dump").read_bytes()
-    child = os.fork()
-    if child == 0:
-        NativeKernel(compiled(line_info=True), "waves")
-        os._exit(0)
-    assert os.waitpid(child, 0)[1] == 0
-    assert (folder / f"jit-{os.getpid()}.dump").read_bytes() == before
-    head, found = records((folder / f"jit-{child}.dump").read_bytes())
-    assert head[5] == child and len(found) == len(records(before)[1])
+    script = f"""import sys; sys.path.insert(0, {str(HERE.parent)!r})
+import os, test_jitdump
+code = test_jitdump.compiled(line_info=True)
+test_jitdump.NativeKernel(code, "waves")
+child = os.fork()
+if not child: test_jitdump.NativeKernel(code, "waves")
+else: assert os.waitpid(child, 0)[1] == 0"""
+    subprocess.run([sys.executable, "-c", script], check=True)
+    heads, numbers = zip(*(records(file.read_bytes()) for file in folder.iterdir()), strict=True)
+    assert {f"jit-{head[5]}.dump" for head in heads} == {file.name for file in folder.iterdir()}
+    assert len(heads) == 2 and len(numbers[0]) == len(numbers[1]) > 0
 
 
 def test_a_folder_that_cannot_be_written_is_a_warning(tmp_path, monkeypatch):
