@@ -21,7 +21,7 @@ from ziggurat.backend.ptx.routines import Number
 from ziggurat.codemodel.dialects import arith, cpu
 from ziggurat.codemodel.dialects.tt import InputPrecision
 from ziggurat.codemodel.op import Value
-from ziggurat.codemodel.types import ScalarType, Type, bf16, f16, f32, f64, i32
+from ziggurat.codemodel.types import ScalarType, bf16, f16, f32, f64, i32
 
 SUMS = {64: (16, 4), 32: (8, 2), 16: (8, 2)}  # Vectors of a block, and of one of its rows, by the bytes of a vector.
 # Instructions for pairs of bf16, by lanes, and the feature that has them. To an f32 they add the product of the second
@@ -44,9 +44,8 @@ def _power(limit: int, size: int) -> int:
 
 def _each(emitter: Emitter, count: int, size: int, body: Callable[[Number], None]) -> None:
     """Run code for all elements of a buffer, in vectors: it gets their places."""
-    outer, emitter.lanes = emitter.lanes, _power(emitter.module.vector // max(size, 4), count)
-    step = emitter.lanes
-    emitter.lanes = step if step > 1 else 0
+    step = _power(emitter.module.vector // max(size, 4), count)
+    outer, emitter.lanes = emitter.lanes, step if step > 1 else 0
     emitter.loop(0, count, step, body)
     emitter.lanes = outer
 
@@ -244,25 +243,18 @@ def _matmul(
 
             def copy_square(number: Number) -> None:
                 """Copy a square of `lanes` rows of b to as many columns."""
-                across = depth // square
-                line, k = column + number / across * square, number % across * square
-                found = [
-                    read(emitter, b.base + (line + i) * b.pitch + k * size, 0, run, factor, align)
-                    for i in range(square)
-                ]
+                across = depth // lanes
+                line, k = column + number / across * lanes, number % across * lanes
+                starts = [b.base + (line + i) * b.pitch + k * size for i in range(lanes)]
+                found = [read(emitter, start, 0, run, factor, align) for start in starts]
                 for i, value in enumerate(_transposed(emitter, found)):
                     write(emitter, packed + (k + i) * pitch, line - column, run, value, factor)
 
-            square = lanes
             if transposed:
-                emitter.loop(0, depth * panel // square**2, 1, copy_square)
+                emitter.loop(0, depth * panel // lanes**2, 1, copy_square)
             else:
                 emitter.loop(0, depth, 1, copy)
-
-        def rows_of(row: Number) -> None:
-            block(row, column)
-
-        emitter.loop(0, rows, high, rows_of)
+        emitter.loop(0, rows, high, lambda row: block(row, column))
 
     emitter.loop(0, columns, panel, panel_of)
     emitter.lanes = 0
@@ -324,9 +316,8 @@ def _scan(emitter: Emitter, op: cpu.Scan, *bases: Number) -> None:
     types = [_buffer(value).element for value in op.buffers]
     size, stride = shape[op.axis], cpu.row_major(shape)[op.axis]
     outer = cpu.row_major((1, *shape))[0] // (size * stride)
-    straight = is_straight(op.combine)
-    lanes = _power(emitter.module.vector // 4, stride) if straight else 1
-    emitter.lanes = lanes if lanes > 1 else 0
+    lanes = _power(emitter.module.vector // 4, stride) if is_straight(op.combine) else 1
+    emitter.lanes, run, in_order = lanes if lanes > 1 else 0, lanes > 1, _sequential(op)
 
     def at(line: Number, column: Number, number: Number) -> Number:
         if op.reverse:
@@ -334,44 +325,23 @@ def _scan(emitter: Emitter, op: cpu.Scan, *bases: Number) -> None:
         return (line * size + number) * stride + column
 
     def load(place: Number) -> list[Number]:
-        return [_read(emitter, base, place, type_) for base, type_ in zip(bases, types, strict=True)]
+        return [read(emitter, base, place, run, type_) for base, type_ in zip(bases, types, strict=True)]
 
-    def store(place: Number, values: Sequence[Number]) -> None:
-        for base, type_, value in zip(bases, types, values, strict=True):
-            write(emitter, base, place, emitter.lanes > 0, value, type_)
-
-    def in_order(line: Number, column: Number) -> None:
-        def step(number: Number) -> None:
-            before, here = at(line, column, number - 1), at(line, column, number)
-            store(here, apply(emitter, op.combine, [*load(before), *load(here)]))
-
-        emitter.loop(1, size, 1, step)
-
-    def in_steps(line: Number, column: Number) -> None:
-        """Each element with the one 1, 2, 4 … before it. From the last on: the one before is not changed yet."""
+    def scan(line: Number, column: Number) -> None:
+        """In order, or each element with the one 1, 2, 4 … before it: from the last on, whose results none reads."""
         distance = 1
         while distance < size:
 
             def step(number: Number, distance: int = distance) -> None:
-                index = emitter.i64(size - 1) - number
+                index = number + 1 if in_order else emitter.i64(size - 1) - number
                 before, here = at(line, column, index - distance), at(line, column, index)
-                store(here, apply(emitter, op.combine, [*load(before), *load(here)]))
+                values = apply(emitter, op.combine, [*load(before), *load(here)])
+                for base, type_, value in zip(bases, types, values, strict=True):
+                    write(emitter, base, here, run, value, type_)
 
             emitter.loop(0, size - distance, 1, step)
-            distance *= 2
-
-    body = in_order if _sequential(op) else in_steps
-
-    def each_line(line: Number) -> None:
-        def each_column(column: Number) -> None:
-            body(line, column)
-
-        emitter.loop(0, stride, lanes, each_column)
+            distance = size if in_order else 2 * distance
 
     if size > 1:
-        emitter.loop(0, outer, 1, each_line)
+        emitter.loop(0, outer, 1, lambda line: emitter.loop(0, stride, lanes, lambda column: scan(line, column)))
     emitter.lanes = 0
-
-
-def _read(emitter: Emitter, base: Number, place: Number, type_: Type) -> Number:
-    return read(emitter, base, place, emitter.lanes > 0, type_)

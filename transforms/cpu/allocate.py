@@ -40,8 +40,8 @@ def allocate(module: Op) -> cpu.Module:
     scratch = max((r.offset + r.bytes for r in placed), default=0)
 
     def place(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
-        if isinstance(op, cpu.Alloc) and op.result in ranges:
-            return builder.add(cpu.Alloc(op.type, offset=ranges[op.result].offset))
+        if isinstance(op, cpu.Alloc):  # One that nothing uses any more may have had a place beyond the new end.
+            return builder.add(cpu.Alloc(op.type, offset=ranges[op.result].offset if op.result in ranges else -1))
         return None
 
     placed_ = with_attributes(transform(module, place, pass_name="allocate"), {"scratch": scratch})

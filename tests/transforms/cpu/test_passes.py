@@ -7,6 +7,7 @@ import ziggurat as zg
 from ziggurat.backend.cpu.run import run_cpu
 from ziggurat.backend.reference.run import run
 from ziggurat.codemodel.dialects import cpu, tt
+from ziggurat.transforms.cpu.allocate import allocate
 from ziggurat.transforms.cpu.passes import LOWER, lower
 
 K = zg.CompareKind
@@ -187,3 +188,12 @@ def test_every_pass_keeps_the_bits(name, vector):
         results.append(np.concatenate([value.ravel() for value in given if isinstance(value, np.ndarray)]))
         np.testing.assert_array_equal(results[-1].view(np.uint32), results[0].view(np.uint32))
     assert len(results) == len(LOWER) + 1 and np.unique(results[0]).size > 1000
+
+
+def test_a_buffer_that_nothing_uses_needs_no_memory():
+    """As of a model whose text was changed."""
+    made = lower(MODELS["matmul"](), 64)
+    text, end = str(made), made.scratch
+    unused = f"%999 : buffer<x16, f32> = cpu.alloc @offset={end};"
+    text = text.replace(f"@scratch={end}", f"@scratch={end + 64}").replace("tt.return", f"{unused} tt.return")
+    assert allocate(zg.parse(text)).scratch == end
