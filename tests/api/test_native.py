@@ -16,6 +16,8 @@ import numpy as np
 import pytest
 
 import ziggurat as zg
+import ziggurat.triton as triton
+import ziggurat.triton.language as tl
 from ziggurat.backend.cpu.runtime.native import native
 from ziggurat.backend.cpu.runtime.objects import Objects
 from ziggurat.cli import main
@@ -201,6 +203,19 @@ def test_numbers_of_numpy_are_known_at_later_launches(first: Any, same: list[Any
             converted[(1,)](expected, value, interpret=True)
         np.testing.assert_array_equal(found, expected)
         assert bool(slow) == (any(value is other for other in others) or isinstance(value, np.uint64 | np.float16))
+
+
+@triton.jit
+def declared(out_ptr, value: tl.int32):
+    tl.store(out_ptr, value.to(tl.float64))
+
+
+def test_numbers_of_declared_parameters():
+    found = np.zeros(1)
+    for value in (np.int64(3), np.bool_(True), np.int8(5), True, 7, np.int64(2**32 + 3)):
+        for _ in range(3):
+            declared[(1,)](found, value)
+            assert found[0] == int(value) % 2**32
 
 
 def test_a_changed_global_leads_to_new_code():

@@ -106,7 +106,7 @@ def _run_time(given: Given, kept: list[Any]) -> _Row | None:
         return (_FLOATS[type_], id(kind), 0, 0, 0) if type_ in _FLOATS else None
     if not isinstance(value, int | np.integer) or not type_.is_int or type_ == i1:
         return None
-    low, high = _class(int(value), type_, given.declared or kind not in (int, np.int64))
+    low, high = _class(given.value, type_, given.declared or kind not in (int, np.int64))
     return (launcher.INTEGER, id(kind), 0, low, high) if high < 1 << 63 else None
 
 
