@@ -146,7 +146,7 @@ def tensor_at(place: int) -> np.ndarray[Any, Any] | None:
             begin = memory.data_ptr()
         except RuntimeError:
             continue
-        if 0 <= place - begin < memory.nbytes():
+        if begin and 0 <= place - begin < memory.nbytes():  # Tensors that a tracer makes may have no memory.
             return torch.empty(0, dtype=torch.uint8).set_(memory).numpy()
     return None
 
