@@ -286,7 +286,8 @@ class Head:
         mask = self.mask(index, masked)
         address, run = self._address(index)
         if run:
-            memory.store_run(emitter, emitter.emit(f"inttoptr i64 {address} to ptr"), value, mask, self.size)
+            pointer = emitter.emit(f"inttoptr i64 {address} to ptr")
+            memory.store_run(emitter, pointer, value, mask, self.size, streams=emitter.nest.streams)
         elif value.lanes or (mask is not None and mask.lanes):
             memory.scatter(emitter, address, value, mask, self.size)
         else:

@@ -12,6 +12,7 @@ from ziggurat.backend.cpu.code import CpuCode, CpuOptions, Parameter
 from ziggurat.backend.cpu.control import INTERRUPTED
 from ziggurat.backend.cpu.emitter import METADATA, Emitter, kind_of, memory_kind, symbol_of
 from ziggurat.backend.cpu.runtime.loading import llvm
+from ziggurat.backend.cpu.streaming import FENCE
 from ziggurat.codemodel.dialects import core, cpu, tt
 from ziggurat.codemodel.errors import InternalError, TargetError, warn
 from ziggurat.codemodel.types import DescriptorType
@@ -114,7 +115,7 @@ def to_llvm(module: cpu.Module, options: CpuOptions) -> tuple[Emitter, str]:
         if kind != kind_of(parameter.type):
             loads.append(f"  %p{number} = icmp ne i8 %p{number}m, 0")
     control.function_body(emitter, func.body)
-    bits = 8 * module.vector
+    bits, fence = 8 * module.vector, f"  call {FENCE}\n" if f"declare {FENCE}" in emitter.declarations else ""
     debug = f" !dbg !{emitter.places.subprogram}" if emitter.places is not None else ""
     lines = [
         f"define i64 @{symbol_of(func)}(ptr noalias %arguments, i64 %first, i64 %end, ptr noalias %launch, "
@@ -145,12 +146,12 @@ def to_llvm(module: cpu.Module, options: CpuOptions) -> tuple[Emitter, str]:
         "  %more = icmp slt i64 %following, %end",
         "  br i1 %more, label %programs, label %done",
         "done:",
-        "  ret i64 0",
+        f"{fence}  ret i64 0",
         "interrupted:",
         "  %record.program = getelementptr i64, ptr %record, i64 1",
         "  store i64 %program, ptr %record.program",
-        f"  ret i64 {INTERRUPTED}",
-        *emitter.failures,
+        f"{fence}  ret i64 {INTERRUPTED}",
+        *(line.replace("  ret", f"{fence}  ret") for line in emitter.failures),
         "}",
         *emitter.declarations,
         *(text.replace(" addrspace(4)", "") for text in emitter.variables.values()),

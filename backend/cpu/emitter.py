@@ -32,11 +32,13 @@ INDEXED: OpTable[Callable[..., Any]] = OpTable("CPU emitter at an index")
 indexed = INDEXED.of
 
 CACHE_LINE = 64  # Bytes.
-# Nodes that instructions name, in their order: !0 is for branches to rare code, !2 for those around it.
+# Nodes that instructions name, in their order: !0 is for branches to rare code, !2 for those around it, !3 for stores
+# around the caches.
 METADATA = (
     '!{!"branch_weights", i32 1, i32 1000000}',
     "!{}",
     '!{!"branch_weights", i32 1000000, i32 1}',
+    "!{i32 1}",
 )
 _NAMES = re.compile(r"%[\w.]+")
 
@@ -307,13 +309,13 @@ class Emitter(Code):
         self.line(f"store {value.typed}, ptr {slot}")
         return found
 
-    def prefetch(self, address: Number, size: int, *, level: int = 1) -> None:
+    def prefetch(self, address: Number, size: int, *, level: int = 1, writes: bool = False) -> None:
         """Fetch the cache lines of the `size` bytes at an address, which need not be that of any memory, to the cache
         of a level."""
         self.declarations["declare void @llvm.prefetch.p0(ptr, i32, i32, i32)"] = None
         for line in range(0, size, CACHE_LINE):
             place = self.address(address, line, 1)
-            self.line(f"call void @llvm.prefetch.p0(ptr {place}, i32 0, i32 {4 - level}, i32 1)")
+            self.line(f"call void @llvm.prefetch.p0(ptr {place}, i32 {int(writes)}, i32 {4 - level}, i32 1)")
 
     def address(self, base: Number, offset: Number | int, size: int) -> str:
         """A pointer to the element of `size` bytes at an offset in elements from an address (an i64)."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import attrs
 
 from ziggurat.backend.cpu.elementwise import by_lane, computed
-from ziggurat.backend.cpu.emitter import Coord, Emitter, Index, element_bytes, indexed, memory_kind
+from ziggurat.backend.cpu.emitter import CACHE_LINE, Coord, Emitter, Index, element_bytes, indexed, memory_kind
 from ziggurat.backend.cpu.runtime.host import BOUNDS
 from ziggurat.backend.ptx.routines import Number, suffix, together
 from ziggurat.codemodel.dialects import arith, cpu, scf, tt
@@ -57,12 +57,15 @@ def zero_of(kind: str) -> str:
     return {"half": "0xH0000", "float": "0.0", "double": "0.0"}.get(kind, "0")
 
 
-def store_run(emitter: Emitter, pointer: str, value: Number, mask: Number | None, size: int) -> None:
-    """Store a vector to neighbours."""
+def store_run(
+    emitter: Emitter, pointer: str, value: Number, mask: Number | None, size: int, *, streams: bool = False
+) -> None:
+    """Store a vector to neighbours, around the caches if it streams."""
     lanes = emitter.lanes
     value = value.spread(lanes)
     if mask is None:
-        emitter.line(f"store {value.typed}, ptr {pointer}, align {size}")
+        how = f"align {CACHE_LINE}, !nontemporal !3" if streams else f"align {size}"
+        emitter.line(f"store {value.typed}, ptr {pointer}, {how}")
         return
     mask = mask.spread(lanes)
     name = f"llvm.masked.store.{masked_suffix(value.kind, lanes)}.p0"

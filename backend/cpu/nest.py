@@ -7,7 +7,7 @@ the rest, with masks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ziggurat.backend.cpu import memory
@@ -15,6 +15,7 @@ from ziggurat.backend.cpu.access import Head, Matrix, step_of
 from ziggurat.backend.cpu.control import ASSERTION, apply, is_straight, packed
 from ziggurat.backend.cpu.emitter import Coord, Emitter, Index, element_bytes, emits, indexed
 from ziggurat.backend.cpu.reductions import Tree
+from ziggurat.backend.cpu.streaming import Stream, stream_of
 from ziggurat.backend.ptx.routines import Number
 from ziggurat.codemodel.dialects import core, cpu, tt
 from ziggurat.codemodel.op import Op, OpResult, Value
@@ -103,6 +104,7 @@ class Nest:
         self.coords = [Coord(emitter.i64(0)) for _ in self.shape]
         self.heads = {inner.result: Head(emitter, inner) for inner in ops if isinstance(inner, cpu.Load | cpu.Store)}
         self.masked = False
+        self.streams = False  # Whether stores go around the caches.
         self.trees: list[Tree] = []  # Those of several rows together, and the number of the present row among them.
         self.row = emitter.i64(0)
         self.ahead: list[tuple[int, Number]] = []  # Rows to prefetch: bytes of an element, address.
@@ -247,10 +249,14 @@ class Nest:
         """The loop along the innermost axis, `step` elements at a time, unrolled."""
         emitter, size = self.emitter, self.shape[self.axis]
         count = size // step
+        limited = [head for head in self.heads.values() if head.limits]
+        full = self._full(limited) if limited else emitter.i64(size)
+        stream = stream_of(self, full)
         small = len(self.op.body.entry.ops) <= 24
         heavy = any(isinstance(op, EXPENSIVE) for op in self.op.body.entry.ops)
         reduced = MAX_REDUCED // 2 if heavy else MAX_REDUCED
-        unrolled = min(count & -count, reduced if self.reductions else MAX_UNROLLED if small else 1)
+        most = reduced if self.reductions else MAX_UNROLLED if small and stream is None else 1
+        unrolled = min(count & -count, most)
         across = self.axis == self.lane_axis
         trees = [Tree(emitter, op, count // unrolled, unrolled, across) for op in self.reductions]
         run = step > 1
@@ -282,23 +288,36 @@ class Nest:
             first = [number for tree in trees for number in tree.carried]
             resume(emitter.folding_loop(stop, body, first, start, step * vectors))
 
-        limited = [head for head in self.heads.values() if head.limits]
         whole = step * unrolled
         self.masked = False
-        if not limited:
-            if whole == size:
-                group(emitter.i64(0), unrolled)
-            else:
-                loop(0, size, unrolled)
+        start = full - full % whole if limited else size
+        if stream is not None:
+            loop(0, stream.holds.select(0, start), unrolled)
+            past = stream.first + (full - stream.first) / step * step
+
+            def lines() -> None:
+                for head in self.heads.values():
+                    if isinstance(head.op, cpu.Store):  # The stores around the caches would wait for these lines.
+                        emitter.prefetch(emitter.moved(head.base, past, head.size), step * head.size, writes=True)
+                loop(stream.first, past, 1)
+
+            self.streams = True
+            memory.guarded(emitter, stream.holds, lines)
+            self.streams = False
+            start = stream.holds.select(past, start)
+        elif not limited and whole == size:
+            group(emitter.i64(0), unrolled)
         else:
-            full = self._full(limited)
-            start = full & -whole if whole & (whole - 1) == 0 else full - full % whole
             loop(0, start, unrolled)
+        if limited:
             self.masked = True
             stop: Number | int = size
             if not trees and all(isinstance(op, cpu.Store | cpu.Load) for op in self.statements):
                 stop = self._last([head for head in limited if isinstance(head.op, cpu.Store)], size)
-            loop(start, stop, 1 if all(tree.carried for tree in trees) else unrolled)
+            if stream is not None:
+                self._edges(stream, start, stop, group)
+            else:
+                loop(start, stop, 1 if all(tree.carried for tree in trees) else unrolled)
             self.masked = False
         if self.trees:
             for tree, kept in zip(trees, self.trees, strict=True):
@@ -308,6 +327,24 @@ class Nest:
         for tree in trees:
             self.results[tree.op.result] = tree.finish()
         self._finish()
+
+    def _edges(
+        self, stream: Stream, start: Number | int, stop: Number | int, group: Callable[[Number, int], None]
+    ) -> None:
+        """Run the vector that has the elements before the first whole line, and those from `start` on."""
+        emitter, axis, lanes = self.emitter, self.axis, self.emitter.lanes
+
+        def body(number: Number) -> None:
+            before = number.test("ult", start)
+            counts = [head.counts[axis] for head in self.heads.values()]
+            for head in self.heads.values():
+                head.counts[axis] = before.select(stream.first, head.counts[axis])
+            group(before.select(0, number), 1)
+            for head, count in zip(self.heads.values(), counts, strict=True):
+                head.counts[axis] = count
+
+        edge = stream.first.test("ne", 0).select(emitter.i64(lanes), 0)
+        emitter.loop(start - edge, stop, lanes, body)
 
     def _full(self, heads: Sequence[Head]) -> Number:
         """The number of elements along the innermost axis up to which all lanes of all accesses are inside."""

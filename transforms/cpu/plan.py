@@ -225,7 +225,7 @@ class Plan:
             return found
         needs: dict[Component, bool] = {}
         rank, cost = 0, 0 if isinstance(op, (*_FREE, core.TupleLoad, core.MakeTuple)) else 1
-        moves = _moves(op)
+        moves = moved_operands(op)
         for position, value in enumerate(op.used_values()):
             if holds_tensor(value.type):
                 inner, inner_rank, inner_cost = self._needs(value)
@@ -271,7 +271,7 @@ class Plan:
         """Place a statement that uses these values, in an item from `bound` on."""
         op = statement.op
         needs: dict[Component, bool] = {}
-        moves = _moves(op) if op is not None else ()
+        moves = moved_operands(op) if op is not None else ()
         for position, value in enumerate(values):
             if holds_tensor(value.type):
                 inner, rank, _ = self._needs(value)
@@ -521,7 +521,7 @@ def _feeds_dots(op: Op) -> bool:
     return bool(users) and all(isinstance(user, tt.Dot) and op.result in dot_operands(user)[:2] for user in users)
 
 
-def _moves(op: Op) -> Sequence[int]:
+def moved_operands(op: Op) -> Sequence[int]:
     """The positions of the operands that an op reads at another index than that of its result."""
     if isinstance(op, tt.Gather):
         return (0,)
