@@ -79,7 +79,7 @@ class Head:
             good = good & bounds.writable.test("ne", 0)
         return good | self._empty()
 
-    def _apart(self, store: Head) -> Number:
+    def apart(self, store: Head) -> Number:
         """Whether a load does not see what a store of its region writes before the load's turn."""
         (low, high), (other_low, other_high) = self.span(), store.span()
         apart = (high.test("ule", other_low) | other_high.test("ule", low)) & store.guard
@@ -99,7 +99,7 @@ class Head:
             good = good & self._in_bounds()
         if isinstance(self.op, cpu.Load):
             for store in stores:
-                good = good & self._apart(store)
+                good = good & self.apart(store)
         lane = max((axis for axis, size in enumerate(self.shape) if size > 1), default=0)
         self._equal = self.shape[lane] > 1 and self.strides[lane].name == "0"
         if self.shape[lane] > 1 and self.strides[lane].name not in ("0", "1"):

@@ -21,7 +21,7 @@ from ziggurat.codemodel.dialects import core, cpu, tt
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.traits import MemoryWrite
 from ziggurat.codemodel.types import TensorType, shape_of
-from ziggurat.transforms.cpu.plan import EXPENSIVE
+from ziggurat.transforms.cpu.plan import EXPENSIVE, moved_operands
 
 MAX_UNROLLED = 2  # Vectors of an iteration, where nothing is reduced.
 MAX_REDUCED = 4  # Vectors of an iteration that reduces; of one with more than a few instructions, half as many.
@@ -105,6 +105,8 @@ class Nest:
         self.heads = {inner.result: Head(emitter, inner) for inner in ops if isinstance(inner, cpu.Load | cpu.Store)}
         self.masked = False
         self.streams = False  # Whether stores go around the caches.
+        self.direct: Number | None = None  # Whether later regions read the row where it is.
+        self.puts = True  # Whether buffers are stored to.
         self.trees: list[Tree] = []  # Those of several rows together, and the number of the present row among them.
         self.row = emitter.i64(0)
         self.ahead: list[tuple[int, Number]] = []  # Rows to prefetch: bytes of an element, address.
@@ -132,6 +134,7 @@ class Nest:
         for head in self.heads.values():
             head.begin([other for other in self.heads.values() if isinstance(other.op, cpu.Store)])
         self._share_rows()
+        self.direct = self._in_place()
 
     def _share_rows(self) -> None:
         """If the block has a region of this shape without accesses, let that prefetch the rows of the others: it waits
@@ -179,6 +182,36 @@ class Nest:
         if any(isinstance(op, MemoryWrite) or _writes(op) for op in block.ops[first + 1 : rest[-1]]):
             return None
         return put.buffer, head
+
+    def _in_place(self) -> Number | None:
+        """Whether later regions read a row where it is in memory, and not in the buffer that this region stores it to:
+        if all of it is loaded, and nothing is stored to it before they do. None if they never do."""
+        emitter, block = self.emitter, self.op.parent
+        puts = [op for op in self.statements if isinstance(op, cpu.Put | MemoryWrite)]
+        if block is None or len(puts) != 1 or len(self.shape) > 1 or not emitter.lanes:
+            return None
+        (put,) = puts
+        head = self.heads.get(put.value) if isinstance(put, cpu.Put) and isinstance(put.value, OpResult) else None
+        if not isinstance(put, cpu.Put) or head is None or not head.exact or head.strides[0].name != "1":
+            return None
+        users = [user for user in put.buffer.uses if user is not put]
+        first = next(at for at, op in enumerate(block.ops) if op is self.op)
+        later = [op for op in block.ops[first + 1 :] if any(user.parent_op is op for user in users)]
+        plain = all(isinstance(user, cpu.Get) and any(user.parent_op is op for op in later) for user in users)
+        if put.start or put.strides or not plain or not later:
+            return None
+        last = next(at for at, op in enumerate(block.ops) if op is later[-1])
+        inner = later[-1].bodies[0].entry.ops
+        stores = [op for op in inner if isinstance(op, cpu.Store)]
+        unknown = any(store.access not in emitter.values for store in stores) or any(map(moved_operands, inner))
+        writes = [op for op in inner if isinstance(op, MemoryWrite) and not isinstance(op, cpu.Store)]
+        if unknown or writes or any(isinstance(op, MemoryWrite) or _writes(op) for op in block.ops[first:last]):
+            return None
+        direct = head.counts[0].test("eq", self.shape[0]) & head.good
+        for store in stores:
+            direct = direct & head.apart(Head(emitter, store))
+        emitter.values[put.buffer] = direct.select(head.base, emitter.values[put.buffer])
+        return direct
 
     def loops(self) -> None:
         """Emit the loops."""
@@ -305,6 +338,11 @@ class Nest:
             memory.guarded(emitter, stream.holds, lines)
             self.streams = False
             start = stream.holds.select(past, start)
+        elif self.direct is not None:
+            self.puts = False
+            loop(0, self.direct.select(emitter.i64(size), 0), unrolled)
+            self.puts = True
+            loop(0, self.direct.select(0, emitter.number("i64", start)), unrolled)
         elif not limited and whole == size:
             group(emitter.i64(0), unrolled)
         else:
@@ -369,6 +407,8 @@ class Nest:
         for op in self.statements:
             outer, emitter._place = emitter._place, emitter.place(op)  # pyright: ignore[reportPrivateUsage]
             match op:
+                case cpu.Put() if not self.puts:
+                    pass
                 case cpu.Put():
                     memory.put(emitter, op, emitter.at(op.value, index), index)
                 case cpu.Store():

@@ -1,5 +1,7 @@
 """Native kernels against the interpreter, bit for bit, at the edges: masks, bounds, overlap, wrapping offsets."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -401,3 +403,27 @@ def test_one_access_in_two_loops():
     run_cpu(read_in_two_loops.triton(F32, F32, zg.i32, 32), (2,), [x, found, 2])
     read_in_two_loops[(2,)](x, wanted, 2, 32, interpret=True)
     np.testing.assert_array_equal(found, wanted)
+
+
+@zg.kernel
+def weighted(x_ptr, out_ptr, n, ROW: zg.constexpr):
+    """A row that three regions need, the last of which stores."""
+    start, at = zg.program_id(0) * n, zg.arange(0, ROW)
+    mask = zg.less(at, n)
+    x = zg.load(zg.add(x_ptr, zg.add(at, start)), mask, 0)
+    off = zg.where(mask, zg.sub(x, zg.sum(x)), 0)
+    zg.store(zg.add(out_ptr, zg.add(at, start)), zg.mul(x, zg.sum(zg.mul(off, off))), mask)
+
+
+@pytest.mark.parametrize("n", [256, 250])
+@pytest.mark.parametrize("shift", [-256, -3, -1, 0, 1, 3, 16, 256])
+def test_a_row_is_read_where_it_is_unless_a_store_overlaps_it(n: int, shift: int):
+    model = weighted.triton(F32, F32, zg.i32, 256)
+    found: list[Any] = []
+    for run_ in (run_cpu, lambda model, grid, arguments: run(model, None, grid, arguments)):
+        room = np.random.default_rng(0).standard_normal(2048).astype(np.float32)
+        x, out = room[512 : 512 + 2 * n], room[512 + shift : 512 + shift + 2 * n]
+        for program in range(2):  # One after the other: the second may read what the first has stored.
+            run_(model, (1,), [x[program * n :], out[program * n :], n])
+        found.append(room)
+    np.testing.assert_array_equal(found[0].view(np.int32), found[1].view(np.int32))
