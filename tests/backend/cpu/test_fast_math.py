@@ -42,6 +42,28 @@ def log(x_ptr, out_ptr, BLOCK: zg.constexpr):
     zg.store(zg.add(out_ptr, at), zg.log(zg.load(zg.add(x_ptr, at))))
 
 
+@zg.kernel
+def shares(x_ptr, divisor_ptr, out_ptr, BLOCK: zg.constexpr):
+    row = zg.program_id(0)
+    at = zg.add(row * BLOCK, zg.arange(0, BLOCK))
+    zg.store(zg.add(out_ptr, at), zg.div(zg.load(zg.add(x_ptr, at)), zg.load(zg.add(divisor_ptr, row))))
+
+
+def test_quotients_by_one_number_of_a_row():
+    """They are within 2 ulp; divisors that have no ordinary reciprocal divide."""
+    random = np.random.default_rng(0)
+    x = random.standard_normal((ROWS, SIZE)).astype(np.float32)
+    divisors = np.exp2(random.uniform(-59, 60, ROWS)).astype(np.float32)
+    divisors[:6] = 0, np.inf, np.nan, 1e-44, -3e38, -0.0
+    fast = np.empty_like(x)
+    shares[ROWS,](x, divisors, fast, SIZE, fast_math=True)
+    with np.errstate(all="ignore"):
+        exact = x / divisors[:, None]
+    np.testing.assert_array_equal(fast[:6], exact[:6])
+    assert (fast != exact).sum() > 64 or platform.machine() not in ("x86_64", "AMD64")  # Without AVX2 it divides.
+    np.testing.assert_array_max_ulp(fast[6:], exact[6:], 2)
+
+
 def test_softmax_with_sums_in_any_order():
     x = np.random.default_rng(0).standard_normal((ROWS, SIZE)).astype(np.float32)
     exact, fast = np.empty_like(x), np.empty_like(x)
