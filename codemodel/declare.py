@@ -224,8 +224,7 @@ class OpSpec:
         op = self.cls.__new__(self.cls)
         fill(op, "__dict__", fields)
         if self._single is not None:
-            for name, value in zip(self._single, operands, strict=True):
-                fields[name] = value
+            fields.update(zip(self._single, operands))  # noqa: B905  (there are as many; `strict` takes time)
         else:
             self._set_operands(fields, operands)
         fields["operands"] = operands

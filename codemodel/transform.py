@@ -247,7 +247,7 @@ class Rewriter(Builder):
     def _ask(self, op: Op, operands: tuple[Value, ...]) -> Outcome:
         """The outcome of the first transformer that says something."""
         block = self.block
-        before = len(block)
+        before = len(block._ops)  # pyright: ignore[reportPrivateUsage]
         self._copied = None
         outcome: Outcome = None
         for transformer in self.transformers:
@@ -258,7 +258,7 @@ class Rewriter(Builder):
             copied = self._copied
             plain = outcome is not None and copied is not None and copied[0] is outcome and copied[1] is operands
             unchanged = outcome is None or (plain and copied is not None and copied[0].op.NAME == op.NAME)
-            self._run.changed = not unchanged or self.block is not block or len(block) != before + plain
+            self._run.changed = not unchanged or self.block is not block or len(block._ops) != before + plain  # pyright: ignore[reportPrivateUsage]
         return outcome
 
 
@@ -306,7 +306,7 @@ def rebuilt(
         made = op.SPEC.make(operands, successors, dict(op.attributes), bodies, result)
         made.__dict__["location"] = op.location
     if type_ is None:
-        for old, new in zip(before, operands, strict=False):
+        for old, new in zip(before, operands):  # noqa: B905  (`strict` takes time)
             if (kind := old.type) is not (other := new.type) and kind != other:
                 fits = False
                 break

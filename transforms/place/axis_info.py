@@ -113,7 +113,7 @@ def known(
     everywhere = base.everywhere
     if min(divided) >= everywhere:
         return base
-    return attrs.evolve(base, divisibility=tuple(max(d, everywhere) for d in divided))
+    return AxisInfo(runs, tuple(max(d, everywhere) for d in divided), same, constant, nonnegative, unit)
 
 
 def meet(type_: Type, first: AxisInfo, second: AxisInfo) -> AxisInfo:

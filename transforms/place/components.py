@@ -38,7 +38,7 @@ def component_types(type_: Type) -> tuple[Type, ...]:
     """The types of the components of a value of this type."""
     if isinstance(type_, TupleType):
         return type_.components
-    return () if type_ == void else (type_,)
+    return () if type(type_) is type(void) and type_ == void else (type_,)
 
 
 def components_of(value: Value) -> tuple[Component, ...]:

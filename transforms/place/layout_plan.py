@@ -22,7 +22,7 @@ from ziggurat.codemodel.layout import Layout, Span, bits_of, blocked, moved
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.structured import Structured
 from ziggurat.codemodel.traits import BlockTerminator, BodyTerminator
-from ziggurat.codemodel.types import PtrType, TensorType, Type, shape_of
+from ziggurat.codemodel.types import PtrType, TensorType, TupleType, Type, shape_of
 from ziggurat.transforms.place.axis_info import AxisInfo, analyse, unknown_component
 from ziggurat.transforms.place.components import (
     Component,
@@ -166,6 +166,7 @@ Anchor = Callable[[Op], Layout | None]
 Ranked = tuple[int, Layout]
 
 _PASSING_ON = (Structured, BodyTerminator, BlockTerminator)
+_TENSORS = (TensorType, TupleType)  # A Tuple may hold tensors.
 _DOT, _MEMORY, _WEAK, _FORCED = 3, 2, 1, 0
 
 
@@ -222,7 +223,8 @@ class PrimaryLayouts:
         self.anchor = anchor
         self.ranked: dict[Component, Ranked] = {}
         self._reads: dict[Value, Layout] = {}
-        items = Propagation([*func.walk(), *dict.fromkeys(groups.values())])
+        ops = (op for op in func.walk() if any(isinstance(v.type, _TENSORS) for v in (op.result, *op.operands)))
+        items = Propagation([*ops, *dict.fromkeys(groups.values())])
         # First from inside of loops, then from before them, then by default.
         for stage in range(3):
             items.run(partial(self._visit, stage))
