@@ -22,18 +22,25 @@ if TYPE_CHECKING:
     from ziggurat.transforms.attribution import outer_constant as outer_constant
 
 
+_MADE_OLD = 1 << 18
+
+
 class _Compiling:
     """`with compiling:` is held by one thread while it compiles; it may be nested.
 
     A fork waits for it: a child that is forked while another thread compiles would find LLVM's lock, or that of a
     module that is being imported, held forever. Python's cyclic garbage collector pauses: ops and their results are
     cycles, so that it would look through all objects of the process several times a kernel, and free little.
+
+    Most programs compile a few kernels. So the first objects, some 20 kernels' worth, count as old at once: only a full
+    collection looks at them, and most programs end before one.
     """
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._depth = 0
         self._collects = False
+        self._young = 0  # The objects that were made old.
 
     def __enter__(self) -> None:
         self._lock.acquire()
@@ -45,6 +52,10 @@ class _Compiling:
     def __exit__(self, *error: object) -> None:
         self._depth -= 1
         if self._depth == 0 and self._collects:
+            if self._young < _MADE_OLD and not gc.get_freeze_count():
+                self._young += gc.get_count()[0]
+                gc.freeze()
+                gc.unfreeze()
             gc.enable()
         self._lock.release()
 

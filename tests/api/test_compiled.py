@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.gpu.fragments import box_and_swizzle
 from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.types import DescriptorType, PtrType, TensorType, f16, f32, i1, i32, i64
+from ziggurat.compiler import compiling
 from ziggurat.compiler.compiled import Compiled, binary_of, parameter_of
 from ziggurat.compiler.pipeline import compile
 
@@ -44,6 +46,26 @@ def test_every_stage_is_kept_in_order(compiled):
     assert (compiled.target, compiled.num_warps) == ("sm_80", 2)
     assert compiled.shared == compiled.stages["gpu"].shared
     assert "stages" not in repr(compiled)
+
+
+def test_the_collector_pauses_and_the_first_objects_count_as_old(monkeypatch):
+    assert gc.isenabled()
+    generations: list[int] = []
+
+    def note(phase: str, info: dict[str, int]) -> None:
+        if phase == "start":
+            generations.append(info["generation"])
+
+    monkeypatch.setattr(compiling, "_young", 0)
+    gc.callbacks.append(note)
+    try:
+        with compiling:
+            made = [[] for _ in range(10_000)]
+            assert not gc.isenabled() and not generations
+        assert gc.isenabled() and gc.get_count()[0] < 1000  # Not the ten thousand, which are old.
+        assert compiling._young >= len(made)
+    finally:
+        gc.callbacks.remove(note)
 
 
 def test_the_python_model_is_a_stage_where_there_is_one():
