@@ -133,9 +133,14 @@ class Emitter(Code):
 
     def level(self, text: str) -> int:
         """The deepest level of the values that a text names."""
-        if self.pinned:
-            return self.depth
-        return max((self.level_of.get(name, 0) for name in _NAMES.findall(text)), default=0)
+        depth = len(self.levels) - 1
+        if self.pinned or not depth:
+            return depth
+        found, level_of = 0, self.level_of
+        for name in _NAMES.findall(text):
+            if level_of.get(name, 0) > found:
+                found = level_of[name]
+        return found
 
     def emit(self, text: str) -> str:
         """Append an instruction without effects at the level of its operands; the name of its value."""
