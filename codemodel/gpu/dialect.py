@@ -286,6 +286,24 @@ class ChannelClose(Op, name="gpu.channel_close"):
         require(all(value.type == channel for value in self.channels), f"{self.NAME} closes channels")
 
 
+# Schedules.
+
+
+class Stage(Op, name="gpu.stage"):
+    """The ops of a loop's body from here to the next `gpu.stage`, or to the end, belong to this stage.
+
+    The body means its iterations one after the other. `expand` lets them overlap: in each step of the new loop, the ops
+    of stage s run for the iteration s steps before, stage by stage in the order of `order`. The loop counts the
+    iterations of the stage of its `scf.yield`. The result says whether there is the iteration for which the ops run.
+    """
+
+    stage: int = attribute(int, unnamed=True)
+    order: int = attribute(int, default=0)
+
+    def infer_type(self) -> Type:
+        return i1
+
+
 # Mbarriers: objects in shared memory that count arrivals and bytes, phase by phase.
 
 

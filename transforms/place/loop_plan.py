@@ -62,44 +62,30 @@ class Copy:
 
 
 @attrs.frozen(eq=False)
-class Deferred:
-    """A wgmma that is waited for in the next iteration.
-
-    `wait` is its wait, whose value the loop carries at `position`. After the op `covered`, the wgmma of the previous
-    iteration is complete: `covered` is a wait for another wgmma, or (`chained`) this iteration's wgmma on the same
-    accumulator, with a wait for all but one group after it.
-    """
-
-    wait: gpu.WgmmaWait
-    position: int
-    covered: Op
-    chained: bool
-
-
-@attrs.frozen(eq=False)
 class LoopPlan:
-    """The plan for pipelining `loop`.
+    """The plan for pipelining `loop`, with copies to rings of `stages` slots.
 
     `ahead` are the ops, in order, that compute the addresses of the next iteration; `carried` the numbers of the
-    carried values that they start from. A copy fills the slot that was read `reuse` iterations before: 1 needs a
-    barrier after the wait for the deferred wgmma; for 2, the barrier after the wait for the copies suffices. `left`
-    are the loads for dots that are not pipelined.
+    carried values that they start from. `late` is the wait for a wgmma that stays in flight into the next iteration. It
+    takes place there after the op `after`: the wait for another wgmma, or the next wgmma on the same accumulator. With
+    a `spare` slot, the copies of a later iteration need not follow it. `left` are the loads for dots that are not
+    pipelined.
     """
 
     loop: scf.For
     copies: tuple[Copy, ...]
     stages: int
-    step: int
     ahead: tuple[Op, ...]
     carried: tuple[int, ...]
-    deferred: Deferred | None
-    reuse: int = 1
+    late: gpu.WgmmaWait | None
+    after: Op | None
+    spare: bool = False
     left: tuple[Obstacle, ...] = ()
 
     @property
     def distance(self) -> int:
         """The number of iterations by which the copies are ahead."""
-        return self.stages - self.reuse
+        return self.stages - 1 - self.spare
 
     def channels(self) -> tuple[tuple[Copy, ...], ...]:
         """The copies of each channel: those of the threads, and those of TMA by their first reader, which waits."""
@@ -108,18 +94,15 @@ class LoopPlan:
             found.setdefault(copy.reader.result if copy.by_tma else None, []).append(copy)
         return tuple(map(tuple, found.values()))
 
-    def released(self, copies: Sequence[Copy]) -> Op | None:
+    def released(self, copies: Sequence[Copy]) -> Op:
         """The op of the loop's body after which the slot of a channel has been read: its last reader, or the wait for
-        that. None if this is the deferred wgmma, which is complete in the next iteration."""
+        that, which may be `late`."""
         readers = {user.result for copy in copies for user in copy.readers}
-        if self.deferred is not None and self.deferred.wait.value in readers:
-            return None
         ops = self.loop.body.entry.ops
         last = max(at for at, op in enumerate(ops) if op.result in readers)
         by_wgmma = any(isinstance(op, gpu.Wgmma) for op in ops if op.result in readers)
         waits = (op for op in ops[last:] if isinstance(op, gpu.WgmmaWait) and not op.pending)
-        over = next(waits) if by_wgmma else ops[last]
-        return None if self.deferred is not None and over is self.deferred.wait else over
+        return next(waits) if by_wgmma else ops[last]
 
 
 def planned(
@@ -136,28 +119,25 @@ def planned(
     copies = [copy for copy in copies if _is_only_stored(copy.load.result, stores)]
     if not copies:
         return Obstacle("no load in it goes only to a dot", loop)
-    traced = {copy: found for copy in copies if (found := ahead_of(loop, _places(copy.load))) is not None}
+    traced = tuple(copy for copy in copies if ahead_of(loop, _places(copy.load)) is not None)
     why = "its address depends on what the loop loads, or may not be computed ahead"
     left = [Obstacle(why, copy.load) for copy in copies if copy not in traced]
-    if not traced:
+    ahead = ahead_of(loop, [value for copy in traced for value in _places(copy.load)])
+    if not traced or ahead is None:
         return left[0]
-    ahead = set[Value]().union(*(ops for ops, _ in traced.values()))
-    carried = sorted({number for _, numbers in traced.values() for number in numbers})
     stage_bytes = sum(copy.shared.bytes for copy in traced)
-    in_order = tuple(op for op in loop.body.entry.ops if op.result in ahead)
-    kept = tuple(traced)
     most = limit // stage_bytes + 1
-    stages, reuse, deferred = min(num_stages, most), 1, _deferred(loop, kept)
-    if deferred is not None and not any(copy.by_tma for copy in kept):
-        registers = layout_of(deferred.wait.result.type).num_registers
+    (late, after), stages, spare = _late_wait(loop, traced), min(num_stages, most), False
+    if late is not None and not any(copy.by_tma for copy in traced):
+        registers = layout_of(late.result.type).num_registers
         more, same = (partial(occupancy, count * stage_bytes, registers) for count in (num_stages, num_stages - 1))
         if num_stages < most and more() == same():
-            stages, reuse = num_stages + 1, 2
+            stages, spare = num_stages + 1, True
         elif stages == 2:
-            deferred = None  # Copies that begin after the deferred wgmma would overlap with nothing.
+            late = after = None  # Copies that begin after the late wait would overlap with nothing.
     if stages < 2 or abs(step) * stages >= 1 << 30:
         return Obstacle(f"there is no shared memory for a second stage of {stage_bytes} bytes", loop)
-    return LoopPlan(loop, kept, stages, step, in_order, tuple(carried), deferred, reuse, tuple(left))
+    return LoopPlan(loop, traced, stages, *ahead, late, after, spare, tuple(left))
 
 
 def step_ahead(loop: scf.For) -> int | Obstacle:
@@ -175,8 +155,8 @@ def step_ahead(loop: scf.For) -> int | Obstacle:
     return step
 
 
-def _deferred(loop: scf.For, copies: Sequence[Copy]) -> Deferred | None:
-    """The last wgmma of a loop's body, if it can be waited for in the next iteration.
+def _late_wait(loop: scf.For, copies: Sequence[Copy]) -> tuple[gpu.WgmmaWait, Op] | tuple[None, None]:
+    """The wait for the last wgmma of a loop's body, if it can take place in the next iteration, and the op before it.
 
     Only its accumulator may be carried, and its operands must stay: in slots that are all filled in the same way, or
     in buffers from before the loop.
@@ -184,27 +164,27 @@ def _deferred(loop: scf.For, copies: Sequence[Copy]) -> Deferred | None:
     block = loop.body.entry
     waits = [op for op in block.ops if isinstance(op, gpu.WgmmaWait)]
     if not waits or len({copy.by_tma for copy in copies}) > 1:
-        return None
+        return None, None
     wait, end = waits[-1], block.terminator
     if not isinstance(wait.value, OpResult) or wait.pending or len(wait.value.uses) > 1:
-        return None
+        return None, None
     wgmma = wait.value.op
     positions = [at for at, value in enumerate(end.operands) if value is wait.result]
     if not isinstance(wgmma, gpu.Wgmma) or len(wait.result.uses) > 1 or len(positions) != 1:
-        return None
+        return None, None
     kept = {copy.buffer.result for copy in copies}
     read = [allocation(value) for value in (wgmma.a, wgmma.b) if isinstance(value.type, SharedType)]
     if any(value not in kept and value.block is block for value in read):
-        return None
+        return None, None
     carried = loop.body.parameters[positions[0] + 1]
     order = {op.result: at for at, op in enumerate(block.ops)}
     used = [order[op_in(user, block).result] for user in carried.uses]
     if wgmma.c is carried and len(used) == 1 and len(waits) == 1:
-        return Deferred(wait, positions[0], wgmma, chained=True)
+        return wait, wgmma
     covered = waits[0]
     if covered is wait or covered.pending or any(at <= order[covered.result] for at in used):
-        return None
-    return Deferred(wait, positions[0], covered, chained=False)
+        return None, None
+    return wait, covered
 
 
 def _orders_memory(op: Op) -> bool:
@@ -264,15 +244,17 @@ def _places(load: tt.Load | tt.DescriptorLoad) -> list[Value]:
     return [value for value in load.operands if value is not fill]
 
 
-def ahead_of(loop: scf.For, wanted: Sequence[Value]) -> tuple[set[Value], list[int]] | None:
-    """The ops of a loop that compute these values in this and in later iterations, and the numbers of the carried
-    values that they need.
+def ahead_of(loop: scf.For, wanted: Sequence[Value]) -> tuple[tuple[Op, ...], tuple[int, ...]] | None:
+    """The ops of a loop, in order, that compute these values in this and in later iterations, and the numbers of the
+    carried values that they need.
 
     None if an op among them may not be run ahead.
     """
     around: dict[Value, list[int]] = {loop.result: []}
     found = computed_from(wanted, around, lambda op: not may_trap(op), loop.body.entry)
-    return None if isinstance(found, Obstacle) else (found, around[loop.result])
+    if isinstance(found, Obstacle):
+        return None
+    return tuple(op for op in loop.body.entry.ops if op.result in found), tuple(sorted(around[loop.result]))
 
 
 def computed_from(

@@ -38,8 +38,8 @@ from ziggurat.codemodel.traits import Loop
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, rebuilt, transform
 from ziggurat.codemodel.types import SharedType, i1, i32, i64
 from ziggurat.transforms.place.channels import ChannelProof, proofs_of
-from ziggurat.transforms.place.pipeline_loads import carrying_loop
 from ziggurat.transforms.place.queries import WARP_GROUP, constant, shared_of, unpacked
+from ziggurat.transforms.place.schedule import carrying_loop
 
 _Key = tuple[object, ...]
 

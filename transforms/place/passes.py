@@ -25,6 +25,7 @@ from ziggurat.transforms.place.lower_channels import lower_channels
 from ziggurat.transforms.place.pipeline_loads import pipeline_loads
 from ziggurat.transforms.place.prefetch import prefetch_loads
 from ziggurat.transforms.place.prepare import prepare_for_gpu
+from ziggurat.transforms.place.schedule import expand
 from ziggurat.transforms.place.share_buffers import share_buffers
 from ziggurat.transforms.place.specialize import specialize
 from ziggurat.transforms.place.tensor_maps import make_tensor_maps
@@ -60,7 +61,9 @@ PLACE: tuple[tuple[str, Step], ...] = (
     # Before the pipelining of other loops: a specialised loop has no loads left.
     ("specialize", lambda op, options: specialize(op, options.num_stages)),
     ("prefetch_loads", lambda op, options: prefetch_loads(op, options.num_stages)),
+    ("expand", lambda op, _: expand(op)),
     ("pipeline_loads", lambda op, options: pipeline_loads(op, options.num_stages)),
+    ("expand", lambda op, _: expand(op)),
     # The loads and stores that no loop has pipelined.
     ("tma", lambda op, _: lower_tma(op)),
     # A descriptor that the kernel made is left only where TMA needs a tensor map.
@@ -77,7 +80,7 @@ PLACE: tuple[tuple[str, Step], ...] = (
 
 def missing_pass(model: gpu.Module, options: CompileOptions) -> str | None:
     """The first pass that has not run on a GPU model, of those without which no code can be made."""
-    needed = ("dots", "tma", "tensor_maps", "lower_channels", "lower")
+    needed = ("dots", "expand", "tma", "tensor_maps", "lower_channels", "lower")
     for name, step in PLACE:
         if name in needed and step(model, options) != model:
             return name

@@ -35,9 +35,10 @@ from ziggurat.codemodel.types import ScalarType, TensorType, i1, void
 from ziggurat.transforms.place.allocate import intervals_of, place
 from ziggurat.transforms.place.loop_plan import Copy, LoopPlan, computed_from, planned
 from ziggurat.transforms.place.obstacle import Obstacle, warn_of
-from ziggurat.transforms.place.pipeline_loads import LoopWriter, carrying_loop, new_channels, warn_of_loads
+from ziggurat.transforms.place.pipeline_loads import StagedLoop, new_channels, warn_of_loads
 from ziggurat.transforms.place.pressure import REGISTERS_OF_SM
 from ziggurat.transforms.place.queries import WARP_GROUP, constant, tensor_of
+from ziggurat.transforms.place.schedule import carrying_loop
 
 PRODUCER_REGISTERS = 24  # A thread.
 _MAX_REGISTERS = 240  # A thread, as setmaxnreg counts.
@@ -45,7 +46,6 @@ _MAX_REGISTERS = 240  # A thread, as setmaxnreg counts.
 _LOWERING_BYTES = 4096
 
 Plans = dict[Value, LoopPlan]
-_Write = Callable[[Rewriter, Sequence[Op]], None]  # Writes the counterparts of the ops of a block.
 
 
 def specialize(module: gpu.Module, num_stages: int) -> Op:
@@ -112,7 +112,7 @@ def _is_for_wgmma(copy: Copy) -> bool:
 class _Slice:
     """The ops and carried values on which the addresses of fetched blocks, and the loops around, depend.
 
-    `around` has the results of the loops around, with the numbers of the carried values.
+    `around` has the results of the loops, with the numbers of the carried values.
     """
 
     plans: Plans
@@ -125,9 +125,8 @@ def _slice(plans: Plans) -> _Slice | Obstacle:
     wanted: list[Value] = []
     around: dict[Value, list[int]] = {}
     for plan in plans.values():
-        loop = plan.loop
-        owner = loop.parent_op
-        while isinstance(owner, scf.For) and owner.result not in plans:
+        owner: Op | None = plan.loop
+        while isinstance(owner, scf.For) and (owner is plan.loop or owner.result not in plans):
             around.setdefault(owner.result, [])
             wanted += owner.controls
             owner = owner.parent_op
@@ -135,12 +134,7 @@ def _slice(plans: Plans) -> _Slice | Obstacle:
             assert owner is not None
             kind = "a specialised loop" if isinstance(owner, scf.For) else "a branch (of an early return, too)"
             return Obstacle(f"it is inside of {'a while loop' if isinstance(owner, scf.While) else kind}", owner)
-        wanted += (*loop.controls, *(loop.initial[number] for number in plan.carried))
-        inside = loop.body.entry
-        used = [value for op in plan.ahead for value in op.operands]
-        used += [offset for copy in plan.copies for offset in copy.load.operands]
-        used += [inside.terminator.operands[number] for number in plan.carried]
-        wanted += [value for value in used if value.block is not inside]
+        wanted += [value for copy in plan.copies for value in copy.load.operands]
     # One warp computes the slice again, but a tensor is held by all warps that compute.
     ops = computed_from(wanted, around, lambda op: not isinstance(op.result.type, TensorType))
     return ops if isinstance(ops, Obstacle) else _Slice(plans, ops, around)
@@ -151,7 +145,6 @@ class _Roles:
 
     def __init__(self, builder: Rewriter, func: tt.Func, sliced: _Slice, num_warps: int) -> None:
         self.func = func
-        self.plans = sliced.plans
         self.sliced = sliced
         self.num_warps = num_warps
         types = [parameter.type for parameter in func.body.parameters]
@@ -161,10 +154,10 @@ class _Roles:
         for old, new in zip(func.body.parameters, outer.parameters, strict=True):
             outer[old] = new
         channels: dict[object, Sequence[Value]] = {}
-        for plan in self.plans.values():
+        for plan in sliced.plans.values():
             if _shape_of(plan) not in channels:
                 channels[_shape_of(plan)] = new_channels(outer, plan)
-        self.writers = {loop: LoopWriter(plan, channels[_shape_of(plan)]) for loop, plan in self.plans.items()}
+        self.writers = {loop: StagedLoop(plan, channels[_shape_of(plan)]) for loop, plan in sliced.plans.items()}
 
     def body(self) -> Body:
         """The new body of the function."""
@@ -175,7 +168,7 @@ class _Roles:
         outer.add(tt.Return([]), self.func.location)
         return outer.finish()
 
-    def _role(self, write: _Write) -> Body:
+    def _role(self, write: Callable[[Rewriter, Sequence[Op]], None]) -> Body:
         inner = self.outer.inside([], void)
         inner.location = self.func.location
         write(inner, self.func.body.entry.ops[:-1])
@@ -186,41 +179,26 @@ class _Roles:
         """A specialised loop, without the fetches of the producer."""
         if not isinstance(op, scf.For) or op.result not in self.writers:
             return None
-        writer = self.writers[op.result]
-
-        def body(inner: Rewriter, carried: Sequence[Value]) -> Sequence[Value]:
-            for _ in writer.rewritten(inner):
-                pass
-            return ()
-
-        numbers = range(len(op.initial))
-        return writer.completed(builder, lambda inner: carrying_loop(inner, op, numbers, (), body, op.attributes))
+        return carrying_loop(builder, op, range(len(op.initial)), (), self.writers[op.result].compute, op.attributes)
 
     def _produce(self, builder: Rewriter, ops: Sequence[Op]) -> None:
         """Write those of these ops that the producer needs."""
         for op in ops:
             if op.result in self.sliced.ops:
                 builder.rewrite(op)
-            elif isinstance(op, scf.For) and op.result in self.writers:
-                self._loop(builder, op, self.plans[op.result].carried, self._fetch)
             elif isinstance(op, scf.For) and op.result in self.sliced.around:
-                self._loop(builder, op, self.sliced.around[op.result], self._produce)
+                self._loop(builder, op)
 
-    def _loop(self, builder: Rewriter, loop: scf.For, numbers: Sequence[int], write: _Write) -> None:
-        """A loop of the producer, which carries the values of these numbers."""
+    def _loop(self, builder: Rewriter, loop: scf.For) -> None:
+        """A loop of the producer, which fills slots if it is specialised."""
 
-        def body(inner: Rewriter, carried: Sequence[Value]) -> Sequence[Value]:
-            write(inner, loop.body.entry.ops[:-1])
+        def body(inner: Rewriter, _: Sequence[Value]) -> Sequence[Value]:
+            self._produce(inner, loop.body.entry.ops[:-1])
+            if loop.result in self.writers:
+                self.writers[loop.result].fill(inner, constant(inner, True, i1))
             return ()
 
-        carrying_loop(builder, loop, numbers, (), body, {})
-
-    def _fetch(self, builder: Rewriter, ops: Sequence[Op]) -> None:
-        """Write the fetches of one iteration of a specialised loop."""
-        assert ops[0].parent_op is not None
-        loop = ops[0].parent_op.result
-        builder.rewrite_ops(self.plans[loop].ahead)
-        self.writers[loop].fetch(builder, constant(builder, True, i1))
+        carrying_loop(builder, loop, sorted(self.sliced.around[loop.result]), (), body, {})
 
 
 def _registers(num_warps: int) -> tuple[int, int]:

@@ -22,6 +22,7 @@ LOWERED = {
     "tt.call": "prepare inlines it",
     "tuple.with": "prepare folds it: tuples are taken apart where they are made",
     "tt.make_tensor_descriptor": "descriptors makes pointers of it, or tensor_maps a tensor map",
+    "gpu.stage": "expand",
     "tt.descriptor_load": "descriptors, pipeline_loads or tma",
     "tt.descriptor_reduce": "descriptors makes atomic ops of it",
     "tt.descriptor_store": "descriptors or tma",

@@ -14,6 +14,7 @@ from ziggurat.codemodel.op import Op
 from ziggurat.transforms.place.loop_plan import LoopPlan, Occupancy, planned
 from ziggurat.transforms.place.obstacle import Obstacle
 from ziggurat.transforms.place.passes import PLACE
+from ziggurat.transforms.place.queries import constant_of
 
 PLENTY = 200_000
 
@@ -76,15 +77,14 @@ def product_of(also: str = "", m: int = 64, n: int = 64, k: int = 64) -> Op:
 def test_a_wgmma_that_adds_to_its_own_accumulator_stays_in_flight() -> None:
     plan = sure(plan_of(product_of()))
     assert [copy.by_tma for copy in plan.copies] == [True, True]
-    assert (plan.stages, plan.distance, plan.step) == (3, 2, 64)
-    assert plan.deferred is not None and plan.deferred.chained
-    assert isinstance(plan.deferred.covered, gpu.Wgmma) and plan.deferred.wait.value is plan.deferred.covered.result
+    assert (plan.stages, plan.distance, plan.spare) == (3, 2, False)
+    assert plan.late is not None and isinstance(plan.after, gpu.Wgmma) and plan.late.value is plan.after.result
     # The addresses follow from the index alone.
-    assert plan.carried == () and plan.deferred.position == 0
+    assert plan.carried == ()
     # Both blocks are for one dot, and have one channel, whose slot is free in the next iteration.
     (copies,) = plan.channels()
-    assert copies == plan.copies and {copy.reader for copy in copies} == {plan.deferred.covered}
-    assert plan.released(copies) is None
+    assert copies == plan.copies and {copy.reader for copy in copies} == {plan.after}
+    assert plan.released(copies) is plan.late
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_a_wgmma_that_adds_to_its_own_accumulator_stays_in_flight() -> None:
 )
 def test_no_wgmma_stays_in_flight(also: str, copies: int, why: str) -> None:
     plan = sure(plan_of(product_of(also)))
-    assert plan.deferred is None, why
+    assert plan.late is None and plan.after is None, why
     assert len(plan.copies) == copies
 
 
@@ -156,19 +156,18 @@ def attention_of(rescaled: str) -> Op:
 def test_the_wait_for_another_wgmma_covers_the_last(rescaled: str) -> None:
     """After the wait for queries and keys, the accumulator of the iteration before is complete and may be scaled."""
     plan = sure(plan_of(attention_of(rescaled)))
-    late = plan.deferred
-    assert late is not None and not late.chained and isinstance(late.covered, gpu.WgmmaWait)
-    assert late.covered is not late.wait
+    late, after = plan.late, plan.after
+    assert late is not None and isinstance(after, gpu.WgmmaWait) and after is not late
     # Keys and values have different readers and channels: scores need not wait for values.
     keys, values = plan.channels()
     assert len(keys) == len(values) == 1
-    assert late.covered.value is keys[0].reader.result and late.wait.value is values[0].reader.result
-    assert plan.released(keys) is late.covered and plan.released(values) is None
+    assert after.value is keys[0].reader.result and late.value is values[0].reader.result
+    assert plan.released(keys) is after and plan.released(values) is late
 
 
 def test_an_accumulator_that_is_read_earlier_is_waited_for() -> None:
     plan = sure(plan_of(attention_of("first")))
-    assert plan.deferred is None and len(plan.copies) == 2
+    assert plan.late is None and len(plan.copies) == 2
 
 
 @zg.kernel
@@ -192,7 +191,7 @@ def test_copies_of_threads_beside_tma() -> None:
     """If both copy, no wgmma stays in flight."""
     plan = sure(plan_of(pointed_of()))
     assert [copy.by_tma for copy in plan.copies] in ([True, False], [False, True])
-    assert plan.deferred is None
+    assert plan.late is None
     (load,) = [copy.load for copy in plan.copies if not copy.by_tma]
     assert isinstance(load, tt.Load) and {copy.width for copy in plan.copies} == {0, 8}
     # The pointers are carried, and computed ahead.
@@ -221,18 +220,18 @@ TILE = 2 * 64 * 64
     ("stages", "limit", "occupancy", "wanted"),
     [
         # One slot more: the slot that is filled was read two iterations before.
-        (3, PLENTY, lambda further, registers: 4, (4, 2, True)),
-        (2, PLENTY, lambda further, registers: 4, (3, 2, True)),
+        (3, PLENTY, lambda further, registers: 4, (4, True, True)),
+        (2, PLENTY, lambda further, registers: 4, (3, True, True)),
         # One slot more would lower the occupancy: there are two barriers instead.
-        (3, PLENTY, lambda further, registers: PLENTY // further, (3, 1, True)),
-        (3, 2 * 2 * TILE, lambda further, registers: 1, (3, 1, True)),
+        (3, PLENTY, lambda further, registers: PLENTY // further, (3, False, True)),
+        (3, 2 * 2 * TILE, lambda further, registers: 1, (3, False, True)),
         # With two slots, none can be filled while a wgmma is in flight.
-        (2, 2 * TILE, lambda further, registers: 1, (2, 1, False)),
-        (3, 2 * TILE, lambda further, registers: 1, (2, 1, False)),
+        (2, 2 * TILE, lambda further, registers: 1, (2, False, False)),
+        (3, 2 * TILE, lambda further, registers: 1, (2, False, False)),
     ],
 )
 def test_a_wgmma_of_copied_operands_stays_in_flight(
-    stages: int, limit: int, occupancy: Occupancy, wanted: tuple[int, int, bool]
+    stages: int, limit: int, occupancy: Occupancy, wanted: tuple[int, bool, bool]
 ) -> None:
     pointer = zg.divisible(zg.ptr(zg.f16))
     module = placed(both_pointed.triton(pointer, pointer, zg.ptr(zg.f32), zg.i32, 64))
@@ -244,8 +243,8 @@ def test_a_wgmma_of_copied_operands_stays_in_flight(
         return occupancy(further, registers)
 
     plan = sure(planned(loop, stages, limit, counted))
-    assert (plan.stages, plan.reuse, plan.deferred is not None) == wanted
-    assert plan.distance == plan.stages - plan.reuse
+    assert (plan.stages, plan.spare, plan.late is not None) == wanted
+    assert plan.distance == plan.stages - 1 - plan.spare
     # The accumulator of 64 × 64 in 128 threads; the slots beside the loop's own buffer.
     assert asked in ([], [(stages * 2 * TILE, 32), ((stages - 1) * 2 * TILE, 32)])
 
@@ -291,7 +290,7 @@ def test_steps(index: Any, step: int, wanted: int | None) -> None:
     block = zg.descriptor((64, 64), zg.f16)
     plan = plan_of(stepped.triton(block, block, zg.divisible(index), index, step))
     assert (None if plan is None else plan.stages) == wanted
-    assert plan is None or plan.step == step
+    assert plan is None or constant_of(plan.loop.step) == step
 
 
 @zg.kernel
@@ -305,4 +304,4 @@ def unknown_step(a_desc, c_desc, last, step):
 def test_a_loop_with_an_unknown_step_counts_its_iterations() -> None:
     block = zg.descriptor((64, 64), zg.f16)
     plan = plan_of(unknown_step.triton(block, block, zg.i32, zg.i32))
-    assert plan is not None and plan.step == 1
+    assert plan is not None and constant_of(plan.loop.step) == 1

@@ -119,14 +119,14 @@ KERNELS: dict[str, tuple[Any, list[Any], str, int, set[str]]] = {
         [F16, F16, F32, N, 64, 64, 32],
         "sm_90a",
         4,
-        {"prepare", "assign", "dots", "pipeline_loads", "allocate", "barriers"},
+        {"prepare", "assign", "dots", "pipeline_loads", "expand_2", "allocate", "barriers"},
     ),
     "products_by_mma": (
         products,
         [F16, F16, F32, N, 16, 16, 16],
         "sm_80",
         1,
-        {"prepare", "assign", "dots", "pipeline_loads", "allocate", "barriers"},
+        {"prepare", "assign", "dots", "pipeline_loads", "expand_2", "allocate", "barriers"},
     ),
     "products_by_fma": (products, [F32, F32, F32, N, 4, 4, 4], "sm_80", 1, {"prepare", "assign", "dots"}),
     "batches": (batches, [F16, F16, F32, 4, 32], "sm_80", 8, {"assign", "dots", "allocate", "barriers"}),
@@ -142,14 +142,14 @@ KERNELS: dict[str, tuple[Any, list[Any], str, int, set[str]]] = {
         [A, B, F16, N, 64, 64],
         "sm_90a",
         4,
-        {"descriptors", "assign", "dots", "pipeline_loads", "allocate"},
+        {"descriptors", "assign", "dots", "pipeline_loads", "expand_2", "allocate"},
     ),
     "by_descriptors_on_sm_80": (
         by_descriptors,
         [C, zg.divisible(zg.descriptor((64, 16), zg.f16)), F16, N, 16, 64],
         "sm_80",
         4,
-        {"descriptors", "assign", "dots", "pipeline_loads", "allocate"},
+        {"descriptors", "assign", "dots", "pipeline_loads", "expand_2", "allocate"},
     ),
     "by_engine": (by_engine, [A, B, C], "sm_90a", 4, {"assign", "dots", "tma", "allocate", "barriers"}),
     "by_made_maps": (
@@ -159,7 +159,13 @@ KERNELS: dict[str, tuple[Any, list[Any], str, int, set[str]]] = {
         4,
         {"descriptors", "assign", "dots", "tma", "tensor_maps", "allocate", "barriers"},
     ),
-    "by_roles": (by_roles, [A, B, C, N, 64, 64], "sm_90a", 4, {"assign", "dots", "specialize", "tma", "allocate"}),
+    "by_roles": (
+        by_roles,
+        [A, B, C, N, 64, 64],
+        "sm_90a",
+        4,
+        {"assign", "dots", "specialize", "expand", "tma", "allocate"},
+    ),
 }
 
 

@@ -1,0 +1,216 @@
+"""Schedules: a loop whose body is divided into stages becomes a loop in which iterations overlap.
+
+    scf.for … (%i, %acc, %p) {                          %m = (is there an iteration?); %a = tt.load %p %m;
+        %m = gpu.stage @0 @order=0;                     scf.for … (%i, %acc, %q, %a) {
+        %a = tt.load %p %m;                                 %m = (is there an iteration %i + 1?);
+        %q = tt.addptr %p …;                                %b = tt.load %q %m;
+        gpu.stage @1 @order=1;            becomes           %r = tt.addptr %q …;
+        %d = … %a %acc;                                     %d = … %a %acc;
+        scf.yield %d %q; }                                  scf.yield %d %r %b; }
+
+The body of an annotated loop is a program: its iterations one after the other. It begins with a `gpu.stage`, which says
+to which stage the ops after it belong. In a step of the new loop, the ops of stage s run for the iteration s steps
+before; first those of the least `order`, and those of one order as they stand. The loop's own stage is that of its
+`scf.yield`. The values that it carries are used one by one after it.
+
+* **Earlier stages** run ahead, also for iterations that the loop does not have, so their ops are pure and cannot trap,
+  or take the result of `gpu.stage` as their predicate. The steps before the loop have only those ops.
+* **The stage after the loop's own** has only waits for wgmma whose values the loop carries, and releases of slots. A
+  wait leaves in flight the wgmma that have begun since, and a release holds the slots that were waited for since. They
+  run once more after the loop, which then stands in a branch that runs if it has an iteration. This keeps the in-flight
+  accumulator out of a phi with the initial one: LLVM would copy it, and ptxas then waits for each wgmma (its warning
+  C7515).
+* **A value** is used in the stage that computes it, or in a later one: then the loop carries it. What an iteration
+  hands to the next one is used at most one stage earlier than it is computed, and then after it in the step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import itemgetter
+from typing import Any
+
+from ziggurat.codemodel.dialects import arith, scf
+from ziggurat.codemodel.errors import InternalError
+from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.op import Op, Value
+from ziggurat.codemodel.transform import Outcome, Rewriter, transform
+from ziggurat.codemodel.types import ScalarType
+from ziggurat.transforms.place.queries import constant, constant_of, unpacked
+from ziggurat.transforms.simplify import dce
+
+_At = tuple[Value, int]  # A value, as a stage uses it.
+
+
+def expand(module: Op) -> Op:
+    """The GPU model without stages. Raises `InternalError` for a loop whose stages cannot overlap."""
+
+    def expanded(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+        if isinstance(op, scf.For) and isinstance(op.body.entry.ops[0], gpu.Stage):
+            return _Expansion(builder, op).write()
+        return None
+
+    if not any(isinstance(op, gpu.Stage) for op in module.walk()):
+        return module
+    return dce(transform(module, expanded, pass_name="expand"))  # Only earlier stages may use what is handed on.
+
+
+class _Expansion:
+    """The writer of the loop of an annotated one, with the steps before it, and the end."""
+
+    def __init__(self, builder: Rewriter, loop: scf.For) -> None:
+        self.builder = builder
+        self.loop = loop
+        self.index, *self.carried = loop.body.parameters
+        self.stages: dict[Value, int] = {}  # Of the ops, by their results.
+        stage, order, placed = 0, 0, list[tuple[int, Op]]()
+        for op in loop.body.entry.ops:
+            stage, order = (op.stage, op.order) if isinstance(op, gpu.Stage) else (stage, order)
+            self.stages[op.result] = stage
+            placed.append((order, op))
+        _, end = placed.pop()
+        self.own = stage
+        self.step = [op for _, op in sorted(placed, key=itemgetter(0))]
+        self.late = [op for _, op in placed if self.stages[op.result] > stage and not isinstance(op, gpu.Stage)]
+        # Of late waits, what they wait for.
+        self.yielded: dict[Value, Value] = dict(zip(self.carried, end.operands, strict=True))
+        self.waited: dict[Value, Value] = {}  # The carried values that late waits are for.
+        for parameter, value in zip(self.carried, end.operands, strict=True):
+            for op in self.late:
+                if isinstance(op, gpu.WgmmaWait) and op.result is value:
+                    self.waited[value], self.yielded[parameter] = parameter, op.value
+        for op in self.late:
+            if not isinstance(op, gpu.ChannelRelease) and op.result not in self.waited:
+                raise InternalError(f"{op.NAME} is neither a release nor a wait for a carried value", str(loop.root()))
+        by = constant_of(loop.step)
+        assert isinstance(by, int)
+        self.by = by
+        self.crossing = self._crossing()
+
+    def _crossing(self) -> dict[_At, _At]:
+        """The values that come from the step before, and what they were there; the results of the loop come first."""
+        block, found = self.loop.body.entry, dict[_At, _At]()
+        work: list[_At] = [(parameter, self.own) for parameter in self.carried]
+        for op in self.step:
+            if self.stages[op.result] <= self.own:
+                work += [(value, self.stages[op.result]) for inner in op.walk() for value in inner.operands]
+        while work:
+            value, stage = at = work.pop()
+            if value.block is block and value is not self.index and at not in found:
+                before = (self.yielded[value], stage) if value in self.yielded else (value, stage - 1)
+                made = self.stages.get(before[0], -1)
+                if made > before[1] + 1:
+                    raise InternalError(f"stage {stage} uses a value of stage {made}", str(self.loop.root()))
+                if made <= before[1]:  # Else the step itself has it.
+                    found[at] = before
+                    work.append(before)
+        order = {value: at for at, value in enumerate((*self.carried, *self.stages))}
+        results = {(parameter, self.own): found[parameter, self.own] for parameter in self.carried}
+        return results | dict(sorted(found.items(), key=lambda item: (order[item[0][0]], item[0][1])))
+
+    def write(self) -> Value:
+        """Add everything; the value that stands for the result of the annotated loop."""
+        builder, loop = self.builder, self.loop
+        views: list[Rewriter] = []
+        for ahead in range(self.own):
+            views = self._step(builder, builder[loop.start], ahead, self._beginning(views, ahead))
+        values = self._beginning(views, self.own)
+        initial = [values[at] for at in self.crossing]
+
+        def body(inner: Rewriter, values: Sequence[Value]) -> list[Value]:
+            views = self._step(inner, inner[self.index], self.own, dict(zip(self.crossing, values, strict=True)))
+            following = self._beginning(views, self.own + 1)
+            return [following[at] for at in self.crossing]
+
+        then = builder.inside([], loop.result.type) if self.late else builder
+        made = carrying_loop(then, loop, (), initial, body, loop.attributes)
+        results = unpacked(then, made, len(initial))[: len(self.carried)]
+        if not self.late:
+            return results[0] if len(results) == 1 else made
+        then.mapping.values.update(zip(self.carried, results, strict=True))
+        for op in self.late:
+            self._late(then, op, ())
+        then.add(scf.Yield([then[parameter] for parameter in self.carried]))
+        otherwise = builder.inside([], loop.result.type)
+        otherwise.add(scf.Yield([builder[value] for value in loop.initial]))
+        less = arith.IntPredicate.SLT if self.by > 0 else arith.IntPredicate.SGT
+        runs = builder.add(arith.CmpI(builder[loop.start], builder[loop.stop], less))
+        return builder.add(scf.If(runs, then.finish(), otherwise.finish()))
+
+    def _beginning(self, views: Sequence[Rewriter], ahead: int) -> dict[_At, Value]:
+        """The values that the step `ahead` begins with, after the one in which the stages saw these views."""
+        found = {at: views[stage][value] for at, (value, stage) in self.crossing.items() if stage < ahead}
+        first = zip(self.carried, self.loop.initial, strict=True)
+        return found | {(parameter, ahead): self.builder[value] for parameter, value in first}
+
+    def _step(self, builder: Rewriter, index: Value, ahead: int, values: Mapping[_At, Value]) -> list[Rewriter]:
+        """Add the step that runs stage 0 for the iteration `ahead` after that of `index`; what each stage sees.
+
+        The steps before the loop run only the stages whose iterations have come.
+        """
+        views = [builder.scoped() for _ in range(ahead + 1)]
+        for (value, stage), new in values.items():
+            views[stage][value] = new
+        for number, op in enumerate(self.step):
+            stage = self.stages[op.result]
+            if stage <= ahead and isinstance(op, gpu.Stage):
+                view, distance = views[stage], ahead - stage
+                if op.result.uses:
+                    view[op.result] = self._has_iteration(view, index, distance)
+                if self.index not in view.mapping.values:
+                    shift = constant(view, distance * self.by, index.type)
+                    view[self.index] = view.add(arith.AddI(index, shift)) if distance else index
+            elif stage <= ahead:
+                views[stage].rewrite(op)
+                for parameter in [value for value in self.carried if stage and self.yielded[value] is op.result]:
+                    views[stage - 1][parameter] = views[stage][op.result]
+            elif ahead == self.own and not isinstance(op, gpu.Stage):
+                self._late(views[ahead], op, self.step[:number])
+        return views
+
+    def _late(self, view: Rewriter, op: Op, before: Sequence[Op]) -> None:
+        """Add an op for the iteration before the loop's own, after the ops `before` of this step."""
+        if isinstance(op, gpu.ChannelRelease):
+            held = any(isinstance(other, gpu.ChannelWait) and other.channel is op.channel for other in before)
+            view.add(gpu.ChannelRelease(view[op.channel], held=op.held + held))
+        elif isinstance(op, gpu.WgmmaWait):
+            # If the wgmma of this iteration has begun, it adds to the same registers, and stays in flight.
+            begun = any(other.result is op.value for other in before)
+            value = op.value if begun else self.waited[op.result]
+            view[value] = view.add(gpu.WgmmaWait(view[value], int(begun)), op.location)
+
+    def _has_iteration(self, builder: Rewriter, index: Value, distance: int) -> Value:
+        """Whether there is the iteration `distance` after that of `index`: without a sum that may overflow."""
+        shift, up = distance * self.by, self.by > 0
+        assert isinstance(index.type, ScalarType)
+        low, high = index.type.limits
+        bound = builder[self.loop.stop]
+        if shift:
+            furthest = constant(builder, (low if up else high) + shift, index.type)
+            bound = builder.add(arith.MaxSI(bound, furthest) if up else arith.MinSI(bound, furthest))
+            bound = builder.add(arith.SubI(bound, constant(builder, shift, index.type)))
+        return builder.add(arith.CmpI(index, bound, arith.IntPredicate.SLT if up else arith.IntPredicate.SGT))
+
+
+def carrying_loop(
+    builder: Rewriter,
+    loop: scf.For,
+    numbers: Sequence[int],
+    further: Sequence[Value],
+    write: Callable[[Rewriter, Sequence[Value]], Iterable[Value]],
+    attributes: Mapping[str, Any],
+) -> Value:
+    """Add a loop like `loop` that carries its values of these numbers, and after them `further`; the packed result.
+
+    `write` adds the body but for its end. It gets the body's parameters for `further`, and returns their next values.
+    """
+    start, stop, step = (builder[value] for value in loop.controls)
+    initial = [*(builder[loop.initial[number]] for number in numbers), *further]
+    types = [value.type for value in initial]
+    inner = builder.inside([start.type, *types], scf.packed(types))
+    arguments, end = loop.body.parameters, loop.body.entry.terminator
+    for old, new in zip((0, *(number + 1 for number in numbers)), inner.parameters, strict=False):
+        inner[arguments[old]] = new
+    following = write(inner, inner.parameters[1 + len(numbers) :])
+    inner.add(scf.Yield([*(inner[end.operands[number]] for number in numbers), *following]), end.location)
+    return builder.add(scf.For(start, stop, step, initial, inner.finish(), **attributes), loop.location)
