@@ -14,7 +14,7 @@ from ziggurat.backend.cpu import memory
 from ziggurat.backend.cpu.access import Head, Matrix, step_of
 from ziggurat.backend.cpu.control import ASSERTION, apply, is_straight, packed
 from ziggurat.backend.cpu.emitter import Coord, Emitter, Index, element_bytes, emits, indexed
-from ziggurat.backend.cpu.reductions import Tree
+from ziggurat.backend.cpu.reductions import Tree, neutral
 from ziggurat.backend.cpu.streaming import Stream, stream_of
 from ziggurat.backend.ptx.routines import Number
 from ziggurat.codemodel.dialects import core, cpu, tt
@@ -24,7 +24,7 @@ from ziggurat.codemodel.types import TensorType, shape_of
 from ziggurat.transforms.cpu.plan import EXPENSIVE, moved_operands
 
 MAX_UNROLLED = 2  # Vectors of an iteration, where nothing is reduced.
-MAX_REDUCED = 4  # Vectors of an iteration that reduces; of one with more than a few instructions, half as many.
+MAX_REDUCED = 4  # Vectors of an iteration that reduces; half as many if it computes for long, or stores no result.
 
 
 @emits(cpu.Alloc)
@@ -196,18 +196,19 @@ class Nest:
             return None
         users = [user for user in put.buffer.uses if user is not put]
         first = next(at for at, op in enumerate(block.ops) if op is self.op)
-        later = [op for op in block.ops[first + 1 :] if any(user.parent_op is op for user in users)]
+        regions = [op for op in block.ops[first + 1 :] if isinstance(op, cpu.Region)]
+        later = [op for op in regions if any(user.parent_op is op for user in users)]
         plain = all(isinstance(user, cpu.Get) and any(user.parent_op is op for op in later) for user in users)
         if put.start or put.strides or not plain or not later:
             return None
         last = next(at for at, op in enumerate(block.ops) if op is later[-1])
-        inner = later[-1].bodies[0].entry.ops
+        inner = later[-1].body.entry.ops
         stores = [op for op in inner if isinstance(op, cpu.Store)]
         unknown = any(store.access not in emitter.values for store in stores) or any(map(moved_operands, inner))
         writes = [op for op in inner if isinstance(op, MemoryWrite) and not isinstance(op, cpu.Store)]
         if unknown or writes or any(isinstance(op, MemoryWrite) or _writes(op) for op in block.ops[first:last]):
             return None
-        direct = head.counts[0].test("eq", self.shape[0]) & head.good
+        direct = head.counts[0].test("eq", head.shape[0]) & head.good
         for store in stores:
             direct = direct & head.apart(Head(emitter, store))
         emitter.values[put.buffer] = direct.select(head.base, emitter.values[put.buffer])
@@ -287,7 +288,8 @@ class Nest:
         stream = stream_of(self, full)
         small = len(self.op.body.entry.ops) <= 24
         heavy = any(isinstance(op, EXPENSIVE) for op in self.op.body.entry.ops)
-        reduced = MAX_REDUCED // 2 if heavy else MAX_REDUCED
+        stored = any(neutral(op, emitter.fast_math) is None for op in self.reductions)
+        reduced = MAX_REDUCED if stored and not heavy else MAX_REDUCED // 2
         most = reduced if self.reductions else MAX_UNROLLED if small and stream is None else 1
         unrolled = min(count & -count, most)
         across = self.axis == self.lane_axis
@@ -300,7 +302,9 @@ class Nest:
                 self.coords[self.axis] = Coord(base, run)
                 if emitter.lanes:
                     for size, start in self.ahead:
-                        emitter.prefetch(emitter.moved(start, base, size), size * emitter.lanes, level=2)
+                        emitter.prefetch(
+                            emitter.moved(start, base, size), size * emitter.lanes, level=1 if heavy else 2
+                        )
                 self._state()
                 for tree in trees:
                     tree.add(position, [emitter.at(value, tuple(self.coords)) for value in tree.op.values])

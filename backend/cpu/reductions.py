@@ -31,7 +31,7 @@ _NEUTRAL: dict[type[Op], float | int | None] = {
 _ROUNDED: dict[type[Op], float] = {arith.AddF: -0.0, arith.MulF: 1.0}
 
 
-def _neutral(op: tt.Reduce, fast_math: bool) -> float | int | None:
+def neutral(op: tt.Reduce, fast_math: bool) -> float | int | None:
     """The neutral element of a reduction that may combine elements in any order: nothing is rounded, or nobody asked
     for the bits. None for any other."""
     ops, parameters = op.combine.entry.ops, op.combine.parameters
@@ -74,15 +74,15 @@ class Tree:
         self.rows = rows
         self.lanes = emitter.lanes
         self.types = [element_of(value.type) for value in op.values]
-        neutral = None if rows else _neutral(op, emitter.fast_math)
+        start = None if rows else neutral(op, emitter.fast_math)
         self.carried: list[Number] = []
         self._places: list[int] = []
-        if neutral is None:
+        if start is None:
             self._places = [emitter.temporary(groups * self._stride(type_)) for type_ in self.types]
         else:
-            first = emitter.constant(neutral, self.types[0])
+            first = emitter.constant(start, self.types[0])
             self.carried = [first.spread(self.lanes) if self.lanes else first] * vectors
-        self._shuffles = self.across and neutral is None
+        self._shuffles = self.across and start is None
         self.orders = [tuple(range(max(self.lanes, 1)))]  # The numbers of the elements in the lanes, after each step.
         self._block = max(2, 16 // element_bytes(self.types[0]))
         self._steps = 0  # Those of what the groups hold.
