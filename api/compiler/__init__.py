@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ziggurat.transforms.attribution import outer_constant as outer_constant
 
 
-_MADE_OLD = 1 << 18
+_MAX_AGED = 1 << 18  # Objects.
 
 
 class _Compiling:
@@ -32,15 +32,15 @@ class _Compiling:
     module that is being imported, held forever. Python's cyclic garbage collector pauses: ops and their results are
     cycles, so that it would look through all objects of the process several times a kernel, and free little.
 
-    Most programs compile a few kernels. So the first objects, some 20 kernels' worth, count as old at once: only a full
-    collection looks at them, and most programs end before one.
+    Most programs compile a few kernels. So the first objects, some 20 kernels' worth, count as old at once, with the
+    other young objects of the process: only a full collection looks at them, and most programs end before one.
     """
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._depth = 0
         self._collects = False
-        self._young = 0  # The objects that were made old.
+        self._aged = 0  # The objects that were made old.
 
     def __enter__(self) -> None:
         self._lock.acquire()
@@ -52,8 +52,8 @@ class _Compiling:
     def __exit__(self, *error: object) -> None:
         self._depth -= 1
         if self._depth == 0 and self._collects:
-            if self._young < _MADE_OLD and not gc.get_freeze_count():
-                self._young += gc.get_count()[0]
+            if self._aged < _MAX_AGED and not gc.get_freeze_count():
+                self._aged += gc.get_count()[0]
                 gc.freeze()
                 gc.unfreeze()
             gc.enable()

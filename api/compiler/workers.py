@@ -8,6 +8,7 @@ complete, locations included.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import pickle
 import signal
@@ -80,14 +81,13 @@ def compile_all(
     """For each job the kernel, or the error that says why there is none.
 
     At most `processes` child processes compile, or one for each processor. `done` is called after each job. The
-    processes wait a minute for jobs of another call; one waits longer.
+    processes wait a minute for jobs of another call; one of them is kept until the program ends.
     """
     if not jobs:
         return []
     started = max(-(-len(jobs) // _JOBS_A_PROCESS), len(_idle)) if processes is None else len(jobs)
     count = min(processes or os.cpu_count() or 1, started, len(jobs))
-    for timer in _closing:
-        timer.cancel()
+    _cancel_closing()
 
     def work(job: Job) -> Binary | ZigguratError:
         try:
@@ -97,12 +97,20 @@ def compile_all(
         finally:
             done()
 
-    with ThreadPoolExecutor(count) as pool:
-        results = list(pool.map(work, jobs))
-    _closing[:] = [threading.Timer(_IDLE_SECONDS, close_idle, (1,))]
-    _closing[0].daemon = True
-    _closing[0].start()
-    return results
+    try:
+        with ThreadPoolExecutor(count) as pool:
+            return list(pool.map(work, jobs))
+    finally:
+        _cancel_closing()
+        timer = threading.Timer(_IDLE_SECONDS, close_idle, (1,))
+        timer.daemon = True
+        _closing.append(timer)
+        timer.start()
+
+
+def _cancel_closing() -> None:
+    while _closing:
+        _closing.pop().cancel()
 
 
 def assemble_apart(model: gpu.Module, options: CompileOptions, name: str) -> Assembly:
@@ -202,8 +210,9 @@ _closing: list[threading.Timer] = []  # The timer that ends most of the idle pro
 @atexit.register
 def close_idle(kept: int = 0) -> None:
     """End the processes that wait for work, except for `kept` of them."""
-    while len(_idle) > kept:
-        _idle.pop().close()
+    with contextlib.suppress(IndexError):  # Another thread may take the last one.
+        while len(_idle) > kept:
+            _idle.pop().close()
 
 
 if hasattr(os, "register_at_fork"):

@@ -140,6 +140,7 @@ class Head:
         """Run code for each element, in row-major order, without vectors."""
         emitter = self.emitter
         outer, emitter.lanes = emitter.lanes, 0
+        masked, emitter.nest.masked = emitter.nest.masked, True
         coords = [Coord(emitter.i64(0)) for _ in self.shape]
 
         def nest(axis: int) -> None:
@@ -156,7 +157,7 @@ class Head:
                 emitter.loop(0, self.shape[axis], 1, body)
 
         nest(0)
-        emitter.lanes = outer
+        emitter.lanes, emitter.nest.masked = outer, masked
 
     def _number(self, index: Index) -> Number:
         """The row-major number of the element of the first lane."""

@@ -14,7 +14,7 @@ from ziggurat.backend.cpu import memory
 from ziggurat.backend.cpu.access import Head, Matrix, step_of
 from ziggurat.backend.cpu.control import ASSERTION, apply, is_straight, packed
 from ziggurat.backend.cpu.emitter import Coord, Emitter, Index, element_bytes, emits, indexed
-from ziggurat.backend.cpu.reductions import Tree, neutral
+from ziggurat.backend.cpu.reductions import Tree
 from ziggurat.backend.cpu.streaming import Stream, stream_of
 from ziggurat.backend.ptx.routines import Number
 from ziggurat.codemodel.dialects import core, cpu, tt
@@ -24,7 +24,7 @@ from ziggurat.codemodel.types import TensorType, shape_of
 from ziggurat.transforms.cpu.plan import EXPENSIVE, moved_operands
 
 MAX_UNROLLED = 2  # Vectors of an iteration, where nothing is reduced.
-MAX_REDUCED = 4  # Vectors of an iteration that reduces; half as many if it computes for long, or stores no result.
+MAX_REDUCED = 4  # Vectors of an iteration that reduces; half as many if it takes long to compute them.
 
 
 @emits(cpu.Alloc)
@@ -208,7 +208,9 @@ class Nest:
         writes = [op for op in inner if isinstance(op, MemoryWrite) and not isinstance(op, cpu.Store)]
         if unknown or writes or any(isinstance(op, MemoryWrite) or _writes(op) for op in block.ops[first:last]):
             return None
-        direct = head.counts[0].test("eq", head.shape[0]) & head.good
+        direct = head.good  # No load of the region is masked: all of the row is then read without masks.
+        for other in self.heads.values():
+            direct = direct & other.counts[0].test("eq", other.shape[0])
         for store in stores:
             direct = direct & head.apart(Head(emitter, store))
         emitter.values[put.buffer] = direct.select(head.base, emitter.values[put.buffer])
@@ -288,8 +290,7 @@ class Nest:
         stream = stream_of(self, full)
         small = len(self.op.body.entry.ops) <= 24
         heavy = any(isinstance(op, EXPENSIVE) for op in self.op.body.entry.ops)
-        stored = any(neutral(op, emitter.fast_math) is None for op in self.reductions)
-        reduced = MAX_REDUCED if stored and not heavy else MAX_REDUCED // 2
+        reduced = MAX_REDUCED // 2 if heavy else MAX_REDUCED
         most = reduced if self.reductions else MAX_UNROLLED if small and stream is None else 1
         unrolled = min(count & -count, most)
         across = self.axis == self.lane_axis
@@ -351,6 +352,10 @@ class Nest:
             group(emitter.i64(0), unrolled)
         else:
             loop(0, start, unrolled)
+        if limited and trees and unrolled > 1 and all(tree.carried for tree in trees):
+            rest = full - full % step
+            loop(start, rest, 1)
+            start = rest
         if limited:
             self.masked = True
             stop: Number | int = size

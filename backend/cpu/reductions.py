@@ -22,7 +22,7 @@ from ziggurat.codemodel.types import Type, element_of, scalar_element
 Values = list[Number]  # One number or vector for each operand.
 
 
-# What leaves every number as it is, for the operations whose order does not matter; the limits of integers are None.
+# The neutral element of each operation whose order does not matter. Where it is None, it depends on the width.
 _NEUTRAL: dict[type[Op], float | int | None] = {
     arith.MaximumF: -math.inf, arith.MinimumF: math.inf, arith.MaxNumF: math.nan, arith.MinNumF: math.nan,
     arith.MaxSI: None, arith.MaxUI: 0, arith.MinSI: None, arith.MinUI: -1,
@@ -31,9 +31,9 @@ _NEUTRAL: dict[type[Op], float | int | None] = {
 _ROUNDED: dict[type[Op], float] = {arith.AddF: -0.0, arith.MulF: 1.0}
 
 
-def neutral(op: tt.Reduce, fast_math: bool) -> float | int | None:
-    """The neutral element of a reduction that may combine elements in any order: nothing is rounded, or nobody asked
-    for the bits. None for any other."""
+def _neutral(op: tt.Reduce, fast_math: bool) -> float | int | None:
+    """The neutral element of a reduction that may combine elements in any order: nothing is rounded, or
+    `fast_math` is set. None for any other."""
     ops, parameters = op.combine.entry.ops, op.combine.parameters
     plain = len(op.combine.blocks) == 1 and len(ops) == 2 and len(parameters) == 2
     scalar = scalar_element(op.values[0].type)
@@ -43,7 +43,8 @@ def neutral(op: tt.Reduce, fast_math: bool) -> float | int | None:
     if kind in (arith.MaxSI, arith.MinSI):
         least = -1 << scalar.bits - 1
         return least if kind is arith.MaxSI else ~least
-    return _NEUTRAL.get(kind, _ROUNDED.get(kind) if fast_math else None)
+    # In any order, long chains of numbers of 16 bits would lose all digits.
+    return _NEUTRAL.get(kind, _ROUNDED.get(kind) if fast_math and scalar.bits >= 32 else None)
 
 
 @cache
@@ -74,7 +75,7 @@ class Tree:
         self.rows = rows
         self.lanes = emitter.lanes
         self.types = [element_of(value.type) for value in op.values]
-        start = None if rows else neutral(op, emitter.fast_math)
+        start = None if rows else _neutral(op, emitter.fast_math)
         self.carried: list[Number] = []
         self._places: list[int] = []
         if start is None:
@@ -122,7 +123,7 @@ class Tree:
         return found
 
     def _take(self, values: Values, steps: int) -> None:
-        """Combine what has come with what came after as many steps."""
+        """Combine vectors that have been through the same number of steps."""
         while self._taken and self._taken[-1][1] == steps:
             values = self._pair(self._taken.pop()[0], values, steps)
             steps += 1

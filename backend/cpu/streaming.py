@@ -39,7 +39,7 @@ def stream_of(nest: Nest, full: Number) -> Stream | None:
     emitter, heads, inner = nest.emitter, list(nest.heads.values()), nest.op.body.entry.ops[:-1]
     store = next((head for head in heads if isinstance(head.op, cpu.Store)), None)  # A region has one at most.
     if emitter.module.vector <= 16 or not emitter.lanes or store is None or nest.reductions or len(nest.shape) > 1:
-        return None  # Vectors of 32 bytes come with x86's stores that stream.
+        return None  # Only x86 has vectors of 32 bytes here, and it has stores that stream.
     plain = all(isinstance(op, cpu.Load | cpu.Store) for op in nest.statements) and all(head.exact for head in heads)
     if not plain or any(isinstance(op, MayTrap | cpu.Get) or moved_operands(op) for op in inner):
         return None
@@ -53,7 +53,7 @@ def stream_of(nest: Nest, full: Number) -> Stream | None:
     if not all(head.limits for head in heads):
         holds = holds & first.test("eq", 0)  # No vector may reach beyond the row.
     for head in heads:
-        holds, head.step = holds & head.good, None  # The processor foresees the rows of such a region.
+        holds, head.step = holds & head.good, None  # The processor prefetches the rows of such a region.
     written = memory.bounds_of(emitter, root)
     holds = holds & (written.high - written.low).test("uge", STREAMED)
     for other in filter(None, read):

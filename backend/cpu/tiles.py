@@ -209,9 +209,9 @@ def _matmul(
         """The sums of `high` rows and `wide` vectors."""
         target = c + (row * columns + column) * size
         left = [a.base + (row + i) * a.pitch for i in range(high)]
-        for line in left if a.direct else ():  # The machine does not foresee the next rows.
+        for line in left if a.direct else ():  # The processor does not prefetch the next rows.
             emitter.prefetch(line + a.pitch * high, depth * size)
-        # Nor the rows of b that will follow these.
+        # Nor does it prefetch the rows of b that follow these.
         lines, all_lines, width = (panel, columns, depth) if transposed else (depth * joined, depth * joined, panel)
         for part in range(-(-lines * high // rows) if b.direct else 0):
             number = row * lines / rows + (part + all_lines)
@@ -328,7 +328,8 @@ def _scan(emitter: Emitter, op: cpu.Scan, *bases: Number) -> None:
         return [read(emitter, base, place, run, type_) for base, type_ in zip(bases, types, strict=True)]
 
     def scan(line: Number, column: Number) -> None:
-        """In order, or each element with the one 1, 2, 4 … before it: from the last on, whose results none reads."""
+        """In order, or each element with the one 1, 2, 4 … before it: from the last one to the first, so that a step
+        reads elements of the step before."""
         distance = 1
         while distance < size:
 

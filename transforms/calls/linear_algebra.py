@@ -43,7 +43,7 @@ def _product(
     total = sums[0] if dtype is None or (dtype not in sums and call.policy.implied_casts) else dtype
     sum_type = TensorType((*x.shape[:-1], *y.shape[-1:]), total)
     if min(x.rank, y.rank) < 2:
-        hint = "add an axis to a vector with zg.expand, or multiply vectors with zg.sum(zg.mul(a, b))"
+        hint = "give a vector a second axis, or add the products of two vectors up"
     elif x.shape[-1:] != y.shape[-2:-1]:
         hint = "exchange rows and columns with zg.trans"
     elif not tt.multiplies(x.element, y.element) or not tt.accumulators(x.element):

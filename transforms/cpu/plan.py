@@ -4,8 +4,8 @@ The ops of a block between two barriers (control flow, accesses of scalars, prin
 item is a loop nest over a shape with statements, or an op on whole buffers. Ops that are cheap to compute again are no
 statements: they are computed wherever a statement needs them. A statement joins the last item of its shape in which
 everything it needs is there: a tensor at the same index is there in the same item, a reduced tensor, or one at another
-index, only after it. An affine load joins the item that needs it first. Loads stay between the stores around them, and
-stores in their order.
+index, only after it. An affine load joins the item that first needs it or a later load. Loads stay between the stores
+around them, and stores in their order.
 
 A tensor needs a buffer (a home) when an item other than its own reads it.
 """
@@ -150,7 +150,7 @@ class Plan:
                     self._own((parameter, 0))
         for block in body.blocks:
             self._block(block)
-        self.item_of = known  # Also without the tensors from outside that got homes here.
+        self.item_of = known  # Tensors from outside that got homes here are unknown again.
 
     def _own(self, component: Component) -> None:
         self.homes[component] = None
@@ -256,6 +256,8 @@ class Plan:
     # Items.
 
     def _scalar(self, op: Op) -> None:
+        if isinstance(op, MayTrap):
+            self._place_loads()
         rank = max((self._rank(value) for value in op.operands), default=0)
         self._ranks[op.result] = rank
         self._segment.scalars[rank].append(op)
@@ -280,7 +282,8 @@ class Plan:
                     needs[component] = needs.get(component, True) and same and position not in moves
             else:
                 bound = max(bound, self._rank(value))
-        wanted = [n for n, load in enumerate(self._loads, 1) if (load.result, 0) in needs or isinstance(op, _FAILING)]
+        fails = op is not None and any(isinstance(inner, _FAILING) for inner in op.walk())
+        wanted = [n for n, load in enumerate(self._loads, 1) if (load.result, 0) in needs or fails]
         self._place_loads(max(wanted, default=0), bound, shape)
         for component, same in needs.items():
             item = self._here(component[0])

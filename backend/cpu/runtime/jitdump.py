@@ -115,10 +115,12 @@ def _places(table: bytes) -> Iterator[tuple[int, int, bytes]]:
             _number(stream)
         elif code == 8:
             at += (255 - first) // span * width
+        elif code == 9:
+            at += int.from_bytes(stream.read(2), sys.byteorder)
         elif code >= first:
             at += (code - first) // span * width
             line += base + (code - first) % span
-        if line and (code == 1 or code >= first):  # Line 0 is that of code which no line is of.
+        if line and (code == 1 or code >= first):  # Line 0 marks code without a line.
             yield at, line, files[file]
 
 

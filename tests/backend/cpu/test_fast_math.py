@@ -185,7 +185,7 @@ def flushed(x: Any) -> Any:
 
 
 def by_pairs(a: Any, b: Any, c: Any) -> Any:
-    """What vdpbf16ps computes. Products of bf16, and here their sums with f32, are exact in f64."""
+    """The results of vdpbf16ps. Products of bf16, and here their sums with f32, are exact in f64."""
     a, b = (flushed(x.astype(np.float64)) for x in (a, b))
     for k in range(0, a.shape[1], 2):
         for at in (k + 1, k):

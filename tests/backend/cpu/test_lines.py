@@ -102,7 +102,7 @@ signal.raise_signal(signal.SIGTRAP)
 
 @pytest.mark.skipif(sys.platform != "linux" or shutil.which("gdb") is None, reason="gdb is not installed")
 def test_gdb_stops_at_a_line_of_a_launch(tmp_path, monkeypatch):
-    """And it forgets code that is unloaded."""
+    """gdb also forgets code that is unloaded."""
     monkeypatch.setenv("ZIGGURAT_DEBUG_DIR", str(tmp_path))
     lines, first = inspect.getsourcelines(scaled.fn)
     line = next(first + index for index, text in enumerate(lines) if "zg.sum" in text)

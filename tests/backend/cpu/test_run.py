@@ -427,3 +427,68 @@ def test_a_row_is_read_where_it_is_unless_a_store_overlaps_it(n: int, shift: int
             run_(model, (1,), [x[program * n :], out[program * n :], n])
         found.append(room)
     np.testing.assert_array_equal(found[0].view(np.int32), found[1].view(np.int32))
+
+
+@zg.kernel
+def times_a_reduction(x_ptr, y_ptr, out_ptr, n, N: zg.constexpr, KIND: zg.constexpr):
+    at = zg.arange(0, N)
+    x = zg.load(zg.add(x_ptr, at))
+    y = zg.load(zg.add(y_ptr, at), zg.less(at, n), other=0)
+    product = zg.mul(x, y)
+    zg.store(zg.add(out_ptr, at), zg.mul(x, zg.sum(product) if KIND == "sum" else zg.max(product)))
+
+
+@pytest.mark.parametrize("dtype", (np.int32, np.float32), ids=str)
+@pytest.mark.parametrize("kind", ("sum", "max"))
+def test_a_row_is_read_in_place_only_where_no_load_of_its_region_is_masked(kind, dtype):
+    element = zg.i32 if dtype is np.int32 else zg.f32
+    model = times_a_reduction.triton(*[zg.ptr(element)] * 3, zg.i32, 256, kind)
+    for n in (0, 3, 128, 255, 256):
+        x, y = (np.random.default_rng(seed).integers(-9, -1, 256).astype(dtype) for seed in range(2))
+        x.setflags(write=False)
+        y[n:] = 99
+        mine, theirs = np.zeros(256, dtype), np.zeros(256, dtype)
+        run_cpu(model, (1,), [x, y, mine, n])
+        run(model, None, (1,), [x, y, theirs, n])
+        np.testing.assert_array_equal(mine, theirs)
+
+
+@zg.kernel
+def masked_other(x_ptr, y_ptr, out_ptr, n, stride, N: zg.constexpr):
+    at = zg.arange(0, N)
+    y = zg.load(zg.add(y_ptr, at), zg.less(at, n), other=-1)
+    x = zg.load(zg.add(x_ptr, zg.mul(at, stride)), zg.less(at, n), other=y)
+    zg.store(zg.add(out_ptr, zg.mul(at, stride)), zg.add(x, y), zg.greater(y, 0))
+
+
+@pytest.mark.parametrize("stride", (1, 2, 3))
+def test_masks_and_others_of_single_elements_are_masked_loads(stride):
+    """An access with a stride that is not the planned one takes its elements one by one."""
+    model = masked_other.triton(*[zg.ptr(zg.i32)] * 3, zg.i32, zg.i32, 64)
+    x, y = np.arange(1, 257, dtype=np.int32), np.arange(1, 65, dtype=np.int32) * 100
+    mine, theirs = np.zeros(256, np.int32), np.zeros(256, np.int32)
+    run_cpu(model, (1,), [x, y, mine, 20, stride])
+    run(model, None, (1,), [x, y, theirs, 20, stride])
+    np.testing.assert_array_equal(mine, theirs)
+
+
+@zg.function
+def quotient(a, b):
+    return a // b
+
+
+@zg.kernel
+def stray_then_zero(x_ptr, z_ptr, out_ptr, N: zg.constexpr, KIND: zg.constexpr):
+    at = zg.arange(0, N)
+    z = zg.load(zg.add(z_ptr, at))
+    x = zg.load(zg.add(x_ptr, zg.add(at, 1_000_000)))
+    s = zg.reduce(z, 0, quotient) if KIND == "reduction" else 5 // zg.sum(z)
+    zg.store(zg.add(out_ptr, at), zg.add(x, s))
+
+
+@pytest.mark.parametrize("kind", ("reduction", "scalar"))
+def test_a_load_fails_before_what_follows_it_does(kind):
+    model = stray_then_zero.triton(*[zg.ptr(zg.i32)] * 3, 64, kind)
+    arrays = [np.ones(64, np.int32), np.zeros(64, np.int32), np.zeros(64, np.int32)]
+    with pytest.raises(zg.KernelRuntimeError, match=r"reads x_ptr\[1000000\]|reads arg0\[1000000\]"):
+        run_cpu(model, (1,), arrays)
