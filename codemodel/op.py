@@ -504,4 +504,6 @@ def require_argument(thing: Any, fits: type | tuple[type, ...] | bool, what: str
 def require_model(thing: object, call: str) -> None:
     """Raise `KernelTypeError` (a `TypeError`) when `thing`, the argument of `call`, is not a model."""
     hint = "its models are kernel.model and kernel.triton(types…)" if hasattr(thing, "triton") else None
+    if isinstance(thing, str):
+        raise KernelTypeError(f"{call}: the model must be an Op; got a string", hint="parse its text: zg.parse(text)")
     require_argument(thing, Op, f"{call}: the model must be an Op", hint)

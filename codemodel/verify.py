@@ -53,7 +53,7 @@ class Violation:
 
     def __str__(self) -> str:
         place = f" ({self.location})" if self.location is not None else ""
-        return f"{self.op.NAME}: {self.message}{place}"
+        return f"{self.op.NAME}: {self.message.removeprefix(f'{self.op.NAME}: ')}{place}"
 
 
 def verify(op: Op) -> None:

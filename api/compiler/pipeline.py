@@ -113,11 +113,6 @@ def _options_for(model: Op, given: Mapping[str, Any]) -> CompileOptions:
 
 def _compilable(model: Any) -> Op:
     """The model, a lone function wrapped in a module. Raises `KernelTypeError` for a model that is not compilable."""
-    if isinstance(model, str):
-        raise KernelTypeError(
-            "zg.compile: the model must be an Op; got a string",
-            hint="parse the text of a model: zg.compile(zg.parse(text))",
-        )
     require_model(model, "zg.compile")
     if isinstance(model, core.Func) or (
         isinstance(model, core.Module) and any(isinstance(op, core.Func) for op in model.functions().values())
