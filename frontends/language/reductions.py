@@ -251,8 +251,9 @@ def associative_scan(x: Value, axis: ConstInt, combine_fn: ConstFunction, revers
 
 @call("Sorting and indexing")
 def sort(x: Value, dim: ConstInt | None = None, descending: ConstBool = False) -> Value:
-    """The elements in order along the last axis. A NaN counts as larger than all numbers,
-    -0.0 as smaller than 0.0.
+    """The elements in order along the last axis.
+
+    A NaN counts as larger than all numbers, -0.0 as smaller than 0.0.
 
     - `x`: a tensor of numbers.
     - `dim`: the last axis, or None for it.
@@ -281,8 +282,9 @@ def argsort(x: Value, dim: ConstInt | None = None, descending: ConstBool = False
 def topk(
     x: Value, k: ConstInt, dim: ConstInt | None = None, descending: ConstBool = True, return_indices: ConstBool = False
 ) -> Value:
-    """The first `k` elements of `x` in order along the last axis. A NaN counts as larger than all numbers,
-    -0.0 as smaller than 0.0.
+    """The first `k` elements of `x` in order along the last axis.
+
+    A NaN counts as larger than all numbers, -0.0 as smaller than 0.0.
 
     - `x`: a tensor of numbers.
     - `k`: their number; a power of two, at most the size of the axis.
