@@ -49,7 +49,7 @@ MISUSES: list[tuple[Callable[[], object], str]] = [
     (lambda: zg.kit.derived(PARAMETER, through=3), "'through' must be a function that says of an op whether it counts"),
     (lambda: zg.kit.difference(MODEL, MODEL, "a"), "'context' must be a number of lines, zero or more; got 'a'"),
     (lambda: zg.kit.difference(MODEL, MODEL, context=-1), "'context' must be a number of lines, zero or more; got -1"),
-    (lambda: zg.kit.difference(MODEL, "x"), "difference: the model must be an Op; got 'x'"),
+    (lambda: zg.kit.difference(MODEL, "x"), "difference: the model must be an Op; got a string"),
     (lambda: zg.kit.inline_call(zg.Builder.root(), "name", ()), "'function' must be a tt.func or a func; got 'name'"),
     (lambda: zg.kit.inline_call(3, FUNCTION, ()), "inline_call: 'builder' must be a Builder; got 3"),
     (lambda: zg.kit.inline_call(zg.Builder.root(), FUNCTION, 3), "'arguments' must be a list of values; got 3"),
