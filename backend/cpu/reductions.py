@@ -36,10 +36,12 @@ def _neutral(op: tt.Reduce, fast_math: bool) -> float | int | None:
     `fast_math` is set. None for any other."""
     ops, parameters = op.combine.entry.ops, op.combine.parameters
     plain = len(op.combine.blocks) == 1 and len(ops) == 2 and len(parameters) == 2
-    scalar = scalar_element(op.values[0].type)
-    if not plain or set(ops[0].operands) != set(parameters) or scalar.is_fp8:
-        return None
     kind = type(ops[0])
+    if not plain or set(ops[0].operands) != set(parameters) or (kind not in _NEUTRAL and kind not in _ROUNDED):
+        return None
+    scalar = scalar_element(op.values[0].type)
+    if scalar.is_fp8:
+        return None
     if kind in (arith.MaxSI, arith.MinSI):
         least = -1 << scalar.bits - 1
         return least if kind is arith.MaxSI else ~least

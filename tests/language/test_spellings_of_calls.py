@@ -120,6 +120,7 @@ def test_the_only_element_of_a_tensor():
     single[(1,)](x, out, p)
     assert out[0] == 6 and p.tolist() == [0, 7]
     assert single.compile(*[zg.ptr(zg.f32)] * 3, target="sm_90a").ptx
+    assert single.compile(*[zg.ptr(zg.f32)] * 3, target="cpu").asm
 
 
 @zg.kernel
