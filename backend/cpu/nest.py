@@ -7,7 +7,7 @@ the rest, with masks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ziggurat.backend.cpu import memory
@@ -15,7 +15,7 @@ from ziggurat.backend.cpu.access import Head, Matrix, step_of
 from ziggurat.backend.cpu.control import ASSERTION, apply, is_straight, packed
 from ziggurat.backend.cpu.emitter import Coord, Emitter, Index, element_bytes, emits, indexed
 from ziggurat.backend.cpu.reductions import Tree
-from ziggurat.backend.cpu.streaming import Stream, stream_of
+from ziggurat.backend.cpu.streaming import edges, stream_of
 from ziggurat.backend.ptx.routines import Number
 from ziggurat.codemodel.dialects import core, cpu, tt
 from ziggurat.codemodel.op import Op, OpResult, Value
@@ -362,7 +362,7 @@ class Nest:
             if not trees and all(isinstance(op, cpu.Store | cpu.Load) for op in self.statements):
                 stop = self._last([head for head in limited if isinstance(head.op, cpu.Store)], size)
             if stream is not None:
-                self._edges(stream, start, stop, group)
+                edges(self, stream, start, stop, group)
             else:
                 loop(start, stop, 1 if all(tree.carried for tree in trees) else unrolled)
             self.masked = False
@@ -374,24 +374,6 @@ class Nest:
         for tree in trees:
             self.results[tree.op.result] = tree.finish()
         self._finish()
-
-    def _edges(
-        self, stream: Stream, start: Number | int, stop: Number | int, group: Callable[[Number, int], None]
-    ) -> None:
-        """Run the vector that has the elements before the first whole line, and those from `start` on."""
-        emitter, axis, lanes = self.emitter, self.axis, self.emitter.lanes
-
-        def body(number: Number) -> None:
-            before = number.test("ult", start)
-            counts = [head.counts[axis] for head in self.heads.values()]
-            for head in self.heads.values():
-                head.counts[axis] = before.select(stream.first, head.counts[axis])
-            group(before.select(0, number), 1)
-            for head, count in zip(self.heads.values(), counts, strict=True):
-                head.counts[axis] = count
-
-        edge = stream.first.test("ne", 0).select(emitter.i64(lanes), 0)
-        emitter.loop(start - edge, stop, lanes, body)
 
     def _full(self, heads: Sequence[Head]) -> Number:
         """The number of elements along the innermost axis up to which all lanes of all accesses are inside."""

@@ -6,6 +6,7 @@ it are stored with those after the last whole vector, by masks.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import attrs
@@ -60,3 +61,23 @@ def stream_of(nest: Nest, full: Number) -> Stream | None:
         holds = holds & memory.bounds_of(emitter, other).low.test("ne", written.low)
     emitter.declarations[f"declare {FENCE}"] = None
     return Stream(holds, holds.select(first, 0))
+
+
+def edges(
+    nest: Nest, stream: Stream, start: Number | int, stop: Number | int, group: Callable[[Number, int], None]
+) -> None:
+    """Run the vector that has the elements before the first whole line, and those from `start` on. `group` runs the
+    vectors from an index on."""
+    axis, lanes, heads = nest.axis, nest.emitter.lanes, nest.heads.values()
+
+    def body(number: Number) -> None:
+        before = number.test("ult", start)
+        counts = [head.counts[axis] for head in heads]
+        for head in heads:
+            head.counts[axis] = before.select(stream.first, head.counts[axis])
+        group(before.select(0, number), 1)
+        for head, count in zip(heads, counts, strict=True):
+            head.counts[axis] = count
+
+    edge = stream.first.test("ne", 0).select(nest.emitter.i64(lanes), 0)
+    nest.emitter.loop(start - edge, stop, lanes, body)

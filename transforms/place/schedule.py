@@ -72,7 +72,7 @@ class _Expansion:
         self.own = stage
         self.step = [op for _, op in sorted(placed, key=itemgetter(0))]
         self.late = [op for _, op in placed if self.stages[op.result] > stage and not isinstance(op, gpu.Stage)]
-        # Of late waits, what they wait for.
+        # In the new loop, a late wait yields its wgmma, and waits for a carried value.
         self.yielded: dict[Value, Value] = dict(zip(self.carried, end.operands, strict=True))
         self.waited: dict[Value, Value] = {}  # The carried values that late waits are for.
         for parameter, value in zip(self.carried, end.operands, strict=True):

@@ -59,7 +59,7 @@ def in_sequence(model: Op) -> Op:
 
 
 def results(model: Op, first: int, last: int, *, strict: bool = False) -> np.ndarray[Any, Any]:
-    """What the kernel writes to y. Reads outside of x are errors, and if `strict`, uses of what was not read."""
+    """The content of y after the kernel has run. Reads outside of x are errors; with `strict`, undefined uses, too."""
     x, y = np.random.default_rng(3).integers(-9, 9, SIZE, dtype=np.int32), np.zeros(4 * SIZE, np.int32)
     run(model, "k", (1,), [x, y, first, last], strict=strict)
     return y
@@ -186,7 +186,7 @@ def test_schedules_that_are_refused(body: str, why: str) -> None:
     assert why in refused(body)
 
 
-# What the passes annotate.
+# Loops as the passes annotate them.
 
 
 @cache
