@@ -234,6 +234,10 @@ class PrimaryLayouts:
         found = self.ranked.get(component)
         return None if found is None else found[1]
 
+    def is_weak(self, component: Component) -> bool:
+        """Whether a component has only the layout of narrower tensors that were widened."""
+        return component in self.ranked and self.ranked[component][0] == _WEAK
+
     def reads(self, op: Op) -> list[tuple[int, Layout]]:
         """The layouts in which an op that is computed once reads its tensor operands, by position."""
         # The accumulator of a dot, and the index of a gather, have the layout of the result.
@@ -404,7 +408,9 @@ class LayoutPlan:
         component = (op.result, 0)
         if is_shaping(op) or (is_widening(op) and isinstance(op.result.type, TensorType)):
             return True
-        return component in self.flexible and component not in self.groups
+        # What comes from narrow tensors alone is computed again: they are converted for less than a wide one is.
+        again = component in self.flexible or (is_elementwise(op) and self.primary.is_weak(component))
+        return again and component not in self.groups
 
     def reads(self, op: Op, layout: Layout | None = None) -> list[tuple[int, Layout]]:
         """The layouts of the tensor operands of an op; for a lazy one, if its result is in `layout`."""

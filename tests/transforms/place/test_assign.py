@@ -404,6 +404,30 @@ def test_attention_converts_nothing(numbers: Any) -> None:
     Threads(module, numbers, (*BASES[:3], 64))
 
 
+def test_widened_rows_are_computed_in_the_layout_of_a_dot(numbers: Any) -> None:
+    """The negated maximum was computed in a layout of its own, and each of its wide copies was converted."""
+
+    @zg.kernel
+    def scores_kernel(out, q, k, M: zg.constexpr, D: zg.constexpr):
+        rows = zg.arange(0, M)
+        at = zg.add(zg.mul(zg.expand(rows, 1), D), zg.expand(zg.arange(0, D), 0))
+        scores = zg.dot(zg.load(zg.add(q, at)), zg.trans(zg.load(zg.add(k, at))))
+        bound = zg.broadcast(zg.expand(zg.max(scores, axis=1), 1), (M, M))
+        scores = zg.add(scores, zg.neg(bound))
+        to = zg.add(zg.mul(zg.expand(rows, 1), M), zg.expand(rows, 0))
+        zg.store(zg.add(out, to), scores)
+
+    def anchor(op: Op) -> Layout:
+        columns = shape_of(op.result.type)[1]
+        bits = [1 << i for i in range(columns.bit_length() - 1)]
+        return Layout(
+            (bits[0], 8 * columns, *bits[3:]), (bits[1], bits[2], columns, 2 * columns, 4 * columns), (16 * columns,)
+        )
+
+    module = placed(scores_kernel, [*aligned(F32, F16, F16), 32, 64], 2, anchor=anchor)
+    assert all(shape_of(op.type) != (32, 32) for op in conversions(module))
+
+
 def test_a_load_by_index_has_the_layout_of_the_index(numbers: Any) -> None:
     @zg.kernel
     def gather_kernel(out, x, index, BLOCK: zg.constexpr):
