@@ -120,7 +120,7 @@ def figures(name: str, without: str | None = None) -> Figures:
     """The machine code of a kernel, without a pass."""
     kernel, types, options = KERNELS[name]
     with left_out(without):
-        made = kernel.compile(*types, target=TARGET, contract=True, **options)
+        made = kernel.compile(*types, target=TARGET, **options)
     code, resources = assembled(made.ptx, TARGET)
     loop = max(loops(disassembled(code)), key=weight)
     return Figures(loop, resources.registers, resources.spills, made.shared, resources.warnings)
@@ -155,7 +155,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true", help="renew docs/benchmarks.md")
     given = parser.parse_args()
-    facts = surroundings("llvmlite")
+    facts = surroundings("llvmlite", "nvidia-cuda-nvcc")
     text = table(("kernel", "instructions of the loop", "registers", "spilled bytes", "shared bytes"), [*rows()])
     print(text)
     if given.write:

@@ -127,7 +127,7 @@ class CompileOptions:
         False, boolean, "IEEE division and square roots, and accurate functions, in place of fast ones", shared=True
     )
     contract: bool = _option(
-        False, boolean, "compute `a * b + c` of floats by fma, rounded once; without effect with `exact_math`"
+        True, boolean, "on a GPU, compute `a * b + c` of floats by fma, rounded once; without effect with `exact_math`"
     )
     fast_math: bool = _option(
         False, boolean,

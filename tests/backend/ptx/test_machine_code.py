@@ -22,9 +22,9 @@ LOOPS = {
     "matmul f16 NN 128×128×64, 8 warps": 124,
     "matmul f16 NT 128×128×64, 8 warps": 92,
     "matmul f16 by TMA 128×256×64, roles": 56,
-    "attention f16 D64, 4 warps": 570,
-    "attention f16 D128, 8 warps": 390,
-    "attention f16 D128 causal, 8 warps": 400,
+    "attention f16 D64, 4 warps": 530,
+    "attention f16 D128, 8 warps": 358,
+    "attention f16 D128 causal, 8 warps": 358,
     "layer norm f16, blocks of 2048": 89,
     "softmax of 8192 in bf16": 460,
 }

@@ -77,7 +77,7 @@ def not_negative(out, N: zg.constexpr):
 
 
 def compiled(kernel: Any, types: Sequence[Any], num_warps: int, target: str = "sm_80") -> Any:
-    return zg.compile(kernel.triton(*types), target=target, num_warps=num_warps)
+    return zg.compile(kernel.triton(*types), target=target, num_warps=num_warps, contract=False)
 
 
 def ran(made: Any, text: str, arguments: Sequence[Any], grid: tuple[int, ...] = (1,)) -> None:

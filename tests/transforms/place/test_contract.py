@@ -66,7 +66,7 @@ def test_results_are_those_of_fma(dtype: zg.ScalarType) -> None:
     plain, fused, simulated = (np.zeros(64, dtype.dtype) for _ in range(3))
     mixed[(64,)](*arrays, plain)
     zg.run(contract(mixed.triton(*types)), (64,), *arrays, fused)
-    compiled = mixed.compile(*types, contract=True, num_warps=1)
+    compiled = mixed.compile(*types, num_warps=1)
     compiled.simulate[(64,)](*arrays, simulated)
     np.testing.assert_array_equal(simulated, fused)
     a, b, c = (array.astype(np.float64) for array in arrays)
@@ -76,12 +76,11 @@ def test_results_are_those_of_fma(dtype: zg.ScalarType) -> None:
     assert "fma.rn" in compiled.ptx and "arith.mulf" not in str(compiled.stages["gpu"])
 
 
-def test_the_pass_is_seen_and_asked_for() -> None:
+def test_the_pass_is_seen_and_can_be_switched_off() -> None:
     types = [zg.divisible(zg.ptr(zg.f32))] * 4
-    plain, exact = (mixed.compile(*types, **given) for given in ({}, {"contract": True, "exact_math": True}))
+    plain, exact = (mixed.compile(*types, **given) for given in ({"contract": False}, {"exact_math": True}))
     assert "fma" not in plain.ptx and "fma" not in exact.ptx
-    asked = mixed.compile(*types, contract=True)
-    models = {snapshot.name: str(snapshot.model) for snapshot in asked.passes}
+    models = {snapshot.name: str(snapshot.model) for snapshot in mixed.compile(*types).passes}
     assert "math.fma" not in models["prepare"] and models["contract"].count("math.fma") == 3
 
 
