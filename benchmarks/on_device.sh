@@ -17,6 +17,8 @@ for folder in codemodel frontends transforms backend; do
 done
 
 wheels=$(find "$root/build/wheels" -name '*.whl' -printf ':%p' 2>/dev/null || true)
-export PYTHONPATH="$site$wheels${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+# Bytecode is kept as for an installed package, but outside of the tree.
+unset PYTHONDONTWRITEBYTECODE
+export PYTHONPATH="$site$wheels${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1 PYTHONPYCACHEPREFIX="$site/bytecode"
 cd "$root"
 exec "$@"
