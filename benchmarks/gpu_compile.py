@@ -2,6 +2,8 @@
 
     python benchmarks/gpu_compile.py          # tables, and one JSON object at the end; times are in seconds
 
+These are rows of `gpu_ladder.py`, which has their bars.
+
 A process makes its arrays first, with torch for Triton and without it for ours, so that the driver's start and torch's
 import are not counted. What counts is the import of the compiler, compiling, loading (with the driver's assembly) and
 the launch, to its end. The parts of our time are taken in a process of their own. Medians of several processes.
@@ -21,8 +23,7 @@ from collections.abc import Callable
 from typing import Any
 
 KERNELS = ("add", "matmul")
-BARS = {"add": 0.35, "matmul": 0.6}  # Seconds, where Triton takes 0.72 and 0.95.
-ROUNDS = 5
+ROUNDS = 3
 SIZE = 512
 TILE = {"M": 128, "N": 256, "K": 64, "GROUP": 8}
 
@@ -185,13 +186,12 @@ CHILDREN: dict[str, Callable[[str], dict[str, float]]] = {
 }
 
 
-def main() -> int:
+def main() -> None:
     if len(sys.argv) == 3:
         print(json.dumps(CHILDREN[sys.argv[1]](sys.argv[2])))
-        return 0
+        return
     children = [name for name in CHILDREN if name != "Triton" or importlib.util.find_spec("triton") is not None]
     report: dict[str, Any] = {}
-    missed: list[str] = []
     with tempfile.TemporaryDirectory() as bytecode:
         for kernel in KERNELS:
             row: dict[str, Any] = {who: medians(measured(who, kernel, bytecode)) for who in children}
@@ -199,14 +199,11 @@ def main() -> int:
             if len(totals) == 2:
                 row["ratio"] = round(totals["Triton"] / totals["ours"], 2)
             report[kernel] = row
-            if totals["ours"] > BARS[kernel]:
-                missed.append(kernel)
             print(f"{kernel}: {', '.join(f'{who} {time_:.3f} s' for who, time_ in totals.items())}", flush=True)
             for name, seconds in row["parts"].items():
                 print(f"    {name:42} {seconds * 1e3:8.1f} ms")
-    print(json.dumps({"figures": report, "missed": missed}))
-    return bool(missed)
+    print(json.dumps(report))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

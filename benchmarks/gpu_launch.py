@@ -11,7 +11,6 @@ from __future__ import annotations
 import importlib.util
 import itertools
 import json
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -135,18 +134,16 @@ def triton_cost() -> float:
     return host_time(launch)
 
 
-def main() -> int:
-    """Print the figures. The status tells whether a launch costs more than 1.5 bare ones."""
+def main() -> None:
+    """Print the figures."""
     report: dict[str, Any] = {"own arrays": launch_cost()}
     for library in ("torch", "cupy"):
         if importlib.util.find_spec(library) is not None:
             report[library] = launch_cost(library)
     if importlib.util.find_spec("triton") is not None and "torch" in report:
         report["Triton"] = {"launch": triton_cost()}
-    bar = report.get("torch", report["own arrays"])["ratio"] <= 1.5
     print(json.dumps(report))
-    return 0 if bar else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,9 +1,7 @@
-"""The tests and benchmarks that need a GPU, run in one go, and their results in one JSON file.
+"""The tests that need a GPU, run in one go, and their results in one JSON file. `gpu_ladder.py` has the speeds.
 
-    benchmarks/on_device.sh python3 benchmarks/gpu_report.py report.json [--only NAME] [--also sanitizer]
-        [--skip-tests] [--tutorials FOLDER] [--commit ID] [-- options]
+    benchmarks/on_device.sh python3 benchmarks/gpu_report.py report.json [--sanitizer] [--commit ID] [-- options]
 
-Each benchmark is a script that prints one JSON object as its last line; its exit status tells whether a bar was missed.
 The report holds the card, the driver, the versions, the date, and what came out. The status is that of the worst part.
 """
 
@@ -23,44 +21,26 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-# The measurements by name: a script in this folder and its arguments.
-BENCHMARKS: dict[str, tuple[str, ...]] = {
-    "launch": ("gpu_launch.py",),
-    "kernels": ("gpu_kernels.py",),
-    "compile": ("gpu_compile.py",),
-}
-# Measurements that run only if they are named.
-OPTIONAL: dict[str, tuple[str, ...]] = {"sanitizer": ("sanitize.py",)}
 PACKAGES = ("numpy", "attrs", "ml_dtypes", "llvmlite", "cuda-bindings", "torch", "triton", "cupy-cuda13x")
 # Longest time of one part, in seconds: the device machine gives a command ten minutes.
 LIMIT = 300
 
 
 def main() -> int:
-    """Run the named measurements and write the report."""
+    """Run the tests and write the report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("path", type=Path, help="where the report goes")
-    parser.add_argument("--only", action="append", choices={**BENCHMARKS, **OPTIONAL}, help="run these alone")
-    parser.add_argument("--also", action="append", choices=OPTIONAL, default=[], help="run these as well")
-    parser.add_argument("--skip-tests", action="store_true")
-    parser.add_argument(
-        "--tutorials", type=Path, help="python/tutorials of a checkout of Triton: run beside ours as well"
-    )
+    parser.add_argument("--sanitizer", action="store_true", help="run compute-sanitizer as well")
     parser.add_argument("--commit", help="what is run, where that is a copy whose git says something else")
     parser.add_argument("pytest", nargs="*", help="options for pytest, after --")
     options = parser.parse_args()
     report: dict[str, Any] = {"surroundings": surroundings()}
     if options.commit:
         report["surroundings"]["commit"] = options.commit
-    if not options.skip_tests:
-        report["tests"] = tests(options.pytest)
-        save(options.path, report)
-    report["benchmarks"] = {}
-    for name in [*(options.only or BENCHMARKS), *options.also]:
-        report["benchmarks"][name] = benchmark({**BENCHMARKS, **OPTIONAL}[name])
-        save(options.path, report)  # After each part: what comes later may be cut off.
-    if options.tutorials is not None:
-        report["benchmarks"]["tutorials"] = benchmark(("gpu_tutorials.py", str(options.tutorials)))
+    report["tests"] = tests(options.pytest)
+    save(options.path, report)
+    if options.sanitizer:
+        report["sanitizer"] = sanitized()
         save(options.path, report)
     return summarise(report)
 
@@ -130,9 +110,9 @@ def tests(options: list[str]) -> dict[str, Any]:
     return report
 
 
-def benchmark(command: tuple[str, ...]) -> dict[str, Any]:
-    """Run a benchmark; its figures, and its output where it has none."""
-    status, output, seconds = run([sys.executable, str(ROOT / "benchmarks" / command[0]), *command[1:]])
+def sanitized() -> dict[str, Any]:
+    """What `sanitize.py` found, which is the last line that it prints; its output where it has none."""
+    status, output, seconds = run([sys.executable, str(ROOT / "benchmarks" / "sanitize.py")])
     report: dict[str, Any] = {"status": status, "seconds": seconds}
     try:
         report["figures"] = json.loads(output.strip().splitlines()[-1])
@@ -162,18 +142,12 @@ def save(path: Path, report: dict[str, Any]) -> None:
 
 def summarise(report: dict[str, Any]) -> int:
     """Print the main results, failures last; the worst status."""
-    statuses = [part["status"] for part in report["benchmarks"].values()]
-    for name, part in report["benchmarks"].items():
-        print(f"{name}: status {part['status']}, {part.get('figures', part.get('output'))}")
-    if "tests" in report:
-        found = report["tests"]
-        statuses.append(found["status"])
-        print(f"{found['passed']} passed, {found['failed']} failed, {found['skipped']} skipped in {found['seconds']} s")
-        for name, message in found["failures"].items():
-            print(f"--- {name}\n{message[-800:]}")
-        if "output" in found:
-            print(found["output"])
-    return max(statuses, default=0)
+    found = report["tests"]
+    print(f"{found['passed']} passed, {found['failed']} failed, {found['skipped']} skipped in {found['seconds']} s")
+    for name, message in found["failures"].items():
+        print(f"--- {name}\n{message[-800:]}")
+    print(found.get("output", ""), report.get("sanitizer", ""))
+    return max(found["status"], report.get("sanitizer", found)["status"])
 
 
 if __name__ == "__main__":

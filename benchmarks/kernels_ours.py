@@ -1,4 +1,4 @@
-"""The kernels that are measured, in ziggurat. `kernels_triton.py` has the same in Triton, statement by statement."""
+"""Kernels in explicit calls, of which `kernels_triton.py` has most in Triton's Python."""
 
 import ziggurat as zg
 
@@ -23,19 +23,6 @@ def softmax(out_ptr, x_ptr, stride, n, BLOCK: zg.constexpr):
     powers = zg.exp(zg.sub(x, zg.max(x, axis=0)))
     y = zg.div(powers, zg.sum(powers, axis=0))
     zg.store(zg.add(out_ptr + start, at), zg.cast(y, out_ptr.dtype.element_ty), mask)
-
-
-@zg.kernel
-def softmax_rows(out_ptr, x_ptr, stride, rows, n, BLOCK: zg.constexpr, STAGES: zg.constexpr):
-    """Each program takes rows, grid-stride."""
-    at = zg.arange(0, BLOCK)
-    mask = zg.compare(at, n, LESS)
-    for row in zg.range(zg.program_id(0), rows, zg.num_programs(0), num_stages=STAGES):
-        start = row * stride
-        x = zg.cast(zg.load(zg.add(x_ptr + start, at), mask, other=-float("inf")), zg.f32)
-        powers = zg.exp(zg.sub(x, zg.max(x, axis=0)))
-        y = zg.div(powers, zg.sum(powers, axis=0))
-        zg.store(zg.add(out_ptr + start, at), zg.cast(y, out_ptr.dtype.element_ty), mask)
 
 
 @zg.kernel

@@ -1,4 +1,7 @@
-"""The kernels of `kernels_ours.py` in Triton, to be measured beside them."""
+"""The kernels that are measured, in Triton's Python: one text for both compilers.
+
+`import kernels_triton` has them by Triton, `kernels_by_ziggurat()` of `ladder_works.py` has the same file by ziggurat.
+"""
 
 import triton
 import triton.language as tl
@@ -22,18 +25,6 @@ def softmax(out_ptr, x_ptr, stride, n, BLOCK: tl.constexpr):
     powers = tl.exp(x - tl.max(x, axis=0))
     y = powers / tl.sum(powers, axis=0)
     tl.store(out_ptr + start + at, y.to(out_ptr.dtype.element_ty), mask)
-
-
-@triton.jit
-def softmax_rows(out_ptr, x_ptr, stride, rows, n, BLOCK: tl.constexpr, STAGES: tl.constexpr):
-    at = tl.arange(0, BLOCK)
-    mask = at < n
-    for row in tl.range(tl.program_id(0), rows, tl.num_programs(0), num_stages=STAGES):
-        start = row * stride
-        x = tl.load(x_ptr + start + at, mask, other=-float("inf")).to(tl.float32)
-        powers = tl.exp(x - tl.max(x, axis=0))
-        y = powers / tl.sum(powers, axis=0)
-        tl.store(out_ptr + start + at, y.to(out_ptr.dtype.element_ty), mask)
 
 
 @triton.jit
@@ -69,7 +60,7 @@ def layer_norm(x_ptr, y_ptr, w_ptr, b_ptr, mean_ptr, rstd_ptr, stride, n, eps, B
 @triton.jit
 def matmul(
     a_ptr, b_ptr, c_ptr, m, n, k, am, ak, bk, bn, cm, cn,
-    M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, GROUP: tl.constexpr,
+    M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, GROUP: tl.constexpr, SUM: tl.constexpr = tl.float32,
 ):  # fmt: skip
     pid = tl.program_id(0)
     rows, columns = tl.cdiv(m, M), tl.cdiv(n, N)
@@ -83,17 +74,17 @@ def matmul(
     at_k = tl.arange(0, K)
     a_at = a_ptr + (at_m[:, None] * am + at_k[None, :] * ak)
     b_at = b_ptr + (at_k[:, None] * bk + at_n[None, :] * bn)
-    acc = tl.zeros((M, N), tl.float32)
+    acc = tl.zeros((M, N), SUM)
     for step in range(0, tl.cdiv(k, K)):
         left = k - step * K
         a = tl.load(a_at, at_k[None, :] < left, other=0.0)
         b = tl.load(b_at, at_k[:, None] < left, other=0.0)
-        acc = tl.dot(a, b, acc)
+        acc = tl.dot(a, b, acc, out_dtype=SUM)
         a_at += K * ak
         b_at += K * bk
     out_m = row * M + tl.arange(0, M)[:, None]
     out_n = column * N + tl.arange(0, N)[None, :]
-    tl.store(c_ptr + out_m * cm + out_n * cn, acc.to(tl.float16), (out_m < m) & (out_n < n))
+    tl.store(c_ptr + out_m * cm + out_n * cn, acc.to(c_ptr.dtype.element_ty), (out_m < m) & (out_n < n))
 
 
 @triton.jit
@@ -106,9 +97,10 @@ def idle(
 
 @triton.jit
 def matmul_blocks(
-    a_desc, b_desc, c_desc, m, n, k,
+    a_desc, b_desc, c_desc, bias_ptr, rest_desc, m, n, k, EPILOGUE: tl.constexpr,
     M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, GROUP: tl.constexpr, ROLES: tl.constexpr,
 ):  # fmt: skip
+    """a · bᵀ through descriptors; a program takes tiles, grid-stride. EPILOGUE is "", "gelu" or "residual"."""
     rows, columns = tl.cdiv(m, M), tl.cdiv(n, N)
     in_group = GROUP * columns
     for tile in tl.range(tl.program_id(0), rows * columns, tl.num_programs(0), flatten=not ROLES):
@@ -121,11 +113,52 @@ def matmul_blocks(
             a = a_desc.load([row, start])
             b = b_desc.load([column, start])
             acc = tl.dot(a, b.T, acc)
-        c_desc.store([row, column], acc.to(tl.float16))
+        if EPILOGUE == "gelu":
+            acc += tl.load(bias_ptr + column + tl.arange(0, N)).to(tl.float32)[None, :]
+            acc = acc / (1 + tl.math.exp2(acc * (-2.302208198 - 0.1029432397 * (acc * acc))))
+        if EPILOGUE == "residual":
+            acc += rest_desc.load([row, column]).to(tl.float32)
+        c_desc.store([row, column], acc.to(a_desc.dtype))
 
 
 @triton.jit
-def attention_step(acc, total, top, q, k_desc, v_desc, at, start, rows, scale, MASKED: tl.constexpr, N: tl.constexpr):
+def matmul_grouped(
+    a_desc, b_desc, c_desc, expert_ptr, n, k,
+    M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, GROUP: tl.constexpr, ROLES: tl.constexpr,
+):  # fmt: skip
+    """a · bᵀ, where each tile of rows has a matrix b of its own: that of number `expert_ptr[tile]`."""
+    columns = tl.cdiv(n, N)
+    pid = tl.program_id(0)
+    tile = pid // (GROUP * columns) * GROUP + pid % GROUP
+    column = pid // GROUP % columns * N
+    expert = tl.load(expert_ptr + tile)
+    acc = tl.zeros((M, N), tl.float32)
+    for start in tl.range(0, k, K, warp_specialize=ROLES):
+        a = a_desc.load([tile * M, start])
+        b = b_desc.load([expert * n + column, start])
+        acc = tl.dot(a, b.T, acc)
+    c_desc.store([tile * M, column], acc.to(a_desc.dtype))
+
+
+@triton.jit
+def matmul_split(
+    a_desc, b_desc, c_ptr, m, n, k, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, PARTS: tl.constexpr
+):  # fmt: skip
+    """a · bᵀ of few rows, N columns by a program. The terms are in PARTS parts, each with a matrix c of its own."""
+    column, part = tl.program_id(0) * N, tl.program_id(1)
+    acc = tl.zeros((N, M), tl.float32)
+    steps = k // (K * PARTS)
+    for step in tl.range(part * steps, (part + 1) * steps):
+        acc = tl.dot(b_desc.load([column, step * K]), a_desc.load([0, step * K]).T, acc)
+    row = tl.arange(0, M)[None, :]
+    out = (part * m + row) * n + column + tl.arange(0, N)[:, None]
+    tl.store(c_ptr + out, acc.to(c_ptr.dtype.element_ty), row < m)
+
+
+@triton.jit
+def attention_step(
+    acc, total, top, q, k_desc, v_desc, at, start, rows, scale, MASKED: tl.constexpr, N: tl.constexpr
+):  # fmt: skip
     start = tl.multiple_of(start, N)
     scores = tl.dot(q, k_desc.load([at + start, 0]).T)
     if MASKED:
@@ -139,19 +172,22 @@ def attention_step(acc, total, top, q, k_desc, v_desc, at, start, rows, scale, M
     powers = tl.math.exp2(scores)
     shrink = tl.math.exp2(top - higher)
     acc = acc * shrink[:, None]
-    acc = tl.dot(powers.to(tl.float16), v_desc.load([at + start, 0]), acc)
+    acc = tl.dot(powers.to(q.dtype), v_desc.load([at + start, 0]), acc)
     return acc, total * shrink + tl.sum(powers, 1), higher
 
 
 @triton.jit
 def attention(
-    q_desc, k_desc, v_desc, out_desc, lse_ptr, n, scale,
-    CAUSAL: tl.constexpr, M: tl.constexpr, N: tl.constexpr, D: tl.constexpr, ROLES: tl.constexpr,
+    q_desc, k_desc, v_desc, out_desc, lse_ptr, n, scale, CAUSAL: tl.constexpr, SHARED: tl.constexpr,
+    M: tl.constexpr, N: tl.constexpr, D: tl.constexpr, ROLES: tl.constexpr,
 ):  # fmt: skip
-    block = tl.program_id(0)
-    at = tl.program_id(1) * n
+    """Attention forward, all heads stacked in two axes; SHARED heads of queries have one of keys. lse is the binary
+    logarithm of the sums."""
+    block = tl.num_programs(0) - 1 - tl.program_id(0)
+    head = tl.program_id(1) * n
+    at = tl.program_id(1) // SHARED * n
     rows = block * M + tl.arange(0, M)
-    q = q_desc.load([at + block * M, 0])
+    q = q_desc.load([head + block * M, 0])
     top = tl.full((M,), -float("inf"), tl.float32)
     total = tl.zeros((M,), tl.float32)
     acc = tl.zeros((M, D), tl.float32)
@@ -162,5 +198,260 @@ def attention(
     if CAUSAL:
         for start in tl.range(block * M, (block + 1) * M, N, warp_specialize=ROLES):
             acc, total, top = attention_step(acc, total, top, q, k_desc, v_desc, at, start, rows, scale, True, N)
-    out_desc.store([at + block * M, 0], (acc / total[:, None]).to(tl.float16))
-    tl.store(lse_ptr + at + rows, top + tl.math.log2(total))
+    out_desc.store([head + block * M, 0], (acc / total[:, None]).to(out_desc.dtype))
+    tl.store(lse_ptr + head + rows, top + tl.math.log2(total))
+
+
+@triton.jit
+def attention_delta(out_ptr, dout_ptr, delta_ptr, BLOCK: tl.constexpr, D: tl.constexpr):
+    """The sums of out · dout along the rows."""
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    elements = at[:, None] * D + tl.arange(0, D)[None, :]
+    out = tl.load(out_ptr + elements).to(tl.float32)
+    tl.store(delta_ptr + at, tl.sum(out * tl.load(dout_ptr + elements).to(tl.float32), 1))
+
+
+@triton.jit
+def attention_keys(
+    q_desc, k_desc, v_desc, dout_desc, dk_desc, dv_desc, dq_desc, lse_ptr, delta_ptr, n, scale,
+    CAUSAL: tl.constexpr, M: tl.constexpr, N: tl.constexpr, D: tl.constexpr, ROLES: tl.constexpr, WHOLE: tl.constexpr,
+):  # fmt: skip
+    """The gradients of N keys and values over all queries, M at once. WHOLE: dq in f32 as well, added in memory."""
+    head = tl.program_id(1) * n
+    first = tl.program_id(0) * N
+    k = k_desc.load([head + first, 0])
+    v = v_desc.load([head + first, 0])
+    dk = tl.zeros((N, D), tl.float32)
+    dv = tl.zeros((N, D), tl.float32)
+    keys = first + tl.arange(0, N)
+    for at in tl.range(first // M * M if CAUSAL else 0, n, M, warp_specialize=ROLES):
+        rows = at + tl.arange(0, M)
+        q = q_desc.load([head + at, 0])
+        powers = tl.dot(k, q.T) * (scale * 1.4426950408889634) - tl.load(lse_ptr + head + rows)[None, :]
+        powers = tl.math.exp2(powers)
+        if CAUSAL:
+            powers = tl.where(rows[None, :] >= keys[:, None], powers, 0.0)
+        dout = dout_desc.load([head + at, 0])
+        dv = tl.dot(powers.to(q.dtype), dout, dv)
+        scores = powers * (tl.dot(v, dout.T) - tl.load(delta_ptr + head + rows)[None, :])
+        scores = scores.to(q.dtype)
+        dk = tl.dot(scores, q, dk)
+        if WHOLE:
+            dq_desc.atomic_add([head + at, 0], tl.dot(scores.T, k) * scale)
+    dk_desc.store([head + first, 0], (dk * scale).to(k.dtype))
+    dv_desc.store([head + first, 0], dv.to(k.dtype))
+
+
+@triton.jit
+def attention_queries(
+    q_desc, k_desc, v_desc, dout_desc, dq_desc, lse_ptr, delta_ptr, n, scale,
+    CAUSAL: tl.constexpr, M: tl.constexpr, N: tl.constexpr, D: tl.constexpr, ROLES: tl.constexpr,
+):  # fmt: skip
+    """The gradient of M queries over all keys, N at once."""
+    head = tl.program_id(1) * n
+    first = tl.program_id(0) * M
+    rows = first + tl.arange(0, M)
+    q = q_desc.load([head + first, 0])
+    dout = dout_desc.load([head + first, 0])
+    lse = tl.load(lse_ptr + head + rows)[:, None]
+    delta = tl.load(delta_ptr + head + rows)[:, None]
+    dq = tl.zeros((M, D), tl.float32)
+    for at in tl.range(0, first + M if CAUSAL else n, N, warp_specialize=ROLES):
+        k = k_desc.load([head + at, 0])
+        powers = tl.math.exp2(tl.dot(q, k.T) * (scale * 1.4426950408889634) - lse)
+        if CAUSAL:
+            powers = tl.where(rows[:, None] >= (at + tl.arange(0, N))[None, :], powers, 0.0)
+        scores = powers * (tl.dot(dout, v_desc.load([head + at, 0]).T) - delta)
+        dq = tl.dot(scores.to(q.dtype), k, dq)
+    dq_desc.store([head + first, 0], (dq * scale).to(q.dtype))
+
+
+@triton.jit
+def norm(
+    x_ptr, y_ptr, w_ptr, b_ptr, mean_ptr, rstd_ptr, n, eps, RMS: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr
+):  # fmt: skip
+    """Layer norm or RMS norm of ROWS rows, each read once."""
+    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    columns = tl.arange(0, BLOCK)[None, :]
+    seen = columns < n
+    at = rows[:, None] * n + columns
+    x = tl.load(x_ptr + at, seen, other=0.0).to(tl.float32)
+    if not RMS:
+        mean = tl.sum(x, 1) / n
+        x = tl.where(seen, x - mean[:, None], 0.0)
+        tl.store(mean_ptr + rows, mean)
+    rstd = tl.math.rsqrt(tl.sum(x * x, 1) / n + eps)
+    tl.store(rstd_ptr + rows, rstd)
+    y = x * rstd[:, None] * tl.load(w_ptr + columns, seen, other=0.0).to(tl.float32)
+    if not RMS:
+        y += tl.load(b_ptr + columns, seen, other=0.0).to(tl.float32)
+    tl.store(y_ptr + at, y.to(y_ptr.dtype.element_ty), seen)
+
+
+@triton.jit
+def add_pairs(a, b, c, d):
+    return a + c, b + d
+
+
+@triton.jit
+def norm_backward(
+    x_ptr, dy_ptr, dx_ptr, w_ptr, mean_ptr, rstd_ptr, dw_ptr, db_ptr, rows, n, RMS: tl.constexpr, BLOCK: tl.constexpr
+):  # fmt: skip
+    """A program takes rows, grid-stride, and stores its sums of the gradients of weight and bias. It loads a row while
+    it computes with the one before."""
+    columns = tl.arange(0, BLOCK)
+    seen = columns < n
+    w = tl.load(w_ptr + columns, seen, other=0.0)
+    dw = tl.zeros((BLOCK,), tl.float32)
+    db = tl.zeros((BLOCK,), tl.float32)
+    next_x = tl.load(x_ptr + tl.program_id(0) * n + columns, seen, other=0.0)
+    next_dy = tl.load(dy_ptr + tl.program_id(0) * n + columns, seen, other=0.0)
+    for row in range(tl.program_id(0), rows, tl.num_programs(0)):
+        x = next_x.to(tl.float32)
+        dy = next_dy.to(tl.float32)
+        after = row + tl.num_programs(0)
+        next_x = tl.load(x_ptr + after * n + columns, seen & (after < rows), other=0.0)
+        next_dy = tl.load(dy_ptr + after * n + columns, seen & (after < rows), other=0.0)
+        rstd = tl.load(rstd_ptr + row)
+        if not RMS:
+            x = x - tl.load(mean_ptr + row)
+            db += dy
+        x = x * rstd
+        dw += dy * x
+        dy = dy * w.to(tl.float32)
+        if RMS:
+            dx = dy - x * (tl.sum(x * dy, 0) / n)
+        else:
+            along, common = tl.reduce((x * dy, dy), 0, add_pairs)
+            dx = dy - x * (along / n) - common / n
+        tl.store(dx_ptr + row * n + columns, (dx * rstd).to(dx_ptr.dtype.element_ty), seen)
+    tl.store(dw_ptr + tl.program_id(0) * n + columns, dw, seen)
+    if not RMS:
+        tl.store(db_ptr + tl.program_id(0) * n + columns, db, seen)
+
+
+@triton.jit
+def sum_rows(parts_ptr, out_ptr, parts, n, BLOCK: tl.constexpr, ROWS: tl.constexpr):
+    """The sums of columns: those of two matrices of `parts` rows, one below the other."""
+    columns = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    first = tl.program_id(1) * parts
+    total = tl.zeros((ROWS, BLOCK), tl.float32)
+    for start in range(0, parts, ROWS):
+        rows = start + tl.arange(0, ROWS)[:, None]
+        total += tl.load(parts_ptr + (first + rows) * n + columns[None, :], rows < parts, other=0.0)
+    out = tl.sum(total, 0).to(out_ptr.dtype.element_ty)
+    tl.store(out_ptr + tl.program_id(1) * n + columns, out, columns < n)
+
+
+@triton.jit
+def softmax_long(
+    x_ptr, y_ptr, label_ptr, loss_ptr, n, scale, LOSS: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr
+):  # fmt: skip
+    """Softmax of a row that no program can hold, times `scale`; or with LOSS the cross entropy and its gradient.
+
+    Each lane keeps the largest of its numbers and the sum of their powers, over ROWS numbers at once. The row is read
+    again from its end, out of the L2. Each read is begun one step ahead.
+    """
+    STEP: tl.constexpr = ROWS * BLOCK
+    LOG2_E: tl.constexpr = 1.4426950408889634
+    x_ptr += tl.program_id(0).to(tl.int64) * n
+    y_ptr += tl.program_id(0).to(tl.int64) * n
+    at = tl.arange(0, ROWS)[:, None] * BLOCK + tl.arange(0, BLOCK)[None, :]
+    top = tl.full((BLOCK,), -1e30, tl.float32)
+    sums = tl.zeros((BLOCK,), tl.float32)
+    ahead = tl.load(x_ptr + at, at < n, other=-float("inf"), eviction_policy="evict_last")
+    for start in range(STEP, n + STEP, STEP):
+        x = ahead.to(tl.float32) * LOG2_E
+        ahead = tl.load(x_ptr + start + at, start + at < n, other=-float("inf"), eviction_policy="evict_last")
+        higher = tl.maximum(top, tl.max(x, 0))
+        sums = sums * tl.math.exp2(top - higher) + tl.sum(tl.math.exp2(x - higher[None, :]), 0)
+        top = higher
+    highest = tl.max(top, 0)
+    total = tl.sum(sums * tl.math.exp2(top - highest), 0)
+    label = 0
+    if LOSS:
+        label = tl.load(label_ptr + tl.program_id(0)).to(tl.int32)
+        loss = (highest + tl.math.log2(total)) / LOG2_E - tl.load(x_ptr + label).to(tl.float32)
+        tl.store(loss_ptr + tl.program_id(0), loss)
+    share = scale / total
+    here = (tl.cdiv(n, STEP) - 1) * STEP + at
+    ahead = tl.load(x_ptr + here, here < n, other=0.0, eviction_policy="evict_first")
+    for _ in range(tl.cdiv(n, STEP)):
+        y = tl.math.exp2(ahead.to(tl.float32) * LOG2_E - highest) * share
+        ahead = tl.load(x_ptr + here - STEP, here >= STEP, other=0.0, eviction_policy="evict_first")
+        if LOSS:
+            y -= tl.where(here == label, scale, 0.0)
+        tl.store(y_ptr + here, y.to(y_ptr.dtype.element_ty), here < n, eviction_policy="evict_first")
+        here -= STEP
+
+
+@triton.jit
+def rotated(x_ptr, y_ptr, cos, sin, token, columns, HEADS: tl.constexpr, D: tl.constexpr):
+    at = token * HEADS * D + tl.arange(0, HEADS)[:, None] * D + columns
+    left = tl.load(x_ptr + at).to(tl.float32)
+    right = tl.load(x_ptr + at + D // 2).to(tl.float32)
+    tl.store(y_ptr + at, (left * cos - right * sin).to(y_ptr.dtype.element_ty))
+    tl.store(y_ptr + at + D // 2, (right * cos + left * sin).to(y_ptr.dtype.element_ty))
+
+
+@triton.jit
+def rotary(
+    q_ptr, k_ptr, out_q_ptr, out_k_ptr, cos_ptr, sin_ptr, n, sign,
+    HEADS: tl.constexpr, KEY_HEADS: tl.constexpr, D: tl.constexpr,
+):  # fmt: skip
+    """Rotate the halves of all heads of a token by its angles, or back where sign is -1; n tokens by sequence."""
+    token = tl.program_id(0)
+    columns = tl.arange(0, D // 2)[None, :]
+    cos = tl.load(cos_ptr + token % n * D + columns).to(tl.float32)
+    sin = tl.load(sin_ptr + token % n * D + columns).to(tl.float32) * sign
+    rotated(q_ptr, out_q_ptr, cos, sin, token, columns, HEADS, D)
+    rotated(k_ptr, out_k_ptr, cos, sin, token, columns, KEY_HEADS, D)
+
+
+@triton.jit
+def swiglu(a_ptr, b_ptr, c_ptr, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    a = tl.load(a_ptr + at, at < n).to(tl.float32)
+    b = tl.load(b_ptr + at, at < n).to(tl.float32)
+    tl.store(c_ptr + at, (a * tl.sigmoid(a) * b).to(c_ptr.dtype.element_ty), at < n)
+
+
+@triton.jit
+def swiglu_backward(a_ptr, b_ptr, dc_ptr, da_ptr, db_ptr, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    a = tl.load(a_ptr + at, at < n).to(tl.float32)
+    b = tl.load(b_ptr + at, at < n).to(tl.float32)
+    dc = tl.load(dc_ptr + at, at < n).to(tl.float32)
+    gate = tl.sigmoid(a)
+    tl.store(da_ptr + at, (dc * b * (gate + a * gate * (1 - gate))).to(da_ptr.dtype.element_ty), at < n)
+    tl.store(db_ptr + at, (dc * a * gate).to(db_ptr.dtype.element_ty), at < n)
+
+
+@triton.jit
+def gather(table_ptr, token_ptr, out_ptr, width, BLOCK: tl.constexpr, ROWS: tl.constexpr):
+    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    columns = (tl.program_id(1) * BLOCK + tl.arange(0, BLOCK))[None, :]
+    tokens = tl.load(token_ptr + rows).to(tl.int64)
+    row = tl.load(table_ptr + tokens[:, None] * width + columns, columns < width)
+    tl.store(out_ptr + rows[:, None] * width + columns, row, columns < width)
+
+
+@triton.jit
+def chain(token_ptr, first_ptr, next_ptr, BLOCK: tl.constexpr):
+    """Chain the places of each token: the number of one in `first_ptr`, of the following ones in `next_ptr`."""
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    after = tl.atomic_xchg(first_ptr + tl.load(token_ptr + at), at, sem="relaxed")
+    tl.store(next_ptr + at, after)
+
+
+@triton.jit
+def sum_chains(dout_ptr, first_ptr, next_ptr, dtable_ptr, width, BLOCK: tl.constexpr):
+    """The sums of the rows of each chain, which ends with -1. No row of the table is written twice."""
+    columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    total = tl.zeros((BLOCK,), tl.float32)
+    row = tl.load(first_ptr + tl.program_id(0))
+    while row >= 0:
+        total += tl.load(dout_ptr + row * width + columns, columns < width, other=0.0).to(tl.float32)
+        row = tl.load(next_ptr + row)
+    at = tl.program_id(0) * width + columns
+    tl.store(dtable_ptr + at, total.to(dtable_ptr.dtype.element_ty), columns < width)

@@ -1,0 +1,69 @@
+"""The works of the ladder of benchmarks at small sizes, in memory: our results against those in float64."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+
+@pytest.fixture(scope="module")
+def ladder():
+    sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
+    try:
+        yield importlib.import_module("ladder_works")
+    finally:
+        sys.path.pop()
+
+
+CASES = {
+    "matmul f16 NN": lambda w: w.matmul(w.torch.float16, "NN", 256, 256, 128),
+    "matmul f16, ragged": lambda w: w.matmul(w.torch.float16, "TT", 131, 77, 99),
+    "matmul bf16": lambda w: w.matmul(w.torch.bfloat16, "TN", 128, 256, 64),
+    "matmul e4m3": lambda w: w.matmul(w.E4M3, "NT", 128, 256, 128),
+    "matmul int8": lambda w: w.matmul(w.torch.int8, "NN", 128, 256, 128),
+    "matmul tf32": lambda w: w.matmul(w.torch.float32, "TN", 128, 256, 64),
+    "descriptors": lambda w: w.matmul_described(256, 512, 128),
+    "GELU": lambda w: w.matmul_described(256, 256, 128, "gelu"),
+    "residual": lambda w: w.matmul_described(256, 256, 128, "residual"),
+    "few rows": lambda w: w.matmul_few_rows(16, 256, 1024),
+    "grouped": lambda w: w.matmul_grouped([256, 128, 640], 256, 128, w.torch.bfloat16),
+    "attention": lambda w: w.attention(w.torch.float16, 64, False, 256, 1, 2),
+    "attention, causal with shared keys": lambda w: w.attention(w.torch.bfloat16, 64, True, 256, 2, 4, 2),
+    "attention e4m3": lambda w: w.attention(w.E4M3, 128, False, 256, 1, 1),
+    "attention backward": lambda w: w.attention_backward(64, False, 256, 1, 2),
+    "attention backward, causal": lambda w: w.attention_backward(64, True, 256, 1, 2),
+    "layer norm": lambda w: w.norm("layer", 8, 200),
+    "RMS norm": lambda w: w.norm("RMS", 8, 256),
+    "layer norm backward": lambda w: w.norm_backward("layer", 21, 160),
+    "RMS norm backward": lambda w: w.norm_backward("RMS", 21, 256),
+    "softmax": lambda w: w.softmax(w.torch.float32, 3, 40000),
+    "cross entropy": lambda w: w.cross_entropy(3, 20000),
+    "rotary": lambda w: w.rotary(2, 4, 4, 2, 16, 1.0),
+    "rotary backward": lambda w: w.rotary(2, 4, 4, 2, 16, -1.0),
+    "SwiGLU": lambda w: w.swiglu(5, 1000, False),
+    "SwiGLU backward": lambda w: w.swiglu(5, 1000, True),
+    "embedding": lambda w: w.embedding(50, 200, 256, False),
+    "embedding backward": lambda w: w.embedding(50, 200, 256, True),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_our_results_are_right(ladder, name) -> None:
+    ladder.torch.manual_seed(0)
+    work = CASES[name](ladder)
+    for who, settings in work.runs.items():
+        for setting, run in settings.items():
+            work.clear()
+            error = work.error(run())
+            assert error <= work.tolerance, (who, setting)
+
+
+def test_a_wrong_result_is_seen(ladder) -> None:
+    work = ladder.norm("RMS", 8, 256)
+    work.clear()
+    assert work.error(None) > work.tolerance
