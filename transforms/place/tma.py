@@ -62,8 +62,8 @@ def tma_accesses(module: core.Module, target: str, num_warps: int, launch_pdl: b
     accesses = [op for op in described if isinstance(op, Access) and _is_served(op, func, target)]
     if not accesses or not TARGETS[target].has_tma:
         return {}
-    # A thread that sees an atomic or a barrier of another CTA may read what that has stored: TMA would not be ordered.
-    ordering = next((op for op in module.walk() if isinstance(op, tt.Barrier | tt.AtomicRMW | tt.AtomicCAS)), None)
+    order = {op.result: at for at, op in enumerate(func.walk())}
+    ordering = [op for op in module.walk() if isinstance(op, tt.Barrier | tt.AtomicRMW | tt.AtomicCAS)]
     loaded = {_memory_of(op.descriptor) for op in described if isinstance(op, tt.DescriptorLoad)}
     stored = {_memory_of(op.descriptor) for op in described if isinstance(op, tt.DescriptorStore)}
     others = {_memory_of(op.descriptor) for op in described if not isinstance(op, Access)}
@@ -72,8 +72,10 @@ def tma_accesses(module: core.Module, target: str, num_warps: int, launch_pdl: b
     found: dict[Value, bool] = {}
     for op in accesses:
         obstacle: Obstacle | None = None
-        if ordering is not None:
-            obstacle = Obstacle("the kernel has atomics or a debug_barrier", ordering)
+        between = next((one for one in ordering if _is_ordered(op, one, order)), None)
+        if between is not None:
+            does, when = ("loads", "before") if isinstance(op, _Read) else ("stores", "after")
+            obstacle = Obstacle(f"an atomic or a debug_barrier may run {when} it, and orders no {does} of TMA", between)
         elif _memory_of(op.descriptor) in loaded & stored:
             obstacle = Obstacle("the kernel loads and stores through the same descriptor, or the same base", op)
         elif _memory_of(op.descriptor) in others:
@@ -102,6 +104,17 @@ def _is_served(op: Access, func: tt.Func, target: str) -> bool:
         return True
     made = made_by(op.descriptor)
     return made is not None and TARGETS[target].makes_tensor_maps and bool(_loops(op) - _loops(made))
+
+
+def _is_ordered(op: Access, ordering: Op, order: Mapping[Value, int]) -> bool:
+    """Whether an atomic or a barrier may order an access: it runs before a load, or after a store.
+
+    A CTA that sees the atomic of another one may load what that has stored. TMA does not keep to this order.
+    """
+    if ordering.result not in order or _loops(op) & _loops(ordering):
+        return True
+    first, second = (ordering, op) if isinstance(op, _Read) else (op, ordering)
+    return order[first.result] < order[second.result]
 
 
 def made_by(descriptor: Value) -> tt.MakeTensorDescriptor | None:

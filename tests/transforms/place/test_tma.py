@@ -27,6 +27,8 @@ def product(
     M: zg.constexpr, N: zg.constexpr, K: zg.constexpr, also: zg.constexpr, precision: zg.constexpr,
 ):  # fmt: skip
     """c = a · b for one block, with a variation `also`."""
+    if also == "first":
+        zg.atomic_add(x_ptr, 1.0)
     a, b = a_desc.load((0, 0)), b_desc.load((0, 0))
     if also == "turned":
         b = zg.trans(b)
@@ -42,6 +44,8 @@ def product(
         b = a
     acc = zg.dot(a, b, zg.zeros((M, N), zg.f32), input_precision=precision)
     c_desc.store((0, 0), zg.cast(acc, zg.f16))
+    if also == "last":
+        zg.debug_barrier()
 
 
 def model_of(
@@ -82,8 +86,10 @@ def tma_does(model: Op, target: str = "sm_90a", num_warps: int = 4) -> str:
         ({"also": "changed"}, "bc"),
         ({"also": "used"}, "bc"),
         ({"also": "square"}, "c"),  # One block as both operands, each of which would lie in its own way.
-        ({"also": "barrier"}, ""),
-        ({"also": "atomic"}, ""),
+        ({"also": "barrier"}, "abc"),  # What is loaded before, or stored after, is not ordered by it.
+        ({"also": "atomic"}, "abc"),
+        ({"also": "first"}, "c"),
+        ({"also": "last"}, "ab"),
         ({"padding": "nan"}, "abc"),
         ({"element": zg.f8e4m3}, "ac"),  # Operands of 8 bits must have their neighbours along k.
         ({"element": zg.f8e4m3, "also": "turned"}, "abc"),
