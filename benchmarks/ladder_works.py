@@ -118,6 +118,10 @@ def empty(*shape: int, dtype: Any = torch.float32) -> Any:
     return torch.empty(*shape, device=DEVICE, dtype=dtype)
 
 
+def zeros(count: int) -> Any:
+    return torch.zeros(count, device=DEVICE, dtype=torch.int32)
+
+
 def describer() -> Callable[..., Any]:
     """A function that makes the descriptor of a tensor for a compiler, once."""
 
@@ -267,16 +271,15 @@ def matmul_described(m: int, n: int, k: int, epilogue: str = "") -> Work:
 
 def matmul_few_rows(m: int, n: int, k: int) -> Work:
     a, b, described = normal(m, k, dtype=torch.float16), normal(n, k, dtype=torch.float16), describer()
-    out, parts = empty(m, n, dtype=torch.float16), empty(8, m, n)
+    out, parts, counts = empty(m, n, dtype=torch.float16), empty(4, m, n), zeros(n)
 
     def launch(kernels: Any, setting: Setting) -> None:
-        N, K, count = setting["N"], setting["K"], setting["PARTS"]
-        given = described(kernels, a, m, K), described(kernels, b, N, K), out if count == 1 else parts
-        kernels.matmul_split[n // N, count](*given, m, n, k, M=m, **setting)
-        if count > 1:
-            kernels.sum_rows[m * n // 1024, 1](parts, out, count, m * n, BLOCK=1024, ROWS=count)
+        N, K = setting["N"], setting["K"]
+        given = described(kernels, a, m, K), described(kernels, b, N, K), out, parts, counts
+        kernels.matmul_split[n // N, setting["PARTS"]](*given, m, n, k, M=m, **setting)
 
-    few, more = ((64, 128, 4, 4, 1), (64, 128, 4, 5, 2)), ((128, 64, 8, 6, 2), (128, 128, 8, 3, 2), (64, 128, 4, 4, 1))
+    few = ((64, 128, 4, 4, 1), (64, 128, 4, 5, 2))
+    more = ((128, 64, 8, 6, 2), (128, 128, 8, 3, 2), (128, 64, 4, 3, 4), (64, 128, 4, 4, 1))
     names = ("N", "K", "num_warps", "num_stages", "PARTS")
     settings = [dict(zip(names, one, strict=True)) for one in (few if m < 128 else more)]
     runs = by(launch, settings)
@@ -531,17 +534,25 @@ def norm_backward(kind: str, rows: int, n: int) -> Work:
     return by_rows(3 * x.nbytes, runs, outs, lambda: gradients(forward, leaves, dy), 1e-2, {"Liger": 1.2, "torch": 1.2})
 
 
-LONG = [{"ROWS": r, "BLOCK": b, "num_warps": w} for r, b, w in ((2, 8192, 32), (4, 4096, 16), (2, 4096, 16))]
+def by_parts(x: Any, y: Any, labels: Any, losses: Any, scale: float) -> Any:
+    """The launches of `softmax_long`. On a CPU a program holds a row: it may not wait for others."""
+    rows, n = x.shape
+    counts, parts = zeros(rows + 1), empty(2 * rows * -(-n // 2048))
+
+    def launch(kernels: Any, setting: Setting) -> None:
+        block = setting["BLOCK"] if GPU else ziggurat.triton.next_power_of_2(n)
+        count = ziggurat.triton.next_power_of_2(-(-n // block))
+        given, more = (x, y, labels, losses, parts, counts, rows, n, scale), {**setting, "BLOCK": block}
+        kernels.softmax_long[(rows * count,)](*given, LOSS=labels is not None, PARTS=count, **more)
+
+    shapes = ((4096, 4), (8192, 8), (8192, 4), (16384, 8), (16384, 16)) if GPU else ((4096, 4),)
+    return by(launch, [{"BLOCK": block, "num_warps": warps} for block, warps in shapes])
 
 
 def softmax(dtype: Any, rows: int, n: int) -> Work:
     x = normal(rows, n, dtype=dtype)
     y = torch.empty_like(x)
-
-    def launch(kernels: Any, setting: Setting) -> None:
-        kernels.softmax_long[(rows,)](x, y, None, None, n, 1.0, LOSS=False, **setting)
-
-    runs = by(launch, LONG)
+    runs = by_parts(x, y, None, None, 1.0)
     if GPU:
         runs["torch"] = {"": lambda: torch.softmax(x, 1)}
     from_liger(runs, "softmax", "LigerSoftmaxFunction", lambda apply: lambda: apply(x))
@@ -554,11 +565,7 @@ def cross_entropy(rows: int, n: int) -> Work:
     x = normal(rows, n, dtype=torch.bfloat16)
     labels = torch.randint(0, n, (rows,), device=DEVICE)
     dx, losses = torch.empty_like(x), empty(rows)
-
-    def launch(kernels: Any, setting: Setting) -> None:
-        kernels.softmax_long[(rows,)](x, dx, labels, losses, n, 1 / rows, LOSS=True, **setting)
-
-    runs = by(launch, LONG)
+    runs = by_parts(x, dx, labels, losses, 1 / rows)
     if GPU:
         leaf = x.detach().requires_grad_()
         runs["torch"] = {"": lambda: torch.autograd.grad(F.cross_entropy(leaf, labels), leaf)}
