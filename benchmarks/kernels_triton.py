@@ -283,24 +283,35 @@ def attention_queries(
 
 @triton.jit
 def norm(
-    x_ptr, y_ptr, w_ptr, b_ptr, mean_ptr, rstd_ptr, n, eps, RMS: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr
+    x_ptr, y_ptr, w_ptr, b_ptr, mean_ptr, rstd_ptr, rows, n, eps,
+    RMS: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Layer norm or RMS norm of ROWS rows, each read once."""
-    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    """Layer norm or RMS norm. A program takes ROWS rows at once, grid-stride, and reads each once: the next ones while
+    it computes."""
     columns = tl.arange(0, BLOCK)[None, :]
     seen = columns < n
-    at = rows[:, None] * n + columns
-    x = tl.load(x_ptr + at, seen, other=0.0).to(tl.float32)
+    w = tl.load(w_ptr + columns, seen, other=0.0)
     if not RMS:
-        mean = tl.sum(x, 1) / n
-        x = tl.where(seen, x - mean[:, None], 0.0)
-        tl.store(mean_ptr + rows, mean)
-    rstd = tl.math.rsqrt(tl.sum(x * x, 1) / n + eps)
-    tl.store(rstd_ptr + rows, rstd)
-    y = x * rstd[:, None] * tl.load(w_ptr + columns, seen, other=0.0).to(tl.float32)
-    if not RMS:
-        y += tl.load(b_ptr + columns, seen, other=0.0).to(tl.float32)
-    tl.store(y_ptr + at, y.to(y_ptr.dtype.element_ty), seen)
+        b = tl.load(b_ptr + columns, seen, other=0.0)
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    at = row[:, None] * n + columns
+    ahead = tl.load(x_ptr + at, seen, other=0.0)
+    step = tl.num_programs(0) * ROWS
+    for first in range(tl.program_id(0) * ROWS, rows, step):
+        x = ahead.to(tl.float32)
+        ahead = tl.load(x_ptr + at + step * n, seen & (first + step < rows), other=0.0)
+        if not RMS:
+            mean = tl.sum(x, 1) / n
+            x = tl.where(seen, x - mean[:, None], 0.0)
+            tl.store(mean_ptr + row, mean)
+        rstd = tl.math.rsqrt(tl.sum(x * x, 1) / n + eps)
+        tl.store(rstd_ptr + row, rstd)
+        y = x * rstd[:, None] * w.to(tl.float32)
+        if not RMS:
+            y += b.to(tl.float32)
+        tl.store(y_ptr + at, y.to(y_ptr.dtype.element_ty), seen)
+        row += step
+        at += step * n
 
 
 @triton.jit

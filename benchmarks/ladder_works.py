@@ -453,10 +453,13 @@ def norm(kind: str, rows: int, n: int) -> Work:
     y, mean, rstd = torch.empty_like(x), empty(rows), empty(rows)
 
     def launch(kernels: Any, setting: Setting) -> None:
-        grid = (rows // setting["ROWS"],)
-        kernels.norm[grid](x, y, w, b, mean, rstd, n, 1e-5, RMS=rms, BLOCK=block, **setting)
+        setting = dict(setting)
+        grid = (min(rows // setting["ROWS"], (setting.pop("each") or rows) * MULTIPROCESSORS),)
+        kernels.norm[grid](x, y, w, b, mean, rstd, rows, n, 1e-5, RMS=rms, BLOCK=block, **setting)
 
-    runs = by(launch, [{"ROWS": r, "num_warps": w} for r, w in ((1, 4), (1, 8), (2, 4), (2, 8))])
+    # Rows, warps, and programs for each multiprocessor: 0 is a program for each row.
+    shapes = ((1, 4, 0), (1, 8, 0), (2, 4, 0), (1, 16, 0), (1, 4, 6), (1, 8, 5), (1, 2, 6), (1, 8, 1), (1, 16, 1))
+    runs = by(launch, [dict(zip(("ROWS", "num_warps", "each"), one, strict=True)) for one in shapes])
     whole = (n,)
     library = functools.partial(F.rms_norm if rms else F.layer_norm, eps=1e-5)
     if GPU:

@@ -274,7 +274,7 @@ def _panels_for(value: Value, k_axis: int, per_instruction: int) -> Panels:
     neighbours in the buffer. Only elements of 16 bits may have their neighbours along m or n."""
     type_ = tensor_of(value)
     first, size = type_.rank - 2, scalar_element(type_).bytes
-    forms = (True,) if _is_k_major(value, k_axis) or size != 2 else (False, True)
+    forms = (True,) if size != 2 or _is_k_major(value, k_axis) else (False, True)
     bytes_ = {True: type_.shape[first + k_axis] * size, False: per_instruction * size}
     found = (Panels.widest(bytes_[form], k_major=form) for form in forms)
     return next(panels for panels in found if panels is not None)  # k is long enough for the narrowest.
@@ -286,7 +286,10 @@ def _is_k_major(value: Value, k_axis: int) -> bool:
     inner, first = block_axis(value), type_.rank - 2
     if inner is not None:
         return inner == first + k_axis
-    held = [layout_of(type_).contiguous(type_.shape, first + axis) for axis in (0, 1)]
+    layout = layout_of(type_)
+    held = [layout.contiguous(type_.shape, first + axis) for axis in (0, 1)]
+    if held[0] == held[1] and scalar_element(type_).bytes == 2:  # Elements of 16 bits may lie as the lanes hold them.
+        return not layout.lanes[0] or layout.lanes[0] in axis_bases(type_.shape, first + k_axis)
     return held[k_axis] >= held[1 - k_axis]
 
 

@@ -22,6 +22,7 @@ from ziggurat.codemodel.dialects import scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
+from ziggurat.codemodel.types import scalar_element
 from ziggurat.transforms.place.flow import users_of
 from ziggurat.transforms.place.loop_plan import ahead_of, step_ahead
 from ziggurat.transforms.place.obstacle import Obstacle
@@ -59,7 +60,7 @@ def _loads_of(loop: scf.For) -> list[tt.Load]:
         return loads
     left = min(_OF_A_LOOP, _CARRIED - sum(value_registers(value.type) for value in loop.initial))
     for op in block.ops:
-        if not isinstance(op, tt.Load) or op.volatile or op.cache is tt.CacheModifier.CV or _is_copied(op.result):
+        if not isinstance(op, tt.Load) or op.volatile or op.cache is tt.CacheModifier.CV or _is_copied(op):
             continue
         registers = value_registers(op.result.type)
         if registers <= min(_OF_A_LOAD, left) and ahead_of(loop, op.operands) is not None:
@@ -68,9 +69,10 @@ def _loads_of(loop: scf.For) -> list[tt.Load]:
     return loads
 
 
-def _is_copied(value: Value) -> bool:
-    """Whether a loaded tensor goes to shared memory: `pipeline_loads` copies it there."""
-    return any(isinstance(user, gpu.LocalStore | tt.Trans) for user in users_of(value))
+def _is_copied(load: tt.Load) -> bool:
+    """Whether a loaded tensor goes to shared memory in units of 4 bytes or more: `pipeline_loads` copies it there."""
+    is_stored = any(isinstance(user, gpu.LocalStore | tt.Trans) for user in users_of(load.result))
+    return is_stored and load.width * scalar_element(load.result.type).bytes >= 4
 
 
 def _annotated(builder: Rewriter, loop: scf.For, loads: Sequence[tt.Load]) -> Value:

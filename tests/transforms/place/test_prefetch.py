@@ -69,3 +69,45 @@ def test_the_loop_carries_the_scales_of_the_next_iteration() -> None:
 def test_one_stage_or_none_keeps_the_load_in_place(own: int | None, asked: int) -> None:
     loads, loop = loads_of_the_loop(own, num_stages=asked)
     assert not any(load.result in loop.body.entry.terminator.operands for load in loads)
+
+
+@zg.kernel
+def odd_product(a_ptr, b_ptr, out_ptr, k, stride_a, stride_b):
+    """a · b, 64×k by k×64, in steps of 32; nothing is known of the strides."""
+    rows, along = zg.arange(0, 64), zg.arange(0, 32)
+    a_ptrs = zg.add(a_ptr, zg.add(zg.mul(zg.expand(rows, 1), stride_a), zg.expand(along, 0)))
+    b_ptrs = zg.add(b_ptr, zg.add(zg.mul(zg.expand(along, 1), stride_b), zg.expand(rows, 0)))
+    total = zg.zeros((64, 64), zg.f32)
+    for start in range(0, k, 32):
+        left = k - start
+        a = zg.load(a_ptrs, zg.compare(zg.expand(along, 0), left, zg.CompareKind.LESS_THAN), other=0.0)
+        b = zg.load(b_ptrs, zg.compare(zg.expand(along, 1), left, zg.CompareKind.LESS_THAN), other=0.0)
+        total = zg.dot(a, b, total)
+        a_ptrs = zg.add(a_ptrs, 32)
+        b_ptrs = zg.add(b_ptrs, 32 * stride_b)
+    zg.store(zg.add(out_ptr, zg.add(zg.mul(zg.expand(rows, 1), 64), zg.expand(rows, 0))), total)
+
+
+ODD = (F16, F16, F32, zg.i32, zg.i32, zg.i32)
+
+
+@pytest.mark.parametrize("k", [0, 1, 32, 75, 133])
+def test_operands_that_no_copy_can_move_are_loaded_ahead(k: int) -> None:
+    random = np.random.default_rng(k)
+    a, b = (random.integers(-3, 4, shape).astype(np.float16) for shape in ((64, k + 1), (k, 65)))
+    out = np.full((64, 64), np.nan, np.float32)
+    a, b = a.ravel()[: max(1, a.size - 1)], b.ravel()[: max(1, b.size - 1)]  # The arrays end with the last element.
+    odd_product.compile(*ODD, num_warps=4).simulate[(1,)](a, b if k else a, out, k, k + 1, 65)
+    left = np.append(a, 0).reshape(64, k + 1)[:, :k] if k else np.zeros((64, 0))
+    right = np.append(b, 0).reshape(k, 65)[:, :64] if k else np.zeros((0, 64))
+    assert np.array_equal(out, left.astype(np.float64) @ right.astype(np.float64))
+
+
+def test_they_lie_in_shared_memory_as_lanes_hold_them() -> None:
+    placed = place(odd_product.triton(*ODD), CompileOptions(num_warps=4))
+    loop = next(op for op in placed.walk() if isinstance(op, scf.For))
+    carried = loop.body.entry.terminator.operands
+    loads = [op for op in loop.body.entry.ops if isinstance(op, tt.Load)]
+    assert len(loads) == 2 and all(load.result in carried for load in loads)
+    buffers = [op.result.type for op in loop.body.entry.ops if isinstance(op, gpu.LocalAlloc)]
+    assert [type_.offsets[:5] for type_ in buffers] == [(1, 2, 4, 8, 16)] * 2  # Both along their rows.

@@ -75,6 +75,8 @@ def product(a_desc, b_desc, c_desc, k, also_ptr, ALSO: zg.constexpr, ROLES: zg.c
     if ALSO == "condition":
         if k > 0:
             row = 64
+    if ALSO == "atomic":
+        zg.atomic_add(also_ptr, 1)
     for start in zg.range(0, k, 16, warp_specialize=ROLES):
         at = start
         if ALSO == "loaded inside":
@@ -88,8 +90,6 @@ def product(a_desc, b_desc, c_desc, k, also_ptr, ALSO: zg.constexpr, ROLES: zg.c
             rows, columns = zg.expand(zg.arange(0, 16), 1), zg.expand(zg.arange(0, 16), 0)
             where = zg.add(also_ptr, zg.add(zg.mul(zg.add(rows, start), 16), columns))
             also = zg.dot(a_desc.load((row, start)), zg.cast(zg.load(where), zg.f16), also)
-    if ALSO == "atomic":
-        zg.atomic_add(also_ptr, 1)
     c_desc.store((0, 0), zg.cast(zg.add(acc, also), zg.f16))
 
 
