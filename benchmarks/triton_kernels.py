@@ -69,7 +69,7 @@ def main() -> int:
 
     with ThreadPoolExecutor(len(pairs)) as pool:
         list(pool.map(prepare, pairs))
-    rows = [row for name in names if all("seconds" in side for side in (row := report[name]).values())]
+    rows = [report[name] for name in names if all("seconds" in side for side in report[name].values())]
     report["first calls, s"] = {who: round(sum(row[who]["seconds"] for row in rows), 2) for who in ("ours", "Triton")}
     print(f"first calls of {len(rows)} works: {report['first calls, s']}", flush=True)
     options.report.write_text(json.dumps(report, indent=1))
