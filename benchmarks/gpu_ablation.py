@@ -69,6 +69,12 @@ KERNELS: dict[str, tuple[Any, list[Any], dict[str, int]]] = {
     "attention f16 D64, 4 warps": (kernels.attention, attention(64, False), {"num_warps": 4, "num_stages": 3}),
     "attention f16 D128, 8 warps": (kernels.attention, attention(128, False), {"num_warps": 8, "num_stages": 3}),
     "attention f16 D128 causal, 8 warps": (kernels.attention, attention(128, True), {"num_warps": 8, "num_stages": 3}),
+    "attention f16 D128, roles": (
+        kernels.attention, attention(128, False, 128, True), {"num_warps": 8, "num_stages": 2},
+    ),
+    "attention f16 D256, roles": (
+        kernels.attention, attention(256, False, 64, True), {"num_warps": 8, "num_stages": 2},
+    ),
     "layer norm f16, blocks of 2048": (
         kernels.layer_norm, [*[F16] * 4, F32, F32, N, N, zg.f32, 2048], {"num_warps": 8},
     ),

@@ -20,6 +20,7 @@ mbarrier, or where that is invalidated; a store is over after a wait.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import dropwhile, takewhile
 
 import attrs
 
@@ -83,10 +84,20 @@ def _computing(component: Component, groups: Mapping[Component, Group], seen: se
     if isinstance(op, gpu.Wgmma):
         return op
     if isinstance(op, gpu.WgmmaWait):
-        return _computing(component_of(op.value), groups, seen) if op.pending else None
+        complete = op.pending <= _begun_between(op)
+        return None if complete else _computing(component_of(op.value), groups, seen)
     sources = groups[component].sources if component in groups else ()
     found = (_computing(source, groups, seen) for _, source in sources)
     return next((wgmma for wgmma in found if wgmma is not None), None)
+
+
+def _begun_between(wait: gpu.WgmmaWait) -> int:
+    """The number of wgmma that a block begins between the one that a wait is for and the wait."""
+    first = wait.value.op if isinstance(wait.value, OpResult) else None
+    if not isinstance(first, gpu.Wgmma) or first.parent is not wait.parent:
+        return 0
+    after = dropwhile(lambda op: op is not first, first.parent.ops)
+    return sum(isinstance(op, gpu.Wgmma) for op in takewhile(lambda op: op is not wait, after)) - 1
 
 
 # Shared memory, state by state.

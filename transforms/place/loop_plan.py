@@ -17,7 +17,7 @@ from ziggurat.codemodel.dialects import core, scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.layout import bits_of, combine, inverted
 from ziggurat.codemodel.op import Block, BlockParameter, Op, OpResult, Value
-from ziggurat.codemodel.types import SharedType, i1, i32, i64
+from ziggurat.codemodel.types import SharedType, TensorType, i1, i32, i64, scalar_element
 from ziggurat.transforms.place.flow import allocation, users_of
 from ziggurat.transforms.place.obstacle import Obstacle
 from ziggurat.transforms.place.queries import constant_of, layout_of, op_in, shared_of
@@ -26,6 +26,8 @@ from ziggurat.transforms.simplify.effects import is_pure, may_trap, may_write
 
 _READERS = (gpu.Wgmma, gpu.Mma, gpu.DotFma, gpu.LocalLoad)
 _CP_ASYNC_BYTES = (4, 8, 16)  # Bytes that one cp.async copies.
+
+_OTHER_REGISTERS = 25  # A thread, beside those of accumulators and operands.
 
 # The occupancy (CTAs per SM), given the bytes of a loop's buffers and the registers a thread of its accumulator.
 Occupancy = Callable[[int, int], int]
@@ -68,8 +70,9 @@ class LoopPlan:
     `ahead` are the ops, in order, that compute the addresses of the next iteration; `carried` the numbers of the
     carried values that they start from. `late` is the wait for a wgmma that stays in flight into the next iteration. It
     takes place there after the op `after`: the wait for another wgmma, or the next wgmma on the same accumulator. With
-    a `spare` slot, the copies of a later iteration need not follow it. `left` are the loads for dots that are not
-    pipelined.
+    a `spare` slot, the copies of a later iteration need not follow it. The wgmma `deferred` itself takes place in the
+    next iteration, before `after`, which is then the wait for the first wgmma. `left` are the loads for dots that are
+    not pipelined.
     """
 
     loop: scf.For
@@ -81,6 +84,7 @@ class LoopPlan:
     after: Op | None
     spare: bool = False
     left: tuple[Obstacle, ...] = ()
+    deferred: gpu.Wgmma | None = None
 
     @property
     def distance(self) -> int:
@@ -185,6 +189,25 @@ def _late_wait(loop: scf.For, copies: Sequence[Copy]) -> tuple[gpu.WgmmaWait, Op
     if covered is wait or covered.pending or any(at <= order[covered.result] for at in used):
         return None, None
     return wait, covered
+
+
+def deferred(plan: LoopPlan, registers: int) -> gpu.Wgmma | None:
+    """The last wgmma of a loop, if it can take place in the next iteration, while the first one's result is used.
+
+    Attention's dot with the values, for example: only it reads its slot, and its accumulator is scaled after the wait
+    for the scores. Scores, powers and accumulator then have registers at the same time, of `registers` a thread.
+    """
+    if plan.late is None or not isinstance(plan.after, gpu.WgmmaWait) or not isinstance(plan.late.value, OpResult):
+        return None
+    wgmma = plan.late.value.op
+    assert isinstance(wgmma, gpu.Wgmma)
+    alone = any(all(user is wgmma for copy in copies for user in copy.readers) for copies in plan.channels())
+    if not alone or wgmma.c.block is not plan.loop.body.entry or not isinstance(wgmma.c, OpResult):
+        return None
+    held = sum(layout_of(value.type).num_registers for value in (plan.after.value, wgmma.c))
+    if isinstance(wgmma.a.type, TensorType):
+        held += layout_of(wgmma.a.type).num_registers * scalar_element(wgmma.a.type).bytes // 4
+    return wgmma if held + _OTHER_REGISTERS <= registers else None
 
 
 def _orders_memory(op: Op) -> bool:

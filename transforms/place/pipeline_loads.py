@@ -36,7 +36,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 from functools import partial
-from itertools import pairwise
+from itertools import dropwhile, pairwise
 
 import attrs
 
@@ -192,24 +192,52 @@ class StagedLoop:
         for copies in self.channels:
             if not copies[0].by_tma:
                 self._wait(inner, copies)
+        places, place = self._places(), (own, 2)
         inner.add(gpu.Stage(own, order=2))
-        for op in sorted(loop.body.entry.ops[:-1], key=lambda op: op is plan.late):
+
+        def begin(to: tuple[int, int]) -> None:
+            nonlocal place
+            if to != place:
+                place = to
+                inner.add(gpu.Stage(to[0], order=to[1]))
+
+        for op in sorted(loop.body.entry.ops[:-1], key=lambda op: places[op.result][0]):
             if op.result in gone or allocation(op.result) in buffers:
                 continue
+            begin(places[op.result])
             for copies in self.channels:
                 if copies[0].by_tma and op is copies[0].reader:
                     self._wait(inner, copies)
-            if op is plan.late:
-                inner.add(gpu.Stage(own + 1, order=3))
             inner.rewrite(op)
             if op is plan.after or op is plan.late:
-                inner.add(gpu.Stage(own, order=4) if op is plan.after else gpu.Stage(own + 1, order=5))
+                begin((own, 4) if op is plan.after else (own + 1, 5))
             for channel, over in released.items():
                 if over is op:
                     inner.add(gpu.ChannelRelease(channel))
-            if op is plan.after or op is plan.late:
-                inner.add(gpu.Stage(own, order=7))
+        begin(places[loop.body.entry.terminator.result])
         return ()
+
+    def _places(self) -> dict[Value, tuple[int, int]]:
+        """The stage and the order of each op of the loop's body."""
+        plan, own, block = self.plan, self.plan.distance, self.loop.body.entry
+        after = {op.result for op in dropwhile(lambda op: op is not plan.after, block.ops)}
+        places = {op.result: (own, 7 if op.result in after else 2) for op in block.ops}
+        if plan.after is not None:
+            places[plan.after.result] = own, 2
+        if plan.late is not None:
+            places[plan.late.result] = own + 1, 3
+        if plan.deferred is not None:
+            # Of the ops after the first wait, only those come after the late one that depend on the accumulator, and
+            # the operand, which then takes the registers of the one before.
+            at = block.terminator.operands.index(plan.late.result)
+            scaled = {block.parameters[at + 1]}
+            for op in block.ops:
+                if scaled.intersection(op.operands):
+                    scaled.add(op.result)
+                elif op.result in after and op.result is not plan.deferred.a:
+                    places[op.result] = own, 4
+            places[plan.deferred.result], places[plan.late.result] = (own + 1, 3), (own + 1, 5)
+        return places
 
 
 def _begin_copy(builder: Rewriter, copy: Copy, buffer: Value, channel: Value, condition: Value) -> None:

@@ -15,11 +15,11 @@ before; first those of the least `order`, and those of one order as they stand. 
 
 * **Earlier stages** run ahead, also for iterations that the loop does not have, so their ops are pure and cannot trap,
   or take the result of `gpu.stage` as their predicate. The steps before the loop have only those ops.
-* **The stage after the loop's own** has only waits for wgmma whose values the loop carries, and releases of slots. A
-  wait leaves in flight the wgmma that have begun since, and a release holds the slots that were waited for since. They
-  run once more after the loop, which then stands in a branch that runs if it has an iteration. This keeps the in-flight
-  accumulator out of a phi with the initial one: LLVM would copy it, and ptxas then waits for each wgmma (its warning
-  C7515).
+* **The stage after the loop's own** runs once more after the loop, which then stands in a branch that runs if it has an
+  iteration. A wait leaves in flight the wgmma that have begun since, and a release holds the slots that were waited for
+  since. If the stage has only waits for wgmma whose values the loop carries, and releases, the branch keeps the
+  in-flight accumulator out of a phi with the initial one: LLVM would copy it, and ptxas then waits for each wgmma (its
+  warning C7515). Otherwise the first step, in which the stage has nothing to do, stands before the loop.
 * **A value** is used in the stage that computes it, or in a later one: then the loop carries it. What an iteration
   hands to the next one is used at most one stage earlier than it is computed, and then after it in the step.
 """
@@ -35,7 +35,7 @@ from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
-from ziggurat.codemodel.types import ScalarType
+from ziggurat.codemodel.types import ScalarType, i1
 from ziggurat.transforms.place.queries import constant, constant_of, unpacked
 from ziggurat.transforms.simplify import dce
 
@@ -71,6 +71,7 @@ class _Expansion:
         _, end = placed.pop()
         self.own = stage
         self.step = [op for _, op in sorted(placed, key=itemgetter(0))]
+        self.markers = [op.result for op in self.step if isinstance(op, gpu.Stage)]
         self.late = [op for _, op in placed if self.stages[op.result] > stage and not isinstance(op, gpu.Stage)]
         # In the new loop, a late wait yields its wgmma, and waits for a carried value.
         self.yielded: dict[Value, Value] = dict(zip(self.carried, end.operands, strict=True))
@@ -78,10 +79,16 @@ class _Expansion:
         for parameter, value in zip(self.carried, end.operands, strict=True):
             for op in self.late:
                 if isinstance(op, gpu.WgmmaWait) and op.result is value:
-                    self.waited[value], self.yielded[parameter] = parameter, op.value
-        for op in self.late:
-            if not isinstance(op, gpu.ChannelRelease) and op.result not in self.waited:
-                raise InternalError(f"{op.NAME} is neither a release nor a wait for a carried value", str(loop.root()))
+                    self.waited[value] = parameter
+        # Unless the first step stands before the loop, as the last stage has more than such waits.
+        self.peels = any(not isinstance(op, gpu.ChannelRelease) and op.result not in self.waited for op in self.late)
+        self.last = stage + self.peels
+        if not self.peels:
+            self.yielded |= {self.waited[op.result]: op.value for op in self.late if isinstance(op, gpu.WgmmaWait)}
+        elif any(self.index in inner.operands for op in self.late for inner in op.walk()):
+            raise InternalError("an op of the stage after the loop's own uses the index", str(loop.root()))
+        if any(self.stages[op.result] > self.own + 1 for op in self.late):
+            raise InternalError("an op is more than one stage after the loop's own", str(loop.root()))
         by = constant_of(loop.step)
         assert isinstance(by, int)
         self.by = by
@@ -90,9 +97,10 @@ class _Expansion:
     def _crossing(self) -> dict[_At, _At]:
         """The values that come from the step before, and what they were there; the results of the loop come first."""
         block, found = self.loop.body.entry, dict[_At, _At]()
-        work: list[_At] = [(parameter, self.own) for parameter in self.carried]
+        kept = [parameter for parameter in self.carried if not self._is_deferred(parameter)]
+        work: list[_At] = [(parameter, self.own) for parameter in kept]
         for op in self.step:
-            if self.stages[op.result] <= self.own:
+            if self.stages[op.result] <= self.last:
                 work += [(value, self.stages[op.result]) for inner in op.walk() for value in inner.operands]
         while work:
             value, stage = at = work.pop()
@@ -105,8 +113,12 @@ class _Expansion:
                     found[at] = before
                     work.append(before)
         order = {value: at for at, value in enumerate((*self.carried, *self.stages))}
-        results = {(parameter, self.own): found[parameter, self.own] for parameter in self.carried}
+        results = {(parameter, self.own): found[parameter, self.own] for parameter in kept}
         return results | dict(sorted(found.items(), key=lambda item: (order[item[0][0]], item[0][1])))
+
+    def _is_deferred(self, parameter: Value) -> bool:
+        """Whether the value that an iteration hands on for a parameter is computed in the step after."""
+        return self.peels and self.stages.get(self.yielded[parameter], -1) == self.last
 
     def write(self) -> Value:
         """Add everything; the value that stands for the result of the annotated loop."""
@@ -114,23 +126,38 @@ class _Expansion:
         views: list[Rewriter] = []
         for ahead in range(self.own):
             views = self._step(builder, builder[loop.start], ahead, self._beginning(views, ahead))
-        values = self._beginning(views, self.own)
+        then = builder.inside([], loop.result.type) if self.late else builder
+        start, values = builder[loop.start], self._beginning(views, self.own)
+        if self.peels:
+            values = self._beginning(self._step(then, start, self.own, values), self.last)
+            start = self._second(then, start)
         initial = [values[at] for at in self.crossing]
 
         def body(inner: Rewriter, values: Sequence[Value]) -> list[Value]:
-            views = self._step(inner, inner[self.index], self.own, dict(zip(self.crossing, values, strict=True)))
-            following = self._beginning(views, self.own + 1)
+            views = self._step(inner, inner[self.index], self.last, dict(zip(self.crossing, values, strict=True)))
+            following = self._beginning(views, self.last + 1)
             return [following[at] for at in self.crossing]
 
-        then = builder.inside([], loop.result.type) if self.late else builder
-        made = carrying_loop(then, loop, (), initial, body, loop.attributes)
-        results = unpacked(then, made, len(initial))[: len(self.carried)]
+        made = carrying_loop(then, loop, (), initial, body, loop.attributes, start=start)
+        results = dict(zip(self.crossing, unpacked(then, made, len(initial)), strict=True))
         if not self.late:
-            return results[0] if len(results) == 1 else made
-        then.mapping.values.update(zip(self.carried, results, strict=True))
+            return results[self.carried[0], self.own] if len(self.carried) == 1 else made
+        view = then.scoped()
+        for (value, stage), new in results.items():
+            if stage == self.last:
+                view[value] = new
+        view.mapping.values.update(dict.fromkeys(self.markers, constant(view, True, i1)))
         for op in self.late:
-            self._late(then, op, ())
-        then.add(scf.Yield([then[parameter] for parameter in self.carried]))
+            if self.peels:
+                view.rewrite(op)
+            else:
+                self._late(view, op, ())
+        ends = {
+            value: results[value, self.own] if self.peels else view[value]
+            for value in self.carried
+            if not self._is_deferred(value)
+        }
+        then.add(scf.Yield([ends.get(value) or view[self.yielded[value]] for value in self.carried]))
         otherwise = builder.inside([], loop.result.type)
         otherwise.add(scf.Yield([builder[value] for value in loop.initial]))
         less = arith.IntPredicate.SLT if self.by > 0 else arith.IntPredicate.SGT
@@ -146,7 +173,8 @@ class _Expansion:
     def _step(self, builder: Rewriter, index: Value, ahead: int, values: Mapping[_At, Value]) -> list[Rewriter]:
         """Add the step that runs stage 0 for the iteration `ahead` after that of `index`; what each stage sees.
 
-        The steps before the loop run only the stages whose iterations have come.
+        The steps before the loop run only the stages whose iterations have come. The index is that of the loop's own
+        stage, if this runs.
         """
         views = [builder.scoped() for _ in range(ahead + 1)]
         for (value, stage), new in values.items():
@@ -154,19 +182,30 @@ class _Expansion:
         for number, op in enumerate(self.step):
             stage = self.stages[op.result]
             if stage <= ahead and isinstance(op, gpu.Stage):
-                view, distance = views[stage], ahead - stage
-                if op.result.uses:
+                view, distance = views[stage], min(ahead, self.own) - stage
+                if stage > self.own:
+                    view[op.result] = constant(view, True, i1)
+                elif op.result.uses:
                     view[op.result] = self._has_iteration(view, index, distance)
                 if self.index not in view.mapping.values:
                     shift = constant(view, distance * self.by, index.type)
                     view[self.index] = view.add(arith.AddI(index, shift)) if distance else index
             elif stage <= ahead:
-                views[stage].rewrite(op)
+                if self.peels and isinstance(op, gpu.WgmmaWait):
+                    self._wait(views[stage], op, [op for op in self.step[:number] if self.stages[op.result] <= ahead])
+                else:
+                    views[stage].rewrite(op)
                 for parameter in [value for value in self.carried if stage and self.yielded[value] is op.result]:
                     views[stage - 1][parameter] = views[stage][op.result]
-            elif ahead == self.own and not isinstance(op, gpu.Stage):
+            elif ahead == self.own and not self.peels and not isinstance(op, gpu.Stage):
                 self._late(views[ahead], op, self.step[:number])
         return views
+
+    def _wait(self, view: Rewriter, op: gpu.WgmmaWait, before: Sequence[Op]) -> None:
+        """Add a wait that leaves in flight those wgmma of the ops `before` that have begun after its own."""
+        at = next(at for at, other in enumerate(before) if other.result is op.value)
+        pending = sum(isinstance(other, gpu.Wgmma) for other in before[at + 1 :])
+        view[op.result] = view.add(gpu.WgmmaWait(view[op.value], pending), op.location)
 
     def _late(self, view: Rewriter, op: Op, before: Sequence[Op]) -> None:
         """Add an op for the iteration before the loop's own, after the ops `before` of this step."""
@@ -178,6 +217,14 @@ class _Expansion:
             begun = any(other.result is op.value for other in before)
             value = op.value if begun else self.waited[op.result]
             view[value] = view.add(gpu.WgmmaWait(view[value], int(begun)), op.location)
+
+    def _second(self, builder: Rewriter, start: Value) -> Value:
+        """The index of the second iteration; or one at which the loop ends, if the sum overflows."""
+        assert isinstance(start.type, ScalarType)
+        low, high = start.type.limits
+        last = constant(builder, high - self.by if self.by > 0 else low - self.by, start.type)
+        start = builder.add(arith.MinSI(start, last) if self.by > 0 else arith.MaxSI(start, last))
+        return builder.add(arith.AddI(start, constant(builder, self.by, start.type)))
 
     def _has_iteration(self, builder: Rewriter, index: Value, distance: int) -> Value:
         """Whether there is the iteration `distance` after that of `index`: without a sum that may overflow."""
@@ -199,12 +246,16 @@ def carrying_loop(
     further: Sequence[Value],
     write: Callable[[Rewriter, Sequence[Value]], Iterable[Value]],
     attributes: Mapping[str, Any],
+    *,
+    start: Value | None = None,
 ) -> Value:
     """Add a loop like `loop` that carries its values of these numbers, and after them `further`; the packed result.
 
     `write` adds the body but for its end. It gets the body's parameters for `further`, and returns their next values.
+    `start` takes the place of the loop's own.
     """
-    start, stop, step = (builder[value] for value in loop.controls)
+    first, stop, step = (builder[value] for value in loop.controls)
+    start = first if start is None else start
     initial = [*(builder[loop.initial[number]] for number in numbers), *further]
     types = [value.type for value in initial]
     inner = builder.inside([start.type, *types], scf.packed(types))

@@ -32,8 +32,8 @@ from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.op import Body, Op, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, rebuilt, transform
 from ziggurat.codemodel.types import ScalarType, TensorType, i1, void
-from ziggurat.transforms.place.allocate import intervals_of, place
-from ziggurat.transforms.place.loop_plan import Copy, LoopPlan, computed_from, planned
+from ziggurat.transforms.place.allocate import Interval, intervals_of, place
+from ziggurat.transforms.place.loop_plan import Copy, LoopPlan, computed_from, deferred, planned
 from ziggurat.transforms.place.obstacle import Obstacle, warn_of
 from ziggurat.transforms.place.pipeline_loads import StagedLoop, new_channels, warn_of_loads
 from ziggurat.transforms.place.pressure import REGISTERS_OF_SM
@@ -79,10 +79,7 @@ def _planned_slice(module: gpu.Module, func: tt.Func, loops: Sequence[scf.For], 
         return Obstacle(f"num_warps must be one of {numbers}; it is {module.num_warps}", loops[0])
     if len(func.body.blocks) != 1:
         return Obstacle("the kernel returns early", loops[0])
-    # Tensors that are stored, or converted, pass through shared memory while blocks are being fetched.
-    passing = [tensor_of(op.value) for op in module.walk() if isinstance(op, tt.DescriptorStore | gpu.ConvertLayout)]
-    sizes = (t.numel * (t.element.bytes if isinstance(t.element, ScalarType) else 8) for t in passing)
-    limit = TARGETS[module.target].max_shared - _LOWERING_BYTES - max(sizes, default=0)
+    limit = TARGETS[module.target].max_shared - _LOWERING_BYTES
     found: Plans = {}
     for loop in loops:
         stages = loop.num_stages if loop.num_stages is not None else num_stages
@@ -92,9 +89,9 @@ def _planned_slice(module: gpu.Module, func: tt.Func, loops: Sequence[scf.For], 
         other = next((copy for copy in plan.copies if not _is_for_wgmma(copy)), None)
         if other is not None:
             return Obstacle("the load is not done by TMA for wgmma alone", other.load)
-        found[loop.result] = plan
+        found[loop.result] = attrs.evolve(plan, deferred=deferred(plan, _registers(module.num_warps)[0]))
     copied = {copy.buffer.result for plan in found.values() for copy in plan.copies}
-    limit -= place([interval for interval in intervals_of(module) if interval.op.result not in copied])
+    limit -= _other_bytes(module, [interval for interval in intervals_of(module) if interval.op.result not in copied])
     # All channels live from the beginning of the kernel to its end.
     for most in range(max(plan.stages for plan in found.values()), 1, -1):
         fewer = {result: attrs.evolve(plan, stages=min(plan.stages, most)) for result, plan in found.items()}
@@ -102,6 +99,17 @@ def _planned_slice(module: gpu.Module, func: tt.Func, loops: Sequence[scf.For], 
         if sum(plan.stages * copy.shared.bytes for plan in shapes.values() for copy in plan.copies) <= limit:
             return _slice(fewer)
     return Obstacle("there is no shared memory for the channels of all loops", loops[0])
+
+
+def _other_bytes(module: gpu.Module, intervals: Sequence[Interval]) -> int:
+    """The bytes of shared memory for these buffers, and for tensors that pass through it while blocks are fetched."""
+    most = place(intervals)
+    for at, op in enumerate(module.walk()):
+        if isinstance(op, tt.DescriptorStore | gpu.ConvertLayout):
+            type_ = tensor_of(op.value)
+            size = type_.numel * (type_.element.bytes if isinstance(type_.element, ScalarType) else 8)
+            most = max(most, size + sum(one.size for one in intervals if one.start <= at <= one.end))
+    return most
 
 
 def _is_for_wgmma(copy: Copy) -> bool:

@@ -25,6 +25,8 @@ LOOPS = {
     "attention f16 D64, 4 warps": 530,
     "attention f16 D128, 8 warps": 358,
     "attention f16 D128 causal, 8 warps": 358,
+    "attention f16 D128, roles": 490,
+    "attention f16 D256, roles": 445,
     "layer norm f16, blocks of 2048": 89,
     "softmax of 8192 in bf16": 460,
 }
@@ -66,6 +68,13 @@ def test_the_main_loop_is_short_and_nothing_spills(name: str):
 )
 def test_passes_that_shorten_the_loop(name: str, without: str, least: int):
     assert figures(name, without).instructions >= figures(name).instructions + least
+
+
+@pytest.mark.parametrize("name", ["attention f16 D128, roles", "attention f16 D256, roles"])
+def test_the_dot_with_the_values_is_in_flight_during_the_softmax(name: str):
+    loop = figures(name).loop
+    waits = [count for instruction, count in loop.items() if instruction.startswith("WARPGROUP.DEPBAR")]
+    assert waits == [2] and loop["MUFU.EX2"] >= 32, loop
 
 
 def test_buffers_with_one_value_are_one():

@@ -106,15 +106,18 @@ def drawn(random: Random) -> str:
     """A loop with random ops in random stages."""
     own = random.randint(0, 3)
     ranks = random.sample(range(own + 1), own + 1)  # The order of the stages in a step.
-    homes = {f"%c{k}": random.randint(0, own) for k in range(random.randint(2, 4))}
+    late = random.randint(0, 1)  # Whether there is the stage after the loop's own.
+    ranks.insert(random.randint(0, own), own + 1)
+    ranks = [ranks.index(stage) for stage in range(own + 2)]
+    homes = {f"%c{k}": random.randint(0, own + late) for k in range(random.randint(2, 4))}
     stages, markers, lines, now = dict[str, int](), dict[int, str](), list[str](), -1
     for at in range(random.randint(6, 16)):
-        stage = random.choice([0, own, random.randint(0, own)])
+        stage = random.choice([0, own, random.randint(0, own), own + late])
         if stage != now:
             now, markers[stage] = stage, f"%m{at}"
             lines.append(f"%m{at} : i1 = gpu.stage @{stage} @order={ranks[stage]};")
         # A carried value is used after its next value in a step if that is computed one stage later.
-        usable = ["%i", "%one", *(value for value in stages if stages[value] <= stage)]
+        usable = ["%one" if stage > own else "%i", "%one", *(value for value in stages if stages[value] <= stage)]
         usable += [
             c for c, home in homes.items() if home <= stage or (home == stage + 1 and ranks[home] < ranks[stage])
         ]
@@ -177,9 +180,9 @@ def refused(body: str) -> str:
         ("%m : i1 = gpu.stage @0; %a : i32 = arith.addi %c %i; %n : i1 = gpu.stage @2; "
          "%b : i32 = arith.addi %a %a; scf.yield %b;", "stage 0 uses a value of stage 2"),
         ("%m : i1 = gpu.stage @1; %a : i32 = arith.addi %c %i; %n : i1 = gpu.stage @0; scf.yield %c;",
-         "arith.addi is neither a release nor a wait"),
-        ("%m : i1 = gpu.stage @1; %a : i32 = arith.addi %c %i; %n : i1 = gpu.stage @0; scf.yield %a;",
-         "arith.addi is neither a release nor a wait"),
+         "an op of the stage after the loop's own uses the index"),
+        ("%m : i1 = gpu.stage @2; %a : i32 = arith.addi %c %c; %n : i1 = gpu.stage @0; scf.yield %a;",
+         "an op is more than one stage after the loop's own"),
     ],
 )  # fmt: skip
 def test_schedules_that_are_refused(body: str, why: str) -> None:
