@@ -192,17 +192,12 @@ def attention_step(
 
 
 @triton.jit
-def attention(
-    q_desc, k_desc, v_desc, out_desc, lse_ptr, n, scale, CAUSAL: tl.constexpr, SHARED: tl.constexpr,
+def attention_tile(
+    q_desc, k_desc, v_desc, out_desc, lse_ptr, n, scale, block, row, at, CAUSAL: tl.constexpr,
     M: tl.constexpr, N: tl.constexpr, D: tl.constexpr, ROLES: tl.constexpr,
 ):  # fmt: skip
-    """Attention forward, all heads stacked in two axes; SHARED heads of queries have one of keys. lse is the binary
-    logarithm of the sums."""
-    block = tl.num_programs(0) - 1 - tl.program_id(0)
-    head = tl.program_id(1) * n
-    at = tl.program_id(1) // SHARED * n
     rows = block * M + tl.arange(0, M)
-    q = q_desc.load([head + block * M, 0])
+    q = q_desc.load([row + block * M, 0])
     top = tl.full((M,), -float("inf"), tl.float32)
     total = tl.zeros((M,), tl.float32)
     acc = tl.zeros((M, D), tl.float32)
@@ -213,8 +208,24 @@ def attention(
     if CAUSAL:
         for start in tl.range(block * M, (block + 1) * M, N, warp_specialize=ROLES):
             acc, total, top = attention_step(acc, total, top, q, k_desc, v_desc, at, start, rows, scale, True, N)
-    out_desc.store([head + block * M, 0], (acc / total[:, None]).to(out_desc.dtype))
-    tl.store(lse_ptr + head + rows, top + tl.math.log2(total))
+    out_desc.store([row + block * M, 0], (acc / total[:, None]).to(out_desc.dtype))
+    tl.store(lse_ptr + row + rows, top + tl.math.log2(total))
+
+
+@triton.jit
+def attention(
+    q_desc, k_desc, v_desc, out_desc, lse_ptr, n, heads, scale, CAUSAL: tl.constexpr, SHARED: tl.constexpr,
+    M: tl.constexpr, N: tl.constexpr, D: tl.constexpr, ROLES: tl.constexpr, TILES: tl.constexpr, GROUP: tl.constexpr,
+):  # fmt: skip
+    """Attention forward, all heads stacked in two axes; SHARED heads of queries have one of keys. lse is the binary
+    logarithm of the sums. The tiles of GROUP heads that see the most keys come first. With TILES, a program takes
+    several, grid-stride."""
+    group = n // M * GROUP
+    for tile in tl.range(tl.program_id(0), n // M * heads if TILES else tl.program_id(0) + 1, tl.num_programs(0)):
+        block = n // M - 1 - tile % group // GROUP
+        head = tile // group * GROUP + tile % GROUP
+        row, at = head * n, head // SHARED * n
+        attention_tile(q_desc, k_desc, v_desc, out_desc, lse_ptr, n, scale, block, row, at, CAUSAL, M, N, D, ROLES)
 
 
 @triton.jit

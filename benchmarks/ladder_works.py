@@ -9,6 +9,7 @@ import functools
 import importlib
 import importlib.util
 import itertools
+import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -317,9 +318,9 @@ def matmul_grouped(rows: Sequence[int], n: int, k: int, dtype: Any) -> Work:
 # Attention.
 
 FORWARD = {  # Blocks of queries and keys, warps, stages and roles.
-    64: ((128, 64, 4, 3, False), (128, 128, 8, 2, True), (64, 128, 4, 2, False)),
+    64: ((128, 64, 4, 3, False), (128, 128, 8, 2, True), (256, 64, 16, 2, True)),
     128: ((128, 128, 8, 2, True), (64, 64, 4, 3, False)),
-    256: ((128, 64, 8, 2, False), (64, 64, 4, 2, False)),
+    256: ((128, 64, 8, 2, True), (64, 64, 4, 2, False)),
 }
 TRITON_FORWARD = {
     64: ((128, 64, 4, 3, False), (64, 128, 4, 2, False)),
@@ -346,8 +347,11 @@ def attention(dtype: Any, d: int, causal: bool, n: int, batch: int, heads: int, 
         M, N = setting["M"], setting["N"]
         blocks = ((q, M), (k, N), (v, N), (out, M))
         given = [described(kernels, one.view(-1, d), rows, d) for one, rows in blocks]
-        options = {"CAUSAL": causal, "SHARED": heads // key_heads, "D": d}
-        kernels.attention[n // M, batch * heads](*given, lse, n, d**-0.5, **options, **setting)
+        tiles, persistent = n // M * batch * heads, kernels is OURS and setting["ROLES"]
+        options = {"CAUSAL": causal, "SHARED": heads // key_heads, "D": d, "TILES": persistent}
+        options["GROUP"] = math.gcd(4, batch * heads)
+        grid = (min(tiles, MULTIPROCESSORS) if persistent else tiles,)
+        kernels.attention[grid](*given, lse, n, batch * heads, d**-0.5, **options, **setting)
 
     names = ("M", "N", "num_warps", "num_stages", "ROLES")
     ours, theirs = (
