@@ -143,7 +143,7 @@ def matmul_grouped(
 @triton.jit
 def matmul_split(
     a_desc, b_desc, c_ptr, parts_ptr, count_ptr, m, n, k,
-    M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, PARTS: tl.constexpr,
+    M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, PARTS: tl.constexpr, ROLES: tl.constexpr,
 ):  # fmt: skip
     """a · bᵀ of few rows, N columns by PARTS programs: the last one to be ready adds what all have found.
 
@@ -152,7 +152,7 @@ def matmul_split(
     column, part = tl.program_id(0) * N, tl.program_id(1)
     acc = tl.zeros((N, M), tl.float32)
     steps = k // (K * PARTS)
-    for step in tl.range(part * steps, (part + 1) * steps):
+    for step in tl.range(part * steps, (part + 1) * steps, warp_specialize=ROLES):
         acc = tl.dot(b_desc.load([column, step * K]), a_desc.load([0, step * K]).T, acc)
     row = tl.arange(0, M)[None, :]
     out = row * n + column + tl.arange(0, N)[:, None]
@@ -294,35 +294,24 @@ def attention_queries(
 
 @triton.jit
 def norm(
-    x_ptr, y_ptr, w_ptr, b_ptr, mean_ptr, rstd_ptr, rows, n, eps,
-    RMS: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    x_ptr, y_ptr, w_ptr, b_ptr, mean_ptr, rstd_ptr, n, eps, RMS: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr
 ):  # fmt: skip
-    """Layer norm or RMS norm. A program takes ROWS rows at once, grid-stride, and reads each once: the next ones while
-    it computes."""
+    """Layer norm or RMS norm of ROWS rows, each read once."""
+    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     columns = tl.arange(0, BLOCK)[None, :]
     seen = columns < n
-    w = tl.load(w_ptr + columns, seen, other=0.0)
+    at = rows[:, None] * n + columns
+    x = tl.load(x_ptr + at, seen, other=0.0).to(tl.float32)
     if not RMS:
-        b = tl.load(b_ptr + columns, seen, other=0.0)
-    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    at = row[:, None] * n + columns
-    ahead = tl.load(x_ptr + at, seen, other=0.0)
-    step = tl.num_programs(0) * ROWS
-    for first in range(tl.program_id(0) * ROWS, rows, step):
-        x = ahead.to(tl.float32)
-        ahead = tl.load(x_ptr + at + step * n, seen & (first + step < rows), other=0.0)
-        if not RMS:
-            mean = tl.sum(x, 1) / n
-            x = tl.where(seen, x - mean[:, None], 0.0)
-            tl.store(mean_ptr + row, mean)
-        rstd = tl.math.rsqrt(tl.sum(x * x, 1) / n + eps)
-        tl.store(rstd_ptr + row, rstd)
-        y = x * rstd[:, None] * w.to(tl.float32)
-        if not RMS:
-            y += b.to(tl.float32)
-        tl.store(y_ptr + at, y.to(y_ptr.dtype.element_ty), seen)
-        row += step
-        at += step * n
+        mean = tl.sum(x, 1) / n
+        x = tl.where(seen, x - mean[:, None], 0.0)
+        tl.store(mean_ptr + rows, mean)
+    rstd = tl.math.rsqrt(tl.sum(x * x, 1) / n + eps)
+    tl.store(rstd_ptr + rows, rstd)
+    y = x * rstd[:, None] * tl.load(w_ptr + columns, seen, other=0.0).to(tl.float32)
+    if not RMS:
+        y += tl.load(b_ptr + columns, seen, other=0.0).to(tl.float32)
+    tl.store(y_ptr + at, y.to(y_ptr.dtype.element_ty), seen)
 
 
 @triton.jit
@@ -385,53 +374,52 @@ def softmax_long(
     x_ptr, y_ptr, label_ptr, loss_ptr, part_ptr, count_ptr, rows, n, scale,
     LOSS: tl.constexpr, PARTS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Softmax of a row that no program can hold, times `scale`; or with LOSS the cross entropy and its gradient.
+    """Softmax of rows that no program can hold, times `scale`; or with LOSS the cross entropy and its gradient.
 
-    PARTS programs hold a row, and read it once. Each stores the largest of its numbers and the sum of their powers,
-    and waits for the others. The programs take the parts in the order in which they begin, so those that are waited for
-    have begun or will, if PARTS programs run at once. `count_ptr` has a zero for each row and one more, and is left so.
+    PARTS programs hold a row, and read it once: a part of the next row while they compute with this one. Each stores
+    the largest of its numbers and the sum of their powers, and waits for the others. So all programs must run at once,
+    and their number is a multiple of PARTS. `count_ptr` has a zero for each row, and is left so.
     """
     LOG2_E: tl.constexpr = 1.4426950408889634
-    row, part = tl.program_id(0), 0
-    if PARTS > 1:
-        turn = tl.atomic_add(count_ptr, 1, sem="relaxed")
-        row, part = turn // PARTS, turn % PARTS
-        if turn == rows * PARTS - 1:
-            tl.store(count_ptr, 0)
+    first, part = tl.program_id(0) // PARTS, tl.program_id(0) % PARTS
+    step = tl.num_programs(0) // PARTS
     here = part * BLOCK + tl.arange(0, BLOCK)
-    x_ptr += row.to(tl.int64) * n
-    y_ptr += row.to(tl.int64) * n
-    given = tl.load(x_ptr + here, here < n, other=-float("inf"), eviction_policy="evict_first")
-    x = given.to(tl.float32) * LOG2_E
-    highest = tl.maximum(tl.max(x, 0), -1e30)  # Of a part that is beyond the row, too.
-    total = tl.sum(tl.math.exp2(x - highest), 0)
-    if PARTS > 1:
-        tl.store(part_ptr + turn * 2, highest)
-        tl.store(part_ptr + turn * 2 + 1, total)
-        arrived = count_ptr + 1 + row
-        tl.debug_barrier()
-        count = tl.atomic_add(arrived, 1, sem="release") + 1
-        while count < PARTS:
-            count = tl.atomic_add(arrived, 0, sem="acquire")
-        tl.debug_barrier()
-        others = part_ptr + (row * PARTS + tl.arange(0, PARTS)) * 2
-        tops = tl.load(others, cache_modifier=".cg")
-        sums = tl.load(others + 1, cache_modifier=".cg")
-        highest = tl.max(tops, 0)
-        total = tl.sum(sums * tl.math.exp2(tops - highest), 0)
-        # The last one to leave puts the counter of the row back.
-        if tl.atomic_add(arrived, 1, sem="relaxed") == 2 * PARTS - 1:
-            tl.store(arrived, 0)
-    label = 0
-    if LOSS:
-        label = tl.load(label_ptr + row).to(tl.int32)
-        if part == 0:
-            loss = (highest + tl.math.log2(total)) / LOG2_E - tl.load(x_ptr + label).to(tl.float32)
-            tl.store(loss_ptr + row, loss)
-    y = tl.math.exp2(given.to(tl.float32) * LOG2_E - highest) * (scale / total)
-    if LOSS:
-        y -= tl.where(here == label, scale, 0.0)
-    tl.store(y_ptr + here, y.to(y_ptr.dtype.element_ty), here < n, eviction_policy="evict_first")
+    seen = here < n
+    ahead = tl.load(x_ptr + first.to(tl.int64) * n + here, seen, other=-float("inf"), eviction_policy="evict_first")
+    for row in range(first, rows, step):
+        given = ahead
+        at = row.to(tl.int64) * n
+        inside = seen & (row + step < rows)
+        ahead = tl.load(
+            x_ptr + (at + step * n) + here, inside, other=-float("inf"), eviction_policy="evict_first"
+        )  # fmt: skip
+        x = given.to(tl.float32) * LOG2_E
+        highest = tl.maximum(tl.max(x, 0), -1e30)  # Of a part that is beyond the row, too.
+        total = tl.sum(tl.math.exp2(x - highest), 0)
+        if PARTS > 1:
+            others = part_ptr + row * PARTS * 2
+            tl.store(others + part * 2, highest)
+            tl.store(others + part * 2 + 1, total)
+            tl.debug_barrier()
+            count = tl.atomic_add(count_ptr + row, 1, sem="release") + 1
+            while count < PARTS:
+                count = tl.atomic_add(count_ptr + row, 0, sem="acquire")
+            tl.debug_barrier()
+            tops = tl.load(others + tl.arange(0, PARTS) * 2, cache_modifier=".cg")
+            sums = tl.load(others + tl.arange(0, PARTS) * 2 + 1, cache_modifier=".cg")
+            highest = tl.max(tops, 0)
+            total = tl.sum(sums * tl.math.exp2(tops - highest), 0)
+            # The last one to leave puts the counter of the row back.
+            if tl.atomic_add(count_ptr + row, 1, sem="relaxed") == 2 * PARTS - 1:
+                tl.store(count_ptr + row, 0)
+        y = tl.math.exp2(given.to(tl.float32) * LOG2_E - highest) * (scale / total)
+        if LOSS:
+            label = tl.load(label_ptr + row).to(tl.int32)
+            if part == 0:
+                loss = (highest + tl.math.log2(total)) / LOG2_E - tl.load(x_ptr + at + label).to(tl.float32)
+                tl.store(loss_ptr + row, loss)
+            y -= tl.where(here == label, scale, 0.0)
+        tl.store(y_ptr + at + here, y.to(y_ptr.dtype.element_ty), seen, eviction_policy="evict_first")
 
 
 @triton.jit

@@ -279,10 +279,9 @@ def matmul_few_rows(m: int, n: int, k: int) -> Work:
         given = described(kernels, a, m, K), described(kernels, b, N, K), out, parts, counts
         kernels.matmul_split[n // N, setting["PARTS"]](*given, m, n, k, M=m, **setting)
 
-    few = ((64, 128, 4, 4, 1), (64, 128, 4, 5, 2))
-    more = ((128, 64, 8, 6, 2), (128, 128, 8, 3, 2), (128, 64, 4, 3, 4), (64, 128, 4, 4, 1))
-    names = ("N", "K", "num_warps", "num_stages", "PARTS")
-    settings = [dict(zip(names, one, strict=True)) for one in (few if m < 128 else more)]
+    shapes = ((64, 128, 4, 4, 1, False), (64, 128, 4, 4, 1, True), (64, 64, 4, 8, 1, True), (128, 64, 8, 6, 2, True))
+    names = ("N", "K", "num_warps", "num_stages", "PARTS", "ROLES")
+    settings = [dict(zip(names, one, strict=True)) for one in shapes]
     runs = by(launch, settings)
     if GPU:
         runs["cuBLAS"] = {"": lambda: torch.mm(a, b.T)}
@@ -457,13 +456,10 @@ def norm(kind: str, rows: int, n: int) -> Work:
     y, mean, rstd = torch.empty_like(x), empty(rows), empty(rows)
 
     def launch(kernels: Any, setting: Setting) -> None:
-        setting = dict(setting)
-        grid = (min(rows // setting["ROWS"], (setting.pop("each") or rows) * MULTIPROCESSORS),)
-        kernels.norm[grid](x, y, w, b, mean, rstd, rows, n, 1e-5, RMS=rms, BLOCK=block, **setting)
+        grid = (rows // setting["ROWS"],)
+        kernels.norm[grid](x, y, w, b, mean, rstd, n, 1e-5, RMS=rms, BLOCK=block, **setting)
 
-    # Rows, warps, and programs for each multiprocessor: 0 is a program for each row.
-    shapes = ((1, 4, 0), (1, 8, 0), (2, 4, 0), (1, 16, 0), (1, 4, 6), (1, 8, 5), (1, 2, 6), (1, 8, 1), (1, 16, 1))
-    runs = by(launch, [dict(zip(("ROWS", "num_warps", "each"), one, strict=True)) for one in shapes])
+    runs = by(launch, [{"ROWS": r, "num_warps": w} for r, w in ((1, 4), (1, 8), (2, 4), (2, 8))])
     whole = (n,)
     library = functools.partial(F.rms_norm if rms else F.layer_norm, eps=1e-5)
     if GPU:
@@ -544,16 +540,20 @@ def norm_backward(kind: str, rows: int, n: int) -> Work:
 def by_parts(x: Any, y: Any, labels: Any, losses: Any, scale: float) -> Any:
     """The launches of `softmax_long`. On a CPU a program holds a row: it may not wait for others."""
     rows, n = x.shape
-    counts, parts = zeros(rows + 1), empty(2 * rows * -(-n // 2048))
+    counts, sums = zeros(rows), empty(2 * rows * -(-n // 1024))
 
     def launch(kernels: Any, setting: Setting) -> None:
-        block = setting["BLOCK"] if GPU else ziggurat.triton.next_power_of_2(n)
-        count = ziggurat.triton.next_power_of_2(-(-n // block))
-        given, more = (x, y, labels, losses, parts, counts, rows, n, scale), {**setting, "BLOCK": block}
-        kernels.softmax_long[(rows * count,)](*given, LOSS=labels is not None, PARTS=count, **more)
+        setting, next_power = dict(setting), ziggurat.triton.next_power_of_2
+        each, block = setting.pop("each") * MULTIPROCESSORS, setting.pop("BLOCK")
+        block = block if GPU else next_power(n)
+        parts = next_power(-(-n // block))
+        kernels.softmax_long[(min(each // parts, rows) * parts,)](
+            x, y, labels, losses, sums, counts, rows, n, scale, LOSS=labels is not None, PARTS=parts, BLOCK=block,
+            launch_cooperative_grid=GPU, **setting,
+        )  # fmt: skip
 
-    shapes = ((4096, 4), (8192, 8), (8192, 4), (16384, 8), (16384, 16)) if GPU else ((4096, 4),)
-    return by(launch, [{"BLOCK": block, "num_warps": warps} for block, warps in shapes])
+    shapes = ((4096, 4, 4), (4096, 4, 5), (4096, 4, 6), (8192, 8, 2), (8192, 16, 2), (16384, 16, 1))
+    return by(launch, [dict(zip(("BLOCK", "num_warps", "each"), one, strict=True)) for one in shapes])
 
 
 def softmax(dtype: Any, rows: int, n: int) -> Work:

@@ -1,12 +1,14 @@
 """The kernels of Triton's tutorials and of Liger-Kernel's operations, sources unchanged, by ziggurat and by Triton.
 
     python benchmarks/triton_kernels.py report.json --tutorials FOLDER --liger FOLDER [--only TEXT] [--rounds N]
+        [--first-calls]
 
 FOLDER: `python/tutorials` of a checkout of Triton; `src` of a checkout of Liger-Kernel. Each work runs at a real size
 in two processes, one for each compiler, which are measured in turn. The time of a work is the sum over its kernels of
 the median time of a kernel, by PyTorch's profiler, with the L2 flushed before each call; kernels of PyTorch and of its
 libraries do not count. Both get the same random inputs, and their results are compared. A ratio is Triton's time by
-ours. Seconds are those of the first call without the measurements of tuning: nearly all of it is compiling.
+ours. Seconds are those of the first call without the measurements of tuning: nearly all of it is compiling. With
+--first-calls nothing else is measured, and tuning takes any of its configurations.
 
 Before all, `triton_program.py` runs under both with empty caches: its start, first results, and launches.
 """
@@ -49,6 +51,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=8, help="processes that compile at once")
     parser.add_argument("--limit", type=int, default=540, help="seconds for all")
+    parser.add_argument("--first-calls", action="store_true", help="measure no kernels")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
@@ -66,6 +69,7 @@ def main() -> int:
             report[name] = {
                 who: worker.ask("prepare", name) for who, worker in zip(("ours", "Triton"), pair[1:], strict=True)
             }
+            print(f"{name:32} first call {[side.get('seconds') for side in report[name].values()]} s", flush=True)
 
     with ThreadPoolExecutor(len(pairs)) as pool:
         list(pool.map(prepare, pairs))
@@ -73,7 +77,7 @@ def main() -> int:
     report["first calls, s"] = {who: round(sum(row[who]["seconds"] for row in rows), 2) for who in ("ours", "Triton")}
     print(f"first calls of {len(rows)} works: {report['first calls, s']}", flush=True)
     options.report.write_text(json.dumps(report, indent=1))
-    for group, ours, theirs in pairs:
+    for group, ours, theirs in () if options.first_calls else pairs:
         for name in group:
             row = report[name]
             if "error" not in row["ours"] and "error" not in row["Triton"] and time.monotonic() < end:
@@ -156,6 +160,7 @@ class Worker:
         self.folder = tempfile.TemporaryDirectory()
         folders = [(key, getattr(options, key)) for key in ("tutorials", "liger") if getattr(options, key)]
         line = command(ours, HERE, options.report, "--worker", *(x for key, at in folders for x in (f"--{key}", at)))
+        line += ["--first-calls"] if options.first_calls else []
         self.log = Path(self.folder.name, "log")
         with self.log.open("w") as log:
             self.process = subprocess.Popen(
@@ -187,7 +192,7 @@ def serve(options: argparse.Namespace) -> None:
 
     builders = works(options)
     made: dict[str, Work] = {}
-    measuring = one_at_a_time()
+    measuring = one_at_a_time(options.first_calls)
     for text in sys.stdin:
         what, name = text.rstrip("\n").split("\t")
         try:
@@ -212,8 +217,11 @@ def serve(options: argparse.Namespace) -> None:
         print(json.dumps(answer), flush=True)
 
 
-def one_at_a_time() -> list[float]:
-    """Let one process at a time measure the configurations of a kernel; returns where its seconds are counted."""
+def one_at_a_time(none: bool) -> list[float]:
+    """Let one process at a time measure the configurations of a kernel; returns where its seconds are counted.
+
+    With `none`, each configuration runs once, and counts as equally fast.
+    """
     from triton.runtime.autotuner import Autotuner
 
     seconds, given = [0.0], Autotuner.__dict__["do_bench"]
@@ -224,6 +232,8 @@ def one_at_a_time() -> list[float]:
 
         def measured(call: Callable[[], Any], **options: Any) -> Any:
             call()
+            if none:
+                return [1.0, 1.0, 1.0]
             begin = time.perf_counter()
             with Path(tempfile.gettempdir(), "measuring").open("w") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)
