@@ -91,15 +91,18 @@ def _parser() -> argparse.ArgumentParser:
     show.add_argument("--types", dest="attributed", action="store_true", help="the Python model with attributed types")
     _add_options(show)
     _add_macros(show)
-    show.add_argument(
-        "--divisible",
-        action="append",
-        default=[],
-        metavar="NAME[,NAME…]=N",
-        help="parameters that are known to be divisible by N, as with zg.divisible: x_ptr,n=16",
-    )
+    _add_divisible(show)
     show.add_argument("--html", action="store_true", help="as HTML with colours")
     show.set_defaults(run=_show)
+    explain = commands.add_parser("explain", help="what a kernel asks of the GPU, by source line, and why not less")
+    explain.add_argument(
+        "kernel", metavar="FILE:NAME", help="where the kernel is: in a file of Python, or of Triton-C (.tc, .c, .h)"
+    )
+    explain.add_argument("types", nargs="?", default="", help='argument types and values: "ptr<f32>, i32, 64"')
+    _add_options(explain)
+    _add_macros(explain)
+    _add_divisible(explain)
+    explain.set_defaults(run=_explain)
     simulate = commands.add_parser("simulate", help="run a kernel thread by thread on the host, and look for faults")
     simulate.add_argument(
         "kernel", metavar="FILE:NAME", help="where the kernel is: in a file of Python, or of Triton-C (.tc, .c, .h)"
@@ -122,6 +125,17 @@ def _parser() -> argparse.ArgumentParser:
     docs.add_argument("what", nargs="?", choices=("language", "ops", "options"), default="language")
     docs.set_defaults(run=_docs)
     return parser
+
+
+def _add_divisible(command: argparse.ArgumentParser) -> None:
+    """The divisibility of parameters as an argument of a command."""
+    command.add_argument(
+        "--divisible",
+        action="append",
+        default=[],
+        metavar="NAME[,NAME…]=N",
+        help="parameters that are known to be divisible by N, as with zg.divisible: x_ptr,n=16",
+    )
 
 
 def _add_macros(command: argparse.ArgumentParser) -> None:
@@ -265,6 +279,16 @@ def _compiled(kernel: Kernel, arguments: Sequence[Any], options: argparse.Namesp
     taken = {*names[: len(arguments)], *(set(names) - constexpr_names(kernel)), *({"target"} & set(names))}
     given = {name: getattr(options, name) for name in COMPILE_OPTIONS if name not in taken}
     return cast(Any, kernel).compile(*arguments, **given)  # The target decides the type.
+
+
+def _explain(options: argparse.Namespace) -> str:
+    kernel = _find(options.kernel, options.macros)
+    compiled = _compiled(
+        kernel, _divisible(kernel, parse_values(options.types, "argument types"), options.divisible), options
+    )
+    if not isinstance(compiled, Compiled):
+        raise LaunchError("explain must have a GPU as its target; got the target 'cpu'")
+    return compiled.explain()
 
 
 def _simulate(options: argparse.Namespace) -> str:

@@ -129,6 +129,15 @@ class Compiled:
 
         return Simulation(self)
 
+    def explain(self) -> str:
+        """What each line asks of the GPU, the limits of an SM, and why an access is not better: docs/explaining.md.
+
+        Raises `LaunchError` if a GPU model was compiled.
+        """
+        from ziggurat.compiler.explanation import explanation
+
+        return explanation(self)
+
     @property
     def registers(self) -> int:
         """Registers of a thread, from the driver's assembler, or from ptxas where no GPU can load the code.

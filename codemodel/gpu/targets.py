@@ -10,20 +10,35 @@ from collections.abc import Mapping
 
 import attrs
 
+DRIVER_BYTES = 1024  # Shared memory that the driver takes for each CTA.
+
 
 @attrs.frozen
 class Target:
     """An architecture: the PTX version that a kernel for it is written in, and the bytes of shared memory that a
-    CTA can have (CUDA programming guide, table of technical specifications)."""
+    CTA can have.
+
+    An SM holds up to `max_warps` warps and `max_ctas` CTAs (CUDA programming guide, table of technical specifications).
+    Its matrix units make `flops` operations of f16 a cycle, accumulated in f32: the peak rate ÷ (SMs × boost clock) of
+    the largest card. (For sm_80, sm_90 and sm_100: A100, H100 SXM and B200; the others were not compared with a card.)
+    """
 
     name: str
     ptx: str
     max_shared: int
+    max_warps: int
+    max_ctas: int
+    flops: int
 
     @property
     def capability(self) -> int:
         """Ten times the compute capability: 90 of sm_90a."""
         return int(self.name.removeprefix("sm_").rstrip("a"))
+
+    @property
+    def shared_of_sm(self) -> int:
+        """The bytes of shared memory that the CTAs of an SM have together, with `DRIVER_BYTES` for each."""
+        return self.max_shared + DRIVER_BYTES
 
     @property
     def has_wgmma(self) -> bool:
@@ -56,24 +71,25 @@ class Target:
         return self.name.endswith("a")
 
 
-# By the architecture: PTX version, shared memory in KiB, and whether it has architecture-specific instructions. The
-# version is the lowest from 8.7 on that has the architecture: older versions run on older drivers.
+# By the architecture: PTX version, shared memory in KiB, whether it has architecture-specific instructions, and what an
+# SM has: warps, CTAs, operations. The version is the lowest from 8.7 on that has the architecture: older versions run
+# on older drivers.
 _ARCHITECTURES = (
-    (80, "8.7", 163, False),
-    (86, "8.7", 99, False),
-    (87, "8.7", 163, False),
-    (89, "8.7", 99, False),
-    (90, "8.7", 227, True),
-    (100, "8.7", 227, True),
-    (103, "8.8", 227, True),
-    (110, "9.0", 227, True),
-    (120, "8.7", 99, True),
-    (121, "8.8", 99, True),
+    (80, "8.7", 163, False, 64, 32, 2048),
+    (86, "8.7", 99, False, 48, 16, 1024),
+    (87, "8.7", 163, False, 48, 16, 2048),
+    (89, "8.7", 99, False, 48, 24, 1024),
+    (90, "8.7", 227, True, 64, 32, 4096),
+    (100, "8.7", 227, True, 64, 32, 8192),
+    (103, "8.8", 227, True, 64, 32, 8192),
+    (110, "9.0", 227, True, 48, 24, 8192),
+    (120, "8.7", 99, True, 48, 24, 1024),
+    (121, "8.8", 99, True, 48, 24, 1024),
 )
 
 TARGETS: Mapping[str, Target] = {
-    name: Target(name, ptx, 1024 * kilobytes)
-    for number, ptx, kilobytes, specific in _ARCHITECTURES
+    name: Target(name, ptx, 1024 * kilobytes, *of_sm)
+    for number, ptx, kilobytes, specific, *of_sm in _ARCHITECTURES
     for name in (f"sm_{number}", *([f"sm_{number}a"] if specific else []))
 }
 

@@ -53,6 +53,18 @@ def test_show(file, capsys, options, words):
         assert word in text
 
 
+def test_explain(file, capsys):
+    assert main(["explain", file, "ptr<f32>, i32, 1024", "--divisible", "x_ptr", "--num-warps", "8"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("add_one for sm_90a: 8 warps")
+    assert "zg.store(zg.add(x_ptr, at)" in text and "; `n` is not known to be a multiple of 4" in text
+
+
+def test_explain_is_of_a_gpu(file, capsys):
+    assert main(["explain", file, "ptr<f32>, i32, 1024", "--target", "cpu"]) == 1
+    assert capsys.readouterr().err == "LaunchError: explain must have a GPU as its target; got the target 'cpu'\n"
+
+
 def test_what_is_wrong_is_said_without_a_traceback(file, capsys):
     assert main(["show", file, "ptr<f32>, i32"]) == 1
     shown = capsys.readouterr().err

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from ziggurat.codemodel.dialects import tt
+from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.graphs import reached
 from ziggurat.codemodel.layout import Layout, Span, bits_of, blocked, moved
 from ziggurat.codemodel.op import Op, OpResult, Value
@@ -46,7 +47,7 @@ from ziggurat.transforms.place.queries import (
 MAX_BYTES = 16
 SECTOR = 32  # Bytes that global memory moves at once.
 
-Access = tt.Load | tt.Store | tt.AtomicRMW | tt.AtomicCAS
+Access = tt.Load | tt.Store | tt.AtomicRMW | tt.AtomicCAS | gpu.AsyncCopy
 Key = tuple[tuple[int, ...], tuple[int, ...]]
 
 
@@ -133,18 +134,24 @@ class Accesses:
 
     def traffic(self, op: Access, layout: Layout) -> int:
         """The number of sectors that all warps move, as far as it is known which elements are neighbours."""
-        type_ = tensor_of(op.ptr)
-        size = element_bytes(op.ptr)
-        info = self.info(op.ptr)
-        axis = self.order(op)[0]
-        run = min(info.contiguity[axis], max(1, SECTOR // size))
-        same = (run - 1) * math.prod(type_.shape[axis + 1 :])
+        same = self._same(op)
         step = bits_of(self.width(op, layout))
         # A layout is linear, so the lanes touch as many sectors in each instruction: two to the power of the rank.
         instructions = sum(1 for basis in layout.registers[step:] if basis)
         sectors = len(Span(basis & ~same for basis in layout.lanes))
         copies = sum(1 for basis in layout.warps if basis == 0)
         return 1 << (instructions + sectors + max(0, bits_of(self.num_warps) - copies))
+
+    def sectors(self, op: Access, layout: Layout) -> int:
+        """The number of different sectors that all warps move: those that L1 keeps count once."""
+        same = self._same(op)
+        return 1 << len(Span(basis & ~same for basis in layout.bases))
+
+    def _same(self, op: Access) -> int:
+        """The bits of an element's number that differ within a sector, as far as it is known."""
+        axis, type_ = self.order(op)[0], tensor_of(op.ptr)
+        run = min(self.info(op.ptr).contiguity[axis], max(1, SECTOR // element_bytes(op.ptr)))
+        return (run - 1) * math.prod(type_.shape[axis + 1 :])
 
 
 def _adds_neighbours(op: tt.AtomicRMW | tt.AtomicCAS) -> bool:

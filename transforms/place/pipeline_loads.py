@@ -34,7 +34,7 @@ both: so the ring has one slot more where the occupancy stays the same. `loop_pl
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Sequence
 from functools import partial
 from itertools import dropwhile, pairwise
 
@@ -44,7 +44,7 @@ from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import DEFAULT_OPTIONS
-from ziggurat.codemodel.gpu.targets import TARGETS
+from ziggurat.codemodel.gpu.targets import DRIVER_BYTES, TARGETS
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import TensorType, i1, with_element
@@ -56,7 +56,6 @@ from ziggurat.transforms.place.queries import shared_of, unpacked
 from ziggurat.transforms.place.schedule import carrying_loop
 
 _LOWERING_BYTES = 8192  # Shared memory that is left for what `lower` allocates.
-_DRIVER_BYTES = 1024  # Shared memory that the driver takes for each CTA.
 _OTHER_REGISTERS = 64  # Registers a thread, beside those of the accumulator.
 
 
@@ -66,18 +65,11 @@ def pipeline_loads(module: gpu.Module, num_stages: int) -> Op:
     A loop's own `num_stages` takes precedence. There are fewer stages if shared memory does not suffice for more; a
     warning says so if the kernel asked for the number.
     """
-    allocs = [op for op in module.walk() if isinstance(op, gpu.LocalAlloc)]
     plans: dict[Value, LoopPlan] = {}
-    for op in module.walk():
-        if isinstance(op, scf.For):
-            # Other buffers, such as those of operands that the loop does not change, need their place as well.
-            others = sum(shared_of(alloc.result).bytes for alloc in allocs if _lives_with(alloc, op))
-            limit = TARGETS[module.target].max_shared - _LOWERING_BYTES - others
-            stages = op.num_stages if op.num_stages is not None else num_stages
-            plan = planned(op, stages, limit, partial(_occupancy, module, others))
-            _warn_of_stages(op, plan, stages)
-            if isinstance(plan, LoopPlan):
-                plans[op.result] = plan
+    for op, stages, plan in plans_of(module, num_stages):
+        _warn_of_stages(op, plan, stages)
+        if isinstance(plan, LoopPlan):
+            plans[op.result] = plan
 
     def pipelined(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         plan = plans.get(op.result)
@@ -89,6 +81,18 @@ def pipeline_loads(module: gpu.Module, num_stages: int) -> Op:
         return made
 
     return transform(module, pipelined, pass_name="pipeline_loads") if plans else module
+
+
+def plans_of(module: gpu.Module, num_stages: int) -> Iterator[tuple[scf.For, int, LoopPlan | Obstacle]]:
+    """Each loop of a model before `pipeline_loads`, the stages that are asked for, and the plan or the obstacle."""
+    allocs = [op for op in module.walk() if isinstance(op, gpu.LocalAlloc)]
+    for op in module.walk():
+        if isinstance(op, scf.For):
+            # Other buffers, such as those of operands that the loop does not change, need their place as well.
+            others = sum(shared_of(alloc.result).bytes for alloc in allocs if _lives_with(alloc, op))
+            limit = TARGETS[module.target].max_shared - _LOWERING_BYTES - others
+            stages = op.num_stages if op.num_stages is not None else num_stages
+            yield op, stages, planned(op, stages, limit, partial(_occupancy, module, others))
 
 
 def _warn_of_stages(loop: scf.For, plan: LoopPlan | Obstacle, stages: int) -> None:
@@ -117,7 +121,7 @@ def warn_of_loads(plan: LoopPlan) -> None:
 def _occupancy(module: gpu.Module, others: int, ring: int, registers: int) -> int:
     """An estimate of the occupancy (CTAs per SM) if a loop's rings take `ring` bytes beside `others`, and its
     accumulator `registers` of each thread."""
-    by_memory = (TARGETS[module.target].max_shared + _DRIVER_BYTES) // (others + ring + _DRIVER_BYTES)
+    by_memory = TARGETS[module.target].shared_of_sm // (others + ring + DRIVER_BYTES)
     by_registers = REGISTERS_OF_SM // (32 * module.num_warps * (registers + _OTHER_REGISTERS))
     return max(1, min(by_memory, by_registers))
 

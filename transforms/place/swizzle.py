@@ -212,16 +212,46 @@ def _conflicts(layout: Layout, offsets: tuple[int, ...], size: int, width: int) 
     return 1 << (len(words) - len(banks))
 
 
-def vector_cost(layout: Layout, offsets: tuple[int, ...], size: int) -> float:
-    """The cost of moving a tensor in vectors for a warp: cycles of the banks, and half of one for each instruction."""
-    width = len(vector_bits(layout, offsets, size))
-    count = 1 << sum(map(bool, layout.registers))
+@attrs.frozen
+class Moves:
+    """The moves of a tensor to or from a buffer by a warp: instructions, and the bytes that each moves for a lane.
+
+    A wavefront is a cycle in which each bank serves one word.
+    """
+
+    instructions: int
+    bytes: int
+    wavefronts: int
+
+    @property
+    def least(self) -> int:
+        """The wavefronts without bank conflicts."""
+        return self.instructions * max(1, self.bytes // 4)
+
+    @property
+    def cost(self) -> float:
+        """The cycles of the banks, and half of one for each instruction."""
+        return self.wavefronts + self.instructions / 2
+
+
+def vector_moves(layout: Layout, offsets: tuple[int, ...], size: int, width: int | None = None) -> Moves:
+    """The moves in vectors of 2^`width` elements, or as wide as they can be."""
+    width = len(vector_bits(layout, offsets, size)) if width is None else width
+    count = (1 << sum(map(bool, layout.registers))) >> width
     cycles = max(1, (size << width) // 4) * _conflicts(layout, offsets, size, width)
-    return (count >> width) * (cycles + 0.5)
+    return Moves(count, size << width, count * cycles)
 
 
-def _matrix_cost(view: View, offsets: tuple[int, ...], size: int) -> float:
-    return (1 << len(view.rest)) * (view.count * _conflicts(view.layout, offsets, size, bits_of(VECTOR // size)) + 0.5)
+def _matrix_moves(view: View, offsets: tuple[int, ...], size: int) -> Moves:
+    count = 1 << len(view.rest)
+    cycles = view.count * _conflicts(view.layout, offsets, size, bits_of(VECTOR // size))
+    return Moves(count, 4 * view.count, count * cycles)
+
+
+def moves(layout: Layout, offsets: tuple[int, ...], size: int, matrices: bool) -> Moves:
+    """The cheapest moves, in vectors or, with `matrices`, as matrices."""
+    view = matrix_view(layout, offsets, size) if matrices else None
+    return vector_moves(layout, offsets, size) if view is None else _matrix_moves(view, offsets, size)
 
 
 def _least_cost(layout: Layout, size: int) -> float:
@@ -235,12 +265,12 @@ def matrix_view(layout: Layout, offsets: tuple[int, ...], size: int) -> View | N
     """The view in which a tensor moves as matrices; None if vectors are cheaper."""
     wanted = tuple(range(bits_of(VECTOR // size)))
     costs = {
-        view: _matrix_cost(view, offsets, size)
+        view: _matrix_moves(view, offsets, size).cost
         for view in views(layout, size)
         if vector_bits(view.layout, offsets, size)[: len(wanted)] == wanted
     }
     best = min(costs, key=costs.__getitem__, default=None)
-    return best if best is not None and costs[best] < vector_cost(layout, offsets, size) else None
+    return best if best is not None and costs[best] < vector_moves(layout, offsets, size).cost else None
 
 
 def stores_matrices(layout: Layout) -> bool:
@@ -263,8 +293,7 @@ def conversion_buffer(source: Layout, target: Layout, numel: int, size: int, stm
         offsets = buffer_bases(first, second, numel, size)
         cost = 0.0
         for layout, matrices in sides:
-            view = matrix_view(layout, offsets, size) if matrices else None
-            cost += vector_cost(layout, offsets, size) if view is None else _matrix_cost(view, offsets, size)
+            cost += moves(layout, offsets, size, matrices).cost
         if cost < cheapest:
             best, cheapest = offsets, cost
         if cheapest <= least:

@@ -13,7 +13,7 @@ from ziggurat.transforms.place.swizzle import (
     row_major,
     stores_matrices,
     vector_bits,
-    vector_cost,
+    vector_moves,
     views,
 )
 
@@ -136,7 +136,7 @@ def test_accumulators_become_coalesced_as_matrices(
         for layout in (source, target):
             view = matrix_view(layout, offsets, 2)
             if view is None:
-                assert vector_cost(layout, offsets, 2) == least
+                assert vector_moves(layout, offsets, 2).cost == least
             else:
                 assert view.count == 4 and conflicts(view, offsets, 2) == 1
 

@@ -1,0 +1,149 @@
+"""The cost of a compiled kernel in words: a table by source line, with the reasons why something is not better."""
+
+from __future__ import annotations
+
+import linecache
+import os
+import re
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+
+import attrs
+
+from ziggurat.backend.ptx.sass import Resources, assembled, disassembled, tool
+from ziggurat.codemodel.errors import LaunchError, ZigguratWarning
+from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.location import Location
+from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.passes import Snapshot
+from ziggurat.compiler.compiled import Compiled
+from ziggurat.transforms.place.cost import Cost, Entry, Work, cost_of
+from ziggurat.transforms.place.loop_plan import LoopPlan
+from ziggurat.transforms.place.obstacle import LIBRARY
+from ziggurat.transforms.place.passes import place
+from ziggurat.transforms.place.pipeline_loads import plans_of
+from ziggurat.transforms.place.pressure import warn_of_registers
+
+_FRONTENDS = os.path.join(os.path.dirname(os.path.dirname(LIBRARY)), "")  # Calls written in the language itself.
+# The headings, and the widths of the columns.
+_COLUMNS = {
+    "line": 4, "read": 8, "written": 9, "used": 7, "bits": 8, "shared": 8, "flop": 10, "issued": 8, "MUFU": 6
+}  # fmt: skip
+
+
+@attrs.frozen
+class Line:
+    """A line of the source, the file's name and the number; lines without a place come first."""
+
+    file: str = ""
+    number: int = 0
+
+    @staticmethod
+    def of(location: Location | None) -> Line:
+        if location is None:
+            return Line()
+        location = location.outside(_FRONTENDS)
+        return Line(location.file, location.line)
+
+
+def explanation(compiled: Compiled) -> str:
+    """The cost of each line of a kernel for a CTA, in loops for an iteration, and the limits of an SM.
+
+    Registers and spills are those of ptxas, where it is installed. Raises `LaunchError` if the kernel was compiled from
+    a GPU model.
+    """
+    if "triton" not in compiled.stages:
+        raise LaunchError("a GPU model has no reasons for its placement", hint="compile the Triton model")
+    cost = cost_of(compiled.stages["gpu"], tuple(argument.name for argument in compiled.arguments))
+    resources, spilling = _resources(compiled)
+    notes = _notes(compiled)
+    for line, count in spilling.items():
+        notes.setdefault(line, []).append(f"spilled registers are moved by {count} instruction(s)")
+    parts = [_summary(compiled, cost, resources)]
+    loops = dict.fromkeys(Line.of(entry.loop.location) if entry.loop else None for entry in cost.entries)
+    for loop in sorted(loops, key=lambda line: line.number if line else 0):
+        entries = [entry for entry in cost.entries if (Line.of(entry.loop.location) if entry.loop else None) == loop]
+        parts.append("\n".join(_part(loop, entries, notes)))
+    return "\n\n".join(parts) + "\n"
+
+
+def _summary(compiled: Compiled, cost: Cost, resources: Resources | None) -> str:
+    """The resources of a CTA, and the occupancy."""
+    title = f"{compiled.title} for {compiled.target}: {cost.warps} warps, {cost.shared} bytes of shared memory"
+    registers = cost.carried if resources is None else resources.registers
+    if resources is None:
+        title += f", at least {registers} registers a thread (no ptxas here)"
+    else:
+        title += f", {registers} registers a thread, {resources.spills} bytes spilled"
+    allowed = cost.ctas(registers)
+    least = min(allowed, key=allowed.__getitem__)
+    text = f"{title}\nCTAs per SM: {allowed[least]}, limited by {least}"
+    return "\n".join([text, *(f"ptxas: {warning.strip()}" for warning in (resources.warnings if resources else ()))])
+
+
+def _part(loop: Line | None, entries: Sequence[Entry], notes: Mapping[Line, Sequence[str]]) -> Iterator[str]:
+    """The table of the lines outside of loops, or of an iteration of a loop, and its limits."""
+    yield "A CTA, without its loops:" if loop is None else f"An iteration of the loop in line {loop.number}:"
+    yield "".join(map(_cell, _COLUMNS, _COLUMNS.values()))
+    lines: dict[Line, list[Entry]] = {}
+    for entry in entries:
+        lines.setdefault(Line.of(entry.op.location), []).append(entry)
+    for line, group in sorted(lines.items(), key=lambda item: item[0].number):
+        work = sum((entry.work for entry in group), Work())
+        useful = work.read + work.written
+        bits = sorted({entry.bits or 0 for entry in group if entry.work.read + entry.work.written} - {0})
+        cells = (
+            line.number or "?", work.read, work.written, f"{100 * useful // work.asked} %" if work.asked else "",
+            "/".join(map(str, bits)), work.wavefronts, work.flops, work.issued, work.functions,
+        )  # fmt: skip
+        source = linecache.getline(line.file, line.number).strip()
+        yield f"{''.join(map(_cell, cells, _COLUMNS.values()))}  {source}".rstrip()
+        said = [reason for entry in group for reason in entry.reasons]
+        for note in dict.fromkeys((*notes.get(line, ()), *said)):
+            yield f"     ^ {note}"
+    cycles = sum((entry.work for entry in entries), Work()).cycles
+    limit = max(cycles, key=cycles.__getitem__)
+    yield "cycles of an SM: " + ", ".join(f"{name} {round(count)}" for name, count in cycles.items() if round(count))
+    yield f"limit: {limit}"
+
+
+def _cell(value: float | str, width: int) -> str:
+    return f"{value if isinstance(value, str) else round(value) or '':>{width}}"
+
+
+def _notes(compiled: Compiled) -> dict[Line, list[str]]:
+    """What was asked for and not done, and the obstacles to copying loads of a loop ahead, by line."""
+    snapshots: list[Snapshot] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ZigguratWarning)
+        warn_of_registers(place(compiled.stages["triton"], compiled.options, snapshots))
+    found: dict[Line, list[str]] = {}
+    for warning in caught:
+        found.setdefault(Line(warning.filename, warning.lineno), []).append(str(warning.message))
+    before = snapshots[[snapshot.name for snapshot in snapshots].index("pipeline_loads") - 1].model
+    assert isinstance(before, gpu.Module)
+    for loop, _, plan in plans_of(before, compiled.options.num_stages):
+        dots = any(isinstance(op, gpu.MatrixProduct) for op in loop.body.entry.ops)
+        left = plan.left if isinstance(plan, LoopPlan) else (plan,)
+        for obstacle in left if dots and not _is_in_role(loop) else ():
+            found.setdefault(Line.of(obstacle.op.location), []).append(f"no copies ahead of the dots: {obstacle.why}")
+    return found
+
+
+def _is_in_role(loop: Op) -> bool:
+    return any(isinstance(owner, gpu.WarpSpecialize) for owner in loop.path())
+
+
+def _resources(compiled: Compiled) -> tuple[Resources | None, dict[Line, int]]:
+    """The resources by ptxas, None where it is missing; and the loads and stores of spilled registers by line."""
+    if tool("ptxas") is None:
+        return None, {}
+    code, resources = assembled(compiled.ptx, compiled.target)
+    found: dict[Line, int] = {}
+    line = Line()
+    for text in disassembled(code, "-g").splitlines() if resources.spills and tool("nvdisasm") else ():
+        if place := re.search(r'File "(.*?)", line (\d+)', text):
+            line = Line(place[1], int(place[2]))
+        elif re.search(r"\s(LDL|STL)\b", text):
+            found[line] = found.get(line, 0) + 1
+    return resources, found

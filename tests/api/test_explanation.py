@@ -1,0 +1,121 @@
+"""`compiled.explain()`: tables by source line, limits, and the reasons why something is not better."""
+
+from __future__ import annotations
+
+import re
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ziggurat as zg
+from ziggurat.backend.ptx.sass import tool
+from ziggurat.compiler import explanation
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+import kernels_ours as kernels
+
+F16, F32 = (zg.divisible(zg.ptr(element), 16) for element in (zg.f16, zg.f32))
+N = zg.divisible(zg.i32, 16)
+
+
+@zg.kernel
+def add(x_ptr, out_ptr, n, BLOCK: zg.constexpr):
+    at = zg.arange(0, BLOCK)
+    mask = zg.compare(at, n, zg.CompareKind.LESS_THAN)
+    zg.store(zg.add(out_ptr, at), zg.add(zg.load(zg.add(x_ptr, at), mask), zg.cdiv(n, 2)), mask)
+
+
+@zg.kernel
+def summed(x_ptr, out_ptr, n, B: zg.constexpr):
+    at = zg.arange(0, B)
+    square = zg.add(zg.mul(zg.expand(at, 1), B), zg.expand(at, 0))
+    total = zg.zeros((B, B), zg.f32)
+    for _ in zg.range(0, n, 1, num_stages=2):
+        x = zg.load(zg.add(x_ptr, square))
+        total = zg.dot(x, x, total)
+        zg.store(zg.add(out_ptr, square), total)
+
+
+def block(*shape: int) -> Any:
+    return zg.divisible(zg.descriptor(shape, zg.f16), 16)
+
+
+def row(text: str, word: str) -> list[str]:
+    """The cells of the line of a table whose source has a word, up to the source."""
+    (line,) = (line for line in text.splitlines() if word in line and "^" not in line)
+    return line.split()
+
+
+def test_lines_of_the_kernel_and_their_reasons():
+    integers = zg.divisible(zg.ptr(zg.i32), 16)
+    text = add.compile(zg.ptr(zg.i32), integers, N, 1024).explain()
+    resources, table = text.split("\n\n")
+    assert resources.startswith("add for sm_90a: 4 warps, 0 bytes of shared memory, ")
+    assert "CTAs per SM: 16, limited by " in resources
+    assert table.startswith("A CTA, without its loops:\nline    read  written   used    bits")
+    # The division of `cdiv`, a function of the language, counts for the line that calls it: 8 + 1 operations.
+    # The load asks four times for each sector, as threads hold four neighbours for the store: 8192 bytes of 20480.
+    assert row(table, "zg.store")[1:6] == ["4096", "4096", "40", "%", "32/128"]
+    reason = "the addresses are known to be multiples of 4 bytes only; `x_ptr` is not known to be a multiple of 16"
+    assert f"     ^ 32 bits a thread, not 128: {reason} bytes\n" in table
+    assert "     ^ each sector is asked for 4 times: a thread moves neighbours one after the other\n" in table
+    assert table.endswith("limit: L2 cache\n")
+    assert all(line == line.rstrip() for line in text.splitlines())
+
+
+def test_loops_have_tables_of_their_own_for_all_roles():
+    types = [block(128, 64), block(256, 64), block(128, 256), N, N, N, 128, 256, 64, 8, True]
+    text = kernels.matmul_blocks.compile(*types, num_warps=8).explain()
+    outside, tiles, inner = text.split("\n\n")[1:]
+    assert outside.startswith("A CTA, without") and tiles.startswith("An iteration of the loop in line ")
+    # The producer's copies, and the consumer's products.
+    assert row(inner, "a_desc.load")[1:4] == ["16384", "100", "%"]
+    assert row(inner, "zg.dot")[1:3] == ["640", "4194304"]
+    assert inner.endswith(
+        "cycles of an SM: matrix units 1024, shared memory 1024, L2 cache 768, issue slots 79\nlimit: matrix units\n"
+    )
+
+
+def test_what_is_not_done_is_said_without_a_warning():
+    made = summed.compile(F16, F32, zg.i32, 64)
+    rough = zg.descriptor((128, 256), zg.f16)
+    types = [block(128, 64), block(256, 64), rough, N, N, N, 128, 256, 64, 8, False]
+    by_pointers = kernels.matmul_blocks.compile(*types, num_warps=8)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        text = made.explain()
+        other = by_pointers.explain()
+    assert "^ no copies ahead of the dots: an op in it writes to global memory or orders its accesses" in text
+    assert "^ the block is moved through pointers, not by TMA: the rows of the tensor are not known to be" in other
+    assert re.search(r"\^ 16 bits a thread.*a size or stride of `c_desc` is not known to be a multiple of 8", other)
+
+
+@pytest.mark.skipif(not tool("ptxas") or not tool("nvdisasm"), reason="needs NVIDIA's tools")
+def test_spills_are_shown_by_line():
+    text = kernels.softmax.compile(F32, F32, N, N, 8192, num_warps=4, maxnreg=32).explain()
+    assert re.search(r" 32 registers a thread, [1-9]\d* bytes spilled\n", text)
+    assert re.search(r"\^ spilled registers are moved by [1-9]\d* instruction\(s\)", text)
+
+
+def test_without_ptxas(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(explanation, "tool", lambda name: None)
+    text = kernels.layer_norm.compile(*[F16] * 4, F32, F32, N, N, zg.f32, 2048, num_warps=8).explain()
+    assert "at least 8 registers a thread (no ptxas here)" in text.splitlines()[0]
+    assert text.count("An iteration of the loop in line") == 3
+
+
+def test_a_compiled_gpu_model_has_no_reasons():
+    model = add.compile(F32, F32, N, 1024).stages["gpu"]
+    with pytest.raises(
+        zg.LaunchError, match="a GPU model has no reasons for its placement\n  hint: compile the Triton"
+    ):
+        zg.compile(model).explain()
+
+
+def test_lines_without_a_place():
+    made = add.compile(F32, F32, N, 1024)
+    model = zg.parse(str(made.stages["triton"]))  # Text without locations.
+    assert "   ?    4096" in zg.compile(model).explain()

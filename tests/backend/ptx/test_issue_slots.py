@@ -1,0 +1,47 @@
+"""The issue slots that the cost model estimates, compared with the instructions of machine code."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from ziggurat.backend.ptx.sass import tool
+from ziggurat.transforms.place.cost import cost_of
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "benchmarks"))
+import gpu_ablation as ablation
+
+pytestmark = pytest.mark.skipif(not tool("ptxas") or not tool("nvdisasm"), reason="needs NVIDIA's tools")
+
+# The number of the main loop among the model's, counted by their lines (None: the kernel has none), and the iterations
+# in one of the machine code's: ptxas unrolls short loops.
+LOOPS: dict[str, tuple[int | None, int]] = {
+    "matmul f16 NN 128×128×64, 4 warps": (0, 1),
+    "matmul f16 NT 128×128×64, 4 warps": (0, 1),
+    "matmul f16 NN 128×128×64, 8 warps": (0, 1),
+    "matmul f16 NT 128×128×64, 8 warps": (0, 1),
+    "matmul f16 by TMA 128×256×64, roles": (1, 1),
+    "attention f16 D64, 4 warps": (0, 1),
+    "attention f16 D128, 8 warps": (0, 1),
+    "attention f16 D128 causal, 8 warps": (0, 1),
+    "layer norm f16, blocks of 2048": (1, 2),
+    "softmax of 8192 in bf16": (None, 1),
+}
+
+
+@pytest.mark.parametrize("name", ablation.KERNELS)
+def test_issue_slots_are_about_the_instructions(name: str):
+    kernel, types, options = ablation.KERNELS[name]
+    model = kernel.compile(*types, target=ablation.TARGET, **options).stages["gpu"]
+    number, iterations = LOOPS[name]
+    entries = [entry for entry in cost_of(model).entries if entry.role == 0]
+    lines = sorted({entry.loop.location.line for entry in entries if entry.loop is not None})
+    line = None if number is None else lines[number]
+    own = [e.work for e in entries if (e.loop.location.line if e.loop is not None else None) == line]
+    estimated = iterations * sum(work.issued for work in own) / model.num_warps
+    loop = ablation.figures(name).loop
+    assert estimated == pytest.approx(loop.total(), rel=0.25), (estimated, loop)
+    functions = sum(count for opcode, count in loop.items() if opcode.startswith("MUFU"))
+    assert iterations * sum(work.functions for work in own) / model.num_warps == pytest.approx(functions, abs=2)

@@ -1,0 +1,317 @@
+"""The cost of GPU models: figures that are derived by hand, and the reasons why an access is not better."""
+
+from __future__ import annotations
+
+import sys
+from functools import reduce
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from random_layouts import random_layout
+
+import ziggurat as zg
+from ziggurat.codemodel.dialects import tt
+from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.layout import Layout, combine, inverted
+from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.text.parser import parse
+from ziggurat.transforms.place.cost import Cost, Entry, Work, cost_of
+from ziggurat.transforms.place.swizzle import Moves, conversion_buffer, row_major, vector_bits, vector_moves
+
+sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
+import kernels_ours as kernels
+
+LESS = zg.CompareKind.LESS_THAN
+F16, F32 = (zg.divisible(zg.ptr(element), 16) for element in (zg.f16, zg.f32))
+N = zg.divisible(zg.i32, 16)
+
+
+def block(*shape: int) -> Any:
+    return zg.divisible(zg.descriptor(shape, zg.f16), 16)
+
+
+def cost(kernel: Any, types: list[Any], **options: Any) -> Cost:
+    made = kernel.compile(*types, **options)
+    return cost_of(made.stages["gpu"], tuple(argument.name for argument in made.arguments))
+
+
+def total(entries: list[Entry]) -> Work:
+    return reduce(Work.__add__, (entry.work for entry in entries), Work())
+
+
+def in_loop(found: Cost, number: int) -> list[Entry]:
+    """The entries of the loop of this number, of all roles; they are counted by their lines, outermost first."""
+    lines = sorted({entry.loop.location.line for entry in found.entries if entry.loop is not None})
+    return [e for e in found.entries if e.loop is not None and e.loop.location.line == lines[number]]
+
+
+def of(found: Cost | list[Entry], kind: type[Op]) -> list[Entry]:
+    entries = found.entries if isinstance(found, Cost) else found
+    return [entry for entry in entries if isinstance(entry.op, kind)]
+
+
+# Figures.
+
+
+def test_vector_add():
+    found = cost(kernels.add, [F32, F32, F32, N, 1024], num_warps=4)
+    # 1024 f32 are 4096 bytes, 128 sectors. Each of 128 threads has 8, which are two instructions of 128 bits.
+    for entry in (*of(found, tt.Load), *of(found, tt.Store)):
+        work = entry.work
+        assert (work.read + work.written, work.moved, work.issued, entry.bits) == (4096, 4096, 2 * 4, 128)
+        assert entry.loop is None and not entry.reasons
+    whole = total([*found.entries])
+    assert (whole.read, whole.written, whole.flops, whole.wavefronts) == (8192, 4096, 0, 0)
+    assert whole.cycles["L2 cache"] == 12288 / 64
+    assert [entry.work.issued for entry in found.entries if entry.op.NAME == "arith.addf"] == [8 * 4]
+    # Two masks a thread, of the first of each four elements; the indices are one sum, with constants added.
+    assert [entry.work.issued for entry in found.entries if entry.op.NAME == "arith.cmpi"] == [2 * 4]
+    assert [entry.work.issued for entry in found.entries if entry.op.NAME == "arith.addi"] == [1 * 4]
+
+
+def test_strided_rows_waste_their_sectors():
+    found = cost(strided, [F32, F32, zg.i32, 256], num_warps=4)
+    (load,), (store,) = of(found, tt.Load), of(found, tt.Store)
+    # 256 elements of 4 bytes, each in a sector of 32 bytes of its own.
+    assert (load.work.read, load.work.moved, load.work.asked, load.bits) == (1024, 256 * 32, 256 * 32, 32)
+    # Threads hold four neighbours for the store, whose layout the load has.
+    assert (store.work.written, store.work.moved, store.work.asked, store.bits) == (1024, 1024, 1024, 64)
+
+
+def test_sectors_that_several_instructions_ask_for():
+    """A load by 32 bits in the layout of a store by 128: each instruction has a word of each of 16 sectors."""
+    found = cost(copied, [F32, zg.ptr(zg.f32), 1024], num_warps=4)
+    (load,), (store,) = of(found, tt.Load), of(found, tt.Store)
+    assert (load.work.read, load.work.moved, load.work.asked, load.bits) == (4096, 4096, 4 * 4096, 32)
+    assert (store.work.written, store.work.moved, store.work.asked, store.bits) == (4096, 4096, 4096, 128)
+
+
+def test_softmax():
+    found = cost(kernels.softmax, [F32, F32, N, N, 1024], num_warps=4)
+    whole = total([*found.entries])
+    assert (whole.read, whole.written, whole.moved) == (4096, 4096, 8192)
+    # 8 powers in each of 4 warps, and 1 / sum once in each.
+    assert whole.functions == 4 * (8 + 1)
+    # Each reduction stores 4 partial results by one vector in each warp, and loads them.
+    assert whole.wavefronts == whole.least == 2 * 4 * 2 and whole.barriers == 2
+
+
+def test_matmul_by_pointers():
+    types = [F16, F16, F16, N, N, N, N, 1, N, 1, N, 1, 128, 128, 64, 8]
+    found = cost(kernels.matmul, types, num_warps=4, num_stages=3)
+    loop = in_loop(found, 0)
+    work = total(loop)
+    assert work.read == work.moved == 2 * 128 * 64 * 2
+    assert work.flops == 2 * 128 * 128 * 64 and work.tensor == work.flops / 4096
+    # 8 wgmmas of 64×128×16: each reads 64 rows of a and 128 of b, of 32 bytes; and what was read is written before.
+    assert work.wavefronts == work.least == 8 * (64 + 128) * 32 / 128 + 32768 / 128
+    copies = of(loop, gpu.AsyncCopy)
+    assert [entry.bits for entry in copies] == [128, 128]
+    assert all("not TMA" in reason for entry in copies for reason in entry.reasons)
+    # The accumulator goes through shared memory without conflicts, and to global memory by 128 bits.
+    (store,) = of(found, tt.Store)
+    assert (store.work.written, store.work.moved, store.bits) == (32768, 32768, 128)
+    assert total([*of(found, gpu.LocalStore), *of(found, gpu.LocalLoad)]).wavefronts == 2 * 32768 / 128
+
+
+def test_matmul_by_tma_in_roles():
+    types = [block(128, 64), block(256, 64), block(128, 256), N, N, N, 128, 256, 64, 8, True]
+    found = cost(kernels.matmul_blocks, types, num_warps=8, num_stages=3)
+    loop = in_loop(found, 1)
+    work = total(loop)
+    assert found.warps == 12 and {entry.role for entry in loop} == {0, 1}
+    assert work.read == (128 + 256) * 64 * 2 and work.flops == 2 * 128 * 256 * 64 and work.tensor == 1024
+    assert [entry.work.read for entry in of(loop, gpu.TmaLoad)] == [128 * 64 * 2, 256 * 64 * 2]
+    # 4 wgmmas of 64×256×16 in each of two warp groups, after TMA has written 48 KiB.
+    assert work.wavefronts == 8 * (64 + 256) * 32 / 128 + 49152 / 128
+    assert total(in_loop(found, 0)).written == 128 * 256 * 2
+    assert found.ctas(168) == {"warps": 5, "CTAs": 32, "registers": 1, "shared memory": 1}
+
+
+def test_attention():
+    types = [block(128, 64), block(64, 64), block(64, 64), block(128, 64), F32, N, zg.f32, False, 128, 64, 64, False]
+    work = total(in_loop(cost(kernels.attention, types, num_warps=4, num_stages=3), 0))
+    assert work.read == 2 * 64 * 64 * 2 and work.flops == 2 * 2 * 128 * 64 * 64
+    # A thread has 128 × 64 / 128 powers, and one for each of its 4 rows.
+    assert work.functions == 4 * (64 + 4)
+    # Scores: 8 wgmmas of 64×64×16 read a and b. Then a is in registers. TMA writes 16 KiB.
+    assert work.wavefronts == (8 * (64 + 64) + 8 * 64) * 32 / 128 + 16384 / 128
+    assert max(work.cycles, key=work.cycles.__getitem__) == "MUFU"
+
+
+@pytest.mark.parametrize(("element", "cycles"), [(zg.f16, 512 * 2), (zg.f32, 512 * 4)])
+def test_dots_of_ampere(element: Any, cycles: int):
+    """mma.sync on sm_80, at half of Hopper's rate; f32 as tf32 at half of that."""
+    pointer = zg.divisible(zg.ptr(element), 16)
+    found = cost(dots, [pointer, pointer, F32, 128, 128, 64], num_warps=4, target="sm_80")
+    (dot,) = of(found, gpu.Mma)
+    assert (dot.work.flops, dot.work.tensor) == (2 * 128 * 128 * 64, cycles)
+    # Each operand is read by as many warps as there are beside, or above, each other: two.
+    assert dot.work.wavefronts == 2 * 2 * 128 * 64 * element.bytes / 128
+
+
+def test_dots_without_matrix_units():
+    found = cost(dots, [F32, F32, F32, 32, 32, 16, "ieee"], num_warps=1)
+    (dot,) = of(found, gpu.DotFma)
+    # 32 accumulators of each thread in 16 steps.
+    assert dot.work.flops == 0 and dot.work.issued > 32 * 16
+
+
+# Bank conflicts.
+
+
+def brute(layout: Layout, offsets: tuple[int, ...], size: int, width: int) -> int:
+    """The wavefronts of a warp: words of 4 bytes, in the worst bank, of lanes that access at once."""
+    into = inverted(offsets)
+    together = min(32, 128 // max(4, size << width))
+    vector = [r for r in range(len(layout.registers))][:width]
+    waves = 0
+    chosen = vector_bits(layout, offsets, size)[:width] if vector else ()
+    steps = sum(1 << bit for bit in chosen)
+    for register in layout.unique_registers:
+        if register & steps:
+            continue
+        for first in range(0, 32, together):
+            words: dict[int, set[int]] = {}
+            for lane in range(first, first + together):
+                start = combine(into, layout.element(register, lane)) * size
+                for byte in range(start, start + (size << width), 4):
+                    words.setdefault(byte // 4 % 32, set()).add(byte // 4)
+            waves += max(map(len, words.values()))
+    return waves
+
+
+@pytest.mark.parametrize("size", [1, 2, 4, 8])
+@pytest.mark.parametrize("seed", range(20))
+def test_wavefronts_are_counted_exactly(size: int, seed: int):
+    random = Random(seed)
+    source, target = (random_layout(random, 1 << random.randrange(5, 11), 2) for _ in range(2))
+    target = source if target.numel != source.numel else target
+    for offsets in (row_major(source.numel), conversion_buffer(source, target, source.numel, size, False)):
+        made = vector_moves(source, offsets, size)
+        assert made.wavefronts == brute(source, offsets, size, (made.bytes // size).bit_length() - 1)
+
+
+def test_columns_of_rows_of_32_words_conflict():
+    column = Layout((), (32, 64, 128, 256, 512), (1, 2, 4, 8, 16))
+    assert vector_moves(column, row_major(1024), 4) == Moves(1, 4, 32)
+    assert vector_moves(column, row_major(1024), 4).least == 1
+    halves = Layout((), (64, 128, 256, 512, 1), (2, 4, 8, 16, 32))
+    assert vector_moves(halves, row_major(1024), 2).wavefronts == 16  # Two lanes have neighbours in one word.
+
+
+# Reasons.
+
+
+@zg.kernel
+def strided(out, x, stride, B: zg.constexpr):
+    at = zg.arange(0, B)
+    zg.store(zg.add(out, at), zg.load(zg.add(x, zg.mul(at, stride))))
+
+
+@zg.kernel
+def copied(out, x, B: zg.constexpr):
+    at = zg.arange(0, B)
+    zg.store(zg.add(out, at), zg.load(zg.add(x, at)))
+
+
+@zg.kernel
+def gathered(out, x, index, B: zg.constexpr):
+    at = zg.arange(0, B)
+    zg.store(zg.add(out, at), zg.load(zg.add(x, zg.load(zg.add(index, at)))))
+
+
+@zg.kernel
+def wrapped(out, x, n, B: zg.constexpr):
+    at = zg.arange(0, B)
+    zg.store(zg.add(out, at), zg.load(zg.add(x, zg.mod(at, n))))
+
+
+@zg.kernel
+def rows(out, x, stride, n, B: zg.constexpr):
+    at = zg.arange(0, B)
+    start = zg.program_id(0) * stride
+    zg.store(zg.add(out, at), zg.load(zg.add(x + start, at), zg.compare(at, n, LESS)))
+
+
+@zg.kernel
+def dots(a, b, c, M: zg.constexpr, N: zg.constexpr, K: zg.constexpr, P: zg.constexpr = "tf32"):
+    m, n, k = zg.arange(0, M), zg.arange(0, N), zg.arange(0, K)
+    x = zg.load(zg.add(a, zg.add(zg.mul(zg.expand(m, 1), K), zg.expand(k, 0))))
+    y = zg.load(zg.add(b, zg.add(zg.mul(zg.expand(k, 1), N), zg.expand(n, 0))))
+    zg.store(zg.add(c, zg.add(zg.mul(zg.expand(m, 1), N), zg.expand(n, 0))), zg.dot(x, y, input_precision=P))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "types", "reason"),
+    [
+        (
+            strided, [F32, F32, zg.i32, 1024],
+            "32 bits a thread, not 128: 1 of the addresses in a row are known to be neighbours, because of "
+            "`zg.mul(at, stride)`",
+        ),
+        (
+            gathered, [F32, F32, zg.divisible(zg.ptr(zg.i32), 16), 1024],
+            "32 bits a thread, not 128: 1 of the addresses in a row are known to be neighbours, because of "
+            "`zg.load(zg.add(index, at))`",
+        ),
+        (
+            wrapped, [F32, F32, zg.i32, 1024],
+            "32 bits a thread, not 128: 1 of the addresses in a row are known to be neighbours, because of "
+            "`zg.mod(at, n)`; `n` is not known to be a multiple of 4",
+        ),
+        (
+            rows, [F32, F32, zg.i32, N, 1024],
+            "32 bits a thread, not 128: the addresses are known to be multiples of 4 bytes only; `stride` is not known "
+            "to be a multiple of 4",
+        ),
+        (
+            rows, [F32, zg.ptr(zg.f32), N, N, 1024],
+            "32 bits a thread, not 128: the addresses are known to be multiples of 4 bytes only; `x` is not known to "
+            "be a multiple of 16 bytes",
+        ),
+        (
+            rows, [F32, F32, N, zg.divisible(zg.i32, 2), 1024],
+            "64 bits a thread, not 128: the mask is known to be equal for 2 in a row only; `n` is not known to be a "
+            "multiple of 4",
+        ),
+        (rows, [F32, F32, N, N, 256], "64 bits a thread, not 128: 128 threads share 256 elements"),
+    ],
+)  # fmt: skip
+def test_reasons_for_narrow_accesses(kernel: Any, types: list[Any], reason: str):
+    loads = of(cost(kernel, types, num_warps=4), tt.Load)
+    assert reason in [entry.reasons[0] for entry in loads if entry.reasons]
+
+
+def test_arguments_without_names_have_numbers():
+    made = rows.compile(F32, F32, zg.i32, N, 1024)
+    (load,) = of(cost_of(made.stages["gpu"]), tt.Load)
+    assert load.reasons[0].endswith("argument 2 is not known to be a multiple of 4")
+
+
+TRANSPOSED = """
+gpu.module @target="sm_90a" @num_warps=1 ()void -> {
+    tt.func @"f" ()void -> {
+        %0 : tensor<x32, x32, f32, "32 64 128 256 512 | 1 2 4 8 16 | "> = arith.constant @0.0;
+        %1 : shared<x32, x32, f32, "1 2 4 8 16 32 64 128 256 512"> = gpu.local_alloc @offset=0;
+        gpu.local_store %1 %0;
+        gpu.barrier;
+        %2 : tensor<x32, x32, f32, "1 2 4 8 16 | 32 64 128 256 512 | "> = gpu.local_load %1;
+        tt.return;
+    };
+    unreachable;
+};
+"""
+
+
+def test_bank_conflicts_are_said():
+    module = parse(TRANSPOSED)
+    assert isinstance(module, gpu.Module)
+    found = cost_of(module)
+    (store,), (load,) = of(found, gpu.LocalStore), of(found, gpu.LocalLoad)
+    assert (store.work.wavefronts, store.reasons) == (32, ())
+    # Vectors of 4 words by 8 lanes at once, all in the same banks.
+    assert (load.bits, load.work.issued, load.work.wavefronts, load.work.least) == (128, 8, 8 * 32, 8 * 4)
+    assert load.reasons == ("8-way bank conflicts: 256 wavefronts a warp, not 32",)
