@@ -6,9 +6,9 @@ which would break the limit of 1.5 times a bare launch (docs/gpu.md). There are 
 arguments to the next.
 
 * `launch` compares the arguments with those of the launch before. The same object has the same type, so this is quick.
-  If addresses and numbers are equal too, the buffer that holds them is launched as it is; otherwise it is written anew.
-* `seek` finds the kernel in a table. The key holds integers by value. A second key, in which integers that share a
-  kernel are equal, finds the kernel for new values.
+  Another integer may be one that shares the kernel. If addresses and numbers are equal, the buffer that holds them is
+  launched as it is; otherwise it is written anew.
+* `seek` finds the kernel in a table, whose keys have one value for all integers that share a kernel.
 
 Names in the text that are no parameters begin with `_z_`, builtins included: a parameter may have the name `type`. If a
 parameter's own name begins so, they begin with another prefix (`mark`).
@@ -60,8 +60,8 @@ def bound(_z_x, _z_y, _z_w, /):
     def launch({parameters}*_z_more, **_z_options):
         try:
             (
-                {expected}_z_device, _z_same, _z_driver, _z_function, _z_threads, _z_shared, _z_free, _z_fresh,
-                _z_tiles, _z_result,
+                {expected}_z_classes, _z_device, _z_same, _z_driver, _z_function, _z_threads, _z_shared, _z_free,
+                _z_fresh, _z_tiles, _z_result,
             ) = _z_last[0]
             {read}
             if not _z_more and {conditions}(_z_options == _z_same if _z_options or _z_same else True):
@@ -93,16 +93,13 @@ def _z_seek(_z_x, _z_y, _z_w, _z_more, _z_options, {values}):
         if not _z_more{guard}:
             if _z_options:
                 _z_on = _z_options.pop("stream", None)
-            {read}; _z_device = {device}
-            _z_key = ({exact})
-            _z_entry = _z_find(_z_key)
-            if _z_entry is None:
-                _z_entry = _z_known(_z_key, ({loose}), ({known}_z_device, _z_dict(_z_options)))
+            {read}; {classes}; _z_device = {device}
+            _z_entry = _z_find(({key}))
     except (_z_AttributeError, _z_TypeError):
         _z_entry = None
     if _z_entry is not None:
-        _z_expected, _z_driver, _z_function, _z_threads, _z_shared, _z_free, _z_fresh, _z_tiles, _z_result = _z_entry
-        _z_last[0] = _z_expected
+        _z_driver, _z_function, _z_threads, _z_shared, _z_free, _z_fresh, _z_tiles, _z_result = _z_entry
+        _z_last[0] = ({known}({made}), _z_device, _z_dict(_z_options), *_z_entry)
         _z_gx = _z_x; _z_gy = _z_y; _z_gz = _z_w
         try:
             if {apart}:
@@ -119,9 +116,9 @@ def _z_seek(_z_x, _z_y, _z_w, _z_more, _z_options, {values}):
             pass
     return _z_generic(_z_x, _z_y, _z_w, ({values}), _z_more, _z_options, _z_on, _z_route)
 
-def keys(_z_options, {values}):
-    {read}; _z_device = {device}
-    return ({exact}), ({loose}), ({known}_z_device, _z_dict(_z_options))
+def key(_z_options, {values}):
+    {read}; {classes}; _z_device = {device}
+    return ({key})
 
 def moving(_z_tiles, {values}):
     {read}
@@ -141,8 +138,8 @@ class Writer:
     def __init__(self, several: bool = True) -> None:
         self.several = several
         self.read: list[str] = []  # statements that read addresses
-        self.exact: list[str] = []  # the key that holds integers by value
-        self.loose: list[str] = []  # the key that holds their classes
+        self.classes: list[str] = []  # statements that make the classes of integers
+        self.key: list[str] = []  # the key of the table of kernels
         self.known: list[str] = []  # values that the next launch is compared with
         self.conditions: list[str] = []  # the comparisons; `_z_e0` is the first of these values
         self.placed: list[str] = []  # conditions on addresses: alignment, device
@@ -157,10 +154,6 @@ class Writer:
         self.devices: list[str] = []  # the devices of arrays whose library tells them
         self.reader: arrays.Reader | None = None  # of an array whose library has a current stream
         self.descriptors: list[str] = []
-
-    def both(self, expression: str) -> None:
-        self.exact.append(expression)
-        self.loose.append(expression)
 
     def expect(self, known: str, condition: str) -> None:
         """Add a condition on the next launch. `{0}` in it is the value that `known` has now."""
@@ -186,9 +179,12 @@ class Writer:
         elif kind.way == "descriptor":
             self._descriptor(name, kind)
         elif kind.way == "integer":
-            self.expect(name, f"({name} is {{0}} or _z_type({name}) is {self.type_of(kind)} and {name} == {{0}})")
-            self.exact.append(name)
-            self.loose.append(_INTEGER.format(name) if kind.type in INTEGERS else f"_z_integer_class({name})")
+            is_int, made = kind.type in INTEGERS, f"_z_c{len(self.classes)}"
+            shared = f"({_INTEGER.format(name)})" if is_int else f"_z_integer_class({name})"
+            again = f"_z_type({name}) is {self.type_of(kind)} and {shared} == _z_classes[{len(self.classes)}]"
+            self.expect(name, f"({name} is {{0}} or {again})")
+            self.classes.append(f"{made} = {shared}")
+            self.key.append(made)
             self.move(name)
             self.whole.append(name)
             self.fields.append(kind.field)
@@ -198,14 +194,14 @@ class Writer:
             plain = kind.type in _PLAIN
             other = f" or _z_type({name}) is {self.type_of(kind)} and {name} == {{0}}" if plain else ""
             self.expect(name, f"({name} is {{0}}{other})")
-            self.both(name if plain else f"_z_constant_class({name})")
+            self.key.append(name if plain else f"_z_constant_class({name})")
         self.places.append((first, len(self.fields) - first))
 
     def _number(self, name: str, kind: Kind) -> None:
         """Add a number whose type alone selects the kernel."""
         self.conditions.append(f"_z_type({name}) is {self.type_of(kind)}")
         if kind.type in INTEGERS:
-            self.both(_WIDTH.format(name))
+            self.key.append(_WIDTH.format(name))
             self.expect(_WIDTH.format(name), f"{_WIDTH.format(name)} == {{0}}")
         small = kind.field in AS_BITS
         self.move(name, f"_z_fitted({kind.field!r}, {name})" if small else name)
@@ -217,7 +213,7 @@ class Writer:
         address = f"_z_{len(self.read)}"
         self.read.append(f"{address} = {reader.address.format(name)}")
         element = reader.element.format(name)
-        self.both(element)
+        self.key.append(element)
         self.expect(element, f"{element} is {{0}}")
         if reader is not arrays.OWN:  # The key of our own arrays has device and alignment in it.
             if parameter.specialize:
@@ -234,14 +230,14 @@ class Writer:
 
     def _device(self, device: str) -> None:
         if self.devices:
-            self.both(device)
+            self.key.append(device)
         self.placed.append(f"{device} == _z_device")
         self.devices.append(device)
 
     def _descriptor(self, name: str, kind: Kind) -> None:
         self._on_stream_of(kind.reader)
         self._device(f"{name}.device")
-        self.both(f"{name}.key")
+        self.key.append(f"{name}.key")
         self.expect(f"{name}.key", f"{name}.key == {{0}}")
         self.move(f"{name}.maps[_z_tiles[{len(self.descriptors)}]]")
         self.move(f"*{name}.numbers")
@@ -254,11 +250,11 @@ class Writer:
         if self.aligned:
             each = "".join(f"{address} & 15 == 0, " for address in self.aligned)
             alignment = f"({' | '.join(self.aligned)}) & 15 and ({each})"
-            self.both(alignment)
+            self.key.append(alignment)
             placed.append(f"({alignment}) == _z_e{len(self.known)}")
             self.known.append(alignment)
-        self.both("_z_device")
-        self.both("_z_tuple(_z_options.items()) if _z_options else ()")
+        self.key.append("_z_device")
+        self.key.append("_z_tuple(_z_options.items()) if _z_options else ()")
         apart = "True"
         if len(self.descriptors) > 1:
             apart = f"_z_tiles[-1] is None or _z_tiles[-1]({', '.join(self.descriptors)})"
@@ -272,8 +268,8 @@ class Writer:
             "values": names,
             "expected": (f"_z_e{i}" for i in range(len(self.known))),
             "known": self.known,
-            "exact": self.exact,
-            "loose": self.loose,
+            "key": self.key,
+            "made": (one.partition(" ")[0] for one in self.classes),
             "moving": self.moving,
             "given": self.given,
             "whole": self.whole,
@@ -289,6 +285,7 @@ class Writer:
             conditions="".join(f"{condition} and " for condition in self.conditions),
             guard=guard,
             read="; ".join(self.read) or "pass",
+            classes="; ".join(self.classes) or "pass",
             device=self.devices[0] if self.devices else "None",
             unchanged="False"
             if self.descriptors
@@ -299,19 +296,15 @@ class Writer:
         )
 
 
-# A table with this many entries is emptied before the next one. With a larger table, launches whose integers are always
-# new would spend their time on allocating entries.
-_TABLE_LIMIT = 512
 # Functions and classes in the text, whose names parameters may have.
 _GLOBALS = (
     type, dict, tuple, AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError, fitted, three,
     stream_address, integer_class, constant_class, arrays.protocol_address, arrays.protocol_element,
     arrays.protocol_device, pointer_device,
 )  # fmt: skip
-# An entry of the table: values that the next launch is compared with; the driver's function that launches, the kernel,
-# threads, bytes of shared memory, free buffers, the function that makes another, the tiles of the descriptors, with
-# `apart` as the last, and the result of the launch.
-Found = tuple[tuple[Any, ...], Callable[..., Any], Any, int, int, list[Any], Callable[[], Any], tuple[Any, ...], Any]
+# An entry of the table: the driver's function that launches, the kernel, threads, bytes of shared memory, free buffers,
+# the function that makes another, the tiles of the descriptors, with `apart` as the last, and the result of the launch.
+Found = tuple[Callable[..., Any], Any, int, int, list[Any], Callable[[], Any], tuple[Any, ...], Any]
 
 
 class Route:
@@ -343,13 +336,10 @@ class Route:
         self._nothing: list[Any] = [None] * (1 + len(writer.identical))
         self.stream: Callable[[Any], int] = (writer.reader or arrays.OWN).stream()
         self._table: dict[tuple[Any, ...], Found] = {}
-        self._classes: dict[tuple[Any, ...], tuple[Any, ...]] = {}
-        self._last: list[tuple[Any, ...]] = [()]
         scope: dict[str, Any] = {
             "_z_route": self,
-            "_z_last": self._last,
+            "_z_last": [()],
             "_z_find": self._table.get,
-            "_z_known": self._found,
             "_z_generic": generic,
             "_z_stream": self.stream,
             "_z_streams": STREAMS,
@@ -364,7 +354,7 @@ class Route:
         exec(compile(self.text, "<launch of a ziggurat kernel>", "exec"), scope)
         self.bound: Callable[[Any, Any, Any], Callable[..., Any]] = scope["bound"]
         self.seek: Callable[..., Any] = scope[f"{own}seek"]
-        self._keys: Callable[..., Any] = scope["keys"]
+        self._key: Callable[..., Any] = scope["key"]
         self._moving: Callable[..., Any] = scope["moving"]
 
     def learn(
@@ -376,7 +366,6 @@ class Route:
         result: Any = None,
     ) -> Found:
         """Remember the kernel for these arguments, and for others that share it. `result` is that of its launches."""
-        exact, loose, known = self._keys(options, *values)
         binary = loaded.binary
         order, tiles = arranged(binary, spec, self._places)
 
@@ -384,28 +373,15 @@ class Route:
             return [*new_slot(self._packing.size, order, scratch=binary.scratch > 0), *self._nothing]
 
         described = (*tiles, apart(binary, spec))
-        entry = (loaded.launch, loaded.function, binary.threads, binary.shared, [fresh()], fresh, described, result)
-        self._classes[loose] = entry
-        found = self._found(exact, loose, known)
-        assert found is not None
+        found = (loaded.launch, loaded.function, binary.threads, binary.shared, [fresh()], fresh, described, result)
+        self._table[self._key(options, *values)] = found
         return found
 
     def slot(self, found: Found, values: Sequence[Any]) -> Any:
         """A buffer with these arguments. Floats out of range become infinities."""
-        slot = found[6]()
-        self._packing.write(slot[0], self._moving(found[7], *values))
+        slot = found[5]()
+        self._packing.write(slot[0], self._moving(found[6], *values))
         return slot
-
-    def _found(self, exact: tuple[Any, ...], loose: tuple[Any, ...], known: tuple[Any, ...]) -> Found | None:
-        """The entry of the table for an exact key, if the other key is there. `known` is for the next launch."""
-        shared = self._classes.get(loose)
-        if shared is None:
-            return None
-        found: Any = ((*known, *shared), *shared)
-        if len(self._table) >= _TABLE_LIMIT:
-            self._table.clear()
-        self._table[exact] = found
-        return found
 
 
 def arranged(

@@ -8,7 +8,6 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from ziggurat.backend.cuda import routes
 from ziggurat.backend.cuda.arrays import Reader
 from ziggurat.backend.cuda.binary import Binary, Parameter
 from ziggurat.backend.cuda.driver import load
@@ -144,20 +143,20 @@ def test_what_the_driver_refuses_is_handed_on(fake, failed):
 
 def test_buffers_are_put_back(fake):
     kernel = Kernel(fake, array(), 5)
-    free = kernel.learn(array(), 5)[5]
+    free = kernel.learn(array(), 5)[4]
     for n in (5, 5, 7, 7, 5):  # through the table, and like the launch before
         kernel(array(), n)
         assert len(free) == 1
     assert len(fake.launches) == 5
 
 
-def test_the_table_does_not_grow_without_end(fake, monkeypatch):
-    monkeypatch.setattr(routes, "_TABLE_LIMIT", 8)
+def test_integers_that_share_a_kernel_have_one_entry(fake):
     kernel = Kernel(fake, 3)
     kernel.learn(3)
-    for n in range(3, 103, 4):
+    for n in (*range(3, 103, 4), -5, 2**31 - 1):
         kernel(n)
-    assert kernel.handed == [] and len(fake.launches) == 25 and len(kernel.route._table) <= 8
+        assert fake.launches[-1]["values"] == [struct.pack("=q", n)]
+    assert kernel.handed == [] and len(kernel.route._table) == 1
 
 
 def test_a_slot_is_written_carefully(fake):
@@ -166,7 +165,7 @@ def test_a_slot_is_written_carefully(fake):
     assert bytes(buffer)[:4] == struct.pack("=f", float("inf"))
 
 
-@pytest.mark.parametrize("name", ["type", "dict", "tuple", "TypeError", "IndexError", "launch", "keys", "_z"])
+@pytest.mark.parametrize("name", ["type", "dict", "tuple", "TypeError", "IndexError", "launch", "key", "_z"])
 def test_a_parameter_may_have_any_name(fake, name):
     """Each launch is answered by the route; a name of the text's own made it crash, or ask at every launch."""
     kernel = Kernel(fake, array(), 5, names=["x", name])
@@ -263,11 +262,8 @@ class Text:
         }
         exec(self.text, self.scope)
 
-    def exact(self, *values, **options):
-        return self.scope["keys"](options, *values)[0]
-
-    def loose(self, *values, **options):
-        return self.scope["keys"](options, *values)[1]
+    def key(self, *values, **options):
+        return self.scope["key"](options, *values)
 
     def moving(self, *values, tiles=()):
         return self.scope["moving"](tiles, *values)
@@ -315,32 +311,30 @@ def test_the_values_that_are_written():
     ]
 
 
-def test_one_key_has_integers_by_value_and_the_other_by_what_kernels_tell_apart():
+def test_keys_have_integers_by_what_kernels_tell_apart():
     made = Text(5)
     numbers = [0, 1, 2, 15, 16, 17, -1, -16, 2**31 - 1, 2**31, -(2**31), -(2**31) - 1, 2**40, 2**63, 2**64 - 16]
     for one, other in itertools.product(numbers, numbers):
-        assert (made.exact(one) == made.exact(other)) == (one == other)
-        if made.loose(one) == made.loose(other):
+        if made.key(one) == made.key(other):
             assert integer_class(one) == integer_class(other), (one, other)
-    assert made.loose(2) == made.loose(15) == made.loose(-1) and made.loose(16) == made.loose(-16)
+    assert made.key(2) == made.key(15) == made.key(-1) and made.key(16) == made.key(-16)
 
 
 def test_an_opt_out_has_the_width_only():
     made = Text(5, a0=PLAIN)
-    assert made.exact(1) == made.exact(16) == made.exact(-3) != made.exact(2**31)
-    assert made.loose(1) == made.loose(16) != made.loose(2**31)
+    assert made.key(1) == made.key(16) == made.key(-3) != made.key(2**31)
 
 
 def test_floats_count_by_type_alone():
     made = Text(0.5, np.float32(0.5))
-    assert made.exact(0.5, 0.5) == made.exact(-7.0, 1.0)
+    assert made.key(0.5, 0.5) == made.key(-7.0, 1.0)
     assert made.writer.identical == ["a0", "a1"]  # 0.0 and -0.0 are equal, and are not written alike
 
 
-def test_constants_are_in_both_keys_as_kernels_tell_them_apart():
+def test_constants_are_in_the_keys_as_kernels_tell_them_apart():
     for value, other in ((0.0, -0.0), ((1,), (True,)), ("a", "b")):
         made = Text(value, a0=CONSTANT)
-        assert made.exact(value) != made.exact(other) and made.loose(value) != made.loose(other)
+        assert made.key(value) != made.key(other)
     # Those of another type are not met here: the text asks for the type before it makes a key.
     assert "_z_type0 is _z_type(a0)" in Text(1, a0=CONSTANT).text
 
@@ -348,17 +342,17 @@ def test_constants_are_in_both_keys_as_kernels_tell_them_apart():
 def test_alignment_is_in_the_keys_of_arrays_but_for_an_opt_out():
     for values in ((array_on(), array_on(8)), (Made(0x1000), Made(0x1008))):
         made = Text(values[0])
-        assert made.exact(values[0]) != made.exact(values[1])
+        assert made.key(values[0]) != made.key(values[1])
     made = Text(Made(0x1000), a0=PLAIN)
-    assert made.exact(Made(0x1000)) == made.exact(Made(0x1008))
+    assert made.key(Made(0x1000)) == made.key(Made(0x1008))
     two = Text(Made(0), Made(0))
-    assert len({two.exact(Made(a), Made(b)) for a in (0, 8) for b in (0, 8)}) == 4
+    assert len({two.key(Made(a), Made(b)) for a in (0, 8) for b in (0, 8)}) == 4
 
 
 def test_elements_and_devices_are_in_the_keys_of_arrays():
     made = Text(Made(0), Made(0))
     keys = {
-        made.exact(Made(0, one, gpu), Made(0, other, second))
+        made.key(Made(0, one, gpu), Made(0, other, second))
         for one in ("f32", "f16")
         for other in ("f32", "f16")
         for gpu in (0, 1)
@@ -369,20 +363,18 @@ def test_elements_and_devices_are_in_the_keys_of_arrays():
 
 def test_options_are_in_the_keys():
     made = Text(5)
-    assert len({made.exact(5), made.exact(5, num_warps=4), made.exact(5, num_warps=8)}) == 3
-    assert made.loose(5) != made.loose(5, num_warps=4)
+    assert len({made.key(5), made.key(5, num_warps=4), made.key(5, num_warps=8)}) == 3
 
 
 def test_what_the_next_launch_is_compared_with():
     made = Text(array_on(), 5, True, a2=KernelParameter("a2", constexpr=True))
-    x, options = array_on(), {"num_warps": 8}
-    assert made.scope["keys"](options, x, 7, True)[2] == (x.key, 7, True, None, options)
+    assert made.writer.known == ["a0.key", "a1", "a2"] and "_z_last[0] = (a0.key, a1, a2, (_z_c0, )" in made.text
 
 
 @pytest.mark.parametrize("values", [(), (array_on(), 5, 0.5, 2**63, True, None), (Made(0), Made(8), np.int8(3), 5)])
 def test_names_in_the_text_meet_no_names_of_parameters(values):
     """Names of builtins are no exception: a kernel may have a parameter `type`."""
     made = Text(*values)
-    own = {"bound", "launch", "keys", "moving", *(f"a{i}" for i in range(len(values)))}
+    own = {"bound", "launch", "key", "moving", *(f"a{i}" for i in range(len(values)))}
     used = {node.id for node in ast.walk(ast.parse(made.text)) if isinstance(node, ast.Name)} - own
     assert used and all(name.startswith(("_z_", "_protocol_")) for name in used), used
