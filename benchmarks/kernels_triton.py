@@ -100,7 +100,8 @@ def matmul_blocks(
     a_desc, b_desc, c_desc, bias_ptr, rest_desc, m, n, k, EPILOGUE: tl.constexpr,
     M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, GROUP: tl.constexpr, ROLES: tl.constexpr,
 ):  # fmt: skip
-    """a · bᵀ through descriptors; a program takes tiles, grid-stride. EPILOGUE is "", "gelu" or "residual"."""
+    """a · bᵀ through descriptors; a program takes tiles, grid-stride. EPILOGUE is "", "gelu", "quick gelu" by the tanh
+    of GPUs (to 11 bits), or "residual"."""
     rows, columns = tl.cdiv(m, M), tl.cdiv(n, N)
     in_group = GROUP * columns
     for tile in tl.range(tl.program_id(0), rows * columns, tl.num_programs(0), flatten=not ROLES):
@@ -113,9 +114,14 @@ def matmul_blocks(
             a = a_desc.load([row, start])
             b = b_desc.load([column, start])
             acc = tl.dot(a, b.T, acc)
-        if EPILOGUE == "gelu":
+        if EPILOGUE == "gelu" or EPILOGUE == "quick gelu":
             acc += tl.load(bias_ptr + column + tl.arange(0, N)).to(tl.float32)[None, :]
-            acc = acc / (1 + tl.math.exp2(acc * (-2.302208198 - 0.1029432397 * (acc * acc))))
+            if EPILOGUE == "gelu":
+                acc = acc / (1 + tl.math.exp2(acc * (-2.302208198 - 0.1029432397 * (acc * acc))))
+            else:
+                bent = acc * (0.7978845608 + 0.0356774081 * (acc * acc))
+                bent = tl.inline_asm_elementwise("tanh.approx.f32 $0, $1;", "=f,f", [bent], tl.float32, True, 1)
+                acc = 0.5 * acc * bent + 0.5 * acc
         if EPILOGUE == "residual":
             acc += rest_desc.load([row, column]).to(tl.float32)
         c_desc.store([row, column], acc.to(a_desc.dtype))

@@ -235,6 +235,7 @@ def matmul_described(m: int, n: int, k: int, epilogue: str = "") -> Work:
     def launch(kernels: Any, setting: Setting, plain: bool = False) -> Any:
         setting = dict(setting)
         turn, ending = setting.pop("persistent", 0), "" if plain else epilogue
+        ending = "quick gelu" if GPU and ending == "gelu" else ending
         M, N, K = (setting[name] for name in "MNK")
         count = -(-m // M) * -(-n // N)
         shapes = ((a, M, K), (b, N, K), (out, M, N))
