@@ -25,7 +25,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         ("--assembled", "assembled", "as far as NVIDIA's assembler"),
     ):
         parser.addoption(option, action="store_true", dest=f"launches_{name}", help=repeats + how)
-    natively = "in native code, with the interpreter's bits, as in CI; not only those of the first case of each test"
+    natively = "in native code, with the interpreter's bits; not only those of the first case of each test"
     parser.addoption("--natively", action="store_true", help=repeats + natively)
     drawn = "and these go through random layouts, drawn by a seed (tests/support/random_layouts.py)"
     parser.addoption("--random-layouts", type=int, metavar="SEED", help=drawn)

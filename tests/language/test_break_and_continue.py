@@ -318,7 +318,7 @@ def ended(random: Random, lines: list[str], loops: int) -> list[str]:
     return lines
 
 
-@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, 10**9))
 def test_generated_loops(three_ways, seed):
     lines = suite_of(Random(seed), 0, 0)
