@@ -2,8 +2,8 @@
 
 Every kernel that is run here is also verified, printed and parsed back, and run again: its programs one by one, and
 after the simplifications. All ways have to give the same bits. The first case of each test is run as native code, too;
-where the environment has CI every third one more, and with `--natively` all cases are. With `--on-gpu`, each launch is repeated on the GPU,
-and with `--random-layouts SEED` in layouts that are drawn; see `differential.py`.
+where the environment has CI every third one more, and with `--natively` all cases are. With `--on-gpu`, each launch is
+repeated on the GPU, and with `--random-layouts SEED` in layouts that are drawn; see `differential.py`.
 """
 
 from __future__ import annotations
