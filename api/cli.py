@@ -98,7 +98,15 @@ def _parser() -> argparse.ArgumentParser:
     explain.add_argument(
         "kernel", metavar="FILE:NAME", help="where the kernel is: in a file of Python, or of Triton-C (.tc, .c, .h)"
     )
-    explain.add_argument("types", nargs="?", default="", help='argument types and values: "ptr<f32>, i32, 64"')
+    explain.add_argument(
+        "types",
+        nargs="?",
+        default="",
+        help='argument types and values: "ptr<f32>, i32, 64"; with --grid as for simulate',
+    )
+    explain.add_argument(
+        "--grid", nargs="+", help="programs along each axis, for the whole launch; and its time where there is a GPU"
+    )
     _add_options(explain)
     _add_macros(explain)
     _add_divisible(explain)
@@ -283,23 +291,37 @@ def _compiled(kernel: Kernel, arguments: Sequence[Any], options: argparse.Namesp
 
 def _explain(options: argparse.Namespace) -> str:
     kernel = _find(options.kernel, options.macros)
-    compiled = _compiled(
-        kernel, _divisible(kernel, parse_values(options.types, "argument types"), options.divisible), options
-    )
+    if options.grid is not None:
+        from ziggurat.launches.explained import report
+
+        if options.divisible:
+            raise LaunchError("--divisible must be left out with --grid", hint="the arrays and values decide it")
+        return report(kernel, options.types, _grid(options), _given(kernel, options))
+    arguments = _divisible(kernel, parse_values(options.types, "argument types"), options.divisible)
+    compiled = _compiled(kernel, arguments, options)
     if not isinstance(compiled, Compiled):
         raise LaunchError("explain must have a GPU as its target; got the target 'cpu'")
     return compiled.explain()
+
+
+def _grid(options: argparse.Namespace) -> list[int]:
+    """The sizes of a grid: `--grid 4 1` or `--grid 4,1`."""
+    sizes = ",".join(options.grid).split(",")
+    if not all(size.isdecimal() and int(size) for size in sizes):
+        raise LaunchError(f"--grid must be sizes of one or more; got {' '.join(options.grid)}", hint="--grid 4 1")
+    return list(map(int, sizes))
+
+
+def _given(kernel: Kernel, options: argparse.Namespace) -> dict[str, Any]:
+    """The options of compilation that are no parameters of the kernel."""
+    return {name: getattr(options, name) for name in COMPILE_OPTIONS if name not in kernel.signature.parameters}
 
 
 def _simulate(options: argparse.Namespace) -> str:
     from ziggurat.launches.simulated import report
 
     kernel = _find(options.kernel, options.macros)
-    sizes = ",".join(options.grid).split(",")
-    if not all(size.isdecimal() and int(size) for size in sizes):
-        raise LaunchError(f"--grid must be sizes of one or more; got {' '.join(options.grid)}", hint="--grid 4 1")
-    given = {name: getattr(options, name) for name in COMPILE_OPTIONS if name not in kernel.signature.parameters}
-    grid = list(map(int, sizes))
+    grid, given = _grid(options), _given(kernel, options)
     return report(kernel, options.arguments, grid, given, seed=options.seed, optimized=options.optimized)
 
 

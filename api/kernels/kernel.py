@@ -16,7 +16,7 @@ from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import LaunchError, ZigguratError
 from ziggurat.codemodel.gpu.options import COMPILE_OPTIONS, CPU, SHARED_OPTIONS, CompileOptions, default_of
 from ziggurat.codemodel.location import Location
-from ziggurat.codemodel.op import require_argument
+from ziggurat.codemodel.op import Op, require_argument
 from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType, TupleType, Type, i1
 from ziggurat.frontends.language import Function
 from ziggurat.frontends.language.policy import Policy
@@ -130,12 +130,22 @@ class Kernel(Function):
         return self.compiled_for(signature_of(self, (), bound), bound, given)
 
     def compiled_for(
-        self, signature: Signature, bound: Mapping[str, Any], options: Mapping[str, Any]
+        self,
+        signature: Signature,
+        bound: Mapping[str, Any],
+        options: Mapping[str, Any],
+        known: Mapping[int, int] | None = None,
     ) -> Compiled | CompiledCpu:
-        """The kernel compiled for `signature`, which must be the signature of `bound`, the arguments by name."""
+        """The kernel compiled for `signature`, which must be the signature of `bound`, the arguments by name. `known`
+        has the values of run-time arguments, by number, that are compiled in."""
         shared = constexpr_names(self).intersection(SHARED_OPTIONS)
         chosen = CompileOptions.of({**options, **{name: bound[name] for name in shared}})
-        model, python = self.model_with(signature, chosen.num_warps), self.models.python_for(self, signature.types)
+        model: Op = self.model_with(signature, chosen.num_warps)
+        python = self.models.python_for(self, signature.types)
+        if known:
+            from ziggurat.transforms.kit.parameters import specialize
+
+            model = specialize(model, known)
         compiled = (
             compiler.compile_for_cpu(model, chosen, python, self.name, tolerant=self.policy.tolerant_memory)
             if chosen.target == CPU
@@ -143,6 +153,7 @@ class Kernel(Function):
         )
         typed = zip(self.signature.parameters, signature.types, strict=True)
         names = [name for parameter, type_ in typed for name in run_time_names(parameter, type_)]
+        names = [name for number, name in enumerate(names) if number not in (known or ())]
         arguments = tuple(attrs.evolve(a, name=name) for a, name in zip(compiled.arguments, names, strict=True))
         return attrs.evolve(compiled, name=self.name, arguments=arguments)
 

@@ -111,7 +111,7 @@ def report(
     `text` has the arguments: "f32[1024], 1000, 64" is an array of 1024 numbers from N(0, 1), and two values. Brackets
     around arguments make a tuple.
     """
-    arguments = _drawn(text)
+    arguments = drawn(text)
     bound = bind(kernel, arguments, {})
     signature, names, values = kernel.specialized(bound)
     compiled = kernel.compiled_for(signature, bound, options)
@@ -130,7 +130,7 @@ def report(
     return "\n".join(lines) + "\n"
 
 
-def _drawn(text: str) -> list[Any]:
+def drawn(text: str) -> list[Any]:
     """The arguments of a text, arrays drawn by a fixed seed."""
     random = np.random.default_rng(0)
 

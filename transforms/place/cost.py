@@ -76,20 +76,24 @@ class Work:
     MUFU.
     """
 
-    read: int = 0
-    written: int = 0
-    moved: int = 0
-    asked: int = 0
+    read: float = 0
+    written: float = 0
+    moved: float = 0
+    asked: float = 0
     wavefronts: float = 0
     least: float = 0
-    flops: int = 0
+    flops: float = 0
     tensor: float = 0
     issued: float = 0
     functions: float = 0
-    barriers: int = 0
+    barriers: float = 0
 
     def __add__(self, other: Work) -> Work:
         return Work(*(a + b for a, b in zip(attrs.astuple(self), attrs.astuple(other), strict=True)))
+
+    def times(self, count: float) -> Work:
+        """The work of so many times this."""
+        return Work(*(count * number for number in attrs.astuple(self)))
 
     @property
     def cycles(self) -> dict[str, float]:
@@ -123,6 +127,7 @@ class Cost:
     """The cost of a model: of each op in order, and of a CTA."""
 
     entries: tuple[Entry, ...]
+    func: tt.Func
     target: Target
     warps: int
     shared: int
@@ -184,7 +189,7 @@ class _Costs:
         split = next((op for op in self.func.walk() if isinstance(op, gpu.WarpSpecialize)), None)
         warps = self.module.num_warps if split is None else sum(split.warps)
         carried = pressure(self.module).registers
-        return Cost(tuple(self.entries), self.target, warps, self.module.shared, carried)
+        return Cost(tuple(self.entries), self.func, self.target, warps, self.module.shared, carried)
 
     def _body(self, owner: Op, loop: Op | None, role: int) -> None:
         warps = self.warps
@@ -387,12 +392,9 @@ class _Costs:
         if isinstance(op, tt.Reduce | tt.Scan):
             return self._combining(op)
         if isinstance(op, gpu.ConvertLayout):
-            type_, target = tensor_of(op.value), layout_of(op.type)
-            made = (
-                None
-                if moved(layout_of(type_), target, type_.numel)
-                else exchange(layout_of(type_), target, type_.numel)
-            )
+            type_ = tensor_of(op.value)
+            given = layout_of(type_), layout_of(op.type), type_.numel
+            made = exchange(*given) if moved(*given) is None else None
             return (0 if made is None else made.cost(_bits(type_) // 8)), 0
         if isinstance(op, tt.InlineAsm):
             return op.asm.count(";") * _unique(op.values[0].type) / op.pack, 0
@@ -448,8 +450,9 @@ class _Costs:
         along, lanes = (sum(1 for b in bases if b & mask) for bases in (layout.registers, layout.lanes))
         every = _unique(type_)
         rows = every >> along
-        left = every if isinstance(op, tt.Scan) else rows  # A scan combines all registers with what lanes give it.
-        combined = every - rows + lanes * rows + (left if lanes and left is not rows else 0)
+        combined = every - rows + lanes * rows
+        if isinstance(op, tt.Scan) and lanes:
+            combined += every  # All registers are combined with what other lanes give.
         slots = [_of_element(inner) for inner in op.combine.entry.ops[:-1]]
         words = sum(max(1, _bits(value.type) // 32) for value in op.values)
         issued = combined * sum(one for one, _ in slots) + lanes * rows * words

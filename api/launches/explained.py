@@ -1,0 +1,97 @@
+"""The command line's `explain` of a launch: the cost on arrays of given shapes, beside the measured time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ziggurat.backend.cuda.driver import Device, current_device, is_here
+from ziggurat.backend.cuda.memory import to_device
+from ziggurat.backend.cuda.testing import do_bench
+from ziggurat.backend.launch.arrays import is_array
+from ziggurat.backend.launch.grids import gpu_sizes
+from ziggurat.codemodel.errors import LaunchError
+from ziggurat.codemodel.op import Value
+from ziggurat.compiler.compiled import Compiled
+from ziggurat.compiler.explanation import explanation
+from ziggurat.kernels.arguments import bind, is_tuple_of_arguments
+from ziggurat.launches.simulated import drawn
+from ziggurat.transforms.place.cost import Work, cost_of
+from ziggurat.transforms.place.grid_cost import work_of_grid
+
+if TYPE_CHECKING:
+    from ziggurat.kernels.kernel import Kernel
+
+
+def report(kernel: Kernel, text: str, grid: Sequence[int], options: Mapping[str, Any]) -> str:
+    """The explanation of a kernel for arguments such as "f32[1024], 1000, 64", with the cycles of the whole grid.
+
+    On a machine with a GPU, also the least time of the launch on it, and the time that it takes.
+    """
+    arguments, sizes = drawn(text), gpu_sizes(tuple(grid), kernel.name)
+    if is_here():
+        options = {**options, "target": current_device().target}
+    bound = bind(kernel, arguments, {})
+    signature, names, values = kernel.specialized(bound)
+    # A launch compiles integers in that are 1.
+    ones = {
+        number: 1
+        for number, (name, value) in enumerate(zip(names, values, strict=True))
+        if type(value) is int and value == 1 and kernel.parameter(name.partition("[")[0]).specialize
+    }
+    compiled = kernel.compiled_for(signature, bound, options, ones)
+    values = [value for number, value in enumerate(values) if number not in ones]
+    if not isinstance(compiled, Compiled):
+        raise LaunchError("explain must have a GPU as its target; got the target 'cpu'")
+    cost = cost_of(compiled.stages["gpu"])
+    parts = [int(part) for part in compiled.parts if part.isdecimal()] or range(len(values))
+    given: dict[Value, Any] = {}
+    for parameter, number in zip(cost.func.body.parameters, parts, strict=False):
+        if not is_array(values[number]):
+            given[parameter] = values[number]
+    work, count = work_of_grid(cost, sizes, given), sizes[0] * sizes[1] * sizes[2]
+    lines = [f"{count} programs: the iterations of a loop do not follow from the arguments"]
+    if work is not None:
+        each = work.times(1 / count).cycles
+        lines = [
+            f"{count} programs, cycles of an SM for each: " + ", ".join(f"{n} {c:.0f}" for n, c in each.items() if c)
+        ]
+    if is_here():
+        data = sum(value.nbytes for value in values if is_array(value))
+        lines.append(_times(kernel, grid, arguments, options, None if work is None else _least(work, count, data)))
+    return "\n".join([explanation(compiled), *lines]) + "\n"
+
+
+def _least(work: Work, count: int, data: int) -> dict[str, float]:
+    """The least microseconds for each resource of the current device, at its highest clock.
+
+    Each program is on one SM. Device memory moves each array once, or as much as the programs ask for.
+    """
+    device = current_device()
+    rounds = -(-count // device.attribute("MULTIPROCESSOR_COUNT"))
+    clock = device.attribute("CLOCK_RATE") / 1000
+    found = {name: cycles / count * rounds / clock for name, cycles in work.cycles.items()}
+    # Both edges of the clock, in kHz, move as many bits as the bus is wide.
+    per_microsecond = 2 * device.attribute("MEMORY_CLOCK_RATE") / 1000 * device.attribute("GLOBAL_MEMORY_BUS_WIDTH") / 8
+    return {**found, "device memory": min(data, work.moved) / per_microsecond}
+
+
+def _times(
+    kernel: Kernel, grid: Sequence[int], arguments: Sequence[Any], options: Mapping[str, Any], least: Any
+) -> str:
+    moved = [_moved(value) for value in arguments]
+    given = {name: value for name, value in options.items() if name != "target"}
+    measured = 1000 * do_bench(lambda: kernel[tuple(grid)](*moved, **given))
+    device: Device = current_device()
+    if least is None:
+        return f"{device.name}: {measured:.1f} µs"
+    limit = max(least, key=least.__getitem__)
+    share = f"{100 * least[limit] / measured:.0f} % of it"
+    return f"{device.name}: {measured:.1f} µs measured; {limit} takes at least {least[limit]:.1f}, {share}"
+
+
+def _moved(value: Any) -> Any:
+    """An argument with its arrays on the device."""
+    if is_tuple_of_arguments(value):
+        return tuple(map(_moved, value))
+    return to_device(value) if is_array(value) else value

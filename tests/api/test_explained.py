@@ -1,0 +1,122 @@
+"""`explain` of a launch: the cycles of a grid, and the measured time on a GPU, which is played here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import pytest
+
+import ziggurat as zg
+from ziggurat.cli import main
+from ziggurat.launches import explained
+
+SOURCE = """
+import ziggurat as zg
+
+@zg.kernel
+def total(x_ptr, out_ptr, n, stride, B: zg.constexpr):
+    sums = zg.zeros((B,), zg.f32)
+    for start in range(0, n, B):
+        sums = zg.add(sums, zg.load(zg.add(x_ptr, zg.mul(zg.add(start, zg.arange(0, B)), stride))))
+    zg.store(zg.add(out_ptr, zg.arange(0, B)), sums)
+
+@zg.kernel
+def counted(x_ptr, n):
+    while n > 0:
+        zg.store(x_ptr, 0.0)
+        n -= 1
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Any) -> str:
+    path = tmp_path / "kernels.py"
+    path.write_text(SOURCE)
+    return str(path)
+
+
+def test_cycles_of_a_grid(file: str, capsys: pytest.CaptureFixture[str]):
+    given = "f32[4096], f32[1024], 4096, 1, 1024"
+    assert main(["explain", f"{file}:total", given, "--grid", "2,1"]) == 0
+    text = capsys.readouterr().out
+    # A stride of 1 is compiled in, as a launch does. 4 iterations of 4096 bytes, and 4096 that are stored.
+    assert "100 %     128" in text and "; `" not in text
+    assert (
+        f"\n2 programs, cycles of an SM for each: L2 cache {5 * 4096 // 64}, issue slots "
+        in text.splitlines()[-1] + text
+    )
+
+
+def test_loops_that_do_not_follow_from_the_arguments(file: str, capsys: pytest.CaptureFixture[str]):
+    assert main(["explain", f"{file}:counted", "f32[1], 3", "--grid", "1"]) == 0
+    assert capsys.readouterr().out.endswith("1 programs: the iterations of a loop do not follow from the arguments\n")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--grid", "x"], "--grid must be sizes of one or more; got x\n  hint: --grid 4 1"),
+        (
+            ["--grid", "1", "--divisible", "n"],
+            "--divisible must be left out with --grid\n  hint: the arrays and values",
+        ),
+        (["--grid", "1", "--target", "cpu"], "explain must have a GPU as its target; got the target 'cpu'"),
+    ],
+)
+def test_misuse(file: str, options: list[str], said: str, capsys: pytest.CaptureFixture[str]):
+    assert main(["explain", f"{file}:total", "f32[64], f32[32], 64, 1, 32", *options]) == 1
+    assert said in capsys.readouterr().err
+
+
+@attrs.frozen
+class Device:
+    """A GPU of 2 SMs at 1 GHz, with memory of 2 × 1 GHz × 32 bits: 8 bytes a nanosecond."""
+
+    name: str = "GPU of paper"
+    target: str = "sm_80"
+
+    def attribute(self, name: str) -> int:
+        return {
+            "MULTIPROCESSOR_COUNT": 2, "CLOCK_RATE": 1_000_000, "MEMORY_CLOCK_RATE": 1_000_000,
+            "GLOBAL_MEMORY_BUS_WIDTH": 32,
+        }[name]  # fmt: skip
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    runs: list[int] = []
+
+    def bench(run: Any) -> float:
+        run()
+        runs.append(1)
+        return 0.008  # Milliseconds.
+
+    monkeypatch.setattr(explained, "is_here", lambda: True)
+    monkeypatch.setattr(explained, "current_device", Device)
+    monkeypatch.setattr(explained, "to_device", lambda array: array)
+    monkeypatch.setattr(explained, "do_bench", bench)
+    return runs
+
+
+def test_the_measured_time(file: str, gpu: list[int], capsys: pytest.CaptureFixture[str]):
+    assert main(["explain", f"{file}:total", "f32[4096], f32[1024], 4096, 1, 1024", "--grid", "3"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("total for sm_80: ") and gpu == [1]
+    # Three programs on two SMs move 5 × 4096 bytes each; the arrays have 20480 bytes, which takes 2.56 µs.
+    assert "\nGPU of paper: 8.0 µs measured; device memory takes at least 2.6, 32 % of it\n" in text
+
+
+def test_the_measured_time_of_an_open_loop(file: str, gpu: list[int], capsys: pytest.CaptureFixture[str]):
+    assert main(["explain", f"{file}:counted", "f32[1], 3", "--grid", "1"]) == 0
+    assert capsys.readouterr().out.endswith("\nGPU of paper: 8.0 µs\n")
+
+
+def test_tuples_of_arrays(file: str):
+    @zg.kernel
+    def first(pair, B: zg.constexpr):
+        at = zg.arange(0, B)
+        zg.store(zg.add(pair[1], at), zg.load(zg.add(pair[0], at)))
+
+    text = explained.report(first, "[f32[64], f32[64]], 64", [1], {})
+    assert "1 programs, cycles of an SM for each: L2 cache 8" in text

@@ -1,0 +1,77 @@
+"""The cost of a launch: the work of all programs of a grid, by the iterations of each program's loops.
+
+    scf.for %0 %n %64 …        in a launch with n = 1000: 16 iterations
+
+Bounds of loops that follow from arguments and from the number of the program are computed. Of a large grid, some
+programs stand for all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from ziggurat.codemodel.dialects import arith, scf, tt
+from ziggurat.codemodel.numbers import Number
+from ziggurat.codemodel.op import Body, Op, Value
+from ziggurat.codemodel.traits import Loop
+from ziggurat.transforms.place.cost import Cost, Entry, Work
+from ziggurat.transforms.simplify.fold import evaluate
+
+_SAMPLES = 64
+
+
+def work_of_grid(cost: Cost, grid: Sequence[int], given: Mapping[Value, Number]) -> Work | None:
+    """The work of all programs, where parameters have the values `given`; None if that leaves a loop's iterations open.
+
+    A branch counts if its condition is not known; both parts of one then.
+    """
+    (x, y, z), total = grid, Work()
+    programs = range(0, x * y * z, max(1, x * y * z // _SAMPLES))
+    for number in programs:
+        runs = _runs(cost.func, {**given}, (number % x, number // x % y, number // x // y), grid)
+        if runs is None:
+            return None
+        for entry in cost.entries:
+            total += entry.work.times(runs[_body_of(entry)])
+    return total.times(math.prod(grid) / len(programs))
+
+
+def _body_of(entry: Entry) -> Body:
+    """The body whose runs are those of an entry: the loop's own for its index and its jump."""
+    if entry.op is entry.loop:
+        return entry.op.bodies[-1]
+    assert entry.op.parent is not None
+    return entry.op.parent.parent
+
+
+def _runs(func: tt.Func, known: dict[Value, Number], ids: Sequence[int], grid: Sequence[int]) -> dict[Body, int] | None:
+    """How often a program runs each body; None if that is not known. `known` gets the values of scalars."""
+    runs = {func.body: 1}
+    for op in func.body.walk():
+        assert op.parent is not None
+        around = runs[op.parent.parent]
+        numbers = [known[value] for value in op.operands if value in known]
+        runs.update(dict.fromkeys(op.bodies, around))
+        if isinstance(op, tt.Grid):
+            known[op.result] = (ids if isinstance(op, tt.GetProgramId) else grid)[op.axis]
+        elif isinstance(op, arith.ConstantOp):
+            known[op.result] = op.value
+        elif isinstance(op, scf.If) and numbers:
+            runs[op.bodies[0] if not numbers[0] else op.bodies[1]] = 0
+        elif isinstance(op, Loop):
+            count = _iterations(op, known)
+            if count is None and around:
+                return None
+            runs.update(dict.fromkeys(op.bodies, around * (count or 0)))
+        elif numbers and len(numbers) == len(op.operands):
+            result = evaluate(op, tuple(numbers))
+            known.update({} if result is None else {op.result: result})
+    return runs
+
+
+def _iterations(op: Op, known: Mapping[Value, Number]) -> int | None:
+    if not isinstance(op, scf.For) or any(value not in known for value in op.controls):
+        return None
+    start, stop, step = (int(known[value]) for value in op.controls)
+    return max(0, -((start - stop) // step)) if step else None
