@@ -16,16 +16,9 @@ import gpu_ablation as ablation
 pytestmark = pytest.mark.skipif(not tool("ptxas") or not tool("nvdisasm"), reason="needs NVIDIA's tools")
 
 # The number of the main loop among the model's, counted by their lines (None: the kernel has none), and the iterations
-# in one of the machine code's: ptxas unrolls short loops.
+# in one of the machine code's, as ptxas unrolls short loops. It is the first loop elsewhere.
 LOOPS: dict[str, tuple[int | None, int]] = {
-    "matmul f16 NN 128×128×64, 4 warps": (0, 1),
-    "matmul f16 NT 128×128×64, 4 warps": (0, 1),
-    "matmul f16 NN 128×128×64, 8 warps": (0, 1),
-    "matmul f16 NT 128×128×64, 8 warps": (0, 1),
     "matmul f16 by TMA 128×256×64, roles": (1, 1),
-    "attention f16 D64, 4 warps": (0, 1),
-    "attention f16 D128, 8 warps": (0, 1),
-    "attention f16 D128 causal, 8 warps": (0, 1),
     "layer norm f16, blocks of 2048": (1, 2),
     "softmax of 8192 in bf16": (None, 1),
 }
@@ -35,7 +28,7 @@ LOOPS: dict[str, tuple[int | None, int]] = {
 def test_issue_slots_are_about_the_instructions(name: str):
     kernel, types, options = ablation.KERNELS[name]
     model = kernel.compile(*types, target=ablation.TARGET, **options).stages["gpu"]
-    number, iterations = LOOPS[name]
+    number, iterations = LOOPS.get(name, (0, 1))
     entries = [entry for entry in cost_of(model).entries if entry.role == 0]
     lines = sorted({entry.loop.location.line for entry in entries if entry.loop is not None})
     line = None if number is None else lines[number]
