@@ -14,7 +14,6 @@ from ziggurat.backend.ptx.sass import Resources, assembled, disassembled, tool
 from ziggurat.codemodel.errors import LaunchError, ZigguratWarning
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.location import Location
-from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.passes import Snapshot
 from ziggurat.compiler.compiled import Compiled
 from ziggurat.transforms.place.cost import Cost, Entry, Work, cost_of
@@ -123,15 +122,16 @@ def _notes(compiled: Compiled) -> dict[Line, list[str]]:
     before = snapshots[[snapshot.name for snapshot in snapshots].index("pipeline_loads") - 1].model
     assert isinstance(before, gpu.Module)
     for loop, _, plan in plans_of(before, compiled.options.num_stages):
-        dots = any(isinstance(op, gpu.MatrixProduct) for op in loop.body.entry.ops)
-        left = plan.left if isinstance(plan, LoopPlan) else (plan,)
-        for obstacle in left if dots and not _is_in_role(loop) else ():
+        dots = [op for op in loop.body.entry.ops if isinstance(op, gpu.MatrixProduct)]
+        if not dots or any(isinstance(owner, gpu.WarpSpecialize) for owner in loop.path()):
+            continue
+        for obstacle in plan.left if isinstance(plan, LoopPlan) else (plan,):
             found.setdefault(Line.of(obstacle.op.location), []).append(f"no copies ahead of the dots: {obstacle.why}")
+        if isinstance(plan, LoopPlan) and all(copy.by_tma for copy in plan.copies) and not loop.warp_specialize:
+            found.setdefault(Line.of(loop.location), []).append(
+                "all warps fetch and compute: zg.range(…, warp_specialize=True) would split them"
+            )
     return found
-
-
-def _is_in_role(loop: Op) -> bool:
-    return any(isinstance(owner, gpu.WarpSpecialize) for owner in loop.path())
 
 
 def _resources(compiled: Compiled) -> tuple[Resources | None, dict[Line, int]]:

@@ -69,6 +69,7 @@ def test_lines_of_the_kernel_and_their_reasons():
 def test_loops_have_tables_of_their_own_for_all_roles():
     types = [block(128, 64), block(256, 64), block(128, 256), N, N, N, 128, 256, 64, 8, True]
     text = kernels.matmul_blocks.compile(*types, num_warps=8).explain()
+    assert "warp_specialize=True) would" not in text
     outside, tiles, inner = text.split("\n\n")[1:]
     assert outside.startswith("A CTA, without") and tiles.startswith("An iteration of the loop in line ")
     # The producer's copies, and the consumer's products.
@@ -89,6 +90,7 @@ def test_what_is_not_done_is_said_without_a_warning():
         text = made.explain()
         other = by_pointers.explain()
     assert "^ no copies ahead of the dots: an op in it writes to global memory or orders its accesses" in text
+    assert "^ all warps fetch and compute: zg.range(…, warp_specialize=True) would split them" in other
     assert "^ the block is moved through pointers, not by TMA: the rows of the tensor are not known to be" in other
     assert re.search(r"\^ 16 bits a thread.*a size or stride of `c_desc` is not known to be a multiple of 8", other)
 

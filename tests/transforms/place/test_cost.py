@@ -21,6 +21,7 @@ from ziggurat.transforms.place.cost import Cost, Entry, Work, cost_of
 from ziggurat.transforms.place.swizzle import Moves, conversion_buffer, row_major, vector_bits, vector_moves
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
+import gpu_ablation as ablation
 import kernels_ours as kernels
 
 LESS = zg.CompareKind.LESS_THAN
@@ -139,6 +140,30 @@ def test_attention():
     # Scores: 8 wgmmas of 64×64×16 read a and b. Then a is in registers. TMA writes 16 KiB.
     assert work.wavefronts == (8 * (64 + 64) + 8 * 64) * 32 / 128 + 16384 / 128
     assert max(work.cycles, key=work.cycles.__getitem__) == "MUFU"
+
+
+# The cycles of an SM for an iteration of the main loop, by its number among the loops: those of the matrix units, of
+# shared memory, of the L2 cache and of the MUFU, which are exact, and the most of the issue slots.
+CYCLES: dict[str, tuple[int, tuple[int, ...], int]] = {
+    "matmul f16 NN 128×128×64, 4 warps": (0, (512, 640, 512, 0), 140),
+    "matmul f16 NT 128×128×64, 4 warps": (0, (512, 640, 512, 0), 110),
+    "matmul f16 NN 128×128×64, 8 warps": (0, (512, 640, 512, 0), 170),
+    "matmul f16 NT 128×128×64, 8 warps": (0, (512, 640, 512, 0), 145),
+    "matmul f16 by TMA 128×256×64, roles": (1, (1024, 1024, 768, 0), 85),
+    "attention f16 D64, 4 warps": (0, (512, 512, 256, 544), 500),
+    "attention f16 D128, 8 warps": (0, (1024, 1024, 512, 544), 650),
+    "attention f16 D128 causal, 8 warps": (1, (1024, 1024, 512, 544), 850),
+    "layer norm f16, blocks of 2048": (2, (0, 0, 256, 0), 145),
+}
+
+
+@pytest.mark.parametrize("name", CYCLES)
+def test_the_cycles_of_main_loops_stay(name: str):
+    kernel, types, options = ablation.KERNELS[name]
+    number, exact, most = CYCLES[name]
+    cycles = total(in_loop(cost(kernel, types, **options), number)).cycles
+    issued = cycles.pop("issue slots")
+    assert tuple(cycles.values()) == exact and issued <= most
 
 
 @pytest.mark.parametrize(("element", "cycles"), [(zg.f16, 512 * 2), (zg.f32, 512 * 4)])
