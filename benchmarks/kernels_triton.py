@@ -377,55 +377,100 @@ def sum_rows(parts_ptr, out_ptr, parts, n, BLOCK: tl.constexpr, ROWS: tl.constex
 
 @triton.jit
 def softmax_long(
+    x_ptr, y_ptr, label_ptr, loss_ptr, n, scale, LOSS: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr
+):  # fmt: skip
+    """Softmax of a row that no program can hold, times `scale`; or with LOSS the cross entropy and its gradient.
+
+    Each lane keeps the largest of its numbers and the sum of their powers, over ROWS numbers at once. The row is read
+    again from its end, out of the L2. Each read is begun one step ahead.
+    """
+    STEP: tl.constexpr = ROWS * BLOCK
+    LOG2_E: tl.constexpr = 1.4426950408889634
+    x_ptr += tl.program_id(0).to(tl.int64) * n
+    y_ptr += tl.program_id(0).to(tl.int64) * n
+    at = tl.arange(0, ROWS)[:, None] * BLOCK + tl.arange(0, BLOCK)[None, :]
+    top = tl.full((BLOCK,), -1e30, tl.float32)
+    sums = tl.zeros((BLOCK,), tl.float32)
+    ahead = tl.load(x_ptr + at, at < n, other=-float("inf"), eviction_policy="evict_last")
+    for start in range(STEP, n + STEP, STEP):
+        x = ahead.to(tl.float32) * LOG2_E
+        ahead = tl.load(x_ptr + start + at, start + at < n, other=-float("inf"), eviction_policy="evict_last")
+        higher = tl.maximum(top, tl.max(x, 0))
+        sums = sums * tl.math.exp2(top - higher) + tl.sum(tl.math.exp2(x - higher[None, :]), 0)
+        top = higher
+    highest = tl.max(top, 0)
+    total = tl.sum(sums * tl.math.exp2(top - highest), 0)
+    label = 0
+    if LOSS:
+        label = tl.load(label_ptr + tl.program_id(0)).to(tl.int32)
+        loss = (highest + tl.math.log2(total)) / LOG2_E - tl.load(x_ptr + label).to(tl.float32)
+        tl.store(loss_ptr + tl.program_id(0), loss)
+    share = scale / total
+    here = (tl.cdiv(n, STEP) - 1) * STEP + at
+    ahead = tl.load(x_ptr + here, here < n, other=0.0, eviction_policy="evict_first")
+    for _ in range(tl.cdiv(n, STEP)):
+        y = tl.math.exp2(ahead.to(tl.float32) * LOG2_E - highest) * share
+        ahead = tl.load(x_ptr + here - STEP, here >= STEP, other=0.0, eviction_policy="evict_first")
+        if LOSS:
+            y -= tl.where(here == label, scale, 0.0)
+        tl.store(y_ptr + here, y.to(y_ptr.dtype.element_ty), here < n, eviction_policy="evict_first")
+        here -= STEP
+
+
+@triton.jit
+def softmax_by_parts(
     x_ptr, y_ptr, label_ptr, loss_ptr, part_ptr, count_ptr, rows, n, scale,
     LOSS: tl.constexpr, PARTS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Softmax of rows that no program can hold, times `scale`; or with LOSS the cross entropy and its gradient.
+    """What `softmax_long` gives, by PARTS programs for a row, which read it once.
 
-    PARTS programs hold a row, and read it once: a part of the next row while they compute with this one. Each stores
-    the largest of its numbers and the sum of their powers, and waits for the others. So all programs must run at once,
-    and their number is a multiple of PARTS. `count_ptr` has a zero for each row, and is left so.
+    Each stores the largest of its numbers and the sum of their powers, and waits for the others. The programs take the
+    parts in the order in which they begin, so those that are waited for have begun or will, if PARTS programs run at
+    once. `count_ptr` has a zero for each row and one more, and is left so.
     """
     LOG2_E: tl.constexpr = 1.4426950408889634
-    first, part = tl.program_id(0) // PARTS, tl.program_id(0) % PARTS
-    step = tl.num_programs(0) // PARTS
+    row, part = tl.program_id(0), 0
+    if PARTS > 1:
+        turn = tl.atomic_add(count_ptr, 1, sem="relaxed")
+        row, part = turn // PARTS, turn % PARTS
+        if turn == rows * PARTS - 1:
+            tl.store(count_ptr, 0)
     here = part * BLOCK + tl.arange(0, BLOCK)
-    seen = here < n
-    ahead = tl.load(x_ptr + first.to(tl.int64) * n + here, seen, other=-float("inf"), eviction_policy="evict_first")
-    for row in range(first, rows, step):
-        given = ahead
-        at = row.to(tl.int64) * n
-        inside = seen & (row + step < rows)
-        ahead = tl.load(
-            x_ptr + (at + step * n) + here, inside, other=-float("inf"), eviction_policy="evict_first"
-        )  # fmt: skip
-        x = given.to(tl.float32) * LOG2_E
-        highest = tl.maximum(tl.max(x, 0), -1e30)  # Of a part that is beyond the row, too.
-        total = tl.sum(tl.math.exp2(x - highest), 0)
-        if PARTS > 1:
-            others = part_ptr + row * PARTS * 2
-            tl.store(others + part * 2, highest)
-            tl.store(others + part * 2 + 1, total)
-            tl.debug_barrier()
-            count = tl.atomic_add(count_ptr + row, 1, sem="release") + 1
-            while count < PARTS:
-                count = tl.atomic_add(count_ptr + row, 0, sem="acquire")
-            tl.debug_barrier()
-            tops = tl.load(others + tl.arange(0, PARTS) * 2, cache_modifier=".cg")
-            sums = tl.load(others + tl.arange(0, PARTS) * 2 + 1, cache_modifier=".cg")
-            highest = tl.max(tops, 0)
-            total = tl.sum(sums * tl.math.exp2(tops - highest), 0)
-            # The last one to leave puts the counter of the row back.
-            if tl.atomic_add(count_ptr + row, 1, sem="relaxed") == 2 * PARTS - 1:
-                tl.store(count_ptr + row, 0)
-        y = tl.math.exp2(given.to(tl.float32) * LOG2_E - highest) * (scale / total)
-        if LOSS:
-            label = tl.load(label_ptr + row).to(tl.int32)
-            if part == 0:
-                loss = (highest + tl.math.log2(total)) / LOG2_E - tl.load(x_ptr + at + label).to(tl.float32)
-                tl.store(loss_ptr + row, loss)
-            y -= tl.where(here == label, scale, 0.0)
-        tl.store(y_ptr + at + here, y.to(y_ptr.dtype.element_ty), seen, eviction_policy="evict_first")
+    x_ptr += row.to(tl.int64) * n
+    y_ptr += row.to(tl.int64) * n
+    given = tl.load(x_ptr + here, here < n, other=-float("inf"), eviction_policy="evict_first")
+    x = given.to(tl.float32) * LOG2_E
+    highest = tl.maximum(tl.max(x, 0), -1e30)  # Of a part that is beyond the row, too.
+    total = tl.sum(tl.math.exp2(x - highest), 0)
+    if PARTS > 1:
+        tl.store(part_ptr + turn * 2, highest)
+        tl.store(part_ptr + turn * 2 + 1, total)
+        arrived = count_ptr + 1 + row
+        tl.debug_barrier()
+        count = tl.atomic_add(arrived, 1, sem="release") + 1
+        while count < PARTS:
+            count = tl.atomic_add(arrived, 0, sem="acquire")
+        tl.debug_barrier()
+        others = part_ptr + (row * PARTS + tl.arange(0, PARTS)) * 2
+        tops = tl.load(others, cache_modifier=".cg")
+        sums = tl.load(others + 1, cache_modifier=".cg")
+        highest = tl.max(tops, 0)
+        total = tl.sum(sums * tl.math.exp2(tops - highest), 0)
+        if given.dtype.primitive_bitwidth == 16:  # Kept as they are, and not as f32: so more programs fit.
+            given = tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [given], given.dtype, False, 2)
+        # The last one to leave puts the counter of the row back.
+        if tl.atomic_add(arrived, 1, sem="relaxed") == 2 * PARTS - 1:
+            tl.store(arrived, 0)
+    label = 0
+    if LOSS:
+        label = tl.load(label_ptr + row).to(tl.int32)
+        if part == 0:
+            loss = (highest + tl.math.log2(total)) / LOG2_E - tl.load(x_ptr + label).to(tl.float32)
+            tl.store(loss_ptr + row, loss)
+    y = tl.math.exp2(given.to(tl.float32) * LOG2_E - highest) * (scale / total)
+    if LOSS:
+        y -= tl.where(here == label, scale, 0.0)
+    tl.store(y_ptr + here, y.to(y_ptr.dtype.element_ty), here < n, eviction_policy="evict_first")
 
 
 @triton.jit

@@ -538,29 +538,32 @@ def norm_backward(kind: str, rows: int, n: int) -> Work:
     return by_rows(3 * x.nbytes, runs, outs, lambda: gradients(forward, leaves, dy), 1e-2, {"Liger": 1.2, "torch": 1.2})
 
 
-def by_parts(x: Any, y: Any, labels: Any, losses: Any, scale: float) -> Any:
-    """The launches of `softmax_long`. On a CPU a program holds a row: it may not wait for others."""
+def long_rows(x: Any, y: Any, labels: Any, losses: Any, scale: float) -> Any:
+    """The launches of `softmax_long` and `softmax_by_parts`; on a CPU of the first, as programs may not wait there."""
     rows, n = x.shape
-    counts, sums = zeros(rows), empty(2 * rows * -(-n // 1024))
+    counts, parts = zeros(rows + 1), empty(2 * rows * -(-n // 2048))
 
     def launch(kernels: Any, setting: Setting) -> None:
-        setting, next_power = dict(setting), ziggurat.triton.next_power_of_2
-        each, block = setting.pop("each") * MULTIPROCESSORS, setting.pop("BLOCK")
-        block = block if GPU else next_power(n)
-        parts = next_power(-(-n // block))
-        kernels.softmax_long[(min(each // parts, rows) * parts,)](
-            x, y, labels, losses, sums, counts, rows, n, scale, LOSS=labels is not None, PARTS=parts, BLOCK=block,
-            launch_cooperative_grid=GPU, **setting,
-        )  # fmt: skip
+        given, loss = (x, y, labels, losses), labels is not None
+        if "ROWS" in setting:
+            kernels.softmax_long[(rows,)](*given, n, scale, LOSS=loss, **setting)
+            return
+        count = ziggurat.triton.next_power_of_2(-(-n // setting["BLOCK"]))
+        more = parts, counts, rows, n, scale
+        kernels.softmax_by_parts[(rows * count,)](*given, *more, LOSS=loss, PARTS=count, **setting)
 
-    shapes = ((4096, 4, 4), (4096, 4, 5), (4096, 4, 6), (8192, 8, 2), (8192, 16, 2), (16384, 16, 1))
-    return by(launch, [dict(zip(("BLOCK", "num_warps", "each"), one, strict=True)) for one in shapes])
+    settings = [
+        {"ROWS": r, "BLOCK": b, "num_warps": w} for r, b, w in ((2, 8192, 32), (4, 4096, 16), (2, 4096, 16))
+    ]  # fmt: skip
+    for block, warps, limit in ((8192, 8, None), (8192, 8, 48), (8192, 8, 40), (16384, 16, 48)) if GPU else ():
+        settings.append({"BLOCK": block, "num_warps": warps, **({"maxnreg": limit} if limit else {})})
+    return by(launch, settings)
 
 
 def softmax(dtype: Any, rows: int, n: int) -> Work:
     x = normal(rows, n, dtype=dtype)
     y = torch.empty_like(x)
-    runs = by_parts(x, y, None, None, 1.0)
+    runs = long_rows(x, y, None, None, 1.0)
     if GPU:
         runs["torch"] = {"": lambda: torch.softmax(x, 1)}
     from_liger(runs, "softmax", "LigerSoftmaxFunction", lambda apply: lambda: apply(x))
@@ -573,7 +576,7 @@ def cross_entropy(rows: int, n: int) -> Work:
     x = normal(rows, n, dtype=torch.bfloat16)
     labels = torch.randint(0, n, (rows,), device=DEVICE)
     dx, losses = torch.empty_like(x), empty(rows)
-    runs = by_parts(x, dx, labels, losses, 1 / rows)
+    runs = long_rows(x, dx, labels, losses, 1 / rows)
     if GPU:
         leaf = x.detach().requires_grad_()
         runs["torch"] = {"": lambda: torch.autograd.grad(F.cross_entropy(leaf, labels), leaf)}
