@@ -26,7 +26,7 @@ from ziggurat.transforms.place import passes
 
 TARGET = "sm_90a"
 N = zg.divisible(zg.i32, 16)
-F16, BF16, F32 = (zg.divisible(zg.ptr(element), 16) for element in (zg.f16, zg.bf16, zg.f32))
+F16, BF16, F32, F8 = (zg.divisible(zg.ptr(element), 16) for element in (zg.f16, zg.bf16, zg.f32, zg.f8e4m3))
 
 
 @zg.kernel
@@ -50,17 +50,20 @@ def attention(d: int, causal: bool, n: int = 64, roles: bool = False) -> list[An
     return [block(128, d), block(n, d), block(n, d), block(128, d), F32, N, zg.f32, causal, 128, n, d, roles]
 
 
-def matmul(*strides: Any) -> list[Any]:
-    return [F16, F16, F16, N, N, N, *strides, N, 1, 128, 128, 64, 8]
+def matmul(*strides: Any, element: Any = F16, tile: Sequence[int] = (128, 128, 64)) -> list[Any]:
+    return [element, element, F16, N, N, N, *strides, N, 1, *tile, 8]
 
 
-NN, NT = (N, 1, N, 1), (N, 1, 1, N)
+NN, NT, TN = (N, 1, N, 1), (N, 1, 1, N), (1, N, N, 1)
+BYTES: dict[str, Any] = {"element": F8, "tile": (128, 256, 128)}
 # Kernel, what it is compiled for, and options.
 KERNELS: dict[str, tuple[Any, list[Any], dict[str, int]]] = {
     "matmul f16 NN 128×128×64, 4 warps": (kernels.matmul, matmul(*NN), {"num_warps": 4, "num_stages": 3}),
     "matmul f16 NT 128×128×64, 4 warps": (kernels.matmul, matmul(*NT), {"num_warps": 4, "num_stages": 3}),
     "matmul f16 NN 128×128×64, 8 warps": (kernels.matmul, matmul(*NN), {"num_warps": 8, "num_stages": 3}),
     "matmul f16 NT 128×128×64, 8 warps": (kernels.matmul, matmul(*NT), {"num_warps": 8, "num_stages": 3}),
+    "matmul f8e4m3 NN 128×256×128": (kernels.matmul, matmul(*NN, **BYTES), {"num_warps": 8, "num_stages": 3}),
+    "matmul f8e4m3 TN 128×256×128": (kernels.matmul, matmul(*TN, **BYTES), {"num_warps": 8, "num_stages": 3}),
     "matmul f16 by TMA 128×256×64, roles": (
         kernels.matmul_blocks,
         [block(128, 64), block(256, 64), block(128, 256), N, N, N, 128, 256, 64, 8, True],
@@ -118,7 +121,7 @@ def loops(sass: str) -> list[Counter[str]]:
 
 def weight(loop: Counter[str]) -> tuple[float, int]:
     """A measure that is highest for the main loop: most of its instructions are products, or it has the most."""
-    products = sum(count for name, count in loop.items() if name.startswith(("HGMMA", "HMMA")))
+    products = sum(count for name, count in loop.items() if name.startswith(("HGMMA", "HMMA", "QGMMA")))
     return products / loop.total(), loop.total()
 
 

@@ -23,7 +23,8 @@ from ziggurat.backend.ptx.words import SHARED, group
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.gpu import dialect as gpu
-from ziggurat.codemodel.gpu.fragments import byte_of, panels_of
+from ziggurat.codemodel.gpu.dialect import transposed
+from ziggurat.codemodel.gpu.fragments import PAIRED_ROWS, Panels, byte_of, panels_of
 from ziggurat.codemodel.layout import bits_of, combine, inverted
 from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.types import ScalarType, SharedType, TensorType, scalar_element
@@ -71,8 +72,10 @@ def _bit_times(emitter: Emitter, number: str, bit: int, factor: int) -> str:
     return emitter.emit(f"mul nuw nsw i32 {emitter.of('i32', number) >> bit & 1}, {factor}")
 
 
-def _descriptor(emitter: Emitter, buffer: Value, constant: int, bases: Sequence[int]) -> Argument:
+def _descriptor(emitter: Emitter, buffer: Value, k_axis: int, panels: Panels, bases: Sequence[int]) -> Argument:
     """The matrix descriptor of an operand for this warp group, as i64."""
+    rows, columns = shared_of(buffer).shape
+    constant = panels.descriptor((rows, columns), k_axis)
     address = emitter.of(SHARED, emitter.scalar(buffer)).to("ptrtoint", "i32")
     for bit, basis in enumerate(bases):
         if basis:
@@ -97,19 +100,24 @@ def _wgmma(emitter: Emitter, op: gpu.Wgmma) -> Emitted:
     # Operands of the assembly: results, the same registers as arguments, descriptors, the registers of a.
     count = len(registers)
     given = [(kind, sums[register]) for register in registers]
-    of_a: dict[tuple[int, ...], str] = {}
-    if isinstance(a, SharedType):
-        assert tile.a is not None
-        given.append(_descriptor(emitter, op.a, tile.a.descriptor((a.shape[0], a.shape[1]), 1), tile.a_bases))
-    given.append(_descriptor(emitter, op.b, tile.b.descriptor((b.shape[0], b.shape[1]), 0), tile.b_bases))
-    if isinstance(a, TensorType):
-        packed = Packed(emitter, op.a)
-        for step in tile.steps:
-            assert isinstance(step.a, tuple)
-            if step.a not in of_a:
-                values = packed.registers(step.a)
-                of_a[step.a] = group(count + len(given), len(values))
-                given += [("i32", value) for value in values]
+    of_a: dict[tuple[int, ...] | int, str] = {}
+    first, second = ((op.a, 1), (op.b, 0))[:: -1 if tile.warps.swapped else 1]
+    if tile.a is not None and not tile.warps.paired:
+        given.append(_descriptor(emitter, *first, tile.a, tile.a_bases))
+    given.append(_descriptor(emitter, *second, tile.b, tile.b_bases))
+    read: Callable[..., list[str]] | None = None
+    if tile.warps.paired:
+        # Of several groups in a loop, the last one may still read its registers: they are others.
+        emitter.asm((), f"wgmma.wait_group.sync.aligned {int(bool(op.within))};", effect=EFFECT)
+        read = _PairedRows(emitter, first[0], tile).part
+    elif isinstance(a, TensorType):
+        read = Packed(emitter, op.a).registers
+    for step in tile.steps if read is not None else ():
+        if step.a not in of_a:
+            assert read is not None
+            values = read(step.a)
+            of_a[step.a] = group(count + len(given), len(values))
+            given += [("i32", value) for value in values]
     text = _wgmma_text(op, tile, {register: at for at, register in enumerate(registers)}, of_a)
     result = list(sums)
     made = emitter.asm([kind] * count, text, *given, effect=EFFECT, tied=True)
@@ -118,11 +126,13 @@ def _wgmma(emitter: Emitter, op: gpu.Wgmma) -> Emitted:
     return result
 
 
-def _wgmma_text(op: gpu.Wgmma, tile: Group, places: dict[int, int], of_a: dict[tuple[int, ...], str]) -> str:
+def _wgmma_text(op: gpu.Wgmma, tile: Group, places: dict[int, int], of_a: dict[tuple[int, ...] | int, str]) -> str:
     """The PTX of a tile: the fence, the wgmmas and the commit, without the wait. `places` has the asm operand of each
-    register of c."""
+    register of c, and `of_a` those of each part of an operand a in registers."""
     of_first = shared_of(op.a).element if isinstance(op.a.type, SharedType) else scalar_element(op.a.type)
     element, total = shared_of(op.b).element, _SUM[scalar_element(op.c.type).name]
+    if tile.warps.swapped:
+        of_first, element = element, of_first
     start_a = 2 * len(places)
     start_b = start_a if of_a else start_a + 1
     lines = ["{", ".reg .pred never, always;", ".reg .b64 da, db;", "setp.ne.b32 never, 0, 0;"]
@@ -133,9 +143,10 @@ def _wgmma_text(op: gpu.Wgmma, tile: Group, places: dict[int, int], of_a: dict[t
     name = f"wgmma.mma_async.sync.aligned.m64n{tile.columns}k{tile.k}.{total}.{of_first.ptx}.{element.ptx}"
     for step in tile.steps:
         lines.append(f"add.s64 db, ${start_b}, {step.b >> 4};")
-        if isinstance(step.a, int):
+        if not of_a:
+            assert isinstance(step.a, int)
             lines.append(f"add.s64 da, ${start_a}, {step.a >> 4};")
-        first = "da" if isinstance(step.a, int) else of_a[step.a]
+        first = of_a[step.a] if of_a else "da"
         sums = ", ".join(f"${places[register]}" for register in step.c)
         scale = "never" if step.first and not op.accumulate else "always"
         lines.append(f"{name} {{{sums}}}, {first}, db, {scale}{signs};")
@@ -339,6 +350,67 @@ class _InRegisters:
         return self.packed.registers(numbers)
 
 
+class _Rows:
+    """Reads of a buffer in shared memory. A bit of the thread's number moves the place by one of `bases`, in bytes."""
+
+    def __init__(self, emitter: Emitter, buffer: Value, bases: Sequence[int]) -> None:
+        self.emitter = emitter
+        self.address = emitter.emit(f"ptrtoint {SHARED} {emitter.scalar(buffer)} to i32")
+        self.thread = emitter.linear(bases)
+        self.spread = spread(bases)
+        self._starts: dict[int, str] = {}
+
+    def load(self, name: str, place: int, count: int) -> list[str]:
+        """The words that an instruction reads; thread 0 starts at this place in the buffer."""
+        varying = place & self.spread
+        if varying not in self._starts:
+            own = self.emitter.moved(self.thread, varying)
+            self._starts[varying] = self.emitter.emit(f"add i32 {self.address}, {own}")
+        text = f"{name} {group(0, count)}, [${count} + {place ^ varying}];"
+        return self.emitter.asm(["i32"] * count, text, ("i32", self._starts[varying]), effect=READS)
+
+
+class _PairedRows:
+    """Operand a of wgmma in shared memory with its neighbours along m: a thread reads the words of pairs of rows.
+
+    Of 8 bits, a transposing ldmatrix moves pairs of rows at 2 depths, and two of them make the 4 depths of a word.
+    Their rows of the buffer are 0, 1, 4, 5, 10, 11, 14, 15 and the others below 16: each of them in another chunk of
+    the swizzle. So lanes with l & 2 get the two in the opposite order.
+    """
+
+    def __init__(self, emitter: Emitter, buffer: Value, tile: Group) -> None:
+        self.emitter = emitter
+        type_, warps = shared_of(buffer), tile.warps
+        self.type = transposed(type_, (1, 0)) if warps.swapped else type_
+        self.of_bytes = type_.element.bytes == 1
+        lines = [(line, 0) for line in PAIRED_ROWS[4 if self.of_bytes else 1]]
+        lanes = [(0, 1), (0, 4), (0, 8 | 2), (0, 2), (0, 16)] if self.of_bytes else [(0, 1), (0, 2), *lines[1:4]]
+        rows = [*lanes, *lines[4:], *((64 << bit, 0) for bit in range(bits_of(warps.rows) - 2))]
+        self.rows = _Rows(emitter, buffer, [byte_of(self.type, *row) for row in rows])
+
+    def part(self, place: int) -> list[str]:
+        """The registers of an instruction whose part of the operand starts at this byte."""
+        if not self.of_bytes:
+            deeper = place ^ byte_of(self.type, 0, 4)
+            return [word for at in (place, deeper) for word in self.rows.load("ld.shared.v2.b32", at, 2)]
+        words = self.rows.load("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16", place, 4)
+        return [
+            self.emitter.call("i32", "llvm.nvvm.prmt", *(("i32", word) for word in (*words[at : at + 2], chosen)))
+            for at in (0, 2)
+            for chosen in (self._bytes(0x6420, 0x2064), self._bytes(0x7531, 0x3175))
+        ]
+
+    def _bytes(self, first: int, other: int) -> str:
+        """The bytes that make a word: in half of the lanes, the two matrices are the opposite ones."""
+
+        def chosen() -> str:
+            half = self.emitter.emit(f"and i32 {self.emitter.thread()}, 2")
+            test = self.emitter.emit(f"icmp eq i32 {half}, 0")
+            return self.emitter.emit(f"select i1 {test}, i32 {first}, i32 {other}")
+
+        return self.emitter.once(("paired", first), chosen)
+
+
 class _InShared:
     """An operand in shared memory, loaded by ldmatrix: four matrices of 8 rows at a time, or two for a single part of
     b."""
@@ -354,8 +426,6 @@ class _InShared:
         self.first = first
         self.unit = unit = tiles.unit
         self.trans = "" if panels.k_major else ".trans"
-        self.address = emitter.emit(f"ptrtoint {SHARED} {emitter.scalar(value)} to i32")
-        self._starts: dict[int, str] = {}
         self._parts: dict[tuple[int, int, int], list[str]] = {}
         half = unit.k // 2
         # Two parts of b are loaded at once: the next columns if there are any, else the next along k.
@@ -371,9 +441,7 @@ class _InShared:
         shared = [0] * bits_of(tiles.warps.columns if first else tiles.warps.rows)
         batches = [self._byte(0, 0, 1 << bit) for bit in range(bits_of(tiles.warps.batches))]
         warps = [*own, *shared, *batches] if first else [*shared, *own, *batches]
-        bases = [*(self._byte(*place) for place in (*rows, *matrices)), *warps]
-        self.thread = emitter.linear(bases)
-        self.spread = spread(bases)
+        self.rows = _Rows(emitter, value, [*(self._byte(*place) for place in (*rows, *matrices)), *warps])
 
     def _byte(self, line: int, k: int, batch: int = 0) -> int:
         return byte_of(self.type, line, k, batch) if self.first else byte_of(self.type, k, line, batch)
@@ -391,13 +459,7 @@ class _InShared:
 
     def _load(self, place: int, count: int) -> list[str]:
         """Load `count` matrices; thread 0 starts at this place in the buffer."""
-        varying = place & self.spread
-        if varying not in self._starts:
-            own = self.emitter.moved(self.thread, varying)
-            self._starts[varying] = self.emitter.emit(f"add i32 {self.address}, {own}")
-        name = f"ldmatrix.sync.aligned.m8n8.x{count}{self.trans}.shared.b16"
-        text = f"{name} {group(0, count)}, [${count} + {place ^ varying}];"
-        return self.emitter.asm(["i32"] * count, text, ("i32", self._starts[varying]), effect=READS)
+        return self.rows.load(f"ldmatrix.sync.aligned.m8n8.x{count}{self.trans}.shared.b16", place, count)
 
 
 Operand = _InRegisters | _InShared

@@ -13,6 +13,7 @@ from itertools import product
 import attrs
 
 from ziggurat.codemodel.gpu import fragments
+from ziggurat.codemodel.gpu.dialect import transposed
 from ziggurat.codemodel.layout import Layout, bits_of
 from ziggurat.codemodel.types import ScalarType, SharedType, TensorType
 
@@ -124,7 +125,7 @@ class Async:
 
 @attrs.frozen
 class Group:
-    """The wgmmas of one tile.
+    """The wgmmas of one tile, or of its transpose if `warps` says so; then `a` and `b` are each other's transposes.
 
     `a_bases` and `b_bases` have the bytes by which each bit of the warp group's number moves an operand's start.
     """
@@ -136,6 +137,7 @@ class Group:
     b: fragments.Panels
     a_bases: tuple[int, ...]
     b_bases: tuple[int, ...]
+    warps: fragments.Warps
 
 
 def wgmma_columns(columns: int) -> int:
@@ -146,14 +148,20 @@ def wgmma_columns(columns: int) -> int:
 def wgmma_group(a: TensorType | SharedType, b: SharedType, c: TensorType, within: Sequence[int] = ()) -> Group | None:
     """The wgmmas for a · b + c, or for the part `within` of it along k; None where the layouts or the buffers are not
     theirs."""
-    unit, layout_a, layout_c = unit_of(b.element), a.layout if isinstance(a, TensorType) else None, c.layout
-    (m, n), k = c.shape, b.shape[0]
-    warps = None if layout_c is None else fragments.warps_of(layout_c, unit, (m, n))
+    unit, layout_c = unit_of(b.element), c.layout
+    warps = None if layout_c is None else fragments.warps_of(layout_c, unit, c.shape)
+    if warps is not None and warps.swapped:
+        a, b = transposed(b, (1, 0)), transposed(a, (1, 0)) if isinstance(a, SharedType) else b
+    (m, n), k = c.shape[:: -1 if warps is not None and warps.swapped else 1], b.shape[0]
+    layout_a = a.layout if isinstance(a, TensorType) else None
     panels_a, panels_b = fragments.panels_of(a, 1) if isinstance(a, SharedType) else None, fragments.panels_of(b, 0)
     # The 4 warps of a group are stacked along rows.
     if layout_c is None or warps is None or warps.rows < WARP_GROUP or unit.m != 16:
         return None
     if panels_b is None or k < unit.k or (panels_a is None and layout_a != fragments.operand_a(unit, (m, k), warps)):
+        return None
+    # Only operands of 16 bits may have their neighbours along m or n, but for an a that the threads read.
+    if b.element.bytes != 2 and not (panels_b.k_major and warps.paired != (panels_a is None or panels_a.k_major)):
         return None
     in_a, in_c = {} if layout_a is None else registers_of(layout_a), registers_of(layout_c)
     own = n // warps.columns
@@ -165,11 +173,12 @@ def wgmma_group(a: TensorType | SharedType, b: SharedType, c: TensorType, within
             of_a: tuple[int, ...] | int = fragments.byte_of(a, m0, k0)
         else:
             of_a = tuple(in_a[(m0 + row) * k + k0 + depth] for row, depth in places_a(unit))
-        of_c = tuple(in_c[(m0 + row) * n + n0 + column] for row, column in places_c(unit, columns))
+        places = ((m0 + (row // 8 if warps.paired else row), n0 + column) for row, column in places_c(unit, columns))
+        of_c = tuple(in_c[x * m + y if warps.swapped else y * n + x] for y, x in places)
         steps.append(Async(of_c, of_a, fragments.byte_of(b, k0, n0), k0 == start))
     # The first rows of the warp groups whose numbers are powers of two along the rows.
     rows = [unit.m * WARP_GROUP << bit for bit in range(bits_of(warps.rows // WARP_GROUP))]
     a_bases = tuple(fragments.byte_of(a, row, 0) if isinstance(a, SharedType) else 0 for row in rows)
     b_bases = tuple(fragments.byte_of(b, 0, own << bit) for bit in range(bits_of(warps.columns)))
     a_bases, b_bases = (*a_bases, *([0] * len(b_bases))), (*([0] * len(a_bases)), *b_bases)
-    return Group(columns, unit.k, tuple(steps), panels_a, panels_b, a_bases, b_bases)
+    return Group(columns, unit.k, tuple(steps), panels_a, panels_b, a_bases, b_bases, warps)

@@ -473,6 +473,9 @@ class MatrixProduct(Op):
 class Wgmma(MatrixProduct, name="gpu.wgmma"):
     """wgmma.mma_async: begin a · b + c. `a` is a buffer or a tensor in the layout of an operand; `b` is a buffer.
 
+    The layout of c may say that the transposed product is computed, and that threads read its first operand from the
+    buffer, whose neighbours are not along k (`Warps`). Before that, they wait for all groups but the last one.
+
     The result is complete after a `gpu.wgmma_wait` of it; until then only another wgmma may use it, as its c.
     `within` is the part along k that is multiplied, its start and end; all of it where there is none.
     """

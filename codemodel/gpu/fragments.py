@@ -77,12 +77,22 @@ class Warps:
 
     There are `batches` times as many for a batch of tiles, and each of these parts has every `batches`-th tile. The low
     bits of a warp's number go down the rows, the next along the columns, then through the batch.
+
+    `paired` says that threads have neighbouring rows, as wgmma's operand a is read with its neighbours in memory along
+    m. `swapped` says that wgmma computes the transposed product: then the rows are columns.
     """
 
     rows: int
     columns: int
     count: int
     batches: int = 1
+    paired: bool = False
+    swapped: bool = False
+
+
+# By `Unit.pack`: the `paired` rows of a thread's second register, of lanes 4, 8 and 16, and of warps 1 and 2. ldmatrix
+# moves 16 neighbours of 8 bits. Of 32 bits, half a warp reads pairs at 4 depths, from all banks.
+PAIRED_ROWS = {4: (1, 2, 4, 8, 16, 32), 1: (1, 2, 16, 4, 8, 32)}
 
 
 Shape = tuple[int, ...]  # (rows, columns) of a matrix, or (batch, rows, columns).
@@ -105,6 +115,15 @@ def _shared_out(
 
 def accumulator(unit: Unit, shape: Shape, warps: Warps) -> Layout:
     """The layout of c and of the result, m × n: each warp has neighbouring columns, the rows go around the warps."""
+    if warps.swapped:
+        across = shape[::-1]
+        layout = accumulator(unit, across, attrs.evolve(warps, swapped=False)).transposed(across, (1, 0))
+        right, pair, *further = layout.registers  # Neighbours come first, as stores of vectors need them.
+        return attrs.evolve(layout, registers=(pair, right, *further))
+    if warps.paired:
+        rows = zip((8, 1, 2, 4, 16, 32), PAIRED_ROWS[unit.pack], strict=True)
+        places = {old * shape[-1]: new * shape[-1] for old, new in rows}
+        return accumulator(unit, shape, attrs.evolve(warps, paired=False)).map(lambda basis: places.get(basis, basis))
     m, n = shape[-2:]
     own, around = n // warps.columns, unit.m * warps.rows
     registers = [1, *_powers(8, unit.m, n), *_powers(8, own, 1), *_powers(around, m, n)]
@@ -133,12 +152,16 @@ def operand_b(unit: Unit, shape: Shape, warps: Warps) -> Layout:
 def warps_of(layout: Layout, unit: Unit, shape: Shape) -> Warps | None:
     """The division among warps of a tile or a batch whose accumulator has this layout; None if it is not the unit's."""
     count = layout.num_warps
-    for batches in _shares(min(count, math.prod(shape[:-2]))):
-        for rows in _shares(min(count // batches, shape[-2] // unit.m)):
-            for columns in _shares(min(count // batches // rows, shape[-1] // unit.n)):
-                found = Warps(rows, columns, count, batches)
-                if accumulator(unit, shape, found) == layout:
-                    return found
+    for paired, swapped in ((False, False), (True, False), (True, True)):
+        if paired and (len(shape) > 2 or unit.pack not in PAIRED_ROWS):
+            continue
+        m, n = (shape[-1], shape[-2]) if swapped else (shape[-2], shape[-1])
+        for batches in _shares(min(count, math.prod(shape[:-2]))):
+            for rows in _shares(min(count // batches, m // unit.m)):
+                for columns in _shares(min(count // batches // rows, n // unit.n)):
+                    found = Warps(rows, columns, count, batches, paired, swapped)
+                    if (rows >= 4 or not paired) and accumulator(unit, shape, found) == layout:
+                        return found
     return None
 
 

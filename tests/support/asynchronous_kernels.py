@@ -8,7 +8,7 @@ import ziggurat as zg
 
 BLOCKS = [zg.divisible(zg.descriptor(block, zg.f16)) for block in ((128, 64), (16, 64), (128, 16))]
 SQUARE = zg.divisible(zg.descriptor((64, 64), zg.f16))
-F16, I32 = zg.divisible(zg.ptr(zg.f16)), zg.divisible(zg.i32)
+F16, F8, I32 = zg.divisible(zg.ptr(zg.f16)), zg.divisible(zg.ptr(zg.f8e4m3)), zg.divisible(zg.i32)
 
 
 @zg.kernel
@@ -20,6 +20,20 @@ def by_pointers(a, b, c, k):
     for _ in range(0, k, 32):
         total = zg.dot(zg.load(a_at), zg.load(b_at), total)
         a_at, b_at = zg.add(a_at, 32), zg.add(b_at, 32 * 64)
+    zg.store(zg.add(c, zg.add(zg.mul(columns, 64), rows)), zg.cast(total, zg.f16))
+
+
+@zg.kernel
+def by_bytes(a, b, c, k, ALONG_M: zg.constexpr):
+    """Operands of 8 bits: b lies along n, and a along k or m. Threads read one of them, and turn the other."""
+    rows, columns, steps = zg.expand(zg.arange(0, 64), 1), zg.expand(zg.arange(0, 64), 0), zg.arange(0, 64)
+    depth = zg.expand(steps, 0)
+    a_at = zg.add(a, zg.add(rows, zg.mul(depth, 64)) if ALONG_M else zg.add(zg.mul(rows, k), depth))
+    b_at = zg.add(b, zg.add(zg.mul(zg.expand(steps, 1), 64), columns))
+    total = zg.zeros((64, 64), zg.f32)
+    for _ in range(0, k, 64):
+        total = zg.dot(zg.load(a_at), zg.load(b_at), total)
+        a_at, b_at = zg.add(a_at, 64 * 64 if ALONG_M else 64), zg.add(b_at, 64 * 64)
     zg.store(zg.add(c, zg.add(zg.mul(columns, 64), rows)), zg.cast(total, zg.f16))
 
 
@@ -80,6 +94,8 @@ def by_made_maps(a_ptr, b_ptr, c_ptr, count, n, k):
 KERNELS: dict[str, tuple[Any, list[Any], str, int]] = {
     "pointers, wgmma": (by_pointers, [F16, F16, F16, I32], "sm_90a", 4),
     "pointers, mma": (by_pointers, [F16, F16, F16, I32], "sm_80", 4),
+    "pointers, read": (by_bytes, [F8, F8, F16, I32, False], "sm_90a", 4),
+    "pointers, turned": (by_bytes, [F8, F8, F16, I32, True], "sm_90a", 4),
     "descriptors": (by_descriptors, [SQUARE, SQUARE, SQUARE, I32], "sm_90a", 4),
     "attention": (attention, [SQUARE, SQUARE, SQUARE, SQUARE, I32], "sm_90a", 4),
     "tiles": (tiles, [*BLOCKS, zg.i32, I32], "sm_90a", 8),

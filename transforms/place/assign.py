@@ -48,7 +48,7 @@ Entry = tuple[int, Layout | None]
 
 
 def assign(
-    module: core.Module, options: CompileOptions = DEFAULT_OPTIONS, anchor: Anchor = lambda op: None
+    module: core.Module, options: CompileOptions = DEFAULT_OPTIONS, anchor: Anchor = lambda op, _: None
 ) -> gpu.Module:
     """The GPU model of a prepared Triton model: each tensor with a layout, and as few conversions as possible.
 

@@ -28,7 +28,7 @@ from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import SharedType
-from ziggurat.transforms.place.flow import READERS, USERS, WAITS, Access, Graph, allocation, interval
+from ziggurat.transforms.place.flow import READERS, USERS, WAITS, Access, Graph, allocation, interval, read_in_flight
 from ziggurat.transforms.place.queries import layout_of, shared_of
 from ziggurat.transforms.place.swizzle import matrix_view
 
@@ -56,12 +56,13 @@ class _Access(Access):
     """An access of one op, which may touch all bytes of an allocation.
 
     `holder` says which thread touches which place, if each place has one thread; None where that is not known. `proxy`
-    is true of accesses that do not see plain writes without a fence.
+    is true of accesses that do not see plain writes without a fence. `wait` is the class of waits for it.
     """
 
     kind: str
     holder: object
     proxy: bool
+    wait: type[Op] | None
 
     def conflicts(self, other: _Access) -> bool:
         """Whether a barrier must order the two: they overlap, one writes, and they may be of different threads."""
@@ -82,7 +83,11 @@ def _accesses(op: Op | None) -> Iterator[_Access]:
     buffers = [value for value in op.operands if isinstance(value.type, SharedType)]
     for buffer in buffers[:1] if isinstance(op, gpu.TmaLoad) else buffers:
         start, end = interval(allocation(buffer))
-        yield _Access(op, start, end, kind, _holder(op, buffer, start), isinstance(op, _BY_PROXY))
+        by_threads = isinstance(op, gpu.Wgmma) and allocation(buffer) not in read_in_flight(op)
+        by_proxy = isinstance(op, _BY_PROXY) and not by_threads
+        yield _Access(
+            op, start, end, kind, _holder(op, buffer, start), by_proxy, None if by_threads else WAITS.get(type(op))
+        )
 
 
 def _holder(op: Op, buffer: Value, start: int) -> object:
@@ -134,8 +139,8 @@ class _Flow:
         self.conflicts = [sum(1 << at for at, other in numbered if access.conflicts(other)) for _, access in numbered]
         self.until: dict[type[Op], int] = {}  # The asynchronous accesses that end at each class of waits.
         for at, access in numbered:
-            if wait := WAITS.get(type(access.op)):
-                self.until[wait] = self.until.get(wait, 0) | 1 << at
+            if access.wait is not None:
+                self.until[access.wait] = self.until.get(access.wait, 0) | 1 << at
         self.asynchronous = sum(self.until.values())
         self.plain_writes = sum(1 << at for at, access in numbered if access.kind != READ and not access.proxy)
         # The asynchronous accesses that each node begins, and its others.

@@ -27,7 +27,7 @@ from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.traits import Loop
 from ziggurat.transforms.place.barriers import Hazard
-from ziggurat.transforms.place.flow import READERS, USERS, allocation, slot_index, users_of
+from ziggurat.transforms.place.flow import READERS, USERS, allocation, read_in_flight, slot_index, users_of
 from ziggurat.transforms.place.queries import constant_of
 
 
@@ -65,13 +65,14 @@ class ChannelProof:
         self.readers: list[Op] = []
         for ring in channel.rings:
             for user in users_of(ring):
-                if isinstance(user, gpu.AsyncCopy | gpu.TmaLoad):
+                if isinstance(user, gpu.AsyncCopy | gpu.TmaLoad | gpu.LocalStore):
                     self.loads.setdefault(ring, user)
                 elif isinstance(user, READERS):
                     self.readers.append(user)
         uses = channel.result.uses
         self.acquires = [op for op in uses if isinstance(op, gpu.ChannelAcquire)]
         self.waits = [op for op in uses if isinstance(op, gpu.ChannelWait)]
+        self.by_copies = any(isinstance(load, gpu.AsyncCopy) for load in self.loads.values())
         self.by_tma = any(isinstance(op, gpu.TmaLoad) for op in uses)
         self.between_roles = not any(isinstance(op, gpu.ChannelClose) for op in uses)
         self.in_flight: dict[Value, int] = {}
@@ -99,7 +100,8 @@ class ChannelProof:
             self._ops(after, _State(), True)
             return
         for reader in self.readers:
-            if not isinstance(reader, gpu.Wgmma):
+            used = {allocation(value) for value in reader.operands}
+            if used.intersection(self.op.rings).difference(read_in_flight(reader)):
                 # One thread of each warp group releases a slot, which does not order the reads of the other threads.
                 self._note(reader, self._load(), "barrier")
         split = next((op for op in after if isinstance(op, gpu.WarpSpecialize)), None)
@@ -189,12 +191,12 @@ class ChannelProof:
         """The state after an access to shared memory."""
         slots = [(ring, slot_index(value)) for value in op.operands if (ring := allocation(value)) in self.op.rings]
         if isinstance(op, READERS):
-            read: set[tuple[Value, int]] = set()
+            read, in_flight = set[tuple[Value, int]](), read_in_flight(op)
             for ring, index in slots:
                 held = [at for at, wait in enumerate(reversed(state.held)) if index is None or wait is index]
-                if held:
+                if held and ring in in_flight:
                     read.add((op.result, held[0]))
-                else:
+                elif not held:
                     self._note(self.loads.get(ring, self.op), op, "wait")
             return attrs.evolve(state, dots=(*state.dots, frozenset(read))) if isinstance(op, gpu.Wgmma) else state
         for ring, index in slots[:1]:

@@ -26,7 +26,7 @@ import attrs
 from ziggurat.codemodel.dialects import arith, core, scf, tt
 from ziggurat.codemodel.dialects import math as functions
 from ziggurat.codemodel.gpu import dialect as gpu
-from ziggurat.codemodel.gpu.fragments import UNITS, unit_for, warps_of
+from ziggurat.codemodel.gpu.fragments import unit_for, warps_of
 from ziggurat.codemodel.gpu.targets import DRIVER_BYTES, TARGETS, Target
 from ziggurat.codemodel.layout import LANE_BITS, Layout, Span, axis_bases, bits_of, moved, transposition
 from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value
@@ -363,17 +363,21 @@ class _Costs:
         flops = 2 * batch * m * n * k
         # Half the rate for tf32, twice the rate for 8 bits, a 16th for f64.
         tensor = flops / self.target.flops * {1: 0.5, 2: 1, 4: 2, 8: 16}[size]
-        if isinstance(op, gpu.Wgmma):
-            warps = warps_of(layout, UNITS["m16n8k16"], (m, n))
-            assert warps is not None
-            columns, depth = min(_WGMMA_COLUMNS, n // warps.columns), 32 // size
-            count = m * n * k // (16 * WARP_GROUP * columns * depth)  # wgmmas of all warp groups.
-            waves = count * (columns + (16 * WARP_GROUP if isinstance(a, SharedType) else 0)) * 32 / LINE
-            issued = WARP_GROUP * (count * (3 if isinstance(a, SharedType) else 2) + 1)
-            return Work(wavefronts=waves, least=waves, flops=flops, tensor=tensor, issued=issued)
         unit = unit_for(b.element, (m, n, k), self.module.target)
         warps = None if unit is None else warps_of(layout, unit, c.shape)
         assert unit is not None and warps is not None
+        if isinstance(op, gpu.Wgmma):
+            m, n = (n, m) if warps.swapped else (m, n)
+            in_memory = isinstance(a, SharedType) and not warps.paired
+            columns, depth = min(_WGMMA_COLUMNS, n // warps.columns), 32 // size
+            count = m * n * k // (16 * WARP_GROUP * columns * depth)  # wgmmas of all warp groups.
+            waves = count * (columns + (16 * WARP_GROUP if in_memory else 0)) * 32 / LINE
+            issued = WARP_GROUP * (count * (3 if in_memory else 2) + 1)
+            if warps.paired:
+                # A warp reads 16 rows of 32 bytes by ldmatrix and turns 4 words, or by two loads of pairs.
+                read = m * warps.columns * k * size / 512
+                waves, issued = waves + 4 * read, issued + {1: 5, 4: 2}[size] * read
+            return Work(wavefronts=waves, least=waves, flops=flops, tensor=tensor, issued=issued)
         count = batch * m * n * k // (unit.m * unit.n * unit.k)
         # ldmatrix: each warp reads its rows of a, and its columns of b.
         read = batch * k * size * (m * warps.columns * isinstance(a, SharedType) + n * warps.rows)

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import chain
 
 import attrs
@@ -28,7 +29,7 @@ import attrs
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
-from ziggurat.codemodel.gpu.fragments import Panels, Unit, Warps, accumulator, operand_a, operand_b, unit_for
+from ziggurat.codemodel.gpu.fragments import Panels, Unit, Warps, accumulator, operand_a, operand_b, unit_for, warps_of
 from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.graphs import reached
 from ziggurat.codemodel.layout import LANE_BITS, Layout, axis_bases, bits_of, filled, inverted, moved
@@ -36,7 +37,7 @@ from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import ScalarType, SharedType, TensorType, bf16, f16, f32, scalar_element
 from ziggurat.transforms.casts import cast
-from ziggurat.transforms.place.layout_plan import MAX_BYTES
+from ziggurat.transforms.place.layout_plan import MAX_BYTES, Accesses, Anchor
 from ziggurat.transforms.place.queries import WARP_GROUP, constant_of, converted, layout_of, stored, tensor_of
 from ziggurat.transforms.place.swizzle import row_major
 from ziggurat.transforms.simplify.hoist import hoist
@@ -68,8 +69,16 @@ class MmaChoice:
     by_rows: bool = False
 
 
-def mma_of(op: tt.Dot, target: str, num_warps: int, *, rows_first: bool = False) -> MmaChoice:
-    """The unit for a dot on a target. With `rows_first`, each warp has whole rows, if there are enough rows."""
+def mma_of(
+    op: tt.Dot, target: str, num_warps: int, *, rows_first: bool = False,
+    inner: Callable[[Value], int | None] = lambda value: None,
+) -> MmaChoice:  # fmt: skip
+    """The unit for a dot on a target. With `rows_first`, each warp has whole rows, if there are enough rows.
+
+    `inner` says along which axis an operand has its neighbours in memory. Operand a of wgmma may come from registers,
+    so neighbours along m need no buffer in which they lie along k. If those of b lie along n, the transposed product
+    has b as its first operand.
+    """
     a, c = tensor_of(op.a), tensor_of(op.c)
     element, of_c = scalar_element(a), scalar_element(c)
     total = f32 if of_c == f16 else of_c
@@ -89,7 +98,12 @@ def mma_of(op: tt.Dot, target: str, num_warps: int, *, rows_first: bool = False)
         grouped = unit.m == 16 and m >= 64 and num_warps >= WARP_GROUP and by_rows and c.rank == 2
         wgmma = TARGETS[target].has_wgmma and grouped
         start = Warps(WARP_GROUP if wgmma else 1, 1, num_warps, min(num_warps, math.prod(c.shape[:-2])))
-        warps = _divided(unit, m, n, start, rows_first=wgmma or rows_first)
+        if wgmma and factor.bytes != 2 and not products and not rows_first:
+            of_a, of_b = inner(op.a) == 0, inner(op.b) == 1 and n >= 64
+            # One of two such operands takes a buffer: the smaller one.
+            start = attrs.evolve(start, paired=of_a or of_b, swapped=of_b and not (of_a and m >= n))
+        down, across = (n, m) if start.swapped else (m, n)
+        warps = _divided(unit, down, across, start, rows_first=wgmma or rows_first)
         layout, kind = accumulator(unit, c.shape, warps), "wgmma" if wgmma else "mma"
         elements = (factor, scalar_element(op.b.type) if factor.bits == 8 else factor)
         # 0 where the products along k may all be added at once; else a multiple of the k of an instruction.
@@ -123,12 +137,14 @@ def fma_layout(shape: tuple[int, ...], num_warps: int) -> Layout:
     return filled([*across[:of_n], *down[:of_m]], threads, num_warps)
 
 
-def anchors(module: Op, target: str, num_warps: int) -> Callable[[Op], Layout | None]:
+def anchors(module: Op, target: str, num_warps: int) -> Anchor:
     """The layout of the result of each dot of a module, for the layout assignment; None for other ops."""
     rows_first = is_chained(module)
 
-    def anchor(op: Op) -> Layout | None:
-        return mma_of(op, target, num_warps, rows_first=rows_first).layout if isinstance(op, tt.Dot) else None
+    def anchor(op: Op, accesses: Accesses) -> Layout | None:
+        if not isinstance(op, tt.Dot):
+            return None
+        return mma_of(op, target, num_warps, rows_first=rows_first, inner=partial(block_axis, accesses=accesses)).layout
 
     return anchor
 
@@ -144,6 +160,10 @@ def place_dots(module: gpu.Module) -> Op:
         if not isinstance(op, tt.Dot):
             return None
         mma = mma_of(op, module.target, module.num_warps, rows_first=rows_first)
+        layout = layout_of(op.result.type)
+        chosen = None if mma.unit is None else warps_of(layout, mma.unit, tensor_of(op.c).shape)
+        if chosen is not None and chosen.paired:
+            mma = attrs.evolve(mma, layout=layout, warps=chosen)
         a, b, c = operands
         start = None
         if mma.kind != "wgmma" or constant_of(op.c) != 0:
@@ -245,28 +265,42 @@ def _multiplied(builder: Builder, mma: MmaChoice, a: Value, b: Value, c: Value |
     if mma.kind == "fma":
         return builder.add(gpu.DotFma(a, b, c))
     builder.add(gpu.FenceAsync())
-    begun = builder.add(gpu.Wgmma(a, b, c, accumulate=accumulate))
-    return builder.add(gpu.WgmmaWait(begun, pending=0))
+    assert isinstance(b.type, SharedType) and mma.unit is not None and mma.warps is not None
+    k = b.type.shape[0]
+    parts: list[tuple[int, ...]] = [()]
+    if mma.warps.paired and k > mma.unit.k:
+        # Threads read one half while the matrix units multiply the other.
+        parts = [(0, k // 2), (k // 2, k)]
+    for part in parts:
+        c, accumulate = builder.add(gpu.Wgmma(a, b, c, accumulate=accumulate, within=part)), True
+    return builder.add(gpu.WgmmaWait(c, pending=0))
 
 
 def _operand(builder: Builder, mma: MmaChoice, value: Value, k_axis: int) -> Value:
     """An operand where the unit reads it: a (with k_axis 1) in registers if no element has to move, else in shared
-    memory; b (with k_axis 0) in shared memory, if its rows are long enough for it."""
+    memory; b (with k_axis 0) in shared memory, if its rows are long enough for it.
+
+    The operand whose rows are paired in threads lies in shared memory as in global memory."""
     type_ = tensor_of(value)
     if mma.kind == "fma":
         return stored(builder, value, _column_major(type_.shape) if k_axis == 1 else row_major(type_.numel))
     assert mma.unit is not None and mma.warps is not None
+    size, lines = scalar_element(type_).bytes, type_.shape[-1 - k_axis]
+    if mma.warps.paired and mma.warps.swapped == (k_axis == 0):
+        panels = Panels.widest(lines * size, k_major=False)
+        assert panels is not None
+        return stored(builder, value, panels.offsets(type_.shape, k_axis, size), panels.alignment)
     fragment = (operand_a if k_axis == 1 else operand_b)(mma.unit, type_.shape, mma.warps)
     stays = k_axis == 1 and block_axis(value) is None and moved(layout_of(type_), fragment, type_.numel) is not None
-    if stays or not mma.by_rows:
+    if (stays and not mma.warps.paired) or not mma.by_rows:
         return converted(builder, value, fragment)
-    per_instruction = type_.shape[-1 - k_axis]
+    per_instruction = lines
     if mma.kind == "wgmma":
-        per_instruction = 64 if k_axis == 1 else min(_MAX_COLUMNS, per_instruction // mma.warps.columns)
-    if mma.kind == "wgmma" and scalar_element(type_).bytes != 2 and not _is_k_major(value, k_axis):
+        per_instruction = 64 if k_axis == 1 else min(_MAX_COLUMNS, lines // mma.warps.columns)
+    if mma.kind == "wgmma" and size != 2 and not _is_k_major(value, k_axis):
         value = _turned(builder, value, k_axis)
     panels = _panels_for(value, k_axis, per_instruction)
-    return stored(builder, value, panels.offsets(type_.shape, k_axis, scalar_element(type_).bytes), panels.alignment)
+    return stored(builder, value, panels.offsets(type_.shape, k_axis, size), panels.alignment)
 
 
 def _panels_for(value: Value, k_axis: int, per_instruction: int) -> Panels:
@@ -342,11 +376,16 @@ def _is_copied(value: Value, dot: tt.Dot, mma: MmaChoice) -> bool:
     return mma.kind == "wgmma" and loaded and isinstance(dot.parent_op, scf.For) and value.block is dot.parent
 
 
-def block_axis(value: Value) -> int | None:
-    """The axis along which a block of a descriptor has its neighbours in memory; None for other tensors."""
+def block_axis(value: Value, accesses: Accesses | None = None) -> int | None:
+    """The axis along which a block of a descriptor has its neighbours in memory; None for other tensors.
+
+    With `accesses`, also that of a tensor that is loaded in vectors.
+    """
     if not isinstance(value, OpResult):
         return None
     if isinstance(value.op, tt.Trans):
-        inner = block_axis(value.op.value)
+        inner = block_axis(value.op.value, accesses)
         return None if inner is None else list(value.op.order).index(inner)
+    if isinstance(value.op, tt.Load) and accesses is not None and accesses.vector(value.op) > 1:
+        return accesses.order(value.op)[0]
     return tensor_of(value).rank - 1 if isinstance(value.op, tt.DescriptorLoad) else None

@@ -13,9 +13,11 @@ from collections.abc import Iterator
 import attrs
 
 from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.fragments import panels_of
 from ziggurat.codemodel.op import Block, Body, Op, OpResult, Value
 from ziggurat.codemodel.structured import Structured
 from ziggurat.codemodel.traits import Loop
+from ziggurat.codemodel.types import SharedType
 from ziggurat.transforms.place.queries import shared_of
 
 # Ops that read buffers, and ops that read or write buffers, without those that access only mbarriers.
@@ -42,6 +44,22 @@ def slot_index(buffer: Value) -> Value | None:
     while isinstance(buffer, OpResult) and isinstance(buffer.op, gpu.LocalTrans):
         buffer = buffer.op.buffer
     return buffer.op.index if isinstance(buffer, OpResult) and isinstance(buffer.op, gpu.LocalView) else None
+
+
+def read_in_flight(op: Op) -> list[Value]:
+    """The allocations that matrix units read, until the wait for an op.
+
+    Only a wgmma has any. Before it begins, threads read an operand of 8 or 32 bits whose neighbours are not along k.
+    """
+    if not isinstance(op, gpu.Wgmma):
+        return []
+    found: list[Value] = []
+    for value, k_axis in ((op.a, 1), (op.b, 0)):
+        if isinstance(type_ := value.type, SharedType):
+            panels = panels_of(type_, k_axis)
+            if panels is None or panels.k_major or type_.element.bytes == 2:
+                found.append(allocation(value))
+    return found
 
 
 def users_of(buffer: Value) -> Iterator[Op]:

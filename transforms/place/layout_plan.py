@@ -169,7 +169,7 @@ def element_bytes(ptr: Value) -> int:
 
 # The primary layouts.
 
-Anchor = Callable[[Op], Layout | None]
+Anchor = Callable[[Op, Accesses], Layout | None]
 Ranked = tuple[int, Layout]
 
 _PASSING_ON = (Structured, BodyTerminator, BlockTerminator)
@@ -298,7 +298,7 @@ class PrimaryLayouts:
         if isinstance(op, tt.Load | tt.Store | tt.AtomicRMW | tt.AtomicCAS):
             return self._accessed(op, stage)
         if isinstance(op, tt.Dot):
-            anchored = self.anchor(op)
+            anchored = self.anchor(op, self.accesses)
             return self._default(own, _DOT) if anchored is None else (_DOT, anchored)
         if isinstance(op, tt.DescriptorLoad):
             return self._default(own, _MEMORY)

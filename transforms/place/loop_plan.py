@@ -18,9 +18,9 @@ from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.layout import bits_of, combine, inverted
 from ziggurat.codemodel.op import Block, BlockParameter, Op, OpResult, Value
 from ziggurat.codemodel.types import SharedType, TensorType, i1, i32, i64, scalar_element
-from ziggurat.transforms.place.flow import allocation, users_of
+from ziggurat.transforms.place.flow import allocation, read_in_flight, users_of
 from ziggurat.transforms.place.obstacle import Obstacle
-from ziggurat.transforms.place.queries import constant_of, layout_of, op_in, shared_of
+from ziggurat.transforms.place.queries import begun_by, constant_of, layout_of, op_in, shared_of
 from ziggurat.transforms.place.tma import before_transposition, is_filled_by_tma
 from ziggurat.transforms.simplify.effects import is_pure, may_trap, may_write
 
@@ -72,7 +72,7 @@ class LoopPlan:
     takes place there after the op `after`: the wait for another wgmma, or the next wgmma on the same accumulator. With
     a `spare` slot, the copies of a later iteration need not follow it. The wgmma `deferred` itself takes place in the
     next iteration, before `after`, which is then the wait for the first wgmma. `left` are the loads for dots that are
-    not pipelined.
+    not pipelined. `turned` are the stores of what threads have read from a slot for that wgmma: to rings of two slots.
     """
 
     loop: scf.For
@@ -85,11 +85,17 @@ class LoopPlan:
     spare: bool = False
     left: tuple[Obstacle, ...] = ()
     deferred: gpu.Wgmma | None = None
+    turned: tuple[gpu.LocalStore, ...] = ()
 
     @property
     def distance(self) -> int:
         """The number of iterations by which the copies are ahead."""
         return self.stages - 1 - self.spare
+
+    @property
+    def ahead_of_late(self) -> bool:
+        """Whether copies of a later iteration need not follow the late wait."""
+        return self.late is None or self.spare or not _in_flight(self.copies)
 
     def channels(self) -> tuple[tuple[Copy, ...], ...]:
         """The copies of each channel: those of the threads, and those of TMA by their first reader, which waits."""
@@ -104,7 +110,9 @@ class LoopPlan:
         readers = {user.result for copy in copies for user in copy.readers}
         ops = self.loop.body.entry.ops
         last = max(at for at, op in enumerate(ops) if op.result in readers)
-        by_wgmma = any(isinstance(op, gpu.Wgmma) for op in ops if op.result in readers)
+        by_wgmma = any(
+            copy.buffer.result in read_in_flight(op) for op in ops if op.result in readers for copy in copies
+        )
         waits = (op for op in ops[last:] if isinstance(op, gpu.WgmmaWait) and not op.pending)
         return next(waits) if by_wgmma else ops[last]
 
@@ -130,18 +138,21 @@ def planned(
     if not traced or ahead is None:
         return left[0]
     stage_bytes = sum(copy.shared.bytes for copy in traced)
-    most = limit // stage_bytes + 1
-    (late, after), stages, spare = _late_wait(loop, traced), min(num_stages, most), False
-    if late is not None and not any(copy.by_tma for copy in traced):
+    turned = _turned(loop, traced)
+    (late, after), spare = _late_wait(loop, traced, turned), False
+    turned = () if late is None else turned
+    most = (limit - sum(shared_of(store.buffer).bytes for store in turned)) // stage_bytes + 1
+    stages = min(num_stages, most)
+    if late is not None and not any(copy.by_tma for copy in traced) and _in_flight(traced):
         registers = layout_of(late.result.type).num_registers
         more, same = (partial(occupancy, count * stage_bytes, registers) for count in (num_stages, num_stages - 1))
         if num_stages < most and more() == same():
             stages, spare = num_stages + 1, True
         elif stages == 2:
-            late = after = None  # Copies that begin after the late wait would overlap with nothing.
+            late, after, turned = None, None, ()  # Copies that begin after the late wait would overlap with nothing.
     if stages < 2 or abs(step) * stages >= 1 << 30:
         return Obstacle(f"there is no shared memory for a second stage of {stage_bytes} bytes", loop)
-    return LoopPlan(loop, traced, stages, *ahead, late, after, spare, tuple(left))
+    return LoopPlan(loop, traced, stages, *ahead, late, after, spare, tuple(left), turned=turned)
 
 
 def step_ahead(loop: scf.For) -> int | Obstacle:
@@ -159,11 +170,30 @@ def step_ahead(loop: scf.For) -> int | Obstacle:
     return step
 
 
-def _late_wait(loop: scf.For, copies: Sequence[Copy]) -> tuple[gpu.WgmmaWait, Op] | tuple[None, None]:
+def _in_flight(copies: Sequence[Copy]) -> bool:
+    """Whether matrix units read the slots of these copies."""
+    return any(copy.buffer.result in read_in_flight(user) for copy in copies for user in copy.readers)
+
+
+def _turned(loop: scf.For, copies: Sequence[Copy]) -> tuple[gpu.LocalStore, ...]:
+    """The stores of what is read from the buffers of copies, to buffers of the loop's body that only wgmma reads."""
+    kept, block = {copy.buffer.result for copy in copies}, loop.body.entry
+    return tuple(
+        op
+        for op in block.ops
+        if isinstance(op, gpu.LocalStore) and isinstance(op.value, OpResult) and isinstance(op.value.op, gpu.LocalLoad)
+        if op.value.op.buffer in kept and op.buffer.block is block
+        if all(user is op or isinstance(user, gpu.Wgmma) for user in op.buffer.uses)
+    )
+
+
+def _late_wait(
+    loop: scf.For, copies: Sequence[Copy], turned: Sequence[gpu.LocalStore]
+) -> tuple[gpu.WgmmaWait, Op] | tuple[None, None]:
     """The wait for the last wgmma of a loop's body, if it can take place in the next iteration, and the op before it.
 
-    Only its accumulator may be carried, and its operands must stay: in slots that are all filled in the same way, or
-    in buffers from before the loop.
+    Only its accumulator may be carried, and its operands must stay: in slots that are all filled in the same way, in
+    those of `turned` stores, or in buffers from before the loop.
     """
     block = loop.body.entry
     waits = [op for op in block.ops if isinstance(op, gpu.WgmmaWait)]
@@ -176,14 +206,15 @@ def _late_wait(loop: scf.For, copies: Sequence[Copy]) -> tuple[gpu.WgmmaWait, Op
     positions = [at for at, value in enumerate(end.operands) if value is wait.result]
     if not isinstance(wgmma, gpu.Wgmma) or len(wait.result.uses) > 1 or len(positions) != 1:
         return None, None
-    kept = {copy.buffer.result for copy in copies}
+    kept = {copy.buffer.result for copy in copies} | {store.buffer for store in turned}
+    first = begun_by(wgmma)[-1]
     read = [allocation(value) for value in (wgmma.a, wgmma.b) if isinstance(value.type, SharedType)]
     if any(value not in kept and value.block is block for value in read):
         return None, None
     carried = loop.body.parameters[positions[0] + 1]
     order = {op.result: at for at, op in enumerate(block.ops)}
     used = [order[op_in(user, block).result] for user in carried.uses]
-    if wgmma.c is carried and len(used) == 1 and len(waits) == 1:
+    if first.c is carried and len(used) == 1 and len(waits) == 1:
         return wait, wgmma
     covered = waits[0]
     if covered is wait or covered.pending or any(at <= order[covered.result] for at in used):

@@ -18,6 +18,7 @@ phase, is carried by the loops that advance it. All other indices are a constant
 What becomes of the other ops:
 
 * Copies by threads: a commit is `gpu.async_commit`, a wait `gpu.async_wait`.
+* Stores: a commit is a `gpu.fence_async`; a wait becomes nothing, as `barriers` orders the accesses.
 * In one role, a release becomes nothing: a barrier orders it and the next acquire (`barriers`).
 * Between roles, an acquire waits for the mbarrier `empty` of its slot, and a release arrives there.
 """
@@ -38,6 +39,7 @@ from ziggurat.codemodel.traits import Loop
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, rebuilt, transform
 from ziggurat.codemodel.types import SharedType, i1, i32, i64
 from ziggurat.transforms.place.channels import ChannelProof, proofs_of
+from ziggurat.transforms.place.flow import read_in_flight
 from ziggurat.transforms.place.queries import WARP_GROUP, constant, shared_of, unpacked
 from ziggurat.transforms.place.schedule import carrying_loop
 
@@ -81,8 +83,10 @@ class _Lowering:
             case gpu.ChannelAcquire():
                 return self._acquire(builder, op, operands[1])
             case gpu.ChannelCommit():
-                if op.channel not in self.full:
+                if self.proofs[op.channel].by_copies:
                     builder.add(gpu.AsyncCommit())
+                elif op.channel not in self.full:
+                    builder.add(gpu.FenceAsync())
                 return DROP
             case gpu.ChannelWait():
                 return self._wait(builder, op)
@@ -136,9 +140,9 @@ class _Lowering:
         slot, phase = self._at(builder, channel, 0)
         if channel in self.full:
             builder.add(gpu.MbarrierWait(_of_slot(builder, self.full[channel], slot), phase))
-        else:
+        elif proof.by_copies:
             builder.add(gpu.AsyncWait(proof.in_flight[op.result] - 1))
-            if any(isinstance(reader, gpu.Wgmma) for reader in proof.readers):
+            if any(ring in read_in_flight(reader) for ring in proof.op.rings for reader in proof.readers):
                 # wgmma reads what this thread has copied, after the barrier that follows.
                 builder.add(gpu.FenceAsync())
         self.ahead[channel] += 1
@@ -161,7 +165,7 @@ class _Lowering:
         """Wait for the copies that are still in flight, whose iterations did not come, and give the memory of mbarriers
         back after the last wait of every thread."""
         full = [self.full[channel] for channel in op.channels if channel in self.full]
-        if len(full) < len(op.channels):
+        if any(self.proofs[channel].by_copies for channel in op.channels):
             builder.add(gpu.AsyncWait(0))
         if full:
             builder.add(gpu.Barrier())

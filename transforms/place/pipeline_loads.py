@@ -52,7 +52,7 @@ from ziggurat.transforms.place.flow import allocation
 from ziggurat.transforms.place.loop_plan import Copy, LoopPlan, planned
 from ziggurat.transforms.place.obstacle import Obstacle, warn, warn_of
 from ziggurat.transforms.place.pressure import REGISTERS_OF_SM
-from ziggurat.transforms.place.queries import shared_of, unpacked
+from ziggurat.transforms.place.queries import constant, shared_of, unpacked
 from ziggurat.transforms.place.schedule import carrying_loop
 
 _LOWERING_BYTES = 8192  # Shared memory that is left for what `lower` allocates.
@@ -77,7 +77,7 @@ def pipeline_loads(module: gpu.Module, num_stages: int) -> Op:
             return None
         loop = StagedLoop(plan, new_channels(builder, plan))
         made = loop.write(builder)
-        builder.add(gpu.ChannelClose([*loop.channels.values()]))
+        builder.add(gpu.ChannelClose([*loop.channels.values(), *loop.turned.values()]))
         return made
 
     return transform(module, pipelined, pass_name="pipeline_loads") if plans else module
@@ -145,7 +145,8 @@ class StagedLoop:
     def __init__(self, plan: LoopPlan, channels: Sequence[Value]) -> None:
         self.loop = plan.loop
         self.plan = plan
-        self.channels = dict(zip(plan.channels(), channels, strict=True))
+        self.channels = dict(zip(plan.channels(), channels, strict=False))
+        self.turned = dict(zip(plan.turned, channels[len(self.channels) :], strict=True))
 
     def write(self, builder: Rewriter) -> Value:
         """Add the loop; the value that stands for the old one's result."""
@@ -153,7 +154,7 @@ class StagedLoop:
         parameters, yielded = loop.body.parameters[1:], loop.body.entry.terminator.operands
 
         def body(inner: Rewriter, ahead: Sequence[Value]) -> Sequence[Value]:
-            more = inner.add(gpu.Stage(0, order=1 if plan.late is None or plan.spare else 6))
+            more = inner.add(gpu.Stage(0, order=1 if plan.ahead_of_late else 6))
             later = inner.scoped()
             for number, value in zip(plan.carried, ahead, strict=True):
                 later[parameters[number]] = value
@@ -185,13 +186,24 @@ class StagedLoop:
             turned = [op for op in self.loop.body.entry.ops if isinstance(op, gpu.LocalTrans)]
             builder.rewrite_ops([op for op in turned if allocation(op.result) is buffer])
 
+    def _turn(self, builder: Rewriter, store: gpu.LocalStore) -> None:
+        """Store to the free slot of a ring, which stands for the buffer from now on."""
+        channel = self.turned[store]
+        (ring,) = rings_of(channel)
+        slot = builder.add(gpu.ChannelAcquire(channel, constant(builder, True, i1)))
+        builder.add(gpu.LocalStore(builder.add(gpu.LocalView(ring, slot)), builder[store.value]), store.location)
+        builder.add(gpu.ChannelCommit(channel))
+        builder[store.buffer] = builder.add(gpu.LocalView(ring, builder.add(gpu.ChannelWait(channel))))
+
     def compute(self, inner: Rewriter, _: Sequence[Value] = ()) -> Sequence[Value]:
         """Add the other ops of the body, with the waits for slots and their release."""
         loop, plan, own = self.loop, self.plan, self.plan.distance
         buffers = {copy.buffer.result for copy in plan.copies}
         gone = {op.result for copy in plan.copies for op in (copy.load, copy.store, *copy.transposed)}
-        gone |= _superfluous_fences(loop, gone)
+        gone |= {store.buffer for store in self.turned}
+        gone |= _superfluous_fences(loop, gone | {store.result for store in self.turned})
         released = {channel: plan.released(copies) for copies, channel in self.channels.items()}
+        released |= dict.fromkeys(self.turned.values(), plan.late)
         inner.add(gpu.Stage(own, order=0))
         for copies in self.channels:
             if not copies[0].by_tma:
@@ -212,7 +224,10 @@ class StagedLoop:
             for copies in self.channels:
                 if copies[0].by_tma and op is copies[0].reader:
                     self._wait(inner, copies)
-            inner.rewrite(op)
+            if isinstance(op, gpu.LocalStore) and op in self.turned:
+                self._turn(inner, op)
+            else:
+                inner.rewrite(op)
             if op is plan.after or op is plan.late:
                 begin((own, 4) if op is plan.after else (own + 1, 5))
             for channel, over in released.items():
@@ -266,12 +281,17 @@ def mask_of(builder: Rewriter, load: tt.Load, condition: Value) -> Value:
 
 
 def new_channels(builder: Builder, plan: LoopPlan) -> list[Value]:
-    """The channels of a loop, with new rings."""
-    rings: dict[Copy, Value] = {}
-    for copy in plan.copies:
-        type_ = attrs.evolve(copy.shared, count=plan.stages)
-        rings[copy] = builder.add(gpu.LocalAlloc(type_, alignment=copy.buffer.alignment), copy.buffer.location)
-    return [builder.add(gpu.Channel([rings[copy] for copy in copies])) for copies in plan.channels()]
+    """The channels of a loop, with new rings: those of its copies, and those of its turned operands."""
+
+    def ring(buffer: Value, count: int) -> Value:
+        assert isinstance(buffer, OpResult) and isinstance(buffer.op, gpu.LocalAlloc)
+        type_ = attrs.evolve(shared_of(buffer), count=count)
+        return builder.add(gpu.LocalAlloc(type_, alignment=buffer.op.alignment), buffer.op.location)
+
+    rings = {copy: ring(copy.buffer.result, plan.stages) for copy in plan.copies}
+    groups = [[rings[copy] for copy in copies] for copies in plan.channels()]
+    groups += [[ring(store.buffer, 2)] for store in plan.turned]
+    return [builder.add(gpu.Channel(group)) for group in groups]
 
 
 def rings_of(channel: Value) -> Sequence[Value]:

@@ -99,6 +99,14 @@ def op_in(op: Op, block: Block) -> Op:
     return next(inner for inner in op.path() if inner.parent is block)
 
 
+def begun_by(wgmma: gpu.Wgmma) -> list[gpu.Wgmma]:
+    """A wgmma and those before it that add to its accumulator without a wait in between, the last one first."""
+    found = [wgmma]
+    while isinstance(value := found[-1].c, OpResult) and isinstance(value.op, gpu.Wgmma):
+        found.append(value.op)
+    return found
+
+
 # Ops without tensor operands: they can be computed in any layout.
 _ROOTS = (tt.MakeRange, tt.Splat, tt.Poison, arith.ConstantOp)
 _SHAPING = (tt.Broadcast, tt.ExpandDims, tt.Reshape, tt.Trans)

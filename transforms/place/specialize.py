@@ -33,6 +33,7 @@ from ziggurat.codemodel.op import Body, Op, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, rebuilt, transform
 from ziggurat.codemodel.types import ScalarType, TensorType, i1, void
 from ziggurat.transforms.place.allocate import Interval, intervals_of, place
+from ziggurat.transforms.place.flow import read_in_flight
 from ziggurat.transforms.place.loop_plan import Copy, LoopPlan, computed_from, deferred, planned
 from ziggurat.transforms.place.obstacle import Obstacle, warn_of
 from ziggurat.transforms.place.pipeline_loads import StagedLoop, new_channels, warn_of_loads
@@ -113,7 +114,7 @@ def _other_bytes(module: gpu.Module, intervals: Sequence[Interval]) -> int:
 
 
 def _is_for_wgmma(copy: Copy) -> bool:
-    return copy.by_tma and all(isinstance(user, gpu.Wgmma) for user in copy.readers)
+    return copy.by_tma and all(copy.buffer.result in read_in_flight(user) for user in copy.readers)
 
 
 @attrs.frozen(eq=False)

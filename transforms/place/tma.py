@@ -68,7 +68,7 @@ def tma_accesses(module: core.Module, target: str, num_warps: int, launch_pdl: b
     stored = {_memory_of(op.descriptor) for op in described if isinstance(op, tt.DescriptorStore)}
     others = {_memory_of(op.descriptor) for op in described if not isinstance(op, Access)}
     infos: Mapping[Component, AxisInfo] = {}
-    choice = partial(mma_of, target=target, num_warps=num_warps, rows_first=is_chained(module))
+    choice = partial(mma_of, target=target, num_warps=num_warps, rows_first=is_chained(module), inner=block_axis)
     found: dict[Value, bool] = {}
     for op in accesses:
         obstacle: Obstacle | None = None
@@ -228,15 +228,17 @@ def _feeds_wgmma(
         element = mma.elements[0 if value is user.a else 1]
         if mma.kind != "wgmma" or element != type_.element or mma.warps is None:
             return False
-        # Neighbours in memory go along k; or along m or n, for elements of 16 bits only.
+        # Neighbours in memory go along k; or along m or n, for elements of 16 bits and an operand that threads read.
         k_axis = 1 if value is user.a else 0
         k_major = order[k_axis] == 1
+        read = mma.warps.paired and mma.warps.swapped == (value is user.b)
+        read = read and block_axis(user.b if value is user.a else user.a) == 1 - k_axis
         shape = (type_.block[order[0]], type_.block[order[1]])
         at_once = 64 if value is user.a else min(256, shape[1] // mma.warps.columns)
         panels = _panels(type_)
         assert panels is not None
-        wide = shape[k_axis] if k_major else at_once
-        if (not k_major and type_.element.bytes != 2) or wide * type_.element.bytes < panels.width:
+        wide = shape[k_axis] if k_major else shape[1 - k_axis] if read else at_once
+        if not (k_major or read or type_.element.bytes == 2) or wide * type_.element.bytes < panels.width:
             return False
     return bool(value.uses)
 

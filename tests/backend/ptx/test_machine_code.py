@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections import Counter
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ LOOPS = {
     "matmul f16 NT 128×128×64, 4 warps": 136,
     "matmul f16 NN 128×128×64, 8 warps": 124,
     "matmul f16 NT 128×128×64, 8 warps": 92,
+    "matmul f8e4m3 NN 128×256×128": 185,
+    "matmul f8e4m3 TN 128×256×128": 262,
     "matmul f16 by TMA 128×256×64, roles": 56,
     "attention f16 D64, 4 warps": 530,
     "attention f16 D128, 8 warps": 358,
@@ -30,6 +33,9 @@ LOOPS = {
     "layer norm f16, blocks of 2048": 89,
     "softmax of 8192 in bf16": 460,
 }
+
+
+COUNTED = ("QGMMA", "LDSM", "WARPGROUP.DEPBAR", "STS", "BAR")
 
 
 @cache
@@ -75,6 +81,15 @@ def test_the_dot_with_the_values_is_in_flight_during_the_softmax(name: str):
     loop = figures(name).loop
     waits = [count for instruction, count in loop.items() if instruction.startswith("WARPGROUP.DEPBAR")]
     assert waits == [2] and loop["MUFU.EX2"] >= 32, loop
+
+
+@pytest.mark.parametrize(("name", "stores", "barriers"), [("NN", 0, 1), ("TN", 16, 2)])
+def test_operands_that_are_not_along_k(name: str, stores: int, barriers: int):
+    """One operand goes from shared memory to registers in matrices, while the other half of k is multiplied."""
+    found = figures(f"matmul f8e4m3 {name} 128×256×128").loop
+    loop = Counter({prefix: sum(found[one] for one in found if one.startswith(prefix)) for prefix in COUNTED})
+    assert loop["QGMMA"] == loop["LDSM"] == 8 and loop["WARPGROUP.DEPBAR"] == 3, found
+    assert (loop["STS"], loop["BAR"]) == (stores, barriers), found
 
 
 def test_buffers_with_one_value_are_one():

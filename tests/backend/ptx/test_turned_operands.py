@@ -1,4 +1,8 @@
-"""Operands of wgmma whose neighbours in memory lie along m or n: those of 8 and 32 bits are turned on the way."""
+"""Operands of wgmma of 8 and 32 bits whose neighbours in memory lie along m or n.
+
+Threads read one of them from shared memory to registers, which are wgmma's first operand: if b is that one, the
+transposed product is computed. Where both lie so, threads turn the other one in shared memory.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ import numpy as np
 import pytest
 
 import ziggurat as zg
+from ziggurat.codemodel.dialects import scf
 from ziggurat.codemodel.gpu import dialect as gpu
 
 F8 = ml_dtypes.float8_e4m3fn
@@ -35,13 +40,16 @@ def product(
     [
         (zg.f8e4m3, F8, (128, 128, 128), 8),
         (zg.f8e4m3, F8, (64, 32, 64), 4),
+        (zg.f8e5m2, ml_dtypes.float8_e5m2, (256, 64, 64), 8),
         (zg.i8, np.int8, (64, 64, 32), 4),
+        (zg.u8, np.uint8, (64, 128, 64), 8),
         (zg.f32, np.float32, (64, 64, 32), 4),
         (zg.f32, np.float32, (128, 32, 16), 8),
+        (zg.f32, np.float32, (64, 256, 8), 4),
     ],
 )
 def test_products(element: Any, dtype: Any, tile: tuple[int, int, int], warps: int, turned: tuple[bool, bool]) -> None:
-    """Copies run ahead of the loop, and no byte is stored alone."""
+    """Copies run ahead of the loop, wgmma is in flight while threads read and turn, and no byte is stored alone."""
     m, n, k = tile
     whole = np.issubdtype(dtype, np.integer)
     total = zg.i32 if whole else zg.f32
@@ -54,16 +62,53 @@ def test_products(element: Any, dtype: Any, tile: tuple[int, int, int], warps: i
     )  # fmt: skip
     ops = list(made.stages["gpu"].walk())
     assert sum(isinstance(op, gpu.AsyncCopy) for op in ops) == 2 * 3
-    assert sum(isinstance(op, gpu.LocalLoad) for op in ops) == sum(turned)
+    loads = [op for op in ops if isinstance(op, gpu.LocalLoad) and isinstance(op.parent_op, scf.For)]
+    assert len(loads) == (turned[1] and (turned[0] or n < 64))
+    waits = [op.pending for op in ops if isinstance(op, gpu.WgmmaWait) and isinstance(op.parent_op, scf.For)]
+    assert waits == [2 if k * np.dtype(dtype).itemsize > 32 and (turned[0] or n >= 64) else 1]
     assert "st.shared.b8" not in made.stages["ptx"]
-    random, depth = np.random.default_rng(1), 3 * k
-    a, b = (random.integers(-3, 4, shape).astype(dtype) for shape in ((m, depth), (depth, n)))
+    random, depth = np.random.default_rng(1), 4 * k
+    low = 0 if dtype is np.uint8 else -3
+    a, b = (random.integers(low, 4, shape).astype(dtype) for shape in ((m, depth), (depth, n)))
     wanted = a.astype(np.int64) @ b.astype(np.int64)
     a_given, b_given = np.ascontiguousarray(a.T if turned[0] else a), np.ascontiguousarray(b if turned[1] else b.T)
     found = np.zeros((m, n), np.int32 if whole else np.float32)
     sizes = [m if turned[0] else depth, n if turned[1] else depth]
     made.simulate[(1,)](a_given, b_given, found, depth, *sizes)
     np.testing.assert_array_equal(found, wanted)
+
+
+@zg.kernel
+def by_blocks(
+    a_desc, b_desc, c_ptr, k_size, M: zg.constexpr, N: zg.constexpr, K: zg.constexpr, TOTAL: zg.constexpr,
+    A_TURNED: zg.constexpr, B_TURNED: zg.constexpr,
+):  # fmt: skip
+    total = zg.zeros((M, N), TOTAL)
+    for at in range(0, k_size, K):
+        a = zg.trans(a_desc.load((at, 0))) if A_TURNED else a_desc.load((0, at))
+        b = b_desc.load((at, 0)) if B_TURNED else zg.trans(b_desc.load((0, at)))
+        total = zg.dot(a, b, total)
+    zg.store(zg.add(zg.add(c_ptr, zg.mul(zg.expand(zg.arange(0, M), 1), N)), zg.expand(zg.arange(0, N), 0)), total)
+
+
+@pytest.mark.parametrize("turned", [(False, True), (True, False)], ids=["NN", "TT"])
+@pytest.mark.parametrize(("element", "dtype", "k"), [(zg.f8e4m3, F8, 64), (zg.f32, np.float32, 32)])
+def test_tma_brings_operands_that_threads_read(element: Any, dtype: Any, k: int, turned: tuple[bool, bool]) -> None:
+    m, n, depth = 64, 128, 5 * k
+    blocks = [(k, m) if turned[0] else (m, k), (k, n) if turned[1] else (n, k)]
+    made = by_blocks.compile(
+        *(zg.divisible(zg.descriptor(block, element)) for block in blocks), zg.divisible(zg.ptr(zg.f32)), zg.i32,
+        m, n, k, zg.f32, *turned, target="sm_90a", num_warps=4, num_stages=3, verify=True,
+    )  # fmt: skip
+    ops = list(made.stages["gpu"].walk())
+    assert sum(isinstance(op, gpu.TmaLoad) for op in ops) == 2 * 3
+    random = np.random.default_rng(1)
+    a, b = (random.integers(-3, 4, shape).astype(dtype) for shape in ((m, depth), (depth, n)))
+    given = np.ascontiguousarray(a.T if turned[0] else a), np.ascontiguousarray(b if turned[1] else b.T)
+    found = np.zeros((m, n), np.float32)
+    described = [zg.TensorDescriptor(array, block) for array, block in zip(given, blocks, strict=True)]
+    made.simulate[(1,)](*described, found, depth)
+    np.testing.assert_array_equal(found, a.astype(np.float64) @ b.astype(np.float64))
 
 
 @zg.kernel

@@ -374,7 +374,7 @@ def test_a_loop_carries_pointers_in_the_layout_of_their_loads(numbers: Any) -> N
 def test_matmul_converts_only_its_result(numbers: Any) -> None:
     dot = blocked((32, 32), (0, 1), 1, 2)
     types = [*aligned(F16, F16, F16, zg.i32, zg.i32), 32, 32, 32]
-    module = placed(matmul_kernel, types, 2, anchor=lambda op: dot if isinstance(op, tt.Dot) else None)
+    module = placed(matmul_kernel, types, 2, anchor=lambda op, _: dot if isinstance(op, tt.Dot) else None)
     (converted,) = conversions(module)
     assert element_of(converted.type) == zg.f16  # after it was narrowed
     assert isinstance(converted.value, OpResult) and isinstance(converted.value.op, arith.TruncF)
@@ -390,7 +390,7 @@ def test_attention_converts_nothing(numbers: Any) -> None:
     Nor is the result converted: four lanes with two neighbours each write a whole sector.
     """
 
-    def anchor(op: Op) -> Layout | None:
+    def anchor(op: Op, _: object) -> Layout | None:
         if not isinstance(op, tt.Dot):
             return None
         columns = shape_of(op.result.type)[1]
@@ -417,7 +417,7 @@ def test_widened_rows_are_computed_in_the_layout_of_a_dot(numbers: Any) -> None:
         to = zg.add(zg.mul(zg.expand(rows, 1), M), zg.expand(rows, 0))
         zg.store(zg.add(out, to), scores)
 
-    def anchor(op: Op) -> Layout:
+    def anchor(op: Op, _: object) -> Layout:
         columns = shape_of(op.result.type)[1]
         bits = [1 << i for i in range(columns.bit_length() - 1)]
         return Layout(

@@ -11,6 +11,7 @@ from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.layout import blocked
 from ziggurat.codemodel.op import Op
 from ziggurat.transforms.place.dots import anchors, mma_of, place_dots
+from ziggurat.transforms.place.layout_plan import Accesses
 
 
 def model(element: str, shape: tuple[int, int, int], target: str, num_warps: int, sum_: str = "f32") -> gpu.Module:
@@ -65,7 +66,7 @@ def test_before_and_after(element, shape, target, num_warps, kind):
     before = model(element, shape, target, num_warps, sum_)
     mma = mma_of(the_dot(before), target, num_warps)
     assert mma.kind == kind and mma.layout.covers(shape[0] * shape[1])
-    assert anchors(before, target, num_warps)(the_dot(before)) == mma.layout
+    assert anchors(before, target, num_warps)(the_dot(before), Accesses(before, {}, num_warps)) == mma.layout
     after = place_dots(before)
     zg.verify(after)
     found = names(after)

@@ -86,7 +86,7 @@ def test_a_dot_outranks_memory() -> None:
         %2 : tensor<x16, x32, ptr<f32>> = tt.splat %p; %3 : tensor<x16, x32, ptr<f32>> = tt.addptr %2 %1;
         %4 : tensor<x16, x32, f32> = tt.load %3; {HALF} {PRODUCT}
         %s : tensor<x16, x32, f32> = arith.addf %4 %d; tt.store %3 %s;""",
-        anchor=lambda op: DOT if isinstance(op, tt.Dot) else None,
+        anchor=lambda op, _: DOT if isinstance(op, tt.Dot) else None,
     )
     loaded, dot, total = (result(func, kind) for kind in (tt.Load, tt.Dot, arith.AddF))
     assert found.of((dot, 0)) == found.of((total, 0)) == DOT

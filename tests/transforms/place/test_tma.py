@@ -32,6 +32,8 @@ def product(
     a, b = a_desc.load((0, 0)), b_desc.load((0, 0))
     if also == "turned":
         b = zg.trans(b)
+    if also == "both":
+        a = zg.trans(a)
     if also == "changed":
         a = zg.add(a, a)
     if also == "used":
@@ -91,7 +93,8 @@ def tma_does(model: Op, target: str = "sm_90a", num_warps: int = 4) -> str:
         ({"also": "first"}, "c"),
         ({"also": "last"}, "ab"),
         ({"padding": "nan"}, "abc"),
-        ({"element": zg.f8e4m3}, "ac"),  # Operands of 8 bits must have their neighbours along k.
+        ({"element": zg.f8e4m3}, "abc"),
+        ({"element": zg.f8e4m3, "also": "both"}, "c"),  # Of 8 bits, one operand must have its neighbours along k.
         ({"element": zg.f8e4m3, "also": "turned"}, "abc"),
         ({"element": zg.f8e4m3, "also": "turned", "padding": "nan"}, "c"),
         ({"element": zg.f8e5m2, "also": "turned"}, "abc"),
