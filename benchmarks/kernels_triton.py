@@ -258,14 +258,14 @@ def attention_keys(
     keys = first + tl.arange(0, N)
     for at in tl.range(first // M * M if CAUSAL else 0, n, M, warp_specialize=ROLES):
         rows = at + tl.arange(0, M)
+        lse, delta = tl.load(lse_ptr + head + rows), tl.load(delta_ptr + head + rows)
         q = q_desc.load([head + at, 0])
-        powers = tl.dot(k, q.T) * (scale * 1.4426950408889634) - tl.load(lse_ptr + head + rows)[None, :]
-        powers = tl.math.exp2(powers)
+        powers = tl.math.exp2(tl.dot(k, q.T) * (scale * 1.4426950408889634) - lse[None, :])
         if CAUSAL:
             powers = tl.where(rows[None, :] >= keys[:, None], powers, 0.0)
         dout = dout_desc.load([head + at, 0])
         dv = tl.dot(powers.to(q.dtype), dout, dv)
-        scores = powers * (tl.dot(v, dout.T) - tl.load(delta_ptr + head + rows)[None, :])
+        scores = powers * (tl.dot(v, dout.T) - delta[None, :])
         scores = scores.to(q.dtype)
         dk = tl.dot(scores, q, dk)
         if WHOLE:

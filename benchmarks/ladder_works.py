@@ -406,13 +406,10 @@ def attention_backward(d: int, causal: bool, n: int, batch: int, heads: int) -> 
                 *blocks(N, q), *blocks(M, k, v), *blocks(N, dout, dq), lse, delta, n, scale, M=N, N=M, **options
             )
 
-    runs = by(
-        launch,
-        [
-            {"M": 64, "N": 128, "num_warps": 8, "num_stages": 2, "WHOLE": whole, "ROLES": roles}
-            for whole, roles in ((False, True), (False, False), (True, False))
-        ],
-    )
+    shapes = [(64, 128, 8, whole, roles) for whole in (False, True) for roles in (False, True)]
+    shapes += [(64, 64, 4, True, True), (128, 128, 8, True, False)] if d == 64 else []
+    names = ("M", "N", "num_warps", "WHOLE", "ROLES")
+    runs = by(launch, [dict(zip(names, one, strict=True), num_stages=2) for one in shapes])
     kernel = zg.grad(example("attention").attention_kernel, wrt=("q_desc", "k_desc", "v_desc"), of="out_desc")
 
     def generated() -> Any:

@@ -96,7 +96,7 @@ def _load(emitter: Emitter, op: gpu.TmaLoad) -> Emitted:
 
 @emits(gpu.TmaStore)
 def _store(emitter: Emitter, op: gpu.TmaStore) -> Emitted:
-    name = "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group"
+    name = f"cp.{'reduce.' * op.adds}async.bulk.tensor.2d.global.shared::cta{'.add' * op.adds}.tile.bulk_group"
     boxes, coordinates = _boxes(emitter, op, 2)
     lines = [f"{name} [$0, {{{at}}}], [$1+{byte}];" for byte, at in boxes]
     lines.append("cp.async.bulk.commit_group;")

@@ -116,6 +116,7 @@ class _Store:
     data: Array
     places: Array
     map: int
+    adds: np.dtype[Any] | None  # The type of elements that are added to what is there.
 
 
 class _Tma:
@@ -160,7 +161,10 @@ class _Tma:
         """Write the stores to global memory, in any order: without a wait between them they are unordered."""
         for at in map(int, self.random.permutation(len(self.written))):
             store = self.written[at]
-            store.memory[store.targets] = store.data
+            data = store.data
+            if store.adds is not None:
+                data = (store.memory[store.targets].view(store.adds) + data.view(store.adds)).view(np.uint8)
+            store.memory[store.targets] = data
         self.written = []
 
     def end(self) -> None:
@@ -348,7 +352,7 @@ class _Tma:
         self.loads.append(_Load(places, data, made, map_))
         self.some_land()
 
-    def start_store(self, map_: int, address: int, at: tuple[int, int], thread: int) -> None:
+    def start_store(self, map_: int, address: int, at: tuple[int, int], thread: int, *, adds: bool) -> None:
         tensor, shared = self.tensor(map_, thread), self.program.shared
         if tensor.extent[1] * tensor.dtype.itemsize % 16:
             raise SimulationError("a row of a tensor that TMA stores to must be a multiple of 16 bytes")
@@ -361,7 +365,8 @@ class _Tma:
         shared.check_fenced(places, "a TMA store reads")
         shared.reading[places] += 1
         memory = self._memory(tensor, there[inside], thread) if inside.any() else np.zeros(0, np.uint8)
-        store = _Store(memory, there[inside], shared.bytes[places][inside], places, map_)
+        element = tensor.dtype if adds else None
+        store = _Store(memory, there[inside], shared.bytes[places][inside], places, map_, element)
         self.groups.setdefault(thread, [[]])[-1].append(store)
 
     def commit(self, thread: int) -> None:
@@ -417,6 +422,9 @@ def _statement_of_warps(program: Any, text: str, operands: list[Any], going: Arr
             raise unknown(text)
 
 
+_STORES = r"cp\.(?:reduce\.)?async\.bulk\.tensor\.2d\.global\.shared::cta(\.add)?\.tile\.bulk_group"
+
+
 def _statement(tma: _Tma, text: str, values: list[int], thread: int) -> None:
     opcode, _, rest = text.partition(" ")
     # Operands; an address is written as [$0+8].
@@ -433,9 +441,9 @@ def _statement(tma: _Tma, text: str, values: list[int], thread: int) -> None:
     elif opcode == "cp.async.bulk.tensor.2d.shared::cta.global.tile.mbarrier::complete_tx::bytes":
         address, map_, column, row, barrier = given
         tma.start_load(map_, address, (_signed(row), _signed(column)), barrier, thread)
-    elif opcode == "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group":
+    elif form := re.fullmatch(_STORES, opcode):
         map_, column, row, address = given
-        tma.start_store(map_, address, (_signed(row), _signed(column)), thread)
+        tma.start_store(map_, address, (_signed(row), _signed(column)), thread, adds=form[1] is not None)
     elif opcode == "cp.async.bulk.commit_group":
         tma.commit(thread)
     elif opcode == "cp.async.bulk.wait_group.read":

@@ -377,11 +377,15 @@ class TmaLoad(Op, MemoryRead, MemoryWrite, name="gpu.tma_load"):
 
 
 class TmaStore(Op, MemoryRead, MemoryWrite, name="gpu.tma_store"):
-    """cp.async.bulk.tensor: begin to copy a buffer to a block of a described tensor, in boxes; one thread."""
+    """cp.async.bulk.tensor: begin to copy a buffer to a block of a described tensor, in boxes; one thread.
+
+    If it `adds`, each element is added to what is there, atomically (cp.reduce.async.bulk.tensor).
+    """
 
     descriptor: Value = operand()
     buffer: Value = operand()
     offsets: Sequence[Value] = operands()
+    adds: bool = attribute(bool, default=False)
 
     def check(self) -> None:
         _boxed(self, self.descriptor, self.buffer)

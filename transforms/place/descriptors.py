@@ -100,7 +100,7 @@ def lower_descriptors(
                 return _with_hints(builder, op, operands)
             case core.TupleLoad() if isinstance(made := operands[0], OpResult) and isinstance(made.op, core.MakeTuple):
                 return made.op.operands[op.index]
-            case tt.DescriptorLoad() | tt.DescriptorStore() if op.result in kept:
+            case tt.DescriptorLoad() | tt.DescriptorStore() | tt.DescriptorReduce() if op.result in kept:
                 operands = (maps.get(op.descriptor, operands[0]), *operands[1:])
                 if kept[op.result]:
                     assert isinstance(op, tt.DescriptorStore)

@@ -123,7 +123,7 @@ def planned(
     """The plan for a loop, with up to `num_stages` stages and `limit` bytes for further buffers; or the obstacle."""
     if num_stages < 2:
         return Obstacle("it has one stage", loop)
-    step = step_ahead(loop)
+    step = step_ahead(loop, by_tma=True)
     if isinstance(step, Obstacle):
         return step
     copies = [copy for op in loop.body.entry.ops if (copy := _copy_of(op)) is not None]
@@ -131,6 +131,10 @@ def planned(
     copies = [copy for copy in copies if _is_only_stored(copy.load.result, stores)]
     if not copies:
         return Obstacle("no load in it goes only to a dot", loop)
+    if isinstance(any_load := step_ahead(loop), Obstacle):
+        copies = [copy for copy in copies if copy.by_tma]
+        if not copies:
+            return any_load
     traced = tuple(copy for copy in copies if ahead_of(loop, _places(copy.load)) is not None)
     why = "its address depends on what the loop loads, or may not be computed ahead"
     left = [Obstacle(why, copy.load) for copy in copies if copy not in traced]
@@ -155,8 +159,9 @@ def planned(
     return LoopPlan(loop, traced, stages, *ahead, late, after, spare, tuple(left), turned=turned)
 
 
-def step_ahead(loop: scf.For) -> int | Obstacle:
-    """The step of a loop whose loads may begin in earlier iterations; or the obstacle."""
+def step_ahead(loop: scf.For, *, by_tma: bool = False) -> int | Obstacle:
+    """The step of a loop whose loads may begin in earlier iterations; or the obstacle. Loads `by_tma` may begin before
+    stores by TMA, as no launch has both of the same memory (`tma.aliasing`)."""
     step = constant_of(loop.step)
     if not isinstance(step, int) or not step or loop.start.type not in (i32, i64):
         return Obstacle("its step must be a constant, and its index an i32 or i64", loop)
@@ -164,7 +169,9 @@ def step_ahead(loop: scf.For) -> int | Obstacle:
         return Obstacle("its body has jumps", loop)
     if not all(isinstance(op, core.TupleLoad) for op in loop.result.uses) and len(loop.initial) > 1:
         return Obstacle("its results are used as one Tuple", loop)
-    writer = next((inner for op in loop.body.entry.ops for inner in op.walk() if _orders_memory(inner)), None)
+    apart = (tt.DescriptorStore, tt.DescriptorReduce) if by_tma else ()
+    ordering = (inner for op in loop.body.entry.ops for inner in op.walk() if _orders_memory(inner))
+    writer = next((op for op in ordering if not isinstance(op, apart)), None)
     if writer is not None:
         return Obstacle("an op in it writes to global memory or orders its accesses", writer)
     return step

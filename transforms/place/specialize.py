@@ -106,7 +106,7 @@ def _other_bytes(module: gpu.Module, intervals: Sequence[Interval]) -> int:
     """The bytes of shared memory for these buffers, and for tensors that pass through it while blocks are fetched."""
     most = place(intervals)
     for at, op in enumerate(module.walk()):
-        if isinstance(op, tt.DescriptorStore | gpu.ConvertLayout):
+        if isinstance(op, tt.DescriptorStore | tt.DescriptorReduce | gpu.ConvertLayout):
             type_ = tensor_of(op.value)
             size = type_.numel * (type_.element.bytes if isinstance(type_.element, ScalarType) else 8)
             most = max(most, size + sum(one.size for one in intervals if one.start <= at <= one.end))

@@ -33,7 +33,7 @@ from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value
 from ziggurat.codemodel.traits import Loop
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
-from ziggurat.codemodel.types import DescriptorType, SharedType, i1
+from ziggurat.codemodel.types import DescriptorType, SharedType, bf16, f16, f32, i1
 from ziggurat.transforms.place.axis_info import AxisInfo, analyse
 from ziggurat.transforms.place.components import Component, component_of
 from ziggurat.transforms.place.dots import MmaChoice, block_axis, is_chained, mma_of
@@ -42,7 +42,8 @@ from ziggurat.transforms.place.queries import constant, descriptor_of, is_contig
 
 _UNIT = 16  # Bytes that TMA writes at once.
 
-Access = tt.DescriptorLoad | tt.DescriptorStore
+Access = tt.DescriptorLoad | tt.DescriptorStore | tt.DescriptorReduce
+_Stored = tt.DescriptorStore | tt.DescriptorReduce
 _Read = tt.DescriptorLoad | tt.DescriptorGather
 _Write = tt.DescriptorStore | tt.DescriptorScatter | tt.DescriptorReduce
 
@@ -66,7 +67,11 @@ def tma_accesses(module: core.Module, target: str, num_warps: int, launch_pdl: b
     ordering = [op for op in module.walk() if isinstance(op, tt.Barrier | tt.AtomicRMW | tt.AtomicCAS)]
     loaded = {_memory_of(op.descriptor) for op in described if isinstance(op, tt.DescriptorLoad)}
     stored = {_memory_of(op.descriptor) for op in described if isinstance(op, tt.DescriptorStore)}
-    others = {_memory_of(op.descriptor) for op in described if not isinstance(op, Access)}
+    # Sums need no order among themselves.
+    others = {
+        adds: {_memory_of(op.descriptor) for op in described if _is_sum(op) != adds or not isinstance(op, Access)}
+        for adds in (False, True)
+    }
     infos: Mapping[Component, AxisInfo] = {}
     choice = partial(mma_of, target=target, num_warps=num_warps, rows_first=is_chained(module), inner=block_axis)
     found: dict[Value, bool] = {}
@@ -78,11 +83,13 @@ def tma_accesses(module: core.Module, target: str, num_warps: int, launch_pdl: b
             obstacle = Obstacle(f"an atomic or a debug_barrier may run {when} it, and orders no {does} of TMA", between)
         elif _memory_of(op.descriptor) in loaded & stored:
             obstacle = Obstacle("the kernel loads and stores through the same descriptor, or the same base", op)
-        elif _memory_of(op.descriptor) in others:
+        elif _memory_of(op.descriptor) in others[_is_sum(op)]:
             why = "the kernel moves rows or combines blocks through the same descriptor, or the same base"
             obstacle = Obstacle(why, op)
         elif launch_pdl and made_by(op.descriptor) is not None:
             obstacle = Obstacle("with launch_pdl, the launch before may still use the memory of the tensor map", op)
+        elif isinstance(op, tt.DescriptorReduce) and not _adds(op):
+            obstacle = Obstacle("TMA adds f16, bf16, f32 and integers of 32 bits only", op)
         elif not _is_movable(op.descriptor):
             why = "a block must have two axes and 8 rows or more, each of 32, 64, or a multiple of 128 bytes"
             obstacle = Obstacle(f"{why}, and padding of floats", op)
@@ -93,9 +100,13 @@ def tma_accesses(module: core.Module, target: str, num_warps: int, launch_pdl: b
             obstacle = _uneven(op, func, infos)
         if obstacle is None:
             found[op.result] = isinstance(op, tt.DescriptorStore) and not _has_whole_rows(op, func, infos)
-        elif isinstance(op, tt.DescriptorStore) or _feeds_dot(op.result):
+        elif isinstance(op, _Stored) or _feeds_dot(op.result):
             warn_of("the block is moved through pointers, not by TMA", op, obstacle)
     return found
+
+
+def _is_sum(op: Op) -> bool:
+    return isinstance(op, tt.DescriptorReduce)
 
 
 def _is_served(op: Access, func: tt.Func, target: str) -> bool:
@@ -166,11 +177,19 @@ def _loops(op: Op) -> set[Value]:
 def _uneven(op: Access, func: tt.Func, infos: Mapping[Component, AxisInfo]) -> Obstacle | None:
     """The obstacle if the first column of a block is no multiple of 16 bytes, or a row of a stored tensor that is a
     parameter. (For a tensor that the kernel describes, the kernel can find out.)"""
-    if isinstance(op, tt.DescriptorStore) and made_by(op.descriptor) is None and not _has_whole_rows(op, func, infos):
+    made = isinstance(op, tt.DescriptorStore) and made_by(op.descriptor) is not None
+    if isinstance(op, _Stored) and not made and not _has_whole_rows(op, func, infos):
         return Obstacle("the rows of the tensor are not known to be multiples of 16 bytes", op)
     if _divisor(op.offsets[-1], infos) * descriptor_of(op.descriptor).element.bytes % _UNIT:
         return Obstacle("the first column is not known to be a multiple of 16 bytes", op)
     return None
+
+
+def _adds(op: tt.DescriptorReduce) -> bool:
+    """Whether TMA can combine a block with what is there."""
+    element = descriptor_of(op.descriptor).element
+    kinds = (tt.AtomicKind.FADD, tt.AtomicKind.ADD)
+    return op.kind in kinds and (element in (f16, bf16, f32) or (element.is_int and element.bits == 32))
 
 
 def _has_whole_rows(op: Access, func: tt.Func, infos: Mapping[Component, AxisInfo]) -> bool:
@@ -283,7 +302,7 @@ def before_transposition(value: Value) -> tuple[Value, tuple[tt.Trans, ...]]:
 
 def lower_tma(module: Op) -> Op:
     """The GPU model in which TMA does the loads and stores through descriptors that are left."""
-    if not any(isinstance(op, tt.DescriptorLoad | tt.DescriptorStore) for op in module.walk()):
+    if not any(isinstance(op, Access) for op in module.walk()):
         return module
     direct = _direct(module)
     allocs = {store.buffer for store, _ in direct.values()}
@@ -306,10 +325,10 @@ def lower_tma(module: Op) -> Op:
             builder[old] = buffer
             _fetch(builder, operands[0], operands[1:], buffer)
             return buffer
-        if isinstance(op, tt.DescriptorStore):
+        if isinstance(op, _Stored):
             buffer = _buffer(builder, operands[0])
             builder.add(gpu.LocalStore(buffer, operands[1]))
-            builder.add(gpu.TmaStore(operands[0], buffer, operands[2:]))
+            builder.add(gpu.TmaStore(operands[0], buffer, operands[2:], adds=isinstance(op, tt.DescriptorReduce)))
             builder.add(gpu.TmaStoreWait(0))
             return DROP
         return None

@@ -158,6 +158,47 @@ def test_products(
     judged(model, module, given, (grid,))
 
 
+# Blocks that a loop adds to memory.
+
+
+@zg.kernel
+def added_up(
+    a_desc, b_desc, sums_desc, c_desc, k, M: zg.constexpr, N: zg.constexpr, K: zg.constexpr, ROLES: zg.constexpr
+):
+    """c = a · b, and in each step aᵀ · b or so: the products of the tile's columns with b, added to the same rows."""
+    row = zg.program_id(0) * M
+    acc = zg.zeros((M, N), zg.f32)
+    for start in zg.range(0, k, K, warp_specialize=ROLES):
+        a, b = a_desc.load((row, start)), b_desc.load((start, 0))
+        acc = zg.dot(a, b, acc)
+        sums_desc.atomic_add((start, 0), zg.dot(zg.trans(a), zg.cast(acc, zg.f16)))
+    c_desc.store((row, 0), zg.cast(acc, zg.f16))
+
+
+@pytest.mark.parametrize("roles", [False, True])
+@pytest.mark.parametrize(("warps", "steps"), [(4, 4), (8, 1), (8, 3)])
+def test_sums_in_memory(roles: bool, warps: int, steps: int) -> None:
+    """TMA adds the blocks, while it loads those of later iterations."""
+    blocks = [(128, 64), (64, 32), (64, 32), (128, 32)]
+    types = [zg.divisible(zg.descriptor(block, element)) for block, element in zip(
+        blocks, (zg.f16, zg.f16, zg.f32, zg.f16), strict=True
+    )]  # fmt: skip
+    model = added_up.triton(*types, I32, 128, 32, 64, roles)
+    module = placed(model, warps, 2, roles=roles)
+    adding = [op for op in module.walk() if isinstance(op, gpu.TmaStore) and op.adds]
+    assert len(adding) == 1 and count(module, gpu.TmaLoad) >= 2
+    assert next(op for op in module.walk() if isinstance(op, tt.Func)).disjoint == (2, 0, 2, 1)
+
+    def given() -> tuple[np.ndarray, list[Any]]:
+        a, b = (np.random.default_rng(seed).integers(-1, 2, shape).astype(np.float16) for seed, shape in (
+            (1, (256, 64 * steps)), (2, (64 * steps, 32))
+        ))  # fmt: skip
+        sums = random((64 * steps, 32), np.float32, 3)
+        return sums, [*described([a, b, sums, np.zeros((256, 32), np.float16)], blocks), 64 * steps]
+
+    judged(model, module, given, (2,))
+
+
 # Attention: two loops, one after the other, which share their channel.
 
 

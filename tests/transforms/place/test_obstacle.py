@@ -39,7 +39,8 @@ def stores(a, b, c, k, n):
     total = zg.zeros((64, 64), zg.f32)
     for at in zg.range(0, k, 64, num_stages=3):  # asks
         total = zg.dot(a.load((0, at)), b.load((at, 0)), total)
-        c.store((0, at), zg.cast(total, zg.f16))
+        zg.store(zg.add(n, at), at)
+    c.store((0, 0), zg.cast(total, zg.f16))
 
 
 @zg.kernel
@@ -85,7 +86,11 @@ def warned(kernel: Any, *types: Any, target: str = "sm_90a", num_warps: int = 4,
             "the loop is not specialised for warps: it is inside of a branch (of an early return, too)",
         ),
         (loads_an_index, zg.ptr(zg.i32), "the load is not pipelined: its address depends on what the loop loads"),
-        (stores, zg.i32, "the loop is not pipelined in 3 stages: an op in it writes to global memory or orders"),
+        (
+            stores,
+            zg.ptr(zg.i32),
+            "the loop is not pipelined in 3 stages: an op in it writes to global memory or orders",
+        ),
         (many_stages, zg.i32, "the loop is pipelined in 13 stages, not 40: there is no shared memory for more stages"),
         (adds_atomically, zg.ptr(zg.i32), "an atomic or a debug_barrier may run after it, and orders no stores"),
         (in_place, zg.i32, "the kernel loads and stores through the same descriptor"),

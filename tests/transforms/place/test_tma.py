@@ -406,7 +406,13 @@ def test_descriptors_that_must_not_describe_the_same_memory(mode: str, wanted: t
 def rows_between(a, c, numbers_ptr, MODE: zg.constexpr):
     """Blocks and rows of one descriptor, or of two."""
     numbers = zg.load(zg.add(numbers_ptr, zg.arange(0, 8)))
-    c.store((0, 0), zg.full((8, 64), 1.0, zg.f16))
+    if MODE == "adds":
+        for row in range(0, 16, 8):
+            c.atomic_add((row, 0), zg.full((8, 64), 1.0, zg.f16))
+    elif MODE == "largest":
+        c.atomic_max((0, 0), zg.full((8, 64), 1.0, zg.f16))
+    else:
+        c.store((0, 0), zg.full((8, 64), 1.0, zg.f16))
     if MODE == "combines":
         c.atomic_add((0, 0), zg.full((8, 64), 1.0, zg.f16))
     else:
@@ -422,5 +428,8 @@ def test_rows_and_combinations_keep_their_order_with_tma() -> None:
         return sum(isinstance(op, gpu.TmaStore) for op in module.walk()), func.disjoint
 
     assert of("gathers") == (1, (1, 0))
+    assert of("adds") == (1, (1, 0))
+    with pytest.warns(zg.ZigguratWarning, match="TMA adds f16, bf16, f32 and integers of 32 bits only"):
+        assert of("largest") == (0, ())
     with pytest.warns(zg.ZigguratWarning, match="moves rows or combines blocks through the same descriptor"):
         assert of("combines") == (0, ())
