@@ -84,7 +84,17 @@ KERNELS: dict[str, tuple[Any, list[Any], dict[str, int]]] = {
     "softmax of 8192 in bf16": (bf16_softmax, [BF16, BF16, N, N, 8192], {"num_warps": 8}),
 }  # fmt: skip
 # The passes that only make code faster.
-LEFT_OUT = ("contract", "last_reads", "cse", "share_buffers", "specialize", "prefetch_loads", "pipeline_loads")
+LEFT_OUT = (
+    "contract",
+    "last_reads",
+    "cse",
+    "share_buffers",
+    "specialize",
+    "prefetch_loads",
+    "pipeline_loads",
+    "rescale",
+    "hold_operands",
+)
 
 
 @attrs.frozen

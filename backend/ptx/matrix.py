@@ -165,6 +165,23 @@ def _fence(emitter: Emitter, op: gpu.FenceAsync) -> Emitted:
     emitter.asm((), "fence.proxy.async.shared::cta;", effect=EFFECT)
 
 
+@emits(gpu.Rescale)
+def _rescale(emitter: Emitter, op: gpu.Rescale) -> Emitted:
+    values = list(emitter.tensor(op.value))
+    rows: dict[str, list[int]] = {}
+    for register, factor in enumerate(emitter.tensor(op.factor)):
+        rows.setdefault(factor, []).append(register)
+    for factor, registers in rows.items():
+        count = len(registers)
+        text = "\n".join(f"@mask mul.f32 ${at}, ${count + at}, ${2 * count};" for at in range(count))
+        given = [("float", values[register]) for register in registers]
+        changes = emitter.emit(f"fcmp une float {factor}, 1.0")
+        made = emitter.asm(["float"] * count, text, *given, ("float", factor), effect=PURE, mask=changes, tied=True)
+        for register, value in zip(registers, made, strict=True):
+            values[register] = value
+    return values
+
+
 @emits(gpu.RoundTf32)
 def _round_tf32(emitter: Emitter, op: gpu.RoundTf32) -> Emitted:
     def rounded(value: str) -> str:

@@ -42,6 +42,13 @@ def _move(program: Any, match: re.Match[str], operands: list[Any]) -> None:
     operands[int(match[1])] = np.where(program.mask, moved, operands[int(match[1])])
 
 
+@unit(r"mul\.f32 \$(\d+), \$(\d+), \$(\d+)")
+def _multiply(program: Any, match: re.Match[str], operands: list[Any]) -> None:
+    """The result has the register of the first operand, which stays where the predicate does not hold."""
+    a, b = operands[int(match[2])], operands[int(match[3])]
+    operands[int(match[1])] = np.where(program.mask, a * b, a)
+
+
 @unit(rf"({'|'.join(_APPROXIMATE)}|div)\.(?:approx|full)[\w.]* \$(\d+), \$(\d+)(?:, \$(\d+))?")
 def _approximate(program: Any, match: re.Match[str], operands: list[Any]) -> None:
     a = operands[int(match[3])]

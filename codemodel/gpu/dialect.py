@@ -498,6 +498,22 @@ class WgmmaWait(Op, name="gpu.wgmma_wait"):
         return self.value.type
 
 
+class Rescale(Op, Pure, name="gpu.rescale"):
+    """The product of a tensor of f32 and factors that are often 1: a thread skips multiplications by 1."""
+
+    value: Value = operand()
+    factor: Value = operand()
+
+    def infer_type(self) -> Type:
+        return self.value.type
+
+    def check(self) -> None:
+        require(
+            laid_out(self, self.value.type).element == f32 and self.factor.type == self.value.type,
+            f"gpu.rescale: both must be f32, of one type; got {self.value.type} and {self.factor.type}",
+        )
+
+
 class RoundTf32(Op, Pure, name="gpu.round_tf32"):
     """cvt.rna.tf32: f32 rounded to the 10 mantissa bits that the matrix units read."""
 

@@ -27,7 +27,7 @@ from ziggurat.transforms.simplify.effects import is_pure, may_trap, may_write
 _READERS = (gpu.Wgmma, gpu.Mma, gpu.DotFma, gpu.LocalLoad)
 _CP_ASYNC_BYTES = (4, 8, 16)  # Bytes that one cp.async copies.
 
-_OTHER_REGISTERS = 25  # A thread, beside those of accumulators and operands.
+OTHER_REGISTERS = 25  # A thread, beside those of accumulators and operands.
 
 # The occupancy (CTAs per SM), given the bytes of a loop's buffers and the registers a thread of its accumulator.
 Occupancy = Callable[[int, int], int]
@@ -224,7 +224,7 @@ def _late_wait(
     if first.c is carried and len(used) == 1 and len(waits) == 1:
         return wait, wgmma
     covered = waits[0]
-    if covered is wait or covered.pending or any(at <= order[covered.result] for at in used):
+    if covered is wait or any(at <= order[covered.result] for at in used):
         return None, None
     return wait, covered
 
@@ -245,7 +245,7 @@ def deferred(plan: LoopPlan, registers: int) -> gpu.Wgmma | None:
     held = sum(layout_of(value.type).num_registers for value in (plan.after.value, wgmma.c))
     if isinstance(wgmma.a.type, TensorType):
         held += layout_of(wgmma.a.type).num_registers * scalar_element(wgmma.a.type).bytes // 4
-    return wgmma if held + _OTHER_REGISTERS <= registers else None
+    return wgmma if held + OTHER_REGISTERS <= registers else None
 
 
 def _orders_memory(op: Op) -> bool:

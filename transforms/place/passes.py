@@ -19,12 +19,14 @@ from ziggurat.transforms.place.contract import contract
 from ziggurat.transforms.place.descriptors import lower_descriptors
 from ziggurat.transforms.place.dots import anchors, place_dots
 from ziggurat.transforms.place.hazards import hazards
+from ziggurat.transforms.place.hold_operands import hold_operands
 from ziggurat.transforms.place.last_reads import mark_last_reads
 from ziggurat.transforms.place.lower import lower
 from ziggurat.transforms.place.lower_channels import lower_channels
 from ziggurat.transforms.place.pipeline_loads import pipeline_loads
 from ziggurat.transforms.place.prefetch import prefetch_loads
 from ziggurat.transforms.place.prepare import prepare_for_gpu
+from ziggurat.transforms.place.rescale import rescale
 from ziggurat.transforms.place.schedule import expand
 from ziggurat.transforms.place.share_buffers import share_buffers
 from ziggurat.transforms.place.specialize import specialize
@@ -64,10 +66,13 @@ PLACE: tuple[tuple[str, Step], ...] = (
     ("expand", lambda op, _: expand(op)),
     ("pipeline_loads", lambda op, options: pipeline_loads(op, options.num_stages)),
     ("expand", lambda op, _: expand(op)),
+    ("rescale", lambda op, _: rescale(op)),
     # The loads and stores that no loop has pipelined.
     ("tma", lambda op, _: lower_tma(op)),
     # A descriptor that the kernel made is left only where TMA needs a tensor map.
     ("tensor_maps", lambda op, _: make_tensor_maps(op)),
+    # The operands that TMA has loaded before a loop.
+    ("hold_operands", lambda op, _: hold_operands(op)),
     # Nothing after this fills slots; nothing before it knows their indices.
     ("lower_channels", lambda op, _: lower_channels(op)),
     ("lower", lambda op, _: lower(op)),

@@ -251,6 +251,8 @@ def test_attention(causal: bool, m: int, warps: int, stages: int) -> None:
     # Keys and values each have mbarriers for full and for empty slots, in one channel.
     assert sum(op.arrivals == warps // 4 for op in module.walk() if isinstance(op, gpu.MbarrierInit)) >= 2
     assert count(module, gpu.TmaLoad) == (5 if causal else 3)
+    # The queries are in registers; the accumulator is scaled in each loop, and in the step before it.
+    assert count(module, gpu.LocalLoad) == 1 and count(module, gpu.Rescale) == (2 if causal else 1)
 
     def given() -> tuple[np.ndarray, list[Any]]:
         rng = np.random.default_rng(4)

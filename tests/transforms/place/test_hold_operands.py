@@ -1,0 +1,77 @@
+"""Operands that stay in registers, and factors that are often 1. `tests/backend/ptx/test_roles.py` runs them, too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import ziggurat as zg
+from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.options import CompileOptions
+from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.types import SharedType, TensorType
+from ziggurat.codemodel.verify import verify
+from ziggurat.transforms.place.hold_operands import hold_operands
+from ziggurat.transforms.place.passes import PLACE
+from ziggurat.transforms.place.rescale import rescale
+
+
+@zg.kernel
+def attention(q_desc, k_desc, v_desc, out_desc, n, ROLES: zg.constexpr, SCALED: zg.constexpr):
+    q = q_desc.load((0, 0))
+    shape: zg.constexpr = q.shape
+    top, acc = zg.full((shape[0],), -1.0e30, zg.f32), zg.zeros(shape, zg.f32)
+    for start in zg.range(0, n, 64, warp_specialize=ROLES):
+        scores = zg.dot(q, zg.trans(k_desc.load((start, 0))))
+        higher = zg.maximum(top, zg.max(scores, axis=1))
+        shrink = zg.exp2(zg.sub(top, higher) if SCALED == "by maxima" else zg.sub(higher, top))
+        acc = zg.mul(acc, zg.expand(shrink, 1))
+        acc = zg.dot(zg.cast(zg.exp2(zg.sub(scores, zg.expand(higher, 1))), zg.f16), v_desc.load((start, 0)), acc)
+        top = higher
+    out_desc.store((0, 0), zg.cast(acc, zg.f16))
+
+
+def before(name: str, d: int, roles: bool = True, scaled: str = "by maxima") -> Any:
+    """The model before a pass."""
+    blocks = [zg.divisible(zg.descriptor((rows, d), zg.f16), 16) for rows in (128, 64, 64, 128)]
+    model: Any = attention.triton(*blocks, zg.divisible(zg.i32), roles, scaled)
+    for step, passed in PLACE:
+        if step == name:
+            return model
+        model = passed(model, CompileOptions("sm_90a", 8, 2))
+    raise AssertionError("no such step")
+
+
+def operands(module: Op) -> list[type]:
+    """The types of the first operands of all wgmma."""
+    return [type(op.a.type) for op in module.walk() if isinstance(op, gpu.Wgmma)]
+
+
+def test_queries_are_read_once() -> None:
+    model = before("hold_operands", 128)
+    held = hold_operands(model)
+    verify(held)
+    # The first step and the loop have a dot with the queries; the loop and the end one with the values.
+    assert operands(model).count(SharedType) == 2 and operands(held) == [TensorType] * 4
+    assert sum(isinstance(op, gpu.LocalLoad) for op in held.walk()) == 1
+    assert hold_operands(held) == held
+
+
+@pytest.mark.parametrize(("d", "roles"), [(256, True), (128, False)])
+def test_without_room_they_stay_in_shared_memory(d: int, roles: bool) -> None:
+    """With D = 256 the accumulator takes 128 registers; without roles no wgmma is in flight during the softmax."""
+    model = before("hold_operands", d, roles)
+    assert hold_operands(model) is model
+
+
+@pytest.mark.parametrize("roles", [False, True])
+def test_accumulators_are_scaled_where_a_maximum_has_changed(roles: bool) -> None:
+    scaled = rescale(before("rescale", 64, roles))
+    verify(scaled)
+    assert sum(isinstance(op, gpu.Rescale) for op in scaled.walk()) == 1
+
+
+def test_other_factors_multiply_everywhere() -> None:
+    model = before("rescale", 64, scaled="by the inverse")
+    assert rescale(model) == model
