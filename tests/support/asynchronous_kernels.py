@@ -77,6 +77,22 @@ def scaled(a_desc, b_desc, c_desc, k):
 
 
 @zg.kernel
+def gradients(k_desc, v_desc, q_desc, g_desc, dk_desc, dv_desc, n, ROLES: zg.constexpr):
+    """The loop of attention's gradients of keys and values, without scales."""
+    k, v = k_desc.load((0, 0)), v_desc.load((0, 0))
+    dk, dv = zg.zeros((64, 64), zg.f32), zg.zeros((64, 64), zg.f32)
+    for at in zg.range(0, n, 64, warp_specialize=ROLES):
+        q, g = q_desc.load((at, 0)), g_desc.load((at, 0))
+        scores = zg.dot(k, zg.trans(q))
+        slopes = zg.dot(v, zg.trans(g))
+        powers = zg.exp2(scores)
+        dv = zg.dot(zg.cast(powers, zg.f16), g, dv)
+        dk = zg.dot(zg.cast(zg.mul(powers, slopes), zg.f16), q, dk)
+    dk_desc.store((0, 0), zg.cast(dk, zg.f16))
+    dv_desc.store((0, 0), zg.cast(dv, zg.f16))
+
+
+@zg.kernel
 def by_made_maps(a_ptr, b_ptr, c_ptr, count, n, k):
     """Tensor maps that are made anew in each iteration of a loop."""
     for tile in range(0, count):
@@ -100,5 +116,7 @@ KERNELS: dict[str, tuple[Any, list[Any], str, int]] = {
     "attention": (attention, [SQUARE, SQUARE, SQUARE, SQUARE, I32], "sm_90a", 4),
     "tiles": (tiles, [*BLOCKS, zg.i32, I32], "sm_90a", 8),
     "scaled": (scaled, [*BLOCKS, I32], "sm_90a", 8),
+    "gradients": (gradients, [*[SQUARE] * 6, I32, False], "sm_90a", 4),
+    "gradients by roles": (gradients, [*[SQUARE] * 6, I32, True], "sm_90a", 4),
     "made maps": (by_made_maps, [F16, F16, F16, zg.i32, I32, I32], "sm_90a", 4),
 }

@@ -240,7 +240,8 @@ def deferred(plan: LoopPlan, registers: int) -> gpu.Wgmma | None:
     wgmma = plan.late.value.op
     assert isinstance(wgmma, gpu.Wgmma)
     alone = any(all(user is wgmma for copy in copies for user in copy.readers) for copies in plan.channels())
-    if not alone or wgmma.c.block is not plan.loop.body.entry or not isinstance(wgmma.c, OpResult):
+    scaled = isinstance(wgmma.c, OpResult) and not isinstance(wgmma.c.op, gpu.Wgmma)
+    if not alone or not scaled or wgmma.c.block is not plan.loop.body.entry:
         return None
     held = sum(layout_of(value.type).num_registers for value in (plan.after.value, wgmma.c))
     if isinstance(wgmma.a.type, TensorType):

@@ -29,6 +29,7 @@ from ziggurat.transforms.place.prepare import prepare_for_gpu
 from ziggurat.transforms.place.rescale import rescale
 from ziggurat.transforms.place.schedule import expand
 from ziggurat.transforms.place.share_buffers import share_buffers
+from ziggurat.transforms.place.sink_waits import sink_waits
 from ziggurat.transforms.place.specialize import specialize
 from ziggurat.transforms.place.tensor_maps import make_tensor_maps
 from ziggurat.transforms.place.tma import aliasing, lower_tma, tma_accesses
@@ -56,6 +57,7 @@ PLACE: tuple[tuple[str, Step], ...] = (
     ("descriptors", _descriptors),
     ("assign", _assign),
     ("dots", lambda op, _: place_dots(op)),
+    ("sink_waits", lambda op, _: sink_waits(op)),
     # Equal conversions become one before they go through shared memory.
     ("cse", lambda op, _: cse(op)),
     ("share_buffers", lambda op, _: share_buffers(op)),

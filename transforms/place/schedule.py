@@ -33,10 +33,10 @@ from typing import Any
 from ziggurat.codemodel.dialects import arith, scf
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.gpu import dialect as gpu
-from ziggurat.codemodel.op import Op, OpResult, Value
+from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import ScalarType, i1
-from ziggurat.transforms.place.queries import begun_by, constant, constant_of, unpacked
+from ziggurat.transforms.place.queries import constant, constant_of, unpacked
 from ziggurat.transforms.simplify import dce
 
 _At = tuple[Value, int]  # A value, as a stage uses it.
@@ -213,11 +213,9 @@ class _Expansion:
             held = any(isinstance(other, gpu.ChannelWait) and other.channel is op.channel for other in before)
             view.add(gpu.ChannelRelease(view[op.channel], held=op.held + held))
         elif isinstance(op, gpu.WgmmaWait):
-            # If the wgmmas of this iteration have begun, they add to the same registers, and stay in flight.
-            begun = any(other.result is op.value for other in before)
-            value = op.value if begun else self.waited[op.result]
-            assert isinstance(op.value, OpResult) and isinstance(op.value.op, gpu.Wgmma)
-            view[value] = view.add(gpu.WgmmaWait(view[value], len(begun_by(op.value.op)) if begun else 0), op.location)
+            # The wgmma of this iteration that have begun stay in flight. One adds to the same registers, maybe.
+            value = op.value if any(other.result is op.value for other in before) else self.waited[op.result]
+            view[value] = view.add(gpu.WgmmaWait(view[value], _in_flight(before)), op.location)
 
     def _second(self, builder: Rewriter, start: Value) -> Value:
         """The index of the second iteration; or one at which the loop ends, if the sum overflows."""
@@ -238,6 +236,14 @@ class _Expansion:
             bound = builder.add(arith.MaxSI(bound, furthest) if up else arith.MinSI(bound, furthest))
             bound = builder.add(arith.SubI(bound, constant(builder, shift, index.type)))
         return builder.add(arith.CmpI(index, bound, arith.IntPredicate.SLT if up else arith.IntPredicate.SGT))
+
+
+def _in_flight(ops: Iterable[Op]) -> int:
+    """The number of wgmma that these ops leave in flight."""
+    count = 0
+    for op in ops:
+        count = min(count, op.pending) if isinstance(op, gpu.WgmmaWait) else count + isinstance(op, gpu.Wgmma)
+    return count
 
 
 def carrying_loop(

@@ -17,6 +17,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from asynchronous_kernels import SQUARE, gradients
 
 import ziggurat as zg
 from ziggurat.backend.ptx.assemble import assemble, to_llvm
@@ -262,6 +263,22 @@ def test_attention(causal: bool, m: int, warps: int, stages: int) -> None:
         return out, [*described((q, k, v, out), blocks), length, 0.25]
 
     judged(model, module, given, (length // m, 2), (0, 1) if warps == 8 else (0, 1, 2), rtol=4e-3, atol=4e-3)
+
+
+@pytest.mark.parametrize("roles", [False, True])
+def test_gradients_of_attention(roles: bool) -> None:
+    """Four dots, of which two do not need each other."""
+    module = placed(gradients.triton(*[SQUARE] * 6, I32, roles), 4, 2, roles)
+    assert sum(op.pending > 0 for op in module.walk() if isinstance(op, gpu.WgmmaWait)) == 4
+
+    def given() -> tuple[np.ndarray, list[Any]]:
+        rng = np.random.default_rng(6)
+        arrays = [(rng.standard_normal((rows, 64)) / 4).astype(np.float16) for rows in (64, 64, 192, 192)]
+        made = np.zeros((2, 64, 64), np.float16)
+        return made, [*described((*arrays, *made), [(64, 64)] * 6), 192]
+
+    model = gradients.triton(*[SQUARE] * 6, I32, roles)
+    judged(model, module, given, (1,), (0, 1, 2) if roles else (0,), rtol=4e-3, atol=4e-3)
 
 
 # Loops of other kinds.

@@ -68,12 +68,12 @@ def without(op: Op, builder: Rewriter, operands: tuple[Value, ...]) -> Outcome:
 
 
 def said_before(op: Op) -> bool:
-    """Whether a wait only names the result of a wgmma, because the wait before it was for all wgmma."""
+    """Whether a wait only names the result of a wgmma, because the wait before it was for that one, too."""
     assert op.parent is not None
     ops = op.parent.ops
     before = [other for other in ops[: ops.index(op)] if isinstance(other, gpu.Wgmma | gpu.WgmmaWait)]
     last = before[-1] if before else None
-    return isinstance(op, gpu.WgmmaWait) and isinstance(last, gpu.WgmmaWait) and not last.pending
+    return isinstance(op, gpu.WgmmaWait) and isinstance(last, gpu.WgmmaWait) and last.pending <= op.pending
 
 
 ORDERING = (

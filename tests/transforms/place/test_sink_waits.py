@@ -1,0 +1,51 @@
+"""Waits for wgmma stand where their results are used, and leave later wgmma in flight."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from asynchronous_kernels import I32, SQUARE, gradients
+
+from ziggurat.codemodel.dialects import math
+from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.options import CompileOptions
+from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.verify import verify
+from ziggurat.transforms.place.hazards import hazards
+from ziggurat.transforms.place.passes import PLACE, place
+from ziggurat.transforms.place.sink_waits import sink_waits
+
+
+def ops_of(module: Op) -> list[str | int]:
+    """The dots of a model, its exponentials, and the numbers of wgmma that its waits leave in flight."""
+    names: dict[type[Op], str] = {gpu.Wgmma: "dot", math.Exp2: "exp2"}
+    kinds = (*names, gpu.WgmmaWait)
+    found = [op for op in module.walk() if isinstance(op, kinds)]
+    return [op.pending if isinstance(op, gpu.WgmmaWait) else names[type(op)] for op in found]
+
+
+def before(roles: bool) -> Any:
+    model: Any = gradients.triton(*[SQUARE] * 6, I32, roles)
+    for name, step in PLACE:
+        if name == "sink_waits":
+            return model
+        model = step(model, CompileOptions("sm_90a", 4, 2))
+    raise AssertionError("no such step")
+
+
+def test_dots_that_do_not_need_each_other_overlap() -> None:
+    model = before(False)
+    assert ops_of(model) == ["dot", 0, "dot", 0, "exp2", "dot", 0, "dot", 0]
+    sunk = sink_waits(model)
+    verify(sunk)
+    assert ops_of(sunk) == ["dot", "dot", 1, "exp2", "dot", 1, "dot", 1, 0]
+    assert sink_waits(sunk) is sunk
+
+
+def test_the_last_dot_is_in_flight_in_the_next_iteration() -> None:
+    for roles in (False, True):
+        module = place(gradients.triton(*[SQUARE] * 6, I32, roles), CompileOptions("sm_90a", 4, 2))
+        verify(module)
+        assert hazards(module) == []
+        # After the wait for the scores, that for the last dot of the iteration before; after the loop, once more.
+        assert ops_of(module) == ["dot", "dot", 1, 1, "exp2", "dot", 1, "dot", 1, 0]

@@ -1,0 +1,62 @@
+"""Waits for wgmma move to where their results are used, so that dots that do not need each other overlap.
+
+    %d = gpu.wgmma %k %q %zero;                      %d = gpu.wgmma %k %q %zero;
+    %s = gpu.wgmma_wait %d @0;                       %e = gpu.wgmma %v %o %zero;
+    %e = gpu.wgmma %v %o %zero;          becomes     %s = gpu.wgmma_wait %d @1;
+    %t = gpu.wgmma_wait %e @0;                       %p = math.exp2 %s;
+    %p = math.exp2 %s;                               %t = gpu.wgmma_wait %e @0;
+    … %t …                                           … %t …
+
+A wgmma completes after those that have begun before it, so a wait leaves in flight those that have begun since. The
+backward pass of attention has such dots. The steps of a dot that is summed in f32 (`within`) stay one after the other,
+as each has an accumulator of its own.
+"""
+
+from __future__ import annotations
+
+from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.op import Block, Op, OpResult, Value
+from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
+from ziggurat.transforms.place.queries import op_in
+
+
+def sink_waits(module: Op) -> Op:
+    """The GPU model whose waits for wgmma stand after other dots, and after what uses their results."""
+    follow: dict[Value, list[gpu.WgmmaWait]] = {}  # The waits that come after an op, by its result.
+    pending: dict[Value, int] = {}
+    for block in (block for op in module.walk() for body in op.bodies for block in body.blocks):
+        _plan(block, follow, pending)
+    if not pending:
+        return module
+
+    def sunk(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+        made = DROP if op.result in pending else builder.copy(op, operands) if op.result in follow else None
+        for wait in follow.get(op.result, ()):
+            builder[wait.result] = builder.add(gpu.WgmmaWait(builder[wait.value], pending[wait.result]), wait.location)
+        return made
+
+    return transform(module, sunk, pass_name="sink_waits")
+
+
+def _plan(block: Block, follow: dict[Value, list[gpu.WgmmaWait]], pending: dict[Value, int]) -> None:
+    """Find the new places of a block's waits.
+
+    A wait moves after the last wgmma before the first use of its result, or after the last op before it that uses the
+    result of a wgmma that has begun earlier. It does not move after other ops: what they compute would take registers
+    beside those of the accumulator.
+    """
+    order = {op.result: at for at, op in enumerate(block.ops)}
+    earlier = set[Value]()  # The results of wgmma, after their waits.
+    for wait in block.ops:
+        first = wait.value.op if isinstance(wait, gpu.WgmmaWait) and isinstance(wait.value, OpResult) else None
+        if not isinstance(wait, gpu.WgmmaWait) or not isinstance(first, gpu.Wgmma) or first.within:
+            continue
+        at = order[wait.result]
+        use = min((order[op_in(user, block).result] for user in wait.result.uses), default=at)
+        between = block.ops[at + 1 : use]
+        passed = [op for op in between if isinstance(op, gpu.Wgmma) or earlier.intersection(op.operands)]
+        if passed:
+            follow.setdefault(passed[-1].result, []).append(wait)
+            begun = block.ops[at : order[passed[-1].result] + 1]
+            pending[wait.result] = sum(isinstance(op, gpu.Wgmma) for op in begun)
+        earlier.add(wait.result)
