@@ -178,7 +178,8 @@ def matmul_split(
 
 @triton.jit
 def attention_step(
-    acc, total, top, q, k_desc, v_desc, at, start, rows, scale, MASKED: tl.constexpr, N: tl.constexpr
+    acc, total, top, q, k_desc, v_desc, at, start, rows, scale, MASKED: tl.constexpr, N: tl.constexpr,
+    LANES: tl.constexpr,
 ):  # fmt: skip
     start = tl.multiple_of(start, N)
     scores = tl.dot(q, k_desc.load([at + start, 0]).T)
@@ -194,26 +195,31 @@ def attention_step(
     shrink = tl.math.exp2(top - higher)
     acc = acc * shrink[:, None]
     acc = tl.dot(powers.to(q.dtype), v_desc.load([at + start, 0]), acc)
+    if LANES:
+        powers = tl.sum(tl.reshape(powers, (powers.shape[0], N // 8, 4, 2)), 3)
+        return acc, total * shrink[:, None] + tl.sum(powers, 1), higher
     return acc, total * shrink + tl.sum(powers, 1), higher
 
 
 @triton.jit
 def attention_tile(
     q_desc, k_desc, v_desc, out_desc, lse_ptr, n, scale, block, row, at, CAUSAL: tl.constexpr,
-    M: tl.constexpr, N: tl.constexpr, D: tl.constexpr, ROLES: tl.constexpr,
+    M: tl.constexpr, N: tl.constexpr, D: tl.constexpr, ROLES: tl.constexpr, LANES: tl.constexpr,
 ):  # fmt: skip
     rows = block * M + tl.arange(0, M)
     q = q_desc.load([row + block * M, 0])
     top = tl.full((M,), -float("inf"), tl.float32)
-    total = tl.zeros((M,), tl.float32)
+    total = tl.zeros((M, 4) if LANES else (M,), tl.float32)
     acc = tl.zeros((M, D), tl.float32)
     scale = scale * 1.4426950408889634
-    end = block * M if CAUSAL else n
+    end = (block * M if M >= N else block * M // N * N) if CAUSAL else n
     for start in tl.range(0, end, N, warp_specialize=ROLES):
-        acc, total, top = attention_step(acc, total, top, q, k_desc, v_desc, at, start, rows, scale, False, N)
+        acc, total, top = attention_step(acc, total, top, q, k_desc, v_desc, at, start, rows, scale, False, N, LANES)
     if CAUSAL:
-        for start in tl.range(block * M, (block + 1) * M, N, warp_specialize=ROLES):
-            acc, total, top = attention_step(acc, total, top, q, k_desc, v_desc, at, start, rows, scale, True, N)
+        for start in tl.range(end, (block + 1) * M, N, warp_specialize=ROLES):
+            acc, total, top = attention_step(acc, total, top, q, k_desc, v_desc, at, start, rows, scale, True, N, LANES)
+    if LANES:
+        total = tl.sum(total, 1)
     out_desc.store([row + block * M, 0], (acc / total[:, None]).to(out_desc.dtype))
     tl.store(lse_ptr + row + rows, top + tl.math.log2(total))
 
@@ -222,6 +228,7 @@ def attention_tile(
 def attention(
     q_desc, k_desc, v_desc, out_desc, lse_ptr, n, heads, scale, CAUSAL: tl.constexpr, SHARED: tl.constexpr,
     M: tl.constexpr, N: tl.constexpr, D: tl.constexpr, ROLES: tl.constexpr, TILES: tl.constexpr, GROUP: tl.constexpr,
+    LANES: tl.constexpr,
 ):  # fmt: skip
     """Attention forward, all heads stacked in two axes; SHARED heads of queries have one of keys. lse is the binary
     logarithm of the sums. The tiles of GROUP heads that see the most keys come first. With TILES, a program takes
@@ -231,7 +238,9 @@ def attention(
         block = n // M - 1 - tile % group // GROUP
         head = tile // group * GROUP + tile % GROUP
         row, at = head * n, head // SHARED * n
-        attention_tile(q_desc, k_desc, v_desc, out_desc, lse_ptr, n, scale, block, row, at, CAUSAL, M, N, D, ROLES)
+        attention_tile(
+            q_desc, k_desc, v_desc, out_desc, lse_ptr, n, scale, block, row, at, CAUSAL, M, N, D, ROLES, LANES
+        )
 
 
 @triton.jit
@@ -247,6 +256,7 @@ def attention_delta(out_ptr, dout_ptr, delta_ptr, BLOCK: tl.constexpr, D: tl.con
 def attention_keys(
     q_desc, k_desc, v_desc, dout_desc, dk_desc, dv_desc, dq_desc, lse_ptr, delta_ptr, n, scale,
     CAUSAL: tl.constexpr, M: tl.constexpr, N: tl.constexpr, D: tl.constexpr, ROLES: tl.constexpr, WHOLE: tl.constexpr,
+    EARLY: tl.constexpr,
 ):  # fmt: skip
     """The gradients of N keys and values over all queries, M at once. WHOLE: dq in f32 as well, added in memory."""
     head = tl.program_id(1) * n
@@ -258,15 +268,23 @@ def attention_keys(
     keys = first + tl.arange(0, N)
     for at in tl.range(first // M * M if CAUSAL else 0, n, M, warp_specialize=ROLES):
         rows = at + tl.arange(0, M)
-        lse, delta = tl.load(lse_ptr + head + rows), tl.load(delta_ptr + head + rows)
+        lse = tl.load(lse_ptr + head + rows)[None, :]
         q = q_desc.load([head + at, 0])
-        powers = tl.math.exp2(tl.dot(k, q.T) * (scale * 1.4426950408889634) - lse[None, :])
+        dout = dout_desc.load([head + at, 0])
+        powers = tl.dot(k, q.T)
+        if EARLY:
+            delta = tl.load(delta_ptr + head + rows)[None, :]
+            scores = tl.dot(v, dout.T)
+        powers = tl.math.exp2(powers * (scale * 1.4426950408889634) - lse)
         if CAUSAL:
             powers = tl.where(rows[None, :] >= keys[:, None], powers, 0.0)
-        dout = dout_desc.load([head + at, 0])
-        dv = tl.dot(powers.to(q.dtype), dout, dv)
-        scores = powers * (tl.dot(v, dout.T) - delta[None, :])
-        scores = scores.to(q.dtype)
+        if not EARLY:
+            delta = tl.load(delta_ptr + head + rows)[None, :]
+            dv = tl.dot(powers.to(q.dtype), dout, dv)
+            scores = tl.dot(v, dout.T)
+        else:
+            dv = tl.dot(powers.to(q.dtype), dout, dv)
+        scores = (powers * (scores - delta)).to(q.dtype)
         dk = tl.dot(scores, q, dk)
         if WHOLE:
             dq_desc.atomic_add([head + at, 0], tl.dot(scores.T, k) * scale)
@@ -290,10 +308,12 @@ def attention_queries(
     dq = tl.zeros((M, D), tl.float32)
     for at in tl.range(0, first + M if CAUSAL else n, N, warp_specialize=ROLES):
         k = k_desc.load([head + at, 0])
-        powers = tl.math.exp2(tl.dot(q, k.T) * (scale * 1.4426950408889634) - lse)
+        powers = tl.dot(q, k.T)
+        scores = tl.dot(dout, v_desc.load([head + at, 0]).T)
+        powers = tl.math.exp2(powers * (scale * 1.4426950408889634) - lse)
         if CAUSAL:
             powers = tl.where(rows[:, None] >= (at + tl.arange(0, N))[None, :], powers, 0.0)
-        scores = powers * (tl.dot(dout, v_desc.load([head + at, 0]).T) - delta)
+        scores = powers * (scores - delta)
         dq = tl.dot(scores.to(q.dtype), k, dq)
     dq_desc.store([head + first, 0], (dq * scale).to(q.dtype))
 

@@ -317,15 +317,19 @@ def matmul_grouped(rows: Sequence[int], n: int, k: int, dtype: Any) -> Work:
 
 # Attention.
 
-FORWARD = {  # Blocks of queries and keys, warps, stages and roles.
-    64: ((128, 64, 4, 3, False), (128, 128, 8, 2, True), (256, 64, 16, 2, True)),
-    128: ((128, 128, 8, 2, True), (64, 64, 4, 3, False)),
-    256: ((128, 64, 8, 2, True), (64, 64, 4, 2, False)),
-}
+# Blocks of queries and keys, warps, stages, roles, and whether a program takes several tiles.
+FORWARD = {
+    64: (
+        (128, 64, 4, 3, False, False), (128, 128, 8, 2, True, False), (256, 64, 16, 3, True, True),
+        (64, 128, 4, 2, True, False), (64, 128, 4, 3, True, False), (64, 64, 4, 4, True, False),
+    ),
+    128: ((128, 128, 8, 2, True, False), (128, 128, 8, 2, True, True), (64, 64, 4, 3, True, False)),
+    256: ((128, 64, 8, 2, True, False), (64, 64, 4, 2, False, False)),
+}  # fmt: skip
 TRITON_FORWARD = {
-    64: ((128, 64, 4, 3, False), (64, 128, 4, 2, False)),
-    128: ((64, 64, 4, 3, False), (128, 128, 8, 2, False)),
-    256: ((128, 64, 8, 2, False), (64, 64, 4, 2, False)),
+    64: ((128, 64, 4, 3, False, False), (64, 128, 4, 2, False, False)),
+    128: ((64, 64, 4, 3, False, False), (128, 128, 8, 2, False, False)),
+    256: ((128, 64, 8, 2, False, False), (64, 64, 4, 2, False, False)),
 }
 
 
@@ -347,17 +351,14 @@ def attention(dtype: Any, d: int, causal: bool, n: int, batch: int, heads: int, 
         M, N = setting["M"], setting["N"]
         blocks = ((q, M), (k, N), (v, N), (out, M))
         given = [described(kernels, one.view(-1, d), rows, d) for one, rows in blocks]
-        tiles, persistent = n // M * batch * heads, kernels is OURS and setting["ROLES"]
-        options = {"CAUSAL": causal, "SHARED": heads // key_heads, "D": d, "TILES": persistent}
+        tiles = n // M * batch * heads
+        options = {"CAUSAL": causal, "SHARED": heads // key_heads, "D": d, "LANES": kernels is OURS and d < 256}
         options["GROUP"] = math.gcd(4, batch * heads)
-        grid = (min(tiles, MULTIPROCESSORS) if persistent else tiles,)
+        grid = (min(tiles, MULTIPROCESSORS) if setting["TILES"] else tiles,)
         kernels.attention[grid](*given, lse, n, batch * heads, d**-0.5, **options, **setting)
 
-    names = ("M", "N", "num_warps", "num_stages", "ROLES")
-    ours, theirs = (
-        [dict(zip(names, one, strict=True)) for one in each[d] if one[0] >= one[1] or not causal]
-        for each in (FORWARD, TRITON_FORWARD)
-    )
+    names = ("M", "N", "num_warps", "num_stages", "ROLES", "TILES")
+    ours, theirs = ([dict(zip(names, one, strict=True)) for one in each[d]] for each in (FORWARD, TRITON_FORWARD))
     runs = by(launch, ours, theirs)
     if GPU and dtype != E4M3:
         runs["cuDNN"] = {"": lambda: sdpa(q, k, v, is_causal=causal, enable_gqa=key_heads != heads)}
@@ -397,7 +398,7 @@ def attention_backward(d: int, causal: bool, n: int, batch: int, heads: int) -> 
             wide.zero_()
         kernels.attention_keys[n // N, batch * heads](
             *blocks(M, q), *blocks(N, k, v), *blocks(M, dout), *blocks(N, dk, dv), *blocks(M, wide),
-            lse, delta, n, scale, M=M, N=N, WHOLE=whole, **options,
+            lse, delta, n, scale, M=M, N=N, WHOLE=whole, EARLY=setting["EARLY"], **options,
         )  # fmt: skip
         if whole:
             dq.copy_(wide.view_as(dq))
@@ -406,9 +407,9 @@ def attention_backward(d: int, causal: bool, n: int, batch: int, heads: int) -> 
                 *blocks(N, q), *blocks(M, k, v), *blocks(N, dout, dq), lse, delta, n, scale, M=N, N=M, **options
             )
 
-    shapes = [(64, 128, 8, whole, roles) for whole in (False, True) for roles in (False, True)]
-    shapes += [(64, 64, 4, True, True), (128, 128, 8, True, False)] if d == 64 else []
-    names = ("M", "N", "num_warps", "WHOLE", "ROLES")
+    shapes = [(64, 128, 8, whole, roles, early) for whole, roles, early in itertools.product((False, True), repeat=3)]
+    shapes += [(64, 64, 4, True, True, True), (128, 128, 8, True, False, False)] if d == 64 else []
+    names = ("M", "N", "num_warps", "WHOLE", "ROLES", "EARLY")
     runs = by(launch, [dict(zip(names, one, strict=True), num_stages=2) for one in shapes])
     kernel = zg.grad(example("attention").attention_kernel, wrt=("q_desc", "k_desc", "v_desc"), of="out_desc")
 
