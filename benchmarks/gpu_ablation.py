@@ -86,6 +86,7 @@ KERNELS: dict[str, tuple[Any, list[Any], dict[str, int]]] = {
 # The passes that only make code faster.
 LEFT_OUT = (
     "contract",
+    "raise_pointers",
     "last_reads",
     "cse",
     "share_buffers",

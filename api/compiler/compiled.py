@@ -15,7 +15,7 @@ from ziggurat.codemodel.passes import Snapshot
 from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, Type
 
 if TYPE_CHECKING:
-    from ziggurat.backend.cuda.binary import Binary, Parameter
+    from ziggurat.backend.cuda.binary import Binary, LaunchMap, Parameter
     from ziggurat.launches.compiled import Executable
     from ziggurat.launches.simulated import Simulation
 
@@ -44,7 +44,8 @@ class Compiled:
     types of the PTX kernel's parameters. `parts` names the argument, or the part of an argument, that each parameter
     takes, as `tt.func` does; it is empty where the parameters are the arguments. `arguments` are those of a launch;
     `disjoint` is that of `tt.func`. If `scratch` is not 0, a launch provides so many bytes of global memory for each
-    program, for tensor maps; the last parameter of the PTX kernel points to them, and is not in `parameters`.
+    program, for tensor maps; the last parameter of the PTX kernel points to them, and is not in `parameters`. Nor are
+    `maps`, the types and parts of the tensor maps that a launch makes: the parameters before that one.
 
         compiled[grid](x, y, n)
 
@@ -63,6 +64,7 @@ class Compiled:
     disjoint: tuple[int, ...] = ()
     options: CompileOptions = DEFAULT_OPTIONS
     scratch: int = 0
+    maps: tuple[tuple[Type, str], ...] = ()
 
     def __repr__(self) -> str:
         takes = ", ".join(map(str, self.arguments))
@@ -170,7 +172,16 @@ def binary_of(compiled: Compiled, name: str) -> Binary:
     return Binary(
         compiled.symbol, compiled.ptx, compiled.num_warps, compiled.shared, parameters, compiled.target, name,
         {"places": places} if places else {}, compiled.disjoint, launched, compiled.scratch,
+        tuple(_map_of(type_, part) for type_, part in compiled.maps),
     )  # fmt: skip
+
+
+def _map_of(type_: Type, part: str) -> LaunchMap:
+    """A tensor map that a launch makes, for the runtime."""
+    from ziggurat.backend.cuda.binary import LaunchMap
+
+    assert isinstance(type_, DescriptorType)
+    return LaunchMap(type_.element.name, *box_and_swizzle(type_.block, type_.element), part.split()[1:])
 
 
 def parameter_of(type_: Type, part: str = "") -> Parameter:

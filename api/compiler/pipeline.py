@@ -10,6 +10,7 @@ from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import core, cpu, tt
 from ziggurat.codemodel.errors import KernelTypeError, LaunchError
 from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.dialect import is_of_launch
 from ziggurat.codemodel.gpu.options import COMPILE_OPTIONS, CPU, CompileOptions
 from ziggurat.codemodel.op import Op, require_model
 from ziggurat.codemodel.transform import Rewriter
@@ -171,19 +172,23 @@ def compile_model(
             texts = assemble(placed, options)
     stages |= {"gpu": placed, "llvm": texts.llvm, "ptx": texts.ptx}
     function = next(op for op in placed.body.entry.ops if isinstance(op, tt.Func))
-    given = -1 if placed.scratch else None  # A launch provides the memory for tensor maps.
+    types = [parameter.type for parameter in function.body.parameters]
+    # A launch makes tensor maps, or provides the memory for those that the kernel makes.
+    given = sum(not is_of_launch(part) for part in function.parts) if function.parts else len(types)
+    maps = [(type_, part) for type_, part in zip(types, function.parts, strict=False) if part.startswith(gpu.MAP)]
     return Compiled(
         texts.symbol,
         placed.target,
         warps_of(placed),
         placed.shared,
-        tuple(parameter.type for parameter in function.body.parameters[:given]),
+        tuple(types[:given]),
         stages,
         function.parts[:given],
         _arguments(model, function),
         disjoint=function.disjoint,
         options=options,
         scratch=placed.scratch,
+        maps=tuple(maps),
     )
 
 
@@ -215,7 +220,7 @@ def _arguments(model: Op, placed: tt.Func) -> tuple[Argument, ...]:
     by_number: dict[int, Argument] = {}
     for index, (parameter, by) in enumerate(zip(function.body.parameters, known, strict=True)):
         number, _, field = (function.parts[index] if function.parts else "").partition(".")
-        if number == gpu.SCRATCH:
+        if is_of_launch(number):
             continue
         argument = Argument(parameter.type if field in ("", "map") else None, by if not field else 1)
         at = int(number) if number else index

@@ -81,13 +81,14 @@ class Simulation(OnHost):
         ]
         parts = in_parts(kernel_of(model), given, compiled.scratch * math.prod(sizes))
         owners = [int(part.partition(".")[0]) for part in compiled.parts] or range(len(given))
-        names = [*(self.names[owner] for owner in owners), *(["scratch"] if compiled.scratch else [])]
+        names = [self.names[owner] for owner in owners]
+        names += [names[int(part.split()[1])] for _, part in compiled.maps] + ["scratch"] * bool(compiled.scratch)
         with np.errstate(over="ignore"):  # A float out of range becomes an infinity, as at a launch.
             values = [
                 np.asarray(value).astype(type_.dtype)[()] if isinstance(type_, ScalarType) else value
                 for value, type_ in zip(parts, compiled.parameters, strict=False)
             ]
-            values += parts[len(values) :]  # The memory for tensor maps.
+            values += parts[len(values) :]  # The tensor maps that the launch makes, and the memory for others.
         text = compiled.stages["llvm"]
         if boolean("optimized", optimized):
             text = after_passes(text, compiled.target)

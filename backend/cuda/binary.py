@@ -41,14 +41,28 @@ class Parameter:
 
 
 @attrs.frozen
+class LaunchMap:
+    """A tensor map that a launch makes, of a matrix of this type of elements, for a box and a swizzle.
+
+    `sources` says where its address, its two sizes and the elements from a row to the next come from: the number of a
+    parameter, or "=" and a constant.
+    """
+
+    element: str
+    box: tuple[int, ...] = attrs.field(converter=tuple[int, ...])
+    swizzle: int
+    sources: tuple[str, ...] = attrs.field(converter=tuple[str, ...])
+
+
+@attrs.frozen
 class Binary:
     """A kernel for one target: PTX text, or the bytes of a cubin.
 
     `symbol` is its name in `code`; `name` the kernel's name for messages. `shared` is the dynamic shared memory of a
     CTA in bytes, `parameters` are in the order of the code's. `metadata` holds further facts, which JSON can hold;
     `disjoint` has pairs of run-time arguments, one after the other: see `pairs`. `launched` has the attributes of its
-    launches: "pdl" and "cooperative". If `scratch` is not 0, the code has one more parameter, the last: a pointer to so
-    many bytes for each program (`scratch.py`).
+    launches: "pdl" and "cooperative". The code has one more parameter for each of `maps`. If `scratch` is not 0, it has
+    yet one, the last: a pointer to so many bytes for each program (`scratch.py`).
     """
 
     symbol: str = attrs.field(validator=instance_of(str))
@@ -62,6 +76,7 @@ class Binary:
     disjoint: tuple[int, ...] = attrs.field(default=(), converter=tuple[int, ...])
     launched: tuple[str, ...] = attrs.field(default=(), converter=tuple[str, ...])
     scratch: int = attrs.field(default=0, validator=instance_of(int))
+    maps: tuple[LaunchMap, ...] = attrs.field(default=(), converter=tuple[LaunchMap, ...])
 
     @property
     def arguments(self) -> tuple[int, ...]:
@@ -97,7 +112,8 @@ class Binary:
         try:
             head = json.loads(line)
             parameters = tuple(Parameter(**fields) for fields in head.pop("parameters"))
+            maps = tuple(LaunchMap(**fields) for fields in head.pop("maps"))
             is_text = head.pop("ptx")
-            return cls(code=code.decode() if is_text else code, parameters=parameters, **head)
+            return cls(code=code.decode() if is_text else code, parameters=parameters, maps=maps, **head)
         except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
             raise ValueError(f"these bytes are not a compiled kernel: {error}") from None

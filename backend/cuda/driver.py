@@ -244,20 +244,27 @@ def synchronize(kernel: str | None = None) -> None:
 
 @attrs.frozen(eq=False, slots=False)
 class Loaded:
-    """A binary loaded into a context, by the context's address."""
+    """A binary loaded into a context, by the context's address.
+
+    `otherwise` gives the kernel for arguments that have no tensor maps, if a launch makes maps for this one.
+    """
 
     binary: Binary
     context: int
     function: Any = attrs.field(repr=False)
     module: Any = attrs.field(repr=False)
+    otherwise: Callable[[], Loaded] | None = attrs.field(default=None, repr=False)
 
     @functools.cached_property
     def launch(self) -> Callable[..., Any]:
         """`cuLaunchKernel`, or a function that is called alike and launches with the binary's attributes and memory."""
         from ziggurat.backend.cuda.scratch import launching
+        from ziggurat.backend.cuda.tensormap import describing
 
-        launch, size = self._plain_launch(), self.binary.scratch
-        return launching(launch, self.context, size, len(self.binary.parameters)) if size else launch
+        launch, binary = self._plain_launch(), self.binary
+        if binary.scratch:
+            launch = launching(launch, self.context, binary.scratch, len(binary.parameters) + len(binary.maps))
+        return describing(launch, self) if binary.maps else launch
 
     def _plain_launch(self) -> Callable[..., Any]:
         driver, names = cuda(), self.binary.launched
@@ -331,8 +338,8 @@ def _attribute_of_launch(driver: Any, name: str) -> Any:
     return made
 
 
-def load(binary: Binary) -> Loaded:
-    """Load a kernel into the current context; PTX is assembled by the driver.
+def load(binary: Binary, otherwise: Callable[[], Loaded] | None = None) -> Loaded:
+    """Load a kernel into the current context; PTX is assembled by the driver. `otherwise` is that of `Loaded`.
 
     Raises `LaunchError` if the device has another target, `ResourceError` if it has too few resources for a CTA, and
     `TargetError` with the assembler's log if the driver rejects the code.
@@ -342,7 +349,7 @@ def load(binary: Binary) -> Loaded:
     module = _load_module(driver, binary)
     name = binary.symbol.encode()
     function = check(driver.cuModuleGetFunction(module, name), f"finding '{binary.symbol}' in its own code")
-    loaded = Loaded(binary, int(context), function, module)
+    loaded = Loaded(binary, int(context), function, module, otherwise)
     if binary.threads > loaded.max_threads or loaded.shared > current_device().max_shared:
         raise loaded.too_large()
     if loaded.shared > 48 * 1024:  # More than that has to be requested.

@@ -7,6 +7,8 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
+import attrs
+
 from ziggurat.backend.cuda import driver
 from ziggurat.backend.cuda.arrays import OWN, device_of, reader_of, view
 from ziggurat.backend.cuda.binary import POINTER, Binary
@@ -281,7 +283,9 @@ class Dispatcher:
                     binary = self._binaries.get(spec)
                     if binary is None:
                         binary = self._binaries[spec] = self._build(spec)
-                    loaded = self.loaded[spec, context] = driver.load(binary)
+                    plain = attrs.evolve(spec, options=(*spec.options, ("raise_pointers", False)))
+                    loaded = driver.load(binary, lambda: self._load(plain, context))
+                    self.loaded[spec, context] = loaded
         return loaded
 
 
@@ -317,7 +321,7 @@ class Launcher:
             values.append(value)
         check_disjoint(binary.pairs, arguments, names, binary.title)
         packing = Packing.of([parameter.kind for parameter in binary.parameters])
-        slot = new_slot(packing.size, packing.offsets, scratch=binary.scratch > 0)
+        slot = new_slot(packing.size, packing.offsets, maps=len(binary.maps), scratch=binary.scratch > 0)
         packing.write(slot[0], values)
         on = driver.STREAMS[stream_of(arguments, device) if stream is None else driver.stream_address(stream)]
         with driver.on_device(device):

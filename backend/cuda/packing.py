@@ -17,6 +17,7 @@ import numpy as np
 
 from ziggurat.backend.cuda.binary import POINTER, TENSOR_MAP
 from ziggurat.codemodel.errors import LaunchError
+from ziggurat.codemodel.gpu.fragments import MAP_BYTES
 from ziggurat.codemodel.types import SCALARS
 
 # One field of the buffer by kind: struct's letter (of its native sizes: it writes an address quicker as "P" than as
@@ -59,20 +60,26 @@ class Packing:
         struct.pack_into(self.format, buffer, 0, *map(fitted, self.kinds, values))
 
 
-def new_slot(size: int, order: Sequence[int], *, scratch: bool = False) -> tuple[memoryview, int]:
+def new_slot(size: int, order: Sequence[int], *, maps: int = 0, scratch: bool = False) -> tuple[memoryview, int]:
     """A buffer of `size` bytes for the values of one launch, and the address of an array of pointers into it.
 
-    `order` gives the place in the buffer of each of the kernel's parameters. With `scratch`, one more parameter has a
-    place after them, for an address. The view keeps the memory of both.
+    `order` gives the place in the buffer of each of the kernel's parameters. So many `maps` have places after them;
+    with `scratch`, so has an address. With maps, the last 8 bytes of the buffer, directly before the pointers, are its
+    size. The view keeps the memory of both.
     """
-    size += -size % 8
+    size += -size % (64 if maps else 8)
+    order = (*order, *range(size, size + MAP_BYTES * maps, MAP_BYTES))
+    size += MAP_BYTES * maps
     if scratch:
         size, order = size + 8, (*order, size)
+    size += 8 if maps else 0
     room = (ctypes.c_ubyte * (size + 64 + 8 * len(order)))()
     base = ctypes.addressof(room)
     start = -base % 64
     base += start
     struct.pack_into(f"={len(order)}Q", room, start + size, *[base + offset for offset in order])
+    if maps:
+        struct.pack_into("=Q", room, start + size - 8, size)
     return memoryview(room)[start : start + size], base + size
 
 

@@ -370,7 +370,10 @@ class Route:
         order, tiles = arranged(binary, spec, self._places)
 
         def fresh() -> list[Any]:
-            return [*new_slot(self._packing.size, order, scratch=binary.scratch > 0), *self._nothing]
+            return [
+                *new_slot(self._packing.size, order, maps=len(binary.maps), scratch=binary.scratch > 0),
+                *self._nothing,
+            ]
 
         described = (*tiles, apart(binary, spec))
         found = (loaded.launch, loaded.function, binary.threads, binary.shared, [fresh()], fresh, described, result)

@@ -7,15 +7,91 @@ The driver encodes a descriptor into 128 bytes, for a box and a swizzle that the
 from __future__ import annotations
 
 import ctypes
+import struct
+from collections.abc import Callable, Mapping
+from typing import Any
 
-from ziggurat.backend.cuda.driver import check, cuda
+import attrs
+
+from ziggurat.backend.cuda.binary import Binary
+from ziggurat.backend.cuda.driver import Loaded, check, cuda
 from ziggurat.backend.launch.descriptors import TensorDescriptor
-from ziggurat.codemodel.errors import LaunchError
+from ziggurat.codemodel.errors import LaunchError, ZigguratError
+from ziggurat.codemodel.types import SCALARS, ScalarType
 
+_NUMBER = struct.Struct("=q")
+_KEPT = 256  # Tensor maps that a kernel keeps for launches with equal arguments.
 _SWIZZLES = {0: "NONE", 32: "32B", 64: "64B", 128: "128B"}
 
 
-def encode(descriptor: TensorDescriptor, box: tuple[int, ...], swizzle: int) -> bytes:
+@attrs.frozen
+class Matrix:
+    """What `encode` reads of a descriptor."""
+
+    element: ScalarType
+    address: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    padding: str = "zero"
+
+
+def describing(launch: Callable[..., Any], loaded: Loaded) -> Callable[..., Any]:
+    """A function like `launch` that gives the kernel the tensor maps of its arguments.
+
+    Where they have none, it launches the other kernel of `loaded`, which takes the same parameters but for the maps, or
+    raises the `LaunchError`. A buffer whose bytes are those of its launch before has the right maps already.
+    """
+    binary = loaded.binary
+    numbers = [int(source) for one in binary.maps for source in one.sources if not source.startswith("=")]
+    count = len(binary.parameters)
+    places = struct.Struct(f"={count + 1}Q")
+    known: dict[tuple[int, ...], bytes | LaunchError] = {}
+    launched: dict[int, bytes] = {}  # The bytes of buffers, by the addresses of their pointers.
+
+    def launch_with_maps(function: Any, x: int, y: int, z: int, *rest: Any) -> Any:
+        *_, stream, pointers, extra = rest
+        size = ctypes.c_uint64.from_address(pointers - 8).value
+        start, length = pointers - size, size + places.size
+        given = ctypes.string_at(start, length)
+        if launched.get(pointers) != given:
+            addresses = places.unpack_from(given, size)
+            values = tuple([_NUMBER.unpack_from(given, addresses[number] - start)[0] for number in numbers])
+            maps = known.get(values)
+            if maps is None:
+                if len(known) >= _KEPT:
+                    known.clear()
+                    launched.clear()
+                maps = known[values] = _described(binary, dict(zip(numbers, values, strict=True)))
+            if not isinstance(maps, bytes):
+                if loaded.otherwise is None:
+                    raise maps
+                other = loaded.otherwise()
+                shape = other.binary.threads, 1, 1, other.binary.shared
+                return other.launch(other.function, x, y, z, *shape, stream, pointers, extra)
+            ctypes.memmove(addresses[count], maps, len(maps))
+            launched[pointers] = ctypes.string_at(start, length)
+        return launch(function, x, y, z, *rest)
+
+    return launch_with_maps
+
+
+def _described(binary: Binary, values: Mapping[int, int]) -> bytes | LaunchError:
+    """The tensor maps that a launch makes, given the values of parameters; or the error for values that have none."""
+    made: list[bytes] = []
+    for one in binary.maps:
+        address, *shape, pitch = (int(s[1:]) if s.startswith("=") else values[int(s)] for s in one.sources)
+        why = f"'{binary.title}' loads blocks by TMA from {shape[0]} by {shape[1]} elements, rows {pitch} apart"
+        hint = "compile it with raise_pointers=False"
+        if min(*shape, pitch) < 1:
+            return LaunchError(f"{why}: the numbers must be positive", hint=hint)
+        try:
+            made.append(encode(Matrix(SCALARS[one.element], address, tuple(shape), (pitch, 1)), one.box, one.swizzle))
+        except ZigguratError as error:
+            return LaunchError(f"{why}: {error.summary}", hint=hint)
+    return b"".join(made)
+
+
+def encode(descriptor: TensorDescriptor | Matrix, box: tuple[int, ...], swizzle: int) -> bytes:
     """The 128 bytes that stand for a descriptor in the machine, for a box (outermost axis first) and a swizzle in
     bytes."""
     width, rank = descriptor.element.bytes, len(descriptor.shape)

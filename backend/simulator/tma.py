@@ -29,8 +29,10 @@ from ziggurat.backend.simulator.shared import Array, SimulationError
 from ziggurat.backend.simulator.tensor_maps import BYTES, Tensor, TensorMap, mark_of, place_of, tensor_of
 from ziggurat.backend.simulator.text import unknown
 from ziggurat.codemodel.dialects import tt
+from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.fragments import box_and_swizzle
+from ziggurat.codemodel.types import DescriptorType, Type
 
 _UNORDERED = (
     "an mbarrier is initialised or invalidated where another thread was since the last barrier: a barrier is missing"
@@ -44,8 +46,27 @@ def in_parts(func: tt.Func, arguments: Sequence[Any], scratch: int = 0) -> list[
     `scratch` is the number of bytes for the tensor maps that all programs make.
     """
     parts = func.parts or [str(number) for number in range(len(arguments))]
-    given = [_part(arguments[int(part.partition(".")[0])], part) for part in parts if part != gpu.SCRATCH]
-    return [*given, *([_aligned(scratch)] if gpu.SCRATCH in parts else [])]
+    given = [_part(arguments[int(part.partition(".")[0])], part) for part in parts if not gpu.is_of_launch(part)]
+    maps = [
+        _map(parameter.type, [int(s[1:]) if s.startswith("=") else given[int(s)] for s in part.split()[1:]])
+        for part, parameter in zip(parts, func.body.parameters, strict=True)
+        if part.startswith(gpu.MAP)
+    ]
+    return [*given, *maps, *([_aligned(scratch)] if gpu.SCRATCH in parts else [])]
+
+
+def _map(type_: Type, sources: Sequence[Any]) -> TensorMap:
+    """The tensor map that a launch makes."""
+    assert isinstance(type_, DescriptorType)
+    array, rows, columns, pitch = sources
+    if min(rows, columns, pitch) < 1:
+        described = f"{rows} by {columns} elements, rows {pitch} apart"
+        raise LaunchError(
+            f"blocks are loaded by TMA from {described}: the numbers must be positive",
+            hint="compile the kernel with raise_pointers=False",
+        )
+    box, swizzle = box_and_swizzle(type_.block, type_.element)
+    return TensorMap(array, (box[0], box[1]), swizzle, (int(rows), int(columns)), stride=int(pitch))
 
 
 def _aligned(size: int) -> Array:

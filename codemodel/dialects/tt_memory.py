@@ -222,7 +222,8 @@ class MakeTensorDescriptor(Op, traits.Pure, name="tt.make_tensor_descriptor"):
     """A descriptor of a tensor in global memory, by which blocks are loaded and stored. The shape is i32; the strides,
     in elements, are i64.
 
-    `padding` must be that of the type.
+    `padding` must be that of the type. With `at_launch`, the operands are parameters of the kernel and constants, and
+    a launch makes the tensor map.
     """
 
     base: Value = operand()
@@ -230,6 +231,7 @@ class MakeTensorDescriptor(Op, traits.Pure, name="tt.make_tensor_descriptor"):
     strides: Sequence[Value] = operands()
     type: Type = result_type()
     padding: Padding = attribute(Padding, default=Padding.ZERO)
+    at_launch: bool = attribute(bool, default=False)
 
     def derive_type(self) -> Type:
         type_, base = self.type, self.base.type

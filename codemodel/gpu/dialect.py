@@ -409,6 +409,12 @@ class TmaStoreWait(Op, name="gpu.tma_store_wait"):
 
 
 SCRATCH = "scratch"  # The part that the last parameter of a kernel takes that makes tensor maps.
+MAP = "map"  # The first word of the part that a tensor map is which a launch makes.
+
+
+def is_of_launch(part: str) -> bool:
+    """Whether no argument has a part of the parameters, but the launch itself."""
+    return part.partition(" ")[0] in (SCRATCH, MAP)
 
 
 class MakeTensorMap(Op, MemoryRead, MemoryWrite, name="gpu.make_tensor_map"):

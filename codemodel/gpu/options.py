@@ -129,6 +129,9 @@ class CompileOptions:
     contract: bool = _option(
         True, boolean, "on a GPU, compute `a * b + c` of floats by fma, rounded once; without effect with `exact_math`"
     )
+    raise_pointers: bool = _option(
+        True, boolean, "on a GPU with TMA, load blocks for dots by TMA where their pointers are affine"
+    )
     fast_math: bool = _option(
         False, boolean,
         "in native code for a CPU: sums and atomics in any order, functions in f32, bf16 in pairs; no effect elsewhere",

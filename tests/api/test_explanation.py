@@ -76,7 +76,7 @@ def test_loops_have_tables_of_their_own_for_all_roles():
     assert row(inner, "a_desc.load")[1:4] == ["16384", "100", "%"]
     assert row(inner, "zg.dot")[1:3] == ["640", "4194304"]
     assert inner.endswith(
-        "cycles of an SM: matrix units 1024, shared memory 1024, L2 cache 768, issue slots 79\nlimit: matrix units\n"
+        "cycles of an SM: matrix units 1024, shared memory 1024, L2 cache 768, issue slots 80\nlimit: matrix units\n"
     )
 
 

@@ -26,7 +26,7 @@ import attrs
 from ziggurat.codemodel.dialects import arith, core, scf, tt
 from ziggurat.codemodel.dialects import math as functions
 from ziggurat.codemodel.gpu import dialect as gpu
-from ziggurat.codemodel.gpu.fragments import unit_for, warps_of
+from ziggurat.codemodel.gpu.fragments import box_and_swizzle, unit_for, warps_of
 from ziggurat.codemodel.gpu.targets import DRIVER_BYTES, TARGETS, Target
 from ziggurat.codemodel.layout import LANE_BITS, Layout, Span, axis_bases, bits_of, moved, transposition
 from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value
@@ -47,6 +47,7 @@ from ziggurat.transforms.place.pressure import REGISTERS_OF_SM, pressure
 from ziggurat.transforms.place.queries import (
     WARP_GROUP,
     constant_of,
+    descriptor_of,
     is_computable,
     is_elementwise,
     is_shaping,
@@ -167,7 +168,7 @@ _OTHERS: dict[type[Op], float] = {
     gpu.LocalView: 1, tt.Barrier: 1, scf.For: 0, scf.If: 2, scf.Yield: 0,
 }  # fmt: skip
 _LOOP_SLOTS = 3  # An addition, a comparison and a jump for each iteration.
-_ELECTED = 6  # Issue slots of a warp for a copy by TMA, which one thread begins.
+_ELECTED = 8  # Issue slots of a warp for a box that TMA copies, which one thread begins.
 _FREE = (arith.ConstantOp, core.TupleLoad, core.MakeTuple, gpu.LocalAlloc, gpu.LocalTrans, tt.Splat, tt.Poison)
 _OFFSET = (arith.AddI, arith.SubI, tt.AddPtr, tt.Hint, arith.ExtSI, arith.ExtUI)  # Keep a constant apart.
 
@@ -216,11 +217,11 @@ class _Costs:
         if isinstance(op, Access):
             self._add(op, loop, role, *self._access(op))
         elif isinstance(op, gpu.TmaLoad | gpu.TmaStore):
-            size = shared_of(op.buffer).bytes
+            size, type_ = shared_of(op.buffer).bytes, descriptor_of(op.descriptor)
+            box, _ = box_and_swizzle(type_.block, type_.element)
+            issued = _ELECTED * math.prod(type_.block) / math.prod(box) * self.warps
             used = {"read" if isinstance(op, gpu.TmaLoad) else "written": size}
-            work = Work(
-                **used, moved=size, asked=size, wavefronts=size / LINE, least=size / LINE, issued=_ELECTED * self.warps
-            )
+            work = Work(**used, moved=size, asked=size, wavefronts=size / LINE, least=size / LINE, issued=issued)
             self._add(op, loop, role, work)
         elif isinstance(op, gpu.LocalLoad | gpu.LocalStore):
             self._add(op, loop, role, *self._local(op))

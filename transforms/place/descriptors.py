@@ -263,7 +263,9 @@ def _with_hints(builder: Builder, op: tt.MakeTensorDescriptor, operands: Sequenc
             numbers[at] = builder.add(tt.MultipleOf(numbers[at], (_UNIT // type_.element.bytes,)))
     base = builder.add(tt.MultipleOf(base, (_UNIT,)))
     return builder.add(
-        tt.MakeTensorDescriptor(base, numbers[:rank], numbers[rank:], type_, padding=Padding(type_.padding))
+        tt.MakeTensorDescriptor(
+            base, numbers[:rank], numbers[rank:], type_, padding=Padding(type_.padding), at_launch=op.at_launch
+        )
     )
 
 

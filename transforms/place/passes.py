@@ -26,6 +26,7 @@ from ziggurat.transforms.place.lower_channels import lower_channels
 from ziggurat.transforms.place.pipeline_loads import pipeline_loads
 from ziggurat.transforms.place.prefetch import prefetch_loads
 from ziggurat.transforms.place.prepare import prepare_for_gpu
+from ziggurat.transforms.place.raise_pointers import raise_pointers
 from ziggurat.transforms.place.rescale import rescale
 from ziggurat.transforms.place.schedule import expand
 from ziggurat.transforms.place.share_buffers import share_buffers
@@ -52,6 +53,7 @@ PLACE: tuple[tuple[str, Step], ...] = (
     ("prepare", lambda op, _: prepare_for_gpu(op)),
     # On the simplified model, whose products have the fewest uses.
     ("contract", lambda op, options: contract(op) if options.contract and not options.exact_math else op),
+    ("raise_pointers", raise_pointers),
     ("last_reads", lambda op, _: mark_last_reads(op)),
     # After inlining, which shows the descriptor of each access.
     ("descriptors", _descriptors),

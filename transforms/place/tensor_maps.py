@@ -16,6 +16,9 @@ on, as warp roles run side by side.
 
 It takes a warp 0.4 microseconds to make a map (H200). So the maps of neighbouring descriptors are made side by side,
 each by a warp of its own, between two barriers. In a kernel with roles, the elected thread's warp makes them all.
+
+A map of parameters and constants can be made by the launch (`at_launch`). It is a parameter, too: its part is "map"
+with the numbers of the parameters that it is made of, or "=" and a constant.
 """
 
 from __future__ import annotations
@@ -26,15 +29,18 @@ from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.fragments import MAP_BYTES
-from ziggurat.codemodel.op import Op, Value
+from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value
 from ziggurat.codemodel.traits import Pure
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.codemodel.types import PtrType, SharedType, i8, i32, i64
-from ziggurat.transforms.place.queries import constant
+from ziggurat.transforms.place.queries import constant, constant_of
 
 
 def make_tensor_maps(module: gpu.Module) -> Op:
     """The GPU model whose kernel makes a tensor map for each descriptor that is made and used."""
+    made = _with_maps_of_launch(module)
+    assert isinstance(made, gpu.Module)
+    module = made
     makes = [op for op in module.walk() if isinstance(op, tt.MakeTensorDescriptor) and op.result.uses]
     if not makes:
         return module
@@ -59,7 +65,7 @@ def make_tensor_maps(module: gpu.Module) -> Op:
             buffers.extend(inner.add(gpu.LocalAlloc(type_, alignment=MAP_BYTES)) for _ in makes)
             scratch.append(_of_program(inner, inner.parameters[-1], size))
             inner.rewrite_blocks(op.body)
-            return builder.add(_with_scratch(op, inner), op.location)
+            return builder.add(_with_parameters(op, inner, [gpu.SCRATCH], MAP_BYTES), op.location)
         if not isinstance(op, tt.MakeTensorDescriptor):
             return None
         if op not in neighbours:
@@ -124,13 +130,39 @@ def _of_program(builder: Builder, scratch: Value, size: int) -> Value:
     return builder.add(tt.AddPtr(scratch, builder.add(arith.MulI(number, constant(builder, size, i64)))))
 
 
-def _with_scratch(op: tt.Func, inner: Rewriter) -> tt.Func:
-    """The function with the further parameter."""
+def _with_maps_of_launch(module: Op) -> Op:
+    """The model whose kernel takes the maps that a launch makes as further parameters."""
+    makes = [op for op in module.walk() if isinstance(op, tt.MakeTensorDescriptor) and op.at_launch]
+
+    def lowered(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+        if isinstance(op, tt.Func):
+            old = op.body.parameters
+            types = [one.type for one in (*old, *(make.result for make in makes))]
+            inner = builder.inside(types, op.body.yield_type, isolated=True)
+            inner.location = op.location
+            inner.mapping.values.update(zip([*old, *(make.result for make in makes)], inner.parameters, strict=True))
+            inner.rewrite_blocks(op.body)
+            parts = [" ".join((gpu.MAP, *map(_source, (one.base, *one.shape, one.strides[0])))) for one in makes]
+            return builder.add(_with_parameters(op, inner, parts), op.location)
+        return builder[op.result] if op in makes else None
+
+    return transform(module, lowered, pass_name="tensor_maps") if makes else module
+
+
+def _source(value: Value) -> str:
+    """The parameter or the constant that an operand of a descriptor is."""
+    while isinstance(value, OpResult) and isinstance(value.op, tt.Hint | arith.ExtSI):
+        (value,) = value.op.operands
+    return str(value.index) if isinstance(value, BlockParameter) else f"={constant_of(value)}"
+
+
+def _with_parameters(op: tt.Func, inner: Rewriter, parts: Sequence[str], divisor: int = 1) -> tt.Func:
+    """The function with further parameters."""
     count = len(op.body.parameters)
     return tt.Func(
         op.sym_name,
         inner.finish(),
-        divisibility=(*(op.divisibility or (1,) * count), MAP_BYTES),
-        parts=(*(op.parts or map(str, range(count))), gpu.SCRATCH),
+        divisibility=(*(op.divisibility or (1,) * count), *[divisor] * len(parts)),
+        parts=(*(op.parts or map(str, range(count))), *parts),
         disjoint=op.disjoint,
     )

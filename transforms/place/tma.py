@@ -58,6 +58,19 @@ def tma_accesses(module: core.Module, target: str, num_warps: int, launch_pdl: b
     A warning says why TMA does not do a store, or a load for a dot. With `launch_pdl` the memory for tensor maps may
     still be in use by the launch before, so that the kernel makes none.
     """
+    found: dict[Value, bool] = {}
+    for op, decision in tma_decisions(module, target, num_warps, launch_pdl).items():
+        if isinstance(decision, bool):
+            found[op] = decision
+        elif isinstance(decision[0], _Stored) or feeds_dot(op):
+            warn_of("the block is moved through pointers, not by TMA", *decision)
+    return found
+
+
+def tma_decisions(
+    module: core.Module, target: str, num_warps: int, launch_pdl: bool = False
+) -> dict[Value, bool | tuple[Access, Obstacle]]:
+    """The accesses as in `tma_accesses`, and those that TMA does not do, with the obstacle."""
     (func,) = (op for op in module.functions().values() if isinstance(op, tt.Func))
     described = [op for op in func.walk() if isinstance(op, _Read | _Write)]
     accesses = [op for op in described if isinstance(op, Access) and _is_served(op, func, target)]
@@ -74,7 +87,7 @@ def tma_accesses(module: core.Module, target: str, num_warps: int, launch_pdl: b
     }
     infos: Mapping[Component, AxisInfo] = {}
     choice = partial(mma_of, target=target, num_warps=num_warps, rows_first=is_chained(module), inner=block_axis)
-    found: dict[Value, bool] = {}
+    found: dict[Value, bool | tuple[Access, Obstacle]] = {}
     for op in accesses:
         obstacle: Obstacle | None = None
         between = next((one for one in ordering if _is_ordered(op, one, order)), None)
@@ -98,10 +111,10 @@ def tma_accesses(module: core.Module, target: str, num_warps: int, launch_pdl: b
         else:
             infos = infos or analyse(func)
             obstacle = _uneven(op, func, infos)
-        if obstacle is None:
+        if obstacle is not None:
+            found[op.result] = op, obstacle
+        else:
             found[op.result] = isinstance(op, tt.DescriptorStore) and not _has_whole_rows(op, func, infos)
-        elif isinstance(op, _Stored) or _feeds_dot(op.result):
-            warn_of("the block is moved through pointers, not by TMA", op, obstacle)
     return found
 
 
@@ -221,10 +234,10 @@ def _panels(type_: DescriptorType) -> Panels | None:
     return Panels(swizzle, k_major=True) if swizzle and type_.block[0] >= 8 else None
 
 
-def _feeds_dot(value: Value) -> bool:
+def feeds_dot(value: Value) -> bool:
     """Whether a dot reads a block, maybe transposed."""
     users = value.uses
-    return any(isinstance(user, tt.Dot) or (isinstance(user, tt.Trans) and _feeds_dot(user.result)) for user in users)
+    return any(isinstance(user, tt.Dot) or (isinstance(user, tt.Trans) and feeds_dot(user.result)) for user in users)
 
 
 def _feeds_wgmma(

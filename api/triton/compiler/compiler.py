@@ -116,7 +116,9 @@ def compile(
     source = src if isinstance(src, ASTSource | IRSource) else IRSource(src)
     given = {**source.parse_options(), **(options or {})}
     launch_options.check(given, source.fn if isinstance(source, ASTSource) else None)
-    ours = launch_options.compile_options({"target": _name_of(target) or DEFAULT_OPTIONS.target, **given})
+    # Programs may launch the code by themselves, and know of no tensor maps that a launch makes.
+    defaults = {"target": _name_of(target) or DEFAULT_OPTIONS.target, "raise_pointers": False}
+    ours = launch_options.compile_options({**defaults, **given})
     made: CompiledKernel
     if isinstance(source, ASTSource):
         made = CompiledKernel(source.fn, source.compiled_signature(), ours, given)

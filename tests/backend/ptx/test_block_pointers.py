@@ -47,7 +47,7 @@ def test_copies_and_dots_are_those_of_plain_pointers():
     types = [*[zg.divisible(zg.ptr(zg.f16))] * 3, *[zg.divisible(zg.i32)] * 6, 128, 128, 64]
     counts: list[Counter[str]] = []
     for kernel in (by_block, by_element):
-        ptx = kernel.compile(*types, target="sm_90a", num_warps=8).ptx
+        ptx = kernel.compile(*types, target="sm_90a", num_warps=8, raise_pointers=False).ptx
         counts.append(
             Counter(re.findall(r"(cp\.async\.[\w.]+|wgmma\.mma_async[\w.]+|st\.global[\w.]*|bar\.sync)", ptx))
         )

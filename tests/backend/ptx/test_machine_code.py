@@ -18,10 +18,10 @@ BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
 
 # The most instructions of the main loop: some more than there are, as assemblers differ.
 LOOPS = {
-    "matmul f16 NN 128×128×64, 4 warps": 175,
-    "matmul f16 NT 128×128×64, 4 warps": 136,
-    "matmul f16 NN 128×128×64, 8 warps": 124,
-    "matmul f16 NT 128×128×64, 8 warps": 92,
+    "matmul f16 NN 128×128×64, 4 warps": 110,
+    "matmul f16 NT 128×128×64, 4 warps": 95,
+    "matmul f16 NN 128×128×64, 8 warps": 98,
+    "matmul f16 NT 128×128×64, 8 warps": 82,
     "matmul f8e4m3 NN 128×256×128": 185,
     "matmul f8e4m3 TN 128×256×128": 262,
     "matmul f16 by TMA 128×256×64, roles": 56,
@@ -70,6 +70,7 @@ def test_the_main_loop_is_short_and_nothing_spills(name: str):
         ("attention f16 D128, 8 warps", "contract", 15),
         ("layer norm f16, blocks of 2048", "contract", 10),
         ("matmul f16 by TMA 128×256×64, roles", "specialize", 20),
+        ("matmul f16 NN 128×128×64, 4 warps", "raise_pointers", 40),
     ],
 )
 def test_passes_that_shorten_the_loop(name: str, without: str, least: int):
@@ -108,7 +109,7 @@ def test_buffers_with_one_value_are_one():
 
 def test_wgmma_descriptors_are_in_uniform_registers():
     """A sum of 64 bits in a descriptor would take the vector registers, and R2UR for each."""
-    loop = figures("matmul f16 NT 128×128×64, 8 warps").loop
+    loop = figures("matmul f16 NT 128×128×64, 8 warps", "raise_pointers").loop
     assert loop["R2UR"] == 0 and loop["HGMMA.64x128x16.F32"] == 4, loop
 
 

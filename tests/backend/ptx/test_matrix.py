@@ -63,7 +63,7 @@ def placed(
     pointer, other, total = (zg.divisible(zg.ptr(getattr(zg, name))) for name in (dtype, b or dtype, of))
     strides = ((1, m) if t_a else (k, 1)) + ((1, k) if t_b else (n, 1))
     model = product.triton(pointer, other, total, total, zg.i32, m, n, k, *strides, precision, imprecise)
-    return place(model, CompileOptions(target, num_warps))
+    return place(model, CompileOptions(target, num_warps, raise_pointers=False))
 
 
 def sum_type(dtype: str) -> str:

@@ -48,7 +48,10 @@ def product(
         (zg.f32, np.float32, (64, 256, 8), 4),
     ],
 )
-def test_products(element: Any, dtype: Any, tile: tuple[int, int, int], warps: int, turned: tuple[bool, bool]) -> None:
+@pytest.mark.parametrize("raised", [False, True])
+def test_products(
+    element: Any, dtype: Any, tile: tuple[int, int, int], warps: int, turned: tuple[bool, bool], raised: bool
+) -> None:
     """Copies run ahead of the loop, wgmma is in flight while threads read and turn, and no byte is stored alone."""
     m, n, k = tile
     whole = np.issubdtype(dtype, np.integer)
@@ -59,9 +62,11 @@ def test_products(element: Any, dtype: Any, tile: tuple[int, int, int], warps: i
     made = product.compile(
         zg.divisible(zg.ptr(element)), zg.divisible(zg.ptr(element)), zg.divisible(zg.ptr(total)), zg.i32, *strides,
         m, n, k, total, target="sm_90a", num_warps=warps, num_stages=3, verify=True,
+        raise_pointers=raised,
     )  # fmt: skip
     ops = list(made.stages["gpu"].walk())
-    assert sum(isinstance(op, gpu.AsyncCopy) for op in ops) == 2 * 3
+    assert sum(isinstance(op, gpu.TmaLoad if made.maps else gpu.AsyncCopy) for op in ops) == 2 * 3
+    assert raised or not made.maps
     loads = [op for op in ops if isinstance(op, gpu.LocalLoad) and isinstance(op.parent_op, scf.For)]
     assert len(loads) == (turned[1] and (turned[0] or n < 64))
     waits = [op.pending for op in ops if isinstance(op, gpu.WgmmaWait) and isinstance(op.parent_op, scf.For)]

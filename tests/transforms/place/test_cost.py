@@ -101,7 +101,7 @@ def test_softmax():
 
 def test_matmul_by_pointers():
     types = [F16, F16, F16, N, N, N, N, 1, N, 1, N, 1, 128, 128, 64, 8]
-    found = cost(kernels.matmul, types, num_warps=4, num_stages=3)
+    found = cost(kernels.matmul, types, num_warps=4, num_stages=3, raise_pointers=False)
     loop = in_loop(found, 0)
     work = total(loop)
     assert work.read == work.moved == 2 * 128 * 64 * 2
@@ -145,14 +145,14 @@ def test_attention():
 # The cycles of an SM for an iteration of the main loop, by its number among the loops: those of the matrix units, of
 # shared memory, of the L2 cache and of the MUFU, which are exact, and the most of the issue slots.
 CYCLES: dict[str, tuple[int, tuple[int, ...], int]] = {
-    "matmul f16 NN 128×128×64, 4 warps": (0, (512, 640, 512, 0), 140),
-    "matmul f16 NT 128×128×64, 4 warps": (0, (512, 640, 512, 0), 110),
-    "matmul f16 NN 128×128×64, 8 warps": (0, (512, 640, 512, 0), 170),
+    "matmul f16 NN 128×128×64, 4 warps": (0, (512, 640, 512, 0), 95),
+    "matmul f16 NT 128×128×64, 4 warps": (0, (512, 640, 512, 0), 85),
+    "matmul f16 NN 128×128×64, 8 warps": (0, (512, 640, 512, 0), 150),
     "matmul f16 NT 128×128×64, 8 warps": (0, (512, 640, 512, 0), 145),
     "matmul f16 by TMA 128×256×64, roles": (1, (1024, 1024, 768, 0), 85),
     "attention f16 D64, 4 warps": (0, (512, 512, 256, 544), 500),
-    "attention f16 D128, 8 warps": (0, (1024, 1024, 512, 544), 650),
-    "attention f16 D128 causal, 8 warps": (1, (1024, 1024, 512, 544), 850),
+    "attention f16 D128, 8 warps": (0, (1024, 1024, 512, 544), 690),
+    "attention f16 D128 causal, 8 warps": (1, (1024, 1024, 512, 544), 880),
     "layer norm f16, blocks of 2048": (2, (0, 0, 256, 0), 145),
 }
 

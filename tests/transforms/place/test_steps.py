@@ -119,7 +119,7 @@ KERNELS: dict[str, tuple[Any, list[Any], str, int, set[str]]] = {
         [F16, F16, F32, N, 64, 64, 32],
         "sm_90a",
         4,
-        {"prepare", "assign", "dots", "pipeline_loads", "expand_2", "allocate", "barriers"},
+        {"raise_pointers", "assign", "dots", "pipeline_loads", "expand_2", "tensor_maps", "allocate", "barriers"},
     ),
     "products_by_mma": (
         products,

@@ -1,0 +1,89 @@
+"""Tensor maps that launches make, by a fake driver: `tensormap.describing`."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from ziggurat.backend.cuda.binary import Binary, LaunchMap, Parameter
+from ziggurat.backend.cuda.launch import Dispatcher, Launcher
+from ziggurat.backend.cuda.memory import DeviceArray
+from ziggurat.backend.cuda.specialize import KernelParameter
+from ziggurat.codemodel.errors import LaunchError
+from ziggurat.codemodel.types import f16
+
+MAPS = (LaunchMap("f16", (64, 64), 128, ("0", "1", "2", "3")), LaunchMap("f16", (64, 32), 64, ("0", "=8", "1", "=64")))
+PARAMETERS = (Parameter("ptr"), Parameter("i32"), Parameter("i32"), Parameter("i32"))
+
+
+def binary(raised=True, **more):
+    maps = MAPS if raised else ()
+    return Binary("entry", "", 4 if raised else 8, 0, PARAMETERS, "sm_90a", "kernel", maps=maps, **more)
+
+
+def array(pointer=0x1000):
+    return DeviceArray(pointer, (64, 64), f16, 0)
+
+
+@pytest.fixture(autouse=True)
+def sizes(fake):
+    fake.sizes = [8, 4, 4, 4, 128, 128]
+
+
+@pytest.fixture
+def kernel(fake):
+    def build(spec):
+        return binary(dict(spec.options).get("raise_pointers", True))
+
+    return Dispatcher("kernel", [KernelParameter(name) for name in ("x", "m", "n", "pitch")], build)
+
+
+def test_binaries_with_maps_survive_the_cache():
+    assert Binary.from_bytes(binary(scratch=128).to_bytes()) == binary(scratch=128)
+
+
+@pytest.mark.parametrize("scratch", [0, 128])
+def test_a_launcher_passes_the_maps(fake, scratch):
+    fake.sizes = [*fake.sizes, 8][: 6 + (scratch > 0)]
+    Launcher(binary(scratch=scratch))((1,), array(), 30, 20, 32)
+    values = fake.launches[0]["values"]
+    assert values[:4] == [struct.pack("=Q", 0x1000), *(struct.pack("=i", number) for number in (30, 20, 32))]
+    assert values[4:6] == [bytes(range(128))] * 2
+    kind, rank, address, shape, strides, box, _, _, swizzle, *_ = fake.encoded  # The second one.
+    assert (rank, address, shape, strides, box) == (2, 0x1000, [30, 8], [128], [32, 64])
+    assert (kind, swizzle) == ("CU_TENSOR_MAP_DATA_TYPE_FLOAT16", "CU_TENSOR_MAP_SWIZZLE_64B")
+    if scratch:
+        assert values[6] == struct.pack("=Q", fake.allocated)
+
+
+def test_maps_of_equal_arguments_are_made_once(fake, kernel):
+    for pointer, again in ((0x1000, True), (0x1000, False), (0x2000, True), (0x1000, False), (0x2000, False)):
+        fake.encoded = None
+        kernel.at((1,))(array(pointer), 30, 20, 32)
+        assert (fake.encoded is not None) == again and fake.launches[-1]["values"][5] == bytes(range(128))
+    assert len(fake.loads) == 1
+
+
+def test_arguments_without_maps_launch_the_other_kernel(fake, kernel):
+    """A size of 0, a negative one, a negative pitch: found by new integers, by known ones, and at the first launch."""
+    sizes = ((32, 16), (0, 16), (32, 16), (0, 16), (-48, 16), (32, -16), (64, 16))
+    for numbers in (*((m, n, 32) for m, n in sizes), (32, 16, -32)):
+        kernel.at((1,))(array(), *numbers)
+        launch, raised = fake.launches[-1], min(numbers) > 0
+        assert launch["values"][1:4] == [struct.pack("=i", number) for number in numbers]
+        assert launch["threads"] == (128 if raised else 256)
+    assert len(fake.loads) == 2
+
+
+def test_a_compiled_kernel_has_no_other(fake):
+    with pytest.raises(LaunchError, match=r"from 0 by 20 elements, rows 32 apart: the numbers must be positive"):
+        Launcher(binary())((1,), array(), 0, 20, 32)
+
+
+def test_what_the_driver_refuses_has_no_map(fake, kernel, monkeypatch):
+    monkeypatch.setattr(fake, "cuTensorMapEncodeTiled", lambda *given: (fake.Failure("CUDA_ERROR_INVALID_VALUE"), None))
+    kernel.at((1,))(array(), 30, 20, 32)
+    assert fake.launches[-1]["threads"] == 256
+    with pytest.raises(LaunchError, match="raise_pointers=False"):
+        Launcher(binary())((1,), array(), 30, 20, 32)

@@ -1,0 +1,537 @@
+"""Loads of blocks through pointers as loads through descriptors, which TMA does: where addresses are affine.
+
+    %33 : tensor<x128, i32> = …                        %9 : descriptor<x128, x64, f16> = tt.make_tensor_descriptor
+    %40 : tensor<x128, i32> = arith.remsi %33 %3;          %0 %3 %5 %6 %1 @at_launch=true;      M × K, rows %6 apart
+    …   %a + (%40 · %6)[:, None] + range               …
+    scf.for … (%k, %c, %p) {                           scf.for … (%k, %c) {
+        %81 = tt.load %p (range < %5 - 64 · %k) 0;         %81 = tt.descriptor_load %9 %row (64 · %k);
+        … tt.dot %81 …                       becomes       … tt.dot %81 …
+        %87 = tt.addptr %p 64; …                           …
+
+The pointers of a block are a parameter of the kernel plus a sum of index · stride, where one stride is 1 and the other
+is a parameter. Scalars are polynomials over the values that are no sums or products; pointers that a loop moves by the
+same distance in each iteration are polynomials of its index. As in `axis_info`, integers are taken not to wrap around.
+
+A descriptor gives zeros outside of the tensor, so the sizes of the tensor must be those that the mask compares with. An
+index may be taken modulo the size, if every store of what is computed from the rows beyond is masked: then it does not
+matter what they hold. Along an axis without either, the tensor has no end.
+
+TMA reads memory by a proxy of its own, which nothing orders with the stores of the kernel. So no op that may write
+comes before a load, or stands in a loop with it. Arrays may overlap as before.
+
+The launch makes the tensor maps, from the values of the parameters. For values that no map can have (a size or a stride
+that is not positive) it takes the kernel that was compiled without this pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from ziggurat.codemodel.dialects import arith, core, scf, tt
+from ziggurat.codemodel.dialects.arith import IntPredicate
+from ziggurat.codemodel.gpu.options import CompileOptions
+from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value
+from ziggurat.codemodel.structured import Structured
+from ziggurat.codemodel.transform import Outcome, Rewriter, transform
+from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, TensorType, element_of, i1, i32, i64, shape_of
+from ziggurat.transforms.place.axis_info import analyse
+from ziggurat.transforms.place.components import component_of
+from ziggurat.transforms.place.queries import constant, constant_of, is_elementwise, tensor_of
+from ziggurat.transforms.place.tma import feeds_dot, tma_decisions
+from ziggurat.transforms.simplify import simplify
+from ziggurat.transforms.simplify.effects import may_write
+
+_UNIT = 16  # Bytes: the base and the strides of a tensor map are multiples of this.
+_ENDLESS = (1 << 31) - 1  # The size of a tensor along an axis without a bound.
+
+# A sum of products: for each product of values, in the order of their numbers, its coefficient.
+Poly = Mapping[tuple[int, ...], int]
+Bound = Value | int
+_ZERO: Poly = {}
+_ONE: Poly = {(): 1}
+
+
+def raise_pointers(module: core.Module, options: CompileOptions) -> core.Module:
+    """The prepared module in which loads for dots of a loop go through descriptors that a launch makes.
+
+    A loop's loads are raised if TMA then does them all.
+    """
+    (func,) = module.functions().values()
+    assert isinstance(func, tt.Func)
+    if not options.raise_pointers or not any(isinstance(op, tt.Dot) for op in func.walk()):
+        return module
+    if any(len(body.blocks) > 1 for op in func.walk() for body in op.bodies):
+        return module
+    analysis = _Analysis(func)
+    loads = [op for op in func.walk() if isinstance(op, tt.Load) and feeds_dot(op.result)]
+    loads = [op for op in loads if _is_pipelined(op.parent_op, options.num_stages)]
+    raised: dict[Value, _Raised] = {}
+    for op in loads:
+        if (found := analysis.raised(op)) is not None:
+            raised[op.result] = found
+    while raised:
+        # The loads of a loop are pipelined alike.
+        left = {op.parent_op for op in loads if op.result not in raised}
+        raised = {value: found for value, found in raised.items() if found.load.parent_op not in left}
+        made = _rewritten(module, analysis, raised)
+        decisions = tma_decisions(made, options.target, options.num_warps, options.launch_pdl)
+        through = [op for op in made.walk() if isinstance(op, tt.DescriptorLoad) and _is_made_at_launch(op.descriptor)]
+        served = [isinstance(decisions.get(op.result), bool) for op in through]
+        if all(served):
+            simple = simplify(made)
+            assert isinstance(simple, core.Module)
+            return simple
+        raised = {value: found for (value, found), by_tma in zip(raised.items(), served, strict=True) if by_tma}
+    return module
+
+
+def _is_pipelined(loop: Op | None, num_stages: int) -> bool:
+    if not isinstance(loop, scf.For):
+        return False
+    return (num_stages if loop.num_stages is None else loop.num_stages) > 1
+
+
+def _is_made_at_launch(descriptor: Value) -> bool:
+    made = descriptor.op if isinstance(descriptor, OpResult) else None
+    return isinstance(made, tt.MakeTensorDescriptor) and made.at_launch
+
+
+@attrs.frozen(eq=False)
+class _Raised:
+    """A load as one of a block at `offsets` of a matrix in memory: rows of `shape` are `pitch` apart, in elements.
+
+    The loaded tensor is the transpose of the block if `turned`.
+    """
+
+    load: tt.Load
+    base: Value
+    shape: tuple[Bound, Bound]
+    pitch: Bound
+    offsets: tuple[Poly, Poly]
+    turned: bool
+
+    @property
+    def type(self) -> DescriptorType:
+        """The type of the descriptor."""
+        type_ = tensor_of(self.load.result)
+        assert isinstance(type_.element, ScalarType)
+        return DescriptorType(type_.shape[::-1] if self.turned else type_.shape, type_.element)
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Equal for loads that can go through one descriptor."""
+        return self.base, self.shape, self.pitch, self.type
+
+
+def _rewritten(module: core.Module, analysis: _Analysis, raised: Mapping[Value, _Raised]) -> core.Module:
+    """The module with these loads raised, in their order."""
+    made: dict[tuple[object, ...], Value] = {}
+
+    def rewrite(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+        if isinstance(op, tt.Func):
+            inner = builder.inside([one.type for one in op.body.parameters], op.body.yield_type, isolated=True)
+            inner.location = op.location
+            inner.mapping.values.update(zip(op.body.parameters, inner.parameters, strict=True))
+            for found in raised.values():
+                if found.key not in made:
+                    made[found.key] = _descriptor(inner, found)
+            inner.rewrite_blocks(op.body)
+            return builder.add(op.SPEC.copy(op, (), (), [inner.finish()], op.result.type))
+        found = raised.get(op.result)
+        if found is None:
+            return None
+        offsets = [analysis.value(builder, offset) for offset in found.offsets]
+        block = builder.add(tt.DescriptorLoad(made[found.key], offsets, eviction=found.load.eviction))
+        return builder.add(tt.Trans(block, (1, 0))) if found.turned else block
+
+    result = transform(module, rewrite, pass_name="raise_pointers")
+    assert isinstance(result, core.Module)
+    return result
+
+
+def _descriptor(builder: Rewriter, found: _Raised) -> Value:
+    """A descriptor, at the beginning of the function."""
+    shape = [constant(builder, size) if isinstance(size, int) else builder[size] for size in found.shape]
+    pitch = found.pitch
+    wide = constant(builder, pitch, i64) if isinstance(pitch, int) else builder.add(arith.ExtSI(builder[pitch], i64))
+    strides = [wide, constant(builder, 1, i64)]
+    return builder.add(tt.MakeTensorDescriptor(builder[found.base], shape, strides, found.type, at_launch=True))
+
+
+@attrs.frozen
+class _Axis:
+    """The numbers along an axis: `stride` · index. The index counts from 0, or it is (`wrap`[0] + the count) modulo
+    `wrap`[1]."""
+
+    stride: Poly = _ZERO
+    wrap: tuple[Poly, Poly] | None = None
+
+
+@attrs.frozen
+class _Form:
+    """Integers or pointers, as the sum of `base` and the numbers along each axis. Pointers are so many elements after
+    the parameter `origin`."""
+
+    base: Poly
+    axes: tuple[_Axis, ...] = ()
+    origin: Value | None = None
+
+    @property
+    def uniform(self) -> bool:
+        """Whether all elements are the same integer."""
+        return self.origin is None and not any(axis.stride for axis in self.axes)
+
+
+def _sum(a: Poly, b: Poly, factor: int = 1) -> Poly:
+    found = dict(a)
+    for product, coefficient in b.items():
+        found[product] = found.get(product, 0) + factor * coefficient
+    return {product: coefficient for product, coefficient in found.items() if coefficient}
+
+
+def _product(a: Poly, b: Poly) -> Poly:
+    found: Poly = {}
+    for one, x in a.items():
+        for other, y in b.items():
+            found = _sum(found, {tuple(sorted((*one, *other))): x * y})
+    return found
+
+
+def _added(a: _Form | None, b: _Form | None, factor: int = 1) -> _Form | None:
+    """The sum of a and `factor` times b."""
+    if a is None or b is None or (b.origin is not None and (a.origin is not None or factor != 1)):
+        return None
+    axes: list[_Axis] = []
+    for x, y in zip(a.axes, b.axes, strict=True):
+        if x.stride and y.stride and x.wrap != y.wrap:
+            return None
+        axes.append(_Axis(_sum(x.stride, y.stride, factor), x.wrap if x.stride else y.wrap))
+    return _Form(_sum(a.base, b.base, factor), tuple(axes), a.origin or b.origin)
+
+
+def _times(a: _Form | None, b: _Form | None) -> _Form | None:
+    if a is None or b is None or not (a.uniform or b.uniform):
+        return None
+    a, b = (b, a) if a.uniform else (a, b)
+    if a.origin is not None:
+        return None
+    return _Form(_product(a.base, b.base), tuple(_Axis(_product(axis.stride, b.base), axis.wrap) for axis in a.axes))
+
+
+class _Analysis:
+    """The forms of the values of a function."""
+
+    def __init__(self, func: tt.Func) -> None:
+        self.func = func
+        self.infos = analyse(func)
+        self.divisors: dict[Value, int] = dict(zip(func.body.parameters, func.divisibility, strict=False))
+        self.atoms: list[Value] = []
+        self.forms: dict[Value, _Form | None] = {}
+        self.writers = [op for op in func.walk() if not op.bodies and may_write(op)]
+        self.order = {op.result: at for at, op in enumerate(func.walk())}
+
+    # Forms.
+
+    def form(self, value: Value) -> _Form | None:
+        """The form of an integer, a pointer, or a tensor of these; None if it is not known."""
+        if value not in self.forms:
+            self.forms[value] = None  # While it is computed from itself.
+            found = self._computed(value)
+            if found is None and value.type in (i32, i64):
+                found = _Form(self._atom(value))
+            self.forms[value] = found
+        return self.forms[value]
+
+    def _atom(self, value: Value) -> Poly:
+        if value not in self.atoms:
+            self.atoms.append(value)
+        return {(self.atoms.index(value),): 1}
+
+    def value(self, builder: Rewriter, poly: Poly) -> Value:
+        """A polynomial as an i32 of the new model."""
+        total: Value | None = None
+        for product, coefficient in poly.items():
+            factors = [builder[self.atoms[number]] for number in product]
+            if coefficient != 1 or not factors:
+                factors.append(constant(builder, coefficient))
+            term = factors[0]
+            for factor in factors[1:]:
+                term = builder.add(arith.MulI(term, factor))
+            total = term if total is None else builder.add(arith.AddI(total, term))
+        return constant(builder, 0) if total is None else total
+
+    def _computed(self, value: Value) -> _Form | None:
+        element = element_of(value.type)
+        if element not in (i32, i64) and not isinstance(element, PtrType):
+            return None
+        source, _ = component_of(value)
+        if isinstance(source, BlockParameter):
+            return self._parameter(source)
+        assert isinstance(source, OpResult)
+        rank = len(shape_of(value.type))
+        match source.op:
+            case arith.ConstantOp() as op if isinstance(op.value, int):
+                return _Form(_sum({}, {(): int(op.value)}), (_Axis(),) * rank)
+            case tt.MakeRange() as op:
+                return _Form(_sum({}, {(): op.start}), (_Axis(_ONE),))
+            case tt.Splat() as op:
+                inner = self.form(op.value)
+                return None if inner is None else attrs.evolve(inner, axes=(_Axis(),) * rank)
+            case tt.ExpandDims() | tt.Broadcast() | tt.Trans() as op:
+                inner = self.form(op.value)
+                return None if inner is None else attrs.evolve(inner, axes=_moved(op, inner.axes))
+            case arith.AddI() | arith.SubI() as op:
+                return _added(self.form(op.lhs), self.form(op.rhs), 1 if isinstance(op, arith.AddI) else -1)
+            case tt.AddPtr() as op:
+                return _added(self.form(op.ptr), self.form(op.offset))
+            case arith.MulI() as op:
+                return _times(self.form(op.lhs), self.form(op.rhs))
+            case arith.RemSI() as op:
+                return self._remainder(op)
+            case arith.ExtSI() as op:
+                return self.form(op.operand)
+            case tt.Hint() as op:
+                return self.form(op.value)
+            case _:
+                return None
+
+    def _remainder(self, op: arith.RemSI) -> _Form | None:
+        """A tensor of consecutive numbers, modulo a scalar."""
+        dividend, divisor = self.form(op.lhs), self.form(op.rhs)
+        if dividend is None or divisor is None or not divisor.uniform or dividend.uniform:
+            return None
+        wrap = dividend.base, divisor.base
+        axes = tuple(_Axis(_ONE, wrap) if axis == _Axis(_ONE) else axis for axis in dividend.axes)
+        strides = [axis for axis in dividend.axes if axis.stride]
+        return _Form({}, axes) if strides == [_Axis(_ONE)] else None
+
+    def _parameter(self, value: BlockParameter) -> _Form | None:
+        """A parameter of the function, or a value that a loop carries and moves by the same in each iteration."""
+        owner = value.block.parent.parent
+        if owner is self.func:
+            return _Form({}, origin=value) if isinstance(value.type, PtrType) else None
+        if not isinstance(owner, scf.For) or value.index == 0:
+            return None
+        step, start = constant_of(owner.step), self.form(owner.start)
+        made, moved = self.form(owner.initial[value.index - 1]), _Form({}, (_Axis(),) * len(shape_of(value.type)))
+        here: Value = owner.body.entry.terminator.operands[value.index - 1]
+        while here is not value:
+            op = here.op if isinstance(here, OpResult) else None
+            if isinstance(op, tt.AddPtr):
+                here, by = op.ptr, op.offset
+            elif isinstance(op, arith.AddI):
+                here, by = (op.rhs, op.lhs) if op.rhs is value else (op.lhs, op.rhs)
+            else:
+                return None
+            total = _added(moved, self.form(by))
+            if total is None or not total.uniform:
+                return None
+            moved = total
+        if made is None or start is None or not isinstance(step, int) or not step:
+            return None
+        inside = any(owner in self._owners(self.atoms[number]) for product in moved.base for number in product)
+        if inside or any(coefficient % step for coefficient in moved.base.values()):
+            return None
+        each = {product: coefficient // step for product, coefficient in moved.base.items()}
+        count = _sum(self._atom(owner.body.parameters[0]), start.base, -1)
+        return attrs.evolve(made, base=_sum(made.base, _product(count, each)))
+
+    @staticmethod
+    def _owners(value: Value) -> list[Op]:
+        """The ops in whose bodies a value is made."""
+        owner = None if value.block is None else value.block.parent.parent
+        return [] if owner is None else [*owner.path()]
+
+    # Masks.
+
+    def limits(self, mask: Value | None, rank: int) -> tuple[list[tuple[int, Poly]], bool]:
+        """Conditions index + number < 0, by axis, that hold where a mask is true; and whether it is true where they
+        hold."""
+        if mask is None:
+            return [], True
+        op = mask.op if isinstance(mask, OpResult) else None
+        match op:
+            case arith.ConstantOp():
+                return [], bool(op.value)
+            case arith.AndI():
+                (first, exact), (second, other) = (self.limits(value, rank) for value in (op.lhs, op.rhs))
+                return [*first, *second], exact and other
+            case tt.ExpandDims():
+                inner, exact = self.limits(op.value, rank - 1)
+                return [(axis + (axis >= op.axis), number) for axis, number in inner], exact
+            case tt.Broadcast():
+                inner, exact = self.limits(op.value, rank)
+                kept = [(axis, number) for axis, number in inner if shape_of(op.value.type)[axis] > 1]
+                return kept, exact and len(kept) == len(inner)
+            case arith.CmpI() if op.predicate in _LESS:
+                below, slack = _LESS[op.predicate]
+                a, b = (self.form(value) for value in ((op.lhs, op.rhs) if below else (op.rhs, op.lhs)))
+                found = _added(a, b, -1)
+                axes = [] if found is None else [(at, axis) for at, axis in enumerate(found.axes) if axis.stride]
+                if found is not None and len(axes) == 1 and axes[0][1] == _Axis(_ONE):
+                    return [(axes[0][0], _sum(found.base, {(): slack}))], True
+                return [], False
+            case _:
+                return [], False
+
+    # Loads.
+
+    def raised(self, load: tt.Load) -> _Raised | None:
+        """A load through a descriptor, or None."""
+        type_, form = load.result.type, self.form(load.ptr)
+        if not isinstance(type_, TensorType) or type_.rank != 2 or form is None or form.origin is None:
+            return None
+        if load.volatile or load.cache not in (tt.CacheModifier.NONE, tt.CacheModifier.CA, tt.CacheModifier.CG):
+            return None
+        if load.other is not None and str(constant_of(load.other)) not in ("0", "0.0"):
+            return None
+        if type_.element == i1 or not isinstance(type_.element, ScalarType) or self._is_ordered(load):
+            return None
+        along = next((axis for axis in (1, 0) if form.axes[axis].stride == _ONE), None)
+        pitch = None if along is None else self._bound(form.axes[1 - along].stride)
+        if along is None or pitch is None or not self._is_even(form.origin, 1):
+            return None
+        if not self._is_even(pitch, type_.element.bytes):
+            return None
+        starts: dict[int, Poly] = dict(zip((1 - along, along), self._split(form.base, pitch), strict=True))
+        limits, exact = self.limits(load.mask, 2)
+        shape: list[Bound] = []
+        for axis in (1 - along, along):
+            wrap = form.axes[axis].wrap
+            sizes = [_sum(starts[axis], number, -1) for at, number in limits if at == axis]
+            if wrap is not None:
+                if sizes or starts[axis] or not self._is_hidden(load.result, axis, _sum(wrap[0], wrap[1], -1)):
+                    return None
+                starts[axis], sizes = wrap[0], [wrap[1]]
+            size = self._bound(sizes[0]) if len(sizes) == 1 else None if sizes else _ENDLESS
+            if size is None or not self._is_index(starts[axis]):
+                return None
+            shape.append(size)
+        if not exact:
+            return None
+        rows, columns = shape
+        offsets = starts[1 - along], starts[along]
+        return _Raised(load, form.origin, (rows, columns), pitch, offsets, along == 0)
+
+    def _is_ordered(self, load: tt.Load) -> bool:
+        """Whether an op that may write comes before a load, or stands in a loop with it."""
+        loops = {op for op in load.path() if isinstance(op, scf.For | scf.While)}
+        return any(
+            self.order[op.result] < self.order[load.result] or not loops.isdisjoint(op.path()) for op in self.writers
+        )
+
+    def _bound(self, poly: Poly) -> Bound | None:
+        """A polynomial that is an i32 parameter of the function, or a constant of 1 or more."""
+        if list(poly) == [()]:
+            return poly[()] if 1 <= poly[()] <= _ENDLESS else None
+        ((product, coefficient),) = poly.items() if len(poly) == 1 else [((), 0)]
+        value = self.atoms[product[0]] if len(product) == 1 and coefficient == 1 else None
+        return value if value in self.func.body.parameters and value.type == i32 else None
+
+    def _is_even(self, number: Bound, size: int) -> bool:
+        """Whether a number of units of `size` bytes is a multiple of 16 bytes."""
+        divisor = number if isinstance(number, int) else self.divisors.get(number, 1)
+        return divisor * size % _UNIT == 0
+
+    def _is_index(self, poly: Poly) -> bool:
+        """Whether a polynomial is an i32 that is known not to be negative."""
+        return all(coefficient > 0 for coefficient in poly.values()) and all(
+            self.atoms[number].type == i32 and (info := self.infos.get(component_of(self.atoms[number]))) is not None
+            and info.nonnegative for product in poly for number in product
+        )  # fmt: skip
+
+    def _split(self, base: Poly, pitch: Bound) -> tuple[Poly, Poly]:
+        """The rows and the columns of an offset, for a pitch."""
+        rows: dict[tuple[int, ...], int] = {}
+        columns: dict[tuple[int, ...], int] = {}
+        number = -1 if isinstance(pitch, int) else self.atoms.index(pitch)
+        for product, coefficient in base.items():
+            if isinstance(pitch, int) and coefficient % pitch == 0:
+                rows[product] = coefficient // pitch
+            elif number in product:
+                at = product.index(number)
+                rows[(*product[:at], *product[at + 1 :])] = coefficient
+            else:
+                columns[product] = coefficient
+        return rows, columns
+
+    # Rows that wrap around.
+
+    def _is_hidden(self, value: Value, axis: int, limit: Poly) -> bool:
+        """Whether nothing can be seen of the elements of a tensor whose index along an axis, plus `limit`, is not
+        negative: all stores of what is computed from them are masked."""
+        work, seen = [(value, axis)], set[tuple[Value, int]]()
+        while work:
+            item = work.pop()
+            if item in seen:
+                continue
+            seen.add(item)
+            for user in item[0].uses:
+                following = self._follow(user, *item, limit)
+                if following is None:
+                    return False
+                work += following
+        return True
+
+    def _follow(self, user: Op, value: Value, axis: int, limit: Poly) -> list[tuple[Value, int]] | None:
+        """The values that depend on such elements of a value by its user, each with the axis; None if others do."""
+        match user:
+            case tt.Dot() if len(tensor_of(user.result).shape) == 2:
+                along = [at for operand, at in ((user.a, 0), (user.b, 1)) if operand is value]
+                is_k = any(at != axis for at in along)
+                return None if is_k else [(user.result, axis)]
+            case tt.Trans():
+                return [(user.result, user.order.index(axis))]
+            case tt.Store():
+                limits, _ = self.limits(user.mask, len(shape_of(value.type)))
+                only = user.value is value and user.ptr is not value and user.mask is not value
+                return [] if only and (axis, limit) in limits else None
+            case scf.Yield() if isinstance(user.parent_op, scf.For | scf.If):
+                return [
+                    (one, axis)
+                    for number, handed in enumerate(user.operands)
+                    if handed is value
+                    for one in _carried(user.parent_op, number)
+                ]
+            case core.TupleLoad():
+                return []  # `_carried` has the right one.
+            case scf.For():
+                return [
+                    (one, axis)
+                    for number, initial in enumerate(user.initial)
+                    if initial is value
+                    for one in _carried(user, number)
+                ]
+            case _:
+                return [(user.result, axis)] if is_elementwise(user) and _is_alike(user.result, value) else None
+
+
+def _carried(owner: Structured, number: int) -> list[Value]:
+    """The values that are a value which the bodies of an op hand on."""
+    inside: list[Value] = [body.parameters[number + 1] for body in owner.bodies if isinstance(owner, scf.For)]
+    if len(owner.value_types) == 1:
+        return [*inside, owner.result]
+    return [*inside, *(op.result for op in owner.result.uses if isinstance(op, core.TupleLoad) and op.index == number)]
+
+
+def _is_alike(one: Value, other: Value) -> bool:
+    return shape_of(one.type) == shape_of(other.type)
+
+
+# By the predicate: whether the first operand is the smaller one, and what is added to the difference.
+_LESS = {
+    IntPredicate.SLT: (True, 0), IntPredicate.SLE: (True, -1),
+    IntPredicate.SGT: (False, 0), IntPredicate.SGE: (False, -1),
+}  # fmt: skip
+
+
+def _moved(op: tt.ExpandDims | tt.Broadcast | tt.Trans, axes: Sequence[_Axis]) -> tuple[_Axis, ...]:
+    """The axes of a tensor after a change of its shape."""
+    if isinstance(op, tt.ExpandDims):
+        return (*axes[: op.axis], _Axis(), *axes[op.axis :])
+    if isinstance(op, tt.Trans):
+        return tuple(axes[axis] for axis in op.order)
+    sizes = shape_of(op.value.type)
+    return tuple(_Axis() if size == 1 else axis for axis, size in zip(axes, sizes, strict=True))
