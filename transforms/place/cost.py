@@ -31,7 +31,7 @@ from ziggurat.codemodel.gpu.targets import DRIVER_BYTES, TARGETS, Target
 from ziggurat.codemodel.layout import LANE_BITS, Layout, Span, axis_bases, bits_of, moved, transposition
 from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value
 from ziggurat.codemodel.structured import Structured
-from ziggurat.codemodel.traits import BodyTerminator, Loop
+from ziggurat.codemodel.traits import BodyTerminator, Loop, Pure
 from ziggurat.codemodel.types import PtrType, ScalarType, SharedType, TensorType, Type, element_of, i1
 from ziggurat.transforms.place.axis_info import AxisInfo, analyse, unknown_component
 from ziggurat.transforms.place.components import (
@@ -169,7 +169,10 @@ _OTHERS: dict[type[Op], float] = {
 }  # fmt: skip
 _LOOP_SLOTS = 3  # An addition, a comparison and a jump for each iteration.
 _ELECTED = 8  # Issue slots of a warp for a box that TMA copies, which one thread begins.
-_FREE = (arith.ConstantOp, core.TupleLoad, core.MakeTuple, gpu.LocalAlloc, gpu.LocalTrans, tt.Splat, tt.Poison)
+_FREE = (
+    arith.ConstantOp, core.TupleLoad, core.MakeTuple, gpu.LocalAlloc, gpu.LocalTrans, tt.Splat, tt.Poison, tt.Join,
+    tt.Split, tt.Cat,
+)  # fmt: skip
 _OFFSET = (arith.AddI, arith.SubI, tt.AddPtr, tt.Hint, arith.ExtSI, arith.ExtUI)  # Keep a constant apart.
 
 
@@ -407,7 +410,7 @@ class _Costs:
             slots = [_of_element(inner) for inner in op.apply.entry.ops[:-1]]
             count = _unique(op.values[0].type) / op.pack
             return count * sum(one for one, _ in slots), count * sum(mufu for _, mufu in slots)
-        if is_shaping(op) or not (is_elementwise(op) or isinstance(op, tt.MakeRange | tt.Grid)):
+        if is_shaping(op) or not isinstance(op, Pure):
             return 0, 0
         count = self._count(op.result, 0 if isinstance(op, _OFFSET) else 1)
         issued, mufu = _of_element(op)

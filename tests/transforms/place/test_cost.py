@@ -166,6 +166,17 @@ def test_the_cycles_of_main_loops_stay(name: str):
     assert tuple(cycles.values()) == exact and issued <= most
 
 
+@pytest.mark.parametrize(("element", "rate"), [(zg.f8e4m3, 2), (zg.f32, 0.5)])
+def test_operands_that_threads_read_for_wgmma(element: Any, rate: float):
+    """An operand b of 8 or 32 bits along n comes through registers, as the first operand of the transposed product."""
+    pointer = zg.divisible(zg.ptr(element), 16)
+    found = cost(dots, [pointer, pointer, F32, 128, 128, 64], num_warps=4)
+    work = total(of(found, gpu.Wgmma))  # Two, so that threads read while the first one is in flight.
+    assert (work.flops, work.tensor) == (2 * 128 * 128 * 64, 512 / rate)
+    # Each wgmma of 64×128 reads 128 rows of 32 bytes, and threads read its other 64.
+    assert work.wavefronts == 2 * 64 * element.bytes // 32 * (128 + 64) * 32 / 128
+
+
 @pytest.mark.parametrize(("element", "cycles"), [(zg.f16, 512 * 2), (zg.f32, 512 * 4)])
 def test_dots_of_ampere(element: Any, cycles: int):
     """mma.sync on sm_80, at half of Hopper's rate; f32 as tf32 at half of that."""
