@@ -44,11 +44,11 @@ def report(kernel: Kernel, text: str, grid: Sequence[int], options: Mapping[str,
     if not isinstance(compiled, Compiled):
         raise LaunchError("explain must have a GPU as its target; got the target 'cpu'")
     cost = cost_of(compiled.stages["gpu"])
-    parts = [int(part) for part in compiled.parts if part.isdecimal()] or range(len(values))
     given: dict[Value, Any] = {}
-    for parameter, number in zip(cost.func.body.parameters, parts, strict=False):
-        if not is_array(values[number]):
-            given[parameter] = values[number]
+    parts = compiled.parts or list(map(str, range(len(values))))
+    for parameter, part in zip(cost.func.body.parameters, parts, strict=False):
+        if part.isdecimal() and not is_array(values[int(part)]):
+            given[parameter] = values[int(part)]
     work, count = work_of_grid(cost, sizes, given), sizes[0] * sizes[1] * sizes[2]
     lines = [f"{count} programs: the iterations of a loop do not follow from the arguments"]
     if work is not None:
