@@ -15,8 +15,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import product
 
-from ziggurat.backend.ptx.emitter import EFFECT, PURE, READS, Argument, Emitted, Emitter, emits, spread
+from ziggurat.backend.ptx.emitter import EFFECT, PURE, Argument, Emitted, Emitter, emits, spread
 from ziggurat.backend.ptx.routines import Join, llvm_type, suffix
+from ziggurat.backend.ptx.shared import Rows, byte_rows
 from ziggurat.backend.ptx.shuffles import uniform
 from ziggurat.backend.ptx.tiles import Group, Tiles, mma_tiles, places_a, places_b, places_c, registers_of, wgmma_group
 from ziggurat.backend.ptx.words import SHARED, group
@@ -29,6 +30,7 @@ from ziggurat.codemodel.layout import bits_of, combine, inverted
 from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.types import ScalarType, SharedType, TensorType, scalar_element
 from ziggurat.transforms.place.queries import layout_of, shared_of, tensor_of
+from ziggurat.transforms.place.swizzle import BYTE_DEPTHS
 
 _SUM = {"f32": "f32", "f64": "f64", "i32": "s32"}  # PTX's types of accumulators.
 _LINES = 512  # The limit on multiply-adds in the body of a loop along k, unless one step along k has more.
@@ -367,32 +369,10 @@ class _InRegisters:
         return self.packed.registers(numbers)
 
 
-class _Rows:
-    """Reads of a buffer in shared memory. A bit of the thread's number moves the place by one of `bases`, in bytes."""
-
-    def __init__(self, emitter: Emitter, buffer: Value, bases: Sequence[int]) -> None:
-        self.emitter = emitter
-        self.address = emitter.emit(f"ptrtoint {SHARED} {emitter.scalar(buffer)} to i32")
-        self.thread = emitter.linear(bases)
-        self.spread = spread(bases)
-        self._starts: dict[int, str] = {}
-
-    def load(self, name: str, place: int, count: int) -> list[str]:
-        """The words that an instruction reads; thread 0 starts at this place in the buffer."""
-        varying = place & self.spread
-        if varying not in self._starts:
-            own = self.emitter.moved(self.thread, varying)
-            self._starts[varying] = self.emitter.emit(f"add i32 {self.address}, {own}")
-        text = f"{name} {group(0, count)}, [${count} + {place ^ varying}];"
-        return self.emitter.asm(["i32"] * count, text, ("i32", self._starts[varying]), effect=READS)
-
-
 class _PairedRows:
     """Operand a of wgmma in shared memory with its neighbours along m: a thread reads the words of pairs of rows.
 
-    Of 8 bits, a transposing ldmatrix moves pairs of rows at 2 depths, and two of them make the 4 depths of a word.
-    Their rows of the buffer are 0, 1, 4, 5, 10, 11, 14, 15 and the others below 16: each of them in another chunk of
-    the swizzle. So lanes with l & 2 get the two in the opposite order.
+    Of 8 bits by `byte_rows`; of 32 bits by vectors of two.
     """
 
     def __init__(self, emitter: Emitter, buffer: Value, tile: Group) -> None:
@@ -401,31 +381,16 @@ class _PairedRows:
         self.type = transposed(type_, (1, 0)) if warps.swapped else type_
         self.of_bytes = type_.element.bytes == 1
         lines = [(line, 0) for line in PAIRED_ROWS[4 if self.of_bytes else 1]]
-        lanes = [(0, 1), (0, 4), (0, 8 | 2), (0, 2), (0, 16)] if self.of_bytes else [(0, 1), (0, 2), *lines[1:4]]
+        lanes = [(0, depth) for depth in BYTE_DEPTHS] if self.of_bytes else [(0, 1), (0, 2), *lines[1:4]]
         rows = [*lanes, *lines[4:], *((64 << bit, 0) for bit in range(bits_of(warps.rows) - 2))]
-        self.rows = _Rows(emitter, buffer, [byte_of(self.type, *row) for row in rows])
+        self.rows = Rows(emitter, buffer, [byte_of(self.type, *row) for row in rows])
 
     def part(self, place: int) -> list[str]:
         """The registers of an instruction whose part of the operand starts at this byte."""
         if not self.of_bytes:
             deeper = place ^ byte_of(self.type, 0, 4)
             return [word for at in (place, deeper) for word in self.rows.load("ld.shared.v2.b32", at, 2)]
-        words = self.rows.load("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16", place, 4)
-        return [
-            self.emitter.call("i32", "llvm.nvvm.prmt", *(("i32", word) for word in (*words[at : at + 2], chosen)))
-            for at in (0, 2)
-            for chosen in (self._bytes(0x6420, 0x2064), self._bytes(0x7531, 0x3175))
-        ]
-
-    def _bytes(self, first: int, other: int) -> str:
-        """The bytes that make a word: in half of the lanes, the two matrices are the opposite ones."""
-
-        def chosen() -> str:
-            half = self.emitter.emit(f"and i32 {self.emitter.thread()}, 2")
-            test = self.emitter.emit(f"icmp eq i32 {half}, 0")
-            return self.emitter.emit(f"select i1 {test}, i32 {first}, i32 {other}")
-
-        return self.emitter.once(("paired", first), chosen)
+        return byte_rows(self.emitter, self.rows, place)
 
 
 class _InShared:
@@ -458,7 +423,7 @@ class _InShared:
         shared = [0] * bits_of(tiles.warps.columns if first else tiles.warps.rows)
         batches = [self._byte(0, 0, 1 << bit) for bit in range(bits_of(tiles.warps.batches))]
         warps = [*own, *shared, *batches] if first else [*shared, *own, *batches]
-        self.rows = _Rows(emitter, value, [*(self._byte(*place) for place in (*rows, *matrices)), *warps])
+        self.rows = Rows(emitter, value, [*(self._byte(*place) for place in (*rows, *matrices)), *warps])
 
     def _byte(self, line: int, k: int, batch: int = 0) -> int:
         return byte_of(self.type, line, k, batch) if self.first else byte_of(self.type, k, line, batch)

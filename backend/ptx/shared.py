@@ -10,14 +10,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ziggurat.backend.ptx.emitter import EFFECT, Argument, Emitted, Emitter, emits, spread
-from ziggurat.backend.ptx.words import GLOBAL, SHARED, from_words, group, load_elements, store_elements, to_words
+from ziggurat.backend.ptx.emitter import EFFECT, READS, Argument, Emitted, Emitter, emits, spread
+from ziggurat.backend.ptx.words import (
+    GLOBAL,
+    SHARED,
+    from_words,
+    group,
+    load_elements,
+    permuted,
+    store_elements,
+    to_words,
+)  # fmt: skip
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.layout import Layout, bits_of, combine, inverted
 from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.types import ScalarType, SharedType, scalar_element
 from ziggurat.transforms.place.queries import layout_of, shared_of, tensor_of
-from ziggurat.transforms.place.swizzle import VECTOR, View, matrix_view, stores_matrices, vector_bits
+from ziggurat.transforms.place.swizzle import VECTOR, View, matrix_view, stores_matrices, turned_bytes, vector_bits
 
 
 @emits(gpu.LocalAlloc)
@@ -80,11 +89,55 @@ class Places:
             yield registers, ("i32", self.emitter.emit(f"ptrtoint {SHARED} {pointer} to i32")), offset
 
 
+class Rows:
+    """Reads of a buffer in shared memory. A bit of the thread's number moves the place by one of `bases`, in bytes."""
+
+    def __init__(self, emitter: Emitter, buffer: Value, bases: Sequence[int]) -> None:
+        self.emitter = emitter
+        self.address = emitter.emit(f"ptrtoint {SHARED} {emitter.scalar(buffer)} to i32")
+        self.thread = emitter.linear(bases)
+        self.spread = spread(bases)
+        self._starts: dict[int, str] = {}
+
+    def load(self, name: str, place: int, count: int) -> list[str]:
+        """The words that an instruction reads; thread 0 starts at this place in the buffer."""
+        varying = place & self.spread
+        if varying not in self._starts:
+            own = self.emitter.moved(self.thread, varying)
+            self._starts[varying] = self.emitter.emit(f"add i32 {self.address}, {own}")
+        text = f"{name} {group(0, count)}, [${count} + {place ^ varying}];"
+        return self.emitter.asm(["i32"] * count, text, ("i32", self._starts[varying]), effect=READS)
+
+
+def byte_rows(emitter: Emitter, rows: Rows, place: int, *, crossed: bool = False) -> list[str]:
+    """The words of two rows at depths 0 to 3, and at 16 to 19, from a place on. `crossed` lanes l & 16 have the second
+    row first."""
+    words = rows.load("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16", place, 4)
+
+    def chosen(odd: int) -> str:
+        thread = emitter.of("i32", emitter.thread())
+        opposite, second = thread >> 1 & 1, (thread >> 4 & 1 ^ odd) if crossed else odd
+        test = emitter.emit(f"icmp eq i32 {opposite}, 0")
+        bytes_ = emitter.emit(f"select i1 {test}, i32 {0x6420}, i32 {0x2064}")
+        other = emitter.emit(f"mul i32 {second}, {0x1111}")
+        return emitter.emit(f"add i32 {bytes_}, {other}")
+
+    selected = [emitter.once(("bytes", odd, crossed), lambda odd=odd: chosen(odd)) for odd in (0, 1)]
+    return [permuted(emitter, *words[at : at + 2], which) for at in (0, 2) for which in selected]
+
+
 @emits(gpu.LocalLoad)
 def _load(emitter: Emitter, op: gpu.LocalLoad) -> Emitted:
     type_ = shared_of(op.buffer)
     layout, scalar = layout_of(op.type), type_.element
     values: dict[int, str] = {}
+    turned = turned_bytes(layout, type_.offsets, scalar.bytes)
+    if turned is not None:
+        rows, into = Rows(emitter, op.buffer, turned), inverted(type_.offsets)
+        for first in (register for register in layout.unique_registers if register % 16 == 0):
+            words = byte_rows(emitter, rows, combine(into, layout.element(first)), crossed=True)
+            values |= zip(range(first, first + 16), from_words(emitter, words, scalar, 4), strict=True)
+        return emitter.value(op.type, values)
     view = matrix_view(layout, type_.offsets, scalar.bytes)
     if view is not None:
         for words, address, offset in _matrices(emitter, op.buffer, view):

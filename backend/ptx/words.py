@@ -80,11 +80,11 @@ def _of_bytes(emitter: Emitter, parts: Sequence[tuple[str, int]]) -> str:
         half, odd = divmod(at[0], 2)
         first = second = 0x7362 if half else 0x5140
         last = 0x7632 if odd else 0x5410
-    low, high = _permuted(emitter, items[0], items[1], first), _permuted(emitter, items[2], items[3], second)
-    return _permuted(emitter, low, high, last)
+    low, high = permuted(emitter, items[0], items[1], first), permuted(emitter, items[2], items[3], second)
+    return permuted(emitter, low, high, last)
 
 
-def _permuted(emitter: Emitter, low: str, high: str, selected: int) -> str:
+def permuted(emitter: Emitter, low: str, high: str, selected: int) -> str:
     """The bytes of two words that the digits of `selected` name, the lowest first."""
     arguments = ("i32", low), ("i32", high), ("i32", str(selected))
     return emitter.call("i32", "llvm.nvvm.prmt", *arguments)

@@ -336,6 +336,13 @@ def _turned(builder: Builder, value: Value, k_axis: int) -> Value:
     type_ = tensor_of(value)
     size, num_warps = scalar_element(type_).bytes, layout_of(type_).num_warps
     k, other = axis_bases(type_.shape, k_axis), axis_bases(type_.shape, 1 - k_axis)
+    panels = Panels.widest(type_.shape[1 - k_axis] * size, k_major=False)
+    if size == 1 and panels is not None:
+        # By ldmatrix and stmatrix: rows 8 apart go to other banks, as half of the lanes have the odd row first.
+        lanes = [*k[2:4], *other[1:3], other[3] ^ other[0]]
+        layout = filled([*k[:2], other[0], k[4]], [*lanes, *other[4:], *k[5:]], num_warps)
+        buffer = stored(builder, value, panels.offsets(type_.shape, k_axis, size), panels.alignment)
+        return builder.add(gpu.LocalLoad(buffer, TensorType(type_.shape, type_.element, layout)))
     run, word = bits_of(MAX_BYTES // size), bits_of(4 // size)
     layout = filled([*other[:run], *k[:word]], [*k[word:], *other[run:]], num_warps)
     places = dict(zip(other, (1 << bit for bit in range(len(other))), strict=True))

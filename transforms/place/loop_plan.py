@@ -72,7 +72,8 @@ class LoopPlan:
     takes place there after the op `after`: the wait for another wgmma, or the next wgmma on the same accumulator. With
     a `spare` slot, the copies of a later iteration need not follow it. The wgmma `deferred` itself takes place in the
     next iteration, before `after`, which is then the wait for the first wgmma. `left` are the loads for dots that are
-    not pipelined. `turned` are the stores of what threads have read from a slot for that wgmma: to rings of two slots.
+    not pipelined. `turned` are the stores of what threads have read from a slot for that wgmma. They take place an
+    iteration ahead, to rings of three slots: one for each wgmma in flight.
     """
 
     loop: scf.For
@@ -98,10 +99,13 @@ class LoopPlan:
         return self.late is None or self.spare or not _in_flight(self.copies)
 
     def channels(self) -> tuple[tuple[Copy, ...], ...]:
-        """The copies of each channel: those of the threads, and those of TMA by their first reader, which waits."""
+        """The copies of each channel: each that is turned, the others of the threads, and those of TMA by their first
+        reader, which waits."""
         found: dict[Value | None, list[Copy]] = {}
-        for copy in sorted(self.copies, key=lambda copy: copy.by_tma):
-            found.setdefault(copy.reader.result if copy.by_tma else None, []).append(copy)
+        turned = {store.value for store in self.turned}
+        for copy in sorted(self.copies, key=lambda copy: (copy.by_tma, copy.reader.result not in turned)):
+            apart = copy.by_tma or copy.reader.result in turned
+            found.setdefault(copy.reader.result if apart else None, []).append(copy)
         return tuple(map(tuple, found.values()))
 
     def released(self, copies: Sequence[Copy]) -> Op:
@@ -142,18 +146,19 @@ def planned(
     if not traced or ahead is None:
         return left[0]
     stage_bytes = sum(copy.shared.bytes for copy in traced)
-    turned = _turned(loop, traced)
-    (late, after), spare = _late_wait(loop, traced, turned), False
-    turned = () if late is None else turned
-    most = (limit - sum(shared_of(store.buffer).bytes for store in turned)) // stage_bytes + 1
-    stages = min(num_stages, most)
-    if late is not None and not any(copy.by_tma for copy in traced) and _in_flight(traced):
-        registers = layout_of(late.result.type).num_registers
-        more, same = (partial(occupancy, count * stage_bytes, registers) for count in (num_stages, num_stages - 1))
-        if num_stages < most and more() == same():
-            stages, spare = num_stages + 1, True
-        elif stages == 2:
-            late, after, turned = None, None, ()  # Copies that begin after the late wait would overlap with nothing.
+    for turned in (_turned(loop, traced), ()):
+        (late, after), spare = _late_wait(loop, traced, turned), False
+        most = (limit - 2 * sum(shared_of(store.buffer).bytes for store in turned)) // stage_bytes + 1
+        stages = min(num_stages, most)
+        if late is not None and not any(copy.by_tma for copy in traced) and _in_flight(traced):
+            registers = layout_of(late.result.type).num_registers
+            more, same = (partial(occupancy, count * stage_bytes, registers) for count in (num_stages, num_stages - 1))
+            if num_stages < most and more() == same():
+                stages, spare = num_stages + 1, True
+            elif stages == 2:
+                late = after = None  # Copies that begin after the late wait would overlap with nothing.
+        if not turned or (late is not None and stages - spare > 2):
+            break  # Else there is no stage for turning.
     if stages < 2 or abs(step) * stages >= 1 << 30:
         return Obstacle(f"there is no shared memory for a second stage of {stage_bytes} bytes", loop)
     return LoopPlan(loop, traced, stages, *ahead, late, after, spare, tuple(left), turned=turned)
@@ -184,12 +189,12 @@ def _in_flight(copies: Sequence[Copy]) -> bool:
 
 def _turned(loop: scf.For, copies: Sequence[Copy]) -> tuple[gpu.LocalStore, ...]:
     """The stores of what is read from the buffers of copies, to buffers of the loop's body that only wgmma reads."""
-    kept, block = {copy.buffer.result for copy in copies}, loop.body.entry
+    loads = {copy.reader.result for copy in copies if isinstance(copy.reader, gpu.LocalLoad)}
+    loads = {load for load in loads if len(load.uses) == 1 and len([*users_of(load.op.operands[0])]) == 2}
     return tuple(
         op
-        for op in block.ops
-        if isinstance(op, gpu.LocalStore) and isinstance(op.value, OpResult) and isinstance(op.value.op, gpu.LocalLoad)
-        if op.value.op.buffer in kept and op.buffer.block is block
+        for op in loop.body.entry.ops
+        if isinstance(op, gpu.LocalStore) and op.value in loads and op.buffer.block is loop.body.entry
         if all(user is op or isinstance(user, gpu.Wgmma) for user in op.buffer.uses)
     )
 

@@ -141,12 +141,18 @@ class _Lowering:
         if channel in self.full:
             builder.add(gpu.MbarrierWait(_of_slot(builder, self.full[channel], slot), phase))
         elif proof.by_copies:
-            builder.add(gpu.AsyncWait(proof.in_flight[op.result] - 1))
+            builder.add(gpu.AsyncWait(self._later_groups(op.channel, proof.in_flight[op.result])))
             if any(ring in read_in_flight(reader) for ring in proof.op.rings for reader in proof.readers):
                 # wgmma reads what this thread has copied, after the barrier that follows.
                 builder.add(gpu.FenceAsync())
         self.ahead[channel] += 1
         return slot
+
+    def _later_groups(self, channel: Value, in_flight: int) -> int:
+        """The groups of copies after that of the oldest slot in flight. The channels of a loop commit one by one."""
+        close = next(op for op in channel.uses if isinstance(op, gpu.ChannelClose))
+        alike = [other for other in close.channels if self.proofs[other].by_copies]
+        return in_flight * len(alike) - 1 - alike.index(channel)
 
     def _release(self, builder: Rewriter, op: gpu.ChannelRelease) -> None:
         """Tell the producer of a free slot. In one role, `barriers` orders its reads and the next load."""

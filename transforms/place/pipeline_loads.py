@@ -186,28 +186,37 @@ class StagedLoop:
             turned = [op for op in self.loop.body.entry.ops if isinstance(op, gpu.LocalTrans)]
             builder.rewrite_ops([op for op in turned if allocation(op.result) is buffer])
 
-    def _turn(self, builder: Rewriter, store: gpu.LocalStore) -> None:
-        """Store to the free slot of a ring, which stands for the buffer from now on."""
-        channel = self.turned[store]
-        (ring,) = rings_of(channel)
-        slot = builder.add(gpu.ChannelAcquire(channel, constant(builder, True, i1)))
-        builder.add(gpu.LocalStore(builder.add(gpu.LocalView(ring, slot)), builder[store.value]), store.location)
-        builder.add(gpu.ChannelCommit(channel))
-        builder[store.buffer] = builder.add(gpu.LocalView(ring, builder.add(gpu.ChannelWait(channel))))
+    def _turn(self, builder: Rewriter) -> None:
+        """Read the slots of operands that are turned, and store them to slots of their own, an iteration ahead."""
+        for store, channel in self.turned.items():
+            copies = next(copies for copies in self.channels if copies[0].reader.result is store.value)
+            builder.add(gpu.Stage(self.plan.distance - 1, order=0))
+            self._wait(builder, copies)
+            builder.add(gpu.Stage(self.plan.distance - 1, order=3))
+            builder.rewrite(copies[0].reader)
+            builder.add(gpu.ChannelRelease(self.channels[copies]))
+            slot = builder.add(gpu.ChannelAcquire(channel, constant(builder, True, i1)))
+            view = builder.add(gpu.LocalView(rings_of(channel)[0], slot))
+            builder.add(gpu.LocalStore(view, builder[store.value]), store.location)
+            builder.add(gpu.ChannelCommit(channel))
 
     def compute(self, inner: Rewriter, _: Sequence[Value] = ()) -> Sequence[Value]:
         """Add the other ops of the body, with the waits for slots and their release."""
         loop, plan, own = self.loop, self.plan, self.plan.distance
         buffers = {copy.buffer.result for copy in plan.copies}
         gone = {op.result for copy in plan.copies for op in (copy.load, copy.store, *copy.transposed)}
-        gone |= {store.buffer for store in self.turned}
-        gone |= _superfluous_fences(loop, gone | {store.result for store in self.turned})
+        gone |= {value for store in self.turned for value in (store.value, store.buffer, store.result)}
+        gone |= _superfluous_fences(loop, gone)
         released = {channel: plan.released(copies) for copies, channel in self.channels.items()}
         released |= dict.fromkeys(self.turned.values(), plan.late)
+        self._turn(inner)
         inner.add(gpu.Stage(own, order=0))
         for copies in self.channels:
-            if not copies[0].by_tma:
+            if not copies[0].by_tma and copies[0].reader.result not in gone:
                 self._wait(inner, copies)
+        for store, channel in self.turned.items():
+            slot = inner.add(gpu.ChannelWait(channel))
+            inner[store.buffer] = inner.add(gpu.LocalView(rings_of(channel)[0], slot))
         places, place = self._places(), (own, 2)
         inner.add(gpu.Stage(own, order=2))
 
@@ -224,10 +233,7 @@ class StagedLoop:
             for copies in self.channels:
                 if copies[0].by_tma and op is copies[0].reader:
                     self._wait(inner, copies)
-            if isinstance(op, gpu.LocalStore) and op in self.turned:
-                self._turn(inner, op)
-            else:
-                inner.rewrite(op)
+            inner.rewrite(op)
             if op is plan.after or op is plan.late:
                 begin((own, 4) if op is plan.after else (own + 1, 5))
             for channel, over in released.items():
@@ -290,7 +296,7 @@ def new_channels(builder: Builder, plan: LoopPlan) -> list[Value]:
 
     rings = {copy: ring(copy.buffer.result, plan.stages) for copy in plan.copies}
     groups = [[rings[copy] for copy in copies] for copies in plan.channels()]
-    groups += [[ring(store.buffer, 2)] for store in plan.turned]
+    groups += [[ring(store.buffer, 3)] for store in plan.turned]
     return [builder.add(gpu.Channel(group)) for group in groups]
 
 

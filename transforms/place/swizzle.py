@@ -248,8 +248,35 @@ def _matrix_moves(view: View, offsets: tuple[int, ...], size: int) -> Moves:
     return Moves(count, 4 * view.count, count * cycles)
 
 
+# Bytes with neighbours along m become words of 4 along k: a transposing ldmatrix moves pairs of rows at 2 depths, and
+# two of them make the 4 depths of a word. The depths of the buffer's rows are 0, 1, 4, 5, 10, 11, 14, 15 and the others
+# below 16, each of them in another chunk of the swizzle: lanes with l & 2 get the two in the opposite order.
+BYTE_DEPTHS = (1, 4, 8 | 2, 2, 16)  # The depths of the rows whose addresses the lanes give, by the lanes' bits.
+
+
+@lru_cache(maxsize=1024)
+def turned_bytes(layout: Layout, offsets: tuple[int, ...], size: int) -> tuple[int, ...] | None:
+    """The places of the rows whose addresses threads give, by the bits of a thread's number, if bytes move so.
+
+    A thread's first registers are the words of two rows, which lanes l & 16 hold in the opposite order, at depths 0 to
+    3 and 16 to 19.
+    """
+    if size != 1 or len(layout.registers) < 4 or not all(layout.registers[:4]):
+        return None
+    into = inverted(offsets)
+    one, two, row, sixteen = layout.registers[:4]
+    four, eight, *lines = layout.lanes
+    depths = {1: one, 2: two, 4: four, 8 | 2: eight ^ two, 16: sixteen}
+    places = [combine(into, basis) for basis in (*map(depths.__getitem__, BYTE_DEPTHS), *layout.warps)]
+    across = [combine(into, line) for line in (row, *lines[:2], lines[2] ^ row)]
+    return tuple(places) if across == [1, 2, 4, 8] and not any(place % VECTOR for place in places) else None
+
+
 def moves(layout: Layout, offsets: tuple[int, ...], size: int, matrices: bool) -> Moves:
     """The cheapest moves, in vectors or, with `matrices`, as matrices."""
+    if matrices and turned_bytes(layout, offsets, size) is not None:
+        count = 1 << sum(map(bool, layout.registers[4:]))
+        return Moves(count, VECTOR, count * VECTOR // 4)
     view = matrix_view(layout, offsets, size) if matrices else None
     return vector_moves(layout, offsets, size) if view is None else _matrix_moves(view, offsets, size)
 

@@ -23,7 +23,7 @@ LOOPS = {
     "matmul f16 NN 128×128×64, 8 warps": 98,
     "matmul f16 NT 128×128×64, 8 warps": 82,
     "matmul f8e4m3 NN 128×256×128": 185,
-    "matmul f8e4m3 TN 128×256×128": 262,
+    "matmul f8e4m3 TN 128×256×128": 235,
     "matmul f16 by TMA 128×256×64, roles": 56,
     "attention f16 D64, 4 warps": 530,
     "attention f16 D128, 8 warps": 358,
@@ -92,13 +92,14 @@ def test_queries_are_in_registers_where_there_is_room():
     assert figures(name, "hold_operands").instructions >= figures(name).instructions + 15
 
 
-@pytest.mark.parametrize(("name", "stores", "barriers"), [("NN", 0, 1), ("TN", 16, 2)])
-def test_operands_that_are_not_along_k(name: str, stores: int, barriers: int):
-    """One operand goes from shared memory to registers in matrices, while the other half of k is multiplied."""
+@pytest.mark.parametrize(("name", "stores", "further"), [("NN", 0, 0), ("TN", 4, 4)])
+def test_operands_that_are_not_along_k(name: str, stores: int, further: int):
+    """One operand goes from shared memory to registers in matrices, while the other half of k is multiplied. The other
+    one is turned through registers."""
     found = figures(f"matmul f8e4m3 {name} 128×256×128").loop
     loop = Counter({prefix: sum(found[one] for one in found if one.startswith(prefix)) for prefix in COUNTED})
-    assert loop["QGMMA"] == loop["LDSM"] == 8 and loop["WARPGROUP.DEPBAR"] == 3, found
-    assert (loop["STS"], loop["BAR"]) == (stores, barriers), found
+    assert loop["QGMMA"] == 8 and loop["LDSM"] == 8 + further and loop["WARPGROUP.DEPBAR"] == 3, found
+    assert loop["STS"] == stores and loop["BAR"] == 1, found
 
 
 def test_buffers_with_one_value_are_one():
