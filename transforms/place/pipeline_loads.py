@@ -56,6 +56,7 @@ from ziggurat.transforms.place.queries import constant, shared_of, unpacked
 from ziggurat.transforms.place.schedule import carrying_loop
 
 _LOWERING_BYTES = 8192  # Shared memory that is left for what `lower` allocates.
+_WRITERS = (tt.DescriptorStore, tt.DescriptorReduce, tt.Print, tt.Assert)  # Those that loads may begin before.
 _OTHER_REGISTERS = 64  # Registers a thread, beside those of the accumulator.
 
 
@@ -252,14 +253,16 @@ class StagedLoop:
         if plan.late is not None:
             places[plan.late.result] = own + 1, 3
         if plan.deferred is not None:
-            # Of the ops after the first wait, only those come after the late one that depend on the accumulator, and
-            # the operand, which then takes the registers of the one before.
+            # Of the ops after the first wait, only those come after the late one that depend on the accumulator, or on
+            # the operand, which then takes the registers of the one before. What they write to memory stays in order.
             at = block.terminator.operands.index(plan.late.result)
-            scaled = {block.parameters[at + 1]}
+            moved, wrote = {block.parameters[at + 1], plan.deferred.a}, False
             for op in block.ops:
-                if scaled.intersection(op.operands):
-                    scaled.add(op.result)
-                elif op.result in after and op.result is not plan.deferred.a:
+                writes = any(isinstance(inner, _WRITERS) for inner in op.walk())
+                if (wrote and writes) or any(moved.intersection(inner.operands) for inner in op.walk()):
+                    moved.add(op.result)
+                    wrote = wrote or writes
+                elif op.result in after and op.result not in moved:
                     places[op.result] = own, 4
             places[plan.deferred.result], places[plan.late.result] = (own + 1, 3), (own + 1, 5)
         return places

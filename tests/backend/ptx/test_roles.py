@@ -27,7 +27,7 @@ from ziggurat.backend.reference.run import run
 from ziggurat.backend.simulator.shared import SimulationError
 from ziggurat.backend.simulator.simulate import simulate
 from ziggurat.backend.simulator.tma import in_parts
-from ziggurat.codemodel.dialects import arith, tt
+from ziggurat.codemodel.dialects import arith, scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.op import Op, Value
@@ -490,6 +490,48 @@ def test_code_behind_the_loop_that_meets() -> None:
 
     judged(model, module, given(0), (1,))
     judged(model, module, given(1), (1,), (0, 1))
+
+
+@zg.kernel
+def deferred(q_desc, k_desc, v_desc, out_desc, n, USED: zg.constexpr):
+    """What comes after the softmax depends on the operand or on the accumulator of the dot that is deferred."""
+    q, shape = q_desc.load((0, 0)), (64, 32)
+    top, total, acc = zg.full((64,), -1.0e30, zg.f32), zg.zeros((64, 32), zg.f32), zg.zeros(shape, zg.f32)
+    for start in zg.range(0, n, 32, warp_specialize=True):
+        scores = zg.dot(q, zg.trans(k_desc.load((start, 0))))
+        higher = zg.maximum(top, zg.max(scores, axis=1))
+        powers = zg.cast(zg.exp2(zg.sub(scores, zg.expand(higher, 1))), zg.f16)
+        if USED == "the operand":
+            acc = zg.mul(acc, zg.expand(zg.exp2(zg.sub(top, higher)), 1))
+            total = zg.add(zg.mul(total, 0.5), zg.cast(powers, zg.f32))
+        elif USED == "the accumulator":
+            if start == 32:
+                acc = zg.mul(acc, 2.0)
+        else:
+            acc = zg.mul(acc, 0.5)
+            zg.device_print("acc", zg.max(zg.max(acc, axis=1)))
+            zg.device_print("scores", zg.max(higher))
+        acc = zg.dot(powers, v_desc.load((start, 0)), acc)
+        top = higher
+    out_desc.store((0, 0), zg.cast(zg.add(acc, total), zg.f16))
+
+
+@pytest.mark.parametrize("used", ["the operand", "the accumulator", "prints"])
+def test_what_else_uses_a_deferred_dot(used: str) -> None:
+    blocks = [(64, 32), (32, 32), (32, 32), (64, 32)]
+    model = deferred.triton(*descriptors(*blocks), I32, used)
+    module = placed(model, 4, 2)
+    (loop,) = (op for op in module.walk() if isinstance(op, scf.For) and count(op, gpu.Wgmma))
+    assert next(op for op in loop.walk() if isinstance(op, gpu.WgmmaWait)).pending == 1
+    prints = [op.prefix for op in loop.walk() if isinstance(op, tt.Print)]
+    assert prints == (["acc", "scores"] if used == "prints" else [])
+
+    def given() -> tuple[np.ndarray, list[Any]]:
+        q, k, v = random((64, 32)), random((96, 32)), random((96, 32), seed=1)
+        out = np.full((64, 32), 7, np.float16)
+        return out, [*described((q, k, v, out), blocks), 96]
+
+    judged(model, module, given, (1,), rtol=1e-3, atol=1e-3)
 
 
 @zg.kernel
