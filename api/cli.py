@@ -168,7 +168,7 @@ def _add_options(command: argparse.ArgumentParser) -> None:
             command.add_argument(flag, action=action, default=default, help=documentation)
         else:
             about = f"{documentation} (default: {default})"
-            kind = int if isinstance(default, int) else str
+            kind = str if isinstance(default, str) else int
             command.add_argument(flag, type=kind, default=default, help=about)
 
 
@@ -441,7 +441,9 @@ def _find(place: str, macros: Sequence[str] = (), functions: bool = False) -> Ke
     except Exception as error:  # The module of a user may raise anything.
         said = error.msg if isinstance(error, SyntaxError) else error
         summary = f"'{path}' cannot be read: {type(error).__name__}: {said}"
-        raise LaunchError(summary, _raised(error, file)) from None
+        as_triton = isinstance(error, ModuleNotFoundError) and error.name == "triton"
+        hint = "let ziggurat be its triton: python -m ziggurat.triton -m ziggurat …" if as_triton else None
+        raise LaunchError(summary, _raised(error, file), hint=hint) from None
     kernel: Any = getattr(module, name, None)
     if isinstance(kernel, Function) and not isinstance(kernel, Kernel) and not functions:
         raise LaunchError(f"'{name}' must be a kernel; got a zg.function", hint="show its Python model: --stage python")

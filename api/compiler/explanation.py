@@ -69,15 +69,13 @@ def explanation(compiled: Compiled) -> str:
 def _summary(compiled: Compiled, cost: Cost, resources: Resources | None) -> str:
     """The resources of a CTA, and the occupancy."""
     title = f"{compiled.title} for {compiled.target}: {cost.warps} warps, {cost.shared} bytes of shared memory"
-    registers = cost.carried if resources is None else resources.registers
     if resources is None:
-        title += f", at least {registers} registers a thread (no ptxas here)"
-    else:
-        title += f", {registers} registers a thread, {resources.spills} bytes spilled"
-    allowed = cost.ctas(registers)
+        return f"{title}\nregisters and CTAs per SM are not known without ptxas: pip install 'ziggurat[ptx]'"
+    title += f", {resources.registers} registers a thread, {resources.spills} bytes spilled"
+    allowed = cost.ctas(resources.registers)
     least = min(allowed, key=allowed.__getitem__)
     text = f"{title}\nCTAs per SM: {allowed[least]}, limited by {least}"
-    return "\n".join([text, *(f"ptxas: {warning.strip()}" for warning in (resources.warnings if resources else ()))])
+    return "\n".join([text, *(f"ptxas: {warning.strip()}" for warning in resources.warnings)])
 
 
 def _part(loop: Line | None, entries: Sequence[Entry], notes: Mapping[Line, Sequence[str]]) -> Iterator[str]:

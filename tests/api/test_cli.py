@@ -60,6 +60,19 @@ def test_explain(file, capsys):
     assert "zg.store(zg.add(x_ptr, at)" in text and "; `n` is not known to be a multiple of 4" in text
 
 
+def test_a_limit_of_registers(file, capsys):
+    assert main(["show", "--stage", "ptx", "--maxnreg", "64", file, "ptr<f32>, i32, 64"]) == 0
+    assert ".maxnreg 64" in capsys.readouterr().out
+
+
+def test_a_file_that_imports_triton(tmp_path, monkeypatch, capsys):
+    path = tmp_path / "program.py"
+    path.write_text("import triton\n")
+    monkeypatch.setitem(sys.modules, "triton", None)  # As where it is not installed.
+    assert main(["show", f"{path}:kernel", ""]) == 1
+    assert "python -m ziggurat.triton -m ziggurat" in capsys.readouterr().err
+
+
 def test_explain_is_of_a_gpu(file, capsys):
     assert main(["explain", file, "ptr<f32>, i32, 1024", "--target", "cpu"]) == 1
     assert capsys.readouterr().err == "LaunchError: explain must have a GPU as its target; got the target 'cpu'\n"

@@ -105,8 +105,25 @@ def test_spills_are_shown_by_line():
 def test_without_ptxas(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(explanation, "tool", lambda name: None)
     text = kernels.layer_norm.compile(*[F16] * 4, F32, F32, N, N, zg.f32, 2048, num_warps=8).explain()
-    assert "at least 8 registers a thread (no ptxas here)" in text.splitlines()[0]
+    assert "registers and CTAs per SM are not known without ptxas" in text.splitlines()[1]
     assert text.count("An iteration of the loop in line") == 3
+
+
+def test_loads_that_are_too_narrow_for_copies_are_named():
+    pointer = zg.ptr(zg.f16)
+    text = products.compile(pointer, zg.ptr(zg.f32), zg.i32, 64).explain()
+    assert "no copies ahead of the dots: a thread loads 16 bits at once, and copies ahead take 32 or more" in text
+
+
+@zg.kernel
+def products(x_ptr, out_ptr, n, B: zg.constexpr):
+    at = zg.arange(0, B)
+    square = zg.add(zg.mul(zg.expand(at, 1), B), zg.expand(at, 0))
+    total = zg.zeros((B, B), zg.f32)
+    for step in range(0, n):
+        x, y = (zg.load(zg.add(x_ptr + step, square)), zg.load(zg.add(x_ptr + 5 * step, square)))
+        total = zg.dot(x, y, total)
+    zg.store(zg.add(out_ptr, square), total)
 
 
 def test_a_compiled_gpu_model_has_no_reasons():

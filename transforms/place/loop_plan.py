@@ -134,7 +134,7 @@ def planned(
     stores = {copy.store.result for copy in copies}
     copies = [copy for copy in copies if _is_only_stored(copy.load.result, stores)]
     if not copies:
-        return Obstacle("no load in it goes only to a dot", loop)
+        return _too_narrow(loop) or Obstacle("no load in it goes only to a dot", loop)
     if isinstance(any_load := step_ahead(loop), Obstacle):
         copies = [copy for copy in copies if copy.by_tma]
         if not copies:
@@ -180,6 +180,17 @@ def step_ahead(loop: scf.For, *, by_tma: bool = False) -> int | Obstacle:
     if writer is not None:
         return Obstacle("an op in it writes to global memory or orders its accesses", writer)
     return step
+
+
+def _too_narrow(loop: scf.For) -> Obstacle | None:
+    """The obstacle if the loads for a loop's dots have fewer bytes than a copy takes."""
+    for op in loop.body.entry.ops:
+        value = before_transposition(op.value)[0] if isinstance(op, gpu.LocalStore) else None
+        if isinstance(value, OpResult) and isinstance(value.op, tt.Load):
+            bits = 8 * value.op.width * scalar_element(value.type).bytes
+            if bits < 32:
+                return Obstacle(f"a thread loads {bits} bits at once, and copies ahead take 32 or more", value.op)
+    return None
 
 
 def _in_flight(copies: Sequence[Copy]) -> bool:
