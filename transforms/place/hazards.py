@@ -94,7 +94,7 @@ def _computing(component: Component, groups: Mapping[Component, Group], seen: se
 def _begun_between(wait: gpu.WgmmaWait) -> int:
     """The number of wgmma that a block begins between the one that a wait is for and the wait."""
     first = wait.value.op if isinstance(wait.value, OpResult) else None
-    if not isinstance(first, gpu.Wgmma) or first.parent is not wait.parent:
+    if not isinstance(first, gpu.Wgmma) or first.parent is None or first.parent is not wait.parent:
         return 0
     after = dropwhile(lambda op: op is not first, first.parent.ops)
     return sum(isinstance(op, gpu.Wgmma) for op in takewhile(lambda op: op is not wait, after)) - 1

@@ -34,8 +34,8 @@ def hold_operands(module: gpu.Module) -> Op:
     if split is None:
         return module
     held: dict[Value, TensorType] = {}  # The fragments, by the buffers.
-    for op in split.walk():
-        type_ = _fragment(op) if isinstance(op, gpu.LocalAlloc) else None
+    for op in (op for op in split.walk() if isinstance(op, gpu.LocalAlloc)):
+        type_ = _fragment(op)
         if type_ is not None and all(_fits(loop, held | {op.result: type_}, split.registers[0]) for loop in _loops(op)):
             held[op.result] = type_
     if not held:

@@ -247,16 +247,17 @@ class StagedLoop:
         """The stage and the order of each op of the loop's body."""
         plan, own, block = self.plan, self.plan.distance, self.loop.body.entry
         after = {op.result for op in dropwhile(lambda op: op is not plan.after, block.ops)}
-        places = {op.result: (own, 7 if op.result in after else 2) for op in block.ops}
+        places: dict[Value, tuple[int, int]] = {op.result: (own, 7 if op.result in after else 2) for op in block.ops}
         if plan.after is not None:
             places[plan.after.result] = own, 2
         if plan.late is not None:
             places[plan.late.result] = own + 1, 3
-        if plan.deferred is not None:
+        if plan.deferred is not None and plan.late is not None:
             # Of the ops after the first wait, only those come after the late one that depend on the accumulator, or on
             # the operand, which then takes the registers of the one before. What they write to memory stays in order.
             at = block.terminator.operands.index(plan.late.result)
-            moved, wrote = {block.parameters[at + 1], plan.deferred.a}, False
+            moved: set[Value] = {block.parameters[at + 1], plan.deferred.a}
+            wrote = False
             for op in block.ops:
                 writes = any(isinstance(inner, _WRITERS) for inner in op.walk())
                 if (wrote and writes) or any(moved.intersection(inner.operands) for inner in op.walk()):
