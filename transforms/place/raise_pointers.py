@@ -172,11 +172,12 @@ class _Axis:
 @attrs.frozen
 class _Form:
     """Integers or pointers, as the sum of `base` and the numbers along each axis. Pointers are so many elements after
-    the parameter `origin`."""
+    the parameter `origin`. `wide` is the part of `base` that an i32 may not hold, as 64 bits were computed with."""
 
     base: Poly
     axes: tuple[_Axis, ...] = ()
     origin: Value | None = None
+    wide: Poly = _ZERO
 
     @property
     def uniform(self) -> bool:
@@ -208,7 +209,8 @@ def _added(a: _Form | None, b: _Form | None, factor: int = 1) -> _Form | None:
         if x.stride and y.stride and x.wrap != y.wrap:
             return None
         axes.append(_Axis(_sum(x.stride, y.stride, factor), x.wrap if x.stride else y.wrap))
-    return _Form(_sum(a.base, b.base, factor), tuple(axes), a.origin or b.origin)
+    wide = _sum(a.wide, b.wide, factor)
+    return _Form(_sum(a.base, b.base, factor), tuple(axes), a.origin or b.origin, wide)
 
 
 def _times(a: _Form | None, b: _Form | None) -> _Form | None:
@@ -241,8 +243,19 @@ class _Analysis:
             found = self._computed(value)
             if found is None and value.type in (i32, i64):
                 found = _Form(self._atom(value))
+            if found is not None and isinstance(value, OpResult) and self._is_wide(value.op):
+                found = attrs.evolve(found, wide=found.base)
             self.forms[value] = found
         return self.forms[value]
+
+    def _is_wide(self, op: Op) -> bool:
+        """Whether an op multiplies in 64 bits, or adds scalars in 64 bits: two numbers, or a number to a moved pointer.
+
+        A tensor's sum is taken to exceed an i32 no more than its terms: these move within the rows."""
+        if isinstance(op, arith.AddI | arith.SubI | tt.AddPtr):
+            moved = all((form := self.form(one)) is not None and form.base for one in op.operands)
+            return moved and op.result.type != i32 and not isinstance(op.result.type, TensorType)
+        return isinstance(op, arith.MulI) and element_of(op.result.type) == i64
 
     def _atom(self, value: Value) -> Poly:
         if value not in self.atoms:
@@ -396,6 +409,8 @@ class _Analysis:
         if not self._is_even(pitch, type_.element.bytes):
             return None
         starts: dict[int, Poly] = dict(zip((1 - along, along), self._split(form.base, pitch), strict=True))
+        if self._split(form.wide, pitch)[1]:
+            return None
         limits, exact = self.limits(load.mask, 2)
         shape: list[Bound] = []
         for axis in (1 - along, along):
@@ -437,7 +452,7 @@ class _Analysis:
 
     def _is_index(self, poly: Poly) -> bool:
         """Whether a polynomial is an i32 that is known not to be negative."""
-        return all(coefficient > 0 for coefficient in poly.values()) and all(
+        return all(0 < coefficient <= _ENDLESS for coefficient in poly.values()) and all(
             self.atoms[number].type == i32 and (info := self.infos.get(component_of(self.atoms[number]))) is not None
             and info.nonnegative for product in poly for number in product
         )  # fmt: skip

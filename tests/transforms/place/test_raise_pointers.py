@@ -22,7 +22,7 @@ from ziggurat.transforms.place.prepare import prepare_for_gpu
 from ziggurat.transforms.place.raise_pointers import raise_pointers
 
 LESS = zg.CompareKind.LESS_THAN
-F16, N = zg.divisible(zg.ptr(zg.f16)), zg.divisible(zg.i32)
+F16, I8, N = zg.divisible(zg.ptr(zg.f16)), zg.divisible(zg.ptr(zg.i8)), zg.divisible(zg.i32)
 
 
 @zg.kernel
@@ -99,6 +99,34 @@ def by_index(a_ptr, b_ptr, c_ptr, m, n, k, am, bn, M: zg.constexpr, N: zg.conste
     zg.store(zg.add(c_ptr, zg.add(zg.mul(zg.expand(rows, 1), n), zg.expand(columns, 0))), zg.cast(acc, zg.f16), inside)
 
 
+@zg.kernel
+def far(a_ptr, b_ptr, c_ptr, k, am, bn, also: zg.constexpr):
+    """Each program's matrix · b, where the matrix may be 2³¹ elements after the parameter or more."""
+    at, number = zg.arange(0, 64), zg.program_id(0)
+    wide = zg.cast(number, zg.i64)
+    if also == "product":
+        a_ptr = a_ptr + wide * 2**20
+    if also == "constant":
+        a_ptr = a_ptr + 2**32
+    if also == "factor":
+        a_ptr = a_ptr + wide * 2**32
+    if also == "sum":
+        a_ptr = a_ptr + number * 2**20
+        a_ptr = a_ptr + zg.program_id(1) * 2**20
+    if also == "narrow":
+        a_ptr = a_ptr + number * 2**20
+    if also == "rows":
+        a_ptr = a_ptr + wide * 64 * am
+    rows = zg.cast(zg.expand(at, 1), zg.i64) if also == "wide rows" else zg.expand(at, 1)
+    a_at = zg.add(a_ptr, zg.add(zg.mul(rows, am), zg.expand(at, 0)))
+    b_at = zg.add(b_ptr, zg.add(zg.expand(at, 1), zg.mul(zg.expand(at, 0), bn)))
+    acc = zg.zeros((64, 64), zg.i32)
+    for _ in range(0, k, 64):
+        acc = zg.dot(zg.load(a_at), zg.load(b_at), acc)
+        a_at, b_at = zg.add(a_at, 64), zg.add(b_at, 64)
+    zg.store(zg.add(c_ptr, zg.add(number * 4096, zg.add(zg.mul(zg.expand(at, 1), 64), zg.expand(at, 0)))), acc)
+
+
 def types_of(form: str = "NN", also: str = "", element: Any = F16, stride: Any = N, sizes: Any = zg.i32) -> list[Any]:
     strides = [one for letter in form for one in ((stride, 1) if letter == "N" else (1, stride))]
     return [element, element, F16, sizes, sizes, sizes, *strides, zg.i32, 64, 64, 64, also]
@@ -153,6 +181,17 @@ def test_options_without_it(options: dict[str, Any]) -> None:
 
 def test_pointers_of_each_iteration() -> None:
     assert count_of(F16, F16, F16, zg.i32, zg.i32, zg.i32, N, N, 64, 64, 64, kernel=by_index) == 2
+
+
+@pytest.mark.parametrize("also", ["product", "constant", "factor", "sum"])
+def test_not_where_a_column_may_exceed_32_bits(also: str) -> None:
+    """TMA takes indices of 32 bits."""
+    assert count_of(I8, I8, zg.ptr(zg.i32), zg.i32, N, N, also, kernel=far) == 0
+
+
+@pytest.mark.parametrize("also", ["narrow", "rows", "wide rows"])
+def test_offsets_of_64_bits_that_move_by_whole_rows(also: str) -> None:
+    assert count_of(I8, I8, zg.ptr(zg.i32), zg.i32, N, N, also, kernel=far) == 2
 
 
 def laid_out(x: np.ndarray, letter: str, unit: int = 16) -> np.ndarray:
