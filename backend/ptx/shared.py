@@ -123,7 +123,7 @@ def byte_rows(emitter: Emitter, rows: Rows, place: int, *, crossed: bool = False
         return emitter.emit(f"add i32 {bytes_}, {other}")
 
     selected = [emitter.once(("bytes", odd, crossed), lambda odd=odd: chosen(odd)) for odd in (0, 1)]
-    return [permuted(emitter, *words[at : at + 2], which) for at in (0, 2) for which in selected]
+    return [permuted(emitter, words[at], words[at + 1], which) for at in (0, 2) for which in selected]
 
 
 @emits(gpu.LocalLoad)

@@ -84,8 +84,8 @@ def _of_bytes(emitter: Emitter, parts: Sequence[tuple[str, int]]) -> str:
     return permuted(emitter, low, high, last)
 
 
-def permuted(emitter: Emitter, low: str, high: str, selected: int) -> str:
-    """The bytes of two words that the digits of `selected` name, the lowest first."""
+def permuted(emitter: Emitter, low: str, high: str, selected: int | str) -> str:
+    """The bytes of two words that the hexadecimal digits of a number, or of a value, name, the lowest first."""
     arguments = ("i32", low), ("i32", high), ("i32", str(selected))
     return emitter.call("i32", "llvm.nvvm.prmt", *arguments)
 

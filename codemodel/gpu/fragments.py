@@ -155,7 +155,8 @@ def warps_of(layout: Layout, unit: Unit, shape: Shape) -> Warps | None:
     for paired, swapped in ((False, False), (True, False), (True, True)):
         if paired and (len(shape) > 2 or unit.pack not in PAIRED_ROWS):
             continue
-        m, n = (shape[-1], shape[-2]) if swapped else (shape[-2], shape[-1])
+        m, n = shape[-2:]
+        m, n = (n, m) if swapped else (m, n)
         for batches in _shares(min(count, math.prod(shape[:-2]))):
             for rows in _shares(min(count // batches, m // unit.m)):
                 for columns in _shares(min(count // batches // rows, n // unit.n)):

@@ -76,7 +76,7 @@ def tma_decisions(
     accesses = [op for op in described if isinstance(op, Access) and _is_served(op, func, target)]
     if not accesses or not TARGETS[target].has_tma:
         return {}
-    order = {op.result: at for at, op in enumerate(func.walk())}
+    order: dict[Value, int] = {op.result: at for at, op in enumerate(func.walk())}
     ordering = [op for op in module.walk() if isinstance(op, tt.Barrier | tt.AtomicRMW | tt.AtomicCAS)]
     loaded = {_memory_of(op.descriptor) for op in described if isinstance(op, tt.DescriptorLoad)}
     stored = {_memory_of(op.descriptor) for op in described if isinstance(op, tt.DescriptorStore)}
