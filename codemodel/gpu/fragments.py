@@ -152,11 +152,11 @@ def operand_b(unit: Unit, shape: Shape, warps: Warps) -> Layout:
 def warps_of(layout: Layout, unit: Unit, shape: Shape) -> Warps | None:
     """The division among warps of a tile or a batch whose accumulator has this layout; None if it is not the unit's."""
     count = layout.num_warps
+    height, width = shape[-2:]
     for paired, swapped in ((False, False), (True, False), (True, True)):
         if paired and (len(shape) > 2 or unit.pack not in PAIRED_ROWS):
             continue
-        m, n = shape[-2:]
-        m, n = (n, m) if swapped else (m, n)
+        m, n = (width, height) if swapped else (height, width)
         for batches in _shares(min(count, math.prod(shape[:-2]))):
             for rows in _shares(min(count // batches, m // unit.m)):
                 for columns in _shares(min(count // batches // rows, n // unit.n)):
