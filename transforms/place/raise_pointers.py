@@ -45,6 +45,7 @@ from ziggurat.transforms.simplify.effects import may_write
 
 _UNIT = 16  # Bytes: the base and the strides of a tensor map are multiples of this.
 _ENDLESS = (1 << 31) - 1  # The size of a tensor along an axis without a bound.
+_TERMS = 32  # The most of a polynomial that is followed: squares of squares would take for ever.
 
 # A sum of products: for each product of values, in the order of their numbers, its coefficient.
 Poly = Mapping[tuple[int, ...], int]
@@ -241,6 +242,8 @@ class _Analysis:
         if value not in self.forms:
             self.forms[value] = None  # While it is computed from itself.
             found = self._computed(value)
+            if found is not None and any(len(p) > _TERMS for p in (found.base, *(axis.stride for axis in found.axes))):
+                found = None
             if found is None and value.type in (i32, i64):
                 found = _Form(self._atom(value))
             if found is not None and isinstance(value, OpResult) and self._is_wide(value.op):

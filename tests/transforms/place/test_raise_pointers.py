@@ -115,6 +115,10 @@ def far(a_ptr, b_ptr, c_ptr, k, am, bn, also: zg.constexpr):
         a_ptr = a_ptr + zg.program_id(1) * 2**20
     if also == "narrow":
         a_ptr = a_ptr + number * 2**20
+    if also == "squares":
+        for _ in zg.static_range(9):
+            number = number * number + k
+        a_ptr = a_ptr + number * am
     if also == "rows":
         a_ptr = a_ptr + wide * 64 * am
     rows = zg.cast(zg.expand(at, 1), zg.i64) if also == "wide rows" else zg.expand(at, 1)
@@ -192,6 +196,10 @@ def test_not_where_a_column_may_exceed_32_bits(also: str) -> None:
 @pytest.mark.parametrize("also", ["narrow", "rows", "wide rows"])
 def test_offsets_of_64_bits_that_move_by_whole_rows(also: str) -> None:
     assert count_of(I8, I8, zg.ptr(zg.i32), zg.i32, N, N, also, kernel=far) == 2
+
+
+def test_squares_of_squares_are_not_multiplied_out() -> None:
+    assert count_of(I8, I8, zg.ptr(zg.i32), zg.i32, N, N, "squares", kernel=far) == 0
 
 
 def laid_out(x: np.ndarray, letter: str, unit: int = 16) -> np.ndarray:
