@@ -63,6 +63,7 @@ class Simulation(OnHost):
         **keywords: Any,
     ) -> None:  # fmt: skip
         """Simulate the kernel for each program of the grid."""
+        from ziggurat.backend.launch.descriptors import check_disjoint
         from ziggurat.backend.ptx.assemble import optimized as after_passes
         from ziggurat.backend.ptx.emitter import kernel_of
         from ziggurat.backend.simulator.simulate import simulate
@@ -79,6 +80,8 @@ class Simulation(OnHost):
             as_array(value, name) if is_array(value) else value
             for name, value in zip(self.names, self.checked(arguments, keywords), strict=True)
         ]
+        pairs = tuple(zip(compiled.disjoint[::2], compiled.disjoint[1::2], strict=True))
+        check_disjoint(pairs, given, self.names, self.title)
         parts = in_parts(kernel_of(model), given, compiled.scratch * math.prod(sizes))
         owners = [int(part.partition(".")[0]) for part in compiled.parts] or range(len(given))
         names = [self.names[owner] for owner in owners]

@@ -81,6 +81,22 @@ def test_a_false_promise_of_alignment_is_refused() -> None:
 
 
 @zg.kernel
+def powers(start, by, out, count):
+    for step in range(0, count):
+        result = zg.dot(start.load([step * 64, 0]), by.load([0, 0]))
+        out.store([step * 64 + 64, 0], zg.cast(result, zg.f16))
+
+
+def test_descriptors_that_must_not_share_memory() -> None:
+    """Loads by TMA pass the stores before them, so that a launch refuses these arguments."""
+    block = zg.divisible(zg.descriptor((64, 64), zg.f16))
+    compiled = powers.compile(block, block, block, zg.i32, target="sm_90a", num_warps=4)
+    x, y = (zg.TensorDescriptor(np.ones((192, 64), np.float16), (64, 64)) for _ in range(2))
+    with pytest.raises(zg.LaunchError, match="'out' and 'start' of 'powers' must not share memory"):
+        compiled.simulate[1](x, y, x, 2)
+
+
+@zg.kernel
 def reversed_in_place(x, N: zg.constexpr, BARRIER: zg.constexpr):
     at = zg.arange(0, N)
     zg.store(zg.add(x, at), zg.mul(zg.load(zg.add(x, at)), 2.0))
