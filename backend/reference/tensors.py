@@ -175,7 +175,10 @@ def dot(a: Array, b: Array, c: Array, source: ScalarType, target: ScalarType, pr
         product = _product(tf32(a), tf32(b))
     else:
         of_a, of_b = _parts(a, precision), _parts(b, precision)
-        product = np.sum([_product(of_a[i], of_b[j]) for i, j in precision.products], axis=0)
+        *smaller, product = (_product(of_a[i], of_b[j]) for i, j in precision.products)
+        small = np.sum(smaller, axis=0)
+        # What rounding leaves of an infinity is a NaN: then the product of the first parts alone is right.
+        product = product + np.where(np.isnan(small), 0, small)
     return rounded(product + widened(c), target)
 
 

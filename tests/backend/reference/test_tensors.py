@@ -108,6 +108,13 @@ def test_dot_precisions(apply):
     assert error["tf32x3"] < 1e-5
 
 
+@pytest.mark.parametrize("precision", ["tf32x3", "bf16x3", "bf16x6"])
+def test_an_infinity_in_parts_stays_one(apply, precision):
+    a, b = np.array([[1.0, np.inf]], np.float32), np.array([[3.0, 3.0], [2.0, 0.0]], np.float32)
+    found = dot(apply, a, b, np.ones((1, 2), np.float32), ("f32",) * 3, precision)
+    np.testing.assert_array_equal(found, [[np.inf, np.nan]])
+
+
 @pytest.mark.parametrize("type_", ["u8", "u16", "u32", "u64"])
 def test_mulhi(elementwise, pairs, type_):
     a, b = pairs(type_)
