@@ -36,7 +36,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
 from functools import partial
-from itertools import dropwhile, pairwise
+from itertools import dropwhile, pairwise, takewhile
 
 import attrs
 
@@ -251,7 +251,7 @@ class StagedLoop:
         if plan.after is not None:
             places[plan.after.result] = own, 2
         if plan.late is not None:
-            places[plan.late.result] = own + 1, 3
+            places[plan.late.result] = own + 1, 1 if _starts_from_registers(plan) else 3
         if plan.deferred is not None and plan.late is not None:
             # Of the ops after the first wait, only those come after the late one that depend on the accumulator, or on
             # the operand, which then takes the registers of the one before. What they write to memory stays in order.
@@ -267,6 +267,15 @@ class StagedLoop:
                     places[op.result] = own, 4
             places[plan.deferred.result], places[plan.late.result] = (own + 1, 3), (own + 1, 5)
         return places
+
+
+def _starts_from_registers(plan: LoopPlan) -> bool:
+    """Whether threads write an accumulator while the wgmma of the late wait is in flight, for which ptxas waits."""
+    if not isinstance(plan.after, gpu.WgmmaWait):
+        return False
+    before = takewhile(lambda op: op is not plan.after, plan.loop.body.entry.ops)
+    started = [op for op in before if isinstance(op, gpu.Wgmma) and op.accumulate]
+    return any(isinstance(op.c, OpResult) and not isinstance(op.c.op, gpu.Wgmma) for op in started)
 
 
 def _begin_copy(builder: Rewriter, copy: Copy, buffer: Value, channel: Value, condition: Value) -> None:

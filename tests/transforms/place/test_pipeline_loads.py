@@ -274,6 +274,37 @@ def test_loops_that_are_not_pipelined(kernel: Any) -> None:
     assert not kinds(module, gpu.AsyncCopy)
 
 
+@zg.kernel
+def biased(q_ptr, k_ptr, v_ptr, bias_ptr, out_ptr, n, BIAS: zg.constexpr):
+    """Attention's two dots; the first one starts from what threads have loaded."""
+    i, j = zg.expand(zg.arange(0, 64), 1), zg.expand(zg.arange(0, 64), 0)
+    at = zg.add(zg.mul(i, 64), j)
+    q, total = zg.load(zg.add(q_ptr, at)), zg.zeros((64, 64), zg.f32)
+    for first in range(0, n, 64):
+        k, v = zg.load(zg.add(k_ptr, zg.add(at, first * 64))), zg.load(zg.add(v_ptr, zg.add(at, first * 64)))
+        scores = zg.dot(q, zg.trans(k))
+        if BIAS:
+            scores = zg.add(scores, zg.expand(zg.load(zg.add(bias_ptr, zg.add(first, zg.arange(0, 64)))), 0))
+        total = zg.dot(zg.cast(scores, zg.f16), v, zg.mul(total, 0.5))
+    zg.store(zg.add(out_ptr, at), total)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_no_wgmma_is_in_flight_where_threads_write_an_accumulator(bias: bool, tmp_path: Path) -> None:
+    module = placed(biased.triton(F16, F16, F16, F32, F32, zg.divisible(zg.i32), bias), "sm_90a", 4, 3)
+    assert hazards(module) == []
+    (loop,) = kinds(module, scf.For)
+    order = [type(op) for op in loop.walk() if isinstance(op, gpu.Wgmma | gpu.WgmmaWait)]
+    dot, wait = gpu.Wgmma, gpu.WgmmaWait
+    assert order == ([wait, dot, wait, dot] if bias else [dot, wait, wait, dot])
+    if not PTXAS.exists():
+        pytest.skip("ptxas is not installed (pip install nvidia-cuda-nvcc)")
+    (tmp_path / "kernel.ptx").write_text(assemble(module).ptx)
+    command = [str(PTXAS), "-v", "-arch=sm_90a", str(tmp_path / "kernel.ptx"), "-o", str(tmp_path / "kernel.cubin")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "C75" not in done.stderr, done.stderr
+
+
 # TMA. The results of such loops are tested with emission (tests/backend/ptx/test_tma.py).
 
 
