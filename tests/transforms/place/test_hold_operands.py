@@ -65,6 +65,25 @@ def test_without_room_they_stay_in_shared_memory(d: int, roles: bool) -> None:
     assert hold_operands(model) is model
 
 
+@zg.kernel
+def two_products(a_desc, b_desc, c_desc, out_desc, n):
+    a, b, acc = a_desc.load((0, 0)), b_desc.load((0, 0)), zg.zeros((128, 64), zg.f32)
+    for start in zg.range(0, n, 64, warp_specialize=True):
+        c = zg.trans(c_desc.load((start, 0)))
+        acc = zg.add(acc, zg.mul(zg.dot(a, c), zg.dot(b, c)))
+    out_desc.store((0, 0), zg.cast(acc, zg.f16))
+
+
+def test_of_two_blocks_none_is_held() -> None:
+    blocks = [zg.divisible(zg.descriptor((rows, 64), zg.f16), 16) for rows in (128, 128, 64, 128)]
+    model: Any = two_products.triton(*blocks, zg.divisible(zg.i32))
+    for step, passed in PLACE:
+        if step == "hold_operands":
+            break
+        model = passed(model, CompileOptions("sm_90a", 8, 2))
+    assert operands(model) == [SharedType] * 2 and hold_operands(model) is model
+
+
 @pytest.mark.parametrize("roles", [False, True])
 def test_accumulators_are_scaled_where_a_maximum_has_changed(roles: bool) -> None:
     scaled = rescale(before("rescale", 64, roles))
