@@ -265,7 +265,12 @@ class ChannelCommit(ChannelOp, name="gpu.channel_commit"):
 
 
 class ChannelWait(ChannelOp, name="gpu.channel_wait"):
-    """The index of the next committed slot, once its loads are complete. The slot is held from then on."""
+    """The index of the next committed slot, once its loads are complete. The slot is held from then on.
+
+    The predicate is that of the slot's acquire, where a stage waits that runs ahead: there may be no such loads.
+    """
+
+    predicate: Value | None = operand(default=None)
 
     def infer_type(self) -> Type:
         return i32

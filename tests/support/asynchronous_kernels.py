@@ -8,6 +8,7 @@ import ziggurat as zg
 
 BLOCKS = [zg.divisible(zg.descriptor(block, zg.f16)) for block in ((128, 64), (16, 64), (128, 16))]
 SQUARE = zg.divisible(zg.descriptor((64, 64), zg.f16))
+BYTES = zg.divisible(zg.descriptor((64, 64), zg.f8e4m3))
 F16, F8, I32 = zg.divisible(zg.ptr(zg.f16)), zg.divisible(zg.ptr(zg.f8e4m3)), zg.divisible(zg.i32)
 
 
@@ -42,6 +43,15 @@ def by_descriptors(a, b, c, k):
     total = zg.zeros((64, 64), zg.f32)
     for at in range(0, k, 64):
         total = zg.dot(a.load((0, at)), b.load((at, 0)), total)
+    c.store((0, 0), zg.cast(total, zg.f16))
+
+
+@zg.kernel
+def by_blocks_of_bytes(a, b, c, k):
+    """Operands of 8 bits, neither of them along k: one of them is turned."""
+    total = zg.zeros((64, 64), zg.f32)
+    for at in range(0, k, 64):
+        total = zg.dot(zg.trans(a.load((at, 0))), b.load((at, 0)), total)
     c.store((0, 0), zg.cast(total, zg.f16))
 
 
@@ -113,6 +123,7 @@ KERNELS: dict[str, tuple[Any, list[Any], str, int]] = {
     "pointers, read": (by_bytes, [F8, F8, F16, I32, False], "sm_90a", 4),
     "pointers, turned": (by_bytes, [F8, F8, F16, I32, True], "sm_90a", 4),
     "descriptors": (by_descriptors, [SQUARE, SQUARE, SQUARE, I32], "sm_90a", 4),
+    "descriptors, turned": (by_blocks_of_bytes, [BYTES, BYTES, SQUARE, I32], "sm_90a", 4),
     "attention": (attention, [SQUARE, SQUARE, SQUARE, SQUARE, I32], "sm_90a", 4),
     "tiles": (tiles, [*BLOCKS, zg.i32, I32], "sm_90a", 8),
     "scaled": (scaled, [*BLOCKS, I32], "sm_90a", 8),

@@ -139,6 +139,11 @@ class _Lowering:
         channel, proof = op.channel, self.proofs[op.channel]
         slot, phase = self._at(builder, channel, 0)
         if channel in self.full:
+            if op.predicate is not None:
+                # The phase before has ended.
+                zero, one = constant(builder, 0), constant(builder, 1)
+                none = builder.add(arith.Select(builder[op.predicate], zero, one))
+                phase = builder.add(arith.XOrI(phase, none))
             builder.add(gpu.MbarrierWait(_of_slot(builder, self.full[channel], slot), phase))
         elif proof.by_copies:
             builder.add(gpu.AsyncWait(self._later_groups(op.channel, proof.in_flight[op.result])))

@@ -177,10 +177,10 @@ class StagedLoop:
                 _begin_copy(builder, copy, builder.add(gpu.LocalView(ring, slot)), channel, condition)
             builder.add(gpu.ChannelCommit(channel))
 
-    def _wait(self, builder: Rewriter, copies: tuple[Copy, ...]) -> None:
+    def _wait(self, builder: Rewriter, copies: tuple[Copy, ...], predicate: Value | None = None) -> None:
         """Wait for a slot of a channel: from now on, its buffers stand for those that the loads filled."""
         channel = self.channels[copies]
-        slot = builder.add(gpu.ChannelWait(channel))
+        slot = builder.add(gpu.ChannelWait(channel, predicate))
         for copy, ring in zip(copies, rings_of(channel), strict=True):
             buffer = copy.buffer.result
             builder[buffer] = builder.add(gpu.LocalView(ring, slot), copy.buffer.location)
@@ -191,8 +191,7 @@ class StagedLoop:
         """Read the slots of operands that are turned, and store them to slots of their own, an iteration ahead."""
         for store, channel in self.turned.items():
             copies = next(copies for copies in self.channels if copies[0].reader.result is store.value)
-            builder.add(gpu.Stage(self.plan.distance - 1, order=0))
-            self._wait(builder, copies)
+            self._wait(builder, copies, builder.add(gpu.Stage(self.plan.distance - 1, order=0)))
             builder.add(gpu.Stage(self.plan.distance - 1, order=3))
             builder.rewrite(copies[0].reader)
             builder.add(gpu.ChannelRelease(self.channels[copies]))

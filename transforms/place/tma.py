@@ -263,8 +263,10 @@ def _feeds_wgmma(
         # Neighbours in memory go along k; or along m or n, for elements of 16 bits and an operand that threads read.
         k_axis = 1 if value is user.a else 0
         k_major = order[k_axis] == 1
-        read = mma.warps.paired and mma.warps.swapped == (value is user.b)
-        read = read and block_axis(user.b if value is user.a else user.a) == 1 - k_axis
+        other = block_axis(user.b if value is user.a else user.a)
+        read = mma.warps.paired and mma.warps.swapped == (value is user.b) and other == 1 - k_axis
+        # Of 8 bits, both may: threads read one of them, and turn the other.
+        read = read or (mma.warps.paired and type_.element.bytes == 1 and other is not None)
         shape = (type_.block[order[0]], type_.block[order[1]])
         at_once = 64 if value is user.a else min(256, shape[1] // mma.warps.columns)
         panels = _panels(type_)

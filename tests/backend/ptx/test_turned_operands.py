@@ -96,7 +96,7 @@ def by_blocks(
     zg.store(zg.add(zg.add(c_ptr, zg.mul(zg.expand(zg.arange(0, M), 1), N)), zg.expand(zg.arange(0, N), 0)), total)
 
 
-@pytest.mark.parametrize("turned", [(False, True), (True, False)], ids=["NN", "TT"])
+@pytest.mark.parametrize("turned", [(False, True), (True, False), (True, True)], ids=["NN", "TT", "TN"])
 @pytest.mark.parametrize(("element", "dtype", "k"), [(zg.f8e4m3, F8, 64), (zg.f32, np.float32, 32)])
 def test_tma_brings_operands_that_threads_read(element: Any, dtype: Any, k: int, turned: tuple[bool, bool]) -> None:
     m, n, depth = 64, 128, 5 * k
@@ -106,7 +106,7 @@ def test_tma_brings_operands_that_threads_read(element: Any, dtype: Any, k: int,
         m, n, k, zg.f32, *turned, target="sm_90a", num_warps=4, num_stages=3, verify=True,
     )  # fmt: skip
     ops = list(made.stages["gpu"].walk())
-    assert sum(isinstance(op, gpu.TmaLoad) for op in ops) == 2 * 3
+    assert sum(isinstance(op, gpu.TmaLoad) for op in ops) == (0 if all(turned) and element is zg.f32 else 2 * 3)
     random = np.random.default_rng(1)
     a, b = (random.integers(-3, 4, shape).astype(dtype) for shape in ((m, depth), (depth, n)))
     given = np.ascontiguousarray(a.T if turned[0] else a), np.ascontiguousarray(b if turned[1] else b.T)

@@ -94,7 +94,8 @@ def tma_does(model: Op, target: str = "sm_90a", num_warps: int = 4) -> str:
         ({"also": "last"}, "ab"),
         ({"padding": "nan"}, "abc"),
         ({"element": zg.f8e4m3}, "abc"),
-        ({"element": zg.f8e4m3, "also": "both"}, "c"),  # Of 8 bits, one operand must have its neighbours along k.
+        ({"element": zg.f8e4m3, "also": "both"}, "abc"),
+        ({"element": zg.f32, "also": "both"}, "c"),  # Of 32 bits, one operand must have its neighbours along k.
         ({"element": zg.f8e4m3, "also": "turned"}, "abc"),
         ({"element": zg.f8e4m3, "also": "turned", "padding": "nan"}, "c"),
         ({"element": zg.f8e5m2, "also": "turned"}, "abc"),
