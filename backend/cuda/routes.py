@@ -6,8 +6,8 @@ which would break the limit of 1.5 times a bare launch (docs/gpu.md). There are 
 arguments to the next.
 
 * `launch` compares the arguments with those of the launch before. The same object has the same type, so this is quick.
-  Another integer may be one that shares the kernel. If addresses and numbers are equal, the buffer that holds them is
-  launched as it is; otherwise it is written anew.
+  An integer may differ if the kernel for it is the same. If addresses and numbers are equal, the buffer that holds
+  them is launched as it is; otherwise it is written anew.
 * `seek` finds the kernel in a table, whose keys have one value for all integers that share a kernel.
 
 Names in the text that are no parameters begin with `_z_`, builtins included: a parameter may have the name `type`. If a

@@ -69,6 +69,8 @@ def describing(launch: Callable[..., Any], loaded: Loaded) -> Callable[..., Any]
                 shape = other.binary.threads, 1, 1, other.binary.shared
                 return other.launch(other.function, x, y, z, *shape, stream, pointers, extra)
             ctypes.memmove(addresses[count], maps, len(maps))
+            if len(launched) >= _KEPT:
+                launched.clear()
             launched[pointers] = ctypes.string_at(start, length)
         return launch(function, x, y, z, *rest)
 

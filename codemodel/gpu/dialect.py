@@ -414,11 +414,11 @@ class TmaStoreWait(Op, name="gpu.tma_store_wait"):
 
 
 SCRATCH = "scratch"  # The part that the last parameter of a kernel takes that makes tensor maps.
-MAP = "map"  # The first word of the part that a tensor map is which a launch makes.
+MAP = "map"  # The first word in the part of a tensor map that the launch makes.
 
 
 def is_of_launch(part: str) -> bool:
-    """Whether no argument has a part of the parameters, but the launch itself."""
+    """Whether the launch provides a part, not an argument: scratch memory, or a tensor map."""
     return part.partition(" ")[0] in (SCRATCH, MAP)
 
 

@@ -31,7 +31,8 @@ from ziggurat.transforms.place.queries import layout_of, shared_of, tensor_of
 def hold_operands(module: gpu.Module) -> Op:
     """The GPU model whose consumers hold the first operands of dots in registers, if there is room for them."""
     split = next((op for op in module.walk() if isinstance(op, gpu.WarpSpecialize)), None)
-    # With two blocks from TMA in registers, kernels gave wrong results on an H200; the simulator's were right.
+    # Restricted to one block: with two, kernels gave wrong results on an H200, but not in the simulator. The cause is
+    # not known (docs/gpu.md).
     if split is None or sum(isinstance(op, gpu.ChannelClose) for op in split.walk()) != 1:
         return module
     held: dict[Value, TensorType] = {}  # The fragments, by the buffers.
@@ -92,6 +93,8 @@ def _fragment(alloc: gpu.LocalAlloc) -> TensorType | None:
         unit: Unit = UNITS[{8: "m16n8k32", 16: "m16n8k16", 32: "m16n8k8"}[buffer.element.bits]]
         warps = warps_of(layout_of(c), unit, (c.shape[0], c.shape[1]))
         assert warps is not None
+        if warps.paired:
+            return None  # Threads read this operand in pairs of rows, from the buffer.
         types.add(TensorType(buffer.shape, buffer.element, operand_a(unit, (buffer.shape[0], buffer.shape[1]), warps)))
     return types.pop() if len(types) == 1 else None
 

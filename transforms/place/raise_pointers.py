@@ -45,7 +45,7 @@ from ziggurat.transforms.simplify.effects import may_write
 
 _UNIT = 16  # Bytes: the base and the strides of a tensor map are multiples of this.
 _ENDLESS = (1 << 31) - 1  # The size of a tensor along an axis without a bound.
-_TERMS = 32  # The most of a polynomial that is followed: squares of squares would take for ever.
+_TERMS = 32  # Values of more terms are not followed: repeated squaring makes exponentially many.
 
 # A sum of products: for each product of values, in the order of their numbers, its coefficient.
 Poly = Mapping[tuple[int, ...], int]
@@ -352,7 +352,11 @@ class _Analysis:
             return None
         each = {product: coefficient // step for product, coefficient in moved.base.items()}
         count = _sum(self._atom(owner.body.parameters[0]), start.base, -1)
-        return attrs.evolve(made, base=_sum(made.base, _product(count, each)))
+        further = _product(count, each)
+        # Pointers advance in 64 bits: an i32 may not hold what all iterations add.
+        is_wide = bool(moved.wide) or isinstance(value.type, PtrType) or value.type == i64
+        wide = _sum(made.wide, further) if is_wide else made.wide
+        return attrs.evolve(made, base=_sum(made.base, further), wide=wide)
 
     @staticmethod
     def _owners(value: Value) -> list[Op]:

@@ -80,7 +80,7 @@ class _Expansion:
             for op in self.late:
                 if isinstance(op, gpu.WgmmaWait) and op.result is value:
                     self.waited[value] = parameter
-        # Unless the first step stands before the loop, as the last stage has more than such waits.
+        # If the stage after the own one has other ops than such waits, the first step stands before the loop.
         self.peels = any(not isinstance(op, gpu.ChannelRelease) and op.result not in self.waited for op in self.late)
         self.last = stage + self.peels
         if not self.peels:

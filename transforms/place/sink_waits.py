@@ -17,7 +17,6 @@ from __future__ import annotations
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.op import Block, Op, OpResult, Value
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
-from ziggurat.transforms.place.queries import op_in
 
 
 def sink_waits(module: Op) -> Op:
@@ -52,7 +51,9 @@ def _plan(block: Block, follow: dict[Value, list[gpu.WgmmaWait]], pending: dict[
         if not isinstance(wait, gpu.WgmmaWait) or not isinstance(first, gpu.Wgmma) or first.within:
             continue
         at = order[wait.result]
-        use = min((order[op_in(user, block).result] for user in wait.result.uses), default=at)
+        # A use in a block after this one, behind an early return, leaves the wait in its place.
+        users = [op for user in wait.result.uses for op in (user, *user.path()) if op.parent is block]
+        use = min((order[op.result] for op in users), default=at)
         between = block.ops[at + 1 : use]
         passed = [op for op in between if isinstance(op, gpu.Wgmma) or earlier.intersection(op.operands)]
         if passed:

@@ -8,7 +8,8 @@
                                               gpu.channel_close %10;
                                               %11 : tensor<…> = gpu.wgmma %9 …;
 
-A store goes through a buffer as well, which TMA then reads. `pipeline_loads` does loads in loops.
+A store, or a block that is added to memory, goes through a buffer as well, which TMA then reads. `pipeline_loads` does
+loads in loops.
 
 TMA moves blocks of two axes between tensors and buffers in its own swizzled form, which is also the form of wgmma: so
 it does stores, and loads that only feed wgmma. It writes 16 bytes at a time: the first column of a store must be a
@@ -16,8 +17,9 @@ multiple of 16 bytes, and so must a row of the tensor. (For rows that are not, a
 columns it reported an illegal instruction.) All other accesses through descriptors are done with pointers
 (`descriptors`).
 
-The descriptor is a parameter of the kernel, or one that the kernel makes (`tensor_maps`). Making a tensor map takes
-about as long as a load, so TMA does only accesses in loops that the descriptor is made before.
+The descriptor is a parameter of the kernel, one that the launch makes (`raise_pointers`), or one that the kernel makes
+(`tensor_maps`). Making a tensor map takes about as long as a load, so TMA does only accesses in loops that the
+descriptor is made before.
 """
 
 from __future__ import annotations
@@ -55,8 +57,8 @@ def tma_accesses(module: core.Module, target: str, num_warps: int, launch_pdl: b
     """The results of the loads and stores of a prepared module that TMA does.
 
     The value is true for a store that TMA does only where the rows of the tensor turn out to be multiples of 16 bytes.
-    A warning says why TMA does not do a store, or a load for a dot. With `launch_pdl` the memory for tensor maps may
-    still be in use by the launch before, so that the kernel makes none.
+    A warning says why TMA does not do a store, a sum in memory, or a load for a dot. With `launch_pdl` the memory for
+    tensor maps may still be in use by the launch before, so that the kernel makes none.
     """
     found: dict[Value, bool] = {}
     for op, decision in tma_decisions(module, target, num_warps, launch_pdl).items():

@@ -198,6 +198,23 @@ def test_offsets_of_64_bits_that_move_by_whole_rows(also: str) -> None:
     assert count_of(I8, I8, zg.ptr(zg.i32), zg.i32, N, N, also, kernel=far) == 2
 
 
+@zg.kernel
+def striding(a_ptr, b_ptr, c_ptr, k, am, bn, STEP: zg.constexpr):
+    """The pointer moves by itself; the sum of what all iterations add may need 64 bits."""
+    at = zg.arange(0, 64)
+    acc = zg.zeros((64, 64), zg.i32)
+    for _ in range(0, k, 64):
+        a = zg.load(zg.add(a_ptr, zg.add(zg.mul(zg.expand(at, 1), am), zg.expand(at, 0))))
+        acc = zg.dot(a, zg.load(zg.add(b_ptr, zg.add(zg.expand(at, 1), zg.mul(zg.expand(at, 0), bn)))), acc)
+        a_ptr = a_ptr + (am * 64 if STEP == "rows" else 2**26)
+    zg.store(zg.add(c_ptr, zg.add(zg.mul(zg.expand(at, 1), 64), zg.expand(at, 0))), acc)
+
+
+@pytest.mark.parametrize(("step", "raised"), [("rows", 2), ("columns", 0)])
+def test_pointers_that_a_loop_moves_far(step: str, raised: int) -> None:
+    assert count_of(I8, I8, zg.ptr(zg.i32), zg.i32, N, N, step, kernel=striding) == raised
+
+
 def test_squares_of_squares_are_not_multiplied_out() -> None:
     assert count_of(I8, I8, zg.ptr(zg.i32), zg.i32, N, N, "squares", kernel=far) == 0
 

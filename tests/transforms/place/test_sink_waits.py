@@ -6,6 +6,7 @@ from typing import Any
 
 from asynchronous_kernels import I32, SQUARE, gradients
 
+import ziggurat as zg
 from ziggurat.codemodel.dialects import math
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import CompileOptions
@@ -49,3 +50,18 @@ def test_the_last_dot_is_in_flight_in_the_next_iteration() -> None:
         assert hazards(module) == []
         # After the wait for the scores, that for the last dot of the iteration before; after the loop, once more.
         assert ops_of(module) == ["dot", "dot", 1, 1, "exp2", "dot", 1, "dot", 1, 0]
+
+
+@zg.kernel
+def returns(a_desc, b_desc, c_desc, n):
+    total = zg.dot(a_desc.load((0, 0)), b_desc.load((0, 0)))
+    if n > 3:
+        return
+    c_desc.store((0, 0), zg.cast(total, zg.f16))
+
+
+def test_a_result_that_is_used_behind_a_return() -> None:
+    blocks = [zg.divisible(zg.descriptor((64, 64), zg.f16), 16) for _ in range(3)]
+    module = place(returns.triton(*blocks, I32), CompileOptions("sm_90a", 4, 2))
+    verify(module)
+    assert hazards(module) == [] and ops_of(module) == ["dot", 0]
