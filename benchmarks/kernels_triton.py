@@ -442,7 +442,7 @@ def softmax_by_parts(
     x_ptr, y_ptr, label_ptr, loss_ptr, part_ptr, count_ptr, rows, n, scale,
     LOSS: tl.constexpr, PARTS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """What `softmax_long` gives, by PARTS programs for a row, which read it once.
+    """The same as `softmax_long` by PARTS programs for a row, which read it once.
 
     Each stores the largest of its numbers and the sum of their powers, and waits for the others. The programs take the
     parts in the order in which they begin, so those that are waited for have begun or will, if PARTS programs run at

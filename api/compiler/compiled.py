@@ -132,7 +132,7 @@ class Compiled:
         return Simulation(self)
 
     def explain(self) -> str:
-        """What each line asks of the GPU, the limits of an SM, and why an access is not better: docs/explaining.md.
+        """The table of docs/explaining.md: the cost of each line, the limits of an SM, and why an access is not better.
 
         Raises `LaunchError` if a GPU model was compiled.
         """

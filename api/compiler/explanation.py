@@ -109,7 +109,7 @@ def _cell(value: float | str, width: int) -> str:
 
 
 def _notes(compiled: Compiled) -> dict[Line, list[str]]:
-    """What was asked for and not done, and the obstacles to copying loads of a loop ahead, by line."""
+    """The warnings of placement, and the obstacles to copying loads of a loop ahead, by line."""
     snapshots: list[Snapshot] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ZigguratWarning)

@@ -269,7 +269,7 @@ class Writer:
             "expected": (f"_z_e{i}" for i in range(len(self.known))),
             "known": self.known,
             "key": self.key,
-            "made": (one.partition(" ")[0] for one in self.classes),
+            "made": (f"_z_c{i}" for i in range(len(self.classes))),
             "moving": self.moving,
             "given": self.given,
             "whole": self.whole,

@@ -20,13 +20,13 @@ from ziggurat.codemodel.errors import LaunchError, ZigguratError
 from ziggurat.codemodel.types import SCALARS, ScalarType
 
 _NUMBER = struct.Struct("=q")
-_KEPT = 256  # Tensor maps that a kernel keeps for launches with equal arguments.
+_KEPT = 256  # Sets of tensor maps, and buffers, that a kernel keeps for launches with equal arguments.
 _SWIZZLES = {0: "NONE", 32: "32B", 64: "64B", 128: "128B"}
 
 
 @attrs.frozen
 class Matrix:
-    """What `encode` reads of a descriptor."""
+    """A matrix in memory, with the fields of a descriptor that `encode` reads."""
 
     element: ScalarType
     address: int

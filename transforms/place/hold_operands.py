@@ -23,7 +23,7 @@ from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import TensorType
 from ziggurat.transforms.place.components import component_types
 from ziggurat.transforms.place.flow import users_of
-from ziggurat.transforms.place.loop_plan import OTHER_REGISTERS
+from ziggurat.transforms.place.loop_plan import LOOP_REGISTERS
 from ziggurat.transforms.place.pressure import value_registers
 from ziggurat.transforms.place.queries import layout_of, shared_of, tensor_of
 
@@ -83,7 +83,7 @@ def _fragment(alloc: gpu.LocalAlloc) -> TensorType | None:
         if isinstance(user, gpu.Channel)
         for later in user.result.uses
     )
-    if not closed or not any(True for _ in _loops(alloc)):
+    if not closed or next(_loops(alloc), None) is None:
         return None
     types: set[TensorType] = set()
     for op in readers:
@@ -110,4 +110,4 @@ def _fits(loop: scf.For, held: Mapping[Value, TensorType], registers: int) -> bo
     values |= {op.result: [op.result.type] for op in dots if not op.accumulate}
     values |= {op.a: [op.a.type] for op in dots if isinstance(op.a, OpResult) and isinstance(op.a.type, TensorType)}
     needed = sum(value_registers(type_) for types in values.values() for type_ in types)
-    return needed + OTHER_REGISTERS <= registers
+    return needed + LOOP_REGISTERS <= registers

@@ -25,9 +25,10 @@ from ziggurat.transforms.place.tma import before_transposition, is_filled_by_tma
 from ziggurat.transforms.simplify.effects import is_pure, may_trap, may_write
 
 _READERS = (gpu.Wgmma, gpu.Mma, gpu.DotFma, gpu.LocalLoad)
-_CP_ASYNC_BYTES = (4, 8, 16)  # Bytes that one cp.async copies.
+CP_ASYNC_BYTES = (4, 8, 16)  # Bytes that one cp.async copies.
 
-OTHER_REGISTERS = 25  # A thread, beside those of accumulators and operands.
+TURNED_SLOTS = 3  # Of a ring of turned operands: one for each wgmma in flight, and one that is filled.
+LOOP_REGISTERS = 25  # Of a thread, where its accumulators and operands are counted apart.
 
 # The occupancy (CTAs per SM), given the bytes of a loop's buffers and the registers a thread of its accumulator.
 Occupancy = Callable[[int, int], int]
@@ -114,11 +115,8 @@ class LoopPlan:
         readers = {user.result for copy in copies for user in copy.readers}
         ops = self.loop.body.entry.ops
         last = max(at for at, op in enumerate(ops) if op.result in readers)
-        by_wgmma = any(
-            copy.buffer.result in read_in_flight(op) for op in ops if op.result in readers for copy in copies
-        )
         waits = (op for op in ops[last:] if isinstance(op, gpu.WgmmaWait) and not op.pending)
-        return next(waits) if by_wgmma else ops[last]
+        return next(waits) if _in_flight(copies) else ops[last]
 
 
 def planned(
@@ -148,7 +146,7 @@ def planned(
     stage_bytes = sum(copy.shared.bytes for copy in traced)
     for turned in (_turned(loop, traced), ()):
         (late, after), spare = _late_wait(loop, traced, turned), False
-        most = (limit - 2 * sum(shared_of(store.buffer).bytes for store in turned)) // stage_bytes + 1
+        most = (limit - (TURNED_SLOTS - 1) * sum(shared_of(store.buffer).bytes for store in turned)) // stage_bytes + 1
         stages = min(num_stages, most)
         if late is not None and not any(copy.by_tma for copy in traced) and _in_flight(traced):
             registers = layout_of(late.result.type).num_registers
@@ -187,10 +185,15 @@ def _too_narrow(loop: scf.For) -> Obstacle | None:
     for op in loop.body.entry.ops:
         value = before_transposition(op.value)[0] if isinstance(op, gpu.LocalStore) else None
         if isinstance(value, OpResult) and isinstance(value.op, tt.Load):
-            bits = 8 * value.op.width * scalar_element(value.type).bytes
-            if bits < 32:
-                return Obstacle(f"a thread loads {bits} bits at once, and copies ahead take 32 or more", value.op)
+            bits, least = 8 * bytes_at_once(value.op), 8 * CP_ASYNC_BYTES[0]
+            if bits < least:
+                return Obstacle(f"a thread loads {bits} bits at once, and copies ahead take {least} or more", value.op)
     return None
+
+
+def bytes_at_once(load: tt.Load) -> int:
+    """The bytes that a thread loads by one access."""
+    return load.width * scalar_element(load.result.type).bytes
 
 
 def _in_flight(copies: Sequence[Copy]) -> bool:
@@ -262,7 +265,7 @@ def deferred(plan: LoopPlan, registers: int) -> gpu.Wgmma | None:
     held = sum(layout_of(value.type).num_registers for value in (plan.after.value, wgmma.c))
     if isinstance(wgmma.a.type, TensorType):
         held += layout_of(wgmma.a.type).num_registers * scalar_element(wgmma.a.type).bytes // 4
-    return wgmma if held + OTHER_REGISTERS <= registers else None
+    return wgmma if held + LOOP_REGISTERS <= registers else None
 
 
 def _orders_memory(op: Op) -> bool:
@@ -295,7 +298,7 @@ def _copy_of(op: Op) -> Copy | None:
     if shared.element == i1 or not _is_zero_or_undefined(load.other):
         return None
     width = _width(op, load.width)
-    return Copy(load, steps, op, alloc, width, reader) if width * shared.element.bytes in _CP_ASYNC_BYTES else None
+    return Copy(load, steps, op, alloc, width, reader) if width * shared.element.bytes in CP_ASYNC_BYTES else None
 
 
 def _width(store: gpu.LocalStore, width: int) -> int:

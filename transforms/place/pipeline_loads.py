@@ -49,7 +49,7 @@ from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import TensorType, i1, with_element
 from ziggurat.transforms.place.flow import allocation
-from ziggurat.transforms.place.loop_plan import Copy, LoopPlan, planned
+from ziggurat.transforms.place.loop_plan import TURNED_SLOTS, Copy, LoopPlan, planned
 from ziggurat.transforms.place.obstacle import Obstacle, warn, warn_of
 from ziggurat.transforms.place.pressure import REGISTERS_OF_SM
 from ziggurat.transforms.place.queries import constant, shared_of, unpacked
@@ -57,7 +57,7 @@ from ziggurat.transforms.place.schedule import carrying_loop
 
 _LOWERING_BYTES = 8192  # Shared memory that is left for what `lower` allocates.
 _WRITERS = (tt.DescriptorStore, tt.DescriptorReduce, tt.Print, tt.Assert)  # Those that loads may begin before.
-_OTHER_REGISTERS = 64  # Registers a thread, beside those of the accumulator.
+_UNCOUNTED_REGISTERS = 64  # Of a thread, beside those of the accumulator, operands included: an estimate.
 
 
 def pipeline_loads(module: gpu.Module, num_stages: int) -> Op:
@@ -123,7 +123,7 @@ def _occupancy(module: gpu.Module, others: int, ring: int, registers: int) -> in
     """An estimate of the occupancy (CTAs per SM) if a loop's rings take `ring` bytes beside `others`, and its
     accumulator `registers` of each thread."""
     by_memory = TARGETS[module.target].shared_of_sm // (others + ring + DRIVER_BYTES)
-    by_registers = REGISTERS_OF_SM // (32 * module.num_warps * (registers + _OTHER_REGISTERS))
+    by_registers = REGISTERS_OF_SM // (32 * module.num_warps * (registers + _UNCOUNTED_REGISTERS))
     return max(1, min(by_memory, by_registers))
 
 
@@ -308,7 +308,7 @@ def new_channels(builder: Builder, plan: LoopPlan) -> list[Value]:
 
     rings = {copy: ring(copy.buffer.result, plan.stages) for copy in plan.copies}
     groups = [[rings[copy] for copy in copies] for copies in plan.channels()]
-    groups += [[ring(store.buffer, 3)] for store in plan.turned]
+    groups += [[ring(store.buffer, TURNED_SLOTS)] for store in plan.turned]
     return [builder.add(gpu.Channel(group)) for group in groups]
 
 

@@ -22,9 +22,8 @@ from ziggurat.codemodel.dialects import scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
-from ziggurat.codemodel.types import scalar_element
 from ziggurat.transforms.place.flow import users_of
-from ziggurat.transforms.place.loop_plan import ahead_of, step_ahead
+from ziggurat.transforms.place.loop_plan import CP_ASYNC_BYTES, ahead_of, bytes_at_once, step_ahead
 from ziggurat.transforms.place.obstacle import Obstacle
 from ziggurat.transforms.place.pipeline_loads import mask_of
 from ziggurat.transforms.place.pressure import value_registers
@@ -72,7 +71,7 @@ def _loads_of(loop: scf.For) -> list[tt.Load]:
 def _is_copied(load: tt.Load) -> bool:
     """Whether a loaded tensor goes to shared memory in units of 4 bytes or more: `pipeline_loads` copies it there."""
     is_stored = any(isinstance(user, gpu.LocalStore | tt.Trans) for user in users_of(load.result))
-    return is_stored and load.width * scalar_element(load.result.type).bytes >= 4
+    return is_stored and bytes_at_once(load) >= CP_ASYNC_BYTES[0]
 
 
 def _annotated(builder: Rewriter, loop: scf.For, loads: Sequence[tt.Load]) -> Value:
