@@ -1,11 +1,13 @@
 """Speeds on a GPU against bars: ours, Triton's and the libraries', launched in turn in one process.
 
-    python benchmarks/gpu_ladder.py [--only TEXT] [--limit SECONDS] [--liger FOLDER] report.json
+    python benchmarks/gpu_ladder.py [--only TEXT] [--fastest] [--limit SECONDS] [--liger FOLDER] docs/gpu-ladder.json
 
 FOLDER: `src` of a checkout of Liger-Kernel. Inputs are N(0,1), the L2 is flushed before each launch, and each result is
 checked against float64. Of several settings the fastest is measured: contenders are launched in turn, as the card's
 power is limited, and the median counts. A ratio is a contender's time by ours: above 1 ours is faster. Processes
 compile all kernels before anything is measured. The status tells whether a bar is missed.
+
+Rows that the report has already stay, unless they are measured again. A table of all is written beside it, as Markdown.
 
 The last rows are times of the first launch, in seconds, and of launches on the host, by that of a bare launch.
 """
@@ -43,6 +45,8 @@ def main() -> int:
     parser.add_argument("--only", action="append", default=[], help="rows whose name holds this")
     parser.add_argument("--limit", type=float, default=600, help="seconds for all")
     parser.add_argument("--liger", type=Path)
+    parser.add_argument("--fastest", action="store_true", help="only the settings that were the fastest in the report")
+    parser.add_argument("--commit", help="what is run, where that is a copy without git")
     parser.add_argument("--prepare", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.liger:
@@ -59,28 +63,52 @@ def measure_all(options: argparse.Namespace) -> int:
     end = time.monotonic() + options.limit
     ready = compiled(options, time.monotonic() + options.limit * 0.6)
     names, works = chosen(options)
-    report: Row = {"surroundings": surroundings(), "rows": {}}
+    report = known(options.report)
+    run = surroundings() | ({"commit": options.commit} if options.commit else {})
+    rows: dict[str, Row] = {}
+
+    def add(name: str, row: Row) -> None:
+        rows[name] = row | {"run": len(report["runs"])}
+        print(line(name, row), flush=True)
+        # In the order of the works, whichever run measured them; without works that there are no more.
+        every = report["rows"] | rows
+        last = [name for name, row in every.items() if "at most" in row]
+        ordered = {name: every[name] for name in [*works, *last] if name in every}
+        write(options.report, {"runs": [*report["runs"], run], "rows": ordered})
+
     print(f"{len(ready)} of {len(names)} rows prepared, {end - time.monotonic():.0f} s left", flush=True)
     for name in names:
         if time.monotonic() > end - 3:
             break
-        report["rows"][name] = row = {"failed": "not prepared in time"} if name not in ready else {}
-        if not row:
-            try:
-                row.update(measured(works[name](), ready[name]))
-            except Exception as problem:  # Of one work: the others may run.
-                row["failed"] = message(problem)
-        print(line(name, row), flush=True)
-        save(options.report, report)
+        if name not in ready:
+            print(f"{name:48} not prepared in time", flush=True)
+            continue
+        try:
+            row = measured(works[name](), ready[name])
+        except Exception as problem:  # Of one work: the others may run.
+            row = {"failed": message(problem)}
+        add(name, row)
     for make in (first_launches, launch_costs):
         if not options.only or any(text in make.__name__ for text in options.only):
             for name, row in make().items():
-                report["rows"][name] = row
-                print(line(name, row), flush=True)
-            save(options.report, report)
-    missed = [name for name, row in report["rows"].items() if not row.get("met")]
-    print(f"{len(report['rows']) - len(missed)} of {len(report['rows'])} rows meet their bars")
+                add(name, row)
+    missed = [name for name, row in rows.items() if not row.get("met")]
+    print(f"{len(rows) - len(missed)} of {len(rows)} rows meet their bars")
     return bool(missed)
+
+
+def known(path: Path) -> Row:
+    """The report as it is, or an empty one: `runs` are the surroundings, which each of `rows` has the index of."""
+    return json.loads(path.read_text("utf-8")) if path.exists() else {"runs": [], "rows": {}}
+
+
+def write(path: Path, report: Row) -> None:
+    """Write the report, without runs that all rows are newer than, and its table."""
+    used = sorted({row["run"] for row in report["rows"].values()})
+    rows = {name: row | {"run": used.index(row["run"])} for name, row in report["rows"].items()}
+    report = {"runs": [report["runs"][number] for number in used], "rows": rows}
+    save(path, report)
+    path.with_suffix(".md").write_text(markdown(report), "utf-8")
 
 
 def chosen(options: argparse.Namespace) -> tuple[list[str], dict[str, Any]]:
@@ -99,6 +127,7 @@ def compiled(options: argparse.Namespace, end: float) -> dict[str, Any]:
     processes: list[subprocess.Popen[str]] = []
     command = [sys.executable, str(HERE), str(options.report), *(f"--only={text}" for text in options.only)]
     command += [f"--liger={options.liger}"] if options.liger else []
+    command += ["--fastest"] if options.fastest else []
     with tempfile.TemporaryDirectory() as folder:
         logs = [Path(folder, str(job)) for job in range(JOBS)]
         for job, log in enumerate(logs):
@@ -136,7 +165,10 @@ def prepare(options: argparse.Namespace) -> int:
                 work = works[name]()
                 for who, settings in work.runs.items():
                     found[who] = {}
+                    fastest = known(options.report)["rows"].get(name, {}).get("times", {}).get(who, {}).get("setting")
                     for setting, run in settings.items():
+                        if options.fastest and fastest in settings and setting != fastest:
+                            continue
                         try:
                             found[who][setting] = checked(work, run)
                         except Exception as problem:  # Too much shared memory, say: other settings may do.
@@ -175,7 +207,9 @@ def measured(work: Any, ready: Row) -> Row:
     best: dict[str, Any] = {}
     for who, settings in work.runs.items():
         for setting, run in settings.items():
-            found = ready.get(who, {}).get(setting, "not prepared")
+            found = ready.get(who, {}).get(setting)
+            if found is None:
+                continue
             try:
                 assert not isinstance(found, str), found
                 error = checked(work, run)
@@ -250,6 +284,41 @@ def launch_costs() -> dict[str, Row]:
             times["Triton"] = {"µs": found["Triton"]["launch"]}
         rows[f"{name}, 19 arguments"] = {"times": times, "at most": bar, "met": ratio <= bar}
     return rows
+
+
+def markdown(report: Row) -> str:
+    """The table of the report."""
+    lines = [
+        "# The ladder",
+        "",
+        "Written by `benchmarks/gpu_ladder.py`, which explains how; [gpu.md](gpu.md) has the reasons.",
+        "",
+    ]
+    for number, run in enumerate(report["runs"], 1):
+        versions = ", ".join(
+            f"{name} {run['versions'][name]}" for name in ("torch", "triton") if name in run["versions"]
+        )
+        lines.append(
+            f"{number}. {run['date'][:16]}, {run['card']} (driver {run['driver']}), {versions}; commit {run['commit']}"
+        )
+    lines += ["", "| work | ours | ratio to (bar) | | run |", "| --- | --- | --- | --- | --- |"]
+    for name, row in report["rows"].items():
+        ours, ratios = "failed", row.get("failed", "")
+        if "at most" in row:
+            found = [
+                f"{who} " + " ".join(f"{value} {key}" for key, value in more.items())
+                for who, more in row["times"].items()
+            ]
+            ours, ratios = found[0].removeprefix("ours "), ", ".join([f"at most {row['at most']}", *found[1:]])
+        elif "ours" in row.get("times", {}):
+            ours = f"{row['times']['ours']['speed']} {row['unit']}"
+            ratios = ", ".join(
+                f"{who} {ratio}" + (f" ({row['bars'][who]})" if who in row["bars"] else "")
+                for who, ratio in row["ratios"].items()
+            )
+        lines.append(f"| {name} | {ours} | {ratios} | {'' if row.get('met') else 'missed'} | {row['run'] + 1} |")
+    met = sum(bool(row.get("met")) for row in report["rows"].values())
+    return "\n".join([*lines, "", f"{met} of {len(report['rows'])} rows meet their bars."]) + "\n"
 
 
 def line(name: str, row: Row) -> str:

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("torch")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", autouse=True)
 def ladder():
     sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
     try:
@@ -67,3 +67,20 @@ def test_a_wrong_result_is_seen(ladder) -> None:
     work = ladder.norm("RMS", 8, 256)
     work.clear()
     assert work.error(None) > work.tolerance
+
+
+def test_a_report_keeps_the_rows_of_earlier_runs(tmp_path) -> None:
+    tools = importlib.import_module("gpu_ladder")
+    run = {"date": "2026-11-24T00:00:00", "card": "C", "driver": "1", "commit": "c", "versions": {"torch": "2"}}
+    row = {"unit": "GB/s", "times": {"ours": {"speed": 90.0}}, "ratios": {"copy": 0.89}, "bars": {"copy": 0.9}}
+    rows = {"one": row | {"run": 1}, "two": row | {"run": 2, "met": True}}
+    tools.write(tmp_path / "report.json", {"runs": [run] * 3, "rows": rows})
+    report = tools.known(tmp_path / "report.json")
+    assert [row["run"] for row in report["rows"].values()] == [0, 1], "the first run has no rows any more"
+    assert (tmp_path / "report.md").read_text().splitlines()[-5:] == [
+        "| --- | --- | --- | --- | --- |",
+        "| one | 90.0 GB/s | copy 0.89 (0.9) | missed | 1 |",
+        "| two | 90.0 GB/s | copy 0.89 (0.9) |  | 2 |",
+        "",
+        "1 of 2 rows meet their bars.",
+    ]
