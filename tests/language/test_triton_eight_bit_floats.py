@@ -76,6 +76,7 @@ def moved(codes, x, out, n):
     to = codes.to(tl.pointer_type(tl.float8e4b15), bitcast=True)
     at = tl.arange(0, 16)
     tl.store(to + at, tl.load(x + at), mask=at < 8)
+    tl.debug_barrier()  # The threads that read an element need not be those that wrote it.
     kept = tl.load(to + at, mask=at < 12, other=1.5)
     total = tl.zeros((16,), tl.float32)
     for _ in range(n):
