@@ -129,21 +129,22 @@ def matmul_blocks(
 
 @triton.jit
 def matmul_grouped(
-    a_desc, b_desc, c_desc, expert_ptr, n, k,
+    a_desc, b_desc, c_desc, expert_ptr, tiles, n, k,
     M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, GROUP: tl.constexpr, ROLES: tl.constexpr,
 ):  # fmt: skip
-    """a · bᵀ, where each tile of rows has a matrix b of its own: that of number `expert_ptr[tile]`."""
+    """a · bᵀ, where each tile of rows has a matrix b of its own: that of number `expert_ptr[tile]`. A program takes
+    tiles, grid-stride."""
     columns = tl.cdiv(n, N)
-    pid = tl.program_id(0)
-    tile = pid // (GROUP * columns) * GROUP + pid % GROUP
-    column = pid // GROUP % columns * N
-    expert = tl.load(expert_ptr + tile)
-    acc = tl.zeros((M, N), tl.float32)
-    for start in tl.range(0, k, K, warp_specialize=ROLES):
-        a = a_desc.load([tile * M, start])
-        b = b_desc.load([expert * n + column, start])
-        acc = tl.dot(a, b.T, acc)
-    c_desc.store([tile * M, column], acc.to(a_desc.dtype))
+    for number in tl.range(tl.program_id(0), tiles * columns, tl.num_programs(0), flatten=not ROLES):
+        tile = number // (GROUP * columns) * GROUP + number % GROUP
+        column = number // GROUP % columns * N
+        expert = tl.load(expert_ptr + tile)
+        acc = tl.zeros((M, N), tl.float32)
+        for start in tl.range(0, k, K, warp_specialize=ROLES):
+            a = a_desc.load([tile * M, start])
+            b = b_desc.load([expert * n + column, start])
+            acc = tl.dot(a, b.T, acc)
+        c_desc.store([tile * M, column], acc.to(a_desc.dtype))
 
 
 @triton.jit
@@ -358,15 +359,19 @@ def norm_backward(
     db = tl.zeros((BLOCK,), tl.float32)
     next_x = tl.load(x_ptr + tl.program_id(0) * n + columns, seen, other=0.0)
     next_dy = tl.load(dy_ptr + tl.program_id(0) * n + columns, seen, other=0.0)
+    next_mean = tl.load(mean_ptr + tl.program_id(0))
+    next_rstd = tl.load(rstd_ptr + tl.program_id(0))
     for row in range(tl.program_id(0), rows, tl.num_programs(0)):
         x = next_x.to(tl.float32)
         dy = next_dy.to(tl.float32)
+        mean, rstd = next_mean, next_rstd
         after = row + tl.num_programs(0)
         next_x = tl.load(x_ptr + after * n + columns, seen & (after < rows), other=0.0)
         next_dy = tl.load(dy_ptr + after * n + columns, seen & (after < rows), other=0.0)
-        rstd = tl.load(rstd_ptr + row)
+        next_mean = tl.load(mean_ptr + after, after < rows)
+        next_rstd = tl.load(rstd_ptr + after, after < rows)
         if not RMS:
-            x = x - tl.load(mean_ptr + row)
+            x = x - mean
             db += dy
         x = x * rstd
         dw += dy * x
@@ -554,12 +559,16 @@ def chain(token_ptr, first_ptr, next_ptr, BLOCK: tl.constexpr):
 
 @triton.jit
 def sum_chains(dout_ptr, first_ptr, next_ptr, dtable_ptr, width, BLOCK: tl.constexpr):
-    """The sums of the rows of each chain, which ends with -1. No row of the table is written twice."""
-    columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    """The sums of the rows of each chain, which ends with -1. No row of the table is written twice. The next call finds
+    no chains."""
+    columns = tl.arange(0, BLOCK)
     total = tl.zeros((BLOCK,), tl.float32)
     row = tl.load(first_ptr + tl.program_id(0))
+    tl.debug_barrier()  # All threads have read it.
+    tl.store(first_ptr + tl.program_id(0), -1)
     while row >= 0:
+        after = tl.load(next_ptr + row)
         total += tl.load(dout_ptr + row * width + columns, columns < width, other=0.0).to(tl.float32)
-        row = tl.load(next_ptr + row)
+        row = after
     at = tl.program_id(0) * width + columns
     tl.store(dtable_ptr + at, total.to(dtable_ptr.dtype.element_ty), columns < width)

@@ -299,11 +299,17 @@ def matmul_grouped(rows: Sequence[int], n: int, k: int, dtype: Any) -> Work:
     numbers = torch.repeat_interleave(torch.arange(experts), torch.tensor(rows) // 128).to(DEVICE, torch.int32)
 
     def launch(kernels: Any, setting: Setting) -> None:
+        setting = dict(setting)
+        turn = setting.pop("persistent", 0)
         M, N, K = (setting[name] for name in "MNK")
         given = described(kernels, a, M, K), described(kernels, b, N, K), described(kernels, out, M, N)
-        kernels.matmul_grouped[(m // M * (n // N),)](*given, numbers, n, k, GROUP=8, ROLES=False, **setting)
+        count = m // M * (n // N)
+        grid = (min(count, MULTIPROCESSORS) if turn else count,)
+        kernels.matmul_grouped[grid](*given, numbers, m // M, n, k, GROUP=8, **setting)
 
-    runs = by(launch, tiles((128, 256, 64, 8, 3), (128, 128, 64, 4, 3)))
+    plain = tiles((128, 256, 64, 8, 3), (128, 128, 64, 4, 3), ROLES=False)
+    roles = tiles((128, 256, 64, 8, 3), (128, 128, 64, 8, 3), ROLES=True, persistent=1)
+    runs = by(launch, plain + roles, plain + tiles((128, 256, 64, 8, 3), ROLES=False, persistent=1))
     if GPU:
         each = b.view(experts, n, k).transpose(1, 2)
         ends = torch.tensor(list(itertools.accumulate(rows)), device=DEVICE, dtype=torch.int32)
@@ -673,19 +679,23 @@ def embedding(words: int, width: int, count: int, back: bool) -> Work:
     tokens = torch.randint(0, words, (count,), device=DEVICE)
     out = torch.empty_like(table if back else dout)
 
-    first = torch.empty(words, dtype=torch.int32, device=DEVICE)
+    first = torch.full((words,), -1, dtype=torch.int32, device=DEVICE)
     after = torch.empty(count, dtype=torch.int32, device=DEVICE)
 
     def launch(kernels: Any, setting: Setting) -> None:
-        columns = -(-width // setting["BLOCK"])
         if back:
-            first.fill_(-1)
             kernels.chain[(count // 128,)](tokens, first, after, BLOCK=128)
-            kernels.sum_chains[words, columns](dout, first, after, out, width, **setting)
+            kernels.sum_chains[(words,)](dout, first, after, out, width, **setting)
         else:
-            kernels.gather[count, columns](table, tokens, out, width, ROWS=1, **setting)
+            grid = count // setting["ROWS"], -(-width // setting["BLOCK"])
+            kernels.gather[grid](table, tokens, out, width, **setting)
 
-    runs = by(launch, [{"BLOCK": block, "num_warps": warps} for block, warps in ((1024, 4), (4096, 4), (2048, 4))])
+    block = ziggurat.triton.next_power_of_2(width)
+    settings = [{"BLOCK": block, "num_warps": warps} for warps in (2, 4, 8, 16)]
+    if not back:
+        few = ((1, 2048, 4), (4, 1024, 4), (8, 512, 4), (16, 256, 4), (32, 128, 4), (128, 128, 8), (2, 4096, 8))
+        settings = [{"ROWS": rows, "BLOCK": block, "num_warps": warps} for rows, block, warps in few]
+    runs = by(launch, settings)
 
     def forward(table: Any) -> Any:
         return F.embedding(tokens, table)
