@@ -13,6 +13,7 @@ If the rows lie along k, elements may have any size. If they lie across k, `.tra
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from itertools import product
 
 from ziggurat.backend.ptx.emitter import EFFECT, PURE, Argument, Emitted, Emitter, emits, spread
@@ -182,6 +183,14 @@ def _rescale(emitter: Emitter, op: gpu.Rescale) -> Emitted:
         for register, value in zip(registers, made, strict=True):
             values[register] = value
     return values
+
+
+@emits(gpu.Keep)
+def _keep(emitter: Emitter, op: gpu.Keep) -> Emitted:
+    # A fence, as good as never, that only reads of all registers can decide about.
+    words = Packed(emitter, op.value).registers(range(layout_of(op.value.type).num_registers))
+    every = reduce(lambda one, other: emitter.emit(f"xor i32 {one}, {other}"), words)
+    emitter.asm((), "@mask fence.proxy.async.shared::cta;", effect=EFFECT, mask=emitter.emit(f"icmp eq i32 {every}, 1"))
 
 
 @emits(gpu.RoundTf32)

@@ -525,6 +525,12 @@ class Rescale(Op, Pure, name="gpu.rescale"):
         )
 
 
+class Keep(Op, name="gpu.keep"):
+    """Nothing, but the registers of a tensor are read here: no assembler gives them to other values before."""
+
+    value: Value = operand()
+
+
 class RoundTf32(Op, Pure, name="gpu.round_tf32"):
     """cvt.rna.tf32: f32 rounded to the 10 mantissa bits that the matrix units read."""
 

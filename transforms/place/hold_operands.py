@@ -5,10 +5,16 @@
     scf.for … {                            becomes     %f : tensor<…> = gpu.local_load %q;
         %d = gpu.wgmma %q %k[%s] %zero;                scf.for … {
         …                                                  %d = gpu.wgmma %f %k[%s] %zero;
+    }                                                      … }
+                                                       gpu.keep %f;
 
 Attention's queries are such a block. wgmma would read it from shared memory in each iteration, as often as the keys.
 This is done where a wgmma is in flight during the other arithmetic of the loop (note 009), and if the registers of a
 thread suffice: ptxas waits for each wgmma of a loop that spills.
+
+`gpu.keep` works around an error of ptxas 13.0 (and the driver 580): where one wgmma of the loop is the only reader of
+such registers, and a wait for an mbarrier follows it, ptxas gives them to other values of the loop as well. A reader
+after the loop keeps them. ptxas 13.5 makes right code of both.
 """
 
 from __future__ import annotations
@@ -31,9 +37,7 @@ from ziggurat.transforms.place.queries import layout_of, shared_of, tensor_of
 def hold_operands(module: gpu.Module) -> Op:
     """The GPU model whose consumers hold the first operands of dots in registers, if there is room for them."""
     split = next((op for op in module.walk() if isinstance(op, gpu.WarpSpecialize)), None)
-    # Restricted to one block: with two, kernels gave wrong results on an H200, but not in the simulator. The cause is
-    # not known (docs/gpu.md).
-    if split is None or sum(isinstance(op, gpu.ChannelClose) for op in split.walk()) != 1:
+    if split is None:
         return module
     held: dict[Value, TensorType] = {}  # The fragments, by the buffers.
     for op in (op for op in split.walk() if isinstance(op, gpu.LocalAlloc)):
@@ -43,6 +47,12 @@ def hold_operands(module: gpu.Module) -> Op:
     if not held:
         return module
     loaded: dict[Value, Value] = {}
+    last: dict[Value, list[Value]] = {}  # The buffers by the ops of their own blocks that have the last readers.
+    for buffer in held:
+        assert isinstance(buffer, OpResult) and buffer.op.parent is not None
+        inside = {op.result for reader in _readers(buffer.op) for op in (reader, *reader.path())}
+        at = next(op for op in reversed(buffer.op.parent.ops) if op.result in inside)
+        last.setdefault(at.result, []).append(buffer)
 
     def read(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         if isinstance(op, gpu.ChannelClose):
@@ -50,6 +60,11 @@ def hold_operands(module: gpu.Module) -> Op:
             for ring in (ring for channel in op.channels for ring in _rings(channel) if ring in held):
                 loaded[ring] = builder.add(gpu.LocalLoad(builder[ring], held[ring]))
             return closed
+        if op.result in last:
+            made = builder.copy(op, operands)
+            for buffer in last[op.result]:
+                builder.add(gpu.Keep(loaded[buffer]))
+            return made
         if isinstance(op, gpu.Wgmma) and op.a in loaded:
             return builder.add(gpu.Wgmma(loaded[op.a], *operands[1:], accumulate=op.accumulate, within=op.within))
         return None
@@ -62,7 +77,7 @@ def _rings(channel: Value) -> tuple[Value, ...]:
     return tuple(channel.op.rings)
 
 
-def _readers(alloc: gpu.LocalAlloc) -> list[Op]:
+def _readers(alloc: Op) -> list[Op]:
     """The ops that use a buffer, but for what fills it."""
     return [user for user in users_of(alloc.result) if not isinstance(user, gpu.Channel | gpu.TmaLoad)]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from collections import Counter
 from functools import cache
@@ -10,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from asynchronous_kernels import SQUARE, gradients
 
-from ziggurat.backend.ptx.sass import tool
+import ziggurat as zg
+from ziggurat.backend.ptx.sass import assembled, disassembled, tool
 
 pytestmark = pytest.mark.skipif(not tool("ptxas") or not tool("nvdisasm"), reason="needs NVIDIA's tools")
 BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
@@ -90,6 +93,23 @@ def test_queries_are_in_registers_where_there_is_room():
     """Their descriptor in the loop took some 20 instructions, and wgmma read them from shared memory."""
     name = "attention f16 D128, roles"
     assert figures(name, "hold_operands").instructions >= figures(name).instructions + 15
+
+
+def test_nothing_overwrites_operands_in_registers():
+    """Without `gpu.keep`, ptxas 13.0 gives the registers of the keys to numbers of the loop as well."""
+    types = [*[SQUARE] * 6, zg.divisible(zg.i32), True]
+    made = gradients.compile(*types, target="sm_90a", num_warps=4, num_stages=2)
+    text = disassembled(assembled(made.ptx, "sm_90a")[0])
+    lines = re.findall(r"^(?:\.(L_x_\d+):|\s+/\*[0-9a-f]+\*/\s+(.*) ;)", text, re.MULTILINE)
+    held = {int(first) + at for first in re.findall(r"LDSM.16.M88.4 R(\d+),", text) for at in range(4)}
+    begin = {label: at for at, (label, _) in enumerate(lines) if label}
+    jumps = [(begin[to[1]], at) for at, (_, code) in enumerate(lines) if (to := re.search(r"BRA `\(\.(L_x_\d+)", code))]
+    # The main loop is the shortest one with all dots.
+    loops = [[code for _, code in lines[start:end]] for start, end in jumps if start < end]
+    loop = min((loop for loop in loops if sum("HGMMA" in code for code in loop) == 16), key=len)
+    read = [int(found[1]) for code in loop if (found := re.search(r"HGMMA\S+ R\d+, R(\d+),", code))]
+    written = {int(found[1]) for code in loop if (found := re.match(r"(?:@!?P\d+ )?(?!HGMMA)\S+ R(\d+),", code))}
+    assert len(held.intersection(read)) == 8 and len(held) == 32 and not held & written, loop
 
 
 @pytest.mark.parametrize(("name", "stores", "further"), [("NN", 0, 0), ("TN", 4, 4)])

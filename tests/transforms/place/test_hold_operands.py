@@ -74,14 +74,20 @@ def two_products(a_desc, b_desc, c_desc, out_desc, n):
     out_desc.store((0, 0), zg.cast(acc, zg.f16))
 
 
-def test_of_two_blocks_none_is_held() -> None:
+def test_two_blocks_are_held_and_kept_to_the_end_of_the_loop() -> None:
     blocks = [zg.divisible(zg.descriptor((rows, 64), zg.f16), 16) for rows in (128, 128, 64, 128)]
     model: Any = two_products.triton(*blocks, zg.divisible(zg.i32))
     for step, passed in PLACE:
         if step == "hold_operands":
             break
         model = passed(model, CompileOptions("sm_90a", 8, 2))
-    assert operands(model) == [SharedType] * 2 and hold_operands(model) is model
+    held = hold_operands(model)
+    verify(held)
+    assert operands(model) == [SharedType] * 2 and operands(held) == [TensorType] * 2
+    ops = list(held.walk())
+    loop = max(at for at, op in enumerate(ops) if isinstance(op, gpu.Wgmma))
+    kept = [at for at, op in enumerate(ops) if isinstance(op, gpu.Keep)]
+    assert len(kept) == 2 and min(kept) > loop
 
 
 @pytest.mark.parametrize("roles", [False, True])
