@@ -179,13 +179,15 @@ def matmul_split(
 
 @triton.jit
 def attention_step(
-    acc, total, top, q, k_desc, v_desc, at, start, rows, scale, MASKED: tl.constexpr, N: tl.constexpr,
-    LANES: tl.constexpr,
+    acc, total, top, q, k_desc, v_desc, at, start, unmasked, rows, scale, MASKED: tl.constexpr, ONCE: tl.constexpr,
+    N: tl.constexpr, LANES: tl.constexpr,
 ):  # fmt: skip
     start = tl.multiple_of(start, N)
     scores = tl.dot(q, k_desc.load([at + start, 0]).T)
+    columns = start + tl.arange(0, N)
+    if ONCE and start >= unmasked:
+        scores = tl.where(rows[:, None] >= columns[None, :], scores, -1.0e6)
     if MASKED:
-        columns = start + tl.arange(0, N)
         scores = scores * scale + tl.where(rows[:, None] >= columns[None, :], 0.0, -1.0e6)
         higher = tl.maximum(top, tl.max(scores, 1))
         scores = scores - higher[:, None]
@@ -204,7 +206,7 @@ def attention_step(
 
 @triton.jit
 def attention_tile(
-    q_desc, k_desc, v_desc, out_desc, lse_ptr, n, scale, block, row, at, CAUSAL: tl.constexpr,
+    q_desc, k_desc, v_desc, out_desc, lse_ptr, n, scale, block, row, at, CAUSAL: tl.constexpr, ONCE: tl.constexpr,
     M: tl.constexpr, N: tl.constexpr, D: tl.constexpr, ROLES: tl.constexpr, LANES: tl.constexpr,
 ):  # fmt: skip
     rows = block * M + tl.arange(0, M)
@@ -214,11 +216,16 @@ def attention_tile(
     acc = tl.zeros((M, D), tl.float32)
     scale = scale * 1.4426950408889634
     end = (block * M if M >= N else block * M // N * N) if CAUSAL else n
-    for start in tl.range(0, end, N, warp_specialize=ROLES):
-        acc, total, top = attention_step(acc, total, top, q, k_desc, v_desc, at, start, rows, scale, False, N, LANES)
-    if CAUSAL:
+    # ONCE: the last steps are in the same loop, and mask in a branch.
+    for start in tl.range(0, (block + 1) * M if ONCE else end, N, warp_specialize=ROLES):
+        acc, total, top = attention_step(
+            acc, total, top, q, k_desc, v_desc, at, start, end, rows, scale, False, ONCE, N, LANES
+        )
+    if CAUSAL and not ONCE:
         for start in tl.range(end, (block + 1) * M, N, warp_specialize=ROLES):
-            acc, total, top = attention_step(acc, total, top, q, k_desc, v_desc, at, start, rows, scale, True, N, LANES)
+            acc, total, top = attention_step(
+                acc, total, top, q, k_desc, v_desc, at, start, end, rows, scale, True, False, N, LANES
+            )
     if LANES:
         total = tl.sum(total, 1)
     out_desc.store([row + block * M, 0], (acc / total[:, None]).to(out_desc.dtype))
@@ -227,9 +234,9 @@ def attention_tile(
 
 @triton.jit
 def attention(
-    q_desc, k_desc, v_desc, out_desc, lse_ptr, n, heads, scale, CAUSAL: tl.constexpr, SHARED: tl.constexpr,
-    M: tl.constexpr, N: tl.constexpr, D: tl.constexpr, ROLES: tl.constexpr, TILES: tl.constexpr, GROUP: tl.constexpr,
-    LANES: tl.constexpr,
+    q_desc, k_desc, v_desc, out_desc, lse_ptr, n, heads, scale, CAUSAL: tl.constexpr, ONCE: tl.constexpr,
+    SHARED: tl.constexpr, M: tl.constexpr, N: tl.constexpr, D: tl.constexpr, ROLES: tl.constexpr, TILES: tl.constexpr,
+    GROUP: tl.constexpr, LANES: tl.constexpr,
 ):  # fmt: skip
     """Attention forward, all heads stacked in two axes; SHARED heads of queries have one of keys. lse is the binary
     logarithm of the sums. The tiles of GROUP heads that see the most keys come first. With TILES, a program takes
@@ -240,7 +247,7 @@ def attention(
         head = tile // group * GROUP + tile % GROUP
         row, at = head * n, head // SHARED * n
         attention_tile(
-            q_desc, k_desc, v_desc, out_desc, lse_ptr, n, scale, block, row, at, CAUSAL, M, N, D, ROLES, LANES
+            q_desc, k_desc, v_desc, out_desc, lse_ptr, n, scale, block, row, at, CAUSAL, ONCE, M, N, D, ROLES, LANES
         )
 
 
@@ -257,7 +264,6 @@ def attention_delta(out_ptr, dout_ptr, delta_ptr, BLOCK: tl.constexpr, D: tl.con
 def attention_keys(
     q_desc, k_desc, v_desc, dout_desc, dk_desc, dv_desc, dq_desc, lse_ptr, delta_ptr, n, scale,
     CAUSAL: tl.constexpr, M: tl.constexpr, N: tl.constexpr, D: tl.constexpr, ROLES: tl.constexpr, WHOLE: tl.constexpr,
-    EARLY: tl.constexpr,
 ):  # fmt: skip
     """The gradients of N keys and values over all queries, M at once. WHOLE: dq in f32 as well, added in memory."""
     head = tl.program_id(1) * n
@@ -273,19 +279,13 @@ def attention_keys(
         q = q_desc.load([head + at, 0])
         dout = dout_desc.load([head + at, 0])
         powers = tl.dot(k, q.T)
-        if EARLY:
-            delta = tl.load(delta_ptr + head + rows)[None, :]
-            scores = tl.dot(v, dout.T)
+        scores = tl.dot(v, dout.T)
         powers = tl.math.exp2(powers * (scale * 1.4426950408889634) - lse)
         if CAUSAL:
             powers = tl.where(rows[None, :] >= keys[:, None], powers, 0.0)
-        if not EARLY:
-            delta = tl.load(delta_ptr + head + rows)[None, :]
-            dv = tl.dot(powers.to(q.dtype), dout, dv)
-            scores = tl.dot(v, dout.T)
-        else:
-            dv = tl.dot(powers.to(q.dtype), dout, dv)
-        scores = (powers * (scores - delta)).to(q.dtype)
+        dv = tl.dot(powers.to(q.dtype), dout, dv)
+        # Loaded here, delta does not need registers beside those of lse.
+        scores = (powers * (scores - tl.load(delta_ptr + head + rows)[None, :])).to(q.dtype)
         dk = tl.dot(scores, q, dk)
         if WHOLE:
             dq_desc.atomic_add([head + at, 0], tl.dot(scores.T, k) * scale)

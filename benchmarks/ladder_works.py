@@ -359,12 +359,13 @@ def attention(dtype: Any, d: int, causal: bool, n: int, batch: int, heads: int, 
         given = [described(kernels, one.view(-1, d), rows, d) for one, rows in blocks]
         tiles = n // M * batch * heads
         options = {"CAUSAL": causal, "SHARED": heads // key_heads, "D": d, "LANES": kernels is OURS and d < 256}
-        options["GROUP"] = math.gcd(4, batch * heads)
+        options |= {"GROUP": math.gcd(4, batch * heads), "ONCE": False}
         grid = (min(tiles, MULTIPROCESSORS) if setting["TILES"] else tiles,)
-        kernels.attention[grid](*given, lse, n, batch * heads, d**-0.5, **options, **setting)
+        kernels.attention[grid](*given, lse, n, batch * heads, d**-0.5, **options | setting)
 
     names = ("M", "N", "num_warps", "num_stages", "ROLES", "TILES")
     ours, theirs = ([dict(zip(names, one, strict=True)) for one in each[d]] for each in (FORWARD, TRITON_FORWARD))
+    ours += [one | {"ONCE": True} for one in ours if causal and one["ROLES"]]
     runs = by(launch, ours, theirs)
     if GPU and dtype != E4M3:
         runs["cuDNN"] = {"": lambda: sdpa(q, k, v, is_causal=causal, enable_gqa=key_heads != heads)}
@@ -393,30 +394,34 @@ def attention_backward(d: int, causal: bool, n: int, batch: int, heads: int) -> 
         out.view(-1, n, d)[one] = (torch.softmax(scores, 1) @ v.view(-1, n, d)[one].double()).half()
 
     def launch(kernels: Any, setting: Setting) -> None:
-        M, N, whole = setting["M"], setting["N"], setting["WHOLE"]
-        options = {name: setting[name] for name in ("num_warps", "num_stages", "ROLES")} | {"CAUSAL": causal, "D": d}
+        M, N, rows = setting["M"], setting["N"], setting.get("rows")
+        options: dict[str, Any] = {"CAUSAL": causal, "D": d, "ROLES": setting["ROLES"], "num_stages": 2}
 
         def blocks(rows: int, *tensors: Any) -> list[Any]:
             return [described(kernels, one.view(-1, d), rows, d) for one in tensors]
 
         kernels.attention_delta[(batch * heads * n // 64,)](out, dout, delta, BLOCK=64, D=d)
-        if whole:
+        if not rows:
             wide.zero_()
         kernels.attention_keys[n // N, batch * heads](
             *blocks(M, q), *blocks(N, k, v), *blocks(M, dout), *blocks(N, dk, dv), *blocks(M, wide),
-            lse, delta, n, scale, M=M, N=N, WHOLE=whole, EARLY=setting["EARLY"], **options,
+            lse, delta, n, scale, M=M, N=N, WHOLE=not rows, num_warps=setting["num_warps"], **options,
         )  # fmt: skip
-        if whole:
+        if not rows:
             dq.copy_(wide.view_as(dq))
-        else:
-            kernels.attention_queries[n // N, batch * heads](
-                *blocks(N, q), *blocks(M, k, v), *blocks(N, dout, dq), lse, delta, n, scale, M=N, N=M, **options
-            )
+            return
+        columns = setting["columns"]
+        options |= {"M": rows, "N": columns, "num_warps": setting["warps of rows"]}
+        kernels.attention_queries[n // rows, batch * heads](
+            *blocks(rows, q), *blocks(columns, k, v), *blocks(rows, dout, dq), lse, delta, n, scale, **options
+        )
 
-    shapes = [(64, 128, 8, whole, roles, early) for whole, roles, early in itertools.product((False, True), repeat=3)]
-    shapes += [(64, 64, 4, True, True, True), (128, 128, 8, True, False, False)] if d == 64 else []
-    names = ("M", "N", "num_warps", "WHOLE", "ROLES", "EARLY")
-    runs = by(launch, [dict(zip(names, one, strict=True), num_stages=2) for one in shapes])
+    # One kernel, then two: blocks and warps for the keys, and for the rows of queries.
+    shapes = [(64, 128, 8, roles) for roles in (False, True)] + [(64, 64, 4, True)] * (d == 64)
+    shapes += [(64, 128, 8, False, 128, 64, 8), (64, 64, 4, True, 64, 128 * 64 // d, 4)]
+    shapes += [(64, 128, 8, True, 64, 64, 4)] if d == 128 else []
+    names = ("M", "N", "num_warps", "ROLES", "rows", "columns", "warps of rows")
+    runs = by(launch, [dict(zip(names, one, strict=False)) for one in shapes])
     kernel = zg.grad(example("attention").attention_kernel, wrt=("q_desc", "k_desc", "v_desc"), of="out_desc")
 
     def generated() -> Any:
