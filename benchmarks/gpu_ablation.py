@@ -115,14 +115,17 @@ class Figures:
 
 
 def loops(sass: str) -> list[Counter[str]]:
-    """The instructions of each loop of a disassembled kernel, by their names: from a label to a jump back to it."""
+    """The instructions of each loop of a disassembled kernel, by their names: from a label to a jump back to it.
+
+    Those of the whole kernel where it has no loop. Padding is left out.
+    """
     instructions: list[str] = []
     labels: dict[str, int] = {}
     found: list[Counter[str]] = []
     for line in sass.splitlines():
         if label := re.match(r"\.(L_x_\d+):", line):
             labels[label[1]] = len(instructions)
-        elif made := re.match(r"\s+/\*[0-9a-f]+\*/\s+(?:@!?U?P\d+ )?\s*(\S+)(.*)", line):
+        elif made := re.match(r"\s+/\*[0-9a-f]+\*/\s+(?:@!?U?P\d+ )?\s*(?!NOP)(\S+)(.*)", line):
             instructions.append(made[1])
             jump = re.search(r"`\(\.(L_x_\d+)\)", made[2])
             if made[1] == "BRA" and jump is not None and jump[1] in labels and len(instructions) - labels[jump[1]] > 2:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 
 from ziggurat.backend.ptx.emitter import Emitted, Emitter, emits
+from ziggurat.backend.ptx.pairs import halves
 from ziggurat.backend.ptx.routines import Routine, llvm_type, suffix
 from ziggurat.backend.ptx.words import pack, unpack
 from ziggurat.codemodel.dialects import arith, tt
@@ -67,7 +68,17 @@ def widen(emitter: Emitter, values: Sequence[str], source: ScalarType, target: S
             given = widen(emitter, given, f16, f32)
             return [emitter.emit(f"fptrunc float {value} to bfloat") for value in given]
     before, after = llvm_type(source), llvm_type(target)
-    return [emitter.emit(f"fpext {before} {value} to {after}") for value in given]
+
+    def extended(value: str) -> str:
+        word, index = emitter.pieces.get(value, ("", 0))
+        if word and (source, target) == (bf16, f32):  # Half of a word is moved up, or kept.
+            bits = emitter.emit(f"and i32 {word}, -65536" if index else f"shl i32 {word}, 16")
+            return emitter.emit(f"bitcast i32 {bits} to float")
+        return emitter.emit(f"fpext {before} {value} to {after}")
+
+    # A value that several registers share is widened once.
+    made = {value: extended(value) for value in dict.fromkeys(given)}
+    return [made[value] for value in given]
 
 
 def widened(emitter: Emitter, value: str, source: ScalarType) -> str:
@@ -137,8 +148,7 @@ def narrow(
         pair = "poison"
         for index, value in enumerate(given[at : at + 2]):
             pair = emitter.emit(f"insertelement <2 x float> {pair}, float {value}, i32 {index}")
-        pair = emitter.emit(f"fptrunc <2 x float> {pair} to <2 x {after}>")
-        made += [emitter.emit(f"extractelement <2 x {after}> {pair}, i32 {index}") for index in range(2)]
+        made += halves(emitter, emitter.emit(f"fptrunc <2 x float> {pair} to <2 x {after}>"), target)
     return made + [emitter.emit(f"fptrunc float {value} to {after}") for value in given[len(made) :]]
 
 

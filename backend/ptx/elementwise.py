@@ -7,9 +7,12 @@ floats are computed in f32. `docs/accuracy.md` has the error bounds.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
+from functools import cache
 from typing import Any, cast
 
+from ziggurat.backend.ptx import pairs
 from ziggurat.backend.ptx.accurate import accurate
 from ziggurat.backend.ptx.casts import narrow, rounded, widen, widened
 from ziggurat.backend.ptx.emitter import Argument, Emitted, Emitter, emits
@@ -33,7 +36,6 @@ _PLAIN: dict[type[Op], str] = {
     arith.CmpI: "icmp {p} {k} {0}, {1}", tt.IntToPtr: "inttoptr {k} {0} to {r}", tt.PtrToInt: "ptrtoint {k} {0} to {r}",
 }  # fmt: skip
 
-_FLOAT_BINARY: dict[type[Op], str] = {arith.AddF: "fadd", arith.SubF: "fsub", arith.MulF: "fmul"}
 
 # LLVM's intrinsic by op, with its arguments after the operands.
 _INTRINSICS: dict[type[Op], tuple[str, list[Argument]]] = {
@@ -45,6 +47,8 @@ _INTRINSICS: dict[type[Op], tuple[str, list[Argument]]] = {
 _CHOICES: dict[type[Op], str] = {
     arith.MaximumF: "maximum", arith.MinimumF: "minimum", arith.MaxNumF: "maxnum", arith.MinNumF: "minnum",
 }  # fmt: skip
+# LLVM's instruction or intrinsic for two floats.
+BINARY: dict[type[Op], str] = {arith.AddF: "fadd", arith.SubF: "fsub", arith.MulF: "fmul", **_CHOICES}
 
 
 @emits(arith.ConstantOp)
@@ -149,43 +153,44 @@ def _shift(emitter: Emitter, op: Any) -> Emitted:
     return emitter.each(op.result.type, op.operands, shift)
 
 
-# A function from an LLVM type and one or two values of it to a value.
-Compute = Callable[[str, str], str] | Callable[[str, str, str], str]
-
-
-def computing(emitter: Emitter, scalar: ScalarType, compute: Compute, bits: int = 32) -> Callable[..., str]:
-    """`compute` for floats of a type: in the type itself, or in f32 where the type has fewer than `bits` bits."""
-    kind, make = llvm_type(scalar), cast("Callable[..., str]", compute)
-
-    def apply(*values: str) -> str:
-        if scalar.bits >= bits:
-            return make(kind, *values)
-        return rounded(emitter, make("float", *(widened(emitter, value, scalar) for value in values)), scalar)
-
-    return apply
+# A function from an LLVM type and one to three values of it to a value.
+Compute = Callable[[str, str], str] | Callable[[str, str, str], str] | Callable[[str, str, str, str], str]
 
 
 def computed(emitter: Emitter, op: Op, compute: Compute, bits: int = 32) -> Emitted:
-    """The result of an op on floats, by `computing`, register by register."""
-    scalar = scalar_element(op.operands[0].type)
-    return emitter.each(op.result.type, op.operands, computing(emitter, scalar, compute, bits))
+    """The result of an op on floats: in their type, or in f32 where that has fewer than `bits` bits."""
+    scalar, make = scalar_element(op.operands[0].type), cast("Callable[..., str]", compute)
+    registers = emitter.layout(op.result.type).unique_registers
+    columns = [[emitter.at(value, register) for register in registers] for value in op.operands]
+    if scalar.bits >= bits:
+        made = pairs.applied(emitter, columns, scalar, make)
+    else:
+        wide = (widen(emitter, column, scalar, f32) for column in columns)
+        made = narrow(emitter, [make("float", *values) for values in zip(*wide, strict=True)], f32, scalar)
+    return emitter.value(op.result.type, dict(zip(registers, made, strict=True)))
 
 
-@emits(*_FLOAT_BINARY)
+@emits(arith.AddF, arith.SubF, arith.MulF)
 def _float_binary(emitter: Emitter, op: Op) -> Emitted:
-    name = _FLOAT_BINARY[type(op)]
-    return computed(emitter, op, lambda kind, a, b: emitter.emit(f"{name} {kind} {a}, {b}"), bits=16)
+    name = BINARY[type(op)]
+    return computed(emitter, op, lambda kind, a, b: binary(emitter, name, kind, a, b), bits=16)
+
+
+def binary(emitter: Emitter, name: str, kind: str, a: str, b: str) -> str:
+    """An instruction or an intrinsic of `BINARY`."""
+    if name[0] == "f":
+        return emitter.emit(f"{name} {kind} {a}, {b}")
+    return _called(emitter, name, kind, a, b)
 
 
 def choose(emitter: Emitter, cls: type[Op], scalar: ScalarType, a: str, b: str) -> str:
     """The larger or smaller of two floats, by the rules of the op's class."""
-    kind = "float" if scalar.is_fp8 else llvm_type(scalar)
-    function = f"llvm.{_CHOICES[cls]}"
+    kind, name = llvm_type(scalar), _CHOICES[cls]
     if not scalar.is_fp8:
-        return emitter.of(kind, a).call(function, emitter.of(kind, b)).name
+        return _called(emitter, name, kind, a, b)
     # The result is one of the operands, unrounded: rounding would make an infinity finite.
     x, y = (emitter.of("float", widened(emitter, value, scalar)) for value in (a, b))
-    chosen, first, second = (value.bits() for value in (x.call(function, y), x, y))
+    chosen, first, second = (value.bits() for value in (x.call(f"llvm.{name}", y), x, y))
     is_first, is_second = chosen.test("eq", first), chosen.test("eq", second)
     return is_first.select(emitter.of("i8", a), is_second.select(emitter.of("i8", b), 127)).name
 
@@ -194,26 +199,43 @@ def choose(emitter: Emitter, cls: type[Op], scalar: ScalarType, a: str, b: str) 
 def _choice(emitter: Emitter, op: arith.FloatBinary) -> Emitted:
     scalar = scalar_element(op.lhs.type)
     cls = type(op)
-    return emitter.each(op.result.type, op.operands, lambda a, b: choose(emitter, cls, scalar, a, b))
+    if scalar.is_fp8:
+        return emitter.each(op.result.type, op.operands, lambda a, b: choose(emitter, cls, scalar, a, b))
+    return computed(emitter, op, lambda kind, a, b: binary(emitter, BINARY[cls], kind, a, b), bits=16)
 
 
 @emits(arith.DivF, tt.PreciseDivF)
 def _divf(emitter: Emitter, op: arith.DivF | tt.PreciseDivF) -> Emitted:
     is_fast = isinstance(op, arith.DivF) and not emitter.options.exact_math and scalar_element(op.lhs.type) == f32
+    registers = emitter.layout(op.result.type).unique_registers
+    uses = Counter(emitter.at(op.rhs, register) for register in registers)
+
+    @cache
+    def inverse(b: str) -> tuple[str, str]:
+        """A power of two, and the inverse of its product with a divisor, which is neither infinite nor subnormal."""
+        divisor = emitter.of("float", b)
+        size = abs(divisor)
+        scale = size.test("ogt", 2.0**126).select(0.25, size.test("olt", 2.0**-126).select(2.0**24, 1.0, "float"))
+        (found,) = emitter.asm(("float",), "rcp.approx.ftz.f32 $0, $1;", ("float", (divisor * scale).name))
+        return scale.name, found
 
     def divide(kind: str, a: str, b: str) -> str:
-        if is_fast:
+        if not is_fast:
+            return emitter.emit(f"fdiv {kind} {a}, {b}")
+        if uses[b] == 1:
             return emitter.asm(("float",), "div.full.f32 $0, $1, $2;", ("float", a), ("float", b))[0]
-        return emitter.emit(f"fdiv {kind} {a}, {b}")
+        # The steps of `div.full`, with two multiplications instead of three for each of the numbers with one divisor.
+        scale, found = inverse(b)
+        return emitter.emit(f"fmul float {emitter.emit(f'fmul float {a}, {scale}')}, {found}")
 
     return computed(emitter, op, divide)
 
 
 @emits(arith.NegF)
 def _negf(emitter: Emitter, op: arith.NegF) -> Emitted:
-    kind = llvm_type(op.operand.type)
-    change = "xor i8 {}, 128" if scalar_element(op.operand.type).is_fp8 else f"fneg {kind} {{}}"
-    return emitter.each(op.result.type, op.operands, lambda a: emitter.emit(change.format(a)))
+    if scalar_element(op.operand.type).is_fp8:
+        return emitter.each(op.result.type, op.operands, lambda a: emitter.emit(f"xor i8 {a}, 128"))
+    return computed(emitter, op, lambda kind, a: emitter.emit(f"fneg {kind} {a}"), bits=16)
 
 
 @emits(arith.CmpF)
@@ -294,20 +316,17 @@ def _remf(emitter: Emitter, op: arith.RemF) -> Emitted:
 
 @emits(tt.PreciseSqrt)
 def _precise_root(emitter: Emitter, op: tt.PreciseSqrt) -> Emitted:
-    return computed(emitter, op, lambda kind, value: emitter.call(kind, f"llvm.sqrt.{suffix(kind)}", (kind, value)))
+    return computed(emitter, op, lambda kind, value: _called(emitter, "sqrt", kind, value))
 
 
 @emits(math.Floor, math.Ceil)
 def _whole(emitter: Emitter, op: math.FloatUnary) -> Emitted:
     scalar, name = scalar_element(op.operand.type), op.NAME.removeprefix("math.")
-    make = computing(
-        emitter, scalar, lambda kind, value: emitter.call(kind, f"llvm.{name}.{suffix(kind)}", (kind, value))
-    )
+    if not scalar.is_fp8:
+        return computed(emitter, op, lambda kind, value: _called(emitter, name, kind, value))
 
     def apply(value: str) -> str:
-        whole = make(value)
-        if not scalar.is_fp8:
-            return whole
+        whole = rounded(emitter, _called(emitter, name, "float", widened(emitter, value, scalar)), scalar)
         # An infinity or a NaN stays: rounding to 8 bits would make it finite.
         magnitude = emitter.emit(f"and i8 {value}, 127")
         largest = bits_of_number(scalar.format.largest, scalar)
@@ -319,11 +338,9 @@ def _whole(emitter: Emitter, op: math.FloatUnary) -> Emitted:
 
 @emits(math.AbsF)
 def _magnitude(emitter: Emitter, op: math.AbsF) -> Emitted:
-    kind = llvm_type(op.operand.type)
     if scalar_element(op.operand.type).is_fp8:
         return emitter.each(op.result.type, op.operands, lambda a: emitter.emit(f"and i8 {a}, 127"))
-    name = f"llvm.fabs.{suffix(kind)}"
-    return emitter.each(op.result.type, op.operands, lambda a: emitter.call(kind, name, (kind, a)))
+    return computed(emitter, op, lambda kind, a: _called(emitter, "fabs", kind, a), bits=16)
 
 
 # PTX's names of the directions.
@@ -345,13 +362,17 @@ def _directed(emitter: Emitter, op: math.Directed) -> Emitted:
 @emits(math.Fma)
 def _fma(emitter: Emitter, op: math.Fma) -> Emitted:
     scalar = scalar_element(op.a.type)
-    # The product of two 8-bit floats and the sum are exact in f64, so that only the last step rounds.
-    computed = f64 if scalar.is_fp8 else scalar
-    kind = llvm_type(computed)
+    if not scalar.is_fp8:
+        return computed(emitter, op, lambda kind, a, b, c: _called(emitter, "fma", kind, a, b, c), bits=16)
 
     def apply(*values: str) -> str:
-        given = [(kind, widen(emitter, [value], scalar, computed)[0]) for value in values]
-        result = emitter.call(kind, f"llvm.fma.{suffix(kind)}", *given)
-        return narrow(emitter, [result], computed, scalar)[0]
+        # The product of two 8-bit floats and the sum are exact in f64, so that only the last step rounds.
+        given = [widen(emitter, [value], scalar, f64)[0] for value in values]
+        return narrow(emitter, [_called(emitter, "fma", "double", *given)], f64, scalar)[0]
 
     return emitter.each(op.result.type, op.operands, apply)
+
+
+def _called(emitter: Emitter, name: str, kind: str, *values: str) -> str:
+    """A call of an intrinsic for floats."""
+    return emitter.call(kind, f"llvm.{name}.{suffix(kind)}", *((kind, value) for value in values))

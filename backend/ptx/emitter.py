@@ -76,7 +76,8 @@ class Emitter(Code):
         self._scalar = replicated(1, self.num_warps)
         self.slot_bytes = 0  # The size of `@zg_slot`, which `allocate` does not count.
         self._entry: dict[Any, str] = {}
-        self.bytes_of: dict[str, tuple[str, int]] = {}  # The words of 32 bits that values of 8 bits are bytes of.
+        # The words of 32 bits that values of 8 and 16 bits are pieces of, and the index of the piece.
+        self.pieces: dict[str, tuple[str, int]] = {}
         func = kernel_of(module)
         self.places: LineInfo | None = None
         if options.line_info:
@@ -281,14 +282,20 @@ class Emitter(Code):
             # LLVM 22 joins half → i16 → bfloat to one bitcast, and aborts where its result is compared with 0: it takes
             # the bitcast's operand for an integer ("fcmp oeq (bitcast X), 0" in InstCombine). ptxas drops the move.
             (number,) = self.asm(("i16",), "mov.b16 $0, $1;", ("i16", number))
-        return number
+        return self.same_piece(value, number)
 
     def number(self, bits: str, scalar: ScalarType | PtrType) -> str:
         """The number, or the address, that has these bits."""
         kind = llvm_type(scalar)
         if isinstance(scalar, PtrType):
             return self.emit(f"inttoptr i64 {bits} to {kind}")
-        return bits if kind[0] == "i" else self.emit(f"bitcast i{scalar.bits} {bits} to {kind}")
+        return bits if kind[0] == "i" else self.same_piece(bits, self.emit(f"bitcast i{scalar.bits} {bits} to {kind}"))
+
+    def same_piece(self, value: str, other: str) -> str:
+        """Another value with the bits of a value: the same piece of a word, if it is one."""
+        if value in self.pieces:
+            self.pieces[other] = self.pieces[value]
+        return other
 
     def scalar(self, value: Value) -> str:
         """The LLVM value of a scalar."""

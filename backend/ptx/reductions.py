@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from ziggurat.backend.ptx.elementwise import BINARY, binary
 from ziggurat.backend.ptx.emitter import Emitted, Emitter, canonical, emits
+from ziggurat.backend.ptx.pairs import applied, has_pairs
 from ziggurat.backend.ptx.routines import Number, llvm_type
 from ziggurat.backend.ptx.shuffles import shuffle, shuffled
 from ziggurat.codemodel.dialects import tt
@@ -17,6 +19,7 @@ from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.layout import bits_of, combine
 from ziggurat.codemodel.op import Body
 from ziggurat.codemodel.traits import Commutative
+from ziggurat.codemodel.types import scalar_element
 from ziggurat.transforms.place.queries import layout_of, tensor_of
 
 Column = list[str]  # One value for each operand.
@@ -66,12 +69,34 @@ class _Axis:
         self.kinds = [llvm_type(value.type) for value in op.values]
         tensors = [emitter.tensor(value) for value in op.values]
         self.columns = {register: [part[register] for part in tensors] for register in self.layout.unique_registers}
+        # The type and the op of a commutative reduction that computes with two floats of 16 bits at once.
+        scalar, combined = scalar_element(type_), op.combine.entry.ops[0]
+        is_paired = has_pairs(emitter, scalar) and len(op.values) == 1 and is_commutative(op.combine)
+        self.pairs = (scalar, BINARY[type(combined)]) if is_paired and type(combined) in BINARY else None
 
     def _on_axis(self, bases: Sequence[int]) -> list[int]:
         return sorted((bit for bit, basis in enumerate(bases) if basis & self.mask), key=lambda bit: bases[bit])
 
     def combine(self, a: Column, b: Column) -> Column:
         return inline_body(self.emitter, self.op.combine, [*a, *b])
+
+    def combine_all(self, rows: Sequence[Column], others: Sequence[Column]) -> list[Column]:
+        """`combine` of each row with the other one, with two rows at once where that is possible."""
+        if self.pairs is None:
+            return [self.combine(row, other) for row, other in zip(rows, others, strict=True)]
+        scalar, name = self.pairs
+        columns = [[value for (value,) in column] for column in (rows, others)]
+
+        def make(kind: str, a: str, b: str) -> str:
+            return binary(self.emitter, name, kind, a, b)
+
+        return [[made] for made in applied(self.emitter, columns, scalar, make)]
+
+    def joined(self, rows: dict[int, Column], bit: int) -> dict[int, Column]:
+        """The rows, those with and without a bit in the register's number combined."""
+        kept = [register for register in rows if not register >> bit & 1]
+        made = self.combine_all([rows[at] for at in kept], [rows[at | 1 << bit] for at in kept])
+        return dict(zip(kept, made, strict=True))
 
     def shuffled(self, columns: Sequence[Column], how: str, lane: str) -> list[Column]:
         """The columns of another lane."""
@@ -102,16 +127,15 @@ def _reduce(emitter: Emitter, op: tt.Reduce) -> Emitted:
         end = axis.registers if last else 0
         rows = {register: rows[register | end] for register in rows if not register & axis.registers}
     else:
-        # Registers first, by pairs of neighbours, pairs of pairs, and so on.
-        for bit in along:
-            rows = {
-                register: axis.combine(row, rows[register | 1 << bit])
-                for register, row in rows.items()
-                if not register >> bit & 1
-            }
+        # Registers first, by pairs of neighbours, pairs of pairs, and so on. The halves of a word are combined last.
+        own = [bit for bit in along if bit or axis.pairs is None]
+        for bit in own:
+            rows = axis.joined(rows, bit)
         for bit in lanes:
             other = axis.shuffled([*rows.values()], "bfly", str(1 << bit))
-            rows = {at: axis.combine(row, there) for (at, row), there in zip(rows.items(), other, strict=True)}
+            rows = dict(zip(rows, axis.combine_all([*rows.values()], other), strict=True))
+        if len(own) < len(along):
+            rows = axis.joined(rows, 0)
     if lanes and (side is not None or not is_commutative(op.combine)):
         # One lane has the picked element. Without commutativity, lanes have combined in different orders: all take
         # the result of the first.

@@ -360,6 +360,9 @@ def literal(value: Any, scalar: types.ScalarType) -> str:
 
 def suffix(kind: str) -> str:
     """The name of a type in the names of intrinsics."""
+    if kind.startswith("<"):
+        count, _, element = kind[1:-1].partition(" x ")
+        return f"v{count}{suffix(element)}"
     return _FLOATS[kind].name if kind in _FLOATS else kind
 
 

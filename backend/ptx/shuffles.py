@@ -45,10 +45,11 @@ def shuffled(emitter: Emitter, values: Sequence[str], kind: str, move: Callable[
     whole = f"i{bits}"
     if kind != whole:
         opcode = "ptrtoint" if kind.startswith("ptr") else "bitcast"
-        numbers = [emitter.emit(f"{opcode} {kind} {value} to {whole}") for value in values]
+        numbers = [emitter.same_piece(value, emitter.emit(f"{opcode} {kind} {value} to {whole}")) for value in values]
         opcode = "inttoptr" if kind.startswith("ptr") else "bitcast"
         return [
-            emitter.emit(f"{opcode} {whole} {value} to {kind}") for value in shuffled(emitter, numbers, whole, move)
+            emitter.same_piece(value, emitter.emit(f"{opcode} {whole} {value} to {kind}"))
+            for value in shuffled(emitter, numbers, whole, move)
         ]
     if bits == 1:
         words = [move(emitter.emit(f"zext i1 {value} to i32")) for value in values]

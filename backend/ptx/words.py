@@ -32,6 +32,13 @@ def from_memory(emitter: Emitter, value: str, scalar: Element) -> str:
     return emitter.number(value, scalar)
 
 
+def word_of(emitter: Emitter, values: Sequence[str]) -> str | None:
+    """The word of 32 bits whose pieces, in order, are the values; None where there is none."""
+    word, _ = emitter.pieces.get(values[0], ("", 0))
+    known = [emitter.pieces.get(value) for value in values]
+    return word if len(values) > 1 and known == [(word, index) for index in range(len(values))] else None
+
+
 def pack(emitter: Emitter, values: Sequence[str], size: int, word: int) -> list[str]:
     """Bits of elements of `size` bytes as words of `word` bytes."""
     assert word >= size, "a word holds at least an element"
@@ -41,8 +48,12 @@ def pack(emitter: Emitter, values: Sequence[str], size: int, word: int) -> list[
     packed: list[str] = []
     for start in range(0, len(values), per):
         parts = values[start : start + per]
-        if size == 1 and word == 4 and all(value in emitter.bytes_of for value in parts):
-            packed.append(_of_bytes(emitter, [emitter.bytes_of[value] for value in parts]))
+        whole = word_of(emitter, parts) if word == 4 and len(parts) == per else None
+        if whole is not None:
+            packed.append(whole)
+            continue
+        if size == 1 and word == 4 and all(value in emitter.pieces for value in parts):
+            packed.append(_of_bytes(emitter, [emitter.pieces[value] for value in parts]))
             continue
         result = ""
         for index, value in enumerate(parts):
@@ -64,8 +75,8 @@ def unpack(emitter: Emitter, words: Sequence[str], size: int, word: int) -> list
         for index in range(word // size):
             part = emitter.emit(f"lshr i{8 * word} {item}, {8 * size * index}") if index else item
             values.append(emitter.emit(f"trunc i{8 * word} {part} to i{8 * size}"))
-            if size == 1 and word == 4:
-                emitter.bytes_of[values[-1]] = item, index
+            if word == 4:
+                emitter.pieces[values[-1]] = item, index
     return values
 
 
@@ -73,8 +84,6 @@ def _of_bytes(emitter: Emitter, parts: Sequence[tuple[str, int]]) -> str:
     """Four bytes of words as a word, by `prmt`. A tile of four words turned into the four of its columns takes eight:
     both columns of a half share the first step."""
     items, at = zip(*parts, strict=True)
-    if len(set(items)) == 1 and at == (0, 1, 2, 3):
-        return items[0]
     first, second, last = at[0] | at[1] + 4 << 4, at[2] | at[3] + 4 << 4, 0x5410
     if len(set(at)) == 1:
         half, odd = divmod(at[0], 2)
