@@ -559,13 +559,10 @@ def chain(token_ptr, first_ptr, next_ptr, BLOCK: tl.constexpr):
 
 @triton.jit
 def sum_chains(dout_ptr, first_ptr, next_ptr, dtable_ptr, width, BLOCK: tl.constexpr):
-    """The sums of the rows of each chain, which ends with -1. No row of the table is written twice. The next call finds
-    no chains."""
-    columns = tl.arange(0, BLOCK)
+    """The sums of the rows of each chain, which ends with -1. No row of the table is written twice."""
+    columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     total = tl.zeros((BLOCK,), tl.float32)
     row = tl.load(first_ptr + tl.program_id(0))
-    tl.debug_barrier()  # All threads have read it.
-    tl.store(first_ptr + tl.program_id(0), -1)
     while row >= 0:
         after = tl.load(next_ptr + row)
         total += tl.load(dout_ptr + row * width + columns, columns < width, other=0.0).to(tl.float32)

@@ -245,7 +245,7 @@ def matmul_described(m: int, n: int, k: int, epilogue: str = "") -> Work:
         kernels.matmul_blocks[grid](one, two, three, bias, last, m, n, k, EPILOGUE=ending, GROUP=8, **setting)
         return [] if plain else None
 
-    plain = tiles((128, 256, 64, 8, 3), ROLES=False)
+    plain = tiles((128, 256, 64, 8, 3), (128, 128, 64, 4, 3), ROLES=False)
     roles = [
         *tiles((128, 256, 64, 8, 3), ROLES=True), *tiles((128, 256, 64, 8, 3), ROLES=True, persistent=1)
     ]  # fmt: skip
@@ -684,19 +684,19 @@ def embedding(words: int, width: int, count: int, back: bool) -> Work:
     tokens = torch.randint(0, words, (count,), device=DEVICE)
     out = torch.empty_like(table if back else dout)
 
-    first = torch.full((words,), -1, dtype=torch.int32, device=DEVICE)
+    first = torch.empty(words, dtype=torch.int32, device=DEVICE)
     after = torch.empty(count, dtype=torch.int32, device=DEVICE)
 
     def launch(kernels: Any, setting: Setting) -> None:
+        columns = -(-width // setting["BLOCK"])
         if back:
+            first.fill_(-1)
             kernels.chain[(count // 128,)](tokens, first, after, BLOCK=128)
-            kernels.sum_chains[(words,)](dout, first, after, out, width, **setting)
+            kernels.sum_chains[words, columns](dout, first, after, out, width, **setting)
         else:
-            grid = count // setting["ROWS"], -(-width // setting["BLOCK"])
-            kernels.gather[grid](table, tokens, out, width, **setting)
+            kernels.gather[count // setting["ROWS"], columns](table, tokens, out, width, **setting)
 
-    block = ziggurat.triton.next_power_of_2(width)
-    settings = [{"BLOCK": block, "num_warps": warps} for warps in (2, 4, 8, 16)]
+    settings = [{"BLOCK": block, "num_warps": warps} for block, warps in ((1024, 2), (2048, 2), (2048, 4), (4096, 4))]
     if not back:
         few = ((1, 2048, 4), (4, 1024, 4), (8, 512, 4), (16, 256, 4), (32, 128, 4), (128, 128, 8), (2, 4096, 8))
         settings = [{"ROWS": rows, "BLOCK": block, "num_warps": warps} for rows, block, warps in few]
