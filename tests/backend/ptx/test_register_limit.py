@@ -82,6 +82,26 @@ def test_ptxas_takes_the_registers_that_there_are() -> None:
 
 
 @zg.kernel
+def scaled_by_sum(x, out, SIZE: zg.constexpr):
+    at = zg.arange(0, SIZE)
+    row = zg.load(zg.add(x, at))
+    zg.store(zg.add(out, at), zg.mul(row, zg.sum(zg.mul(row, row), axis=0)))
+
+
+def test_values_outside_of_loops_limit_registers_as_well() -> None:
+    pointer = zg.divisible(zg.ptr(zg.f32))
+    wide, narrow = (
+        place(scaled_by_sum.triton(pointer, pointer, 32768), CompileOptions("sm_90a", warps)) for warps in (4, 8)
+    )
+    assert is_register_limited(wide) and not is_register_limited(narrow)
+    if tool("ptxas") is not None:
+        ptx = assemble(wide).ptx
+        _, told = assembled(ptx, "sm_90a")
+        _, untold = assembled(ptx.replace(".minnctapersm 1\n", ""), "sm_90a")
+        assert untold.registers == 32 and told.registers == 255 and 4 * told.spills < untold.spills
+
+
+@zg.kernel
 def rows_largest(x, out, n, M: zg.constexpr, N: zg.constexpr):
     """The columns of the largest of masked tiles, added up."""
     rows, columns = zg.expand(zg.arange(0, M), 1), zg.expand(zg.arange(0, N), 0)
