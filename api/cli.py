@@ -21,7 +21,7 @@ from ziggurat.codemodel.gpu.options import (
     COMPILE_OPTIONS,
     CPU,
     CompileOptions,
-    default_of,
+    boolean,
     documentation_of,
     options_table,
 )
@@ -162,9 +162,9 @@ def _add_options(command: argparse.ArgumentParser) -> None:
     """The options of compilation as arguments of a command."""
     for field in attrs.fields(CompileOptions):
         flag, documentation = f"--{field.name.replace('_', '-')}", documentation_of(field.name)
-        default: Any = default_of(field.name)
-        if isinstance(default, bool):
-            action = argparse.BooleanOptionalAction if default else "store_true"
+        default: Any = field.default
+        if field.metadata["check"] is boolean:
+            action = "store_true" if default is False else argparse.BooleanOptionalAction
             command.add_argument(flag, action=action, default=default, help=documentation)
         else:
             about = f"{documentation} (default: {default})"

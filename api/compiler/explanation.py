@@ -7,21 +7,26 @@ import os
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 
 import attrs
 
 from ziggurat.backend.ptx.sass import Resources, assembled, disassembled, tool
+from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import LaunchError, ZigguratWarning
 from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.passes import Snapshot
 from ziggurat.compiler.compiled import Compiled
+from ziggurat.transforms.place.choose import choose_warps
 from ziggurat.transforms.place.cost import Cost, Entry, Work, cost_of
 from ziggurat.transforms.place.loop_plan import LoopPlan
 from ziggurat.transforms.place.obstacle import LIBRARY
-from ziggurat.transforms.place.passes import place
+from ziggurat.transforms.place.passes import CHOSEN_AFTER, place
 from ziggurat.transforms.place.pipeline_loads import plans_of
 from ziggurat.transforms.place.pressure import warn_of_registers
+from ziggurat.transforms.place.specialize import why_no_roles
 
 _FRONTENDS = os.path.join(os.path.dirname(os.path.dirname(LIBRARY)), "")  # Calls written in the language itself.
 # The headings, and the widths of the columns.
@@ -55,10 +60,10 @@ def explanation(compiled: Compiled) -> str:
         raise LaunchError("a GPU model has no reasons for its placement", hint="compile the Triton model")
     cost = cost_of(compiled.stages["gpu"], tuple(argument.name for argument in compiled.arguments))
     resources, spilling = _resources(compiled)
-    notes = _notes(compiled)
+    notes, chosen = _notes(compiled)
     for line, count in spilling.items():
         notes.setdefault(line, []).append(f"spilled registers are moved by {count} instruction(s)")
-    parts = [_summary(compiled, cost, resources)]
+    parts = [_summary(compiled, cost, resources) + chosen]
     loops = dict.fromkeys(Line.of(entry.loop.location) if entry.loop else None for entry in cost.entries)
     for loop in sorted(loops, key=lambda line: line.number if line else 0):
         entries = [entry for entry in cost.entries if (Line.of(entry.loop.location) if entry.loop else None) == loop]
@@ -108,8 +113,9 @@ def _cell(value: float | str, width: int) -> str:
     return f"{value if isinstance(value, str) else round(value) or '':>{width}}"
 
 
-def _notes(compiled: Compiled) -> dict[Line, list[str]]:
-    """The warnings of placement, and the obstacles to copying loads of a loop ahead, by line."""
+def _notes(compiled: Compiled) -> tuple[dict[Line, list[str]], str]:
+    """The warnings of placement, the stages that were chosen, and the obstacles to roles and to copying loads of a loop
+    ahead, by line; and the choice of the warps in words."""
     snapshots: list[Snapshot] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ZigguratWarning)
@@ -117,19 +123,32 @@ def _notes(compiled: Compiled) -> dict[Line, list[str]]:
     found: dict[Line, list[str]] = {}
     for warning in caught:
         found.setdefault(Line(warning.filename, warning.lineno), []).append(str(warning.message))
-    before = snapshots[[snapshot.name for snapshot in snapshots].index("pipeline_loads") - 1].model
-    assert isinstance(before, gpu.Module)
+    models = {after.name: before.model for before, after in pairwise(snapshots)}  # By the pass that comes next.
+    whole, before = models["specialize"], models["pipeline_loads"]
+    assert isinstance(whole, gpu.Module) and isinstance(before, gpu.Module)
+    given = compiled.options.num_warps is not None
+    roles = before.num_warps != compiled.num_warps
+    obstacle = None if roles else why_no_roles(whole, compiled.options.num_stages)
+    if obstacle is not None and TARGETS[compiled.target].has_tma:
+        found.setdefault(Line.of(obstacle.op.location), []).append(f"no roles for the dots' loops: {obstacle.why}")
     for loop, _, plan in plans_of(before, compiled.options.num_stages):
         dots = [op for op in loop.body.entry.ops if isinstance(op, gpu.MatrixProduct)]
         if not dots or any(isinstance(owner, gpu.WarpSpecialize) for owner in loop.path()):
             continue
         for obstacle in plan.left if isinstance(plan, LoopPlan) else (plan,):
             found.setdefault(Line.of(obstacle.op.location), []).append(f"no copies ahead of the dots: {obstacle.why}")
-        if isinstance(plan, LoopPlan) and all(copy.by_tma for copy in plan.copies) and not loop.warp_specialize:
+        if isinstance(plan, LoopPlan) and plan.why:
+            found.setdefault(Line.of(loop.location), []).append(f"chosen: {plan.stages} stages; {plan.why}")
+        if obstacle is None and isinstance(plan, LoopPlan) and given and not loop.warp_specialize:
             found.setdefault(Line.of(loop.location), []).append(
                 "all warps fetch and compute: zg.range(…, warp_specialize=True) would split them"
             )
-    return found
+    if given:
+        return found, ""
+    module = next(snapshot.model for snapshot in snapshots if snapshot.name == CHOSEN_AFTER)
+    assert isinstance(module, core.Module)
+    split = "; and roles, as TMA loads all operands" if roles and compiled.options.warp_specialize is None else ""
+    return found, f"\nchosen: {before.num_warps} warps, as {choose_warps(module, compiled.target).why}{split}"
 
 
 def _resources(compiled: Compiled) -> tuple[Resources | None, dict[Line, int]]:

@@ -22,7 +22,7 @@ import attrs
 
 from ziggurat.boundary import public
 from ziggurat.codemodel.errors import LaunchError, shown
-from ziggurat.codemodel.gpu.options import DEFAULT_OPTIONS, LAUNCH_OPTIONS, checked_option
+from ziggurat.codemodel.gpu.options import LAUNCH_OPTIONS, checked_option
 from ziggurat.codemodel.op import require_argument
 from ziggurat.frontends.language.signature import suggest
 from ziggurat.kernels.arguments import bind
@@ -39,14 +39,14 @@ Measure = Callable[[Callable[[], None]], float]
 
 @attrs.frozen(init=False)
 class Config:
-    """Values for some of a kernel's parameters, and the options of its compilation.
+    """Values for some of a kernel's parameters, and the options of its compilation; the compiler chooses those of None.
 
     `pre_hook(arguments)` is called before each launch with this configuration, with all arguments by name.
     """
 
     values: Mapping[str, Any]
-    num_warps: int
-    num_stages: int
+    num_warps: int | None
+    num_stages: int | None
     pre_hook: Hook | None = attrs.field(default=None, kw_only=True, eq=False)
 
     keywords: dict[str, Any] = attrs.field(
@@ -55,8 +55,8 @@ class Config:
     """The keywords that this configuration adds to a launch."""
 
     def __init__(
-        self, values: Mapping[str, Any] | None = None, num_warps: int = DEFAULT_OPTIONS.num_warps,
-        num_stages: int = DEFAULT_OPTIONS.num_stages, *, pre_hook: Hook | None = None, **unknown: Any,
+        self, values: Mapping[str, Any] | None = None, num_warps: int | None = None,
+        num_stages: int | None = None, *, pre_hook: Hook | None = None, **unknown: Any,
     ) -> None:  # fmt: skip
         for name in unknown:
             near = suggest(name, ("num_warps", "num_stages", "pre_hook"))
@@ -74,8 +74,9 @@ def _keywords(config: Config) -> dict[str, Any]:
             f"zg.Config: 'values' must be a dict of values by parameter; got {config.values!r}",
             hint='zg.Config({"BLOCK": 128})',
         )
-    options = {name: checked_option(name, getattr(config, name)) for name in ("num_warps", "num_stages")}
-    return {**config.values, **options}
+    options = {name: getattr(config, name) for name in ("num_warps", "num_stages")}
+    given = {name: checked_option(name, value) for name, value in options.items() if value is not None}
+    return {**config.values, **given}
 
 
 _PRUNING = "it has the keys early_config_prune, perf_model and top_k"

@@ -180,8 +180,9 @@ def assemble(module: gpu.Module, options: CompileOptions = DEFAULT_OPTIONS) -> A
 def is_register_limited(module: gpu.Module) -> bool:
     """Whether a loop or a value needs all registers that its threads can have.
 
-    A tensor of floats, or one that is loaded, has registers of its own. A loop needs registers for the numbers that it carries, and for the operands of its widest reduction or scan.
-    ptxas finds the registers for the operands of a wgmma, or fails: kernels with wgmma do not count as limited.
+    A tensor of floats, or one that is loaded, has registers of its own. A loop needs registers for the numbers that it
+    carries, and for the operands of its widest reduction or scan. ptxas finds the registers for the operands of a
+    wgmma, or fails: kernels with wgmma do not count as limited.
     """
     if any(isinstance(op, gpu.Wgmma) for op in module.walk()):
         return False

@@ -21,6 +21,8 @@ from ziggurat.codemodel.gpu.targets import TARGETS
 MAX_WARPS: Final = 32
 MAX_REGISTERS: Final = 255  # Of a thread.
 CPU: Final = "cpu"  # The target of native code for this machine.
+USUAL_WARPS: Final = 4
+USUAL_STAGES: Final = 3
 MAX_STAGES: Final = 1 << 16  # No loop has as many buffers: a larger number is a typing error.
 
 
@@ -119,9 +121,14 @@ class CompileOptions:
     """Options of one compilation. `of` checks values that users give; the constructor takes checked values."""
 
     target: str = _option("sm_90a", _target, 'architecture of the GPU, or "cpu"', launch=False)
-    num_warps: int = _option(4, _num_warps, "warps of a CTA, a power of two up to 32", shared=True)
-    num_stages: int = _option(
-        3, _num_stages, "slots of a ring that loads of a loop are pipelined through; 0 or 1 for none", shared=True
+    num_warps: int | None = _option(
+        None, _num_warps, "warps of a CTA, a power of two up to 32; None lets the compiler choose", shared=True
+    )
+    num_stages: int | None = _option(
+        None,
+        _num_stages,
+        "slots of a ring that loads of a loop are pipelined through; 0 or 1 for none, None lets the compiler choose",
+        shared=True,
     )
     exact_math: bool = _option(
         False, boolean, "IEEE division and square roots, and accurate functions, in place of fast ones", shared=True
@@ -137,6 +144,12 @@ class CompileOptions:
         "in native code for a CPU: sums and atomics in any order, functions in f32, bf16 in pairs; no effect elsewhere",
         in_key=False,
     )  # fmt: skip
+    warp_specialize: bool | None = _option(
+        None,
+        boolean,
+        "on a GPU with TMA, split loops of dots into warp roles, also where `zg.range` does not ask for it; None lets "
+        "the compiler choose with `num_warps`",
+    )
     maxnreg: int | None = _option(
         None, _maxnreg, "registers that a thread has at most; None leaves it to the assembler"
     )
@@ -159,6 +172,11 @@ class CompileOptions:
         or the defaults. Raises `LaunchError` for a value that an option cannot have."""
         checked = {name: checked_option(name, value) for name, value in given.items() if value is not None}
         return attrs.evolve(base or DEFAULT_OPTIONS, **checked)
+
+    @property
+    def warps(self) -> int:
+        """The warps of a CTA; before they are chosen the usual number."""
+        return USUAL_WARPS if self.num_warps is None else self.num_warps
 
     @property
     def key(self) -> tuple[tuple[str, Any], ...]:
@@ -201,8 +219,8 @@ def checked_option(name: str, value: Any) -> Any:
 
 
 def default_of(name: str) -> Any:
-    """The default of an option."""
-    return _FIELDS[name].default
+    """The default of an option. A parameter with the name of one that the compiler chooses has its usual value."""
+    return {"num_warps": USUAL_WARPS, "num_stages": USUAL_STAGES}.get(name, _FIELDS[name].default)
 
 
 def options_table() -> str:

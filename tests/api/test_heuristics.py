@@ -115,7 +115,7 @@ def test_tuned_in_any_order_of_decorators(gpu, order):
 def test_configurations_are_computed_with_before_they_are_measured(gpu):
     seen, hooked = [], []
     kernel = zg.autotune(
-        [zg.Config({"BLOCK": 64}, num_warps=2, pre_hook=hooked.append), zg.Config({"BLOCK": 512})],
+        [zg.Config({"BLOCK": 64}, num_warps=2, pre_hook=hooked.append), zg.Config({"BLOCK": 512}, num_warps=4)],
         ["n"],
         measure=gpu.measure({64: 1.0, 128: 2.0}),
     )(computed(EVEN=lambda args: seen.append((args["BLOCK"], args["num_warps"])) or even(args)))

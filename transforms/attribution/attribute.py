@@ -20,7 +20,7 @@ from ziggurat.codemodel.errors import (
     ZigguratError,
     warn,
 )
-from ziggurat.codemodel.gpu.options import DEFAULT_OPTIONS
+from ziggurat.codemodel.gpu.options import USUAL_WARPS
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.types import Type
@@ -185,7 +185,7 @@ def _has_cause(op: Op, error: ZigguratError) -> bool:
 
 def default_warps() -> int:
     """The number of warps of a program where a launch says none."""
-    return DEFAULT_OPTIONS.num_warps
+    return USUAL_WARPS
 
 
 class Attributor:

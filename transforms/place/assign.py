@@ -56,12 +56,12 @@ def assign(
     """
     (func,) = module.functions().values()
     assert isinstance(func, tt.Func), "the module is prepared: it has one function"
-    rebuilding = _Rebuilding(LayoutPlan(func, options.num_warps, anchor))
+    rebuilding = _Rebuilding(LayoutPlan(func, options.warps, anchor))
     outside = Builder.root()
     inside = Builder.root([p.type for p in func.body.parameters], func.body.yield_type)
     outside.add(rebuilt(func, (), [rebuilding.body(inside, func.body)]), func.location)
     outside.add(core.Unreachable())
-    return gpu.Module(options.target, options.num_warps, outside.finish())
+    return gpu.Module(options.target, options.warps, outside.finish())
 
 
 class _Rebuilding:

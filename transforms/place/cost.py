@@ -56,6 +56,7 @@ from ziggurat.transforms.place.queries import (
     shared_of,
     tensor_of,
 )
+from ziggurat.transforms.place.sectors import Sectors
 from ziggurat.transforms.place.shuffles import exchange
 from ziggurat.transforms.place.swizzle import LINE, Moves, extended, moves, stores_matrices, vector_moves
 
@@ -183,6 +184,7 @@ class _Costs:
         self.func, self.target = func, TARGETS[module.target]
         self.accesses = Accesses(func, analyse(func), module.num_warps)
         self.groups = groups_of(func)
+        self.sectors = Sectors(self._info, self.groups)
         self.needed = _needed(func, self.groups)
         self.varies: dict[Value, tuple[int, int]] = {}
         self.entries: list[Entry] = []
@@ -247,7 +249,7 @@ class _Costs:
         if isinstance(op.ptr.type, TensorType):
             layout = layout_of(op.ptr.type)
             used, count = op.ptr.type.numel * size, _unique(op.ptr.type) / width
-            sectors, asked = SECTOR * self.accesses.sectors(op, layout), SECTOR * self.accesses.traffic(op, layout)
+            sectors, asked = (SECTOR * count for count in self.sectors.of(op.ptr, layout, width))
             reasons += self._why_narrow(op, layout, width, size)
             if asked > sectors:
                 times = asked // sectors
@@ -393,6 +395,8 @@ class _Costs:
 
     def _slots(self, op: Op) -> tuple[float, float]:
         self._varies(op.result)
+        if isinstance(op.result.type, TensorType):
+            self.sectors.of_value(op.result)
         if isinstance(op, _FREE):
             return 0, 0
         other = _OTHERS.get(type(op))

@@ -142,11 +142,6 @@ class Accesses:
         copies = sum(1 for basis in layout.warps if basis == 0)
         return 1 << (instructions + sectors + max(0, bits_of(self.num_warps) - copies))
 
-    def sectors(self, op: Access, layout: Layout) -> int:
-        """The number of different sectors that all warps move: those that L1 keeps count once."""
-        same = self._same(op)
-        return 1 << len(Span(basis & ~same for basis in layout.bases))
-
     def _same(self, op: Access) -> int:
         """The bits of an element's number that differ within a sector, as far as it is known."""
         axis, type_ = self.order(op)[0], tensor_of(op.ptr)

@@ -15,6 +15,7 @@ import attrs
 
 from ziggurat.codemodel.dialects import core, scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.options import USUAL_STAGES
 from ziggurat.codemodel.layout import bits_of, combine, inverted
 from ziggurat.codemodel.op import Block, BlockParameter, Op, OpResult, Value
 from ziggurat.codemodel.types import SharedType, TensorType, i1, i32, i64, scalar_element
@@ -28,6 +29,9 @@ _READERS = (gpu.Wgmma, gpu.Mma, gpu.DotFma, gpu.LocalLoad)
 CP_ASYNC_BYTES = (4, 8, 16)  # Bytes that one cp.async copies.
 
 TURNED_SLOTS = 3  # Of a ring of turned operands: one for each wgmma in flight, and one that is filled.
+_CTAS = 2  # The CTAs that share an SM, if they can: one computes while the other waits.
+_FEW_ACCUMULATORS = 32  # Registers a thread: those of 64×64 f32 by 4 warps.
+_DEEPEST = 6  # The stages of a loop with few accumulators.
 LOOP_REGISTERS = 25  # Of a thread, where its accumulators and operands are counted apart.
 
 # The occupancy (CTAs per SM), given the bytes of a loop's buffers and the registers a thread of its accumulator.
@@ -88,6 +92,7 @@ class LoopPlan:
     left: tuple[Obstacle, ...] = ()
     deferred: gpu.Wgmma | None = None
     turned: tuple[gpu.LocalStore, ...] = ()
+    why: str = ""  # The reason for the number of stages, where the compiler has chosen it.
 
     @property
     def distance(self) -> int:
@@ -120,10 +125,13 @@ class LoopPlan:
 
 
 def planned(
-    loop: scf.For, num_stages: int, limit: int, occupancy: Occupancy = lambda bytes_, registers: 1
+    loop: scf.For, asked: int | None, limit: int, occupancy: Occupancy = lambda bytes_, registers: 1
 ) -> LoopPlan | Obstacle:
-    """The plan for a loop, with up to `num_stages` stages and `limit` bytes for further buffers; or the obstacle."""
-    if num_stages < 2:
+    """The plan for a loop, with up to `asked` stages and `limit` bytes for further buffers; or the obstacle.
+
+    With None, the stages are those of `_chosen`.
+    """
+    if asked is not None and asked < 2:
         return Obstacle("it has one stage", loop)
     step = step_ahead(loop, by_tma=True)
     if isinstance(step, Obstacle):
@@ -147,6 +155,7 @@ def planned(
     for turned in (_turned(loop, traced), ()):
         (late, after), spare = _late_wait(loop, traced, turned), False
         most = (limit - (TURNED_SLOTS - 1) * sum(shared_of(store.buffer).bytes for store in turned)) // stage_bytes + 1
+        num_stages, why = _chosen(loop, traced, occupancy) if asked is None else (asked, "")
         stages = min(num_stages, most)
         if late is not None and not any(copy.by_tma for copy in traced) and _in_flight(traced):
             registers = layout_of(late.result.type).num_registers
@@ -159,7 +168,30 @@ def planned(
             break  # Else there is no stage for turning.
     if stages < 2 or abs(step) * stages >= 1 << 30:
         return Obstacle(f"there is no shared memory for a second stage of {stage_bytes} bytes", loop)
-    return LoopPlan(loop, traced, stages, *ahead, late, after, spare, tuple(left), turned=turned)
+    return LoopPlan(loop, traced, stages, *ahead, late, after, spare, tuple(left), turned=turned, why=why)
+
+
+def _chosen(loop: scf.For, copies: Sequence[Copy], occupancy: Occupancy) -> tuple[int, str]:
+    """The stages of a loop that asks for no number, and why: three, or two where a third leaves no room for a second
+    CTA.
+
+    With few accumulators an iteration computes for a shorter time than a load takes: up to six stages, if TMA loads.
+    """
+    stage_bytes = sum(copy.shared.bytes for copy in copies)
+    dots = (op for op in loop.body.entry.ops if isinstance(op, gpu.Wgmma | gpu.Mma) and not _continues(op))
+    registers = sum(layout_of(op.result.type).num_registers for op in dots)
+    if registers <= _FEW_ACCUMULATORS and all(copy.by_tma for copy in copies):
+        return _DEEPEST, f"{registers} registers of accumulators a thread are multiplied faster than loaded"
+    # The buffers of one stage are counted already.
+    of_two, of_three = (occupancy((count - 1) * stage_bytes, registers) for count in (2, USUAL_STAGES))
+    if of_three >= min(_CTAS, of_two):
+        return USUAL_STAGES, f"{USUAL_STAGES} hide the latency of loads, and leave room for {of_three} CTA(s) per SM"
+    return 2, f"a third leaves room for {of_three} CTA(s) per SM, not {of_two}"
+
+
+def _continues(op: gpu.Wgmma | gpu.Mma) -> bool:
+    """Whether the accumulator of a dot is that of a dot before it."""
+    return isinstance(op.c, OpResult) and isinstance(op.c.op, gpu.Wgmma | gpu.Mma)
 
 
 def step_ahead(loop: scf.For, *, by_tma: bool = False) -> int | Obstacle:

@@ -6,15 +6,18 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import attrs
+
 from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.gpu import dialect as gpu
-from ziggurat.codemodel.gpu.options import CompileOptions
+from ziggurat.codemodel.gpu.options import USUAL_WARPS, CompileOptions
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.passes import Snapshot, run_passes
 from ziggurat.transforms.place.allocate import allocate
 from ziggurat.transforms.place.assign import assign
 from ziggurat.transforms.place.barriers import insert_barriers
+from ziggurat.transforms.place.choose import choose_warps
 from ziggurat.transforms.place.contract import contract
 from ziggurat.transforms.place.descriptors import lower_descriptors
 from ziggurat.transforms.place.dots import anchors, place_dots
@@ -39,11 +42,11 @@ from ziggurat.transforms.simplify import cse, dce
 
 def _assign(op: core.Module, options: CompileOptions) -> Op:
     # Accumulators stay in the layouts of the matrix units, through loops and elementwise ops.
-    return assign(op, options, anchors(op, options.target, options.num_warps))
+    return assign(op, options, anchors(op, options.target, options.warps))
 
 
 def _descriptors(op: core.Module, options: CompileOptions) -> Op:
-    by_tma = tma_accesses(op, options.target, options.num_warps, options.launch_pdl)
+    by_tma = tma_accesses(op, options.target, options.warps, options.launch_pdl)
     return lower_descriptors(op, by_tma, aliasing(op, by_tma))
 
 
@@ -65,7 +68,7 @@ PLACE: tuple[tuple[str, Step], ...] = (
     ("share_buffers", lambda op, _: share_buffers(op)),
     ("dce", lambda op, _: dce(op)),
     # Before the pipelining of other loops: a specialised loop has no loads left.
-    ("specialize", lambda op, options: specialize(op, options.num_stages)),
+    ("specialize", lambda op, options: specialize(op, options.num_stages, bool(options.warp_specialize))),
     ("prefetch_loads", lambda op, options: prefetch_loads(op, options.num_stages)),
     ("expand", lambda op, _: expand(op)),
     ("pipeline_loads", lambda op, options: pipeline_loads(op, options.num_stages)),
@@ -87,6 +90,9 @@ PLACE: tuple[tuple[str, Step], ...] = (
 )
 
 
+CHOSEN_AFTER = "raise_pointers"  # Nothing before this depends on warps; it shows which loads TMA does.
+
+
 def missing_pass(model: gpu.Module, options: CompileOptions) -> str | None:
     """The first pass that has not run on a GPU model, of those without which no code can be made."""
     needed = ("dots", "expand", "tma", "tensor_maps", "lower_channels", "lower")
@@ -102,12 +108,25 @@ def place(model: Op, options: CompileOptions, snapshots: list[Snapshot] | None =
     With `options.verify`, the model is verified after each pass, and what `hazards` finds in the last one is an
     `InternalError`.
     """
-    passes = [(name, partial(_run, step, options)) for name, step in PLACE]
-    placed = run_passes(model, passes, verify=options.verify, snapshots=snapshots)
+    at = [name for name, _ in PLACE].index(CHOSEN_AFTER) + 1
+    for steps in (PLACE[:at], PLACE[at:]):
+        passes = [(name, partial(_run, step, options)) for name, step in steps]
+        model = run_passes(model, passes, verify=options.verify, snapshots=snapshots)
+        options = _chosen(model, options)
+    placed = model
     assert isinstance(placed, gpu.Module)
     if options.verify and (found := hazards(placed)):
         raise InternalError("; ".join(map(str, found)), str(placed))
     return placed
+
+
+def _chosen(model: Op, options: CompileOptions) -> CompileOptions:
+    """The options with the warps and the roles that a launch has left to the compiler."""
+    if options.num_warps is not None or not isinstance(model, core.Module):
+        return options
+    warps = choose_warps(model, options.target).count
+    roles = options.warp_specialize
+    return attrs.evolve(options, num_warps=warps, warp_specialize=warps > USUAL_WARPS if roles is None else roles)
 
 
 def _run(step: Step, options: CompileOptions, model: Op) -> Op:

@@ -43,7 +43,7 @@ import attrs
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
-from ziggurat.codemodel.gpu.options import DEFAULT_OPTIONS
+from ziggurat.codemodel.gpu.options import USUAL_STAGES
 from ziggurat.codemodel.gpu.targets import DRIVER_BYTES, TARGETS
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
@@ -60,8 +60,9 @@ _WRITERS = (tt.DescriptorStore, tt.DescriptorReduce, tt.Print, tt.Assert)  # Tho
 _UNCOUNTED_REGISTERS = 64  # Of a thread, beside those of the accumulator, operands included: an estimate.
 
 
-def pipeline_loads(module: gpu.Module, num_stages: int) -> Op:
+def pipeline_loads(module: gpu.Module, num_stages: int | None) -> Op:
     """The GPU model whose loops with dots copy their operands ahead, in up to `num_stages` stages; 1 changes nothing.
+    With None, the plan of a loop has the stages that `stages_of` chooses.
 
     A loop's own `num_stages` takes precedence. There are fewer stages if shared memory does not suffice for more; a
     warning says so if the kernel asked for the number.
@@ -84,7 +85,7 @@ def pipeline_loads(module: gpu.Module, num_stages: int) -> Op:
     return transform(module, pipelined, pass_name="pipeline_loads") if plans else module
 
 
-def plans_of(module: gpu.Module, num_stages: int) -> Iterator[tuple[scf.For, int, LoopPlan | Obstacle]]:
+def plans_of(module: gpu.Module, num_stages: int | None) -> Iterator[tuple[scf.For, int | None, LoopPlan | Obstacle]]:
     """Each loop of a model before `pipeline_loads`, the stages that are asked for, and the plan or the obstacle."""
     allocs = [op for op in module.walk() if isinstance(op, gpu.LocalAlloc)]
     for op in module.walk():
@@ -96,9 +97,9 @@ def plans_of(module: gpu.Module, num_stages: int) -> Iterator[tuple[scf.For, int
             yield op, stages, planned(op, stages, limit, partial(_occupancy, module, others))
 
 
-def _warn_of_stages(loop: scf.For, plan: LoopPlan | Obstacle, stages: int) -> None:
+def _warn_of_stages(loop: scf.For, plan: LoopPlan | Obstacle, stages: int | None) -> None:
     """Warn of a loop with fewer stages than were asked for."""
-    if any(isinstance(owner, gpu.WarpSpecialize) for owner in loop.path()):
+    if stages is None or any(isinstance(owner, gpu.WarpSpecialize) for owner in loop.path()):
         return
     if isinstance(plan, LoopPlan) and loop.num_stages is not None:
         warn_of_loads(plan)
@@ -107,7 +108,7 @@ def _warn_of_stages(loop: scf.For, plan: LoopPlan | Obstacle, stages: int) -> No
         has_dots = any(isinstance(op, gpu.MatrixProduct) for op in loop.walk())
         if loop.num_stages is not None and stages > 1 and has_dots:
             warn_of(f"the loop is not pipelined in {stages} stages", loop, plan)
-    elif plan.stages < stages and (loop.num_stages is not None or stages != DEFAULT_OPTIONS.num_stages):
+    elif plan.stages < stages and (loop.num_stages is not None or stages != USUAL_STAGES):
         each = sum(copy.shared.bytes for copy in plan.copies)
         why = f"there is no shared memory for more stages of {each} bytes"
         warn(f"the loop is pipelined in {plan.stages} stages, not {stages}: {why}", loop.location)

@@ -34,14 +34,15 @@ from ziggurat.transforms.place.schedule import carrying_loop
 _OF_A_LOAD, _OF_A_LOOP, _CARRIED = 8, 16, 192
 
 
-def prefetch_loads(module: gpu.Module, num_stages: int) -> Op:
+def prefetch_loads(module: gpu.Module, num_stages: int | None) -> Op:
     """The GPU model whose loops with dots have a stage of their own for small loads, one iteration ahead.
 
     `num_stages` below 2 forbids it. A loop's own takes precedence.
     """
     loads: dict[Value, list[tt.Load]] = {}
     for op in module.walk():
-        if isinstance(op, scf.For) and (num_stages if op.num_stages is None else op.num_stages) > 1:
+        stages = None if not isinstance(op, scf.For) else num_stages if op.num_stages is None else op.num_stages
+        if isinstance(op, scf.For) and (stages is None or stages > 1):
             loads[op.result] = _loads_of(op)
 
     def prefetched(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:

@@ -77,7 +77,7 @@ def raise_pointers(module: core.Module, options: CompileOptions) -> core.Module:
         left = {op.parent_op for op in loads if op.result not in raised}
         raised = {value: found for value, found in raised.items() if found.load.parent_op not in left}
         made = _rewritten(module, analysis, raised)
-        decisions = tma_decisions(made, options.target, options.num_warps, options.launch_pdl)
+        decisions = tma_decisions(made, options.target, options.warps, options.launch_pdl)
         through = [op for op in made.walk() if isinstance(op, tt.DescriptorLoad) and _is_made_at_launch(op.descriptor)]
         served = [isinstance(decisions.get(op.result), bool) for op in through]
         if all(served):
@@ -88,10 +88,11 @@ def raise_pointers(module: core.Module, options: CompileOptions) -> core.Module:
     return module
 
 
-def _is_pipelined(loop: Op | None, num_stages: int) -> bool:
+def _is_pipelined(loop: Op | None, num_stages: int | None) -> bool:
     if not isinstance(loop, scf.For):
         return False
-    return (num_stages if loop.num_stages is None else loop.num_stages) > 1
+    stages = num_stages if loop.num_stages is None else loop.num_stages
+    return stages is None or stages > 1
 
 
 def _is_made_at_launch(descriptor: Value) -> bool:

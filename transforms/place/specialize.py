@@ -49,19 +49,23 @@ _LOWERING_BYTES = 4096
 Plans = dict[Value, LoopPlan]
 
 
-def specialize(module: gpu.Module, num_stages: int) -> Op:
-    """The GPU model with the loops that ask for it split into roles; a warning for each of them if they cannot be."""
-    loops = [op for op in module.walk() if isinstance(op, scf.For) and op.warp_specialize]
+def specialize(module: gpu.Module, num_stages: int | None, every: bool = False) -> Op:
+    """The GPU model with the loops that ask for it split into roles; a warning for each of them if they cannot be.
+
+    With `every`, all loops of wgmma are split if they can be, where none asks for it.
+    """
+    asked = [op for op in module.walk() if isinstance(op, scf.For) and op.warp_specialize]
+    loops = asked or (_loops_of_wgmma(module) if every else [])
     if not loops:
         return module
     (func,) = module.functions().values()
     assert isinstance(func, tt.Func)
     sliced = _planned_slice(module, func, loops, num_stages)
     if isinstance(sliced, Obstacle):
-        for loop in loops:
+        for loop in asked:
             warn_of("the loop is not specialised for warps", loop, sliced)
         return module
-    for plan in sliced.plans.values():
+    for plan in sliced.plans.values() if asked else ():
         warn_of_loads(plan)
 
     def split(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
@@ -73,7 +77,23 @@ def specialize(module: gpu.Module, num_stages: int) -> Op:
     return transform(module, split, pass_name="specialize")
 
 
-def _planned_slice(module: gpu.Module, func: tt.Func, loops: Sequence[scf.For], num_stages: int) -> _Slice | Obstacle:
+def why_no_roles(module: gpu.Module, num_stages: int | None) -> Obstacle | None:
+    """The obstacle to splitting the loops of wgmma of a model before `specialize`; None where there is none."""
+    (func,), loops = module.functions().values(), _loops_of_wgmma(module)
+    assert isinstance(func, tt.Func)
+    found = _planned_slice(module, func, loops, num_stages) if loops else None
+    return found if isinstance(found, Obstacle) else None
+
+
+def _loops_of_wgmma(module: gpu.Module) -> list[scf.For]:
+    """The loops whose bodies have a wgmma."""
+    loops = (op for op in module.walk() if isinstance(op, scf.For))
+    return [loop for loop in loops if any(isinstance(op, gpu.Wgmma) for op in loop.body.entry.ops)]
+
+
+def _planned_slice(
+    module: gpu.Module, func: tt.Func, loops: Sequence[scf.For], num_stages: int | None
+) -> _Slice | Obstacle:
     """The slice for the plans of all loops, or the obstacle that keeps one of them from being specialised."""
     if module.num_warps % WARP_GROUP or module.num_warps + WARP_GROUP > MAX_WARPS:
         numbers = ", ".join(map(str, range(WARP_GROUP, MAX_WARPS - WARP_GROUP + 1, WARP_GROUP)))

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ziggurat.codemodel.errors import LaunchError, shown, warn
 from ziggurat.codemodel.gpu.options import (
-    DEFAULT_OPTIONS,
     LAUNCH_OPTIONS,
     MAX_REGISTERS,
     MAX_WARPS,
+    USUAL_STAGES,
+    USUAL_WARPS,
     CompileOptions,
     checked_option,
+    default_of,
 )
 from ziggurat.codemodel.gpu.targets import target_for
 from ziggurat.triton import knobs
@@ -42,7 +44,9 @@ _WITHOUT_EFFECT: Final[dict[str, tuple[Any, str]]] = {
 }
 _SHARED: Final = ("num_warps", "num_stages", "num_ctas", "maxnreg", "launch_pdl", "launch_cooperative_grid")
 _OWN: Final = {**_HEEDED, **{name: default for name, (default, _) in _WITHOUT_EFFECT.items()}}
-DEFAULTS: Final[dict[str, Any]] = {**_OWN, **{name: getattr(DEFAULT_OPTIONS, name) for name in _SHARED}}
+DEFAULTS: Final[dict[str, Any]] = {**_OWN, **{name: default_of(name) for name in _SHARED}}
+# Triton's programs are tuned for its numbers, and ask for roles themselves.
+_BASE: Final = CompileOptions(num_warps=USUAL_WARPS, num_stages=USUAL_STAGES, warp_specialize=False)
 _CTAS: Final = (1, 2, 4, 8, 16)
 _DEPRECATED: Final = {"device_type": "target", "device": "device"}
 _warned: set[str] = set()
@@ -111,4 +115,4 @@ def compile_options(given: Mapping[str, Any]) -> CompileOptions:
     if given.get("arch") is not None:
         number = int(str(given["arch"]).removeprefix("sm_").removeprefix("sm").rstrip("a"))
         ours["target"] = target_for(number // 10, number % 10)
-    return CompileOptions.of(ours)
+    return CompileOptions.of(ours, _BASE)
