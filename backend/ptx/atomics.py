@@ -57,11 +57,7 @@ class _Access:
         self.scalar = scalar_element(op.value.type)
         self.size = 8 * self.scalar.bytes  # The bits in memory.
         self.used = bool(op.result.uses)
-        self.sem = op.sem
-        is_lock = isinstance(op, tt.AtomicCAS) or op.kind is AtomicKind.XCHG
-        if not self.used and not is_lock:
-            weaker = {MemSemantic.ACQ_REL: MemSemantic.RELEASE, MemSemantic.ACQUIRE: MemSemantic.RELAXED}
-            self.sem = weaker.get(op.sem, op.sem)
+        self.sem = op.order
 
     def native(
         self, names: Sequence[tuple[str, str | None]], kind: str, address: str, *operands: Sequence[str], used: bool

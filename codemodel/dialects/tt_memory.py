@@ -185,6 +185,13 @@ class AtomicRMW(Op, traits.MemoryRead, traits.MemoryWrite, name="tt.atomic_rmw")
     scope: MemScope = attribute(MemScope, default=MemScope.GPU)
     width: int = attribute(int, default=1)
 
+    @property
+    def order(self) -> MemSemantic:
+        """The order of accesses that a program can rely on: it acquires nothing by a value that it does not use. An
+        exchange may be the end of a lock, and keeps its order."""
+        weaker = {MemSemantic.ACQ_REL: MemSemantic.RELEASE, MemSemantic.ACQUIRE: MemSemantic.RELAXED}
+        return self.sem if self.result.uses or self.kind is AtomicKind.XCHG else weaker.get(self.sem, self.sem)
+
     def infer_type(self) -> Type:
         return self.value.type
 
@@ -202,6 +209,11 @@ class AtomicCAS(Op, traits.MemoryRead, traits.MemoryWrite, name="tt.atomic_cas")
     value: Value = operand()
     sem: MemSemantic = attribute(MemSemantic, default=MemSemantic.ACQ_REL)
     scope: MemScope = attribute(MemScope, default=MemScope.GPU)
+
+    @property
+    def order(self) -> MemSemantic:
+        """The order of accesses that a program can rely on."""
+        return self.sem
 
     def infer_type(self) -> Type:
         return self.value.type

@@ -1,9 +1,9 @@
 """The plan for pipelining a loop: which loads become copies ahead of their use, and which wgmma stays in flight.
 
 A load is pipelined if a copy does the same: the loaded tensor goes only into buffers, its address follows from values
-that the loop carries, and nothing in the loop writes memory. A load through pointers is copied at least 4 bytes at a
-time, and elements whose mask is false are undefined or zero. A load through a descriptor is done by TMA, into a buffer
-in TMA's own form.
+that the loop carries, and no op in the loop keeps it in its place (`step_ahead`). A load through pointers is copied at
+least 4 bytes at a time, and elements whose mask is false are undefined or zero. A load through a descriptor is done by
+TMA, into a buffer in TMA's own form.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from ziggurat.codemodel.layout import bits_of, combine, inverted
 from ziggurat.codemodel.op import Block, BlockParameter, Op, OpResult, Value
 from ziggurat.codemodel.types import SharedType, TensorType, i1, i32, i64, scalar_element
 from ziggurat.transforms.place.flow import allocation, read_in_flight, users_of
+from ziggurat.transforms.place.memory_order import MemoryOrder
 from ziggurat.transforms.place.obstacle import Obstacle
 from ziggurat.transforms.place.queries import begun_by, constant_of, layout_of, op_in, shared_of
 from ziggurat.transforms.place.tma import before_transposition, is_filled_by_tma
@@ -196,7 +197,8 @@ def _continues(op: gpu.Wgmma | gpu.Mma) -> bool:
 
 def step_ahead(loop: scf.For, *, by_tma: bool = False) -> int | Obstacle:
     """The step of a loop whose loads may begin in earlier iterations; or the obstacle. Loads `by_tma` may begin before
-    stores by TMA, as no launch has both of the same memory (`tma.aliasing`)."""
+    stores by TMA, as no launch has both of the same memory (`tma.aliasing`), and before stores and relaxed atomics
+    through pointers that come from other arguments."""
     step = constant_of(loop.step)
     if not isinstance(step, int) or not step or loop.start.type not in (i32, i64):
         return Obstacle("its step must be a constant, and its index an i32 or i64", loop)
@@ -204,11 +206,14 @@ def step_ahead(loop: scf.For, *, by_tma: bool = False) -> int | Obstacle:
         return Obstacle("its body has jumps", loop)
     if not all(isinstance(op, core.TupleLoad) for op in loop.result.uses) and len(loop.initial) > 1:
         return Obstacle("its results are used as one Tuple", loop)
-    apart = (tt.DescriptorStore, tt.DescriptorReduce) if by_tma else ()
-    ordering = (inner for op in loop.body.entry.ops for inner in op.walk() if _orders_memory(inner))
-    writer = next((op for op in ordering if not isinstance(op, apart)), None)
-    if writer is not None:
-        return Obstacle("an op in it writes to global memory or orders its accesses", writer)
+    writers = [inner for op in loop.body.entry.ops for inner in op.walk() if _orders_memory(inner)]
+    if by_tma and writers:
+        memory = MemoryOrder(next(op for op in loop.path() if isinstance(op, tt.Func)))
+        loaded = [op.descriptor for op in loop.body.entry.ops if isinstance(op, tt.DescriptorLoad)]
+        writers = [op for op in writers if not isinstance(op, tt.DescriptorStore | tt.DescriptorReduce)]
+        writers = [op for op in writers if memory.keeps_order(op, loaded)]
+    if writers:
+        return Obstacle("an op in it writes to global memory or orders its accesses", writers[0])
     return step
 
 

@@ -50,13 +50,15 @@ from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import TensorType, i1, with_element
 from ziggurat.transforms.place.flow import allocation
 from ziggurat.transforms.place.loop_plan import TURNED_SLOTS, Copy, LoopPlan, planned
+from ziggurat.transforms.place.memory_order import ATOMICS
 from ziggurat.transforms.place.obstacle import Obstacle, warn, warn_of
 from ziggurat.transforms.place.pressure import REGISTERS_OF_SM
 from ziggurat.transforms.place.queries import constant, shared_of, unpacked
 from ziggurat.transforms.place.schedule import carrying_loop
 
 _LOWERING_BYTES = 8192  # Shared memory that is left for what `lower` allocates.
-_WRITERS = (tt.DescriptorStore, tt.DescriptorReduce, tt.Print, tt.Assert)  # Those that loads may begin before.
+# Those that loads may begin before.
+_WRITERS = (tt.DescriptorStore, tt.DescriptorReduce, tt.Store, *ATOMICS, tt.Print, tt.Assert)
 _UNCOUNTED_REGISTERS = 64  # Of a thread, beside those of the accumulator, operands included: an estimate.
 
 

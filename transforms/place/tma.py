@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
+from types import UnionType
 
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import core, tt
@@ -39,6 +40,7 @@ from ziggurat.codemodel.types import DescriptorType, SharedType, bf16, f16, f32,
 from ziggurat.transforms.place.axis_info import AxisInfo, analyse
 from ziggurat.transforms.place.components import Component, component_of
 from ziggurat.transforms.place.dots import MmaChoice, block_axis, is_chained, mma_of
+from ziggurat.transforms.place.memory_order import ATOMICS, MemoryOrder, Origins, may_order
 from ziggurat.transforms.place.obstacle import Obstacle, warn_of
 from ziggurat.transforms.place.queries import constant, descriptor_of, is_contiguous, shared_of
 
@@ -79,26 +81,35 @@ def tma_decisions(
     if not accesses or not TARGETS[target].has_tma:
         return {}
     order: dict[Value, int] = {op.result: at for at, op in enumerate(func.walk())}
-    ordering = [op for op in module.walk() if isinstance(op, tt.Barrier | tt.AtomicRMW | tt.AtomicCAS)]
-    loaded = {_memory_of(op.descriptor) for op in described if isinstance(op, tt.DescriptorLoad)}
-    stored = {_memory_of(op.descriptor) for op in described if isinstance(op, tt.DescriptorStore)}
+    # A load that has to see a store through pointers comes after a barrier as well.
+    ordering = [op for op in module.walk() if may_order(op)]
+    memory = MemoryOrder(func)
+
+    def origins(kind: type[Op] | UnionType) -> Origins:
+        return frozenset[Component]().union(*(own[op] for op in described if isinstance(op, kind)))
+
+    own = {op: memory.origins(op.descriptor) for op in described}
+    both = origins(tt.DescriptorLoad) & origins(tt.DescriptorStore)
     # Sums need no order among themselves.
-    others = {
-        adds: {_memory_of(op.descriptor) for op in described if _is_sum(op) != adds or not isinstance(op, Access)}
-        for adds in (False, True)
-    }
+    rows = origins(tt.DescriptorGather | tt.DescriptorScatter)
+    others = {True: rows | origins(tt.DescriptorLoad | tt.DescriptorStore), False: rows | origins(tt.DescriptorReduce)}
     infos: Mapping[Component, AxisInfo] = {}
     choice = partial(mma_of, target=target, num_warps=num_warps, rows_first=is_chained(module), inner=block_axis)
     found: dict[Value, bool | tuple[Access, Obstacle]] = {}
     for op in accesses:
         obstacle: Obstacle | None = None
-        between = next((one for one in ordering if _is_ordered(op, one, order)), None)
+        loads = isinstance(op, _Read)
+        between = (one for one in ordering if memory.keeps_order(one, [op.descriptor], before=not loads, after=loads))
+        between = next((one for one in between if _is_ordered(op, one, order)), None)
         if between is not None:
-            does, when = ("loads", "before") if isinstance(op, _Read) else ("stores", "after")
-            obstacle = Obstacle(f"an atomic or a debug_barrier may run {when} it, and orders no {does} of TMA", between)
-        elif _memory_of(op.descriptor) in loaded & stored:
+            does, when = ("loads", "before") if loads else ("stores", "after")
+            why = f"an atomic or a debug_barrier may run {when} it, and orders no {does} of TMA"
+            if isinstance(between, ATOMICS) and between.order is not tt.MemSemantic.RELAXED:
+                why += '; with sem="relaxed", an atomic in other memory orders nothing'
+            obstacle = Obstacle(why, between)
+        elif own[op] & both:
             obstacle = Obstacle("the kernel loads and stores through the same descriptor, or the same base", op)
-        elif _memory_of(op.descriptor) in others[_is_sum(op)]:
+        elif own[op] & others[isinstance(op, tt.DescriptorReduce)]:
             why = "the kernel moves rows or combines blocks through the same descriptor, or the same base"
             obstacle = Obstacle(why, op)
         elif launch_pdl and made_by(op.descriptor) is not None:
@@ -118,10 +129,6 @@ def tma_decisions(
         else:
             found[op.result] = isinstance(op, tt.DescriptorStore) and not _has_whole_rows(op, func, infos)
     return found
-
-
-def _is_sum(op: Op) -> bool:
-    return isinstance(op, tt.DescriptorReduce)
 
 
 def _is_served(op: Access, func: tt.Func, target: str) -> bool:
@@ -147,15 +154,6 @@ def made_by(descriptor: Value) -> tt.MakeTensorDescriptor | None:
     """The op of the kernel that makes a descriptor; None for one that is a parameter, or that control flow passes."""
     op = descriptor.op if isinstance(descriptor, OpResult) else None
     return op if isinstance(op, tt.MakeTensorDescriptor) else None
-
-
-def _memory_of(descriptor: Value) -> Component:
-    """The value that tells the memory of a descriptor: the parameter, or the pointer that the base is computed from."""
-    made = made_by(descriptor)
-    origin = descriptor if made is None else made.base
-    while isinstance(origin, OpResult) and isinstance(origin.op, tt.AddPtr | tt.Bitcast | tt.Hint):
-        origin = origin.op.operands[0]
-    return component_of(origin)
 
 
 def aliasing(module: core.Module, by_tma: Collection[Value]) -> tuple[int, ...]:

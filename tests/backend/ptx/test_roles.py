@@ -200,6 +200,41 @@ def test_sums_in_memory(roles: bool, warps: int, steps: int) -> None:
     judged(model, module, given, (2,))
 
 
+# Stores and atomics of other memory than TMA's.
+
+
+@zg.kernel
+def counted(a_desc, b_desc, c_desc, steps_ptr, counts_ptr, count, k, ROLES: zg.constexpr):
+    """Tiles of c = a · b, with a store and an atomic in each step, and an atomic whose value is stored in each tile."""
+    for tile in range(zg.program_id(0), count, zg.num_programs(0)):
+        acc = zg.zeros((64, 16), zg.f32)
+        for start in zg.range(0, k, 64, warp_specialize=ROLES):
+            acc = zg.dot(a_desc.load((tile * 64, start)), zg.trans(b_desc.load((0, start))), acc)
+            zg.store(zg.add(steps_ptr, tile * k + start), zg.cast(start, zg.f32))
+            zg.atomic_add(counts_ptr, 1.0, sem="relaxed")
+        c_desc.store((tile * 64, 0), zg.cast(acc, zg.f16))
+        before = zg.atomic_add(zg.add(counts_ptr, tile + 1), 2.0, sem="relaxed")
+        zg.store(zg.add(steps_ptr, tile * k + 1), before)
+
+
+@pytest.mark.parametrize("roles", [False, True])
+@pytest.mark.parametrize("which", [2, 3, 4])
+def test_stores_and_atomics_of_other_arguments(roles: bool, which: int) -> None:
+    blocks = [(64, 64), (16, 64), (64, 16)]
+    floats = zg.ptr(zg.f32)
+    model = counted.triton(*descriptors(*blocks), floats, floats, zg.i32, I32, roles)
+    module = placed(model, roles=roles)
+    assert count(module, gpu.TmaLoad) == (2 if roles else 6) and count(module, gpu.TmaStore) == 1
+
+    def given() -> tuple[np.ndarray, list[Any]]:
+        shapes = [(192, 256), (16, 256), (192, 16)]
+        arrays = [random(shape, seed=at) for at, shape in enumerate(shapes)]
+        more = [np.full(3 * 256, 9, np.float32), np.full(4, 5, np.float32)]
+        return [*arrays, *more][which], [*described(arrays, blocks), *more, 3, 256]
+
+    judged(model, module, given, (2,), (0, 1) if roles else (0,))
+
+
 # Attention: two loops, one after the other, which share their channel.
 
 

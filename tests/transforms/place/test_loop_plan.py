@@ -55,6 +55,8 @@ def product(a_desc, b_desc, c_desc, out_ptr, k, M: zg.constexpr, N: zg.constexpr
             zg.debug_barrier()
         if also == "stores":
             zg.store(zg.add(out_ptr, start), 1.0)
+        if also in ("relaxed", "acq_rel"):
+            zg.atomic_add(out_ptr, 1.0, sem=also)
         if also == "divides":
             a = a_desc.load((0, 4096 // k))
         else:
@@ -102,8 +104,11 @@ def test_no_wgmma_stays_in_flight(also: str, copies: int, why: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("also", "copies"), [("barrier", None), ("stores", None), ("divides", 1), ("changes", 1), ("", 2)]
-)
+    ("also", "copies"),
+    [
+        ("barrier", None), ("acq_rel", None), ("relaxed", 2), ("stores", 2), ("divides", 1), ("changes", 1), ("", 2),
+    ],
+)  # fmt: skip
 def test_which_loads_are_pipelined(also: str, copies: int | None) -> None:
     """None if the loop orders memory accesses; no block whose address may trap, or that threads change."""
     plan = plan_of(product_of(also))

@@ -39,7 +39,7 @@ def stores(a, b, c, k, n):
     total = zg.zeros((64, 64), zg.f32)
     for at in zg.range(0, k, 64, num_stages=3):  # asks
         total = zg.dot(a.load((0, at)), b.load((at, 0)), total)
-        zg.store(zg.add(n, at), at)
+        zg.atomic_add(zg.add(n, at), at)
     c.store((0, 0), zg.cast(total, zg.f16))
 
 

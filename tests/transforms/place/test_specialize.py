@@ -76,6 +76,8 @@ def product(a_desc, b_desc, c_desc, k, also_ptr, ALSO: zg.constexpr, ROLES: zg.c
         if k > 0:
             row = 64
     if ALSO == "atomic":
+        zg.atomic_xchg(also_ptr, 1)
+    if ALSO == "count":
         zg.atomic_add(also_ptr, 1)
     for start in zg.range(0, k, 16, warp_specialize=ROLES):
         at = start
@@ -84,6 +86,8 @@ def product(a_desc, b_desc, c_desc, k, also_ptr, ALSO: zg.constexpr, ROLES: zg.c
         acc = zg.dot(a_desc.load((row, at)), zg.trans(b_desc.load((0, start))), acc)
         if ALSO == "store":
             zg.store(also_ptr + start, start)
+        if ALSO == "release":
+            zg.atomic_add(also_ptr, 1)
         if ALSO == "print":
             zg.device_print("start", start)
         if ALSO == "pointers":
@@ -116,17 +120,20 @@ def test_each_role_has_its_part() -> None:
     assert not any("tensor" in str(value.type) for op in loop.walk() for value in op.operands)
 
 
-@pytest.mark.parametrize(("also", "wanted"), [("", [0, 2]), ("print", [0, 2]), ("loaded inside", [0, 1])])
+@pytest.mark.parametrize(
+    ("also", "wanted"),
+    [("", [0, 2]), ("print", [0, 2]), ("loaded inside", [0, 1]), ("store", [0, 2]), ("count", [0, 2])],
+)
 def test_loads_that_the_producer_does_not_do(also: str, wanted: list[int]) -> None:
-    """The consumer keeps a block whose address is loaded in the loop, and a print."""
+    """The consumer keeps a block whose address is loaded in the loop, a print, a store and an atomic."""
     split = roles_of(asked(product_of(also)))
     assert split is not None
     assert [len(inside(role, gpu.TmaLoad)) for role in split.roles] == wanted
-    assert not inside(split.roles[1], tt.Print, tt.Load)
+    assert not inside(split.roles[1], tt.Print, tt.Load, tt.Store, tt.AtomicRMW)
 
 
 @pytest.mark.parametrize(
-    "also", ["loaded address", "gathered address", "summed address", "condition", "store", "atomic"]
+    "also", ["loaded address", "gathered address", "summed address", "condition", "release", "atomic"]
 )
 def test_loops_that_are_not_specialised(also: str) -> None:
     """The model is the same as without the request, apart from the loop's attribute."""
@@ -176,7 +183,7 @@ def test_one_stage_is_no_pipeline() -> None:
 def test_a_module_without_a_request_stays() -> None:
     model = before(product_of(roles=False))
     assert specialize(model, 3) is model
-    model = before(product_of("store"))
+    model = before(product_of("release"))
     assert specialize(model, 3) is model
 
 

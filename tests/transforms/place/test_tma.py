@@ -29,6 +29,12 @@ def product(
     """c = a · b for one block, with a variation `also`."""
     if also == "first":
         zg.atomic_add(x_ptr, 1.0)
+    if also == "acquires":
+        zg.atomic_xchg(x_ptr, 1.0)
+    if also == "waits":
+        zg.store(x_ptr, zg.load(x_ptr, volatile=True))
+    if also == "relaxed":
+        zg.atomic_xchg(x_ptr, 1.0, sem="relaxed")
     a, b = a_desc.load((0, 0)), b_desc.load((0, 0))
     if also == "turned":
         b = zg.trans(b)
@@ -48,6 +54,10 @@ def product(
     c_desc.store((0, 0), zg.cast(acc, zg.f16))
     if also == "last":
         zg.debug_barrier()
+    if also == "releases":
+        zg.atomic_add(x_ptr, 1.0)
+    if also == "relaxed":
+        zg.atomic_add(x_ptr, 1.0, sem="relaxed")
 
 
 def model_of(
@@ -90,7 +100,11 @@ def tma_does(model: Op, target: str = "sm_90a", num_warps: int = 4) -> str:
         ({"also": "square"}, "c"),  # One block as both operands, each of which would lie in its own way.
         ({"also": "barrier"}, "abc"),  # What is loaded before, or stored after, is not ordered by it.
         ({"also": "atomic"}, "abc"),
-        ({"also": "first"}, "c"),
+        ({"also": "first"}, "abc"),  # Its value is not used: it acquires nothing.
+        ({"also": "acquires"}, "c"),
+        ({"also": "waits"}, "c"),
+        ({"also": "releases"}, "ab"),
+        ({"also": "relaxed"}, "abc"),
         ({"also": "last"}, "ab"),
         ({"padding": "nan"}, "abc"),
         ({"element": zg.f8e4m3}, "abc"),
@@ -124,6 +138,10 @@ def made_here(a_ptr, b_ptr, c_ptr, rows, columns, pitch, MODE: zg.constexpr):
                 b = zg.make_tensor_descriptor(b_ptr + at, (64, 64), (64, 1), (64, 64))
             if MODE == "carried":
                 a, c = c, a
+            if MODE == "counts in a":
+                zg.atomic_add(zg.where(at > 0, a_ptr, b_ptr), 1.0, sem="relaxed")
+            if MODE == "counts somewhere":
+                zg.atomic_add(zg.cast(zg.cast(rows, zg.i64), F16), 1.0, sem="relaxed")
             c.store((at, 0), zg.cast(zg.dot(a.load((at, 0)), b.load((0, 0))), zg.f16))
 
 
@@ -156,6 +174,8 @@ ALL = {"a": False, "b": False, "c": True}
         ("each time", {"a": False, "c": True}, None),
         ("in place", {"b": False}, "the same descriptor, or the same base"),
         ("carried", {"b": False}, None),
+        ("counts in a", {"c": True}, "an atomic or a debug_barrier may run before it"),
+        ("counts somewhere", {}, "an atomic or a debug_barrier may run before it"),
     ],
 )
 def test_descriptors_that_the_kernel_makes(mode: str, wanted: dict[str, bool], warning: str | None) -> None:
