@@ -95,11 +95,15 @@ def _holder(op: Op, buffer: Value, start: int) -> object:
     shared = shared_of(buffer)
     if isinstance(op, gpu.MbarrierInit | gpu.MbarrierInval | gpu.MakeTensorMap):
         return shared
-    if not isinstance(op, gpu.LocalLoad | gpu.LocalStore):
+    if isinstance(op, gpu.AsyncCopy):
+        layout, together = layout_of(op.ptr.type), False
+    elif isinstance(op, gpu.LocalLoad | gpu.LocalStore):
+        layout = layout_of(op.result.type if isinstance(op, gpu.LocalLoad) else op.value.type)
+        # The lanes of a warp move a matrix together, so that a place does not belong to one thread.
+        together = matrix_view(layout, shared.offsets, shared.element.bytes) is not None
+    else:
         return None
-    layout = layout_of(op.result.type if isinstance(op, gpu.LocalLoad) else op.value.type)
-    # The lanes of a warp move a matrix together, so that a place does not belong to one thread.
-    if any(layout.free[1:]) or matrix_view(layout, shared.offsets, shared.element.bytes) is not None:
+    if together or any(layout.free[1:]):
         return None
     return start, attrs.evolve(shared, count=1), layout
 

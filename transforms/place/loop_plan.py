@@ -16,7 +16,7 @@ import attrs
 from ziggurat.codemodel.dialects import core, scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import USUAL_STAGES
-from ziggurat.codemodel.layout import bits_of, combine, inverted
+from ziggurat.codemodel.layout import Layout, bits_of, combine, inverted
 from ziggurat.codemodel.op import Block, BlockParameter, Op, OpResult, Value
 from ziggurat.codemodel.types import SharedType, TensorType, i1, i32, i64, scalar_element
 from ziggurat.transforms.place.flow import allocation, read_in_flight, users_of
@@ -134,7 +134,8 @@ def planned(
     """
     if asked is not None and asked < 2:
         return Obstacle("it has one stage", loop)
-    step = step_ahead(loop, by_tma=True)
+    descriptors = [op.descriptor for op in loop.body.entry.ops if isinstance(op, tt.DescriptorLoad)]
+    step = step_ahead(loop, descriptors, by_tma=True)
     if isinstance(step, Obstacle):
         return step
     copies = [copy for op in loop.body.entry.ops if (copy := _copy_of(op)) is not None]
@@ -146,10 +147,10 @@ def planned(
         copies = [copy for copy in copies if copy.by_tma]
         if not copies:
             return any_load
-    traced = tuple(copy for copy in copies if ahead_of(loop, _places(copy.load)) is not None)
+    traced = tuple(copy for copy in copies if ahead_of(loop, places_of(copy.load)) is not None)
     why = "its address depends on what the loop loads, or may not be computed ahead"
     left = [Obstacle(why, copy.load) for copy in copies if copy not in traced]
-    ahead = ahead_of(loop, [value for copy in traced for value in _places(copy.load)])
+    ahead = ahead_of(loop, [value for copy in traced for value in places_of(copy.load)])
     if not traced or ahead is None:
         return left[0]
     stage_bytes = sum(copy.shared.bytes for copy in traced)
@@ -195,10 +196,10 @@ def _continues(op: gpu.Wgmma | gpu.Mma) -> bool:
     return isinstance(op.c, OpResult) and isinstance(op.c.op, gpu.Wgmma | gpu.Mma)
 
 
-def step_ahead(loop: scf.For, *, by_tma: bool = False) -> int | Obstacle:
-    """The step of a loop whose loads may begin in earlier iterations; or the obstacle. Loads `by_tma` may begin before
-    stores by TMA, as no launch has both of the same memory (`tma.aliasing`), and before stores and relaxed atomics
-    through pointers that come from other arguments."""
+def step_ahead(loop: scf.For, loaded: Sequence[Value] = (), *, by_tma: bool = False) -> int | Obstacle:
+    """The step of a loop whose loads may begin in earlier iterations; or the obstacle. Loads through the pointers and
+    descriptors `loaded` may begin before stores and relaxed atomics through those that come from other arguments; loads
+    `by_tma` also before stores by TMA, as no launch has both of the same memory (`tma.aliasing`)."""
     step = constant_of(loop.step)
     if not isinstance(step, int) or not step or loop.start.type not in (i32, i64):
         return Obstacle("its step must be a constant, and its index an i32 or i64", loop)
@@ -207,10 +208,10 @@ def step_ahead(loop: scf.For, *, by_tma: bool = False) -> int | Obstacle:
     if not all(isinstance(op, core.TupleLoad) for op in loop.result.uses) and len(loop.initial) > 1:
         return Obstacle("its results are used as one Tuple", loop)
     writers = [inner for op in loop.body.entry.ops for inner in op.walk() if _orders_memory(inner)]
-    if by_tma and writers:
-        memory = MemoryOrder(next(op for op in loop.path() if isinstance(op, tt.Func)))
-        loaded = [op.descriptor for op in loop.body.entry.ops if isinstance(op, tt.DescriptorLoad)]
+    if by_tma:
         writers = [op for op in writers if not isinstance(op, tt.DescriptorStore | tt.DescriptorReduce)]
+    if writers and (loaded or by_tma):
+        memory = MemoryOrder(next(op for op in loop.path() if isinstance(op, tt.Func)))
         writers = [op for op in writers if memory.keeps_order(op, loaded)]
     if writers:
         return Obstacle("an op in it writes to global memory or orders its accesses", writers[0])
@@ -332,16 +333,16 @@ def _copy_of(op: Op) -> Copy | None:
         return Copy(load, steps, op, alloc, 0, reader) if is_filled_by_tma(op.value, shared) else None
     if not isinstance(load, tt.Load) or load.volatile or load.cache is tt.CacheModifier.CV:
         return None
-    if shared.element == i1 or not _is_zero_or_undefined(load.other):
+    if shared.element == i1 or not is_zero_or_undefined(load.other):
         return None
-    width = _width(op, load.width)
+    width = consecutive(layout_of(op.value.type), shared, load.width)
     return Copy(load, steps, op, alloc, width, reader) if width * shared.element.bytes in CP_ASYNC_BYTES else None
 
 
-def _width(store: gpu.LocalStore, width: int) -> int:
-    """The number of consecutive elements of one access of a load that are consecutive in the buffer as well."""
-    places = inverted(shared_of(store.buffer).offsets)
-    bases = layout_of(store.value.type).registers[: bits_of(width)]
+def consecutive(layout: Layout, shared: SharedType, width: int) -> int:
+    """The number of consecutive elements of one access of `width` that are consecutive in a buffer as well."""
+    places = inverted(shared.offsets)
+    bases = layout.registers[: bits_of(width)]
     together = 0
     while together < len(bases) and combine(places, bases[together]) == 1 << together:
         together += 1
@@ -356,7 +357,7 @@ def _is_only_stored(value: Value, stores: Container[Value]) -> bool:
     )
 
 
-def _places(load: tt.Load | tt.DescriptorLoad) -> list[Value]:
+def places_of(load: tt.Load | tt.DescriptorLoad) -> list[Value]:
     """The operands of a load but for its fill."""
     fill = load.other if isinstance(load, tt.Load) else None
     return [value for value in load.operands if value is not fill]
@@ -409,6 +410,6 @@ def computed_from(
     return found
 
 
-def _is_zero_or_undefined(other: Value | None) -> bool:
+def is_zero_or_undefined(other: Value | None) -> bool:
     """Whether a load gives zeros, or undefined values, where its mask is false. The bits of -0.0 are no zeros."""
     return other is None or str(constant_of(other)) in ("0", "0.0")

@@ -18,6 +18,7 @@ from ziggurat.codemodel.types import DescriptorType, PtrType, element_of
 from ziggurat.transforms.place.components import Component, component_of, groups_of
 
 ATOMICS = (tt.AtomicRMW, tt.AtomicCAS)
+_STORES = (tt.Store, tt.DescriptorStore, tt.DescriptorReduce)
 _ACQUIRE = (tt.MemSemantic.ACQUIRE, tt.MemSemantic.ACQ_REL)
 _RELEASE = (tt.MemSemantic.RELEASE, tt.MemSemantic.ACQ_REL)
 Origins = frozenset[Component]
@@ -53,12 +54,12 @@ class MemoryOrder:
     def keeps_order(self, op: Op, accesses: Iterable[Value], *, before: bool = True, after: bool = True) -> bool:
         """Whether accesses through these pointers or descriptors have to stay `before` or `after` an op that stands so:
         it orders all such accesses, or may write their memory."""
-        if not isinstance(op, tt.Store | tt.AtomicRMW | tt.AtomicCAS):
+        if not isinstance(op, (*_STORES, *ATOMICS)):
             return after or not isinstance(op, tt.Load)
-        order = tt.MemSemantic.RELAXED if isinstance(op, tt.Store) else op.order
+        order = op.order if isinstance(op, ATOMICS) else tt.MemSemantic.RELAXED
         if (before and order in _RELEASE) or (after and order in _ACQUIRE):
             return True
-        written = self.origins(op.ptr)
+        written = self.origins(op.descriptor if isinstance(op, tt.DescriptorStore | tt.DescriptorReduce) else op.ptr)
         return any(self._may_share(written, self.origins(access)) for access in accesses)
 
     def _may_share(self, one: Origins, other: Origins) -> bool:

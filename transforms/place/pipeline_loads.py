@@ -34,7 +34,7 @@ both: so the ring has one slot more where the occupancy stays the same. `loop_pl
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import dropwhile, pairwise, takewhile
 
@@ -89,14 +89,19 @@ def pipeline_loads(module: gpu.Module, num_stages: int | None) -> Op:
 
 def plans_of(module: gpu.Module, num_stages: int | None) -> Iterator[tuple[scf.For, int | None, LoopPlan | Obstacle]]:
     """Each loop of a model before `pipeline_loads`, the stages that are asked for, and the plan or the obstacle."""
-    allocs = [op for op in module.walk() if isinstance(op, gpu.LocalAlloc)]
     for op in module.walk():
         if isinstance(op, scf.For):
-            # Other buffers, such as those of operands that the loop does not change, need their place as well.
-            others = sum(shared_of(alloc.result).bytes for alloc in allocs if _lives_with(alloc, op))
-            limit = TARGETS[module.target].max_shared - _LOWERING_BYTES - others
+            others, limit = room_for(module, op)
             stages = op.num_stages if op.num_stages is not None else num_stages
             yield op, stages, planned(op, stages, limit, partial(_occupancy, module, others))
+
+
+def room_for(module: gpu.Module, loop: scf.For) -> tuple[int, int]:
+    """The bytes of shared memory that are in use while a loop runs, such as for operands that it does not change; and
+    those that are left for it."""
+    allocs = (op for op in module.walk() if isinstance(op, gpu.LocalAlloc))
+    others = sum(shared_of(alloc.result).bytes for alloc in allocs if _lives_with(alloc, loop))
+    return others, TARGETS[module.target].max_shared - _LOWERING_BYTES - others
 
 
 def _warn_of_stages(loop: scf.For, plan: LoopPlan | Obstacle, stages: int | None) -> None:
@@ -104,7 +109,7 @@ def _warn_of_stages(loop: scf.For, plan: LoopPlan | Obstacle, stages: int | None
     if stages is None or any(isinstance(owner, gpu.WarpSpecialize) for owner in loop.path()):
         return
     if isinstance(plan, LoopPlan) and loop.num_stages is not None:
-        warn_of_loads(plan)
+        warn_of_loads(plan.left)
     if isinstance(plan, Obstacle):
         # Loads that feed no dot are not copied ahead: other warps hide their latency.
         has_dots = any(isinstance(op, gpu.MatrixProduct) for op in loop.walk())
@@ -116,9 +121,9 @@ def _warn_of_stages(loop: scf.For, plan: LoopPlan | Obstacle, stages: int | None
         warn(f"the loop is pipelined in {plan.stages} stages, not {stages}: {why}", loop.location)
 
 
-def warn_of_loads(plan: LoopPlan) -> None:
+def warn_of_loads(left: Iterable[Obstacle]) -> None:
     """Warn of the loads that a loop does not pipeline."""
-    for obstacle in plan.left:
+    for obstacle in left:
         warn(f"the load is not pipelined: {obstacle.why}", obstacle.op.location)
 
 
@@ -177,7 +182,8 @@ class StagedLoop:
         for copies, channel in self.channels.items():
             slot = builder.add(gpu.ChannelAcquire(channel, condition))
             for copy, ring in zip(copies, rings_of(channel), strict=True):
-                _begin_copy(builder, copy, builder.add(gpu.LocalView(ring, slot)), channel, condition)
+                view = builder.add(gpu.LocalView(ring, slot))
+                begin_copy(builder, copy.load, view, channel, condition, width=copy.width, transposed=copy.transposed)
             builder.add(gpu.ChannelCommit(channel))
 
     def _wait(self, builder: Rewriter, copies: tuple[Copy, ...], predicate: Value | None = None) -> None:
@@ -280,17 +286,32 @@ def _starts_from_registers(plan: LoopPlan) -> bool:
     return any(isinstance(op.c, OpResult) and not isinstance(op.c.op, gpu.Wgmma) for op in started)
 
 
-def _begin_copy(builder: Rewriter, copy: Copy, buffer: Value, channel: Value, condition: Value) -> None:
+def begin_copy(
+    builder: Rewriter,
+    load: tt.Load | tt.DescriptorLoad,
+    buffer: Value,
+    channel: Value,
+    condition: Value,
+    *,
+    width: int = 1,
+    transposed: Sequence[tt.Trans] = (),
+) -> None:
     """Begin to copy what a load reads to a buffer, where a condition holds."""
-    load = copy.load
     if isinstance(load, tt.DescriptorLoad):
         descriptor, *offsets = (builder[value] for value in load.operands)
         builder.add(gpu.TmaLoad(descriptor, buffer, channel, condition, offsets), load.location)
         return
     pointers, mask = builder[load.ptr], mask_of(builder, load, condition)
-    for step in copy.transposed:
+    for step in transposed:
         pointers, mask = (builder.add(tt.Trans(value, step.order)) for value in (pointers, mask))
-    builder.add(gpu.AsyncCopy(pointers, buffer, mask, width=copy.width), load.location)
+    builder.add(gpu.AsyncCopy(pointers, buffer, mask, width=width), load.location)
+
+
+def load_where(builder: Rewriter, load: tt.Load, condition: Value) -> Value:
+    """Load where a condition holds."""
+    other = None if load.other is None else builder[load.other]
+    made = tt.Load(builder[load.ptr], mask_of(builder, load, condition), other, **load.attributes)
+    return builder.add(made, load.location)
 
 
 def mask_of(builder: Rewriter, load: tt.Load, condition: Value) -> Value:

@@ -23,9 +23,10 @@ from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.transforms.place.flow import users_of
+from ziggurat.transforms.place.loads_ahead import LoadsAhead, loads_ahead
 from ziggurat.transforms.place.loop_plan import CP_ASYNC_BYTES, ahead_of, bytes_at_once, step_ahead
-from ziggurat.transforms.place.obstacle import Obstacle
-from ziggurat.transforms.place.pipeline_loads import mask_of
+from ziggurat.transforms.place.obstacle import Obstacle, warn, warn_of
+from ziggurat.transforms.place.pipeline_loads import load_where, room_for, warn_of_loads
 from ziggurat.transforms.place.pressure import value_registers
 from ziggurat.transforms.place.schedule import carrying_loop
 
@@ -37,18 +38,38 @@ _OF_A_LOAD, _OF_A_LOOP, _CARRIED = 8, 16, 192
 def prefetch_loads(module: gpu.Module, num_stages: int | None) -> Op:
     """The GPU model whose loops with dots have a stage of their own for small loads, one iteration ahead.
 
-    `num_stages` below 2 forbids it. A loop's own takes precedence.
+    `num_stages` below 2 forbids it. A loop's own takes precedence; without dots, only this counts (`loads_ahead`).
     """
-    loads: dict[Value, list[tt.Load]] = {}
+    loads: dict[Value, list[tt.Load] | LoadsAhead] = {}
     for op in module.walk():
         stages = None if not isinstance(op, scf.For) else num_stages if op.num_stages is None else op.num_stages
         if isinstance(op, scf.For) and (stages is None or stages > 1):
-            loads[op.result] = _loads_of(op)
+            around = (loads.get(owner.result) for owner in op.path())
+            taken = sum(plan.bytes for plan in around if isinstance(plan, LoadsAhead))
+            plan = loads_ahead(op, room_for(module, op)[1] - taken)
+            _warn_of(op, plan)
+            found = _loads_of(op) if plan is None else plan
+            if found and not isinstance(found, Obstacle):
+                loads[op.result] = found
 
     def prefetched(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
-        return _annotated(builder, op, loads[op.result]) if isinstance(op, scf.For) and loads.get(op.result) else None
+        found = loads.get(op.result)
+        if found is None or not isinstance(op, scf.For):
+            return None
+        return found.write(builder) if isinstance(found, LoadsAhead) else _annotated(builder, op, found)
 
-    return transform(module, prefetched, pass_name="prefetch_loads") if any(loads.values()) else module
+    return transform(module, prefetched, pass_name="prefetch_loads") if loads else module
+
+
+def _warn_of(loop: scf.For, plan: LoadsAhead | Obstacle | None) -> None:
+    """Warn of what a loop without dots asks for and does not get."""
+    if isinstance(plan, Obstacle):
+        warn_of(f"the loop is not pipelined in {loop.num_stages} stages", loop, plan)
+    elif plan is not None:
+        warn_of_loads(plan.left)
+        if plan.own + 1 < (loop.num_stages or 0):
+            why = f"there is no shared memory for more stages of {plan.bytes // plan.own} bytes"
+            warn(f"the loop is pipelined in {plan.own + 1} stages, not {loop.num_stages}: {why}", loop.location)
 
 
 def _loads_of(loop: scf.For) -> list[tt.Load]:
@@ -88,9 +109,7 @@ def _annotated(builder: Rewriter, loop: scf.For, loads: Sequence[tt.Load]) -> Va
         later.rewrite_ops(ahead)
         more = inner.add(gpu.Stage(0, order=1))
         for load in loads:
-            pointers, mask = later[load.ptr], mask_of(later, load, more)
-            other = later[load.other] if load.other is not None else None
-            inner[load.result] = later.add(tt.Load(pointers, mask, other, **load.attributes), load.location)
+            inner[load.result] = load_where(later, load, more)
         # The loads of the next iteration start from the values that this one hands on.
         inner.add(gpu.Stage(1, order=0))
         inner.rewrite_ops(handed)

@@ -94,7 +94,8 @@ def fuse_dots(op: Op) -> Op:
 
 
 def number_loops(op: Op) -> Op:
-    """The model in which loops of dots with a run-time step count their iterations by one, so that they are pipelined:
+    """The model in which loops with a run-time step count their iterations by one, if they have dots or ask for stages:
+    only such loops are pipelined.
 
     scf.for %start %stop %step (%i : i32)… -> {        %n : i32 = …;  the number of iterations
         …                                               scf.for %0 %n %1 (%k : i32)… -> {
@@ -122,7 +123,8 @@ def number_loops(op: Op) -> Op:
 def _steps_at_run_time(op: Op) -> bool:
     if not isinstance(op, scf.For) or constant_of(op.step) is not None or op.start.type not in (i32, i64):
         return False
-    return len(op.body.blocks) == 1 and any(isinstance(inner, tt.Dot) for inner in op.body.entry.ops)
+    loads = (tt.Load, tt.DescriptorLoad) if (op.num_stages or 0) > 1 else ()
+    return len(op.body.blocks) == 1 and any(isinstance(inner, (tt.Dot, *loads)) for inner in op.body.entry.ops)
 
 
 def _inlinable(module: Op) -> Op:

@@ -66,7 +66,7 @@ def specialize(module: gpu.Module, num_stages: int | None, every: bool = False) 
             warn_of("the loop is not specialised for warps", loop, sliced)
         return module
     for plan in sliced.plans.values() if asked else ():
-        warn_of_loads(plan)
+        warn_of_loads(plan.left)
 
     def split(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         if not isinstance(op, tt.Func):

@@ -12,10 +12,10 @@ A store, or a block that is added to memory, goes through a buffer as well, whic
 loads in loops.
 
 TMA moves blocks of two axes between tensors and buffers in its own swizzled form, which is also the form of wgmma: so
-it does stores, and loads that only feed wgmma. It writes 16 bytes at a time: the first column of a store must be a
-multiple of 16 bytes, and so must a row of the tensor. (For rows that are not, an H200 wrote zeros after them; for other
-columns it reported an illegal instruction.) All other accesses through descriptors are done with pointers
-(`descriptors`).
+it does stores, loads that only feed wgmma, and loads of other loops that ask for stages (`loads_ahead`). It writes 16
+bytes at a time: the first column of a store must be a multiple of 16 bytes, and so must a row of the tensor. (For rows
+that are not, an H200 wrote zeros after them; for other columns it reported an illegal instruction.) All other accesses
+through descriptors are done with pointers (`descriptors`).
 
 The descriptor is a parameter of the kernel, one that the launch makes (`raise_pointers`), or one that the kernel makes
 (`tensor_maps`). Making a tensor map takes about as long as a load, so TMA does only accesses in loops that the
@@ -29,7 +29,7 @@ from functools import partial
 from types import UnionType
 
 from ziggurat.codemodel.builder import Builder
-from ziggurat.codemodel.dialects import core, tt
+from ziggurat.codemodel.dialects import core, scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.fragments import Panels, box_and_swizzle
 from ziggurat.codemodel.gpu.targets import TARGETS
@@ -119,7 +119,11 @@ def tma_decisions(
         elif not _is_movable(op.descriptor):
             why = "a block must have two axes and 8 rows or more, each of 32, 64, or a multiple of 128 bytes"
             obstacle = Obstacle(f"{why}, and padding of floats", op)
-        elif isinstance(op, tt.DescriptorLoad) and not _feeds_wgmma(op, op.result, (0, 1), choice):
+        elif (
+            isinstance(op, tt.DescriptorLoad)
+            and not _begins_ahead(op)
+            and not _feeds_wgmma(op, op.result, (0, 1), choice)
+        ):
             obstacle = Obstacle("the block is not read by wgmma alone, in the form that TMA gives it", op)
         else:
             infos = infos or analyse(func)
@@ -238,6 +242,14 @@ def feeds_dot(value: Value) -> bool:
     """Whether a dot reads a block, maybe transposed."""
     users = value.uses
     return any(isinstance(user, tt.Dot) or (isinstance(user, tt.Trans) and feeds_dot(user.result)) for user in users)
+
+
+def _begins_ahead(load: tt.DescriptorLoad) -> bool:
+    """Whether a load is in a loop without dots that asks for stages: threads read what TMA copies (`loads_ahead`)."""
+    loop = load.parent_op
+    if not isinstance(loop, scf.For) or (loop.num_stages or 0) < 2:
+        return False
+    return not any(isinstance(op, tt.Dot) for op in loop.walk())
 
 
 def _feeds_wgmma(

@@ -128,7 +128,7 @@ def doubled(a, c):
 
 @zg.kernel
 def by_rows(x, out, rows, step):
-    """A loop without dots has nothing to copy ahead, however many stages it asks for."""
+    """The loop loads through one argument, and stores through another one."""
     for row in zg.range(zg.program_id(0), rows, step, num_stages=4):
         at = zg.add(row * 128, zg.arange(0, 128))
         zg.store(zg.add(out, at), zg.mul(zg.load(zg.add(x, at)), 2.0))

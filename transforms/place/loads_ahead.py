@@ -1,0 +1,333 @@
+"""Loads of a loop without dots that asks for stages: they begin iterations before their values are used.
+
+    scf.for … (%i, %sum, %p) @num_stages=3 {          %c = gpu.channel %ring;
+        %a = tt.load %p;                              scf.for … (%i, %sum, %p, %q) {
+        %s = arith.addf %sum %a;                          %more = gpu.stage @0 @order=1;
+        %r = tt.addptr %p …;               becomes        %r = tt.addptr %q …;
+        scf.yield %s %r; }                                %t = gpu.channel_acquire %c %more;
+                                                          gpu.async_copy %q %ring[%t] %more;
+                                                          gpu.channel_commit %c;
+                                                          gpu.stage @2 @order=0;
+                                                          %u = gpu.channel_wait %c;
+                                                          %a = gpu.local_load %ring[%u];
+                                                          gpu.channel_release %c;
+                                                          gpu.stage @2 @order=2;
+                                                          %s = arith.addf %sum %a; …
+                                                          scf.yield %s … %r; }
+                                                      gpu.channel_close %c;
+
+With n stages the loop's own stage is n - 1, and a ring has as many slots: a step reads a slot before it fills it again.
+A thread reads the elements that it has copied, so that copies need no barrier. Small tensors, elements of which fewer
+than 4 bytes are neighbours, and numbers that other addresses depend on are loaded to registers, which the loop carries.
+Larger tensors that all programs load, such as weights, stay where they are: the L1 has them, which copies do not read.
+TMA copies the blocks of descriptors.
+
+A load whose address depends on another load begins some stages after that one; the stages are divided evenly. All
+copies belong to one stage, so that their groups come in order.
+
+Loads of a later iteration begin before stores of an earlier one through other arguments (`memory_order`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+
+import attrs
+
+from ziggurat.codemodel.dialects import arith, scf, tt
+from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.graphs import reached
+from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value
+from ziggurat.codemodel.transform import Rewriter
+from ziggurat.codemodel.types import ScalarType, SharedType, TensorType, Type, i1
+from ziggurat.transforms.place.loop_plan import (
+    CP_ASYNC_BYTES,
+    ahead_of,
+    bytes_at_once,
+    consecutive,
+    is_zero_or_undefined,
+    places_of,
+    step_ahead,
+)
+from ziggurat.transforms.place.obstacle import Obstacle
+from ziggurat.transforms.place.pipeline_loads import begin_copy, load_where, rings_of
+from ziggurat.transforms.place.pressure import value_registers
+from ziggurat.transforms.place.queries import descriptor_of, layout_of, unpacked
+from ziggurat.transforms.place.schedule import carrying_loop
+from ziggurat.transforms.place.swizzle import buffer_bases
+from ziggurat.transforms.place.tma import buffer_for
+from ziggurat.transforms.simplify.effects import is_pure, may_trap
+
+# Registers of a thread for values in flight: those of a load that are not copied to shared memory, and those of a loop.
+# (For 8 registers and two stages on an H200, registers were faster by 1.3; for more of either, copies.)
+IN_REGISTERS, _OF_A_LOOP = 8, 96
+_MAX_STAGES = 32
+
+Load = tt.Load | tt.DescriptorLoad
+_DOTS = (tt.Dot, gpu.MatrixProduct, gpu.DotFma)
+_DEPENDS = "its address depends on what an earlier iteration loads, or may not be computed ahead"
+_SHARED = "all programs load it, so that it is in the L1, which copies do not read"
+
+
+@attrs.frozen(eq=False)
+class LoadsAhead:
+    """The loads of a loop that begin in earlier iterations.
+
+    `loads` has the stage in which each begins, in program order; `own` is the loop's own stage. The loads in `rings`
+    are copied to buffers of these types, aligned to these numbers of bytes. `carried` has the numbers of the carried
+    values from which addresses are computed. `left` are the loads that stay where they are.
+    """
+
+    loop: scf.For
+    loads: dict[Value, int]
+    own: int
+    rings: dict[Value, tuple[SharedType, int]]
+    carried: tuple[int, ...]
+    left: tuple[Obstacle, ...]
+
+    @property
+    def bytes(self) -> int:
+        """The shared memory that the rings take."""
+        return sum(type_.bytes * (self.own - self.loads[value]) for value, (type_, _) in self.rings.items())
+
+    @property
+    def groups(self) -> list[list[Value]]:
+        """The loads of each channel: those that threads copy, and those that TMA does."""
+        by_tma = [value for value in self.rings if isinstance(_op(value), tt.DescriptorLoad)]
+        return [group for group in ([value for value in self.rings if value not in by_tma], by_tma) if group]
+
+    def _used(self, value: Value) -> Sequence[Value]:
+        """The operands that a load needs when it begins: copies fill with zeros, and other values come later."""
+        return places_of(_op(value)) if value in self.rings else _op(value).operands
+
+    def write(self, builder: Rewriter) -> Value:
+        """Add the annotated loop; the value that stands for the old one's result."""
+        loop = self.loop
+        parameters, yielded = loop.body.parameters[1:], loop.body.entry.terminator.operands
+
+        def ring(value: Value) -> Value:
+            type_, alignment = self.rings[value]
+            slots = attrs.evolve(type_, count=self.own - self.loads[value])
+            return builder.add(gpu.LocalAlloc(slots, alignment=alignment), _op(value).location)
+
+        made = [[ring(value) for value in group] for group in self.groups]
+        channels = [builder.add(gpu.Channel(group)) for group in made]
+
+        def body(inner: Rewriter, ahead: Sequence[Value]) -> Sequence[Value]:
+            following: list[Value] = []
+            loaded: dict[Value, Value] = {}
+            for stage in sorted({0, *self.loads.values()}):
+                more = inner.add(gpu.Stage(stage, order=1))
+                later = inner.scoped()
+                for number, value in zip(self.carried, ahead, strict=True):
+                    later[parameters[number]] = value
+                for value, new in loaded.items():
+                    later[value] = new
+                begun = [value for value, other in self.loads.items() if other == stage]
+                wanted = [one for value in begun for one in self._used(value)]
+                wanted += [] if stage else [yielded[number] for number in self.carried]
+                later.rewrite_ops(_computing(loop, wanted, self.loads))
+                for value, load in ((value, _op(value)) for value in begun):
+                    if value not in self.rings and isinstance(load, tt.Load):
+                        loaded[value] = load_where(later, load, more)
+                if not stage:
+                    following = [later[yielded[number]] for number in self.carried]
+                for channel, group in zip(channels, self.groups, strict=True):
+                    if self.loads[group[0]] == stage:
+                        slot = later.add(gpu.ChannelAcquire(channel, more))
+                        for value, buffer in zip(group, rings_of(channel), strict=True):
+                            view = later.add(gpu.LocalView(buffer, slot))
+                            load = _op(value)
+                            width = load.width if isinstance(load, tt.Load) else 1
+                            begin_copy(later, load, view, channel, more, width=width)
+                        later.add(gpu.ChannelCommit(channel))
+            inner.add(gpu.Stage(self.own, order=0))
+            for channel, group in zip(channels, self.groups, strict=True):
+                slot = inner.add(gpu.ChannelWait(channel))
+                for value, buffer in zip(group, rings_of(channel), strict=True):
+                    view = inner.add(gpu.LocalView(buffer, slot))
+                    loaded[value] = inner.add(gpu.LocalLoad(view, value.type), _op(value).location)
+                inner.add(gpu.ChannelRelease(channel))
+            inner.add(gpu.Stage(self.own, order=2))
+            for op in loop.body.entry.ops[:-1]:
+                if op.result not in self.loads:
+                    inner.rewrite(op)
+                    continue
+                value = loaded[op.result]
+                if op.result in self.rings and isinstance(op, tt.Load) and not is_zero_or_undefined(op.other):
+                    assert op.mask is not None and op.other is not None
+                    value = inner.add(arith.Select(inner[op.mask], value, inner[op.other]), op.location)
+                inner[op.result] = value
+            return following
+
+        count = len(loop.initial)
+        initial = [builder[loop.initial[number]] for number in self.carried]
+        result = carrying_loop(builder, loop, range(count), initial, body, loop.attributes)
+        if channels:
+            builder.add(gpu.ChannelClose(channels))
+        return unpacked(builder, result, count + len(initial))[0] if count == 1 else result
+
+
+def loads_ahead(loop: scf.For, limit: int) -> LoadsAhead | Obstacle | None:
+    """The plan for a loop that asks for stages, with up to `limit` bytes of buffers, or the obstacle; None for other
+    loops, and for those with dots or without loads."""
+    stages = loop.num_stages or 0
+    ops = [op for op in loop.body.entry.ops if isinstance(op, Load)]
+    if stages < 2 or not ops or any(isinstance(op, _DOTS) for op in loop.walk()):
+        return None
+    if any(isinstance(owner, gpu.WarpSpecialize) for owner in loop.path()):
+        return None
+    step = step_ahead(loop, [op.descriptor if isinstance(op, tt.DescriptorLoad) else op.ptr for op in ops])
+    if isinstance(step, Obstacle):
+        return step
+    for count in range(min(stages, _MAX_STAGES), 1, -1):
+        found = _planned(loop, ops, count)
+        if isinstance(found, Obstacle) or found.bytes <= limit:
+            return found
+    return Obstacle("there is no shared memory for a second stage", loop)
+
+
+def _planned(loop: scf.For, ops: Sequence[Load], stages: int) -> LoadsAhead | Obstacle:
+    """The plan with this number of stages."""
+    own, levels = stages - 1, _Levels(loop)
+    found = {op.result: level for op in ops if (level := levels.of(op.result)) is not None}
+    left = [Obstacle(_DEPENDS, op) for op in ops if op.result not in found]
+    if not found:
+        return left[0]
+    deepest = min(max(found.values()), own) - 1
+    why = f"it waits for another load, and {stages} stages are too few for both"
+    left += [Obstacle(why, _op(value)) for value, level in found.items() if level - 1 > deepest]
+    found = {value: level for value, level in found.items() if level - 1 <= deepest}
+    each = own // (deepest + 1)
+    feeding = {op.result for value in found for op in _computing(loop, _op(value).operands) if op.result in found}
+    stage = {value: each * (level - 1 if value in feeding else deepest) for value, level in found.items()}
+    rings, registers = dict[Value, tuple[SharedType, int]](), 0
+    for value in [*feeding, *(value for value in found if value not in feeding)]:
+        taken = _registers(value.type) * (own - stage[value])
+        load = _op(value)
+        small = value in feeding or (taken <= IN_REGISTERS and isinstance(load, tt.Load))
+        why = None if small or _is_own(load) else _SHARED
+        ring = None if small or why else _ring_of(load)
+        if why is None and ring is None and registers + taken > _OF_A_LOOP:
+            why = f"its values in flight would take {taken} registers of a thread"
+        if why is not None and value in feeding:
+            return Obstacle(why, load)
+        if why is not None:
+            left.append(Obstacle(why, load))
+            del stage[value]
+        elif ring is not None:
+            rings[value] = ring
+        else:
+            registers += taken
+    if not stage:
+        return left[0]
+    wanted = [operand for value in stage for operand in _op(value).operands]
+    carried = _carried(loop, wanted)
+    return LoadsAhead(
+        loop, {value: stage[value] for value in found if value in stage}, own, rings, carried, tuple(left)
+    )
+
+
+class _Levels:
+    """The number of loads, one after the other, that it takes to compute the values of an iteration."""
+
+    def __init__(self, loop: scf.For) -> None:
+        self.loop = loop
+        self.known: dict[Value, int | None] = {}
+
+    def of(self, value: Value) -> int | None:
+        """The number for a value; None for one that may not be computed in an earlier iteration."""
+        block = self.loop.body.entry
+        if value.block is not block:
+            return 0
+        if value not in self.known:
+            if not isinstance(value, OpResult):
+                self.known[value] = None if ahead_of(self.loop, [value]) is None else 0
+            else:
+                self.known[value] = self._of_op(value.op)
+        return self.known[value]
+
+    def _of_op(self, op: Op) -> int | None:
+        is_load = isinstance(op, Load) and _may_move(op)
+        if not is_load and (not is_pure(op) or op.bodies or may_trap(op)):
+            return None
+        before = [self.of(operand) for operand in op.operands]
+        # A block that TMA copies comes to registers in the loop's own stage.
+        copied = (
+            isinstance(operand, OpResult) and isinstance(operand.op, tt.DescriptorLoad) for operand in op.operands
+        )
+        if any(level is None for level in before) or any(copied):
+            return None
+        return max((level for level in before if level is not None), default=0) + is_load
+
+
+def _op(value: Value) -> Load:
+    """The load whose result a value is."""
+    assert isinstance(value, OpResult) and isinstance(value.op, Load)
+    return value.op
+
+
+def _may_move(load: Load) -> bool:
+    return isinstance(load, tt.DescriptorLoad) or not (load.volatile or load.cache is tt.CacheModifier.CV)
+
+
+def _computing(loop: scf.For, wanted: Sequence[Value], known: Container[Value] = ()) -> list[Op]:
+    """The ops of a loop's body, in order, from which values are computed; not those of the `known` values."""
+    found: set[Value] = set()
+    work = list(wanted)
+    while work:
+        value = work.pop()
+        if value.block is loop.body.entry and value not in found and value not in known:
+            found.add(value)
+            work += value.op.operands if isinstance(value, OpResult) else ()
+    return [op for op in loop.body.entry.ops if op.result in found]
+
+
+def _carried(loop: scf.For, wanted: Sequence[Value]) -> tuple[int, ...]:
+    """The numbers of the carried values from which values are computed, in this and in later iterations."""
+    parameters, yielded = loop.body.parameters[1:], loop.body.entry.terminator.operands
+    found: set[int] = set()
+    while True:
+        from_them = [*wanted, *(yielded[number] for number in found)]
+        used = {operand for op in _computing(loop, from_them) for operand in op.operands}.union(from_them)
+        more = {number for number, parameter in enumerate(parameters) if parameter in used}
+        if more <= found:
+            return tuple(sorted(found))
+        found |= more
+
+
+def _is_own(load: Load) -> bool:
+    """Whether the number of the program decides what is loaded."""
+    return any(
+        isinstance(one, OpResult) and isinstance(one.op, tt.GetProgramId) for one in reached([*load.operands], _sources)
+    )
+
+
+def _ring_of(load: Load) -> tuple[SharedType, int] | None:
+    """The type and the alignment of a slot for what a load reads; None if no copy can bring it there."""
+    if isinstance(load, tt.DescriptorLoad):
+        return buffer_for(descriptor_of(load.descriptor))
+    type_ = load.result.type
+    if not isinstance(type_, TensorType) or not isinstance(element := type_.element, ScalarType) or element == i1:
+        return None
+    if bytes_at_once(load) not in CP_ASYNC_BYTES or (load.mask is None and load.other is not None):
+        return None
+    layout = layout_of(type_)
+    shared = SharedType(type_.shape, element, buffer_bases(layout, layout, layout.numel, element.bytes))
+    return (shared, 16) if consecutive(layout, shared, load.width) == load.width else None
+
+
+def _registers(type_: Type) -> int:
+    return value_registers(type_, lambda element: True)
+
+
+def _sources(value: Value) -> Sequence[Value]:
+    """The values that one is computed from; of a loop's parameters, what they begin with, and what follows."""
+    if isinstance(value, OpResult):
+        ends = [body.entry.terminator.operands for body in value.op.bodies]
+        return [*value.op.operands, *(operand for operands in ends for operand in operands)]
+    owner = value.block.parent.parent if isinstance(value, BlockParameter) else None
+    if not isinstance(owner, scf.For) or not isinstance(value, BlockParameter):
+        return ()
+    number = value.index - 1
+    return (owner.start,) if number < 0 else (owner.initial[number], owner.body.entry.terminator.operands[number])
