@@ -17,6 +17,7 @@ from ziggurat.codemodel.errors import LaunchError, ZigguratWarning
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.location import Location
+from ziggurat.codemodel.op import OpResult
 from ziggurat.codemodel.passes import Snapshot
 from ziggurat.compiler.compiled import Compiled
 from ziggurat.transforms.place.choose import choose_warps
@@ -26,6 +27,7 @@ from ziggurat.transforms.place.obstacle import LIBRARY
 from ziggurat.transforms.place.passes import CHOSEN_AFTER, place
 from ziggurat.transforms.place.pipeline_loads import plans_of
 from ziggurat.transforms.place.pressure import warn_of_registers
+from ziggurat.transforms.place.raise_pointers import why_not_raised
 from ziggurat.transforms.place.specialize import why_no_roles
 
 _FRONTENDS = os.path.join(os.path.dirname(os.path.dirname(LIBRARY)), "")  # Calls written in the language itself.
@@ -124,7 +126,12 @@ def _notes(compiled: Compiled) -> tuple[dict[Line, list[str]], str]:
     for warning in caught:
         found.setdefault(Line(warning.filename, warning.lineno), []).append(str(warning.message))
     models = {after.name: before.model for before, after in pairwise(snapshots)}  # By the pass that comes next.
-    whole, before = models["specialize"], models["pipeline_loads"]
+    plain, whole, before = models["raise_pointers"], models["specialize"], models["pipeline_loads"]
+    assert isinstance(plain, core.Module)
+    for value, obstacle in why_not_raised(plain, compiled.options).items():
+        if isinstance(value, OpResult) and TARGETS[compiled.target].has_tma:
+            reason = obstacle.reason(value.op)
+            found.setdefault(Line.of(value.op.location), []).append(f"the threads load it, not TMA: {reason}")
     assert isinstance(whole, gpu.Module) and isinstance(before, gpu.Module)
     given = compiled.options.num_warps is not None
     roles = before.num_warps != compiled.num_warps

@@ -56,6 +56,12 @@ class Target:
         return self.has_tma and self.is_specific
 
     @property
+    def has_roles(self) -> bool:
+        """Whether a warp group fetches blocks by TMA while others compute with them, and gives them its registers: so
+        far only on Hopper."""
+        return self.has_wgmma and self.has_tma
+
+    @property
     def has_stmatrix(self) -> bool:
         """Whether a warp can store matrices to shared memory: since Hopper."""
         return self.capability >= 90

@@ -263,9 +263,6 @@ class _Costs:
             made = vector_moves(layout_of(op.ptr.type), shared_of(op.buffer).offsets, size, bits_of(width))
             work += Work(0, 0, 0, 0, made.wavefronts * self.warps, made.least * self.warps, issued=masks * self.warps)
             reasons += _conflicts(made)
-            if self.target.has_tma:
-                why = "the addresses and masks are not known to be those of a block of a tensor, as a descriptor's are"
-                reasons.append(f"the threads copy it, not TMA: {why}")
         return work, 8 * size * width, tuple(reasons)
 
     def _local(self, op: gpu.LocalLoad | gpu.LocalStore) -> tuple[Work, int, tuple[str, ...]]:

@@ -21,6 +21,12 @@ class Obstacle:
     why: str
     op: Op
 
+    def reason(self, asked: Op) -> str:
+        """The reason for which `asked` is not done: of several ops, it names the one in the way."""
+        if self.op is asked or self.op.location is None:
+            return self.why
+        return f"{self.why} ({self.op.NAME} at {self.op.location.outside(LIBRARY)})"
+
 
 def warn(message: str, place: Location | None) -> None:
     """Issue a `ZigguratWarning` at a place of the kernel's source, outside of the library."""
@@ -28,8 +34,5 @@ def warn(message: str, place: Location | None) -> None:
 
 
 def warn_of(message: str, asked: Op, obstacle: Obstacle) -> None:
-    """Warn that something that `asked` asks for is not done, and why; of several ops, name the one in the way."""
-    where = ""
-    if obstacle.op is not asked and obstacle.op.location is not None:
-        where = f" ({obstacle.op.NAME} at {obstacle.op.location.outside(LIBRARY)})"
-    warn(f"{message}: {obstacle.why}{where}", asked.location)
+    """Warn that something that `asked` asks for is not done, and why."""
+    warn(f"{message}: {obstacle.reason(asked)}", asked.location)

@@ -38,6 +38,7 @@ from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, TensorType, element_of, i1, i32, i64, shape_of
 from ziggurat.transforms.place.axis_info import analyse
 from ziggurat.transforms.place.components import component_of
+from ziggurat.transforms.place.obstacle import Obstacle
 from ziggurat.transforms.place.queries import constant, constant_of, is_elementwise, tensor_of
 from ziggurat.transforms.place.tma import feeds_dot, tma_decisions
 from ziggurat.transforms.simplify import simplify
@@ -59,6 +60,18 @@ def raise_pointers(module: core.Module, options: CompileOptions) -> core.Module:
 
     A loop's loads are raised if TMA then does them all.
     """
+    return _raised(module, options, {})
+
+
+def why_not_raised(module: core.Module, options: CompileOptions) -> Mapping[Value, Obstacle]:
+    """The obstacles to raising loads for dots of a loop, by the loads' results."""
+    left: dict[Value, Obstacle] = {}
+    _raised(module, options, left)
+    return left
+
+
+def _raised(module: core.Module, options: CompileOptions, left: dict[Value, Obstacle]) -> core.Module:
+    """The module of `raise_pointers`. `left` gets the obstacles of the loads that are not raised."""
     (func,) = module.functions().values()
     assert isinstance(func, tt.Func)
     if not options.raise_pointers or not any(isinstance(op, tt.Dot) for op in func.walk()):
@@ -70,21 +83,33 @@ def raise_pointers(module: core.Module, options: CompileOptions) -> core.Module:
     loads = [op for op in loads if _is_pipelined(op.parent_op, options.num_stages)]
     raised: dict[Value, _Raised] = {}
     for op in loads:
-        if (found := analysis.raised(op)) is not None:
+        found = analysis.raised(op)
+        if isinstance(found, Obstacle):
+            left[op.result] = found
+        else:
             raised[op.result] = found
     while raised:
         # The loads of a loop are pipelined alike.
-        left = {op.parent_op for op in loads if op.result not in raised}
-        raised = {value: found for value, found in raised.items() if found.load.parent_op not in left}
+        others = {op.parent_op: op for op in loads if op.result not in raised}
+        for value, found in [*raised.items()]:
+            if (other := others.get(found.load.parent_op)) is not None:
+                left[value] = Obstacle("another load for the dots of its loop is not done by TMA", other)
+                del raised[value]
         made = _rewritten(module, analysis, raised)
         decisions = tma_decisions(made, options.target, options.warps, options.launch_pdl)
         through = [op for op in made.walk() if isinstance(op, tt.DescriptorLoad) and _is_made_at_launch(op.descriptor)]
-        served = [isinstance(decisions.get(op.result), bool) for op in through]
-        if all(served):
+        unserved = [
+            (value, decision)
+            for value, op in zip(raised, through, strict=True)
+            if not isinstance(decision := decisions.get(op.result), bool)
+        ]
+        if not unserved:
             simple = simplify(made)
             assert isinstance(simple, core.Module)
             return simple
-        raised = {value: found for (value, found), by_tma in zip(raised.items(), served, strict=True) if by_tma}
+        for value, decision in unserved:
+            load = raised.pop(value).load
+            left[value] = Obstacle("the target has no TMA", load) if decision is None else decision[1]
     return module
 
 
@@ -399,26 +424,31 @@ class _Analysis:
 
     # Loads.
 
-    def raised(self, load: tt.Load) -> _Raised | None:
-        """A load through a descriptor, or None."""
+    def raised(self, load: tt.Load) -> _Raised | Obstacle:
+        """A load through a descriptor, or the obstacle."""
         type_, form = load.result.type, self.form(load.ptr)
+        why = "its addresses are not known to be those of a block of a tensor, as a descriptor's are"
+        scattered = Obstacle(why, load)
         if not isinstance(type_, TensorType) or type_.rank != 2 or form is None or form.origin is None:
-            return None
+            return scattered
         if load.volatile or load.cache not in (tt.CacheModifier.NONE, tt.CacheModifier.CA, tt.CacheModifier.CG):
-            return None
+            return Obstacle("it is volatile, or has a cache modifier that TMA has not", load)
         if load.other is not None and str(constant_of(load.other)) not in ("0", "0.0"):
-            return None
-        if type_.element == i1 or not isinstance(type_.element, ScalarType) or self._is_ordered(load):
-            return None
+            return Obstacle("its value where the mask is false is not zero", load)
+        if type_.element == i1 or not isinstance(type_.element, ScalarType):
+            return Obstacle("TMA loads numbers of 8 bits or more", load)
+        if (writer := self._writer(load)) is not None:
+            return Obstacle("an op that may write comes before it, or is in a loop with it", writer)
         along = next((axis for axis in (1, 0) if form.axes[axis].stride == _ONE), None)
         pitch = None if along is None else self._bound(form.axes[1 - along].stride)
-        if along is None or pitch is None or not self._is_even(form.origin, 1):
-            return None
-        if not self._is_even(pitch, type_.element.bytes):
-            return None
+        if along is None or pitch is None:
+            return scattered
+        if not self._is_even(form.origin, 1) or not self._is_even(pitch, type_.element.bytes):
+            return Obstacle("its base and the distance of its rows are not known to be multiples of 16 bytes", load)
         starts: dict[int, Poly] = dict(zip((1 - along, along), self._split(form.base, pitch), strict=True))
         if self._split(form.wide, pitch)[1]:
-            return None
+            return Obstacle("its columns are not known to be within 32 bits", load)
+        masked = Obstacle("its mask is not known to be that of a block, index < size on each axis", load)
         limits, exact = self.limits(load.mask, 2)
         shape: list[Bound] = []
         for axis in (1 - along, along):
@@ -426,24 +456,25 @@ class _Analysis:
             sizes = [_sum(starts[axis], number, -1) for at, number in limits if at == axis]
             if wrap is not None:
                 if sizes or starts[axis] or not self._is_hidden(load.result, axis, _sum(wrap[0], wrap[1], -1)):
-                    return None
+                    return Obstacle("its index is taken modulo a size, and rows beyond the size may be stored", load)
                 starts[axis], sizes = wrap[0], [wrap[1]]
             size = self._bound(sizes[0]) if len(sizes) == 1 else None if sizes else _ENDLESS
-            if size is None or not self._is_index(starts[axis]):
-                return None
+            if size is None:
+                return masked
+            if not self._is_index(starts[axis]):
+                return Obstacle("an index of the block is not known to be an i32 of 0 or more", load)
             shape.append(size)
         if not exact:
-            return None
+            return masked
         rows, columns = shape
         offsets = starts[1 - along], starts[along]
         return _Raised(load, form.origin, (rows, columns), pitch, offsets, along == 0)
 
-    def _is_ordered(self, load: tt.Load) -> bool:
-        """Whether an op that may write comes before a load, or stands in a loop with it."""
+    def _writer(self, load: tt.Load) -> Op | None:
+        """An op that may write, and comes before a load or stands in a loop with it."""
         loops = {op for op in load.path() if isinstance(op, scf.For | scf.While)}
-        return any(
-            self.order[op.result] < self.order[load.result] or not loops.isdisjoint(op.path()) for op in self.writers
-        )
+        before = (op for op in self.writers if self.order[op.result] < self.order[load.result])
+        return next(before, None) or next((op for op in self.writers if not loops.isdisjoint(op.path())), None)
 
     def _bound(self, poly: Poly) -> Bound | None:
         """A polynomial that is an i32 parameter of the function, or a constant of 1 or more."""

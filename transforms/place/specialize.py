@@ -95,6 +95,9 @@ def _planned_slice(
     module: gpu.Module, func: tt.Func, loops: Sequence[scf.For], num_stages: int | None
 ) -> _Slice | Obstacle:
     """The slice for the plans of all loops, or the obstacle that keeps one of them from being specialised."""
+    if not TARGETS[module.target].has_roles:
+        able = ", ".join(name for name, target in TARGETS.items() if target.has_roles)
+        return Obstacle(f"{module.target} is not a target whose wgmma reads what TMA has loaded: {able}", loops[0])
     if module.num_warps % WARP_GROUP or module.num_warps + WARP_GROUP > MAX_WARPS:
         numbers = ", ".join(map(str, range(WARP_GROUP, MAX_WARPS - WARP_GROUP + 1, WARP_GROUP)))
         return Obstacle(f"num_warps must be one of {numbers}; it is {module.num_warps}", loops[0])

@@ -77,7 +77,7 @@ def tma_decisions(
     """The accesses as in `tma_accesses`, and those that TMA does not do, with the obstacle."""
     (func,) = (op for op in module.functions().values() if isinstance(op, tt.Func))
     described = [op for op in func.walk() if isinstance(op, _Read | _Write)]
-    accesses = [op for op in described if isinstance(op, Access) and _is_served(op, func, target)]
+    accesses = [op for op in described if isinstance(op, Access)]
     if not accesses or not TARGETS[target].has_tma:
         return {}
     order: dict[Value, int] = {op.result: at for at, op in enumerate(func.walk())}
@@ -101,7 +101,9 @@ def tma_decisions(
         loads = isinstance(op, _Read)
         between = (one for one in ordering if memory.keeps_order(one, [op.descriptor], before=not loads, after=loads))
         between = next((one for one in between if _is_ordered(op, one, order)), None)
-        if between is not None:
+        if (without := _no_map(op, func, target)) is not None:
+            obstacle = without
+        elif between is not None:
             does, when = ("loads", "before") if loads else ("stores", "after")
             why = f"an atomic or a debug_barrier may run {when} it, and orders no {does} of TMA"
             if isinstance(between, ATOMICS) and between.order is not tt.MemSemantic.RELAXED:
@@ -135,12 +137,20 @@ def tma_decisions(
     return found
 
 
-def _is_served(op: Access, func: tt.Func, target: str) -> bool:
-    """Whether there may be a tensor map for an access: a parameter, or one that is made before a loop around it."""
+def _no_map(op: Access, func: tt.Func, target: str) -> Obstacle | None:
+    """The obstacle if there is no tensor map for an access: it needs a parameter, or a descriptor that is made before a
+    loop around it."""
     if op.descriptor in func.body.parameters:
-        return True
+        return None
     made = made_by(op.descriptor)
-    return made is not None and TARGETS[target].makes_tensor_maps and bool(_loops(op) - _loops(made))
+    if made is None:
+        return Obstacle("control flow chooses the descriptor", op)
+    if not TARGETS[target].makes_tensor_maps:
+        return Obstacle(f"kernels for {target} make no tensor maps, as those for {target}a do", made)
+    if not _loops(op) - _loops(made):
+        why = "making a tensor map takes as long as an access, so the descriptor must be made before a loop around it"
+        return Obstacle(why, made)
+    return None
 
 
 def _is_ordered(op: Access, ordering: Op, order: Mapping[Value, int]) -> bool:

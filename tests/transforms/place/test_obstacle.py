@@ -111,6 +111,45 @@ def test_roles_that_the_machine_does_not_allow(num_warps: int, target: str) -> N
     assert any("not specialised for warps" in str(warning.message) for warning in found)
 
 
+@pytest.mark.parametrize("target", ["sm_80", "sm_90", "sm_100a"])
+def test_roles_that_the_target_does_not_have(target: str) -> None:
+    found = warned(fine, BLOCK, BLOCK, BLOCK, I32, target=target)
+    text = (
+        f"the loop is not specialised for warps: {target} is not a target whose wgmma reads what TMA has loaded: sm_90a"
+    )
+    assert text in [str(warning.message) for warning in found]
+
+
+@zg.kernel
+def makes_descriptors(a, b, c, k, CHOSEN: zg.constexpr):
+    of_c = zg.make_tensor_descriptor(c, (64, 64), (64, 1), (64, 64))
+    if CHOSEN:
+        for _ in range(0, k):
+            of_a = zg.make_tensor_descriptor(a, (64, 64), (64, 1), (64, 64))
+            of_c.store((0, 0), zg.full((64, 64), 1.0, zg.f16))  # asks
+            of_c = of_a
+    else:
+        of_c.store((0, 0), zg.full((64, 64), 1.0, zg.f16))  # asks
+
+
+@pytest.mark.parametrize(
+    ("target", "chosen", "text"),
+    [
+        (
+            "sm_90a",
+            False,
+            "making a tensor map takes as long as an access, so the descriptor must be made before a loop",
+        ),
+        ("sm_90a", True, "control flow chooses the descriptor"),
+        ("sm_90", False, "kernels for sm_90 make no tensor maps, as those for sm_90a do"),
+    ],
+)
+def test_stores_without_a_tensor_map(target: str, chosen: bool, text: str) -> None:
+    pointer = zg.ptr(zg.f16)
+    found = warned(makes_descriptors, pointer, pointer, pointer, I32, chosen, target=target)
+    assert any(f"the block is moved through pointers, not by TMA: {text}" in str(one.message) for one in found)
+
+
 @zg.kernel
 def fine(a, b, c, k):
     total = zg.zeros((64, 64), zg.f32)

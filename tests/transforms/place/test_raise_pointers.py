@@ -19,7 +19,7 @@ from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.verify import verify
 from ziggurat.transforms.place.hazards import hazards
 from ziggurat.transforms.place.prepare import prepare_for_gpu
-from ziggurat.transforms.place.raise_pointers import raise_pointers
+from ziggurat.transforms.place.raise_pointers import raise_pointers, why_not_raised
 
 LESS = zg.CompareKind.LESS_THAN
 F16, I8, N = zg.divisible(zg.ptr(zg.f16)), zg.divisible(zg.ptr(zg.i8)), zg.divisible(zg.i32)
@@ -160,6 +160,32 @@ def test_not_raised(also: str) -> None:
     """The model does not change: not for one of the two loads either."""
     module = prepare_for_gpu(product.triton(*types_of("NN", also)))
     assert raise_pointers(module, CompileOptions("sm_90a")) == module
+
+
+ADDRESSES = "its addresses are not known to be those of a block of a tensor, as a descriptor's are"
+OTHER = "another load for the dots of its loop is not done by TMA"
+WRITES = "an op that may write comes before it, or is in a loop with it"
+
+
+@pytest.mark.parametrize(
+    ("also", "wanted"),
+    [
+        ("", []),
+        ("store before", [WRITES, WRITES]),
+        ("barrier", [WRITES, WRITES]),
+        ("store inside", [WRITES, WRITES]),
+        ("unequal", [ADDRESSES, OTHER]),
+        ("half", ["its mask is not known to be that of a block, index < size on each axis", OTHER]),
+        ("other", ["its value where the mask is false is not zero", OTHER]),
+        ("sum", ["its index is taken modulo a size, and rows beyond the size may be stored"] * 2),
+    ],
+)
+def test_why_loads_are_not_raised(also: str, wanted: list[str]) -> None:
+    """Each load has its obstacle: of stores and barriers, the op in the way."""
+    found = why_not_raised(prepare_for_gpu(product.triton(*types_of("NN", also))), CompileOptions("sm_90a"))
+    assert sorted(one.why for one in found.values()) == sorted(wanted)
+    in_the_way = {type(one.op) for one in found.values() if one.why == WRITES}
+    assert in_the_way <= {tt.Store, tt.Barrier} and len(in_the_way) == (WRITES in wanted)
 
 
 def test_a_load_that_goes_elsewhere_first_stays() -> None:
