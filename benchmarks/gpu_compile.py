@@ -116,37 +116,39 @@ def child_parts(kernel: str) -> dict[str, float]:
     given = [pointer] * 3 + ([n, 1024] if kernel == "add" else [n, n, n, *strides, *TILE.values()])
     model = function.triton(*given)
     part("types and simplification: Triton model")
-    from ziggurat.backend.ptx.assemble import to_llvm, to_ptx
+    from ziggurat.backend.ptx import assemble as assembly
     from ziggurat.codemodel.gpu.options import CompileOptions
+    from ziggurat.compiler.compiled import binary_of
+    from ziggurat.compiler.pipeline import compile_model
     from ziggurat.transforms.place.passes import place
 
     part("import the lower half")
     warps = 4 if kernel == "add" else 8
     placed = place(model, CompileOptions("sm_90a", warps, 3))
     part("placing: GPU model")
-    text = to_llvm(placed, CompileOptions())
-    part("emission: LLVM text")
-    import llvmlite.binding  # noqa: F401
+    from ziggurat.backend.llvm import llvm
 
+    llvm()
     part("import llvmlite")
-    ptx = to_ptx(text, "sm_90a")
-    part("LLVM: PTX")
-    from ziggurat.backend.cuda.binary import Binary
-    from ziggurat.backend.cuda.driver import load, synchronize
+    to_ptx = assembly.to_ptx
+
+    def timed(text: str, target: str) -> str:
+        part("emission: LLVM text")
+        ptx = to_ptx(text, target)
+        part("LLVM: PTX")
+        return ptx
+
+    assembly.to_ptx = timed
+    compiled = compile_model(placed, CompileOptions("sm_90a", warps))
+    from ziggurat.backend.cuda.driver import synchronize
     from ziggurat.backend.cuda.launch import Launcher
-    from ziggurat.compiler.compiled import parameter_of
 
     part("import the runtime")
-    func = placed.body.entry.ops[0].bodies[0]
-    kinds = tuple(parameter_of(parameter.type) for parameter in func.parameters)
-    from ziggurat.backend.ptx.assemble import symbol_of
-
-    symbol = symbol_of(placed.body.entry.ops[0].attributes["sym_name"])
-    binary = Binary(symbol, ptx, warps, placed.shared, kinds, "sm_90a")
-    load(binary)
+    binary = binary_of(compiled, kernel)
+    launcher = Launcher(binary)
+    launcher.loaded()
     part("the driver's assembler")
     numbers = [SIZE * SIZE] if kernel == "add" else [SIZE] * 6
-    launcher = Launcher(binary)
     launcher((1,), *arrays, *numbers)
     synchronize()
     part("launch")

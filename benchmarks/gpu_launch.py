@@ -37,17 +37,18 @@ def idle(spec: Specialization) -> Binary:
     return Binary("idle", code, 4, 0, tuple(map(Parameter, kinds)), "sm_80")
 
 
-def host_time(call: Callable[[], Any], count: int = 200, rounds: int = 25) -> float:
-    """Microseconds of host time of a call."""
-    times: list[float] = []
+def host_times(calls: dict[str, Callable[[], Any]], count: int = 200, rounds: int = 25) -> dict[str, float]:
+    """Microseconds of host time of each call, measured in turn, as the processor's speed changes."""
+    times: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(rounds):
-        synchronize()
-        start = time.perf_counter()
-        for _ in range(count):
-            call()
-        times.append((time.perf_counter() - start) / count * 1e6)
+        for name, call in calls.items():
+            synchronize()
+            start = time.perf_counter()
+            for _ in range(count):
+                call()
+            times[name].append((time.perf_counter() - start) / count * 1e6)
     synchronize()
-    return round(sorted(times)[len(times) // 2], 2)
+    return {name: round(sorted(found)[rounds // 2], 2) for name, found in times.items()}
 
 
 def arrays(library: str) -> list[Any]:
@@ -105,7 +106,6 @@ def launch_cost(library: str = "own") -> dict[str, float]:
     def bare() -> None:
         bare_launch(function, 1, 1, 1, 128, 1, 1, 0, stream, pointers, 0)
 
-    host_time(bare)  # The first rounds are slower, whatever they launch.
     calls = {
         "bare": bare,
         "launch": launch,
@@ -113,7 +113,8 @@ def launch_cost(library: str = "own") -> dict[str, float]:
         "launch with another integer": alternate,
         "launch with a new integer": renew,
     }
-    figures = {name: host_time(call) for name, call in calls.items()}
+    host_times(calls)  # The first rounds are slower, whatever they launch.
+    figures = host_times(calls)
     figures["ratio"] = round(figures["launch"] / figures["bare"], 3)
     return figures
 
@@ -131,7 +132,7 @@ def triton_cost() -> float:
 
     for _ in range(20):
         launch()
-    return host_time(launch)
+    return host_times({"launch": launch})["launch"]
 
 
 def main() -> None:

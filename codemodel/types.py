@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import functools
 import math
+import sys
 import warnings
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -201,6 +202,17 @@ class ScalarType(NamedType):
     def unsigned(self) -> ScalarType:
         """The unsigned integer type of this width; of i1 itself."""
         return self if self.kind == "bool" else SCALARS[f"u{self.bits}"]
+
+
+class _Classes:
+    """NumPy's classes, for `isinstance`: `NUMPY.ndarray`. NumPy is not imported for them, as that takes longer than to
+    compile a kernel; nothing is an instance of its classes before."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(sys.modules.get("numpy"), name, ())
+
+
+NUMPY = _Classes()
 
 
 @functools.cache

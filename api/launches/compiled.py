@@ -9,7 +9,7 @@ from typing import Any
 from ziggurat.backend.cpu.runtime.kernels import NativeKernel
 from ziggurat.backend.cuda.arrays import reader_of, view
 from ziggurat.backend.cuda.launch import Launcher, devices_of, one_device
-from ziggurat.backend.launch.arrays import ELEMENTS, address, as_array, is_array, number_type, on_gpu
+from ziggurat.backend.launch.arrays import address, as_array, elements, is_array, number_type, on_gpu
 from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.backend.launch.grids import computed_grid, padded, sizes_of
 from ziggurat.backend.ptx.sass import assembled, tool
@@ -108,7 +108,7 @@ class OnHost(Checked):
 
     def view(self, name: str, array: Any) -> tuple[ScalarType, int]:
         seen = as_array(array, name)
-        return ELEMENTS[seen.dtype], address(seen)
+        return elements()[seen.dtype], address(seen)
 
     def check_place(self, name: str, descriptor: TensorDescriptor) -> None:
         if descriptor.host is None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ziggurat.backend.cpu.runtime.loading import host
 from ziggurat.backend.cpu.runtime.native import get_num_threads
-from ziggurat.backend.launch.arrays import ELEMENTS, as_array, is_array
+from ziggurat.backend.launch.arrays import as_array, elements, is_array
 from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.backend.launch.timing import host_times
 from ziggurat.codemodel.errors import LaunchError, MemoryAccessError, ZigguratError
@@ -77,4 +77,4 @@ def _array(value: Any, name: str) -> np.ndarray[Any, Any]:
 
 
 def _type(value: Any, name: str) -> str:
-    return str(value.type) if isinstance(value, TensorDescriptor) else str(ELEMENTS[as_array(value, name).dtype])
+    return str(value.type) if isinstance(value, TensorDescriptor) else str(elements()[as_array(value, name).dtype])

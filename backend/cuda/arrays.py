@@ -15,10 +15,9 @@ from operator import attrgetter
 from typing import Any
 
 import attrs
-import numpy as np
 
 from ziggurat.backend.cuda import driver
-from ziggurat.backend.launch.arrays import CUDA_KINDS, ELEMENTS, on_gpu
+from ziggurat.backend.launch.arrays import CUDA_KINDS, element_named, on_gpu
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.types import BY_NUMPY_NAME, SCALARS, ScalarType, find_scalar
 
@@ -169,7 +168,7 @@ def _by_protocol(array: Any) -> View | None:
         return dlpack_view(array)
     element = find_scalar(array.dtype) if hasattr(array, "dtype") else None
     if element is None:
-        element = ELEMENTS.get(np.dtype(interface["typestr"]))
+        element = element_named(interface["typestr"])
     # An array without elements has no address, and some say None for it.
     return None if element is None else View(int(interface["data"][0] or 0), element, None, interface.get("stream"))
 

@@ -259,12 +259,12 @@ class Loaded:
     def launch(self) -> Callable[..., Any]:
         """`cuLaunchKernel`, or a function that is called alike and launches with the binary's attributes and memory."""
         from ziggurat.backend.cuda.scratch import launching
-        from ziggurat.backend.cuda.tensormap import describing
+        from ziggurat.backend.cuda.tensormap import Described
 
         launch, binary = self._plain_launch(), self.binary
         if binary.scratch:
             launch = launching(launch, self.context, binary.scratch, len(binary.parameters) + len(binary.maps))
-        return describing(launch, self) if binary.maps else launch
+        return Described(launch, self) if binary.maps else launch
 
     def _plain_launch(self) -> Callable[..., Any]:
         driver, names = cuda(), self.binary.launched

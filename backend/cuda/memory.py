@@ -14,7 +14,7 @@ import numpy as np
 
 from ziggurat.backend.cuda.arrays import layout, place_of, reader_of, view
 from ziggurat.backend.cuda.driver import STREAMS, check, cuda, current_device, on_device, own_stream
-from ziggurat.backend.launch.arrays import ELEMENTS, on_gpu
+from ziggurat.backend.launch.arrays import elements, on_gpu
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.types import ScalarType, u8
 
@@ -117,12 +117,12 @@ def element_type(dtype: Any) -> ScalarType:
     kernels lack."""
     if isinstance(dtype, ScalarType):
         return dtype
-    hint = f"they have {', '.join(map(str, ELEMENTS))}"
+    hint = f"they have {', '.join(map(str, elements()))}"
     try:
         meant: np.dtype[Any] = np.dtype(dtype)
     except (TypeError, ValueError):
         raise LaunchError(f"{dtype!r} is not the type of an array's elements", hint=hint) from None
-    found = ELEMENTS.get(meant)
+    found = elements().get(meant)
     if found is None:
         raise LaunchError(f"kernels have no arrays of {meant}", hint=hint)
     return found

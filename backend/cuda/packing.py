@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import attrs
-import numpy as np
 
 from ziggurat.backend.cuda.binary import POINTER, TENSOR_MAP
 from ziggurat.codemodel.errors import LaunchError
@@ -61,7 +60,7 @@ class Packing:
 
 
 def new_slot(size: int, order: Sequence[int], *, maps: int = 0, scratch: bool = False) -> tuple[memoryview, int]:
-    """A buffer of `size` bytes for the values of one launch, and the address of an array of pointers into it.
+    """A buffer of `size` bytes for the values of a launch, and the address of an array of pointers into it, ended by 0.
 
     `order` gives the place in the buffer of each of the kernel's parameters. So many `maps` have places after them;
     with `scratch`, so has an address. With maps, the last 8 bytes of the buffer, directly before the pointers, are its
@@ -73,7 +72,7 @@ def new_slot(size: int, order: Sequence[int], *, maps: int = 0, scratch: bool = 
     if scratch:
         size, order = size + 8, (*order, size)
     size += 8 if maps else 0
-    room = (ctypes.c_ubyte * (size + 64 + 8 * len(order)))()
+    room = (ctypes.c_ubyte * (size + 72 + 8 * len(order)))()
     base = ctypes.addressof(room)
     start = -base % 64
     base += start
@@ -89,6 +88,8 @@ def fitted(kind: str, value: Any) -> Any:
     Raises `LaunchError` for an integer that the kind does not hold.
     """
     if kind in AS_BITS:
+        import numpy as np
+
         bits = np.asarray(value).astype(SCALARS[kind].dtype)
         return int(bits.view(f"u{bits.dtype.itemsize}"))
     scalar = SCALARS.get(kind)

@@ -5,9 +5,10 @@ it comes from outside of the process. A loop over functions in its place takes t
 which would break the limit of 1.5 times a bare launch (docs/gpu.md). There are two steps, each of which passes unknown
 arguments to the next.
 
-* `launch` compares the arguments with those of the launch before. The same object has the same type, so this is quick.
-  An integer may differ if the kernel for it is the same. If addresses and numbers are equal, the buffer that holds
-  them is launched as it is; otherwise it is written anew.
+* `launch` lets machine code launch, where it knows such arguments (`native.py`). Otherwise it compares the arguments
+  with those of the launch before. The same object has the same type, so this is quick. An integer may differ if the
+  kernel for it is the same. If addresses and numbers are equal, the buffer that holds them is launched as it is;
+  otherwise it is written anew.
 * `seek` finds the kernel in a table, whose keys have one value for all integers that share a kernel.
 
 Names in the text that are no parameters begin with `_z_`, builtins included: a parameter may have the name `type`. If a
@@ -26,15 +27,16 @@ from typing import Any
 from ziggurat.backend.cuda import arrays
 from ziggurat.backend.cuda.binary import POINTER, TENSOR_MAP, Binary
 from ziggurat.backend.cuda.driver import OWN_STREAM, STREAMS, Loaded, device_count, pointer_device, stream_address
+from ziggurat.backend.cuda.native import Plans
 from ziggurat.backend.cuda.packing import AS_BITS, Packing, fitted, new_slot
 from ziggurat.backend.cuda.specialize import (
-    INTEGERS,
     KernelParameter,
     Kind,
     RunTime,
     Specialization,
     constant_class,
     integer_class,
+    takes_any_width,
 )
 from ziggurat.backend.launch.descriptors import NO_TILE, field_of, share_memory
 from ziggurat.backend.launch.grids import three
@@ -52,6 +54,11 @@ _DRIVER = """\
 _z_status = _z_driver(
                     _z_function, _z_gx, _z_gy, _z_gz, _z_threads, 1, 1, _z_shared, _z_streams[{stream}], {pointers}, 0
                 )[0]
+                if _z_due and not _z_status:
+                    _z_due[0](
+                        _z_driver, _z_function, _z_threads, _z_shared, _z_result, _z_slot, _z_options, _z_device,
+                        {values}
+                    )
                 _z_free.append(_z_slot)
                 if not _z_status:
                     return _z_result"""
@@ -59,6 +66,14 @@ _TEXT = """\
 def bound(_z_x, _z_y, _z_w, /):
     def launch({parameters}*_z_more, **_z_options):
         try:
+            if _z_native and not _z_more:
+                if _z_y is None:
+                    _z_gx, _z_gy, _z_gz = _z_three(_z_x({named}))
+                else:
+                    _z_gx = _z_x; _z_gy = _z_y; _z_gz = _z_w
+                _z_now = _z_native[0](_z_gx, _z_gy, _z_gz, _z_options, {values})
+                if _z_now is not _z_plans:
+                    return _z_now
             (
                 {expected}_z_classes, _z_device, _z_same, _z_driver, _z_function, _z_threads, _z_shared, _z_free,
                 _z_fresh, _z_tiles, _z_result,
@@ -179,7 +194,7 @@ class Writer:
         elif kind.way == "descriptor":
             self._descriptor(name, kind)
         elif kind.way == "integer":
-            is_int, made = kind.type in INTEGERS, f"_z_c{len(self.classes)}"
+            is_int, made = takes_any_width(kind.type), f"_z_c{len(self.classes)}"
             shared = f"({_INTEGER.format(name)})" if is_int else f"_z_integer_class({name})"
             again = f"_z_type({name}) is {self.type_of(kind)} and {shared} == _z_classes[{len(self.classes)}]"
             self.expect(name, f"({name} is {{0}} or {again})")
@@ -200,12 +215,12 @@ class Writer:
     def _number(self, name: str, kind: Kind) -> None:
         """Add a number whose type alone selects the kernel."""
         self.conditions.append(f"_z_type({name}) is {self.type_of(kind)}")
-        if kind.type in INTEGERS:
+        if takes_any_width(kind.type):
             self.key.append(_WIDTH.format(name))
             self.expect(_WIDTH.format(name), f"{_WIDTH.format(name)} == {{0}}")
         small = kind.field in AS_BITS
         self.move(name, f"_z_fitted({kind.field!r}, {name})" if small else name)
-        (self.whole if kind.type in INTEGERS else self.identical).append(name)
+        (self.whole if takes_any_width(kind.type) else self.identical).append(name)
         self.fields.append(kind.field)
 
     def _array(self, name: str, reader: arrays.Reader, parameter: KernelParameter) -> None:
@@ -277,6 +292,7 @@ class Writer:
             "floats": self.identical,
         }
         stream = "_z_own.address" if self.reader in (None, arrays.OWN) else "_z_stream(_z_device)"
+        values = ", ".join(names)
         named = f"{stream} if _z_on is None else _z_stream_address(_z_on)"
         return _TEXT.format(
             **{name: "".join(f"{part}, " for part in parts) for name, parts in lists.items()},
@@ -291,8 +307,8 @@ class Writer:
             if self.descriptors
             else " and ".join(unchanged),  # Fields of descriptors are not compared.
             placed=" and ".join(placed) or "True",
-            again=_DRIVER.format(stream=stream, pointers="_z_pointers"),
-            found=_DRIVER.format(stream=named, pointers="_z_slot[1]"),
+            again=_DRIVER.format(stream=stream, pointers="_z_pointers", values=values),
+            found=_DRIVER.format(stream=named, pointers="_z_slot[1]", values=values),
         )
 
 
@@ -336,6 +352,7 @@ class Route:
         self._nothing: list[Any] = [None] * (1 + len(writer.identical))
         self.stream: Callable[[Any], int] = (writer.reader or arrays.OWN).stream()
         self._table: dict[tuple[Any, ...], Found] = {}
+        self.plans = Plans(parameters, self.kinds, self._places, self.stream)
         scope: dict[str, Any] = {
             "_z_route": self,
             "_z_last": [()],
@@ -344,6 +361,9 @@ class Route:
             "_z_stream": self.stream,
             "_z_streams": STREAMS,
             "_z_own": OWN_STREAM,
+            "_z_native": self.plans.function,
+            "_z_plans": self.plans.known,
+            "_z_due": self.plans.due,
             "_z_pack": struct.Struct(self._packing.format).pack_into,
             "_z_struct_error": struct.error,
             **{f"_z_{named.__name__}": named for named in _GLOBALS},

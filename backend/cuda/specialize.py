@@ -12,19 +12,21 @@ import struct
 from typing import Any, Final, cast
 
 import attrs
-import numpy as np
 
 from ziggurat.backend.cuda.arrays import Reader, reader_of, view
 from ziggurat.backend.cuda.binary import POINTER, TENSOR_MAP
 from ziggurat.backend.launch.arrays import is_array, no_argument, number_type
 from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.codemodel.errors import LaunchError
-from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, constant_key, i1
+from ziggurat.codemodel.types import NUMPY, DescriptorType, PtrType, ScalarType, constant_key, i1
 
 MISSING: Final = inspect.Parameter.empty
 DIVISOR: Final = 16
-# Python types of integers whose values get the first of i32, i64 and u64 that holds them.
-INTEGERS: Final = (int, np.int64)
+
+
+def takes_any_width(type_: type | None) -> bool:
+    """Whether integers of a Python type get the first of i32, i64 and u64 that holds them."""
+    return type_ is int or type_ is NUMPY.int64
 
 
 @attrs.frozen
@@ -134,7 +136,7 @@ def kind_of(value: Any, parameter: KernelParameter, kernel: str) -> Kind:
         if value.host is not None:
             return Kind("host")
         return Kind("descriptor", reader=reader_of(value.array), rank=len(value.shape))
-    if isinstance(value, (bool, int, float, np.generic)):
+    if isinstance(value, (bool, int, float, NUMPY.generic)):
         return _kind_of_number(value, parameter, kernel)
     reader = reader_of(value)
     if reader is not None:
@@ -157,7 +159,7 @@ def _kind_of_number(value: Any, parameter: KernelParameter, kernel: str) -> Kind
             f"'{parameter.name}' of '{kernel}' must be a number of a type that kernels have; got {value!r}"
         )
     # Integers are written with 64 bits and a sign, except those that need 64 bits without one.
-    field = "i64" if type(value) in INTEGERS and scalar.is_int and scalar.signed else scalar.name
+    field = "i64" if takes_any_width(_exact_type(value)) and scalar.is_int and scalar.signed else scalar.name
     return Kind(
         "integer" if scalar.is_int and scalar != i1 and parameter.specialize else "number", _exact_type(value), field
     )

@@ -35,46 +35,55 @@ class Matrix:
     padding: str = "zero"
 
 
-def describing(launch: Callable[..., Any], loaded: Loaded) -> Callable[..., Any]:
+class Described:
     """A function like `launch` that gives the kernel the tensor maps of its arguments.
 
     Where they have none, it launches the other kernel of `loaded`, which takes the same parameters but for the maps, or
     raises the `LaunchError`. A buffer whose bytes are those of its launch before has the right maps already.
     """
-    binary = loaded.binary
-    numbers = [int(source) for one in binary.maps for source in one.sources if not source.startswith("=")]
-    count = len(binary.parameters)
-    places = struct.Struct(f"={count + 1}Q")
-    known: dict[tuple[int, ...], bytes | LaunchError] = {}
-    launched: dict[int, bytes] = {}  # The bytes of buffers, by the addresses of their pointers.
 
-    def launch_with_maps(function: Any, x: int, y: int, z: int, *rest: Any) -> Any:
-        *_, stream, pointers, extra = rest
+    def __init__(self, launch: Callable[..., Any], loaded: Loaded) -> None:
+        self.launch = launch
+        self._loaded, self._binary = loaded, loaded.binary
+        sources = [source for one in loaded.binary.maps for source in one.sources]
+        self._numbers = [int(source) for source in sources if not source.startswith("=")]
+        self._count = len(loaded.binary.parameters)
+        self._places = struct.Struct(f"={self._count + 1}Q")
+        self._known: dict[tuple[int, ...], bytes | LaunchError] = {}
+        self._launched: dict[int, bytes] = {}  # The bytes of buffers, by the addresses of their pointers.
+
+    def has_maps(self, pointers: int) -> bool:
+        """Whether a buffer, given by the address of its pointers, has the tensor maps of its arguments."""
+        return self._launched.get(pointers) == self._given(pointers)[1]
+
+    def _given(self, pointers: int) -> tuple[int, bytes]:
         size = ctypes.c_uint64.from_address(pointers - 8).value
-        start, length = pointers - size, size + places.size
-        given = ctypes.string_at(start, length)
-        if launched.get(pointers) != given:
-            addresses = places.unpack_from(given, size)
-            values = tuple([_NUMBER.unpack_from(given, addresses[number] - start)[0] for number in numbers])
-            maps = known.get(values)
+        return size, ctypes.string_at(pointers - size, size + self._places.size)
+
+    def __call__(self, function: Any, x: int, y: int, z: int, *rest: Any) -> Any:
+        *_, stream, pointers, extra = rest
+        size, given = self._given(pointers)
+        if self._launched.get(pointers) != given:
+            addresses = self._places.unpack_from(given, size)
+            start = pointers - size
+            values = tuple([_NUMBER.unpack_from(given, addresses[number] - start)[0] for number in self._numbers])
+            maps = self._known.get(values)
             if maps is None:
-                if len(known) >= _KEPT:
-                    known.clear()
-                    launched.clear()
-                maps = known[values] = _described(binary, dict(zip(numbers, values, strict=True)))
+                if len(self._known) >= _KEPT:
+                    self._known.clear()
+                    self._launched.clear()
+                maps = self._known[values] = _described(self._binary, dict(zip(self._numbers, values, strict=True)))
             if not isinstance(maps, bytes):
-                if loaded.otherwise is None:
+                if self._loaded.otherwise is None:
                     raise maps
-                other = loaded.otherwise()
+                other = self._loaded.otherwise()
                 shape = other.binary.threads, 1, 1, other.binary.shared
                 return other.launch(other.function, x, y, z, *shape, stream, pointers, extra)
-            ctypes.memmove(addresses[count], maps, len(maps))
-            if len(launched) >= _KEPT:
-                launched.clear()
-            launched[pointers] = ctypes.string_at(start, length)
-        return launch(function, x, y, z, *rest)
-
-    return launch_with_maps
+            ctypes.memmove(addresses[self._count], maps, len(maps))
+            if len(self._launched) >= _KEPT:
+                self._launched.clear()
+            self._launched[pointers] = ctypes.string_at(start, len(given))
+        return self.launch(function, x, y, z, *rest)
 
 
 def _described(binary: Binary, values: Mapping[int, int]) -> bytes | LaunchError:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, cast
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from ziggurat.codemodel.errors import LaunchError, shown
-from ziggurat.codemodel.types import SCALARS, ScalarType, Type, f32, find_scalar, i1, i32, i64, u64
+from ziggurat.codemodel.types import NUMPY, SCALARS, ScalarType, Type, f16, f32, f64, find_scalar, i1, i32, i64, u64
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 class IntegerRangeError(LaunchError, OverflowError):
@@ -21,16 +23,40 @@ class HostArrayError(LaunchError, ValueError):
     """A kernel on a GPU is given an array that is in this machine's memory."""
 
 
-ELEMENTS: dict[np.dtype[Any], ScalarType] = {scalar.dtype: scalar for scalar in SCALARS.values()}
-_PYTHON_NUMBERS = (np.dtype(np.int64), np.dtype(np.float64))  # NumPy's types of Python's numbers.
+_PYTHON_NUMBERS = ("int64", "float64")  # NumPy's types of Python's numbers.
+
+
+# The types that NumPy itself has, by the array protocols' names for them.
+_BY_TYPESTR = {
+    f"{'<' if scalar.bytes > 1 else '|'}{scalar.numpy[0]}{scalar.bytes}": scalar
+    for scalar in SCALARS.values()
+    if scalar.numpy.rstrip("0123456789") in ("bool", "int", "uint") or scalar in (f16, f32, f64)
+}
+
+
+@functools.cache
+def elements() -> dict[np.dtype[Any], ScalarType]:
+    """The element types by NumPy's dtypes."""
+    return {scalar.dtype: scalar for scalar in SCALARS.values()}
+
+
+@functools.cache
+def element_named(typestr: str) -> ScalarType | None:
+    """The element type that the array protocols call "<f4"; None if kernels have none such."""
+    found = _BY_TYPESTR.get(typestr)
+    if found is None:
+        import numpy as np
+
+        found = elements().get(np.dtype(typestr))
+    return found
 
 
 def is_array(thing: object) -> bool:
     """Whether a thing is a NumPy array, or an object with the array or the DLPack protocol."""
-    if isinstance(thing, np.generic):
+    if isinstance(thing, NUMPY.generic):
         return False
     return (
-        isinstance(thing, np.ndarray)
+        isinstance(thing, NUMPY.ndarray)
         or any(
             hasattr(type(thing), name) or name in getattr(thing, "__dict__", ())
             for name in ("__array_interface__", "__dlpack__", "__cuda_array_interface__", "__array__", "__host_array__")
@@ -50,8 +76,8 @@ def as_array(thing: Any, name: str) -> np.ndarray[Any, Any]:
     Raises `LaunchError` for an array outside of this machine's memory, and for an element type that kernels lack.
     """
     array = _view(thing, name)
-    if array.dtype not in ELEMENTS:
-        known = ", ".join(str(dtype) for dtype in ELEMENTS)
+    if array.dtype not in elements():
+        known = ", ".join(str(dtype) for dtype in elements())
         raise LaunchError(
             f"'{name}' is an array of {array.dtype}, which kernels do not have", hint=f"they have {known}"
         )
@@ -68,16 +94,18 @@ def read_array(thing: Any, name: str) -> tuple[np.ndarray[Any, Any], ScalarType,
     array = as_array(thing, name)
     # A tensor that is read as another element type says which.
     element = find_scalar(thing.dtype) if hasattr(thing, "__host_array__") else None
-    return array, element or ELEMENTS[array.dtype], address(array)
+    return array, element or elements()[array.dtype], address(array)
 
 
 def _view(thing: Any, name: str) -> np.ndarray[Any, Any]:
+    import numpy as np
+
     if isinstance(thing, np.ma.MaskedArray):
         raise LaunchError(
             f"'{name}' must be a plain array, as kernels do not see masks; got a masked array",
             hint="pass its .data, or .filled(0)",
         )
-    if isinstance(thing, np.ndarray):
+    if isinstance(thing, NUMPY.ndarray):
         return thing  # pyright: ignore[reportUnknownVariableType]
     if on_gpu(thing):
         raise LaunchError(
@@ -121,11 +149,11 @@ def _of_pointer(thing: Any) -> np.ndarray[Any, Any]:
 def whole(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """The array that an array is a view of: for a tensor of PyTorch, all elements of its storage."""
     owner: Any = array
-    while isinstance(owner, np.ndarray) and owner.base is not None:
+    while isinstance(owner, NUMPY.ndarray) and owner.base is not None:
         array, owner = owner, owner.base  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
     torch: Any = sys.modules.get("torch")
     if torch is None or not isinstance(owner, torch.Tensor):
-        return owner if isinstance(owner, np.ndarray) else array  # pyright: ignore[reportUnknownVariableType]
+        return owner if isinstance(owner, NUMPY.ndarray) else array  # pyright: ignore[reportUnknownVariableType]
     tensor: Any = owner  # pyright: ignore[reportUnknownVariableType]
     return tensor.new_empty(0).set_(tensor.untyped_storage()).numpy()
 
@@ -152,14 +180,14 @@ def tensor_at(place: int) -> np.ndarray[Any, Any] | None:
 
 
 # Types of arguments that are not arrays on a GPU. They are checked first, as a launch checks each of its arguments.
-_HERE = frozenset([np.ndarray, int, float, bool, str, type(None)])
+_HERE = frozenset([int, float, bool, str, type(None)])
 # DLPack's device types of CUDA, and of its managed memory.
 CUDA_KINDS = (2, 13)
 
 
 def on_gpu(thing: Any) -> bool:
     """Whether an array is in the memory of an NVIDIA GPU, according to its library."""
-    if type(thing) in _HERE or isinstance(thing, (np.ndarray, np.generic)):
+    if type(thing) in _HERE or isinstance(thing, (NUMPY.ndarray, NUMPY.generic)):
         return False
     try:
         if hasattr(thing, "__cuda_array_interface__") or getattr(thing, "is_cuda", False) is True:
@@ -177,13 +205,11 @@ def number_type(value: Any) -> ScalarType | None:
     NumPy's default types, int64 and float64, count as Python numbers: `np.prod(shape)` returns one. A number of another
     NumPy type has that type. None for anything but a number. Raises `IntegerRangeError` for an int beyond 64 bits.
     """
-    if isinstance(value, (bool, np.bool_)):
+    if isinstance(value, (bool, NUMPY.bool_)):
         return i1
-    if isinstance(value, np.generic):
-        dtype = cast("np.generic[Any]", value).dtype
-        if dtype not in _PYTHON_NUMBERS:
-            return ELEMENTS.get(dtype)
-    if isinstance(value, int | np.integer):
+    if isinstance(value, NUMPY.generic) and value.dtype.name not in _PYTHON_NUMBERS:
+        return elements().get(value.dtype)
+    if isinstance(value, (int, NUMPY.integer)):
         for scalar in (i32, i64, u64):
             low, high = scalar.limits
             if low <= value <= high:

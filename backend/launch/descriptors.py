@@ -6,14 +6,15 @@ import functools
 import math
 import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from ziggurat.backend.launch.arrays import ELEMENTS, address, as_array, is_array
+from ziggurat.backend.launch.arrays import address, as_array, elements, is_array
 from ziggurat.codemodel.errors import LaunchError, shown
 from ziggurat.codemodel.gpu.fragments import Tile
 from ziggurat.codemodel.types import MAX_ELEMENTS, DescriptorType, ScalarType
+
+if TYPE_CHECKING:
+    import numpy as np
 
 NO_TILE: Tile = ((), 0)  # of a kernel that does not use the map
 _MAX_SIZE = (1 << 31) - 1  # Sizes are i32 in kernels.
@@ -153,7 +154,7 @@ def _facts(
         )
     if reader is None:
         host = as_array(array, "array")
-        element = ELEMENTS[host.dtype]
+        element = elements()[host.dtype]
         if any(stride % element.bytes for stride in host.strides):
             raise LaunchError(f"the strides of a described array must be whole elements; got {host.strides} bytes")
         strides = tuple(stride // element.bytes for stride in host.strides)

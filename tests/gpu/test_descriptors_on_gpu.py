@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import ziggurat as zg
-from ziggurat.backend.launch.arrays import ELEMENTS
+from ziggurat.backend.launch.arrays import elements
 
 pytestmark = pytest.mark.gpu
 
@@ -196,7 +196,7 @@ def test_tensors_of_torch(name, padding):
     x = torch.randn(100, 144, device="cuda", dtype=dtype)[:, :130]
     out = torch.full((120, 160), 7, device="cuda", dtype=dtype)[:, :150]
     source = zg.TensorDescriptor(x, (32, 64), padding=padding)
-    assert source.strides == (144, 1) and source.element in ELEMENTS.values()
+    assert source.strides == (144, 1) and source.element in elements().values()
     for _ in range(2):
         scaled[(4, 3)](source, zg.TensorDescriptor(out, (32, 64)), 1.0, M=32, N=64)
     expected = torch.full_like(out, float("nan") if padding == "nan" else 0)

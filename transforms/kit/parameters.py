@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.errors import BuildError
 from ziggurat.codemodel.op import Op, Value, require_argument, require_model
 from ziggurat.codemodel.traits import SymbolTable
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
-from ziggurat.codemodel.types import ScalarType
+from ziggurat.codemodel.types import NUMPY, ScalarType
 from ziggurat.transforms.simplify.demand import reachable_roots
 
 
@@ -36,12 +34,11 @@ def specialize(model: Op, values: Mapping[int, int | float | bool]) -> Op:
     require_model(model, "specialize")
     require_argument(values, Mapping, "specialize: 'values' must map parameters to numbers")
     kernel = kernel_of(model)
-    numbers: dict[int, Any] = {
-        i: value.item() if isinstance(value, np.generic) else value for i, value in values.items()
-    }
+    given: Mapping[int, Any] = values
+    numbers = {i: value.item() if isinstance(value, NUMPY.generic) else value for i, value in given.items()}
     numeric = [p.index for p in kernel.body.parameters if isinstance(p.type, ScalarType)]
     for index in values:
-        if isinstance(index, float | np.floating) or index not in numeric:
+        if isinstance(index, (float, NUMPY.floating)) or index not in numeric:
             hint = f"the numbers of its numeric parameters: {', '.join(map(str, numeric)) or 'none'}"
             raise BuildError(f"'{kernel.sym_name}' has no numeric parameter {index!r}", kernel.location, hint)
         require_argument(numbers[index], (int, float), f"specialize: the value of parameter {index} must be a number")

@@ -1,15 +1,19 @@
-"""Object files in this process: llvmlite links them, and gives addresses."""
+"""Machine code in this process: llvmlite makes object files, links them, and gives addresses."""
 
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import itertools
 import os
+import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
+from ziggurat.backend.cpu.runtime.objects import Objects, StoredObject
+from ziggurat.backend.cuda.keys import compiler_version
 from ziggurat.backend.llvm import llvm as bindings
 from ziggurat.codemodel.errors import InternalError
 
@@ -59,3 +63,51 @@ class Loaded:
             except RuntimeError as error:
                 raise InternalError(f"the object with '{symbols[0]}' cannot be linked: {error}") from None
         self.addresses: dict[str, int] = {symbol: self._tracker[symbol] for symbol in symbols}
+
+
+def object_of(text: str) -> bytes:
+    """The object file of LLVM text of the runtime for this machine, kept on disk."""
+    binding = llvm()
+    facts = f"{compiler_version()}\n{binding.get_host_cpu_name()}\n{text}"
+    key = hashlib.sha256(facts.encode()).hexdigest()
+    kept = Objects()
+    found = kept.get(key)
+    if found is None:
+        machine = binding.Target.from_default_triple().create_target_machine(opt=2, reloc="pic", codemodel="default")
+        module = binding.parse_assembly(text)
+        builder = binding.create_pass_builder(machine, binding.create_pipeline_tuning_options(speed_level=2))
+        builder.getModulePassManager().run(module, builder)
+        found = StoredObject("runtime", binding.get_host_cpu_name(), machine.emit_object(module))
+        kept.put(key, found)
+    return found.image
+
+
+def is_known_python() -> bool:
+    """Whether this is a CPython whose objects begin with a reference count and a type."""
+    with_lock: Callable[[], bool] = getattr(sys, "_is_gil_enabled", lambda: True)
+    return sys.implementation.name == "cpython" and object.__basicsize__ == 16 and with_lock()
+
+
+class _Method(ctypes.Structure):
+    """PyMethodDef of Python's C API."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p), ("function", ctypes.c_void_p), ("flags", ctypes.c_int), ("doc", ctypes.c_char_p),
+    )  # fmt: skip
+
+
+class Builtin:
+    """Code as built-in functions of Python (METH_FASTCALL). Each has an object of its own: its `self`. The code
+    stays until the process ends, as any part of the program may hold such a function."""
+
+    def __init__(self, name: bytes, code: Loaded, symbol: str, *, keywords: bool = False) -> None:
+        self._method = _Method(name, code.addresses[symbol], 0x80 | 0x2 * keywords, None)
+        for kept in (self._method, code):
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
+        self._make = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)(
+            ("PyCFunction_NewEx", ctypes.pythonapi)
+        )
+
+    def __call__(self, own: Any) -> Callable[..., Any]:
+        """The function whose `self` is an object."""
+        return self._make(ctypes.addressof(self._method), own, None)

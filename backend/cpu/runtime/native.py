@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import itertools
 import os
 import struct
@@ -16,9 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from ziggurat.backend.cpu.runtime import host, launcher, pool
-from ziggurat.backend.cpu.runtime.loading import Loaded, linking, llvm
-from ziggurat.backend.cpu.runtime.objects import Objects, StoredObject
-from ziggurat.backend.cuda.keys import compiler_version
+from ziggurat.backend.cpu.runtime.loading import Builtin, Loaded, is_known_python, linking, object_of
 from ziggurat.codemodel.errors import LaunchError, shown
 
 if TYPE_CHECKING:
@@ -29,7 +26,6 @@ HAS_POOL: Final = sys.platform == "linux" and pool.SUPPORTED
 MAX_THREADS: Final = 1024
 RECORD: Final = struct.Struct("=6q")  # That of the entry, and the address of notes.
 JOB: Final = struct.Struct("=QQqQqqQ")
-_FASTCALL: Final = 0x80 | 0x2  # METH_FASTCALL | METH_KEYWORDS
 # They release Python's lock themselves, and may leave an exception set.
 _ENTRY: Final = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
 _RANGE: Final = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
@@ -75,17 +71,17 @@ class Native:
     """The compiled functions of `pool.py` and `launcher.py`."""
 
     def __init__(self) -> None:
-        self._has_launcher = HAS_POOL and _is_known_python() and _is_known_numpy()
+        self._has_launcher = HAS_POOL and is_known_python() and _is_known_numpy()
         names = ["zg_unlocked", "zg_set_main", "zg_free"]
         names += ["zg_set_threads", "zg_alive", "zg_forked"] if HAS_POOL else ["zg_other_host"]
         if self._has_launcher:
             names += ["zg_launch"]
         text = pool.text(pool=HAS_POOL) + host.text(pool=HAS_POOL)
-        self._loaded = Loaded(_object(text + (launcher.TEXT if self._has_launcher else "")), names)
+        self._loaded = Loaded(object_of(text + (launcher.TEXT if self._has_launcher else "")), names)
         at = self._loaded.addresses
         ctypes.CFUNCTYPE(None, ctypes.c_int64)(at["zg_set_main"])(threading.main_thread().ident or 0)
         self.free: Callable[[int], None] = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(at["zg_free"])
-        self._method: Any = None
+        self._bound: Builtin | None = None
         if HAS_POOL:
             self._run = _ENTRY(at["zg_unlocked"])
             self._set_threads = ctypes.CFUNCTYPE(None, ctypes.c_int64)(at["zg_set_threads"])
@@ -97,10 +93,7 @@ class Native:
             self._executor: ThreadPoolExecutor | None = None
             self.forked = self.use_threads
         if self._has_launcher:
-            self._method = _Method(b"launch", at["zg_launch"], _FASTCALL, None)
-            self._new_function = ctypes.pythonapi.PyCFunction_NewEx
-            self._new_function.argtypes = [ctypes.c_void_p, ctypes.py_object, ctypes.py_object]
-            self._new_function.restype = ctypes.py_object
+            self._bound = Builtin(b"launch", self._loaded, "zg_launch", keywords=True)
         self.use_threads()
 
     @property
@@ -117,10 +110,10 @@ class Native:
 
     def launcher(self, sizes: tuple[int, int, int], plans: list[Any], slow: Launch) -> Launch:
         """The function that launches over a grid by the first plan that fits, or by `slow`."""
-        if self._method is None:
+        if self._bound is None:
             return slow
         grid = launcher.GRID.pack(*sizes, 0, sizes[0] * sizes[1] * sizes[2])
-        return self._new_function(ctypes.addressof(self._method), (grid, plans, slow), None)
+        return self._bound((grid, plans, slow))
 
     def run(self, entry: int, arguments: int, total: int, launch: int, scratch: int, *, ordered: bool) -> list[int]:
         """Run all programs of a launch: the record of the error with the lowest program. Its first number, the code,
@@ -173,14 +166,6 @@ class Native:
         return min(failures, key=lambda record: (record[0] > 0, record[1]), default=[0] * 5)
 
 
-class _Method(ctypes.Structure):
-    """PyMethodDef of Python's C API."""
-
-    _fields_ = (
-        ("name", ctypes.c_char_p), ("function", ctypes.c_void_p), ("flags", ctypes.c_int), ("doc", ctypes.c_char_p),
-    )  # fmt: skip
-
-
 @cache
 def _made() -> Native:
     return Native()
@@ -201,12 +186,6 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-def _is_known_python() -> bool:
-    """Whether this is a CPython whose objects begin with a reference count and a type."""
-    with_lock: Callable[[], bool] = getattr(sys, "_is_gil_enabled", lambda: True)
-    return sys.implementation.name == "cpython" and object.__basicsize__ == 16 and with_lock()
-
-
 def _is_known_numpy() -> bool:
     """Whether NumPy's arrays have the C structure that `zg_launch` reads."""
     whole = np.arange(24, dtype=np.int16).reshape(2, 3, 4)
@@ -223,20 +202,3 @@ def _is_known_numpy() -> bool:
         if base != id(array.base) or bool(flags & 1024) != writable or not flags & 256:
             return False
     return True
-
-
-def _object(text: str) -> bytes:
-    """The object file of the runtime's LLVM text, kept on disk."""
-    binding = llvm()
-    facts = f"{compiler_version()}\n{binding.get_host_cpu_name()}\n{text}"
-    key = hashlib.sha256(facts.encode()).hexdigest()
-    kept = Objects()
-    found = kept.get(key)
-    if found is None:
-        machine = binding.Target.from_default_triple().create_target_machine(opt=2, reloc="pic", codemodel="default")
-        module = binding.parse_assembly(text)
-        builder = binding.create_pass_builder(machine, binding.create_pipeline_tuning_options(speed_level=2))
-        builder.getModulePassManager().run(module, builder)
-        found = StoredObject("runtime", binding.get_host_cpu_name(), machine.emit_object(module))
-        kept.put(key, found)
-    return found.image

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import ziggurat as zg
-from ziggurat.backend.launch.arrays import ELEMENTS, as_array, is_array, number_type, on_gpu
+from ziggurat.backend.launch.arrays import as_array, elements, is_array, number_type, on_gpu
 
 
 @zg.kernel
@@ -54,7 +54,7 @@ def test_arrays_of_any_library_are_changed_in_place(wrap):
     assert x.tolist() == [*range(0, 18, 2), 9]
 
 
-@pytest.mark.parametrize("dtype", list(ELEMENTS), ids=str)
+@pytest.mark.parametrize("dtype", list(elements()), ids=str)
 def test_every_element_type(dtype):
     x = np.array([0, 1, 1, 0], dtype=dtype)
     reverse[1](x, B=4)

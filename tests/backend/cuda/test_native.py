@@ -1,0 +1,214 @@
+"""Launches by machine code, compared with those by Python; PyTorch and the driver are fakes."""
+
+import contextlib
+import ctypes
+import random
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from ziggurat.backend.cuda import native
+from ziggurat.backend.cuda.binary import Binary, LaunchMap, Parameter
+from ziggurat.backend.cuda.driver import load
+from ziggurat.backend.cuda.routes import Route
+from ziggurat.backend.cuda.specialize import KernelParameter, Specialization, described, kind_of
+from ziggurat.codemodel.errors import LaunchError
+
+LAUNCH = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, *[ctypes.c_uint] * 7, *[ctypes.c_void_p] * 3)
+
+
+class Tensor:
+    is_cuda = True
+
+    def __init__(self, pointer, dtype="torch.float32", device=0):
+        self.pointer, self.dtype, self.device = pointer, dtype, device
+
+    def data_ptr(self):
+        return self.pointer
+
+    def get_device(self):
+        return self.device
+
+
+@pytest.fixture
+def driver(fake, monkeypatch):
+    """The fake driver with a C function that launches: `native` records its launches, `status` is its result."""
+    torch = SimpleNamespace(
+        Tensor=Tensor,
+        nn=SimpleNamespace(Parameter=type("Parameter", (Tensor,), {})),
+        _C=SimpleNamespace(_cuda_getCurrentRawStream=lambda device: 64 + device),
+    )
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    fake.native, fake.status = [], 0
+
+    @LAUNCH
+    def launch(function, x, y, z, threads, ty, tz, shared, stream, pointers, extra):
+        if fake.status:
+            return fake.status
+        sizes = fake.sizes or [8] * fake.parameters
+        places = (ctypes.c_void_p * len(sizes)).from_address(pointers)
+        values = [ctypes.string_at(at, size) for at, size in zip(places, sizes, strict=True)]
+        fake.native.append((function, (x, y, z), (threads, ty, tz), shared, stream, values))
+        return 0
+
+    address = ctypes.cast(launch, ctypes.c_void_p).value
+    fake.cuGetProcAddress = lambda symbol, version, flags: (type(fake.cuInit(0)[0])(0), address, 0)
+    native.start.cache_clear()
+    yield fake
+    native.start.cache_clear()
+
+
+class Kernel:
+    """A route that compiles nothing: it learns a kernel for each new specialization, in Python."""
+
+    def __init__(self, fake, parameters, maps=()):
+        self.fake, self.parameters, self.maps = fake, parameters, maps
+        self.slow = 0
+
+    def of(self, values):
+        self.kinds = [kind_of(value, p, "k") for value, p in zip(values, self.parameters, strict=True)]
+        self.route = Route(self.parameters, self.kinds, self.generic)
+        return self
+
+    def generic(self, x, y, z, values, more, options, stream, route):
+        self.slow += 1
+        arguments = tuple(map(described, values, self.kinds, self.parameters))
+        spec = Specialization(arguments, "sm_90a", tuple(options.items()))
+        passed = tuple(Parameter(argument.field) for argument in spec.run_time)
+        self.fake.parameters = len(passed) + len(self.maps)
+        binary = Binary("entry", "ptx", 2, 48, passed, "sm_90a", maps=self.maps)
+        self.route.learn(values, options, load(binary), spec, "result")
+
+    def __call__(self, /, *values, grid=(3, 2, 1), **options):
+        return self.route.bound(*grid)(*values, **options)
+
+
+def launches(fake):
+    """What was launched in Python, as the C function records it."""
+    return [
+        (0x1234, one["grid"], (one["threads"], 1, 1), one["shared"], int(one["stream"]), one["values"])
+        for one in fake.launches
+    ]
+
+
+def test_machine_code_launches_what_python_launches(driver, monkeypatch):
+    monkeypatch.setattr(native, "_MADE", 10**6)
+    names = ["x", "y", "n", "m", "free", "scale", "flag", "BLOCK", "none"]
+    parameters = [
+        KernelParameter(name, constexpr=name == "BLOCK", specialize=name not in ("y", "free")) for name in names
+    ]
+    kernel = Kernel(driver, parameters).of([Tensor(0), Tensor(0), 2, 2, 2, 0.5, True, 64, None])
+    chosen = random.Random(5)
+    tensors = [Tensor(16 * n, chosen.choice(["torch.float32", "torch.int32"])) for n in range(1, 6)]
+    tensors += [Tensor(0x1004), Tensor((1 << 47) + 64)]
+    integers = [1, 2, 3, 16, 48, 1 << 31, -(1 << 31), 1 << 40, -(1 << 62), -16]
+    floats = [0.5, -0.0, 0.0, 1e300, float("inf"), float("nan")]
+    missed = compared = 0
+    before: tuple = ()
+    for _ in range(3000):
+        values = (
+            *chosen.choices(tensors, k=2), *chosen.choices(integers, k=3), chosen.choice(floats),
+            chosen.random() < 0.5, chosen.choice([64, 128]), None,
+        )  # fmt: skip
+        values = tuple(new if chosen.random() < 0.2 else old for old, new in zip(before or values, values, strict=True))
+        before = values
+        options = {"num_warps": 8} if chosen.random() < 0.3 else {}
+        driver.parameters = 7 - sum(value == 1 and type(value) is int for value in values[2:4])
+        driver.launches.clear(), driver.native.clear()
+        slow = kernel.slow
+        found = kernel(*values, **options)
+        if kernel.slow > slow:
+            missed += 1
+            continue
+        by_code, by_python = list(driver.native), launches(driver)
+        assert found == "result" and len(by_code) + len(by_python) == 1
+        if by_code:
+            due, function = list(kernel.route.plans.due), list(kernel.route.plans.function)
+            kernel.route.plans.due.clear(), kernel.route.plans.function.clear()
+            kernel(*values, **options)
+            kernel.route.plans.due.extend(due), kernel.route.plans.function.extend(function)
+            assert by_code == launches(driver)
+            compared += 1
+    assert compared > 500 and missed > 50
+
+
+def ready(driver, *values, parameters=None, maps=()):
+    """A kernel that was launched so often that machine code knows these arguments."""
+    parameters = parameters or [KernelParameter(f"a{i}") for i in range(len(values))]
+    kernel = Kernel(driver, parameters, maps).of(values)
+    for _ in range(native.BEFORE + 3):
+        kernel(*values)
+    assert len(driver.native) == 1 or len(driver.launches) > native.BEFORE
+    driver.native.clear(), driver.launches.clear()
+    return kernel
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        (Tensor(0x2000, "torch.int32"), 5, 0.5), (Tensor(0x2000, device=1), 5, 0.5), (Tensor(0x2004), 5, 0.5),
+        (Tensor(0x2000), True, 0.5), (Tensor(0x2000), 16, 0.5), (Tensor(0x2000), 1 << 70, 0.5),
+        (Tensor(0x2000), 5, 1), (Tensor(0x2000), 5.0, 0.5), (None, 5, 0.5), (Tensor(-8), 5, 0.5),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_left_to_python(driver, other):
+    kernel = ready(driver, Tensor(0x1000), 5, 0.5)
+    kernel(Tensor(0x3000), 7, 0.25)
+    assert len(driver.native) == 1 and not driver.launches
+    slow = kernel.slow
+    with contextlib.suppress(LaunchError, TypeError):
+        kernel(*other)
+    assert len(driver.native) == 1 and (kernel.slow > slow or len(driver.launches) == 1)
+
+
+def test_a_dtype_that_changes_in_place_is_seen(driver):
+    x = Tensor(0x1000)
+    kernel = ready(driver, x, 5)
+    kernel(x, 5)
+    x.dtype = "torch.float16"
+    slow = kernel.slow
+    kernel(x, 5)
+    assert len(driver.native) == 1 and kernel.slow == slow + 1
+
+
+def test_an_error_of_the_driver_is_left_to_python(driver):
+    kernel = ready(driver, Tensor(0x1000), 5)
+    driver.status = 700
+    assert kernel(Tensor(0x1000), 5) == "result"
+    assert not driver.native and len(driver.launches) == 1
+
+
+def test_grids_and_streams(driver):
+    kernel = ready(driver, Tensor(0x1000), 5)
+    for grid in ((7, 1, 2), (lambda meta: (meta["a1"], 4), None, None)):
+        kernel(Tensor(0x1000), 5, grid=grid)
+    kernel(Tensor(0x1000), 5, stream=99)
+    assert [one[1] for one in driver.native] == [(7, 1, 2), (5, 4, 1)] and {one[4] for one in driver.native} == {64}
+    assert [int(one["stream"]) for one in driver.launches] == [99]
+    for grid in ((0, 1, 1), (1 << 31, 1, 1), (2.0, 1, 1)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(type(driver), "cuLaunchKernel", lambda *given: (1,))
+            kernel(Tensor(0x1000), 5, grid=grid)
+    assert len(driver.native) == 2
+
+
+def test_tensor_maps_are_those_of_the_arguments(driver):
+    one = LaunchMap("f16", (64, 64), 128, ("0", "1", "1", "2"))
+    driver.sizes = [8, 8, 8, 128]
+    kernel = ready(driver, Tensor(0x1000, "torch.float16"), 512, 1024, maps=(one,))
+    encoded = bytes(range(128))
+    for address, size in ((0x1000, 512), (0x1000, 512), (0x2000, 512), (0x1000, 256)):
+        kernel(Tensor(address, "torch.float16"), size, 1024)
+    assert len(driver.native) == 2 and len(driver.launches) == 2
+    assert all(values[3] == encoded for *_, values in driver.native)
+    kernel(Tensor(0x2000, "torch.float16"), 512, 1024)
+    assert len(driver.native) == 3  # The launch before made a plan.
+
+
+def test_python_launches_where_there_is_no_machine_code(driver, monkeypatch):
+    monkeypatch.setenv("CUDA_PYTHON_CUDA_PER_THREAD_DEFAULT_STREAM", "1")
+    kernel = Kernel(driver, [KernelParameter("x")]).of([Tensor(0x1000)])
+    for _ in range(2 * native.BEFORE):
+        kernel(Tensor(0x1000))
+    assert not driver.native and not kernel.route.plans.due
