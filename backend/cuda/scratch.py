@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from ziggurat.backend.cuda.driver import check, cuda
+from ziggurat.backend.cuda.driver import STREAMS, check, cuda
 from ziggurat.backend.launch.allocation import ALLOCATOR, UNSET
 from ziggurat.codemodel.gpu.fragments import MAP_BYTES
 
@@ -48,23 +48,29 @@ def provided(context: int, stream: int, size: int) -> int:
         made = allocator(size, MAP_BYTES, stream)
         return made if isinstance(made, int) else int(made.data_ptr())
     if check(cuda().cuStreamIsCapturing(stream), "asking a stream whether it is captured"):
-        return _allocated(size)  # The graphs that are made of the capture need it for as long as they are there.
+        return allocated(size)  # The graphs that are made of the capture need it for as long as they are there.
     key = context, stream, threading.get_ident() if stream == _PER_THREAD else 0
     with _lock:
         memory, most = _kept.get(key, (0, 0))
         if size > most:
             # Launches before may still use the smaller memory. Twice the size each time bounds what is kept for them.
             most = max(size, 2 * most)
-            memory = _allocated(most)
+            memory = allocated(most)
             _kept[key] = memory, most
         return memory
 
 
-def _allocated(size: int) -> int:
+def allocated(size: int, *, zero: bool = False) -> int:
+    """The address of memory of the current context that is never freed, also during a capture: zeros, or anything."""
     driver = cuda()
     relaxed = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED  # The others forbid it during a capture.
     before = check(driver.cuThreadExchangeStreamCaptureMode(relaxed), "allowing allocation in captures")
     try:
-        return int(check(driver.cuMemAlloc(size), f"getting {size} bytes for the tensor maps of a kernel"))
+        made = int(check(driver.cuMemAlloc(size), f"getting {size} bytes for the tensor maps of a kernel"))
+        if zero:
+            own = STREAMS[_PER_THREAD]
+            check(driver.cuMemsetD8Async(made, 0, size, own), "setting memory to zero")
+            check(driver.cuStreamSynchronize(own), "setting memory to zero")
+        return made
     finally:
         check(driver.cuThreadExchangeStreamCaptureMode(before), "forbidding allocation in captures")

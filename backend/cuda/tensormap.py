@@ -9,17 +9,19 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 import attrs
 
-from ziggurat.backend.cuda.binary import Binary
 from ziggurat.backend.cuda.driver import Loaded, check, cuda
+from ziggurat.backend.cuda.scratch import allocated
 from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.codemodel.errors import LaunchError, ZigguratError
 from ziggurat.codemodel.types import SCALARS, ScalarType
 
 _NUMBER = struct.Struct("=q")
+_ZEROS = 16  # Bytes: the least that a tensor map takes.
 _KEPT = 256  # Sets of tensor maps, and buffers, that a kernel keeps for launches with equal arguments.
 _SWIZZLES = {0: "NONE", 32: "32B", 64: "64B", 128: "128B"}
 
@@ -38,8 +40,9 @@ class Matrix:
 class Described:
     """A function like `launch` that gives the kernel the tensor maps of its arguments.
 
-    Where they have none, it launches the other kernel of `loaded`, which takes the same parameters but for the maps, or
-    raises the `LaunchError`. A buffer whose bytes are those of its launch before has the right maps already.
+    A matrix without elements gets the map of a single 0, so that all loads give zeros, as masks say. Where arguments
+    have no maps, the other kernel of `loaded` is launched, which takes the same parameters but for the maps, or the
+    `LaunchError` is raised. A buffer whose bytes are those of its launch before has the right maps already.
     """
 
     def __init__(self, launch: Callable[..., Any], loaded: Loaded) -> None:
@@ -72,7 +75,8 @@ class Described:
                 if len(self._known) >= _KEPT:
                     self._known.clear()
                     self._launched.clear()
-                maps = self._known[values] = _described(self._binary, dict(zip(self._numbers, values, strict=True)))
+                maps = self._described(dict(zip(self._numbers, values, strict=True)))
+                self._known[values] = maps
             if not isinstance(maps, bytes):
                 if self._loaded.otherwise is None:
                     raise maps
@@ -85,21 +89,31 @@ class Described:
             self._launched[pointers] = ctypes.string_at(start, len(given))
         return self.launch(function, x, y, z, *rest)
 
+    def _described(self, values: Mapping[int, int]) -> bytes | LaunchError:
+        """The tensor maps of a launch, given the values of parameters; or the error for values that have none."""
+        made: list[bytes] = []
+        for one in self._binary.maps:
+            address, *shape, pitch = (int(s[1:]) if s.startswith("=") else values[int(s)] for s in one.sources)
+            element = SCALARS[one.element]
+            why = (
+                f"'{self._binary.title}' loads blocks by TMA from {shape[0]} by {shape[1]} elements, rows {pitch} apart"
+            )
+            hint = "compile it with raise_pointers=False"
+            if min(shape) < 1:
+                address, shape, pitch = _zeros(self._loaded.context), [1, 1], _ZEROS // element.bytes
+            if pitch < 1:
+                return LaunchError(f"{why}: they must be a positive distance apart", hint=hint)
+            try:
+                made.append(encode(Matrix(element, address, tuple(shape), (pitch, 1)), one.box, one.swizzle))
+            except ZigguratError as error:
+                return LaunchError(f"{why}: {error.summary}", hint=hint)
+        return b"".join(made)
 
-def _described(binary: Binary, values: Mapping[int, int]) -> bytes | LaunchError:
-    """The tensor maps that a launch makes, given the values of parameters; or the error for values that have none."""
-    made: list[bytes] = []
-    for one in binary.maps:
-        address, *shape, pitch = (int(s[1:]) if s.startswith("=") else values[int(s)] for s in one.sources)
-        why = f"'{binary.title}' loads blocks by TMA from {shape[0]} by {shape[1]} elements, rows {pitch} apart"
-        hint = "compile it with raise_pointers=False"
-        if min(*shape, pitch) < 1:
-            return LaunchError(f"{why}: the numbers must be positive", hint=hint)
-        try:
-            made.append(encode(Matrix(SCALARS[one.element], address, tuple(shape), (pitch, 1)), one.box, one.swizzle))
-        except ZigguratError as error:
-            return LaunchError(f"{why}: {error.summary}", hint=hint)
-    return b"".join(made)
+
+@cache
+def _zeros(context: int) -> int:
+    """The address of zeros in a context, the current one."""
+    return allocated(_ZEROS, zero=True)
 
 
 def encode(descriptor: TensorDescriptor | Matrix, box: tuple[int, ...], swizzle: int) -> bytes:

@@ -59,10 +59,12 @@ def _map(type_: Type, sources: Sequence[Any]) -> TensorMap:
     """The tensor map that a launch makes."""
     assert isinstance(type_, DescriptorType)
     array, rows, columns, pitch = sources
-    if min(rows, columns, pitch) < 1:
-        described = f"{rows} by {columns} elements, rows {pitch} apart"
+    if min(rows, columns) < 1:  # See `tensormap.py`.
+        pitch = 16 // array.itemsize
+        array, rows, columns = np.zeros(pitch, array.dtype), 1, 1
+    if pitch < 1:
         raise LaunchError(
-            f"blocks are loaded by TMA from {described}: the numbers must be positive",
+            f"blocks are loaded by TMA from rows {pitch} elements apart: the distance must be positive",
             hint="compile the kernel with raise_pointers=False",
         )
     box, swizzle = box_and_swizzle(type_.block, type_.element)

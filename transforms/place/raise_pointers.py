@@ -19,8 +19,8 @@ matter what they hold. Along an axis without either, the tensor has no end.
 TMA reads memory by a proxy of its own, which nothing orders with the stores of the kernel. So no op that may write
 comes before a load, or stands in a loop with it. Arrays may overlap as before.
 
-The launch makes the tensor maps, from the values of the parameters. For values that no map can have (a size or a stride
-that is not positive) it takes the kernel that was compiled without this pass.
+The launch makes the tensor maps, from the values of the parameters; loads from a matrix without elements give zeros.
+For values that no map can have (a stride that is not positive) it takes the kernel that was compiled without this pass.
 """
 
 from __future__ import annotations

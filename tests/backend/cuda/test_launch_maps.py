@@ -1,4 +1,4 @@
-"""Tensor maps that launches make, by a fake driver: `tensormap.describing`."""
+"""Tensor maps that launches make, by a fake driver: `tensormap.Described`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import struct
 
 import pytest
 
+from ziggurat.backend.cuda import tensormap
 from ziggurat.backend.cuda.binary import Binary, LaunchMap, Parameter
 from ziggurat.backend.cuda.launch import Dispatcher, Launcher
 from ziggurat.backend.cuda.memory import DeviceArray
@@ -66,19 +67,33 @@ def test_maps_of_equal_arguments_are_made_once(fake, kernel):
 
 
 def test_arguments_without_maps_launch_the_other_kernel(fake, kernel):
-    """A size of 0, a negative one, a negative pitch: found by new integers, by known ones, and at the first launch."""
-    sizes = ((32, 16), (0, 16), (32, 16), (0, 16), (-48, 16), (32, -16), (64, 16))
-    for numbers in (*((m, n, 32) for m, n in sizes), (32, 16, -32)):
+    """A pitch that is not positive: found by new integers, by known ones, and at the first launch."""
+    for pitch in (-48, 32, 0, 32, -48, 64, -16):
+        numbers = (32, 16, pitch)
         kernel.at((1,))(array(), *numbers)
-        launch, raised = fake.launches[-1], min(numbers) > 0
+        launch, raised = fake.launches[-1], pitch > 0
         assert launch["values"][1:4] == [struct.pack("=i", number) for number in numbers]
         assert launch["threads"] == (128 if raised else 256)
     assert len(fake.loads) == 2
 
 
+@pytest.mark.parametrize("numbers", [(0, 20), (30, 0), (-5, 20), (30, -1)])
+def test_a_matrix_without_elements_is_one_zero(fake, numbers, monkeypatch):
+    encoded = []
+    encode = fake.cuTensorMapEncodeTiled
+    monkeypatch.setattr(fake, "cuTensorMapEncodeTiled", lambda *given: encoded.append(given) or encode(*given))
+    for pitch in (32, -32):  # That does not matter then.
+        tensormap._zeros.cache_clear()
+        Launcher(binary())((1,), array(), *numbers, pitch)
+    (_, _, address, shape, strides, *_), (_, _, second, *_) = encoded[:2]
+    assert (address, shape, strides) == (fake.done[0][1], [1, 1], [16]) and fake.done[0] == ("set", address, 0, 16)
+    assert second == (address if numbers[0] < 1 else 0x1000)
+    assert len(fake.launches) == 2
+
+
 def test_a_compiled_kernel_has_no_other(fake):
-    with pytest.raises(LaunchError, match=r"from 0 by 20 elements, rows 32 apart: the numbers must be positive"):
-        Launcher(binary())((1,), array(), 0, 20, 32)
+    with pytest.raises(LaunchError, match=r"from 30 by 20 elements, rows -32 apart: they must be a positive distance"):
+        Launcher(binary())((1,), array(), 30, 20, -32)
 
 
 def test_what_the_driver_refuses_has_no_map(fake, kernel, monkeypatch):

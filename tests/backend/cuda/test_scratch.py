@@ -58,7 +58,7 @@ def test_attributes_of_launches_stay(fake):
 
 def test_a_larger_grid_gets_other_memory_at_least_twice_as_large(fake, monkeypatch):
     sizes = []
-    monkeypatch.setattr(scratch, "_allocated", lambda size: sizes.append(size) or 1000 * len(sizes))
+    monkeypatch.setattr(scratch, "allocated", lambda size: sizes.append(size) or 1000 * len(sizes))
     found = [scratch.provided(1, 0, size) for size in (100, 50, 110, 200, 900)]
     assert found == [1000, 1000, 2000, 2000, 3000] and sizes == [100, 200, 900]
 

@@ -308,14 +308,23 @@ def test_results_in_the_memory_of_an_operand() -> None:
     np.testing.assert_array_equal(a, expected)
 
 
-@pytest.mark.parametrize("numbers", [(0, 64, 64, 64), (64, 64, 0, 64), (64, 64, 64, -64)])
-def test_arguments_without_a_tensor_map(numbers: tuple[int, ...]) -> None:
-    *sizes, pitch = numbers
+@pytest.mark.parametrize("sizes", [(0, 64, 64), (64, 0, 64), (64, 64, 0), (0, 0, 0), (-64, 64, 64), (64, 64, -48)])
+def test_matrices_without_elements(sizes: tuple[int, ...]) -> None:
+    """All loads give zeros, or are not stored."""
+    a, b = (np.ones((64, 64), np.float16) for _ in range(2))
+    for raised in (True, False):
+        out = np.full((64, 64), 7, np.float16)
+        made = product.compile(*types_of(), target="sm_90a", num_warps=4, raise_pointers=raised)
+        assert any(part.startswith(gpu.MAP) for part in made.stages["gpu"].body.entry.ops[0].parts) == raised
+        made.simulate[1, 1](a, b, out, *sizes, 64, 64, 64)
+        expected = np.full((64, 64), 7)
+        expected[: max(sizes[0], 0), : max(sizes[1], 0)] = 0
+        np.testing.assert_array_equal(out, expected)
+
+
+def test_arguments_without_a_tensor_map() -> None:
     arrays = [np.zeros((64, 64), np.float16) for _ in range(3)]
     made = product.compile(*types_of(), target="sm_90a", num_warps=4)
-    with pytest.raises(LaunchError, match="the numbers must be positive") as caught:
-        made.simulate[1, 1](*arrays, *sizes, pitch, 64, 64)
+    with pytest.raises(LaunchError, match="must be positive") as caught:
+        made.simulate[1, 1](*arrays, 64, 64, 64, -64, 64, 64)
     assert "raise_pointers=False" in str(caught.value)
-    plain = product.compile(*types_of(), target="sm_90a", num_warps=4, raise_pointers=False)
-    if pitch > 0:
-        plain.simulate[1, 1](*arrays, *sizes, pitch, 64, 64)
