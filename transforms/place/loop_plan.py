@@ -370,7 +370,7 @@ def ahead_of(loop: scf.For, wanted: Sequence[Value]) -> tuple[tuple[Op, ...], tu
     None if an op among them may not be run ahead.
     """
     around: dict[Value, list[int]] = {loop.result: []}
-    found = computed_from(wanted, around, lambda op: not may_trap(op), loop.body.entry)
+    found = computed_from(wanted, around, lambda op: is_pure(op) and not may_trap(op), loop.body.entry)
     if isinstance(found, Obstacle):
         return None
     return tuple(op for op in loop.body.entry.ops if op.result in found), tuple(sorted(around[loop.result]))
@@ -379,7 +379,7 @@ def ahead_of(loop: scf.For, wanted: Sequence[Value]) -> tuple[tuple[Op, ...], tu
 def computed_from(
     wanted: Sequence[Value], around: dict[Value, list[int]], may_move: Callable[[Op], bool], within: Block | None = None
 ) -> set[Value] | Obstacle:
-    """The results of the pure ops from which values are computed, or the op that may not be computed elsewhere.
+    """The results of the ops from which values are computed, or the op that may not be computed elsewhere.
 
     `around` has the results of the loops whose carried values may be computed, too, and gets the numbers of those that
     are. The ops are those of the block `within`, or of the whole function.
@@ -403,7 +403,7 @@ def computed_from(
                 work += (owner.initial[number], owner.body.entry.terminator.operands[number])
             continue
         assert isinstance(value, OpResult)
-        if not is_pure(value.op) or value.op.bodies or not may_move(value.op):
+        if value.op.bodies or not may_move(value.op):
             return Obstacle("an address does not follow from scalars by arithmetic", value.op)
         found.add(value)
         work += value.op.operands

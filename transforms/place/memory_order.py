@@ -16,6 +16,7 @@ from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value
 from ziggurat.codemodel.traits import Pure
 from ziggurat.codemodel.types import DescriptorType, PtrType, element_of
 from ziggurat.transforms.place.components import Component, component_of, groups_of
+from ziggurat.transforms.simplify.effects import may_write
 
 ATOMICS = (tt.AtomicRMW, tt.AtomicCAS)
 _STORES = (tt.Store, tt.DescriptorStore, tt.DescriptorReduce)
@@ -61,6 +62,16 @@ class MemoryOrder:
             return True
         written = self.origins(op.descriptor if isinstance(op, tt.DescriptorStore | tt.DescriptorReduce) else op.ptr)
         return any(self._may_share(written, self.origins(access)) for access in accesses)
+
+    def stays(self, load: tt.Load) -> bool:
+        """Whether no op of the function may change what a load reads, or order it: it may be read at any time."""
+        return not any(self._changes(op, load) for op in self.func.walk())
+
+    def _changes(self, op: Op, load: tt.Load) -> bool:
+        if isinstance(op, tt.DescriptorStore | tt.DescriptorReduce):
+            return self._may_share(self.origins(op.descriptor), self.origins(load.ptr))
+        writes = not op.bodies and not op.NAME.startswith("gpu.") and may_write(op)
+        return (writes or may_order(op) or isinstance(op, tt.Call)) and self.keeps_order(op, [load.ptr])
 
     def _may_share(self, one: Origins, other: Origins) -> bool:
         """Whether memory of these origins may be the same. Only those of parameters are known to differ."""

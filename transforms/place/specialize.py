@@ -35,11 +35,13 @@ from ziggurat.codemodel.types import ScalarType, TensorType, i1, void
 from ziggurat.transforms.place.allocate import Interval, intervals_of, place
 from ziggurat.transforms.place.flow import read_in_flight
 from ziggurat.transforms.place.loop_plan import Copy, LoopPlan, computed_from, deferred, planned
+from ziggurat.transforms.place.memory_order import MemoryOrder
 from ziggurat.transforms.place.obstacle import Obstacle, warn_of
 from ziggurat.transforms.place.pipeline_loads import StagedLoop, new_channels, warn_of_loads
 from ziggurat.transforms.place.pressure import REGISTERS_OF_SM
 from ziggurat.transforms.place.queries import WARP_GROUP, constant, tensor_of
 from ziggurat.transforms.place.schedule import carrying_loop
+from ziggurat.transforms.simplify.effects import is_pure
 
 PRODUCER_REGISTERS = 24  # A thread.
 _MAX_REGISTERS = 240  # A thread, as setmaxnreg counts.
@@ -121,7 +123,7 @@ def _planned_slice(
         fewer = {result: attrs.evolve(plan, stages=min(plan.stages, most)) for result, plan in found.items()}
         shapes = {_shape_of(plan): plan for plan in fewer.values()}
         if sum(plan.stages * copy.shared.bytes for plan in shapes.values() for copy in plan.copies) <= limit:
-            return _slice(fewer)
+            return _slice(func, fewer)
     return Obstacle("there is no shared memory for the channels of all loops", loops[0])
 
 
@@ -152,8 +154,9 @@ class _Slice:
     around: dict[Value, list[int]]
 
 
-def _slice(plans: Plans) -> _Slice | Obstacle:
-    """The slice for the producer; the obstacle where something does not follow from scalars by pure ops."""
+def _slice(func: tt.Func, plans: Plans) -> _Slice | Obstacle:
+    """The slice for the producer; the obstacle where something does not follow from scalars by pure ops and loads of
+    what the kernel does not change."""
     wanted: list[Value] = []
     around: dict[Value, list[int]] = {}
     for plan in plans.values():
@@ -167,8 +170,14 @@ def _slice(plans: Plans) -> _Slice | Obstacle:
             kind = "a specialised loop" if isinstance(owner, scf.For) else "a branch (of an early return, too)"
             return Obstacle(f"it is inside of {'a while loop' if isinstance(owner, scf.While) else kind}", owner)
         wanted += [value for copy in plan.copies for value in copy.load.operands]
-    # One warp computes the slice again, but a tensor is held by all warps that compute.
-    ops = computed_from(wanted, around, lambda op: not isinstance(op.result.type, TensorType))
+    memory = MemoryOrder(func)
+
+    def may_move(op: Op) -> bool:
+        # One warp computes the slice again, but a tensor is held by all warps that compute.
+        is_scalar = not isinstance(op.result.type, TensorType)
+        return is_scalar and (memory.stays(op) if isinstance(op, tt.Load) else is_pure(op))
+
+    ops = computed_from(wanted, around, may_move)
     return ops if isinstance(ops, Obstacle) else _Slice(plans, ops, around)
 
 

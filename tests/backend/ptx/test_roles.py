@@ -235,6 +235,34 @@ def test_stores_and_atomics_of_other_arguments(roles: bool, which: int) -> None:
     judged(model, module, given, (2,), (0, 1) if roles else (0,))
 
 
+@zg.kernel
+def grouped(a_desc, b_desc, c_desc, group_ptr, count, k):
+    """Each tile of rows by a matrix b of its own, whose number the producer loads."""
+    for tile in range(zg.program_id(0), count, zg.num_programs(0)):
+        group = zg.load(group_ptr + tile)
+        acc = zg.zeros((64, 16), zg.f32)
+        for start in zg.range(0, k, 64, warp_specialize=True):
+            acc = zg.dot(a_desc.load((tile * 64, start)), zg.trans(b_desc.load((group * 16, start))), acc)
+        c_desc.store((tile * 64, 0), zg.cast(acc, zg.f16))
+
+
+@pytest.mark.parametrize("groups", [[0, 1, 2, 0, 1], [2, 2, 0]])
+def test_groups_whose_numbers_are_loaded(groups: list[int]) -> None:
+    blocks = [(64, 64), (16, 64), (64, 16)]
+    model = grouped.triton(*descriptors(*blocks), zg.ptr(zg.i32), zg.i32, I32)
+    module = placed(model, roles=True)
+    split = specialization_of(module)
+    assert split is not None
+    assert any(isinstance(op, tt.Load) for top in split.roles[-1].entry.ops for op in top.walk())
+
+    def given() -> tuple[np.ndarray, list[Any]]:
+        shapes = [(64 * len(groups), 256), (48, 256), (64 * len(groups), 16)]
+        arrays = [random(shape, seed=at) for at, shape in enumerate(shapes)]
+        return arrays[2], [*described(arrays, blocks), np.array(groups, np.int32), len(groups), 256]
+
+    judged(model, module, given, (2,), (0, 1))
+
+
 # Attention: two loops, one after the other, which share their channel.
 
 

@@ -66,7 +66,7 @@ def product(a_desc, b_desc, c_desc, k, also_ptr, ALSO: zg.constexpr, ROLES: zg.c
     acc = zg.zeros((64, 16), zg.f32)
     also = zg.zeros((64, 16), zg.f32)
     row = 0
-    if ALSO == "loaded address":
+    if ALSO == "loaded address" or ALSO == "changed address":
         row = zg.load(also_ptr)
     if ALSO == "summed address":
         row = zg.sum(zg.arange(0, 64), axis=0)
@@ -84,7 +84,7 @@ def product(a_desc, b_desc, c_desc, k, also_ptr, ALSO: zg.constexpr, ROLES: zg.c
         if ALSO == "loaded inside":
             at = zg.load(also_ptr + start)
         acc = zg.dot(a_desc.load((row, at)), zg.trans(b_desc.load((0, start))), acc)
-        if ALSO == "store":
+        if ALSO == "store" or ALSO == "changed address":
             zg.store(also_ptr + start, start)
         if ALSO == "release":
             zg.atomic_add(also_ptr, 1)
@@ -132,8 +132,15 @@ def test_loads_that_the_producer_does_not_do(also: str, wanted: list[int]) -> No
     assert not inside(split.roles[1], tt.Print, tt.Load, tt.Store, tt.AtomicRMW)
 
 
+def test_the_producer_loads_what_the_kernel_does_not_change() -> None:
+    split = roles_of(asked(product_of("loaded address")))
+    assert split is not None
+    assert [len(inside(role, gpu.TmaLoad)) for role in split.roles] == [0, 2]
+    assert len(inside(split.roles[1], tt.Load)) == 1
+
+
 @pytest.mark.parametrize(
-    "also", ["loaded address", "gathered address", "summed address", "condition", "release", "atomic"]
+    "also", ["changed address", "gathered address", "summed address", "condition", "release", "atomic"]
 )
 def test_loops_that_are_not_specialised(also: str) -> None:
     """The model is the same as without the request, apart from the loop's attribute."""
