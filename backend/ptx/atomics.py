@@ -45,7 +45,6 @@ _INTEGERS = {
     AtomicKind.UMAX: ("max.u", "llvm.umax"), AtomicKind.UMIN: ("min.u", "llvm.umin"),
 }  # fmt: skip
 _CHOICES = {AtomicKind.FMAX: arith.MaxNumF, AtomicKind.FMIN: arith.MinNumF}
-_VECTORS_SINCE = 90  # sm_90.
 
 
 class _Access:
@@ -190,7 +189,7 @@ def _loop(access: _Access, address: str, mask: str | None, update: Callable[[str
 
 def _instruction(emitter: Emitter, kind: AtomicKind, scalar: ScalarType) -> str | None:
     """The instruction's name after the address space; None where the machine has no instruction."""
-    if kind is AtomicKind.FADD and not scalar.is_fp8 and (scalar != bf16 or emitter.capability >= 90):
+    if kind is AtomicKind.FADD and not scalar.is_fp8 and (scalar != bf16 or emitter.target.has_vector_atomics):
         return f"add{'.noftz' if scalar.bits == 16 else ''}.{scalar}"
     if scalar.bits < 32:
         return None
@@ -260,7 +259,7 @@ def _add_together(access: _Access, address: str, values: Sequence[str], mask: st
 def _rmw(emitter: Emitter, op: tt.AtomicRMW) -> Emitted:
     access = _Access(emitter, op)
     scalar, count = access.scalar, 1
-    has_vectors = emitter.capability >= _VECTORS_SINCE
+    has_vectors = emitter.target.has_vector_atomics
     if op.kind is AtomicKind.FADD and (scalar in (f16, f32) or (scalar == bf16 and has_vectors)):
         count = min(op.width, (4 if has_vectors else 1) * 4 // scalar.bytes)
 

@@ -30,11 +30,6 @@ def _all(emitter: Emitter, type_: Type, value: Value, make: Many) -> Emitted:
     return emitter.value(type_, dict(zip(registers, made, strict=True)))
 
 
-def has_fp8(emitter: Emitter) -> bool:
-    """Whether the target converts 8-bit floats itself: sm_89 and up."""
-    return emitter.capability >= 89
-
-
 # Widening.
 
 
@@ -42,7 +37,7 @@ def _widen_fp8(emitter: Emitter, values: Sequence[str], source: ScalarType) -> l
     """8-bit floats as f16, exactly; two at a time where the target does so."""
     if source == f8e5m2:  # It is the upper half of an f16.
         return [(emitter.of("i8", x).to("zext", "i16") << 8).to("bitcast", "half").name for x in values]
-    if not has_fp8(emitter):
+    if not emitter.target.converts_fp8:
         return [emitter.routine(widen_e4m3(), value) for value in values]
     made: list[str] = []
     for at in range(0, len(values), 2):
@@ -91,7 +86,7 @@ def widened(emitter: Emitter, value: str, source: ScalarType) -> str:
 
 def _narrow_fp8(emitter: Emitter, values: Sequence[str], target: ScalarType, rounding: Rounding) -> list[str]:
     """f32 as 8-bit floats, saturating; two at a time where the target does so."""
-    if rounding is Rounding.ZERO or not has_fp8(emitter):
+    if rounding is Rounding.ZERO or not emitter.target.converts_fp8:
         return [emitter.routine(narrow_to_8_bits(target, rounding), value) for value in values]
     made: list[str] = []
     for at in range(0, len(values), 2):

@@ -60,7 +60,7 @@ class Emitter(Code):
         self.module = module
         self.options = options
         self.num_warps = module.num_warps
-        self.capability = TARGETS[module.target].capability
+        self.target = TARGETS[module.target]
         self.values: dict[Value, Emitted] = {}
         self.preamble: list[str] = []
         self.offsets: dict[str, tuple[str, int]] = {}  # Integers that are another plus a constant.

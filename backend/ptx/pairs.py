@@ -11,12 +11,10 @@ from ziggurat.codemodel.types import ScalarType, bf16, f16
 # A function from an LLVM type, of one number or of a vector of two, and values of it to a value of it.
 Make = Callable[..., str]
 
-_FIRST_WITH_BF16 = 90  # Before, LLVM computes with bf16 in f32.
-
 
 def has_pairs(emitter: Emitter, scalar: ScalarType) -> bool:
     """Whether the target computes with two floats of a type at once."""
-    return scalar == f16 or (scalar == bf16 and emitter.capability >= _FIRST_WITH_BF16)
+    return scalar == f16 or (scalar == bf16 and emitter.target.has_bf16_arithmetic)
 
 
 def applied(emitter: Emitter, columns: Sequence[Sequence[str]], scalar: ScalarType, make: Make) -> list[str]:

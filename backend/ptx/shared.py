@@ -159,7 +159,7 @@ def _store(emitter: Emitter, op: gpu.LocalStore) -> Emitted:
     layout, scalar = layout_of(op.value.type), type_.element
     values = emitter.tensor(op.value)
     view = matrix_view(layout, type_.offsets, scalar.bytes)
-    if view is not None and emitter.capability >= 90 and stores_matrices(layout):
+    if view is not None and emitter.target.has_stmatrix and stores_matrices(layout):
         for words, address, offset in _matrices(emitter, op.buffer, view):
             given = [to_words(emitter, [values[register] for register in part], scalar, 4)[0] for part in words]
             text = f"{_instruction('stmatrix', view)} [$0 + {offset}], {group(1, view.count)};"

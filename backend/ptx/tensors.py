@@ -10,7 +10,6 @@ from ziggurat.codemodel import layout as layouts
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.gpu import dialect as gpu
-from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.layout import Layout
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import TensorType
@@ -159,13 +158,9 @@ def _poison(emitter: Emitter, op: tt.Poison) -> Emitted:
     return ["poison"] * layout_of(op.type).num_registers if isinstance(op.type, TensorType) else "poison"
 
 
-# Since Hopper, a launch may begin before the one ahead of it has ended.
-_FIRST_WITH_DEPENDENCIES = 90
-
-
 @emits(tt.GridDependencyWait, tt.GridDependencyLaunch)
 def _grid_dependency(emitter: Emitter, op: tt.GridDependencyWait | tt.GridDependencyLaunch) -> Emitted:
-    if TARGETS[emitter.module.target].capability >= _FIRST_WITH_DEPENDENCIES:
+    if emitter.target.has_dependent_launches:
         action = "wait" if isinstance(op, tt.GridDependencyWait) else "launch_dependents"
         emitter.asm((), f"griddepcontrol.{action};", effect=EFFECT)
 

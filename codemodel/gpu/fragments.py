@@ -53,7 +53,6 @@ UNITS = {
     "m16n8k8.f64": Unit(16, 8, 8, 1),
     "m16n8k16.f64": Unit(16, 8, 16, 1),
 }
-_LARGE_F64 = 90  # Since Hopper, the units multiply f64 in tiles of 16 rows.
 
 
 def unit_for(element: ScalarType, shape: tuple[int, int, int], target: str) -> Unit | None:
@@ -64,7 +63,7 @@ def unit_for(element: ScalarType, shape: tuple[int, int, int], target: str) -> U
     names = {8: ("m16n8k32",), 16: ("m16n8k16",), 32: ("m16n8k8",), 64: ("m8n8k4",)}[element.bits]
     if element.bits == 8 and not element.is_float:
         names += ("m16n8k16.s8",)
-    if element.bits == 64 and TARGETS[target].capability >= _LARGE_F64:
+    if element.bits == 64 and TARGETS[target].has_large_f64:
         names = ("m16n8k16.f64", "m16n8k8.f64", "m16n8k4.f64", *names)
     m, n, k = shape
     fits = (unit for unit in map(UNITS.__getitem__, names) if m >= unit.m and n >= unit.n and k >= unit.k)

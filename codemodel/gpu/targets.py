@@ -72,6 +72,31 @@ class Target:
         return self.capability >= 89
 
     @property
+    def converts_fp8(self) -> bool:
+        """Whether instructions convert 8-bit floats: since Ada."""
+        return self.capability >= 89
+
+    @property
+    def has_large_f64(self) -> bool:
+        """Whether the matrix units multiply f64 in tiles of 16 rows: since Hopper."""
+        return self.capability >= 90
+
+    @property
+    def has_bf16_arithmetic(self) -> bool:
+        """Whether LLVM computes with bf16 by instructions of its own: since Hopper, and in f32 before."""
+        return self.capability >= 90
+
+    @property
+    def has_vector_atomics(self) -> bool:
+        """Whether atomics add bf16, and vectors of up to 16 bytes: since Hopper."""
+        return self.capability >= 90
+
+    @property
+    def has_dependent_launches(self) -> bool:
+        """Whether a launch may begin before the one ahead of it has ended: since Hopper."""
+        return self.capability >= 90
+
+    @property
     def is_specific(self) -> bool:
         """Whether kernels for this target run on its architecture only."""
         return self.name.endswith("a")
