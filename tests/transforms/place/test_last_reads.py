@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
+from left_out import with_and_without
 
 import ziggurat as zg
 from ziggurat.codemodel.dialects import tt
@@ -90,3 +92,14 @@ def test_the_last_read_goes_first(cache: str) -> None:
 )
 def test_other_reads_stay(kernel: Any, arguments: Any, expected: list[Any]) -> None:
     assert policies(kernel, *arguments) == expected
+
+
+def test_the_results_are_those_without_hints() -> None:
+    def given() -> tuple[np.ndarray, list[Any]]:
+        x, made = np.random.default_rng(7).standard_normal(768).astype(np.float32), np.zeros(768, np.float32)
+        return made, [x, made, 192]
+
+    types = [F32, F32, I32, "", "", 0]
+    hinted, plain, true = with_and_without("last_reads", twice, types, given, (4,), num_warps=2)
+    np.testing.assert_array_equal(hinted, plain)
+    np.testing.assert_allclose(hinted, true, rtol=1e-4, atol=1e-4)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+import pytest
 from asynchronous_kernels import I32, SQUARE, gradients
+from left_out import with_and_without
 
 import ziggurat as zg
 from ziggurat.codemodel.dialects import math
@@ -41,6 +44,20 @@ def test_dots_that_do_not_need_each_other_overlap() -> None:
     verify(sunk)
     assert ops_of(sunk) == ["dot", "dot", 1, "exp2", "dot", 1, "dot", 1, 0]
     assert sink_waits(sunk) is sunk
+
+
+@pytest.mark.parametrize("roles", [False, True])
+def test_the_results_are_those_of_waits_at_once(roles: bool) -> None:
+    def given() -> tuple[np.ndarray, list[Any]]:
+        random = np.random.default_rng(6)
+        arrays = [(random.standard_normal((rows, 64)) / 4).astype(np.float16) for rows in (64, 64, 128, 128)]
+        made = np.zeros((2, 64, 64), np.float16)
+        return made, [*(zg.TensorDescriptor(one, [64, 64]) for one in (*arrays, *made)), 128]
+
+    types = [*[SQUARE] * 6, I32, roles]
+    sunk, at_once, true = with_and_without("sink_waits", gradients, types, given, num_warps=4, num_stages=2)
+    np.testing.assert_array_equal(sunk, at_once)
+    np.testing.assert_allclose(sunk.astype(np.float32), true.astype(np.float32), rtol=4e-3, atol=4e-3)
 
 
 def test_the_last_dot_is_in_flight_in_the_next_iteration() -> None:

@@ -1,0 +1,39 @@
+"""Kernels simulated with a pass and without it, and interpreted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ziggurat.transforms.place import passes
+
+Given = Callable[[], tuple[np.ndarray, list[Any]]]
+
+
+def with_and_without(
+    name: str, kernel: Any, types: list[Any], given: Given, grid: tuple[int, ...] = (1,), **options: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A kernel's result with a pass, which changes its code, without it, and by the interpreter.
+
+    `types` ends with the constants. `given` makes the result's array, and the arguments of a launch.
+    """
+    constants = [type_ for type_ in types if isinstance(type_, bool | int | str)]
+    whole = passes.PLACE
+    assert name in dict(whole)
+    found: list[np.ndarray] = []
+    texts: list[str] = []
+    for steps in (whole, tuple(step for step in whole if step[0] != name)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(passes, "PLACE", steps)
+            compiled = kernel.compile(*types, target="sm_90a", **options)
+        made, arguments = given()
+        compiled.simulate[grid](*arguments)
+        found.append(made)
+        texts.append(compiled.stages["llvm"])
+    assert texts[0] != texts[1]
+    made, arguments = given()
+    kernel[grid](*arguments, *constants, interpret=True)
+    return found[0], found[1], made
