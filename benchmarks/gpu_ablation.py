@@ -1,30 +1,46 @@
-"""The machine code of kernels with each optimisation left out in turn. No GPU is needed.
+"""The machine code of kernels with each optimisation left out in turn, and their times on a GPU.
 
     python benchmarks/gpu_ablation.py [--write]
+    python benchmarks/gpu_ablation.py --times docs/gpu-ablation.json [--limit SECONDS]
 
 For each kernel and each pass that may be left out: the instructions of the loop that takes most of the time, or of the
 whole kernel where it has no loop, registers and bytes of spills of a thread, and bytes of shared memory. `--write`
 renews docs/benchmarks.md. ptxas and nvdisasm must be installed (`pip install '.[ptx]'`).
+
+`--times` needs a GPU and PyTorch. It launches each kernel with and without the passes in turn, the L2 flushed before
+each launch, and writes the medians in milliseconds; the table has those of docs/gpu-ablation.json.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
+import json
+import multiprocessing
 import re
+import subprocess
+import time
+import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import attrs
+import kernels_gradients as gradients
 import kernels_ours as kernels
+from gpu_ladder import in_turn
 from results import surroundings, table, write
 
 import ziggurat as zg
-from ziggurat.backend.ptx.sass import assembled, disassembled
+from ziggurat.backend.ptx.sass import assembled, disassembled, tool
+from ziggurat.codemodel.dialects import tt
 from ziggurat.transforms.place import passes
 
 TARGET = "sm_90a"
+TIMES = Path(__file__).resolve().parents[1] / "docs/gpu-ablation.json"
 N = zg.divisible(zg.i32, 16)
 F16, BF16, F32, F8 = (zg.divisible(zg.ptr(element), 16) for element in (zg.f16, zg.bf16, zg.f32, zg.f8e4m3))
 
@@ -39,6 +55,19 @@ def bf16_softmax(out_ptr, x_ptr, stride, n, BLOCK: zg.constexpr):
     powers = zg.exp(zg.cast(zg.sub(x, zg.max(x, axis=0)), zg.f32))
     y = zg.div(powers, zg.sum(powers, axis=0))
     zg.store(zg.add(out_ptr + start, at), zg.cast(y, zg.bf16), mask)
+
+
+@zg.kernel
+def scaled_matmul(a_desc, b_desc, c_desc, scale_ptr, m, k, M: zg.constexpr, N: zg.constexpr, K: zg.constexpr):
+    """Compute a · bᵀ, where each K columns of a row of `a` have a scale."""
+    row, column = zg.program_id(0) * M, zg.program_id(1) * N
+    rows = zg.add(row, zg.arange(0, M))
+    acc = zg.zeros((M, N), zg.f32)
+    for start in range(0, k, K):
+        scale = zg.load(zg.add(scale_ptr + start // K * m, rows))
+        product = zg.dot(a_desc.load((row, start)), zg.trans(b_desc.load((column, start))))
+        acc = zg.add(acc, zg.mul(product, zg.expand(scale, 1)))
+    c_desc.store((row, column), zg.cast(acc, zg.f16))
 
 
 def block(*shape: int) -> Any:
@@ -69,8 +98,14 @@ KERNELS: dict[str, tuple[Any, list[Any], dict[str, int]]] = {
         [block(128, 64), block(256, 64), block(128, 256), N, N, N, 128, 256, 64, 8, True],
         {"num_warps": 8, "num_stages": 3},
     ),
+    "matmul f16 by TMA 128×128×64, scales": (
+        scaled_matmul,
+        [block(128, 64), block(128, 64), block(128, 128), F32, N, N, 128, 128, 64],
+        {"num_warps": 8, "num_stages": 3},
+    ),
     "attention f16 D64, 4 warps": (kernels.attention, attention(64, False), {"num_warps": 4, "num_stages": 3}),
     "attention f16 D128, 8 warps": (kernels.attention, attention(128, False), {"num_warps": 8, "num_stages": 3}),
+    "attention f16 D128 causal, 4 warps": (kernels.attention, attention(128, True), {"num_warps": 4, "num_stages": 2}),
     "attention f16 D128 causal, 8 warps": (kernels.attention, attention(128, True), {"num_warps": 8, "num_stages": 3}),
     "attention f16 D128, roles": (
         kernels.attention, attention(128, False, 128, True), {"num_warps": 8, "num_stages": 2},
@@ -81,16 +116,25 @@ KERNELS: dict[str, tuple[Any, list[Any], dict[str, int]]] = {
     "layer norm f16, blocks of 2048": (
         kernels.layer_norm, [*[F16] * 4, F32, F32, N, N, zg.f32, 2048], {"num_warps": 8},
     ),
+    "attention backward f16 D64, keys": (
+        gradients.attention_keys,
+        [*(block(rows, 64) for rows in (64, 128, 128, 64, 128, 128)), F32, F32, N, zg.f32, 64, 128, 64],
+        {"num_warps": 8, "num_stages": 2},
+    ),
     "softmax of 8192 in bf16": (bf16_softmax, [BF16, BF16, N, N, 8192], {"num_warps": 8}),
 }  # fmt: skip
-# The passes that only make code faster.
+# The passes that only make code faster, and those whose work pointers and threads do otherwise: what TMA loads and
+# stores.
 LEFT_OUT = (
+    "tma",
+    "stores by tma",
     "contract",
     "raise_pointers",
     "last_reads",
     "cse",
     "share_buffers",
     "specialize",
+    "sink_waits",
     "prefetch_loads",
     "pipeline_loads",
     "rescale",
@@ -100,13 +144,17 @@ LEFT_OUT = (
 
 @attrs.frozen
 class Figures:
-    """The machine code of a kernel: instructions of its main loop, resources, and warnings of ptxas."""
+    """The machine code of a kernel: instructions of its main loop, resources, and warnings of ptxas.
+
+    `code` is its text, without addresses.
+    """
 
     loop: Counter[str]
     registers: int
     spills: int
     shared: int
     warnings: tuple[str, ...]
+    code: str = attrs.field(repr=False)
 
     @property
     def instructions(self) -> int:
@@ -141,45 +189,154 @@ def weight(loop: Counter[str]) -> tuple[float, int]:
 
 def figures(name: str, without: str | None = None) -> Figures:
     """The machine code of a kernel, without a pass."""
-    kernel, types, options = KERNELS[name]
-    with left_out(without):
-        made = kernel.compile(*types, target=TARGET, **options)
+    made = compiled(name, without)
     code, resources = assembled(made.ptx, TARGET)
-    loop = max(loops(disassembled(code)), key=weight)
-    return Figures(loop, resources.registers, resources.spills, made.shared, resources.warnings)
+    text = disassembled(code)
+    loop = max(loops(text), key=weight)
+    plain = re.sub(r"/\*.*?\*/", "", text)
+    return Figures(loop, resources.registers, resources.spills, made.shared, resources.warnings, plain)
+
+
+def compiled(name: str, without: str | None = None) -> Any:
+    """A kernel, compiled without a pass."""
+    kernel, types, options = KERNELS[name]
+    with left_out(without), warnings.catch_warnings():
+        warnings.simplefilter("ignore", zg.ZigguratWarning)
+        return kernel.compile(*types, target=TARGET, **options)
+
+
+@functools.cache
+def assembler() -> tuple[int, int]:
+    """The version of ptxas."""
+    said = subprocess.run([str(tool("ptxas")), "--version"], capture_output=True, text=True, check=True).stdout
+    found = re.search(r"release (\d+)\.(\d+)", said)
+    assert found is not None, said
+    return int(found[1]), int(found[2])
 
 
 @contextmanager
 def left_out(name: str | None) -> Iterator[None]:
     """Compile without a pass meanwhile."""
-    whole = passes.PLACE
-    passes.PLACE = tuple(step for step in whole if step[0] != name)
+    whole, accesses = passes.PLACE, passes.tma_accesses
+
+    def fewer(*arguments: Any) -> dict[Any, bool]:
+        loads = {made: rows for made, rows in accesses(*arguments).items() if isinstance(made.op, tt.DescriptorLoad)}
+        return loads if name == "stores by tma" else {}
+
+    if name in ("tma", "stores by tma"):
+        passes.tma_accesses = fewer
+    else:
+        passes.PLACE = tuple(step for step in whole if step[0] != name)
     try:
         yield
     finally:
-        passes.PLACE = whole
+        passes.PLACE, passes.tma_accesses = whole, accesses
 
 
-def rows() -> Iterator[Sequence[object]]:
+def rows(times: dict[str, dict[str, float]]) -> Iterator[Sequence[object]]:
     for name in KERNELS:
-        whole = figures(name)
-        yield name, *cells(whole)
+        ptx, whole, measured = compiled(name).ptx, figures(name), times.get(name, {})
+        yield name, *cells(whole), measured.get("", "")
         for step in LEFT_OUT:
-            without = figures(name, step)
-            if without != whole:
-                yield f"… without `{step}`", *cells(without)
+            if compiled(name, step).ptx != ptx and (without := figures(name, step)) != whole:
+                slower = f"{measured[step] / measured['']:.2f}" if step in measured else ""
+                yield f"… without `{step}`", *cells(without), slower
 
 
 def cells(made: Figures) -> Sequence[object]:
     return made.instructions, made.registers, made.spills, made.shared
 
 
+# Times.
+
+
+def launched(name: str) -> tuple[Any, list[Any]]:
+    """The grid and the arguments of a kernel, of N(0,1) data on a GPU."""
+    import torch
+
+    kernel, types, _ = KERNELS[name]
+
+    def random(*shape: int, dtype: Any = torch.float16) -> Any:
+        return torch.randn(*shape, device="cuda").to(dtype)
+
+    def blocks(*matrices: Any) -> list[Any]:
+        return [zg.TensorDescriptor(one, [*type_.type.block]) for one, type_ in zip(matrices, types, strict=False)]
+
+    size = 4096
+    if kernel is kernels.matmul:
+        element = torch.float8_e4m3fn if types[0] is F8 else torch.float16
+        a, b = (random(size, size).to(element) for _ in range(2))
+        variable = [size for type_ in types[3:11] if type_ is N]
+        tiles = size // types[-4] * (size // types[-3])
+        return (tiles,), [a, b, random(size, size), *variable]
+    if kernel is kernels.matmul_blocks:
+        return (132,), [*blocks(*(random(size, size) for _ in range(3))), size, size, size]
+    if kernel is scaled_matmul:
+        scales = random(size // 64 * size, dtype=torch.float32)
+        return (size // 128, size // 128), [*blocks(*(random(size, size) for _ in range(3))), scales, size, size]
+    if kernel is kernels.layer_norm:
+        x, y, w, b = random(size, 8192), random(size, 8192), random(8192), random(8192)
+        sums = [random(size, dtype=torch.float32) for _ in range(2)]
+        return (size,), [x, y, w, b, *sums, 8192, 8192, 1e-5]
+    if kernel is bf16_softmax:
+        x, y = (random(size, 8192, dtype=torch.bfloat16) for _ in range(2))
+        return (size,), [y, x, 8192, 8192]
+    # Attention with 64 heads.
+    d = types[0].type.block[-1]
+    sums = [random(64 * size, dtype=torch.float32) for _ in range(2)]
+    if kernel is kernels.attention:
+        return (size // 128, 64), [*blocks(*(random(64 * size, d) for _ in range(4))), sums[0], size, d**-0.5]
+    return (size // 128, 64), [*blocks(*(random(64 * size, d) for _ in range(6))), *sums, size, d**-0.5]
+
+
+def prepared(name: str) -> tuple[str, dict[str, Any]]:
+    """A kernel compiled without each of the passes that change it, "" for none, and assembled by the driver."""
+    made: dict[str, Any] = {}
+    for step in (None, *LEFT_OUT):
+        found = attrs.evolve(one := compiled(name, step), stages={"ptx": one.ptx})
+        if step is None or found.ptx != made[""].ptx:
+            made[step or ""] = found
+            print(f"{name}, {step}: {found.registers} registers", flush=True)
+    return name, made
+
+
+def measure(path: Path, limit: float) -> None:
+    """Write the median milliseconds of all kernels, by the pass that is left out."""
+    end = time.monotonic() + limit
+    times: dict[str, dict[str, float]] = {}
+    with ProcessPoolExecutor(14, multiprocessing.get_context("spawn")) as pool:
+        for name, made in pool.map(prepared, KERNELS):
+            grid, arguments = launched(name)
+            runs = {step: functools.partial(one[grid], *arguments) for step, one in made.items()}
+            for run in runs.values():
+                run()
+            times[name] = {step: round(ms, 4) for step, ms in in_turn(runs, 20).items()}
+            path.write_text(json.dumps(times, indent=1, ensure_ascii=False) + "\n", "utf-8")
+            if time.monotonic() > end:
+                pool.shutdown(cancel_futures=True)
+                break
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true", help="renew docs/benchmarks.md")
+    parser.add_argument("--times", type=Path, help="measure on a GPU, and write the file")
+    parser.add_argument("--limit", type=float, default=80, help="seconds for measuring")
     given = parser.parse_args()
-    facts = surroundings("llvmlite", "nvidia-cuda-nvcc")
-    text = table(("kernel", "instructions of the loop", "registers", "spilled bytes", "shared bytes"), [*rows()])
+    if given.times:
+        measure(given.times, given.limit)
+        return
+    facts = f"ptxas {assembler()[0]}.{assembler()[1]}; {surroundings('llvmlite')}"
+    times = json.loads(TIMES.read_text("utf-8")) if TIMES.exists() else {}
+    header = (
+        "kernel",
+        "instructions of the loop",
+        "registers",
+        "spilled bytes",
+        "shared bytes",
+        "ms; times as long",
+    )
+    text = table(header, [*rows(times)])
     print(text)
     if given.write:
         write("ablation", f"{facts}\n\n{text}")

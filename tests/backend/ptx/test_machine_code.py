@@ -19,23 +19,28 @@ from ziggurat.backend.ptx.sass import assembled, disassembled, tool
 pytestmark = pytest.mark.skipif(not tool("ptxas") or not tool("nvdisasm"), reason="needs NVIDIA's tools")
 BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
 
-# The most instructions of the main loop: some more than there are, as assemblers differ.
-LOOPS = {
-    "matmul f16 NN 128×128×64, 4 warps": 110,
-    "matmul f16 NT 128×128×64, 4 warps": 95,
-    "matmul f16 NN 128×128×64, 8 warps": 98,
-    "matmul f16 NT 128×128×64, 8 warps": 82,
-    "matmul f8e4m3 NN 128×256×128": 185,
-    "matmul f8e4m3 TN 128×256×128": 235,
-    "matmul f16 by TMA 128×256×64, roles": 56,
-    "attention f16 D64, 4 warps": 530,
-    "attention f16 D128, 8 warps": 358,
-    "attention f16 D128 causal, 8 warps": 358,
-    "attention f16 D128, roles": 465,
-    "attention f16 D256, roles": 445,
-    "layer norm f16, blocks of 2048": 89,
-    "softmax of 8192 in bf16": 350,
+# The instructions of the main loop by ptxas 13.0 and 13.5, registers, and barriers of the loop: those of the CTA, and
+# operations on mbarriers.
+FIGURES: dict[str, tuple[tuple[int, int], int, int]] = {
+    "matmul f16 NN 128×128×64, 4 warps": ((98, 102), 154, 3),
+    "matmul f16 NT 128×128×64, 4 warps": ((83, 97), 154, 3),
+    "matmul f16 NN 128×128×64, 8 warps": ((86, 91), 90, 3),
+    "matmul f16 NT 128×128×64, 8 warps": ((71, 80), 90, 3),
+    "matmul f8e4m3 NN 128×256×128": ((126, 129), 191, 3),
+    "matmul f8e4m3 TN 128×256×128": ((176, 183), 204, 5),
+    "matmul f16 by TMA 128×256×64, roles": ((42, 52), 168, 2),
+    "matmul f16 by TMA 128×128×64, scales": ((141, 160), 146, 3),
+    "attention f16 D64, 4 warps": ((510, 528), 188, 5),
+    "attention f16 D128, 8 warps": ((343, 368), 138, 5),
+    "attention f16 D128 causal, 4 warps": ((622, 630), 252, 5),
+    "attention f16 D128 causal, 8 warps": ((342, 378), 142, 5),
+    "attention f16 D128, roles": ((453, 481), 168, 4),
+    "attention f16 D256, roles": ((426, 453), 168, 4),
+    "layer norm f16, blocks of 2048": ((84, 84), 38, 0),
+    "attention backward f16 D64, keys": ((314, 328), 186, 5),
+    "softmax of 8192 in bf16": ((339, 339), 48, 2),
 }
+SLACK = 1.04  # By which a figure may be exceeded.
 
 
 COUNTED = ("QGMMA", "LDSM", "WARPGROUP.DEPBAR", "STS", "BAR")
@@ -56,13 +61,15 @@ def figures(name: str, without: str | None = None) -> Any:
 
 
 def test_all_kernels_have_a_limit():
-    assert set(LOOPS) == set(ablation().KERNELS)
+    assert set(FIGURES) == set(ablation().KERNELS)
 
 
-@pytest.mark.parametrize("name", LOOPS)
+@pytest.mark.parametrize("name", FIGURES)
 def test_the_main_loop_is_short_and_nothing_spills(name: str):
-    made = figures(name)
-    assert made.instructions <= LOOPS[name], made.loop
+    made, (instructions, registers, barriers) = figures(name), FIGURES[name]
+    assert made.instructions <= SLACK * instructions[ablation().assembler() > (13, 0)], made.loop
+    assert made.registers <= SLACK * registers
+    assert sum(count for one, count in made.loop.items() if one.startswith(("BAR", "SYNCS"))) == barriers, made.loop
     assert made.spills == 0 and not any("C75" in warning for warning in made.warnings)
 
 
@@ -124,14 +131,17 @@ def test_operands_that_are_not_along_k(name: str, stores: int, further: int):
 
 def test_buffers_with_one_value_are_one():
     """Causal attention reads Q in both of its loops, which took registers for a second address of each operand."""
-    name = "attention f16 D128 causal, 8 warps"
-    assert figures(name, "share_buffers").registers >= figures(name).registers + 20
+    name = "attention f16 D128 causal, {} warps"
+    assert figures(name.format(8), "share_buffers").registers >= figures(name.format(8)).registers + 20
+    assert figures(name.format(4), "share_buffers").spills > 0 and figures(name.format(4)).spills == 0
 
 
 def test_wgmma_descriptors_are_in_uniform_registers():
     """A sum of 64 bits in a descriptor would take the vector registers, and R2UR for each."""
     loop = figures("matmul f16 NT 128×128×64, 8 warps", "raise_pointers").loop
     assert loop["R2UR"] == 0 and loop["HGMMA.64x128x16.F32"] == 4, loop
+    loop = figures("matmul f16 by TMA 128×256×64, roles").loop
+    assert loop["R2UR"] == 0 and loop["HGMMA.64x256x16.F32"] == 4, loop
 
 
 def test_arithmetic_of_16_bits_is_in_pairs():
