@@ -1,14 +1,15 @@
 """The machine code of kernels with each optimisation left out in turn, and their times on a GPU.
 
     python benchmarks/gpu_ablation.py [--write]
-    python benchmarks/gpu_ablation.py --times docs/gpu-ablation.json [--limit SECONDS]
+    python benchmarks/gpu_ablation.py --times docs/gpu-ablation.json [--only TEXT] [--limit SECONDS]
 
 For each kernel and each pass that may be left out: the instructions of the loop that takes most of the time, or of the
 whole kernel where it has no loop, registers and bytes of spills of a thread, and bytes of shared memory. `--write`
 renews docs/benchmarks.md. ptxas and nvdisasm must be installed (`pip install '.[ptx]'`).
 
 `--times` needs a GPU and PyTorch. It launches each kernel with and without the passes in turn, the L2 flushed before
-each launch, and writes the medians in milliseconds; the table has those of docs/gpu-ablation.json.
+each launch, and writes the medians in milliseconds, and keeps those of other kernels. The table has those of
+docs/gpu-ablation.json.
 """
 
 from __future__ import annotations
@@ -300,12 +301,12 @@ def prepared(name: str) -> tuple[str, dict[str, Any]]:
     return name, made
 
 
-def measure(path: Path, limit: float) -> None:
-    """Write the median milliseconds of all kernels, by the pass that is left out."""
+def measure(path: Path, limit: float, only: str) -> None:
+    """Write the median milliseconds of kernels whose names hold a text, by the pass that is left out."""
     end = time.monotonic() + limit
-    times: dict[str, dict[str, float]] = {}
+    times: dict[str, dict[str, float]] = json.loads(path.read_text("utf-8")) if path.exists() else {}
     with ProcessPoolExecutor(14, multiprocessing.get_context("spawn")) as pool:
-        for name, made in pool.map(prepared, KERNELS):
+        for name, made in pool.map(prepared, [name for name in KERNELS if only in name]):
             grid, arguments = launched(name)
             runs = {step: functools.partial(one[grid], *arguments) for step, one in made.items()}
             for run in runs.values():
@@ -321,10 +322,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true", help="renew docs/benchmarks.md")
     parser.add_argument("--times", type=Path, help="measure on a GPU, and write the file")
+    parser.add_argument("--only", default="", help="kernels whose names hold this")
     parser.add_argument("--limit", type=float, default=80, help="seconds for measuring")
     given = parser.parse_args()
     if given.times:
-        measure(given.times, given.limit)
+        measure(given.times, given.limit, given.only)
         return
     facts = f"ptxas {assembler()[0]}.{assembler()[1]}; {surroundings('llvmlite')}"
     times = json.loads(TIMES.read_text("utf-8")) if TIMES.exists() else {}
