@@ -22,6 +22,8 @@ from pathlib import Path
 from typing import Any
 
 import gpu_ladder
+import ladder_rows
+import ladder_setup
 import ladder_works as works
 
 from ziggurat.codemodel.gpu.options import CompileOptions
@@ -66,8 +68,15 @@ def choices(blocks: Setting, has_roles: bool) -> Iterator[Setting]:
         yield {"num_warps": warps, "num_stages": count, "ROLES" if has_roles else "warp_specialize": roles}
 
 
+def put(**values: Any) -> None:
+    """Replace values in all modules of works that have them."""
+    for module in (ladder_setup, ladder_rows, works):
+        for name in values.keys() & vars(module).keys():
+            setattr(module, name, values[name])
+
+
 def by(launch: Any, ours: Sequence[Setting], theirs: Any = None) -> Runs:
-    """The launches of ours by blocks, in place of `ladder_works.by`."""
+    """The launches of ours by blocks, in place of `ladder_setup.by`."""
     runs: Runs = {}
     for one in ours:
         blocks = {name: value for name, value in one.items() if name not in CHOSEN}
@@ -101,7 +110,7 @@ def simple() -> works.Work:
 
 def chosen(options: argparse.Namespace) -> tuple[list[str], dict[str, Any]]:
     """The works whose name holds one of the texts, with all settings."""
-    works.by, works.THEIRS = by, None
+    put(by=by, THEIRS=None)
     works.BYTES, works.WORDS = (tuple((*one, 4, 3) for one in PRODUCTS[size]) for size in (1, 4))
     works.FORWARD = {d: tuple((*one, 4, 3, False, False) for one in each) for d, each in ATTENTION.items()}
     works.PRODUCTS = {
@@ -124,11 +133,11 @@ def built(build: Any) -> works.Work:
 def blocks_of(build: Any) -> list[str]:
     """The blocks of a work, found without its tensors' memory."""
     known = works.DEVICE, works.GPU
-    works.DEVICE, works.GPU = "meta", False
+    put(DEVICE="meta", GPU=False)
     try:
         return list(build().runs)
     finally:
-        works.DEVICE, works.GPU = known
+        put(DEVICE=known[0], GPU=known[1])
 
 
 def prepare(options: argparse.Namespace) -> int:

@@ -1,6 +1,6 @@
 """The kernels that are measured, in Triton's Python: one text for both compilers.
 
-`import kernels_triton` has them by Triton, `kernels_by_ziggurat()` of `ladder_works.py` has the same file by ziggurat.
+`import kernels_triton` has them by Triton, `kernels_by_ziggurat()` of `ladder_setup.py` has the same file by ziggurat.
 """
 
 import triton
@@ -152,16 +152,17 @@ def matmul_split(
     a_desc, b_desc, c_ptr, parts_ptr, count_ptr, m, n, k,
     M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, PARTS: tl.constexpr, ROLES: tl.constexpr,
 ):  # fmt: skip
-    """a · bᵀ of few rows, N columns by PARTS programs: the last one to be ready adds what all have found.
+    """a · bᵀ of few rows, M × N elements by PARTS programs: the last one to be ready adds what all have found.
 
     `count_ptr` has a zero for each program of the first axis, and is left so.
     """
-    column, part = tl.program_id(0) * N, tl.program_id(1)
+    column, part = tl.program_id(0) % (n // N) * N, tl.program_id(1)
+    top = tl.program_id(0) // (n // N) * M
     acc = tl.zeros((N, M), tl.float32)
     steps = k // (K * PARTS)
     for step in tl.range(part * steps, (part + 1) * steps, warp_specialize=ROLES):
-        acc = tl.dot(b_desc.load([column, step * K]), a_desc.load([0, step * K]).T, acc)
-    row = tl.arange(0, M)[None, :]
+        acc = tl.dot(b_desc.load([column, step * K]), a_desc.load([top, step * K]).T, acc)
+    row = top + tl.arange(0, M)[None, :]
     out = row * n + column + tl.arange(0, N)[:, None]
     is_last = True
     if PARTS > 1:

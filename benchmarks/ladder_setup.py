@@ -1,0 +1,162 @@
+"""What the works of `gpu_ladder.py` are made of: kernels of ours and of Triton, launches by setting, and inputs."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import torch
+
+import ziggurat.triton
+import ziggurat.triton.language
+
+Setting = Mapping[str, Any]
+Run = Callable[[], Any]
+GPU = torch.cuda.is_available()
+DEVICE = "cuda" if GPU else "cpu"
+MULTIPROCESSORS = torch.cuda.get_device_properties(0).multi_processor_count if GPU else 4
+LN_2 = 0.6931471805599453
+torch.backends.cuda.matmul.allow_tf32 = True
+
+
+def kernels_by_ziggurat() -> Any:
+    """The kernels of `kernels_triton.py` by ziggurat: its `import triton` finds ziggurat's."""
+    spec = importlib.util.spec_from_file_location("kernels_by_ziggurat", Path(__file__).with_name("kernels_triton.py"))
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    with patch.dict(sys.modules, {"triton": ziggurat.triton, "triton.language": ziggurat.triton.language}):
+        spec.loader.exec_module(module)
+    return module
+
+
+OURS = kernels_by_ziggurat()
+THEIRS: Any = importlib.import_module("kernels_triton") if GPU and importlib.util.find_spec("triton") else None
+
+
+@dataclass
+class Work:
+    """One row: `amount` in `unit` · s, the launches of each contender by setting, and what they should give.
+
+    A launch returns its results, or they are in `outs`; an empty list is not checked. `true` gives the leading elements
+    of each result. `bars` has the least ratio of a contender's time by ours.
+    """
+
+    amount: float
+    unit: str
+    runs: dict[str, dict[str, Run]]
+    outs: Sequence[Any]
+    true: Callable[[], Sequence[Any]]
+    tolerance: float
+    bars: dict[str, float] = field(default_factory=dict[str, float])
+
+    def clear(self) -> None:
+        """Fill the results with numbers that are not right."""
+        for out in self.outs:
+            out.fill_(float("nan") if out.dtype.is_floating_point else -(1 << 30))
+
+    def error(self, got: Any) -> float:
+        """The largest error of the results by the largest true number."""
+        found = got if isinstance(got, list | tuple) else [got] if isinstance(got, torch.Tensor) else self.outs
+        worst = 0.0
+        for out, true in zip(found, self.expected, strict=False):
+            one = out.detach().reshape(-1)[: true.numel()].double() - true.reshape(-1)
+            worst = max(worst, (one.abs().max() / true.abs().max().clamp_min(1e-9)).nan_to_num(1e9).item())
+        return worst
+
+    @functools.cached_property
+    def expected(self) -> list[Any]:
+        return [one.double() for one in self.true()]
+
+
+def example(name: str) -> Any:
+    """A module of the examples."""
+    folder = str(Path(__file__).resolve().parents[1] / "examples")
+    with patch.object(sys, "path", [folder, *sys.path]):
+        return importlib.import_module(name)
+
+
+def by(launch: Callable[[Any, Setting], Any], ours: Sequence[Setting], theirs: Sequence[Setting] | None = None) -> Any:
+    """The launches of ours and of Triton. Triton 3.6 ends the process for some loops with `ROLES`."""
+
+    def labelled(kernels: Any, settings: Sequence[Setting]) -> dict[str, Run]:
+        return {label(one): functools.partial(launch, kernels, one) for one in settings}
+
+    runs = {"ours": labelled(OURS, ours)}
+    if THEIRS is not None:
+        runs["Triton"] = labelled(THEIRS, [one for one in theirs or ours if not one.get("ROLES")])
+    return runs
+
+
+def label(setting: Setting) -> str:
+    words = [f"{name} {value}" for name, value in setting.items() if isinstance(value, int) and value is not False]
+    return ", ".join(words).replace("num_", "") or "as it is"
+
+
+def tiles(*given: tuple[int, int, int, int, int], **more: Any) -> list[Setting]:
+    return [dict(zip(("M", "N", "K", "num_warps", "num_stages"), one, strict=True), **more) for one in given]
+
+
+def normal(*shape: int, dtype: Any = torch.float32) -> Any:
+    return torch.randn(*shape, device=DEVICE).to(dtype)
+
+
+def empty(*shape: int, dtype: Any = torch.float32) -> Any:
+    return torch.empty(*shape, device=DEVICE, dtype=dtype)
+
+
+def zeros(count: int) -> Any:
+    return torch.zeros(count, device=DEVICE, dtype=torch.int32)
+
+
+def describer() -> Callable[..., Any]:
+    """A function that makes the descriptor of a tensor for a compiler, once."""
+
+    @functools.cache
+    def described(kernels: Any, tensor: Any, *block: int) -> Any:
+        module = importlib.import_module(f"{kernels.triton.__name__}.tools.tensor_descriptor")
+        return module.TensorDescriptor.from_tensor(tensor, list(block))
+
+    return described
+
+
+def copy(size: float) -> Run:
+    """A copy of so many bytes, read and written in all."""
+    source = torch.empty(int(size) // 2, dtype=torch.int8, device=DEVICE)
+    target = torch.empty_like(source)
+
+    def run() -> list[Any]:
+        target.copy_(source)
+        return []
+
+    return run
+
+
+def laid_out(matrix: Any, form: str) -> Any:
+    """The matrix with neighbours along its rows (N) or along its columns (T)."""
+    return matrix if form == "N" else matrix.T.contiguous().T
+
+
+def backward(forward: Callable[..., Any], leaves: Sequence[Any], gradient: Any) -> Run:
+    """The backward pass of a function of PyTorch, which has run forward before."""
+    leaves = [one.detach().clone().requires_grad_() for one in leaves]
+    made: list[Any] = []
+
+    def run() -> Any:
+        if not made:
+            made.append(forward(*leaves))
+        return torch.autograd.grad(made[0], leaves, gradient, retain_graph=True)
+
+    return run
+
+
+def gradients(forward: Callable[..., Any], leaves: Sequence[Any], gradient: Any) -> Sequence[Any]:
+    """The true gradients, in float64."""
+    return backward(forward, [one.double() for one in leaves], gradient.double())()
