@@ -25,7 +25,7 @@ def with_and_without(
     assert name in dict(whole)
     found: list[np.ndarray] = []
     texts: list[str] = []
-    for steps in (whole, tuple(step for step in whole if step[0] != name)):
+    for steps in (whole, tuple((step, (lambda op, _: op) if step == name else run) for step, run in whole)):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(passes, "PLACE", steps)
             compiled = kernel.compile(*types, target="sm_90a", **options)
