@@ -197,10 +197,10 @@ def matmul_grouped(rows: Sequence[int], n: int, k: int, dtype: Any) -> Work:
 # Blocks of queries and keys, warps, stages, roles, and whether a program takes several tiles.
 FORWARD = {
     64: (
-        (128, 64, 4, 3, False, False), (128, 128, 8, 2, True, False), (256, 64, 16, 3, True, True),
-        (64, 128, 4, 2, True, False), (64, 128, 4, 3, True, False), (64, 64, 4, 4, True, False),
+        (128, 64, 4, 3, False, False), (128, 128, 8, 2, True, False), (256, 64, 16, 3, True, 1),
+        (64, 128, 4, 2, True, False), (64, 128, 4, 3, True, False), (64, 128, 4, 2, True, 2),
     ),
-    128: ((128, 128, 8, 2, True, False), (128, 128, 8, 2, True, True), (64, 64, 4, 3, True, False)),
+    128: ((128, 128, 8, 2, True, False), (128, 128, 8, 2, True, 1), (64, 64, 4, 3, True, False)),
     256: ((128, 64, 8, 2, True, False), (64, 64, 4, 2, False, False)),
 }  # fmt: skip
 TRITON_FORWARD = {
@@ -231,7 +231,7 @@ def attention(dtype: Any, d: int, causal: bool, n: int, batch: int, heads: int, 
         tiles = n // M * batch * heads
         options = {"CAUSAL": causal, "SHARED": heads // key_heads, "D": d, "LANES": kernels is OURS and d < 256}
         options |= {"GROUP": math.gcd(4, batch * heads), "ONCE": False}
-        grid = (min(tiles, MULTIPROCESSORS) if setting["TILES"] else tiles,)
+        grid = (min(tiles, setting["TILES"] * MULTIPROCESSORS) if setting["TILES"] else tiles,)
         kernels.attention[grid](*given, lse, n, batch * heads, d**-0.5, **options | setting)
 
     names = ("M", "N", "num_warps", "num_stages", "ROLES", "TILES")

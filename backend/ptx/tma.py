@@ -68,7 +68,9 @@ def _expect(emitter: Emitter, op: gpu.MbarrierExpect) -> Emitted:
 
 @emits(gpu.MbarrierArrive)
 def _arrive(emitter: Emitter, op: gpu.MbarrierArrive) -> Emitted:
-    place = emitter.emit(f"and i32 {emitter.thread()}, 127")
+    if op.each_warp:
+        emitter.asm((), "bar.warp.sync -1;", effect=EFFECT)
+    place = emitter.emit(f"and i32 {emitter.thread()}, {31 if op.each_warp else 127}")
     one = emitter.emit(f"icmp eq i32 {place}, 0")
     line = "mbarrier.arrive.shared::cta.b64 _, [$0];"
     _by_elected_thread(emitter, [line], _address(emitter, op.barrier), condition=op.predicate, thread=one)

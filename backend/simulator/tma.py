@@ -429,6 +429,11 @@ def _by_threads(program: Any, match: re.Match[str], operands: list[Any]) -> None
             _statement(program.unit(_Tma), text, values, int(thread))
 
 
+@unit(r"bar\.warp\.sync -1")
+def _meet(program: Any, match: re.Match[str], operands: list[Any]) -> None:
+    _statement_of_warps(program, match[0], operands, program.active)
+
+
 def _statement_of_warps(program: Any, text: str, operands: list[Any], going: Array) -> None:
     lanes = going.reshape(-1, 32)
     if (lanes.any(1) != lanes.all(1)).any():

@@ -343,10 +343,11 @@ class MbarrierExpect(Op, name="gpu.mbarrier_expect"):
 
 
 class MbarrierArrive(Op, name="gpu.mbarrier_arrive"):
-    """mbarrier.arrive by one thread of each warp group, where the condition holds."""
+    """mbarrier.arrive by one thread of each warp group, or of each warp after the others, where the condition holds."""
 
     barrier: Value = operand()
     predicate: Value = operand()
+    each_warp: bool = attribute(bool, default=False)
 
     def check(self) -> None:
         _require_types(self, predicate=i1)

@@ -54,7 +54,8 @@ class _State:
 class ChannelProof:
     """The proof of one channel; `hazards` has what is wrong.
 
-    `between_roles` says that one role fills the slots and another one reads them. `in_flight` has the number of slots
+    `between_roles` says that one role fills the slots and another one reads them, and `by_threads` that not only matrix
+    units read them. `in_flight` has the number of slots
     that are committed and not waited for, before each acquire and each wait.
     """
 
@@ -75,6 +76,10 @@ class ChannelProof:
         self.by_copies = any(isinstance(load, gpu.AsyncCopy) for load in self.loads.values())
         self.by_tma = any(isinstance(op, gpu.TmaLoad) for op in uses)
         self.between_roles = not any(isinstance(op, gpu.ChannelClose) for op in uses)
+        self.by_threads = any(
+            {*map(allocation, reader.operands)}.intersection(channel.rings).difference(read_in_flight(reader))
+            for reader in self.readers
+        )
         self.in_flight: dict[Value, int] = {}
         self._frees: dict[tuple[Value, bool], bool] = {}
         self._found: dict[tuple[int, int, str], Hazard] = {}
@@ -99,11 +104,6 @@ class ChannelProof:
         if not self.between_roles:
             self._ops(after, _State(), True)
             return
-        for reader in self.readers:
-            used = {allocation(value) for value in reader.operands}
-            if used.intersection(self.op.rings).difference(read_in_flight(reader)):
-                # One thread of each warp group releases a slot, which does not order the reads of the other threads.
-                self._note(reader, self._load(), "barrier")
         split = next((op for op in after if isinstance(op, gpu.WarpSpecialize)), None)
         if split is None:
             self._note(self.op, self.op, "close")

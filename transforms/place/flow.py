@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import attrs
 
@@ -69,6 +69,13 @@ def users_of(buffer: Value) -> Iterator[Op]:
             yield from users_of(user.result)
         else:
             yield user
+
+
+def last_of(op: Op, readers: Iterable[Op]) -> Op:
+    """The last op of the block of an op that is one of these readers, or has one inside."""
+    assert op.parent is not None
+    inside = {one.result for reader in readers for one in (reader, *reader.path())}
+    return next(one for one in reversed(op.parent.ops) if one.result in inside)
 
 
 def interval(alloc: Value) -> tuple[int, int]:

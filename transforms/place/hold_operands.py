@@ -21,14 +21,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+import attrs
+
 from ziggurat.codemodel.dialects import scf
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.fragments import UNITS, Unit, operand_a, warps_of
 from ziggurat.codemodel.op import Op, OpResult, Value
-from ziggurat.codemodel.transform import Outcome, Rewriter, transform
+from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.codemodel.types import TensorType
 from ziggurat.transforms.place.components import component_types
-from ziggurat.transforms.place.flow import users_of
+from ziggurat.transforms.place.flow import last_of, users_of
 from ziggurat.transforms.place.loop_plan import LOOP_REGISTERS
 from ziggurat.transforms.place.pressure import value_registers
 from ziggurat.transforms.place.queries import layout_of, shared_of, tensor_of
@@ -39,70 +41,79 @@ def hold_operands(module: gpu.Module) -> Op:
     split = next((op for op in module.walk() if isinstance(op, gpu.WarpSpecialize)), None)
     if split is None:
         return module
+    blocks: list[_Block] = []
     held: dict[Value, TensorType] = {}  # The fragments, by the buffers.
-    for op in (op for op in split.walk() if isinstance(op, gpu.LocalAlloc)):
-        type_ = _fragment(op)
-        if type_ is not None and all(_fits(loop, held | {op.result: type_}, split.registers[0]) for loop in _loops(op)):
-            held[op.result] = type_
+    for block in (block for op in module.walk() if isinstance(op, gpu.LocalAlloc) if (block := _block(op)) is not None):
+        type_, buffer = _fragment(block), block.buffer
+        if type_ is not None and all(
+            _fits(loop, held | {buffer: type_}, split.registers[0]) for loop in block.loops()
+        ):  # fmt: skip
+            held[buffer] = type_
+            blocks.append(block)
     if not held:
         return module
     loaded: dict[Value, Value] = {}
-    last: dict[Value, list[Value]] = {}  # The buffers by the ops of their own blocks that have the last readers.
-    for buffer in held:
-        assert isinstance(buffer, OpResult) and buffer.op.parent is not None
-        inside = {op.result for reader in _readers(buffer.op) for op in (reader, *reader.path())}
-        at = next(op for op in reversed(buffer.op.parent.ops) if op.result in inside)
-        last.setdefault(at.result, []).append(buffer)
+    starts, ends = dict[Value, list[_Block]](), dict[Value, list[_Block]]()
+    for block in blocks:
+        starts.setdefault(block.filled.result, []).append(block)
+        ends.setdefault(last_of(block.filled, block.readers).result, []).append(block)
+    released = {block.channel for block in blocks if isinstance(block.filled, gpu.ChannelWait)}
 
     def read(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
-        if isinstance(op, gpu.ChannelClose):
-            closed = builder.copy(op, operands)
-            for ring in (ring for channel in op.channels for ring in _rings(channel) if ring in held):
-                loaded[ring] = builder.add(gpu.LocalLoad(builder[ring], held[ring]))
-            return closed
-        if op.result in last:
-            made = builder.copy(op, operands)
-            for buffer in last[op.result]:
-                builder.add(gpu.Keep(loaded[buffer]))
-            return made
         if isinstance(op, gpu.Wgmma) and op.a in loaded:
             return builder.add(gpu.Wgmma(loaded[op.a], *operands[1:], accumulate=op.accumulate, within=op.within))
-        return None
+        if isinstance(op, gpu.ChannelRelease) and op.channel in released:
+            return DROP  # It follows the read.
+        filled, last = starts.get(op.result, ()), ends.get(op.result, ())
+        made = builder.copy(op, operands) if filled or last else None
+        for block in filled:
+            loaded[block.buffer] = builder.add(gpu.LocalLoad(builder[block.buffer], held[block.buffer]))
+            if block.channel in released:
+                builder.add(gpu.ChannelRelease(builder[block.channel]))
+        for block in last:
+            builder.add(gpu.Keep(loaded[block.buffer]))
+        return made
 
     return transform(module, read, pass_name="hold_operands")
 
 
-def _rings(channel: Value) -> tuple[Value, ...]:
-    assert isinstance(channel, OpResult) and isinstance(channel.op, gpu.Channel)
-    return tuple(channel.op.rings)
+@attrs.frozen(eq=False)
+class _Block:
+    """A block that TMA loads before the loops that read it: its buffer and channel, and the op after which it is there.
+
+    The producer fills the buffer once for each iteration of a loop around, or the consumer itself does.
+    """
+
+    buffer: Value
+    channel: Value
+    filled: Op
+    readers: list[Op]
+
+    def loops(self) -> Iterator[scf.For]:
+        """The loops in which the buffer is read, that it is filled before."""
+        around = {op.result for op in self.filled.path()}
+        for reader in self.readers:
+            yield from (op for op in reader.path() if isinstance(op, scf.For) and op.result not in around)
 
 
-def _readers(alloc: Op) -> list[Op]:
-    """The ops that use a buffer, but for what fills it."""
-    return [user for user in users_of(alloc.result) if not isinstance(user, gpu.Channel | gpu.TmaLoad)]
-
-
-def _loops(alloc: gpu.LocalAlloc) -> Iterator[scf.For]:
-    """The loops in which a buffer is read, that it is filled before."""
-    around = {op.result for op in alloc.path()}
-    for reader in _readers(alloc):
-        yield from (op for op in reader.path() if isinstance(op, scf.For) and op.result not in around)
-
-
-def _fragment(alloc: gpu.LocalAlloc) -> TensorType | None:
-    """The type of a buffer's content as an operand in registers; None if not only dots read it, as their first."""
-    readers = _readers(alloc)
-    closed = any(
-        isinstance(later, gpu.ChannelClose)
-        for user in alloc.result.uses
-        if isinstance(user, gpu.Channel)
-        for later in user.result.uses
-    )
-    if not closed or next(_loops(alloc), None) is None:
+def _block(alloc: gpu.LocalAlloc) -> _Block | None:
+    channels = [user for user in alloc.result.uses if isinstance(user, gpu.Channel)]
+    if len(channels) != 1 or shared_of(alloc.result).count > 1:
         return None
+    uses = channels[0].result.uses
+    filled = [op for op in uses if isinstance(op, gpu.ChannelClose)] or [
+        op for op in uses if isinstance(op, gpu.ChannelWait)
+    ]  # fmt: skip
+    readers = [user for user in users_of(alloc.result) if not isinstance(user, gpu.Channel | gpu.TmaLoad)]
+    block = _Block(alloc.result, channels[0].result, filled[0], readers)
+    return block if any(block.loops()) else None
+
+
+def _fragment(block: _Block) -> TensorType | None:
+    """The type of a buffer's content as an operand in registers; None if not only dots read it, as their first."""
     types: set[TensorType] = set()
-    for op in readers:
-        if not isinstance(op, gpu.Wgmma) or op.a is not alloc.result or op.b is alloc.result:
+    for op in block.readers:
+        if not isinstance(op, gpu.Wgmma) or op.a is not block.buffer or op.b is block.buffer:
             return None
         buffer, c = shared_of(op.a), tensor_of(op.c)
         unit: Unit = UNITS[{8: "m16n8k32", 16: "m16n8k16", 32: "m16n8k8"}[buffer.element.bits]]

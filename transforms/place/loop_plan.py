@@ -138,7 +138,7 @@ def planned(
     step = step_ahead(loop, descriptors, by_tma=True)
     if isinstance(step, Obstacle):
         return step
-    copies = [copy for op in loop.body.entry.ops if (copy := _copy_of(op)) is not None]
+    copies = [copy for op in loop.body.entry.ops if (copy := copy_of(op)) is not None]
     stores = {copy.store.result for copy in copies}
     copies = [copy for copy in copies if _is_only_stored(copy.load.result, stores)]
     if not copies:
@@ -313,22 +313,23 @@ def _orders_memory(op: Op) -> bool:
     return isinstance(op, tt.Barrier | tt.Call) or (not op.bodies and may_write(op))
 
 
-def _copy_of(op: Op) -> Copy | None:
-    """The copy that replaces a load and a store to a buffer; None if there is none."""
+def copy_of(op: Op, *, inside: bool = False) -> Copy | None:
+    """The copy that replaces a load and a store to a buffer, which the same block reads, or one `inside` of its loops;
+    None if there is none."""
     if not isinstance(op, gpu.LocalStore) or not isinstance(op.buffer, OpResult):
         return None
     alloc, block, shared = op.buffer.op, op.parent, shared_of(op.buffer)
     if block is None or not isinstance(alloc, gpu.LocalAlloc) or alloc.parent is not block or shared.count != 1:
         return None
     users = [user for user in users_of(op.buffer) if user is not op]
-    if not all(isinstance(user, _READERS) and user.parent is block for user in users):
+    if not all(isinstance(user, _READERS) and (inside or user.parent is block) for user in users):
         return None
     value, steps = before_transposition(op.value)
     if not users or not isinstance(value, OpResult) or any(step.parent is not block for step in (value.op, *steps)):
         return None
     load = value.op
     first = {user.result for user in users}
-    reader = next(user for user in block.ops if user.result in first)
+    reader = next((user for user in block.ops if user.result in first), users[0])
     if isinstance(load, tt.DescriptorLoad):
         return Copy(load, steps, op, alloc, 0, reader) if is_filled_by_tma(op.value, shared) else None
     if not isinstance(load, tt.Load) or load.volatile or load.cache is tt.CacheModifier.CV:

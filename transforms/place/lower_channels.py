@@ -115,7 +115,9 @@ class _Lowering:
             return builder[op.rings[0]]  # Nothing needs the channel's counterpart.
         self.full[channel] = _mbarriers(builder, op.stages, 1)
         if proof.between_roles:
-            self.empty[channel] = _mbarriers(builder, op.stages, self.num_warps // WARP_GROUP)
+            # Matrix units read for a warp group, and each warp for itself.
+            count = self.num_warps if proof.by_threads else self.num_warps // WARP_GROUP
+            self.empty[channel] = _mbarriers(builder, op.stages, count)
         if not isinstance(next(later for later in _after(op) if not isinstance(later, gpu.LocalAlloc)), gpu.Channel):
             builder.add(gpu.Barrier())
         return self.full[channel]
@@ -170,7 +172,8 @@ class _Lowering:
             index, start = builder[loop.body.parameters[0]], builder[loop.start]
             condition = builder.add(arith.CmpI(index, start, arith.IntPredicate.NE))
         slot, _ = self._at(builder, channel, -op.held - 1)
-        builder.add(gpu.MbarrierArrive(_of_slot(builder, self.empty[channel], slot), condition))
+        empty = _of_slot(builder, self.empty[channel], slot)
+        builder.add(gpu.MbarrierArrive(empty, condition, each_warp=self.proofs[channel].by_threads))
 
     def _close(self, builder: Rewriter, op: gpu.ChannelClose) -> None:
         """Wait for the copies that are still in flight, whose iterations did not come, and give the memory of mbarriers

@@ -11,7 +11,8 @@
 
 The first role, the consumer, is the kernel without those loads. The second, the producer, has the ops that the
 addresses of the loads depend on, and the loops around: it runs as many slots ahead as there are, also into the next
-tile. A channel connects the two. Loops that fetch blocks of the same shapes share their channels.
+tile. A channel connects the two. Loops that fetch blocks of the same shapes share their channels. Blocks that a loop
+around loads for them, such as the queries of each tile in attention, have channels of one slot.
 
 A loop is specialised on request (`zg.range(…, warp_specialize=True)`), if it fetches only blocks for wgmma whose
 addresses follow from scalars, and if only for loops are around it. All loops of a kernel that ask are specialised, or
@@ -22,6 +23,7 @@ are pipelined like any other.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import product
 
 import attrs
 
@@ -30,14 +32,14 @@ from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import MAX_WARPS
 from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.op import Body, Op, Value
-from ziggurat.codemodel.transform import Outcome, Rewriter, rebuilt, transform
+from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, rebuilt, transform
 from ziggurat.codemodel.types import ScalarType, TensorType, i1, void
 from ziggurat.transforms.place.allocate import Interval, intervals_of, place
-from ziggurat.transforms.place.flow import read_in_flight
-from ziggurat.transforms.place.loop_plan import Copy, LoopPlan, computed_from, deferred, planned
+from ziggurat.transforms.place.flow import last_of, read_in_flight
+from ziggurat.transforms.place.loop_plan import Copy, LoopPlan, computed_from, copy_of, deferred, planned
 from ziggurat.transforms.place.memory_order import MemoryOrder
 from ziggurat.transforms.place.obstacle import Obstacle, warn_of
-from ziggurat.transforms.place.pipeline_loads import StagedLoop, new_channels, warn_of_loads
+from ziggurat.transforms.place.pipeline_loads import StagedLoop, begin_copy, new_channels, warn_of_loads
 from ziggurat.transforms.place.pressure import REGISTERS_OF_SM
 from ziggurat.transforms.place.queries import WARP_GROUP, constant, tensor_of
 from ziggurat.transforms.place.schedule import carrying_loop
@@ -116,15 +118,29 @@ def _planned_slice(
         if other is not None:
             return Obstacle("the load is not done by TMA for wgmma alone", other.load)
         found[loop.result] = attrs.evolve(plan, deferred=deferred(plan, _registers(module.num_warps)[0]))
-    copied = {copy.buffer.result for plan in found.values() for copy in plan.copies}
-    limit -= _other_bytes(module, [interval for interval in intervals_of(module) if interval.op.result not in copied])
     # All channels live from the beginning of the kernel to its end.
-    for most in range(max(plan.stages for plan in found.values()), 1, -1):
+    for most, once in product(range(max(plan.stages for plan in found.values()), 1, -1), (_once(loops), ())):
         fewer = {result: attrs.evolve(plan, stages=min(plan.stages, most)) for result, plan in found.items()}
         shapes = {_shape_of(plan): plan for plan in fewer.values()}
-        if sum(plan.stages * copy.shared.bytes for plan in shapes.values() for copy in plan.copies) <= limit:
-            return _slice(func, fewer)
+        copies = [copy for plan in fewer.values() for copy in plan.copies] + [*once]
+        size = sum(plan.stages * copy.shared.bytes for plan in shapes.values() for copy in plan.copies)
+        size += sum(copy.shared.bytes for copy in once)
+        copied = {copy.buffer.result for copy in copies}
+        others = [interval for interval in intervals_of(module) if interval.op.result not in copied]
+        if size + _other_bytes(module, others) <= (limit if not once or module.num_warps > WARP_GROUP else limit // 2):
+            sliced = _slice(func, fewer, once)
+            if not once or isinstance(sliced, _Slice):
+                return sliced
     return Obstacle("there is no shared memory for the channels of all loops", loops[0])
+
+
+def _once(loops: Sequence[scf.For]) -> tuple[Copy, ...]:
+    """The blocks that loops around these load in each iteration, and that only wgmma inside reads."""
+    around = {owner.result: owner for loop in loops for owner in loop.path() if isinstance(owner, scf.For)}
+    asked = {loop.result for loop in loops}
+    stores = (op for result, owner in around.items() if result not in asked for op in owner.body.entry.ops)
+    copies = [copy for op in stores if (copy := copy_of(op, inside=True)) is not None and _is_for_wgmma(copy)]
+    return tuple(copy for copy in copies if not copy.transposed and len(copy.load.result.uses) == 1)
 
 
 def _other_bytes(module: gpu.Module, intervals: Sequence[Interval]) -> int:
@@ -146,18 +162,20 @@ def _is_for_wgmma(copy: Copy) -> bool:
 class _Slice:
     """The ops and carried values on which the addresses of fetched blocks, and the loops around, depend.
 
-    `around` has the results of the loops, with the numbers of the carried values.
+    `around` has the results of the loops, with the numbers of the carried values. `once` has the blocks that the loops
+    around load, by their stores.
     """
 
     plans: Plans
+    once: dict[Value, Copy]
     ops: set[Value]
     around: dict[Value, list[int]]
 
 
-def _slice(func: tt.Func, plans: Plans) -> _Slice | Obstacle:
+def _slice(func: tt.Func, plans: Plans, once: Sequence[Copy]) -> _Slice | Obstacle:
     """The slice for the producer; the obstacle where something does not follow from scalars by pure ops and loads of
     what the kernel does not change."""
-    wanted: list[Value] = []
+    wanted: list[Value] = [value for copy in once for value in copy.load.operands]
     around: dict[Value, list[int]] = {}
     for plan in plans.values():
         owner: Op | None = plan.loop
@@ -178,7 +196,7 @@ def _slice(func: tt.Func, plans: Plans) -> _Slice | Obstacle:
         return is_scalar and (memory.stays(op) if isinstance(op, tt.Load) else is_pure(op))
 
     ops = computed_from(wanted, around, may_move)
-    return ops if isinstance(ops, Obstacle) else _Slice(plans, ops, around)
+    return ops if isinstance(ops, Obstacle) else _Slice(plans, {copy.store.result: copy for copy in once}, ops, around)
 
 
 class _Roles:
@@ -198,6 +216,14 @@ class _Roles:
         for plan in sliced.plans.values():
             if _shape_of(plan) not in channels:
                 channels[_shape_of(plan)] = new_channels(outer, plan)
+        self.rings: dict[Value, Value] = {}  # Of blocks that loops around load, by their buffers.
+        self.once: dict[Value, Value] = {}  # Their channels, by their stores.
+        self.released: dict[Value, list[Value]] = {}  # The same, by the ops of their blocks with the last readers.
+        for store, copy in sliced.once.items():
+            type_, alloc = copy.shared, copy.buffer
+            ring = outer.add(gpu.LocalAlloc(type_, alignment=alloc.alignment), alloc.location)
+            self.rings[alloc.result], self.once[store] = ring, outer.add(gpu.Channel([ring]))
+            self.released.setdefault(last_of(alloc, copy.readers).result, []).append(self.once[store])
         self.writers = {loop: StagedLoop(plan, channels[_shape_of(plan)]) for loop, plan in sliced.plans.items()}
 
     def body(self) -> Body:
@@ -217,16 +243,35 @@ class _Roles:
         return inner.finish()
 
     def _consumed(self, builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
-        """A specialised loop, without the fetches of the producer."""
-        if not isinstance(op, scf.For) or op.result not in self.writers:
-            return None
-        return carrying_loop(builder, op, range(len(op.initial)), (), self.writers[op.result].compute, op.attributes)
+        """A specialised loop, without the fetches of the producer; and waits for blocks of loops around."""
+        if op.result in self.rings:
+            return self.rings[op.result]
+        if op.result in self.once:
+            builder.add(gpu.ChannelWait(self.once[op.result]))
+            return DROP
+        if any(op is copy.load for copy in self.sliced.once.values()):
+            return operands[0]  # Only the store uses it.
+        made = None
+        if isinstance(op, scf.For) and op.result in self.writers:
+            write = self.writers[op.result].compute
+            made = carrying_loop(builder, op, range(len(op.initial)), (), write, op.attributes)
+        if op.result in self.released:
+            made = builder.copy(op, operands) if made is None else made
+            for channel in self.released[op.result]:
+                builder.add(gpu.ChannelRelease(channel))
+        return made
 
     def _produce(self, builder: Rewriter, ops: Sequence[Op]) -> None:
         """Write those of these ops that the producer needs."""
         for op in ops:
             if op.result in self.sliced.ops:
                 builder.rewrite(op)
+            elif op.result in self.once:
+                channel, always = self.once[op.result], constant(builder, True, i1)
+                builder.add(gpu.ChannelAcquire(channel, always))
+                copy = self.sliced.once[op.result]
+                begin_copy(builder, copy.load, self.rings[copy.buffer.result], channel, always)
+                builder.add(gpu.ChannelCommit(channel))
             elif isinstance(op, scf.For) and op.result in self.sliced.around:
                 self._loop(builder, op)
 

@@ -328,6 +328,54 @@ def test_attention(causal: bool, m: int, warps: int, stages: int) -> None:
     judged(model, module, given, (length // m, 2), (0, 1) if warps == 8 else (0, 1, 2), rtol=4e-3, atol=4e-3)
 
 
+@zg.kernel
+def attention_of_tiles(q_desc, k_desc, v_desc, out_desc, n, tiles, M: zg.constexpr, N: zg.constexpr, D: zg.constexpr):
+    for tile in zg.range(zg.program_id(0), tiles, zg.num_programs(0)):
+        q = q_desc.load((tile * M, 0))
+        top, total = zg.full((M,), -1.0e30, zg.f32), zg.zeros((M,), zg.f32)
+        acc = zg.zeros((M, D), zg.f32)
+        for start in zg.range(0, n, N, warp_specialize=True):
+            acc, total, top = step(acc, total, top, q, k_desc, v_desc, 0, start, zg.arange(0, M), 0.25, False, N)
+        out_desc.store((tile * M, 0), zg.cast(zg.div(acc, zg.expand(total, 1)), zg.f16))
+
+
+def tiles_of_attention(warps: int) -> tuple[Op, Given]:
+    m, n, d, length, tiles = 16 * warps, 32, 32, 96, 5
+    blocks = [(m, d), (n, d), (n, d), (m, d)]
+
+    def given() -> tuple[np.ndarray, list[Any]]:
+        rng = np.random.default_rng(4)
+        q, k, v = (rng.standard_normal((rows, d)).astype(np.float16) for rows in (tiles * m, length, length))
+        out = np.zeros((tiles * m, d), np.float16)
+        return out, [*described((q, k, v, out), blocks), length, tiles]
+
+    return attention_of_tiles.triton(*descriptors(*blocks), I32, I32, m, n, d), given
+
+
+@pytest.mark.parametrize("warps", [4, 8])
+def test_the_producer_loads_the_queries_of_the_next_tile(warps: int) -> None:
+    model, given = tiles_of_attention(warps)
+    module = placed(model, warps, 2)
+    (split,) = (op for op in module.walk() if isinstance(op, gpu.WarpSpecialize))
+    consumer, producer = ([op for top in role.entry.ops for op in top.walk()] for role in split.roles)
+    assert [sum(isinstance(op, gpu.TmaLoad) for op in ops) for ops in (consumer, producer)] == [0, 3]
+    # All threads read the queries, so each warp releases their slot.
+    assert sum(op.each_warp for op in consumer if isinstance(op, gpu.MbarrierArrive)) == 1
+    assert count(module, gpu.LocalLoad) == 1
+    judged(model, module, given, (2,), (0, 1, 2), rtol=4e-3, atol=4e-3)
+
+
+def test_each_warp_releases_what_its_threads_read() -> None:
+    """An arrival of one thread of a warp group does not order the reads of its other warps."""
+    model, given = tiles_of_attention(8)
+    module = placed(model, 8, 2)
+    (arrive,) = (op for op in module.walk() if isinstance(op, gpu.MbarrierArrive) and op.each_warp)
+    module = changed(module, arrive, lambda builder, _, values: builder.add(gpu.MbarrierArrive(*values)))
+    (empty,) = (op for op in module.walk() if isinstance(op, gpu.MbarrierInit) and op.arrivals == 8)
+    module = changed(module, empty, lambda builder, _, values: builder.add(gpu.MbarrierInit(*values, arrivals=2)))
+    assert is_missed(model, module, given, (2,), rtol=4e-3, atol=4e-3)
+
+
 @pytest.mark.parametrize("roles", [False, True])
 def test_gradients_of_attention(roles: bool) -> None:
     """Four dots, of which two do not need each other."""
