@@ -289,9 +289,8 @@ def attention_backward(d: int, causal: bool, n: int, batch: int, heads: int) -> 
         )
 
     # One kernel, then two: blocks and warps for the keys, and for the rows of queries.
-    shapes = [(64, 128, 8, roles) for roles in (False, True)] + [(64, 64, 4, True)] * (d == 64)
-    shapes += [(64, 128, 8, False, 128, 64, 8), (64, 64, 4, True, 64, 128 * 64 // d, 4)]
-    shapes += [(64, 128, 8, True, 64, 64, 4)] if d == 128 else []
+    shapes = [(64, 128, 8, False, 128, 64, 8), (64, 64, 4, True, 64, 128 * 64 // d, 4)]
+    shapes += [(64, 128, 8, True, 64, 64, 4)] if d == 128 else [(64, 64, 4, True), (64, 128, 8, False)]
     names = ("M", "N", "num_warps", "ROLES", "rows", "columns", "warps of rows")
     runs = by(launch, [dict(zip(names, one, strict=False)) for one in shapes])
     kernel = zg.grad(example("attention").attention_kernel, wrt=("q_desc", "k_desc", "v_desc"), of="out_desc")
