@@ -34,7 +34,7 @@ from ziggurat.codemodel.dialects.arith import IntPredicate
 from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value
 from ziggurat.codemodel.structured import Structured
-from ziggurat.codemodel.transform import Outcome, Rewriter, transform
+from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, TensorType, element_of, i1, i32, i64, shape_of
 from ziggurat.transforms.place.axis_info import analyse
 from ziggurat.transforms.place.components import component_of
@@ -42,7 +42,7 @@ from ziggurat.transforms.place.obstacle import Obstacle
 from ziggurat.transforms.place.queries import constant, constant_of, is_elementwise, tensor_of
 from ziggurat.transforms.place.tma import feeds_dot, tma_decisions
 from ziggurat.transforms.simplify import simplify
-from ziggurat.transforms.simplify.effects import may_write
+from ziggurat.transforms.simplify.effects import is_read, may_write
 
 _UNIT = 16  # Bytes: the base and the strides of a tensor map are multiples of this.
 _ENDLESS = (1 << 31) - 1  # The size of a tensor along an axis without a bound.
@@ -82,22 +82,23 @@ def _raised(module: core.Module, options: CompileOptions, left: dict[Value, Obst
     loads = [op for op in func.walk() if isinstance(op, tt.Load) and feeds_dot(op.result)]
     loads = [op for op in loads if _is_pipelined(op.parent_op, options.num_stages)]
     raised: dict[Value, _Raised] = {}
-    for op in loads:
+    for op in [*loads, *analysis.lone_store()]:
         found = analysis.raised(op)
-        if isinstance(found, Obstacle):
-            left[op.result] = found
-        else:
+        if not isinstance(found, Obstacle):
             raised[op.result] = found
-    while raised:
+        elif isinstance(op, tt.Load):
+            left[op.result] = found
+    while any(isinstance(found.access, tt.Load) for found in raised.values()):
         # The loads of a loop are pipelined alike.
         others = {op.parent_op: op for op in loads if op.result not in raised}
         for value, found in [*raised.items()]:
-            if (other := others.get(found.load.parent_op)) is not None:
+            if (other := others.get(found.access.parent_op)) is not None:
                 left[value] = Obstacle("another load for the dots of its loop is not done by TMA", other)
                 del raised[value]
         made = _rewritten(module, analysis, raised)
         decisions = tma_decisions(made, options.target, options.warps, options.launch_pdl)
-        through = [op for op in made.walk() if isinstance(op, tt.DescriptorLoad) and _is_made_at_launch(op.descriptor)]
+        accesses = [op for op in made.walk() if isinstance(op, tt.DescriptorLoad | tt.DescriptorStore)]
+        through = [op for op in accesses if _is_made_at_launch(op.descriptor)]
         unserved = [
             (value, decision)
             for value, op in zip(raised, through, strict=True)
@@ -107,9 +108,12 @@ def _raised(module: core.Module, options: CompileOptions, left: dict[Value, Obst
             simple = simplify(made)
             assert isinstance(simple, core.Module)
             return simple
+        # Without the store of the same memory, a load may be done by TMA.
+        stores = [value for value, _ in unserved if isinstance(raised[value].access, tt.Store)]
         for value, decision in unserved:
-            load = raised.pop(value).load
-            left[value] = Obstacle("the target has no TMA", load) if decision is None else decision[1]
+            if value in stores or not stores:
+                access = raised.pop(value).access
+                left[value] = Obstacle("the target has no TMA", access) if decision is None else decision[1]
     return module
 
 
@@ -127,12 +131,11 @@ def _is_made_at_launch(descriptor: Value) -> bool:
 
 @attrs.frozen(eq=False)
 class _Raised:
-    """A load as one of a block at `offsets` of a matrix in memory: rows of `shape` are `pitch` apart, in elements.
-
-    The loaded tensor is the transpose of the block if `turned`.
+    """A load or a store as one of a block at `offsets` of a matrix in memory: rows of `shape` are `pitch` apart, in
+    elements. The tensor is the transpose of the block if `turned`.
     """
 
-    load: tt.Load
+    access: tt.Load | tt.Store
     base: Value
     shape: tuple[Bound, Bound]
     pitch: Bound
@@ -142,7 +145,7 @@ class _Raised:
     @property
     def type(self) -> DescriptorType:
         """The type of the descriptor."""
-        type_ = tensor_of(self.load.result)
+        type_ = tensor_of(_moved_by(self.access))
         assert isinstance(type_.element, ScalarType)
         return DescriptorType(type_.shape[::-1] if self.turned else type_.shape, type_.element)
 
@@ -170,12 +173,22 @@ def _rewritten(module: core.Module, analysis: _Analysis, raised: Mapping[Value, 
         if found is None:
             return None
         offsets = [analysis.value(builder, offset) for offset in found.offsets]
-        block = builder.add(tt.DescriptorLoad(made[found.key], offsets, eviction=found.load.eviction))
+        if isinstance(found.access, tt.Store):
+            value = builder[found.access.value]
+            value = builder.add(tt.Trans(value, (1, 0))) if found.turned else value
+            builder.add(tt.DescriptorStore(made[found.key], value, offsets))
+            return DROP
+        block = builder.add(tt.DescriptorLoad(made[found.key], offsets, eviction=found.access.eviction))
         return builder.add(tt.Trans(block, (1, 0))) if found.turned else block
 
     result = transform(module, rewrite, pass_name="raise_pointers")
     assert isinstance(result, core.Module)
     return result
+
+
+def _moved_by(access: tt.Load | tt.Store) -> Value:
+    """The value that an access loads or stores."""
+    return access.value if isinstance(access, tt.Store) else access.result
 
 
 def _descriptor(builder: Rewriter, found: _Raised) -> Value:
@@ -422,53 +435,67 @@ class _Analysis:
             case _:
                 return [], False
 
-    # Loads.
+    # Loads and stores.
 
-    def raised(self, load: tt.Load) -> _Raised | Obstacle:
-        """A load through a descriptor, or the obstacle."""
-        type_, form = load.result.type, self.form(load.ptr)
+    def lone_store(self) -> list[tt.Store]:
+        """The store of the function, if it is the only op that writes, and nothing is read after it."""
+        if len(self.writers) != 1 or not isinstance(store := self.writers[0], tt.Store):
+            return []
+        in_loop = any(isinstance(op, scf.For | scf.While) for op in store.path())
+        reads = [op for op in self.func.walk() if is_read(op) and self.order[op.result] > self.order[store.result]]
+        hinted = store.eviction is not tt.EvictionPolicy.NORMAL
+        return [] if in_loop or reads or hinted else [store]
+
+    def raised(self, access: tt.Load | tt.Store) -> _Raised | Obstacle:
+        """A load or a store through a descriptor, or the obstacle."""
+        type_, form = _moved_by(access).type, self.form(access.ptr)
         why = "its addresses are not known to be those of a block of a tensor, as a descriptor's are"
-        scattered = Obstacle(why, load)
+        scattered = Obstacle(why, access)
         if not isinstance(type_, TensorType) or type_.rank != 2 or form is None or form.origin is None:
             return scattered
-        if load.volatile or load.cache not in (tt.CacheModifier.NONE, tt.CacheModifier.CA, tt.CacheModifier.CG):
-            return Obstacle("it is volatile, or has a cache modifier that TMA has not", load)
-        if load.other is not None and str(constant_of(load.other)) not in ("0", "0.0"):
-            return Obstacle("its value where the mask is false is not zero", load)
+        volatile = isinstance(access, tt.Load) and access.volatile
+        if volatile or access.cache not in (tt.CacheModifier.NONE, tt.CacheModifier.CA, tt.CacheModifier.CG):
+            return Obstacle("it is volatile, or has a cache modifier that TMA has not", access)
+        other = access.other if isinstance(access, tt.Load) else None
+        if other is not None and str(constant_of(other)) not in ("0", "0.0"):
+            return Obstacle("its value where the mask is false is not zero", access)
         if type_.element == i1 or not isinstance(type_.element, ScalarType):
-            return Obstacle("TMA loads numbers of 8 bits or more", load)
-        if (writer := self._writer(load)) is not None:
+            return Obstacle("TMA moves numbers of 8 bits or more", access)
+        if isinstance(access, tt.Load) and (writer := self._writer(access)) is not None:
             return Obstacle("an op that may write comes before it, or is in a loop with it", writer)
         along = next((axis for axis in (1, 0) if form.axes[axis].stride == _ONE), None)
         pitch = None if along is None else self._bound(form.axes[1 - along].stride)
         if along is None or pitch is None:
             return scattered
         if not self._is_even(form.origin, 1) or not self._is_even(pitch, type_.element.bytes):
-            return Obstacle("its base and the distance of its rows are not known to be multiples of 16 bytes", load)
+            return Obstacle("its base and the distance of its rows are not known to be multiples of 16 bytes", access)
         starts: dict[int, Poly] = dict(zip((1 - along, along), self._split(form.base, pitch), strict=True))
         if self._split(form.wide, pitch)[1]:
-            return Obstacle("its columns are not known to be within 32 bits", load)
-        masked = Obstacle("its mask is not known to be that of a block, index < size on each axis", load)
-        limits, exact = self.limits(load.mask, 2)
+            return Obstacle("its columns are not known to be within 32 bits", access)
+        masked = Obstacle("its mask is not known to be that of a block, index < size on each axis", access)
+        limits, exact = self.limits(access.mask, 2)
         shape: list[Bound] = []
         for axis in (1 - along, along):
             wrap = form.axes[axis].wrap
             sizes = [_sum(starts[axis], number, -1) for at, number in limits if at == axis]
             if wrap is not None:
-                if sizes or starts[axis] or not self._is_hidden(load.result, axis, _sum(wrap[0], wrap[1], -1)):
-                    return Obstacle("its index is taken modulo a size, and rows beyond the size may be stored", load)
+                hidden = isinstance(access, tt.Load) and not sizes and not starts[axis]
+                if not hidden or not self._is_hidden(access.result, axis, _sum(wrap[0], wrap[1], -1)):
+                    return Obstacle("its index is taken modulo a size, and rows beyond the size may be stored", access)
                 starts[axis], sizes = wrap[0], [wrap[1]]
             size = self._bound(sizes[0]) if len(sizes) == 1 else None if sizes else _ENDLESS
             if size is None:
                 return masked
             if not self._is_index(starts[axis]):
-                return Obstacle("an index of the block is not known to be an i32 of 0 or more", load)
+                return Obstacle("an index of the block is not known to be an i32 of 0 or more", access)
             shape.append(size)
         if not exact:
             return masked
         rows, columns = shape
+        if isinstance(access, tt.Store) and not self._is_even(columns, type_.element.bytes):
+            return Obstacle("the rows of the tensor are not known to be multiples of 16 bytes", access)
         offsets = starts[1 - along], starts[along]
-        return _Raised(load, form.origin, (rows, columns), pitch, offsets, along == 0)
+        return _Raised(access, form.origin, (rows, columns), pitch, offsets, along == 0)
 
     def _writer(self, load: tt.Load) -> Op | None:
         """An op that may write, and comes before a load or stands in a loop with it."""

@@ -138,13 +138,15 @@ def tma_decisions(
 
 
 def _no_map(op: Access, func: tt.Func, target: str) -> Obstacle | None:
-    """The obstacle if there is no tensor map for an access: it needs a parameter, or a descriptor that is made before a
-    loop around it."""
+    """The obstacle if there is no tensor map for an access: it needs a parameter, a descriptor that the launch
+    makes, or one that is made before a loop around it."""
     if op.descriptor in func.body.parameters:
         return None
     made = made_by(op.descriptor)
     if made is None:
         return Obstacle("control flow chooses the descriptor", op)
+    if made.at_launch:
+        return None
     if not TARGETS[target].makes_tensor_maps:
         return Obstacle(f"kernels for {target} make no tensor maps, as those for {target}a do", made)
     if not _loops(op) - _loops(made):
