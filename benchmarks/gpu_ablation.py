@@ -131,6 +131,7 @@ LEFT_OUT = (
     "stores by tma",
     "contract",
     "raise_pointers",
+    "persist",
     "last_reads",
     "cse",
     "share_buffers",
@@ -140,6 +141,7 @@ LEFT_OUT = (
     "pipeline_loads",
     "rescale",
     "hold_operands",
+    "defer_stores",
 )
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import attrs
 
 from ziggurat.codemodel.errors import LaunchError
+from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.fragments import box_and_swizzle
 from ziggurat.codemodel.gpu.options import DEFAULT_OPTIONS, CompileOptions
 from ziggurat.codemodel.passes import Snapshot
@@ -45,7 +46,8 @@ class Compiled:
     takes, as `tt.func` does; it is empty where the parameters are the arguments. `arguments` are those of a launch;
     `disjoint` is that of `tt.func`. If `scratch` is not 0, a launch provides so many bytes of global memory for each
     program, for tensor maps; the last parameter of the PTX kernel points to them, and is not in `parameters`. Nor are
-    `maps`, the types and parts of the tensor maps that a launch makes: the parameters before that one.
+    `maps`, the types and parts of the tensor maps that a launch makes: the parameters before that one. With
+    `persistent`, three parameters before those are the sizes of the grid, and CTAs take the programs in turn.
 
         compiled[grid](x, y, n)
 
@@ -65,6 +67,7 @@ class Compiled:
     options: CompileOptions = DEFAULT_OPTIONS
     scratch: int = 0
     maps: tuple[tuple[Type, str], ...] = ()
+    persistent: bool = False
 
     def __repr__(self) -> str:
         takes = ", ".join(map(str, self.arguments))
@@ -172,7 +175,7 @@ def binary_of(compiled: Compiled, name: str) -> Binary:
     return Binary(
         compiled.symbol, compiled.ptx, compiled.num_warps, compiled.shared, parameters, compiled.target, name,
         {"places": places} if places else {}, compiled.disjoint, launched, compiled.scratch,
-        tuple(_map_of(type_, part) for type_, part in compiled.maps),
+        tuple(_map_of(type_, part) for type_, part in compiled.maps), compiled.persistent,
     )  # fmt: skip
 
 
@@ -181,7 +184,9 @@ def _map_of(type_: Type, part: str) -> LaunchMap:
     from ziggurat.backend.cuda.binary import LaunchMap
 
     assert isinstance(type_, DescriptorType)
-    return LaunchMap(type_.element.name, *box_and_swizzle(type_.block, type_.element), part.split()[1:])
+    _, *sources = part.removesuffix(gpu.STORED).split()
+    stored = part.endswith(gpu.STORED)
+    return LaunchMap(type_.element.name, *box_and_swizzle(type_.block, type_.element), tuple(sources), stored)
 
 
 def parameter_of(type_: Type, part: str = "") -> Parameter:

@@ -151,6 +151,7 @@ def compile_model(
         from ziggurat.backend.ptx.assemble import assemble
         from ziggurat.backend.ptx.roles import warps_of
         from ziggurat.transforms.place.passes import missing_pass, place
+        from ziggurat.transforms.place.persist import is_persistent
         from ziggurat.transforms.place.pressure import warn_of_registers
 
         if isinstance(model, gpu.Module):
@@ -189,6 +190,7 @@ def compile_model(
         options=options,
         scratch=placed.scratch,
         maps=tuple(maps),
+        persistent=is_persistent(function),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from ziggurat.backend.cuda.testing import do_bench
 from ziggurat.backend.launch.arrays import is_array
 from ziggurat.backend.launch.grids import gpu_sizes
 from ziggurat.codemodel.errors import LaunchError
+from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.op import Value
 from ziggurat.compiler.compiled import Compiled
 from ziggurat.compiler.explanation import explanation
@@ -45,11 +47,14 @@ def report(kernel: Kernel, text: str, grid: Sequence[int], options: Mapping[str,
         raise LaunchError("explain must have a GPU as its target; got the target 'cpu'")
     cost = cost_of(compiled.stages["gpu"])
     given: dict[Value, Any] = {}
-    parts = compiled.parts or list(map(str, range(len(values))))
-    for parameter, part in zip(cost.func.body.parameters, parts, strict=False):
-        if part.isdecimal() and not is_array(values[int(part)]):
+    parts = cost.func.parts or list(map(str, range(len(values))))
+    for parameter, part in zip(cost.func.body.parameters, parts, strict=True):
+        if part.startswith(gpu.GRID):
+            given[parameter] = sizes[int(part.split()[1])]
+        elif part.isdecimal() and not is_array(values[int(part)]):
             given[parameter] = values[int(part)]
-    work, count = work_of_grid(cost, sizes, given), sizes[0] * sizes[1] * sizes[2]
+    # One CTA that takes all programs in turn does all their work.
+    work, count = work_of_grid(cost, (1, 1, 1) if compiled.persistent else sizes, given), math.prod(sizes)
     lines = [f"{count} programs: the iterations of a loop do not follow from the arguments"]
     if work is not None:
         each = work.times(1 / count).cycles

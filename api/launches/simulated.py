@@ -60,9 +60,10 @@ class Simulation(OnHost):
     @public
     def run(
         self, grid: Any, /, *arguments: Any, seed: int = 0, optimized: bool = False, max_steps: int = MAX_STEPS,
-        **keywords: Any,
+        ctas: int = 2, **keywords: Any,
     ) -> None:  # fmt: skip
-        """Simulate the kernel for each program of the grid."""
+        """Simulate the kernel for each program of the grid. Programs that CTAs take in turn (`persistent`) are taken by
+        at most `ctas`."""
         from ziggurat.backend.launch.descriptors import check_disjoint
         from ziggurat.backend.ptx.assemble import optimized as after_passes
         from ziggurat.backend.ptx.emitter import kernel_of
@@ -82,9 +83,12 @@ class Simulation(OnHost):
         ]
         pairs = tuple(zip(compiled.disjoint[::2], compiled.disjoint[1::2], strict=True))
         check_disjoint(pairs, given, self.names, self.title)
-        parts = in_parts(kernel_of(model), given, compiled.scratch * math.prod(sizes))
+        parts = in_parts(kernel_of(model), given, compiled.scratch * math.prod(sizes), sizes)
+        if compiled.persistent:
+            sizes = min(math.prod(sizes), ctas), 1, 1
         owners = [int(part.partition(".")[0]) for part in compiled.parts] or range(len(given))
         names = [self.names[owner] for owner in owners]
+        names += ["the grid"] * 3 * compiled.persistent
         names += [names[int(part.split()[1])] for _, part in compiled.maps] + ["scratch"] * bool(compiled.scratch)
         with np.errstate(over="ignore"):  # A float out of range becomes an infinity, as at a launch.
             values = [

@@ -45,13 +45,14 @@ class LaunchMap:
     """A tensor map that a launch makes, of a matrix of this type of elements, for a box and a swizzle.
 
     `sources` says where its address, its two sizes and the elements from a row to the next come from: the number of a
-    parameter, or "=" and a constant.
+    parameter, or "=" and a constant. The kernel stores through it if `stored`, and otherwise loads.
     """
 
     element: str
     box: tuple[int, ...] = attrs.field(converter=tuple[int, ...])
     swizzle: int
     sources: tuple[str, ...] = attrs.field(converter=tuple[str, ...])
+    stored: bool = False
 
 
 @attrs.frozen
@@ -61,7 +62,8 @@ class Binary:
     `symbol` is its name in `code`; `name` the kernel's name for messages. `shared` is the dynamic shared memory of a
     CTA in bytes, `parameters` are in the order of the code's. `metadata` holds further facts, which JSON can hold;
     `disjoint` has pairs of run-time arguments, one after the other: see `pairs`. `launched` has the attributes of its
-    launches: "pdl" and "cooperative". The code has one more parameter for each of `maps`. If `scratch` is not 0, it has
+    launches: "pdl" and "cooperative". With `persistent`, the code has three more parameters, the sizes of the grid, and
+    CTAs take the programs in turn. It has one more parameter for each of `maps`. If `scratch` is not 0, it has
     yet one, the last: a pointer to so many bytes for each program (`scratch.py`).
     """
 
@@ -77,6 +79,7 @@ class Binary:
     launched: tuple[str, ...] = attrs.field(default=(), converter=tuple[str, ...])
     scratch: int = attrs.field(default=0, validator=instance_of(int))
     maps: tuple[LaunchMap, ...] = attrs.field(default=(), converter=tuple[LaunchMap, ...])
+    persistent: bool = attrs.field(default=False, validator=instance_of(bool))
 
     @property
     def arguments(self) -> tuple[int, ...]:

@@ -263,7 +263,8 @@ class Loaded:
 
         launch, binary = self._plain_launch(), self.binary
         if binary.scratch:
-            launch = launching(launch, self.context, binary.scratch, len(binary.parameters) + len(binary.maps))
+            count = len(binary.parameters) + 3 * binary.persistent + len(binary.maps)
+            launch = launching(launch, self.context, binary.scratch, count)
         return Described(launch, self) if binary.maps else launch
 
     def _plain_launch(self) -> Callable[..., Any]:
@@ -289,6 +290,15 @@ class Loaded:
         return int(
             check(driver.cuFuncGetAttribute(attribute, self.function), f"asking '{self.binary.title}' for {name}")
         )
+
+    @functools.cached_property
+    def ctas_at_once(self) -> int:
+        """The number of CTAs that the device runs at once."""
+        each = cuda().cuOccupancyMaxActiveBlocksPerMultiprocessor(
+            self.function, self.binary.threads, self.binary.shared
+        )
+        on_one = int(check(each, f"asking for the occupancy of '{self.binary.title}'"))
+        return max(1, on_one) * current_device().attribute("MULTIPROCESSOR_COUNT")
 
     @property
     def registers(self) -> int:

@@ -321,7 +321,8 @@ class Launcher:
             values.append(value)
         check_disjoint(binary.pairs, arguments, names, binary.title)
         packing = Packing.of([parameter.kind for parameter in binary.parameters])
-        slot = new_slot(packing.size, packing.offsets, maps=len(binary.maps), scratch=binary.scratch > 0)
+        scratch, grid = binary.scratch > 0, binary.persistent
+        slot = new_slot(packing.size, packing.offsets, maps=len(binary.maps), scratch=scratch, grid=grid)
         packing.write(slot[0], values)
         on = driver.STREAMS[stream_of(arguments, device) if stream is None else driver.stream_address(stream)]
         with driver.on_device(device):

@@ -59,14 +59,19 @@ class Packing:
         struct.pack_into(self.format, buffer, 0, *map(fitted, self.kinds, values))
 
 
-def new_slot(size: int, order: Sequence[int], *, maps: int = 0, scratch: bool = False) -> tuple[memoryview, int]:
+def new_slot(
+    size: int, order: Sequence[int], *, maps: int = 0, scratch: bool = False, grid: bool = False
+) -> tuple[memoryview, int]:
     """A buffer of `size` bytes for the values of a launch, and the address of an array of pointers into it, ended by 0.
 
-    `order` gives the place in the buffer of each of the kernel's parameters. So many `maps` have places after them;
-    with `scratch`, so has an address. With maps, the last 8 bytes of the buffer, directly before the pointers, are its
-    size. The view keeps the memory of both.
+    `order` gives the place in the buffer of each of the kernel's parameters. With `grid`, three sizes have places after
+    them; so have this many `maps`, and with `scratch` an address. With maps, the last 8 bytes of the buffer, directly
+    before the pointers, are its size. The view keeps the memory of both.
     """
-    size += -size % (64 if maps else 8)
+    size += -size % 8
+    if grid:
+        size, order = size + 8 * 3, (*order, size, size + 8, size + 16)
+    size += -size % 64 if maps else 0
     order = (*order, *range(size, size + MAP_BYTES * maps, MAP_BYTES))
     size += MAP_BYTES * maps
     if scratch:

@@ -391,7 +391,9 @@ class Route:
 
         def fresh() -> list[Any]:
             return [
-                *new_slot(self._packing.size, order, maps=len(binary.maps), scratch=binary.scratch > 0),
+                *new_slot(
+                    self._packing.size, order, maps=len(binary.maps), scratch=binary.scratch > 0, grid=binary.persistent
+                ),
                 *self._nothing,
             ]
 

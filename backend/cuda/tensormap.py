@@ -21,6 +21,9 @@ from ziggurat.codemodel.errors import LaunchError, ZigguratError
 from ziggurat.codemodel.types import SCALARS, ScalarType
 
 _NUMBER = struct.Struct("=q")
+_GRID = struct.Struct("=3q")  # The sizes of a grid, which a kernel reads as i32.
+_Sizes = ctypes.c_ubyte * _GRID.size
+_MOST_PROGRAMS = (1 << 31) - (1 << 20)  # A CTA counts in 32 bits, and beyond the last by the number of CTAs.
 _ZEROS = 16  # Bytes: the least that a tensor map takes.
 _KEPT = 256  # Sets of tensor maps, and buffers, that a kernel keeps for launches with equal arguments.
 _SWIZZLES = {0: "NONE", 32: "32B", 64: "64B", 128: "128B"}
@@ -43,6 +46,9 @@ class Described:
     A matrix without elements gets the map of a single 0, so that all loads give zeros, as masks say. Where arguments
     have no maps, the other kernel of `loaded` is launched, which takes the same parameters but for the maps, or the
     `LaunchError` is raised. A buffer whose bytes are those of its launch before has the right maps already.
+
+    A persistent kernel gets the sizes of the grid as well, and as many CTAs as run at once, or as there are programs.
+    Where they are too many to count, the other kernel is launched.
     """
 
     def __init__(self, launch: Callable[..., Any], loaded: Loaded) -> None:
@@ -50,21 +56,31 @@ class Described:
         self._loaded, self._binary = loaded, loaded.binary
         sources = [source for one in loaded.binary.maps for source in one.sources]
         self._numbers = [int(source) for source in sources if not source.startswith("=")]
-        self._count = len(loaded.binary.parameters)
+        self._persistent, self._sizes = loaded.binary.persistent, len(loaded.binary.parameters)
+        self._most = loaded.ctas_at_once if self._persistent else 0
+        self._count = self._sizes + 3 * self._persistent
         self._places = struct.Struct(f"={self._count + 1}Q")
         self._known: dict[tuple[int, ...], bytes | LaunchError] = {}
         self._launched: dict[int, bytes] = {}  # The bytes of buffers, by the addresses of their pointers.
 
     def has_maps(self, pointers: int) -> bool:
-        """Whether a buffer, given by the address of its pointers, has the tensor maps of its arguments."""
-        return self._launched.get(pointers) == self._given(pointers)[1]
+        """Whether a buffer, given by the address of its pointers, has the tensor maps of its arguments, and a launch
+        needs nothing else."""
+        return not self._persistent and self._launched.get(pointers) == self._given(pointers)[1]
 
     def _given(self, pointers: int) -> tuple[int, bytes]:
-        size = ctypes.c_uint64.from_address(pointers - 8).value
+        size = _address_at(pointers - 8)
         return size, ctypes.string_at(pointers - size, size + self._places.size)
 
     def __call__(self, function: Any, x: int, y: int, z: int, *rest: Any) -> Any:
         *_, stream, pointers, extra = rest
+        programs = x * y * z
+        if self._persistent:
+            if programs > _MOST_PROGRAMS:
+                why = f"'{self._binary.title}' takes programs in turn, {_MOST_PROGRAMS} at most; got {programs}"
+                error = LaunchError(why, hint="compile it with persistent=False")
+                return self._other(error, x, y, z, stream, pointers, extra)
+            _GRID.pack_into(_Sizes.from_address(_address_at(pointers + 8 * self._sizes)), 0, x, y, z)
         size, given = self._given(pointers)
         if self._launched.get(pointers) != given:
             addresses = self._places.unpack_from(given, size)
@@ -78,16 +94,21 @@ class Described:
                 maps = self._described(dict(zip(self._numbers, values, strict=True)))
                 self._known[values] = maps
             if not isinstance(maps, bytes):
-                if self._loaded.otherwise is None:
-                    raise maps
-                other = self._loaded.otherwise()
-                shape = other.binary.threads, 1, 1, other.binary.shared
-                return other.launch(other.function, x, y, z, *shape, stream, pointers, extra)
+                return self._other(maps, x, y, z, stream, pointers, extra)
             ctypes.memmove(addresses[self._count], maps, len(maps))
             if len(self._launched) >= _KEPT:
                 self._launched.clear()
             self._launched[pointers] = ctypes.string_at(start, len(given))
+        if self._persistent:
+            return self.launch(function, min(programs, self._most), 1, 1, *rest)
         return self.launch(function, x, y, z, *rest)
+
+    def _other(self, error: LaunchError, x: int, y: int, z: int, stream: Any, pointers: int, extra: Any) -> Any:
+        if self._loaded.otherwise is None:
+            raise error
+        other = self._loaded.otherwise()
+        shape = other.binary.threads, 1, 1, other.binary.shared
+        return other.launch(other.function, x, y, z, *shape, stream, pointers, extra)
 
     def _described(self, values: Mapping[int, int]) -> bytes | LaunchError:
         """The tensor maps of a launch, given the values of parameters; or the error for values that have none."""
@@ -99,6 +120,8 @@ class Described:
                 f"'{self._binary.title}' loads blocks by TMA from {shape[0]} by {shape[1]} elements, rows {pitch} apart"
             )
             hint = "compile it with raise_pointers=False"
+            if min(shape) < 1 and one.stored:
+                return LaunchError(f"{why}: there is nothing to store to", hint=hint)
             if min(shape) < 1:
                 address, shape, pitch = _zeros(self._loaded.context), [1, 1], _ZEROS // element.bytes
             if pitch < 1:
@@ -108,6 +131,11 @@ class Described:
             except ZigguratError as error:
                 return LaunchError(f"{why}: {error.summary}", hint=hint)
         return b"".join(made)
+
+
+def _address_at(place: int) -> int:
+    """The address that is at an address."""
+    return ctypes.c_uint64.from_address(place).value
 
 
 @cache

@@ -40,19 +40,23 @@ _UNORDERED = (
 MAPS = 1 << 60  # The address of a tensor map of a launch is this plus the number of its array.
 
 
-def in_parts(func: tt.Func, arguments: Sequence[Any], scratch: int = 0) -> list[Any]:
+def in_parts(func: tt.Func, arguments: Sequence[Any], scratch: int = 0, grid: Sequence[int] = (1, 1, 1)) -> list[Any]:
     """The arguments of an emitted kernel, from those of a launch: `TensorDescriptor`s are split into their parts.
 
-    `scratch` is the number of bytes for the tensor maps that all programs make.
+    `grid` is what the launch asks for, and `scratch` the number of bytes for the tensor maps that all programs make.
     """
     parts = func.parts or [str(number) for number in range(len(arguments))]
     given = [_part(arguments[int(part.partition(".")[0])], part) for part in parts if not gpu.is_of_launch(part)]
     maps = [
-        _map(parameter.type, [int(s[1:]) if s.startswith("=") else given[int(s)] for s in part.split()[1:]])
+        _map(
+            parameter.type,
+            [int(s[1:]) if s.startswith("=") else given[int(s)] for s in part.removesuffix(gpu.STORED).split()[1:]],
+        )
         for part, parameter in zip(parts, func.body.parameters, strict=True)
         if part.startswith(gpu.MAP)
     ]
-    return [*given, *maps, *([_aligned(scratch)] if gpu.SCRATCH in parts else [])]
+    sizes = [grid[int(part.split()[1])] for part in parts if part.startswith(gpu.GRID)]
+    return [*given, *sizes, *maps, *([_aligned(scratch)] if gpu.SCRATCH in parts else [])]
 
 
 def _map(type_: Type, sources: Sequence[Any]) -> TensorMap:

@@ -62,7 +62,8 @@ class Func(Op, traits.Isolated, traits.Symbol, name="tt.func"):
     argument number 1 itself, "0.map" a descriptor's map, "0.base" the address of its tensor, "0.shape0" and
     "0.stride1" its sizes and strides (in elements), "scratch" the memory that a launch provides (`gpu.module`). If
     `parts` is empty, there is one parameter for each argument. "map 0 3 5 =64" is a tensor map that a launch makes: of
-    the memory at parameter number 0, with parameter 3 and 5 as sizes, and rows that are 64 elements apart.
+    the memory at parameter number 0, with parameter 3 and 5 as sizes, and rows that are 64 elements apart; it ends with
+    " stored" if the kernel stores through it. "grid 1" is the size along axis 1 of the grid that a launch asks for.
 
     `disjoint` has pairs of argument numbers, one pair after the other. The kernel stores to the memory of the first
     descriptor of a pair and loads from that of the second, and the two must not overlap. A launch checks it.

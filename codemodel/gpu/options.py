@@ -137,7 +137,12 @@ class CompileOptions:
         True, boolean, "on a GPU, compute `a * b + c` of floats by fma, rounded once; without effect with `exact_math`"
     )
     raise_pointers: bool = _option(
-        True, boolean, "on a GPU with TMA, load blocks for dots by TMA where their pointers are affine"
+        True, boolean, "on a GPU with TMA, load blocks for dots by TMA, and store, where pointers are affine"
+    )
+    persistent: bool = _option(
+        True,
+        boolean,
+        "on a GPU, let CTAs take programs in turn where loads for dots were raised and that is expected to pay",
     )
     fast_math: bool = _option(
         False, boolean,

@@ -39,6 +39,8 @@ from ziggurat.transforms.place.flow import WAITS, allocation, users_of
 from ziggurat.transforms.place.obstacle import LIBRARY
 from ziggurat.transforms.place.queries import shared_of
 
+# Shared memory that passes before `lower` leave for what it allocates, beside the largest tensor that passes through.
+SPARE_BYTES = 4096
 SMALL = 4096  # Bytes of a buffer that is kept longer to save a barrier.
 
 

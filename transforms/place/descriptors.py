@@ -180,6 +180,8 @@ def _function(
     old = op.body
     known: Sequence[int] = op.divisibility or (1,) * len(old.parameters)
     columns = [_columns(parameter, divisor, kept) for parameter, divisor in zip(old.parameters, known, strict=True)]
+    for column, part in zip(columns, op.parts, strict=False):
+        column[:] = [(part, type_, divisor) for _, type_, divisor in column]
     new = [column for mine in columns for column in mine]
     inner = builder.inside([type_ for _, type_, _ in new], old.yield_type, isolated=True)
     inner.location = op.location
@@ -205,7 +207,7 @@ def _function(
         op.sym_name,
         inner.finish(),
         divisibility=divisibility if any(number > 1 for number in divisibility) else (),
-        parts=parts if any("." in part for part in parts) else (),
+        parts=parts if op.parts or any("." in part for part in parts) else (),
         disjoint=disjoint,
     )
     return builder.add(made, op.location)

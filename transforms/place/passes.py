@@ -19,6 +19,7 @@ from ziggurat.transforms.place.assign import assign
 from ziggurat.transforms.place.barriers import insert_barriers
 from ziggurat.transforms.place.choose import choose_warps
 from ziggurat.transforms.place.contract import contract
+from ziggurat.transforms.place.defer_stores import defer_stores
 from ziggurat.transforms.place.descriptors import lower_descriptors
 from ziggurat.transforms.place.dots import anchors, place_dots
 from ziggurat.transforms.place.hazards import hazards
@@ -26,6 +27,7 @@ from ziggurat.transforms.place.hold_operands import hold_operands
 from ziggurat.transforms.place.last_reads import mark_last_reads
 from ziggurat.transforms.place.lower import lower
 from ziggurat.transforms.place.lower_channels import lower_channels
+from ziggurat.transforms.place.persist import make_persistent
 from ziggurat.transforms.place.pipeline_loads import pipeline_loads
 from ziggurat.transforms.place.prefetch import prefetch_loads
 from ziggurat.transforms.place.prepare import prepare_for_gpu
@@ -57,6 +59,8 @@ PLACE: tuple[tuple[str, Step], ...] = (
     # On the simplified model, whose products have the fewest uses.
     ("contract", lambda op, options: contract(op) if options.contract and not options.exact_math else op),
     ("raise_pointers", raise_pointers),
+    # Loads that are raised no longer need an order; a loop over programs would have given them one.
+    ("persist", make_persistent),
     ("last_reads", lambda op, _: mark_last_reads(op)),
     # After inlining, which shows the descriptor of each access.
     ("descriptors", _descriptors),
@@ -76,6 +80,7 @@ PLACE: tuple[tuple[str, Step], ...] = (
     ("rescale", lambda op, _: rescale(op)),
     # The loads and stores that no loop has pipelined.
     ("tma", lambda op, _: lower_tma(op)),
+    ("defer_stores", lambda op, _: defer_stores(op)),
     # A descriptor that the kernel made is left only where TMA needs a tensor map.
     ("tensor_maps", lambda op, _: make_tensor_maps(op)),
     # The operands that TMA has loaded before a loop.

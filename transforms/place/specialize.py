@@ -34,11 +34,12 @@ from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.op import Body, Op, Value
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, rebuilt, transform
 from ziggurat.codemodel.types import ScalarType, TensorType, i1, void
-from ziggurat.transforms.place.allocate import Interval, intervals_of, place
+from ziggurat.transforms.place.allocate import SPARE_BYTES, Interval, intervals_of, place
 from ziggurat.transforms.place.flow import last_of, read_in_flight
 from ziggurat.transforms.place.loop_plan import Copy, LoopPlan, computed_from, copy_of, deferred, planned
 from ziggurat.transforms.place.memory_order import MemoryOrder
 from ziggurat.transforms.place.obstacle import Obstacle, warn_of
+from ziggurat.transforms.place.persist import is_persistent
 from ziggurat.transforms.place.pipeline_loads import StagedLoop, begin_copy, new_channels, warn_of_loads
 from ziggurat.transforms.place.pressure import REGISTERS_OF_SM
 from ziggurat.transforms.place.queries import WARP_GROUP, constant, tensor_of
@@ -47,8 +48,6 @@ from ziggurat.transforms.simplify.effects import is_pure
 
 PRODUCER_REGISTERS = 24  # A thread.
 _MAX_REGISTERS = 240  # A thread, as setmaxnreg counts.
-# Shared memory that is left for what `lower` allocates, beside the largest tensor that passes through.
-_LOWERING_BYTES = 4096
 
 Plans = dict[Value, LoopPlan]
 
@@ -56,14 +55,15 @@ Plans = dict[Value, LoopPlan]
 def specialize(module: gpu.Module, num_stages: int | None, every: bool = False) -> Op:
     """The GPU model with the loops that ask for it split into roles; a warning for each of them if they cannot be.
 
-    With `every`, all loops of wgmma are split if they can be, where none asks for it.
+    With `every`, or if CTAs take programs in turn (`persist`), all loops of wgmma are split if they can be, where none
+    asks for it.
     """
-    asked = [op for op in module.walk() if isinstance(op, scf.For) and op.warp_specialize]
-    loops = asked or (_loops_of_wgmma(module) if every else [])
-    if not loops:
-        return module
     (func,) = module.functions().values()
     assert isinstance(func, tt.Func)
+    asked = [op for op in module.walk() if isinstance(op, scf.For) and op.warp_specialize]
+    loops = asked or (_loops_of_wgmma(module) if every or is_persistent(func) else [])
+    if not loops:
+        return module
     sliced = _planned_slice(module, func, loops, num_stages)
     if isinstance(sliced, Obstacle):
         for loop in asked:
@@ -107,7 +107,7 @@ def _planned_slice(
         return Obstacle(f"num_warps must be one of {numbers}; it is {module.num_warps}", loops[0])
     if len(func.body.blocks) != 1:
         return Obstacle("the kernel returns early", loops[0])
-    limit = TARGETS[module.target].max_shared - _LOWERING_BYTES
+    limit = TARGETS[module.target].max_shared - SPARE_BYTES
     found: Plans = {}
     for loop in loops:
         stages = loop.num_stages if loop.num_stages is not None else num_stages

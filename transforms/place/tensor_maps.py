@@ -142,11 +142,17 @@ def _with_maps_of_launch(module: Op) -> Op:
             inner.location = op.location
             inner.mapping.values.update(zip([*old, *(make.result for make in makes)], inner.parameters, strict=True))
             inner.rewrite_blocks(op.body)
-            parts = [" ".join((gpu.MAP, *map(_source, (one.base, *one.shape, one.strides[0])))) for one in makes]
+            parts = [_part_of(one) for one in makes]
             return builder.add(_with_parameters(op, inner, parts), op.location)
         return builder[op.result] if op in makes else None
 
     return transform(module, lowered, pass_name="tensor_maps") if makes else module
+
+
+def _part_of(make: tt.MakeTensorDescriptor) -> str:
+    """The part of a tensor map that a launch makes."""
+    stored = any(isinstance(user, gpu.TmaStore) for user in make.result.uses)
+    return " ".join((gpu.MAP, *map(_source, (make.base, *make.shape, make.strides[0])))) + gpu.STORED * stored
 
 
 def _source(value: Value) -> str:

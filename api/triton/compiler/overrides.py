@@ -109,9 +109,8 @@ class Override:
         texts = {"ptx": self.text}
         if self.path.suffix == ".llir":
             texts = {"llvm": self.text, "ptx": to_ptx(self.text, compiled.target)}
-        symbol, texts["ptx"] = self._entry(
-            texts["ptx"], len(compiled.parameters) + len(compiled.maps) + bool(compiled.scratch)
-        )
+        count = len(compiled.parameters) + 3 * compiled.persistent + len(compiled.maps) + bool(compiled.scratch)
+        symbol, texts["ptx"] = self._entry(texts["ptx"], count)
         return attrs.evolve(compiled, symbol=symbol, stages={**compiled.stages, **texts})
 
     def _entry(self, ptx: str, count: int) -> tuple[str, str]:

@@ -78,6 +78,7 @@ class FakeDriver(types.ModuleType):
             "CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR": 0,
             "CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN": 232448,
             "CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK": 65536,
+            "CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT": 3,
             "CU_FUNC_ATTRIBUTE_NUM_REGS": 40,
             "CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK": 1024,
             "CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES": 0,
@@ -228,6 +229,9 @@ class FakeDriver(types.ModuleType):
         if not status[0]:
             self.launches[-1]["attributes"] = {made.id: vars(made.value) for made in config.attrs}
         return status
+
+    def cuOccupancyMaxActiveBlocksPerMultiprocessor(self, function, threads, shared):
+        return OK, 2
 
     def cuTensorMapEncodeTiled(self, *arguments):
         self.encoded = arguments

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 
+import attrs
 import pytest
 
 from ziggurat.backend.cuda import tensormap
@@ -89,6 +90,51 @@ def test_a_matrix_without_elements_is_one_zero(fake, numbers, monkeypatch):
     assert (address, shape, strides) == (fake.done[0][1], [1, 1], [16]) and fake.done[0] == ("set", address, 0, 16)
     assert second == (address if numbers[0] < 1 else 0x1000)
     assert len(fake.launches) == 2
+
+
+@pytest.fixture
+def persistent(fake):
+    """A kernel whose CTAs take programs in turn: 2 CTAs run at once on each of 3 SMs."""
+    fake.sizes = [8, 4, 4, 4, 4, 4, 4, 128, 128]
+
+    def build(spec):
+        return binary(raised := dict(spec.options).get("raise_pointers", True), persistent=raised)
+
+    return Dispatcher("kernel", [KernelParameter(name) for name in ("x", "m", "n", "pitch")], build)
+
+
+def test_a_persistent_kernel_gets_the_sizes_of_its_grid(fake, persistent):
+    """As many CTAs as run at once, or as there are programs. Equal arguments may come with another grid."""
+    for grid in ((2, 5), (1, 5), (2, 5), (7,), (1, 2, 3), lambda given: (given["m"], 2)):
+        persistent.at(grid)(array(), 30, 20, 32)
+        sizes = (*((30, 2) if callable(grid) else grid), 1, 1)[:3]
+        launch = fake.launches[-1]
+        assert launch["values"][4:7] == [struct.pack("=i", size) for size in sizes]
+        assert launch["values"][7:] == [bytes(range(128))] * 2
+        assert launch["grid"] == (min(6, sizes[0] * sizes[1] * sizes[2]), 1, 1)
+    assert len(fake.loads) == 1
+
+
+def test_nothing_is_stored_to_the_zero_that_stands_for_an_empty_matrix(fake):
+    stored = attrs.evolve(binary(), maps=(attrs.evolve(MAPS[0], stored=True), MAPS[1]))
+    assert Binary.from_bytes(stored.to_bytes()) == stored
+    with pytest.raises(LaunchError, match="nothing to store to"):
+        Launcher(stored)((1,), array(), 0, 20, 32)
+
+
+def test_an_empty_grid_launches_nothing(fake, persistent):
+    for grid in ((0, 2), (2, 0), (0,)):
+        persistent.at(grid)(array(), 30, 20, 32)
+    assert not fake.launches
+
+
+def test_what_cannot_be_taken_in_turn_launches_the_other_kernel(fake, persistent):
+    """A matrix without a map, and too many programs to count."""
+    for grid, pitch in (((2, 5), -32), ((1 << 21, 1 << 10), 32)):
+        persistent.at(grid)(array(), 30, 20, pitch)
+        assert fake.launches[-1]["grid"] == (*grid, 1) and fake.launches[-1]["threads"] == 256
+    with pytest.raises(LaunchError, match="persistent=False"):
+        Launcher(binary(persistent=True))((1 << 21, 1 << 10), array(), 30, 20, 32)
 
 
 def test_a_compiled_kernel_has_no_other(fake):

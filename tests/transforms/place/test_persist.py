@@ -1,0 +1,143 @@
+"""CTAs that run several programs: which kernels do, and their results against the interpreter.
+
+Inputs are small integers, of which all sums are exact.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from persistent_products import TILE, arguments, matrices, product, types
+
+import ziggurat as zg
+from ziggurat.backend.reference.run import run
+from ziggurat.codemodel.dialects import core, scf, tt
+from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.options import CompileOptions
+from ziggurat.codemodel.verify import verify
+from ziggurat.transforms.place.hazards import hazards
+from ziggurat.transforms.place.persist import is_persistent, make_persistent
+from ziggurat.transforms.place.prepare import prepare_for_gpu
+from ziggurat.transforms.place.raise_pointers import raise_pointers
+
+OPTIONS: dict[str, Any] = {"target": "sm_90a", "num_warps": 8}
+
+
+def models(given: list[Any], **options: Any) -> tuple[core.Module, core.Module]:
+    """The model before the pass and after it."""
+    chosen = CompileOptions(**{**OPTIONS, **options})
+    before = raise_pointers(prepare_for_gpu(product.triton(*given)), chosen)
+    after = make_persistent(before, chosen)
+    verify(after)
+    return before, after
+
+
+def func_of(module: core.Module) -> tt.Func:
+    (func,) = module.functions().values()
+    assert isinstance(func, tt.Func)
+    return func
+
+
+@pytest.mark.parametrize(
+    ("also", "options"),
+    [
+        ("atomic", {}), ("barrier", {}), ("volatile", {}), ("print", {}),
+        ("", {"persistent": False}), ("", {"launch_cooperative_grid": True}), ("", {"raise_pointers": False}),
+        ("", {"num_warps": 4}), ("", {"num_stages": 2}), ("", {"launch_pdl": True}), ("", {"target": "sm_80"}),
+    ],
+)  # fmt: skip
+def test_not_persistent(also: str, options: dict[str, Any]) -> None:
+    """Programs may depend on each other, or nothing is gained."""
+    before, after = models(types(also), **options)
+    assert after == before
+
+
+@pytest.mark.parametrize("tile", [(128, 128, 64), (128, 256, 128), (256, 256, 32)])
+def test_tiles_that_gain_nothing(tile: tuple[int, int, int]) -> None:
+    """Two CTAs an SM, shared memory for one stage, too many registers."""
+    before, after = models(types(tile=tile))
+    assert after == before
+
+
+@pytest.mark.parametrize("also", ["", "residual", "two stores"])
+def test_the_grid_becomes_a_loop(also: str) -> None:
+    """Nothing but the loop asks for the number of the program; scalars of all programs come before it."""
+    before, after = models(types(also))
+    func = func_of(after)
+    loop = next(op for op in func.body.entry.ops if isinstance(op, scf.For))
+    assert is_persistent(func) and not is_persistent(func_of(before))
+    inside = {op.NAME for op in loop.body.walk()}
+    assert {"tt.dot", "tt.store"} & inside and not {"tt.get_program_id", "tt.get_num_programs"} & inside
+    assert not any(isinstance(op, tt.MakeTensorDescriptor) for op in loop.body.walk())
+    assert [part for part in func.parts if gpu.is_of_launch(part)] == ["grid 0", "grid 1", "grid 2"]
+
+
+@pytest.mark.parametrize("ctas", [1, 2, 3, 7, 100])
+@pytest.mark.parametrize(
+    ("sizes", "grid"), [((300, 520, 70), (3, 3, 1)), ((260, 40, 100), (2, 1, 2)), ((9, 9, 0), (1, 1, 1))]
+)
+def test_the_model_before_and_after(sizes: tuple[int, int, int], grid: tuple[int, int, int], ctas: int) -> None:
+    """The interpreter runs both: the pass's loop by `ctas` programs of one axis."""
+    m, n, k = sizes
+    for also in ("", "residual"):
+        before, after = models(types(also))
+        found: list[np.ndarray] = []
+        for model in (before, after):
+            arrays = matrices(m, n, k)
+            given = arguments(m, n, k, arrays)
+            if model is after:
+                run(model, None, (min(ctas, grid[0] * grid[1] * grid[2]),), [*given, *grid])
+            else:
+                run(model, None, grid, given)
+            found.append(arrays[2])
+        np.testing.assert_array_equal(*found)
+
+
+def test_an_empty_grid_stores_nothing() -> None:
+    _, after = models(types())
+    arrays = matrices(64, 64, 64)
+    kept = arrays[2].copy()
+    run(after, None, (4,), [*arguments(64, 64, 64, arrays), 3, 0, 1])
+    np.testing.assert_array_equal(arrays[2], kept)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("also", "sizes", "grid"),
+    [
+        ("", (300, 520, 200), (3, 3, 1)), ("residual", (200, 264, 72), (2, 2, 1)),
+        ("two stores", (200, 264, 72), (2, 2, 1)),
+    ],
+)  # fmt: skip
+def test_simulated(also: str, sizes: tuple[int, int, int], grid: tuple[int, int, int], seed: int) -> None:
+    """All of the lower half: roles, a ring that goes on into the next tile, and stores that are waited for late."""
+    m, n, k = sizes
+    made = product.compile(
+        *types(also, sizes=zg.divisible(zg.i32, 8) if n % 8 == 0 else zg.i32), **OPTIONS, verify=True
+    )
+    placed = made.stages["gpu"]
+    assert made.persistent and not hazards(placed)
+    assert any(isinstance(op, gpu.WarpSpecialize) for op in placed.walk())
+    found: list[np.ndarray] = []
+    for simulated in (True, False):
+        arrays = matrices(m, n, k)
+        if simulated:
+            made.simulate[grid](*arguments(m, n, k, arrays), seed=seed, ctas=2 + seed)
+        else:
+            product[grid](*arguments(m, n, k, arrays), *TILE, also, interpret=True)
+        found.append(arrays[2])
+    np.testing.assert_array_equal(*found)
+
+
+def test_a_store_by_tma_is_waited_for_in_the_next_tile() -> None:
+    made = product.compile(*types(), **OPTIONS, verify=True)
+    (store,) = (op for op in made.stages["gpu"].walk() if isinstance(op, gpu.TmaStore))
+    tiles = next(op for op in store.path() if isinstance(op, scf.For))
+    names = [op.NAME for op in tiles.body.entry.ops if op.NAME.startswith("gpu.")]
+    assert names[-6:] == [
+        "gpu.tma_store_wait", "gpu.barrier", "gpu.local_store", "gpu.fence_async", "gpu.barrier", "gpu.tma_store"
+    ]  # fmt: skip
+    role = tiles.parent
+    assert role is not None and isinstance(role.ops[role.ops.index(tiles) + 1], gpu.TmaStoreWait)
