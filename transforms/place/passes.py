@@ -18,6 +18,7 @@ from ziggurat.transforms.place.allocate import allocate
 from ziggurat.transforms.place.assign import assign
 from ziggurat.transforms.place.barriers import insert_barriers
 from ziggurat.transforms.place.choose import choose_warps
+from ziggurat.transforms.place.chunks import divide_blocks
 from ziggurat.transforms.place.contract import contract
 from ziggurat.transforms.place.defer_stores import defer_stores
 from ziggurat.transforms.place.descriptors import lower_descriptors
@@ -62,6 +63,7 @@ PLACE: tuple[tuple[str, Step], ...] = (
     # Loads that are raised no longer need an order; a loop over programs would have given them one.
     ("persist", make_persistent),
     ("last_reads", lambda op, _: mark_last_reads(op)),
+    ("divide_blocks", lambda op, options: divide_blocks(op, options.warps)),
     # After inlining, which shows the descriptor of each access.
     ("descriptors", _descriptors),
     ("assign", _assign),

@@ -109,8 +109,10 @@ def test_integer_accumulators_need_registers_as_well():
 
 @zg.kernel
 def copies(x_ptr, out_ptr, BLOCK: zg.constexpr):
+    """Two stores through one argument, in different orders, keep the blocks whole (`divide_blocks`)."""
     at = zg.arange(0, BLOCK)
     zg.store(zg.add(out_ptr, at), zg.load(zg.add(x_ptr, at)))
+    zg.store(zg.add(out_ptr, zg.sub(BLOCK - 1, at)), zg.load(zg.add(x_ptr, at)))
 
 
 def test_tensors_with_very_many_elements_a_thread(recwarn: pytest.WarningsRecorder):
