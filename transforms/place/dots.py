@@ -50,23 +50,106 @@ _PARTS = {tt.InputPrecision.BF16X3: bf16, tt.InputPrecision.BF16X6: bf16}
 
 @attrs.frozen
 class MmaChoice:
-    """The unit for a dot: "wgmma", "mma" (mma.sync) or "fma".
+    """The unit for a dot: of the subclasses, one for each kind of unit.
 
     The operands are multiplied as `elements`; the accumulator has the type `accumulator` and the layout `layout`.
-    `products` has the parts of f32 that are multiplied, where it is split into parts. `imprecise`, if it is not 0, is
-    the size of the steps along k that are added in f32, as wgmma adds 8-bit floats with fewer bits. `by_rows` says that
-    the unit's operands are rows of 32 bytes along k, which may be in shared memory.
+    `products` has the parts of f32 that are multiplied, where it is split into parts.
     """
 
-    kind: str
     elements: tuple[ScalarType, ScalarType]
     accumulator: ScalarType
     layout: Layout
-    unit: Unit | None = None
-    warps: Warps | None = None
-    products: tuple[tuple[int, int], ...] = ()
-    imprecise: int = 0
-    by_rows: bool = False
+    products: tuple[tuple[int, int], ...] = attrs.field(default=(), kw_only=True)
+
+    def operand(self, builder: Builder, value: Value, k_axis: int) -> Value:
+        """An operand where the unit reads it: a (with k_axis 1), or b (with k_axis 0)."""
+        raise NotImplementedError
+
+    def multiplied(self, builder: Builder, a: Value, b: Value, c: Value, *, accumulate: bool) -> Value:
+        """a · b + c; c is zero unless `accumulate`."""
+        raise NotImplementedError
+
+
+@attrs.frozen
+class Fma(MmaChoice):
+    """No matrix unit: the threads multiply, with both operands in shared memory."""
+
+    def operand(self, builder: Builder, value: Value, k_axis: int) -> Value:
+        type_ = tensor_of(value)
+        return stored(builder, value, _column_major(type_.shape) if k_axis == 1 else row_major(type_.numel))
+
+    def multiplied(self, builder: Builder, a: Value, b: Value, c: Value, *, accumulate: bool) -> Value:
+        return builder.add(gpu.DotFma(a, b, c))
+
+
+@attrs.frozen
+class MmaSync(MmaChoice):
+    """mma.sync, the matrix instruction of a warp. `by_rows` says that its operands are rows of 32 bytes along k, which
+    may be in shared memory."""
+
+    unit: Unit
+    warps: Warps
+    by_rows: bool
+
+    def operand(self, builder: Builder, value: Value, k_axis: int) -> Value:
+        """a in registers if no element has to move, else in shared memory; b in shared memory, if its rows are long
+        enough for it."""
+        type_ = tensor_of(value)
+        fragment = (operand_a if k_axis == 1 else operand_b)(self.unit, type_.shape, self.warps)
+        stays = k_axis == 1 and block_axis(value) is None and moved(layout_of(type_), fragment, type_.numel) is not None
+        if (stays and not self.warps.paired) or not self.by_rows:
+            return converted(builder, value, fragment)
+        value, per_instruction = self.arranged(builder, value, k_axis)
+        panels = _panels_for(value, k_axis, per_instruction)
+        offsets = panels.offsets(type_.shape, k_axis, scalar_element(type_).bytes)
+        return stored(builder, value, offsets, panels.alignment)
+
+    def arranged(self, builder: Builder, value: Value, k_axis: int) -> tuple[Value, int]:
+        """An operand as it goes to shared memory, and its lines along m or n that an instruction reads."""
+        return value, tensor_of(value).shape[-1 - k_axis]
+
+    def multiplied(self, builder: Builder, a: Value, b: Value, c: Value, *, accumulate: bool) -> Value:
+        in_shared = isinstance(b.type, SharedType)
+        return builder.add(gpu.Mma(a, b, c) if in_shared else tt.Dot(a, b, c))
+
+
+@attrs.frozen
+class Wgmma(MmaSync):
+    """wgmma, the matrix instruction of a warp group.
+
+    `imprecise`, if it is not 0, is the size of the steps along k that are added in f32, as wgmma adds 8-bit floats with
+    fewer bits.
+    """
+
+    imprecise: int
+
+    def operand(self, builder: Builder, value: Value, k_axis: int) -> Value:
+        """As for mma.sync; the operand whose rows are paired in threads lies in shared memory as in global memory."""
+        if not self.warps.paired or self.warps.swapped != (k_axis == 0):
+            return super().operand(builder, value, k_axis)
+        type_ = tensor_of(value)
+        size = scalar_element(type_).bytes
+        panels = Panels.widest(type_.shape[-1 - k_axis] * size, k_major=False)
+        assert panels is not None
+        return stored(builder, value, panels.offsets(type_.shape, k_axis, size), panels.alignment)
+
+    def arranged(self, builder: Builder, value: Value, k_axis: int) -> tuple[Value, int]:
+        type_ = tensor_of(value)
+        if scalar_element(type_).bytes != 2 and not _is_k_major(value, k_axis):
+            value = _turned(builder, value, k_axis)
+        return value, 64 if k_axis == 1 else min(_MAX_COLUMNS, type_.shape[-1] // self.warps.columns)
+
+    def multiplied(self, builder: Builder, a: Value, b: Value, c: Value, *, accumulate: bool) -> Value:
+        builder.add(gpu.FenceAsync())
+        assert isinstance(b.type, SharedType)
+        k = b.type.shape[0]
+        parts: list[tuple[int, ...]] = [()]
+        if self.warps.paired and k > self.unit.k:
+            # Threads read one half while the matrix units multiply the other.
+            parts = [(0, k // 2), (k // 2, k)]
+        for part in parts:
+            c, accumulate = builder.add(gpu.Wgmma(a, b, c, accumulate=accumulate, within=part)), True
+        return builder.add(gpu.WgmmaWait(c, pending=0))
 
 
 def mma_of(
@@ -104,13 +187,15 @@ def mma_of(
             start = attrs.evolve(start, paired=of_a or of_b, swapped=of_b and not (of_a and m >= n))
         down, across = (n, m) if start.swapped else (m, n)
         warps = _divided(unit, down, across, start, rows_first=wgmma or rows_first)
-        layout, kind = accumulator(unit, c.shape, warps), "wgmma" if wgmma else "mma"
+        layout = accumulator(unit, c.shape, warps)
         elements = (factor, scalar_element(op.b.type) if factor.bits == 8 else factor)
+        if not wgmma:
+            return MmaSync(elements, total, layout, unit, warps, by_rows, products=products)
         # 0 where the products along k may all be added at once; else a multiple of the k of an instruction.
-        steps = op.max_num_imprecise_acc if wgmma and factor.is_fp8 and op.max_num_imprecise_acc <= k else 0
+        steps = op.max_num_imprecise_acc if factor.is_fp8 and op.max_num_imprecise_acc <= k else 0
         steps = max(unit.k, steps // unit.k * unit.k) if steps else 0
-        return MmaChoice(kind, elements, total, layout, unit, warps, products, steps, by_rows)
-    return MmaChoice("fma", (total, total), total, fma_layout(c.shape, num_warps))
+        return Wgmma(elements, total, layout, unit, warps, by_rows, steps, products=products)
+    return Fma((total, total), total, fma_layout(c.shape, num_warps))
 
 
 def _divided(unit: Unit, m: int, n: int, warps: Warps, *, rows_first: bool) -> Warps:
@@ -161,25 +246,25 @@ def place_dots(module: gpu.Module) -> Op:
             return None
         mma = mma_of(op, module.target, module.num_warps, rows_first=rows_first)
         layout = layout_of(op.result.type)
-        chosen = None if mma.unit is None else warps_of(layout, mma.unit, tensor_of(op.c).shape)
+        chosen = warps_of(layout, mma.unit, tensor_of(op.c).shape) if isinstance(mma, Wgmma) else None
         if chosen is not None and chosen.paired:
             mma = attrs.evolve(mma, layout=layout, warps=chosen)
         a, b, c = operands
         start = None
-        if mma.kind != "wgmma" or constant_of(op.c) != 0:
+        if not isinstance(mma, Wgmma) or constant_of(op.c) != 0:
             start = cast(builder, converted(builder, c, mma.layout), mma.accumulator)
         total = TensorType(tensor_of(c).shape, mma.accumulator, mma.layout)
         if mma.products:
             made = _in_parts(builder, mma, a, b, start, total)
         else:
             a, b = cast(builder, a, mma.elements[0]), cast(builder, b, mma.elements[1])
-            if mma.elements[0] == f32 and mma.kind != "fma":
+            if mma.elements[0] == f32 and not isinstance(mma, Fma):
                 a, b = (
                     new if _is_copied(old, op, mma) else builder.add(gpu.RoundTf32(new))
                     for old, new in ((op.a, a), (op.b, b))
                 )
-            a, b = _operand(builder, mma, a, 1), _operand(builder, mma, b, 0)
-            if mma.imprecise:
+            a, b = mma.operand(builder, a, 1), mma.operand(builder, b, 0)
+            if isinstance(mma, Wgmma) and mma.imprecise:
                 made = _in_steps(builder, mma, a, b, start, total)
             else:
                 made = _multiplied(builder, mma, a, b, start, total)
@@ -214,8 +299,8 @@ def _in_parts(builder: Builder, mma: MmaChoice, a: Value, b: Value, start: Value
     """a · b of f32 as dots of tf32 or bf16: what rounding an operand leaves is a part of it, too."""
     count = 1 + max(max(pair) for pair in mma.products)
     parts = [_parts(builder, value, mma.elements[0], count) for value in (a, b)]
-    of_a = [_operand(builder, mma, value, 1) for value in parts[0]]
-    of_b = [_operand(builder, mma, value, 0) for value in parts[1]]
+    of_a = [mma.operand(builder, value, 1) for value in parts[0]]
+    of_b = [mma.operand(builder, value, 0) for value in parts[1]]
     *smaller, (i, j) = mma.products
     small: Value | None = None
     for first, second in smaller:
@@ -230,7 +315,7 @@ def _in_parts(builder: Builder, mma: MmaChoice, a: Value, b: Value, start: Value
     return _multiplied(builder, mma, of_a[i], of_b[j], small, total)
 
 
-def _in_steps(builder: Builder, mma: MmaChoice, a: Value, b: Value, start: Value | None, total: TensorType) -> Value:
+def _in_steps(builder: Builder, mma: Wgmma, a: Value, b: Value, start: Value | None, total: TensorType) -> Value:
     """a · b + c by wgmma in steps along k, which are added in f32."""
     assert isinstance(b.type, SharedType)
     k, made = b.type.shape[0], start
@@ -259,48 +344,7 @@ def _multiplied(builder: Builder, mma: MmaChoice, a: Value, b: Value, c: Value |
     accumulate = c is not None
     if c is None:
         c = builder.add(arith.ConstantOp(0.0 if mma.accumulator.is_float else 0, total))
-    if mma.kind == "mma":
-        in_shared = isinstance(b.type, SharedType)
-        return builder.add(gpu.Mma(a, b, c) if in_shared else tt.Dot(a, b, c))
-    if mma.kind == "fma":
-        return builder.add(gpu.DotFma(a, b, c))
-    builder.add(gpu.FenceAsync())
-    assert isinstance(b.type, SharedType) and mma.unit is not None and mma.warps is not None
-    k = b.type.shape[0]
-    parts: list[tuple[int, ...]] = [()]
-    if mma.warps.paired and k > mma.unit.k:
-        # Threads read one half while the matrix units multiply the other.
-        parts = [(0, k // 2), (k // 2, k)]
-    for part in parts:
-        c, accumulate = builder.add(gpu.Wgmma(a, b, c, accumulate=accumulate, within=part)), True
-    return builder.add(gpu.WgmmaWait(c, pending=0))
-
-
-def _operand(builder: Builder, mma: MmaChoice, value: Value, k_axis: int) -> Value:
-    """An operand where the unit reads it: a (with k_axis 1) in registers if no element has to move, else in shared
-    memory; b (with k_axis 0) in shared memory, if its rows are long enough for it.
-
-    The operand whose rows are paired in threads lies in shared memory as in global memory."""
-    type_ = tensor_of(value)
-    if mma.kind == "fma":
-        return stored(builder, value, _column_major(type_.shape) if k_axis == 1 else row_major(type_.numel))
-    assert mma.unit is not None and mma.warps is not None
-    size, lines = scalar_element(type_).bytes, type_.shape[-1 - k_axis]
-    if mma.warps.paired and mma.warps.swapped == (k_axis == 0):
-        panels = Panels.widest(lines * size, k_major=False)
-        assert panels is not None
-        return stored(builder, value, panels.offsets(type_.shape, k_axis, size), panels.alignment)
-    fragment = (operand_a if k_axis == 1 else operand_b)(mma.unit, type_.shape, mma.warps)
-    stays = k_axis == 1 and block_axis(value) is None and moved(layout_of(type_), fragment, type_.numel) is not None
-    if (stays and not mma.warps.paired) or not mma.by_rows:
-        return converted(builder, value, fragment)
-    per_instruction = lines
-    if mma.kind == "wgmma":
-        per_instruction = 64 if k_axis == 1 else min(_MAX_COLUMNS, lines // mma.warps.columns)
-    if mma.kind == "wgmma" and size != 2 and not _is_k_major(value, k_axis):
-        value = _turned(builder, value, k_axis)
-    panels = _panels_for(value, k_axis, per_instruction)
-    return stored(builder, value, panels.offsets(type_.shape, k_axis, size), panels.alignment)
+    return mma.multiplied(builder, a, b, c, accumulate=accumulate)
 
 
 def _panels_for(value: Value, k_axis: int, per_instruction: int) -> Panels:
@@ -380,7 +424,7 @@ def _is_copied(value: Value, dot: tt.Dot, mma: MmaChoice) -> bool:
     while isinstance(value, OpResult) and isinstance(value.op, tt.Trans | gpu.ConvertLayout):
         value = value.op.value
     loaded = isinstance(value, OpResult) and isinstance(value.op, tt.Load | tt.DescriptorLoad)
-    return mma.kind == "wgmma" and loaded and isinstance(dot.parent_op, scf.For) and value.block is dot.parent
+    return isinstance(mma, Wgmma) and loaded and isinstance(dot.parent_op, scf.For) and value.block is dot.parent
 
 
 def block_axis(value: Value, accesses: Accesses | None = None) -> int | None:

@@ -39,7 +39,7 @@ from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.codemodel.types import DescriptorType, SharedType, bf16, f16, f32, i1
 from ziggurat.transforms.place.axis_info import AxisInfo, analyse
 from ziggurat.transforms.place.components import Component, component_of
-from ziggurat.transforms.place.dots import MmaChoice, block_axis, is_chained, mma_of
+from ziggurat.transforms.place.dots import MmaChoice, Wgmma, block_axis, is_chained, mma_of
 from ziggurat.transforms.place.memory_order import ATOMICS, MemoryOrder, Origins, may_order
 from ziggurat.transforms.place.obstacle import Obstacle, warn_of
 from ziggurat.transforms.place.queries import constant, descriptor_of, is_contiguous, shared_of
@@ -281,8 +281,7 @@ def _feeds_wgmma(
         if not isinstance(user, tt.Dot) or value is user.c or user.a is user.b:
             return False
         mma = choice(user)
-        element = mma.elements[0 if value is user.a else 1]
-        if mma.kind != "wgmma" or element != type_.element or mma.warps is None:
+        if not isinstance(mma, Wgmma) or mma.elements[0 if value is user.a else 1] != type_.element:
             return False
         # Neighbours in memory go along k; or along m or n, for elements of 16 bits and an operand that threads read.
         k_axis = 1 if value is user.a else 0

@@ -10,7 +10,7 @@ from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.layout import blocked
 from ziggurat.codemodel.op import Op
-from ziggurat.transforms.place.dots import anchors, mma_of, place_dots
+from ziggurat.transforms.place.dots import Fma, MmaSync, Wgmma, anchors, mma_of, place_dots
 from ziggurat.transforms.place.layout_plan import Accesses
 
 
@@ -65,7 +65,7 @@ def test_before_and_after(element, shape, target, num_warps, kind):
     sum_ = "f64" if element == "f64" else "f32"
     before = model(element, shape, target, num_warps, sum_)
     mma = mma_of(the_dot(before), target, num_warps)
-    assert mma.kind == kind and mma.layout.covers(shape[0] * shape[1])
+    assert type(mma) is {"wgmma": Wgmma, "mma": MmaSync, "fma": Fma}[kind] and mma.layout.covers(shape[0] * shape[1])
     assert anchors(before, target, num_warps)(the_dot(before), Accesses(before, {}, num_warps)) == mma.layout
     after = place_dots(before)
     zg.verify(after)
