@@ -19,7 +19,7 @@ from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.layout import bits_of, combine
 from ziggurat.codemodel.op import Body
 from ziggurat.codemodel.traits import Commutative
-from ziggurat.codemodel.types import scalar_element
+from ziggurat.codemodel.types import ScalarType
 from ziggurat.transforms.place.queries import layout_of, tensor_of
 
 Column = list[str]  # One value for each operand.
@@ -70,9 +70,11 @@ class _Axis:
         tensors = [emitter.tensor(value) for value in op.values]
         self.columns = {register: [part[register] for part in tensors] for register in self.layout.unique_registers}
         # The type and the op of a commutative reduction that computes with two floats of 16 bits at once.
-        scalar, combined = scalar_element(type_), op.combine.entry.ops[0]
-        is_paired = has_pairs(emitter, scalar) and len(op.values) == 1 and is_commutative(op.combine)
-        self.pairs = (scalar, BINARY[type(combined)]) if is_paired and type(combined) in BINARY else None
+        self.pairs: tuple[ScalarType, str] | None = None
+        scalar, combined = type_.element, op.combine.entry.ops[0]
+        is_plain = len(op.values) == 1 and type(combined) in BINARY and is_commutative(op.combine)
+        if is_plain and isinstance(scalar, ScalarType) and has_pairs(emitter, scalar):
+            self.pairs = scalar, BINARY[type(combined)]
 
     def _on_axis(self, bases: Sequence[int]) -> list[int]:
         return sorted((bit for bit, basis in enumerate(bases) if basis & self.mask), key=lambda bit: bases[bit])

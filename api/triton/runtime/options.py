@@ -45,8 +45,8 @@ _WITHOUT_EFFECT: Final[dict[str, tuple[Any, str]]] = {
 _SHARED: Final = ("num_warps", "num_stages", "num_ctas", "maxnreg", "launch_pdl", "launch_cooperative_grid")
 _OWN: Final = {**_HEEDED, **{name: default for name, (default, _) in _WITHOUT_EFFECT.items()}}
 DEFAULTS: Final[dict[str, Any]] = {**_OWN, **{name: default_of(name) for name in _SHARED}}
-# Triton's programs are tuned for its numbers, and ask for roles themselves.
-_BASE: Final = CompileOptions(num_warps=USUAL_WARPS, num_stages=USUAL_STAGES, warp_specialize=False)
+# Triton's programs are tuned for its numbers. With these given, the compiler chooses no roles.
+_BASE: Final = CompileOptions(num_warps=USUAL_WARPS, num_stages=USUAL_STAGES)
 _CTAS: Final = (1, 2, 4, 8, 16)
 _DEPRECATED: Final = {"device_type": "target", "device": "device"}
 _warned: set[str] = set()
