@@ -24,25 +24,24 @@ from collections.abc import Iterator, Mapping
 from ziggurat.codemodel.dialects import scf
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.fragments import UNITS, Unit, operand_a, warps_of
+from ziggurat.codemodel.gpu.scope import scope_of
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import TensorType
 from ziggurat.transforms.place.components import component_types
 from ziggurat.transforms.place.flow import users_of
 from ziggurat.transforms.place.loop_plan import LOOP_REGISTERS
-from ziggurat.transforms.place.pressure import value_registers
-from ziggurat.transforms.place.queries import layout_of, shared_of, tensor_of
+from ziggurat.transforms.place.pressure import MAX_REGISTERS, value_registers
+from ziggurat.transforms.place.queries import layout_of, role_split, shared_of, tensor_of
 
 
 def hold_operands(module: gpu.Module) -> Op:
     """The GPU model whose consumers hold the first operands of dots in registers, if there is room for them."""
-    split = next((op for op in module.walk() if isinstance(op, gpu.WarpSpecialize)), None)
-    if split is None:
-        return module
+    split = role_split(module)
     held: dict[Value, TensorType] = {}  # The fragments, by the buffers.
-    for op in (op for op in split.walk() if isinstance(op, gpu.LocalAlloc)):
+    for op in () if split is None else (op for op in split.walk() if isinstance(op, gpu.LocalAlloc)):
         type_ = _fragment(op)
-        if type_ is not None and all(_fits(loop, held | {op.result: type_}, split.registers[0]) for loop in _loops(op)):
+        if type_ is not None and all(_fits(loop, held | {op.result: type_}) for loop in _loops(op)):
             held[op.result] = type_
     if not held:
         return module
@@ -114,7 +113,7 @@ def _fragment(alloc: gpu.LocalAlloc) -> TensorType | None:
     return types.pop() if len(types) == 1 else None
 
 
-def _fits(loop: scf.For, held: Mapping[Value, TensorType], registers: int) -> bool:
+def _fits(loop: scf.For, held: Mapping[Value, TensorType]) -> bool:
     """Whether a thread has registers for these operands beside the other values of a loop with a wgmma in flight."""
     dots = [op for op in loop.walk() if isinstance(op, gpu.Wgmma)]
     if not any(isinstance(op, gpu.WgmmaWait) and op.pending for op in loop.walk()):
@@ -125,4 +124,4 @@ def _fits(loop: scf.For, held: Mapping[Value, TensorType], registers: int) -> bo
     values |= {op.result: [op.result.type] for op in dots if not op.accumulate}
     values |= {op.a: [op.a.type] for op in dots if isinstance(op.a, OpResult) and isinstance(op.a.type, TensorType)}
     needed = sum(value_registers(type_) for types in values.values() for type_ in types)
-    return needed + LOOP_REGISTERS <= registers
+    return needed + LOOP_REGISTERS <= (scope_of(loop).registers or MAX_REGISTERS)
