@@ -425,15 +425,6 @@ class TmaStoreWait(Op, name="gpu.tma_store_wait"):
     pending: int = attribute(int, unnamed=True)
 
 
-SCRATCH = "scratch"  # The part that the last parameter of a kernel takes that makes tensor maps.
-MAP = "map"  # The first word in the part of a tensor map that the launch makes.
-
-
-def is_of_launch(part: str) -> bool:
-    """Whether the launch provides a part, not an argument: scratch memory, or a tensor map."""
-    return part.partition(" ")[0] in (SCRATCH, MAP)
-
-
 class MakeTensorMap(Op, MemoryRead, MemoryWrite, name="gpu.make_tensor_map"):
     """tensormap.replace, tensormap.cp_fenceproxy: make map number `index` of this program.
 

@@ -246,7 +246,15 @@ def panels_of(shared: SharedType, k_axis: int) -> Panels | None:
 
 # Tensor maps, and the boxes of TMA copies.
 
+SCRATCH = "scratch"  # The part that the last parameter of a kernel takes that makes tensor maps.
+MAP = "map"  # The first word in the part of a tensor map that the launch makes.
 MAP_BYTES = 128  # The size of a tensor map, and its alignment where a kernel makes one.
+
+
+def is_of_launch(part: str) -> bool:
+    """Whether the launch provides a part, not an argument: scratch memory, or a tensor map."""
+    return part.partition(" ")[0] in (SCRATCH, MAP)
+
 
 # A box (outermost axis first) and the bytes of its swizzle.
 Tile = tuple[tuple[int, ...], int]

@@ -34,6 +34,7 @@ from ziggurat.codemodel.op import Body, Op, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, rebuilt, transform
 from ziggurat.codemodel.types import ScalarType, TensorType, i1, void
 from ziggurat.transforms.place.allocate import Interval, intervals_of, place
+from ziggurat.transforms.place.divide import Part, parts_of, whole
 from ziggurat.transforms.place.flow import read_in_flight
 from ziggurat.transforms.place.loop_plan import Copy, LoopPlan, computed_from, deferred, planned
 from ziggurat.transforms.place.obstacle import Obstacle, warn_of
@@ -60,31 +61,34 @@ def specialize(module: gpu.Module, num_stages: int | None, every: bool = False) 
         return module
     (func,) = module.functions().values()
     assert isinstance(func, tt.Func)
-    sliced = _planned_slice(module, func, loops, num_stages)
-    if isinstance(sliced, Obstacle):
+    found = _planned(module, func, loops, num_stages, parts_of(module) if asked else [whole(module)])
+    if isinstance(found, Obstacle):
+        found = _planned(module, func, loops, num_stages, [whole(module)])
+    if isinstance(found, Obstacle):
         for loop in asked:
-            warn_of("the loop is not specialised for warps", loop, sliced)
+            warn_of("the loop is not specialised for warps", loop, found)
         return module
-    for plan in sliced.plans.values() if asked else ():
+    split = found
+    for plan in split.sliced.plans.values() if asked else ():
         warn_of_loads(plan)
 
-    def split(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+    def write(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         if isinstance(op, gpu.Module):
             body = builder.rewrite_body(op.body, isolated=True)
-            return builder.add(op.evolve(num_warps=op.num_warps + WARP_GROUP, body=body), op.location)
+            return builder.add(op.evolve(num_warps=sum(split.warps), body=body), op.location)
         if not isinstance(op, tt.Func):
             return None
-        body = _Roles(builder, op, sliced, module.num_warps).body()
+        body = _Roles(builder, op, split).body()
         return builder.add(rebuilt(op, operands, [body]), op.location)
 
-    return transform(module, split, pass_name="specialize")
+    return transform(module, write, pass_name="specialize")
 
 
 def why_no_roles(module: gpu.Module, num_stages: int | None) -> Obstacle | None:
     """The obstacle to splitting the loops of wgmma of a model before `specialize`; None where there is none."""
     (func,), loops = module.functions().values(), _loops_of_wgmma(module)
     assert isinstance(func, tt.Func)
-    found = _planned_slice(module, func, loops, num_stages) if loops else None
+    found = _planned(module, func, loops, num_stages, [whole(module)]) if loops else None
     return found if isinstance(found, Obstacle) else None
 
 
@@ -94,35 +98,83 @@ def _loops_of_wgmma(module: gpu.Module) -> list[scf.For]:
     return [loop for loop in loops if any(isinstance(op, gpu.Wgmma) for op in loop.body.entry.ops)]
 
 
-def _planned_slice(
-    module: gpu.Module, func: tt.Func, loops: Sequence[scf.For], num_stages: int | None
-) -> _Slice | Obstacle:
-    """The slice for the plans of all loops, or the obstacle that keeps one of them from being specialised."""
-    if module.num_warps % WARP_GROUP or module.num_warps + WARP_GROUP > MAX_WARPS:
+@attrs.frozen(eq=False)
+class _Split:
+    """A kernel as roles: the producer's slice, and the plans for the loops of the part of each consumer."""
+
+    sliced: _Slice
+    parts: Sequence[tuple[Part, Plans]]
+    warps: tuple[int, ...]
+    registers: tuple[int, ...]
+
+    def readers(self, plan: LoopPlan) -> tuple[tuple[int, ...], ...]:
+        """For each channel of a loop, the numbers of the parts that read it."""
+        read = [
+            {part.origin[copy.buffer.result] for own in plans.values() for copy in own.copies}
+            for part, plans in self.parts
+        ]
+        return tuple(
+            tuple(at for at, buffers in enumerate(read) if any(copy.buffer.result in buffers for copy in copies))
+            for copies in plan.channels()
+        )
+
+
+def _planned(
+    module: gpu.Module, func: tt.Func, loops: Sequence[scf.For], num_stages: int | None, parts: Sequence[Part]
+) -> _Split | Obstacle:
+    """The plans of all loops, with a consumer for each part, or the obstacle that keeps one from being specialised."""
+    consumers = len(parts) * module.num_warps
+    if module.num_warps % WARP_GROUP or consumers + WARP_GROUP > MAX_WARPS:
         numbers = ", ".join(map(str, range(WARP_GROUP, MAX_WARPS - WARP_GROUP + 1, WARP_GROUP)))
-        return Obstacle(f"num_warps must be one of {numbers}; it is {module.num_warps}", loops[0])
+        return Obstacle(f"num_warps must be one of {numbers}; it is {consumers}", loops[0])
     if len(func.body.blocks) != 1:
         return Obstacle("the kernel returns early", loops[0])
     limit = TARGETS[module.target].max_shared - _LOWERING_BYTES
     found: Plans = {}
     for loop in loops:
-        stages = loop.num_stages if loop.num_stages is not None else num_stages
-        plan = planned(loop, stages, limit)
+        plan = planned(loop, loop.num_stages if loop.num_stages is not None else num_stages, limit)
         if isinstance(plan, Obstacle):
             return plan
         other = next((copy for copy in plan.copies if not _is_for_wgmma(copy)), None)
         if other is not None:
             return Obstacle("the load is not done by TMA for wgmma alone", other.load)
-        found[loop.result] = attrs.evolve(plan, deferred=deferred(plan, _registers(module.num_warps)[0]))
+        found[loop.result] = plan
     copied = {copy.buffer.result for plan in found.values() for copy in plan.copies}
-    limit -= _other_bytes(module, [interval for interval in intervals_of(module) if interval.op.result not in copied])
+    for part in parts:
+        left = [one for one in intervals_of(part.module) if part.origin[one.op.result] not in copied]
+        limit -= _other_bytes(part.module, left)
     # All channels live from the beginning of the kernel to its end.
     for most in range(max(plan.stages for plan in found.values()), 1, -1):
         fewer = {result: attrs.evolve(plan, stages=min(plan.stages, most)) for result, plan in found.items()}
         shapes = {_shape_of(plan): plan for plan in fewer.values()}
         if sum(plan.stages * copy.shared.bytes for plan in shapes.values() for copy in plan.copies) <= limit:
-            return _slice(fewer)
-    return Obstacle("there is no shared memory for the channels of all loops", loops[0])
+            break
+    else:
+        return Obstacle("there is no shared memory for the channels of all loops", loops[0])
+    sliced, most = _slice(fewer), _registers(consumers)
+    own = [_plans_of(part, fewer, most) for part in parts]
+    if isinstance(sliced, Obstacle):
+        return sliced
+    if None in own:
+        return Obstacle("the parts of the kernel read different loads of a loop", loops[0])
+    plans = [(part, plans) for part, plans in zip(parts, own, strict=True) if plans is not None]
+    count = len(parts)
+    warps, registers = (*[module.num_warps] * count, WARP_GROUP), (*[most] * count, PRODUCER_REGISTERS)
+    return _Split(sliced, plans, warps, registers)
+
+
+def _plans_of(part: Part, whole: Plans, registers: int) -> Plans | None:
+    """The plans for the loops of a part, which read some of the loads of the whole kernel's; None if they do not."""
+    found: Plans = {}
+    for loop in (op for op in part.module.walk() if isinstance(op, scf.For) and part.origin[op.result] in whole):
+        of_all = whole[part.origin[loop.result]]
+        plan = planned(loop, of_all.stages, 1 << 30)
+        buffers = {copy.buffer.result for copy in of_all.copies}
+        if isinstance(plan, Obstacle) or not buffers.issuperset(part.origin[one.buffer.result] for one in plan.copies):
+            return None
+        plan = attrs.evolve(plan, stages=of_all.stages)
+        found[loop.result] = attrs.evolve(plan, deferred=deferred(plan, registers))
+    return found if len(found) == len(whole) else None
 
 
 def _other_bytes(module: gpu.Module, intervals: Sequence[Interval]) -> int:
@@ -173,37 +225,44 @@ def _slice(plans: Plans) -> _Slice | Obstacle:
 
 
 class _Roles:
-    """The writer of the function with its two roles."""
+    """The writer of the function with its roles."""
 
-    def __init__(self, builder: Rewriter, func: tt.Func, sliced: _Slice, num_warps: int) -> None:
-        self.func = func
-        self.sliced = sliced
-        self.num_warps = num_warps
+    def __init__(self, builder: Rewriter, func: tt.Func, split: _Split) -> None:
+        self.func, self.split, self.sliced = func, split, split.sliced
         types = [parameter.type for parameter in func.body.parameters]
         self.outer = outer = builder.inside(types, func.body.yield_type, isolated=True)
         outer.transformers = (*builder.transformers, self._consumed)
         outer.location = func.location
-        for old, new in zip(func.body.parameters, outer.parameters, strict=True):
-            outer[old] = new
+        for body in (func.body, *(_body_of(part) for part, _ in split.parts)):
+            for old, new in zip(body.parameters, outer.parameters, strict=True):
+                outer[old] = new
         channels: dict[object, Sequence[Value]] = {}
-        for plan in sliced.plans.values():
-            if _shape_of(plan) not in channels:
-                channels[_shape_of(plan)] = new_channels(outer, plan)
-        self.writers = {loop: StagedLoop(plan, channels[_shape_of(plan)]) for loop, plan in sliced.plans.items()}
+        self.fills: dict[Value, StagedLoop] = {}
+        for loop, plan in self.sliced.plans.items():
+            key = _shape_of(plan), split.readers(plan)
+            if key not in channels:
+                channels[key] = new_channels(outer, plan)
+            self.fills[loop] = StagedLoop(plan, channels[key])
+        self.writers = {
+            loop: self.fills[part.origin[loop]].of_part(plan, part.origin)
+            for part, plans in split.parts
+            for loop, plan in plans.items()
+        }
 
     def body(self) -> Body:
         """The new body of the function."""
-        outer = self.outer
-        roles = [self._role(Rewriter.rewrite_ops), self._role(self._produce)]
-        warps, registers = (self.num_warps, WARP_GROUP), _registers(self.num_warps)
-        outer.add(gpu.WarpSpecialize(roles, warps=warps, registers=registers, barriers=(1, 0)), self.func.location)
+        outer, split = self.outer, self.split
+        roles = [self._role(Rewriter.rewrite_ops, _body_of(part)) for part, _ in split.parts]
+        barriers = (*range(1, len(roles) + 1), 0)
+        roles.append(self._role(self._produce, self.func.body))
+        outer.add(gpu.WarpSpecialize(roles, split.warps, split.registers, barriers), self.func.location)
         outer.add(tt.Return([]), self.func.location)
         return outer.finish()
 
-    def _role(self, write: Callable[[Rewriter, Sequence[Op]], None]) -> Body:
+    def _role(self, write: Callable[[Rewriter, Sequence[Op]], None], body: Body) -> Body:
         inner = self.outer.inside([], void)
         inner.location = self.func.location
-        write(inner, self.func.body.entry.ops[:-1])
+        write(inner, body.entry.ops[:-1])
         inner.add(scf.Yield([]))
         return inner.finish()
 
@@ -226,24 +285,30 @@ class _Roles:
 
         def body(inner: Rewriter, _: Sequence[Value]) -> Sequence[Value]:
             self._produce(inner, loop.body.entry.ops[:-1])
-            if loop.result in self.writers:
-                self.writers[loop.result].fill(inner, constant(inner, True, i1))
+            if loop.result in self.fills:
+                self.fills[loop.result].fill(inner, constant(inner, True, i1))
             return ()
 
         carrying_loop(builder, loop, sorted(self.sliced.around[loop.result]), (), body, {})
 
 
-def _registers(num_warps: int) -> tuple[int, int]:
-    """The registers a thread of the consumer and of the producer.
+def _body_of(part: Part) -> Body:
+    """The body of the function of a part."""
+    (func,) = part.module.functions().values()
+    return func.bodies[0]
+
+
+def _registers(consumers: int) -> int:
+    """The registers a thread of so many consuming warps, beside a producer.
 
     One CTA has all registers of an SM; a CTA with one consuming warp group has half of them. A launch gives all threads
     the same number, a multiple of 8: one role takes the registers that the other gives back.
     """
-    ctas = 2 if num_warps == WARP_GROUP else 1
-    warps = num_warps + WARP_GROUP
+    ctas = 2 if consumers == WARP_GROUP else 1
+    warps = consumers + WARP_GROUP
     given = REGISTERS_OF_SM // ctas // (32 * warps) // 8 * 8
     left = given * warps - PRODUCER_REGISTERS * WARP_GROUP
-    return min(_MAX_REGISTERS, left // num_warps // 8 * 8), PRODUCER_REGISTERS
+    return min(_MAX_REGISTERS, left // consumers // 8 * 8)
 
 
 def _shape_of(plan: LoopPlan) -> tuple[object, ...]:

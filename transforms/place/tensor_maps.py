@@ -28,7 +28,7 @@ from collections.abc import Sequence
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.gpu import dialect as gpu
-from ziggurat.codemodel.gpu.fragments import MAP_BYTES
+from ziggurat.codemodel.gpu.fragments import MAP, MAP_BYTES, SCRATCH
 from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value
 from ziggurat.codemodel.traits import Pure
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
@@ -65,7 +65,7 @@ def make_tensor_maps(module: gpu.Module) -> Op:
             buffers.extend(inner.add(gpu.LocalAlloc(type_, alignment=MAP_BYTES)) for _ in makes)
             scratch.append(_of_program(inner, inner.parameters[-1], size))
             inner.rewrite_blocks(op.body)
-            return builder.add(_with_parameters(op, inner, [gpu.SCRATCH], MAP_BYTES), op.location)
+            return builder.add(_with_parameters(op, inner, [SCRATCH], MAP_BYTES), op.location)
         if not isinstance(op, tt.MakeTensorDescriptor):
             return None
         if op not in neighbours:
@@ -142,7 +142,7 @@ def _with_maps_of_launch(module: Op) -> Op:
             inner.location = op.location
             inner.mapping.values.update(zip([*old, *(make.result for make in makes)], inner.parameters, strict=True))
             inner.rewrite_blocks(op.body)
-            parts = [" ".join((gpu.MAP, *map(_source, (one.base, *one.shape, one.strides[0])))) for one in makes]
+            parts = [" ".join((MAP, *map(_source, (one.base, *one.shape, one.strides[0])))) for one in makes]
             return builder.add(_with_parameters(op, inner, parts), op.location)
         return builder[op.result] if op in makes else None
 

@@ -9,6 +9,7 @@ import pytest
 
 from ziggurat.backend.ptx.sass import tool
 from ziggurat.transforms.place.cost import cost_of
+from ziggurat.transforms.place.queries import role_split
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "benchmarks"))
 import gpu_ablation as ablation
@@ -33,8 +34,10 @@ def test_issue_slots_are_about_the_instructions(name: str):
     lines = sorted({entry.loop.location.line for entry in entries if entry.loop is not None})
     line = None if number is None else lines[number]
     own = [e.work for e in entries if (e.loop.location.line if e.loop is not None else None) == line]
-    estimated = iterations * sum(work.issued for work in own) / model.num_warps
+    split = role_split(model)
+    warps = model.num_warps if split is None else split.warps[0]
+    estimated = iterations * sum(work.issued for work in own) / warps
     loop = ablation.figures(name).loop
     assert estimated == pytest.approx(loop.total(), rel=0.25), (estimated, loop)
     functions = sum(count for opcode, count in loop.items() if opcode.startswith("MUFU"))
-    assert iterations * sum(work.functions for work in own) / model.num_warps == pytest.approx(functions, abs=2)
+    assert iterations * sum(work.functions for work in own) / warps == pytest.approx(functions, abs=2)
