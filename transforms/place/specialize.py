@@ -34,11 +34,13 @@ from ziggurat.codemodel.op import Body, Op, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, rebuilt, transform
 from ziggurat.codemodel.types import ScalarType, TensorType, i1, void
 from ziggurat.transforms.place.allocate import Interval, intervals_of, place
+from ziggurat.transforms.place.components import component_types
 from ziggurat.transforms.place.divide import Part, parts_of, whole
 from ziggurat.transforms.place.flow import read_in_flight
-from ziggurat.transforms.place.loop_plan import Copy, LoopPlan, computed_from, deferred, planned
+from ziggurat.transforms.place.loop_plan import LOOP_REGISTERS, Copy, LoopPlan, computed_from, deferred, planned
 from ziggurat.transforms.place.obstacle import Obstacle, warn_of
 from ziggurat.transforms.place.pipeline_loads import StagedLoop, new_channels, warn_of_loads
+from ziggurat.transforms.place.pressure import value_registers
 from ziggurat.transforms.place.queries import constant, tensor_of
 from ziggurat.transforms.place.schedule import carrying_loop
 
@@ -158,23 +160,27 @@ def _planned(
     if None in own:
         return Obstacle("the parts of the kernel read different loads of a loop", loops[0])
     plans = [(part, plans) for part, plans in zip(parts, own, strict=True) if plans is not None]
+    for loop in (plan.loop for _, plans_of_part in plans for plan in plans_of_part.values()):
+        carried = sum(map(value_registers, component_types(loop.result.type)))
+        if len(parts) > 1 and carried + LOOP_REGISTERS > most:
+            return Obstacle(f"its consumers have {most} registers a thread, and it carries {carried}", loop)
     count = len(parts)
     warps, registers = (*[module.num_warps] * count, WARP_GROUP), (*[most] * count, PRODUCER_REGISTERS)
     return _Split(sliced, plans, warps, registers)
 
 
-def _plans_of(part: Part, whole: Plans, registers: int) -> Plans | None:
+def _plans_of(part: Part, kernel: Plans, registers: int) -> Plans | None:
     """The plans for the loops of a part, which read some of the loads of the whole kernel's; None if they do not."""
     found: Plans = {}
-    for loop in (op for op in part.module.walk() if isinstance(op, scf.For) and part.origin[op.result] in whole):
-        of_all = whole[part.origin[loop.result]]
+    for loop in (op for op in part.module.walk() if isinstance(op, scf.For) and part.origin[op.result] in kernel):
+        of_all = kernel[part.origin[loop.result]]
         plan = planned(loop, of_all.stages, 1 << 30)
         buffers = {copy.buffer.result for copy in of_all.copies}
         if isinstance(plan, Obstacle) or not buffers.issuperset(part.origin[one.buffer.result] for one in plan.copies):
             return None
         plan = attrs.evolve(plan, stages=of_all.stages)
         found[loop.result] = attrs.evolve(plan, deferred=deferred(plan, registers))
-    return found if len(found) == len(whole) else None
+    return found if len(found) == len(kernel) else None
 
 
 def _other_bytes(module: gpu.Module, intervals: Sequence[Interval]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,8 +23,10 @@ from ziggurat.transforms.place.divide import parts_of
 from ziggurat.transforms.place.hazards import hazards
 from ziggurat.transforms.place.passes import PLACE, place
 from ziggurat.transforms.place.queries import role_split
+from ziggurat.transforms.place.specialize import specialize
 
 I32 = zg.divisible(zg.i32)
+Golden = Callable[[str, object], None]
 
 
 def blocks(*shapes: tuple[int, int]) -> list[Any]:
@@ -156,21 +159,32 @@ def test_three_blocks_of_queries(keys: int, steps: int, seed: int) -> None:
 
 
 def test_too_many_parts_for_a_cta() -> None:
-    """Then one consumer has them all."""
+    """Then one consumer has them all: 32 warps beside a producer, or more registers than its threads have."""
     assert warps_of(placed(products_of(256, 16, 32), 16)) == (16, 4)
+    assert warps_of(placed(products_of(128, 128, 32), 8)) == (8, 8, 4)
+    assert warps_of(placed(products_of(128, 256, 32), 8)) == (8, 4)
 
 
-def test_a_part_is_a_kernel() -> None:
-    model: Any = products_of(64, 32, 64, "more stores")
-    options = CompileOptions("sm_90a", 4, 3)
+def before_roles(model: Any) -> Any:
+    """The model before `specialize`."""
     for name, step_ in PLACE:
         if name == "specialize":
             break
-        model = step_(model, options)
-    parts = parts_of(model)
+        model = step_(model, CompileOptions("sm_90a", 4, 3))
+    return model
+
+
+def test_a_part_is_a_kernel() -> None:
+    parts = parts_of(before_roles(products_of(64, 32, 64, "more stores")))
     assert len(parts) == 2
     for part, stores in zip(parts, (2, 1), strict=True):
         verify(part.module)
         names = [op.NAME for op in part.module.walk()]
         assert names.count("gpu.wgmma") == 1 and names.count("tt.descriptor_store") == stores
         assert all(type(old.op) is type(new.op) for new, old in part.origin.items())  # pyright: ignore
+
+
+def test_the_roles_of_two_parts(golden: Golden) -> None:
+    made = specialize(before_roles(products_of(64, 32, 64)), 2)
+    verify(made)
+    golden("specialize.parts", made)
