@@ -21,6 +21,7 @@ from ziggurat.transforms.place.hazards import hazards
 from ziggurat.transforms.place.persist import is_persistent, make_persistent
 from ziggurat.transforms.place.prepare import prepare_for_gpu
 from ziggurat.transforms.place.raise_pointers import raise_pointers
+from ziggurat.triton.runtime.options import compile_options
 
 OPTIONS: dict[str, Any] = {"target": "sm_90a", "num_warps": 8}
 
@@ -72,6 +73,13 @@ def test_the_grid_becomes_a_loop(also: str) -> None:
     assert {"tt.dot", "tt.store"} & inside and not {"tt.get_program_id", "tt.get_num_programs"} & inside
     assert not any(isinstance(op, tt.MakeTensorDescriptor) for op in loop.body.walk())
     assert [part for part in func.parts if gpu.is_of_launch(part)] == ["grid 0", "grid 1", "grid 2"]
+
+
+def test_the_options_of_triton_programs_allow_it() -> None:
+    """Their launches give warps and stages, and leave roles to `specialize`."""
+    chosen = compile_options({"num_warps": 8})
+    before = raise_pointers(prepare_for_gpu(product.triton(*types())), chosen)
+    assert is_persistent(func_of(make_persistent(before, chosen)))
 
 
 @pytest.mark.parametrize("ctas", [1, 2, 3, 7, 100])
