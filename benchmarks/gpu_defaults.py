@@ -1,4 +1,4 @@
-"""What the compiler chooses, against the best of all warps, stages and roles: works of the ladder on a GPU.
+"""The compiler's choice, against the best of all warps, stages and roles: works of the ladder on a GPU.
 
     python benchmarks/gpu_defaults.py [--only TEXT] [--limit SECONDS] report.json
 

@@ -1,4 +1,4 @@
-"""What the works of `gpu_ladder.py` are made of: kernels of ours and of Triton, launches by setting, and inputs."""
+"""The parts of the works of `gpu_ladder.py`: kernels of ours and of Triton, launches by setting, and inputs."""
 
 from __future__ import annotations
 

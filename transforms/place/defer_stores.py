@@ -23,9 +23,8 @@ from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.traits import Loop
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
-from ziggurat.codemodel.types import ScalarType
 from ziggurat.transforms.place.allocate import SPARE_BYTES, intervals_of, place
-from ziggurat.transforms.place.queries import tensor_of
+from ziggurat.transforms.place.queries import bytes_of
 
 
 @attrs.frozen(eq=False)
@@ -99,6 +98,4 @@ def _stored(store: gpu.TmaStore) -> _Stored | None:
 
 def _passing(module: gpu.Module) -> int:
     """The bytes of the largest tensor that passes through shared memory later."""
-    types = (tensor_of(op.value) for op in module.walk() if isinstance(op, gpu.ConvertLayout))
-    sizes = (type_.numel * (type_.element.bytes if isinstance(type_.element, ScalarType) else 8) for type_ in types)
-    return max(sizes, default=0)
+    return max((bytes_of(op.value) for op in module.walk() if isinstance(op, gpu.ConvertLayout)), default=0)

@@ -26,7 +26,6 @@ that was compiled without both passes.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from ziggurat.codemodel.dialects import arith, core, scf, tt
@@ -37,16 +36,13 @@ from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import (
     DescriptorType,
-    ScalarType,
     TensorType,
-    element_of,
     i32,
     scalar_element,
-    shape_of,
     void,
 )
 from ziggurat.transforms.place.allocate import SPARE_BYTES
-from ziggurat.transforms.place.queries import tensor_of
+from ziggurat.transforms.place.queries import bytes_of, tensor_of
 from ziggurat.transforms.simplify.effects import is_pure, may_trap, may_write
 
 _AXES = 3
@@ -111,14 +107,9 @@ def _pays(func: tt.Func, options: CompileOptions) -> bool:
         return False
     loads = [op for op in func.walk() if isinstance(op, tt.DescriptorLoad)]
     stored = [op.value for op in func.walk() if isinstance(op, tt.Store | tt.DescriptorStore)]
-    ring = _STAGES * sum(_bytes_of(op.result) for op in loads)
-    room = TARGETS[options.target].max_shared - SPARE_BYTES - max(map(_bytes_of, stored), default=0)
+    ring = _STAGES * sum(bytes_of(op.result) for op in loads)
+    room = TARGETS[options.target].max_shared - SPARE_BYTES - max(map(bytes_of, stored), default=0)
     return ring <= room and all(map(_is_read_by_wgmma, loads))
-
-
-def _bytes_of(value: Value) -> int:
-    element, shape = element_of(value.type), shape_of(value.type)
-    return math.prod(shape) * (element.bytes if isinstance(element, ScalarType) else 8)
 
 
 def _is_read_by_wgmma(load: tt.DescriptorLoad) -> bool:

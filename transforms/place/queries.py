@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from ziggurat.codemodel.builder import Builder
@@ -11,10 +12,26 @@ from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.layout import Layout
 from ziggurat.codemodel.op import Block, Op, OpResult, Value
 from ziggurat.codemodel.traits import Pure
-from ziggurat.codemodel.types import DescriptorType, SharedType, TensorType, Type, i32, scalar_element
+from ziggurat.codemodel.types import (
+    DescriptorType,
+    ScalarType,
+    SharedType,
+    TensorType,
+    Type,
+    element_of,
+    i32,
+    scalar_element,
+    shape_of,
+)
 from ziggurat.transforms.place.components import component_of, tensor_operands
 
 WARP_GROUP = 4  # Warps that execute a wgmma together.
+
+
+def bytes_of(value: Value) -> int:
+    """The bytes of a number or a tensor; a pointer has 8."""
+    element = element_of(value.type)
+    return math.prod(shape_of(value.type)) * (element.bytes if isinstance(element, ScalarType) else 8)
 
 
 def tensor_of(value: Value) -> TensorType:

@@ -21,7 +21,7 @@ from ziggurat.transforms.place.components import Component, Group, component_of
 from ziggurat.transforms.place.layout_plan import SECTOR
 from ziggurat.transforms.place.queries import constant_of, is_shaping, tensor_of
 
-# What each bit of an element's number adds to a tensor's value; None where that is not known.
+# Each bit of an element's number adds one of these to a tensor's value; None where that is not known.
 Strides = tuple[int | None, ...]
 
 
@@ -47,7 +47,7 @@ class Sectors:
         return _count(strides, layout.bases), instruction << others
 
     def of_value(self, value: Value) -> Strides:
-        """What each bit of an element's number adds to a tensor's value, for pointers in bytes."""
+        """The strides of a tensor's value, for pointers in bytes."""
         found = self._strides(component_of(value))
         while self._is_stale:  # A loop does not keep the strides that it begins with, on which others were based.
             self._known, self._is_stale = dict(self._differing), False

@@ -33,7 +33,7 @@ from ziggurat.codemodel.gpu.options import MAX_WARPS
 from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.op import Body, Op, Value
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, rebuilt, transform
-from ziggurat.codemodel.types import ScalarType, TensorType, i1, void
+from ziggurat.codemodel.types import TensorType, i1, void
 from ziggurat.transforms.place.allocate import SPARE_BYTES, Interval, intervals_of, place
 from ziggurat.transforms.place.flow import last_of, read_in_flight
 from ziggurat.transforms.place.loop_plan import Copy, LoopPlan, computed_from, copy_of, deferred, planned
@@ -42,7 +42,7 @@ from ziggurat.transforms.place.obstacle import Obstacle, warn_of
 from ziggurat.transforms.place.persist import is_persistent
 from ziggurat.transforms.place.pipeline_loads import StagedLoop, begin_copy, new_channels, warn_of_loads
 from ziggurat.transforms.place.pressure import REGISTERS_OF_SM
-from ziggurat.transforms.place.queries import WARP_GROUP, constant, tensor_of
+from ziggurat.transforms.place.queries import WARP_GROUP, bytes_of, constant
 from ziggurat.transforms.place.schedule import carrying_loop
 from ziggurat.transforms.simplify.effects import is_pure
 
@@ -148,9 +148,7 @@ def _other_bytes(module: gpu.Module, intervals: Sequence[Interval]) -> int:
     most = place(intervals)
     for at, op in enumerate(module.walk()):
         if isinstance(op, tt.DescriptorStore | tt.DescriptorReduce | gpu.ConvertLayout):
-            type_ = tensor_of(op.value)
-            size = type_.numel * (type_.element.bytes if isinstance(type_.element, ScalarType) else 8)
-            most = max(most, size + sum(one.size for one in intervals if one.start <= at <= one.end))
+            most = max(most, bytes_of(op.value) + sum(one.size for one in intervals if one.start <= at <= one.end))
     return most
 
 

@@ -85,7 +85,7 @@ class Kernel:
 
 
 def launches(fake):
-    """What was launched in Python, as the C function records it."""
+    """The launches that were made in Python, as the C function records them."""
     return [
         (0x1234, one["grid"], (one["threads"], 1, 1), one["shared"], int(one["stream"]), one["values"])
         for one in fake.launches
