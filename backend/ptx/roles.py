@@ -10,7 +10,7 @@ from ziggurat.backend.ptx.emitter import EFFECT, Emitted, Emitter, emits
 from ziggurat.backend.ptx.shuffles import uniform
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.gpu import dialect as gpu
-from ziggurat.transforms.place.pressure import REGISTERS_OF_SM
+from ziggurat.transforms.place.pressure import REGISTERS_OF_SM, ctas_by_registers
 from ziggurat.transforms.place.queries import WARP_GROUP
 
 _CONSUMER_BARRIER = 1  # The number of the named barrier; 0 is that of the CTA.
@@ -33,10 +33,7 @@ def registers_of(module: gpu.Module) -> int | None:
     split = specialization_of(module)
     if split is None:
         return None
-    asked = sum(warps * registers for warps, registers in zip(split.warps, split.registers, strict=True))
-    # The occupancy that the roles' requests allow.
-    programs = REGISTERS_OF_SM // (32 * asked)
-    return REGISTERS_OF_SM // programs // (32 * sum(split.warps)) // 8 * 8
+    return REGISTERS_OF_SM // ctas_by_registers(split) // (32 * sum(split.warps)) // 8 * 8
 
 
 @emits(gpu.WarpId)

@@ -12,19 +12,25 @@
 So a persistent kernel computes its next tile while TMA reads the buffer of the last one. The buffer then lives as long
 as the loop. Without roles that would be more shared memory, as the channels are filled anew in each iteration. So this
 is done in roles, whose channels live as long as the kernel.
+
+Stores of blocks of one type take buffers in turn, as many as there is shared memory for. A block that is stored in
+parts needs one or two buffers of a part; each wait leaves the stores from the other buffers in flight.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import attrs
 
 from ziggurat.codemodel.gpu import dialect as gpu
-from ziggurat.codemodel.gpu.targets import TARGETS
+from ziggurat.codemodel.gpu.targets import DRIVER_BYTES, TARGETS
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.traits import Loop
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
-from ziggurat.transforms.place.allocate import SPARE_BYTES, intervals_of, place
-from ziggurat.transforms.place.queries import bytes_of
+from ziggurat.codemodel.types import Type
+from ziggurat.transforms.place.allocate import intervals_of, place
+from ziggurat.transforms.place.pressure import ctas_by_registers
 
 
 @attrs.frozen(eq=False)
@@ -32,6 +38,7 @@ class _Stored:
     """A block that goes through a buffer of its own: put there, stored by TMA, waited for. `loop` is the outermost one
     around it."""
 
+    store: gpu.TmaStore
     buffer: gpu.LocalAlloc
     put: gpu.LocalStore
     wait: gpu.TmaStoreWait
@@ -39,16 +46,37 @@ class _Stored:
 
 
 def defer_stores(module: gpu.Module) -> Op:
-    """The GPU model whose stores by TMA, in loops of roles, are waited for in the next iteration, if there is shared
-    memory for their buffers."""
+    """The GPU model whose stores by TMA, in loops of roles, are waited for before the next store from the same buffer,
+    if there is shared memory for buffers that live as long as the loops, at the same occupancy."""
     stores = [found for op in module.walk() if isinstance(op, gpu.TmaStore) and (found := _stored(op)) is not None]
-    if not stores:
-        return module
-    buffers = {one.buffer.result for one in stores}
-    puts, waits = {one.put.result for one in stores}, {one.wait.result for one in stores}
+    alike: dict[tuple[Op, Type], list[_Stored]] = {}
+    for one in stores:
+        alike.setdefault((one.loop, one.buffer.type), []).append(one)
+    for most in range(max(map(len, alike.values()), default=0), 0, -1):
+        # For each store the one whose buffer it takes.
+        owners = {one: ones[at % most] for ones in alike.values() for at, one in enumerate(ones)}
+        made = _deferred(module, owners)
+        if place(intervals_of(made)) <= _limit(module):
+            return made
+    return module
+
+
+def _limit(module: gpu.Module) -> int:
+    """The bytes of shared memory that a CTA may have at the occupancy of this model."""
+    target = TARGETS[module.target]
+    (split,) = (op for op in module.walk() if isinstance(op, gpu.WarpSpecialize))
+    by_memory = target.shared_of_sm // (place(intervals_of(module)) + DRIVER_BYTES)
+    return target.shared_of_sm // max(1, min(by_memory, ctas_by_registers(split))) - DRIVER_BYTES
+
+
+def _deferred(module: gpu.Module, owners: Mapping[_Stored, _Stored]) -> gpu.Module:
+    """The model with waits before the stores, and with the buffers of these owners before their loops."""
+    owned = {one.buffer.result: owner.buffer.result for one, owner in owners.items()}
+    pending = {one.put.result: _pending(one, owners) for one in owners}
+    waits = {one.wait.result for one in owners}
 
     def deferred(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
-        mine = [one.buffer for one in stores if one.loop is op]
+        mine = [one.buffer for one in dict.fromkeys(owners.values()) if one.loop is op]
         if mine:
             for buffer in mine:
                 builder[buffer.result] = builder.add(
@@ -57,16 +85,27 @@ def defer_stores(module: gpu.Module) -> Op:
             made = builder.copy(op, operands)
             builder.add(gpu.TmaStoreWait(0))
             return made
-        if op.result in buffers:
-            return builder[op.result]
-        if op.result in puts:
-            builder.add(gpu.TmaStoreWait(0))
+        if op.result in owned:
+            return builder[owned[op.result]]
+        if op.result in pending:
+            builder.add(gpu.TmaStoreWait(pending[op.result]))
         return DROP if op.result in waits else None
 
     made = transform(module, deferred, pass_name="defer_stores")
     assert isinstance(made, gpu.Module)
-    needed = place(intervals_of(made)) + _passing(module) + SPARE_BYTES
-    return made if needed <= TARGETS[module.target].max_shared else module
+    return made
+
+
+def _pending(one: _Stored, owners: Mapping[_Stored, _Stored]) -> int:
+    """The stores of a loop that begin after the last one from the same buffer, and before this one: they may be in
+    flight when it is put there."""
+    stores = [op for op in one.loop.walk() if isinstance(op, gpu.TmaStore)]
+    if any(op.parent is not one.put.parent for op in stores):
+        return 0  # It is not known how often the others run.
+    same = {other.store for other, owner in owners.items() if owner is owners[one]}
+    at = stores.index(one.store)
+    before: Sequence[gpu.TmaStore] = [*stores[at:], *stores[:at]]  # The last one is just before it.
+    return next(count for count, op in enumerate(reversed(before)) if op in same)
 
 
 def _stored(store: gpu.TmaStore) -> _Stored | None:
@@ -93,9 +132,4 @@ def _stored(store: gpu.TmaStore) -> _Stored | None:
         or not isinstance(wait, gpu.TmaStoreWait)
     ):
         return None
-    return _Stored(alloc, put, wait, loops[-1])
-
-
-def _passing(module: gpu.Module) -> int:
-    """The bytes of the largest tensor that passes through shared memory later."""
-    return max((bytes_of(op.value) for op in module.walk() if isinstance(op, gpu.ConvertLayout)), default=0)
+    return _Stored(store, alloc, put, wait, loops[-1])

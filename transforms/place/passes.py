@@ -74,7 +74,7 @@ PLACE: tuple[tuple[str, Step], ...] = (
     ("share_buffers", lambda op, _: share_buffers(op)),
     ("dce", lambda op, _: dce(op)),
     # Before the pipelining of other loops: a specialised loop has no loads left.
-    ("specialize", lambda op, options: specialize(op, options.num_stages, bool(options.warp_specialize))),
+    ("specialize", lambda op, o: specialize(op, o.num_stages, bool(o.warp_specialize), o.maxnreg)),
     ("prefetch_loads", lambda op, options: prefetch_loads(op, options.num_stages)),
     ("expand", lambda op, _: expand(op)),
     ("pipeline_loads", lambda op, options: pipeline_loads(op, options.num_stages)),
@@ -82,7 +82,6 @@ PLACE: tuple[tuple[str, Step], ...] = (
     ("rescale", lambda op, _: rescale(op)),
     # The loads and stores that no loop has pipelined.
     ("tma", lambda op, _: lower_tma(op)),
-    ("defer_stores", lambda op, _: defer_stores(op)),
     # A descriptor that the kernel made is left only where TMA needs a tensor map.
     ("tensor_maps", lambda op, _: make_tensor_maps(op)),
     # The operands that TMA has loaded before a loop.
@@ -91,6 +90,8 @@ PLACE: tuple[tuple[str, Step], ...] = (
     ("lower_channels", lambda op, _: lower_channels(op)),
     ("lower", lambda op, _: lower(op)),
     ("dce", lambda op, _: dce(op)),
+    # Nothing after this allocates shared memory.
+    ("defer_stores", lambda op, _: defer_stores(op)),
     # Offsets decide which accesses conflict, so allocation comes before the barriers.
     ("allocate", lambda op, _: allocate(op)),
     ("barriers", lambda op, _: insert_barriers(op)),

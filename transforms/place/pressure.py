@@ -51,6 +51,12 @@ class Pressure:
         return f"a value of {self.type}"
 
 
+def ctas_by_registers(split: gpu.WarpSpecialize) -> int:
+    """The CTAs whose roles have registers on an SM at once."""
+    asked = sum(warps * registers for warps, registers in zip(split.warps, split.registers, strict=True))
+    return REGISTERS_OF_SM // (32 * asked)
+
+
 def pressure(module: gpu.Module) -> Pressure:
     """The largest number of registers in which a loop of the model carries floating-point values."""
     found = Pressure()
