@@ -36,7 +36,6 @@ from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.traits import Loop
 from ziggurat.codemodel.types import DescriptorType, PtrType, Type, i1
 from ziggurat.transforms.place.components import component_types
-from ziggurat.transforms.place.obstacle import warn
 from ziggurat.transforms.place.pressure import registers_of_thread, value_registers
 
 # The modules that register emitters.
@@ -76,9 +75,7 @@ def to_llvm(module: gpu.Module, options: CompileOptions = DEFAULT_OPTIONS) -> st
     _check_shared(module, emitter.slot_bytes)
     threads = 32 * roles.warps_of(module)
     registers = roles.registers_of(module)
-    if registers is not None and options.maxnreg is not None:
-        warn("maxnreg is ignored: the warps of a specialised kernel have registers of their own", func.location)
-    elif registers is None:
+    if registers is None:
         registers = options.maxnreg
     limit = f' "nvvm.maxnreg"="{registers}"' if registers is not None else ""
     if registers is None and is_register_limited(module):

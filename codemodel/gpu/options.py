@@ -156,7 +156,10 @@ class CompileOptions:
         "the compiler choose with `num_warps`",
     )
     maxnreg: int | None = _option(
-        None, _maxnreg, "registers that a thread has at most; None leaves it to the assembler"
+        None,
+        _maxnreg,
+        "registers that a thread has at most; with warp roles, which trade them, on average; None leaves it to the "
+        "assembler",
     )
     num_ctas: int = _option(1, _num_ctas, "CTAs of a program; only 1 is supported", shared=True, in_key=False)
     launch_pdl: bool = _option(

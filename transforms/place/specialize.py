@@ -52,11 +52,11 @@ _MAX_REGISTERS = 240  # A thread, as setmaxnreg counts.
 Plans = dict[Value, LoopPlan]
 
 
-def specialize(module: gpu.Module, num_stages: int | None, every: bool = False) -> Op:
+def specialize(module: gpu.Module, num_stages: int | None, every: bool = False, maxnreg: int | None = None) -> Op:
     """The GPU model with the loops that ask for it split into roles; a warning for each of them if they cannot be.
 
     With `every`, or if CTAs take programs in turn (`persist`), all loops of wgmma are split if they can be, where none
-    asks for it.
+    asks for it. `maxnreg` are the registers that each thread of a CTA brings along, before the roles trade them.
     """
     (func,) = module.functions().values()
     assert isinstance(func, tt.Func)
@@ -64,7 +64,8 @@ def specialize(module: gpu.Module, num_stages: int | None, every: bool = False) 
     loops = asked or (_loops_of_wgmma(module) if every or is_persistent(func) else [])
     if not loops:
         return module
-    sliced = _planned_slice(module, func, loops, num_stages)
+    registers = _registers(module.num_warps, maxnreg)
+    sliced = _planned_slice(module, func, loops, num_stages, registers[0])
     if isinstance(sliced, Obstacle):
         for loop in asked:
             warn_of("the loop is not specialised for warps", loop, sliced)
@@ -75,7 +76,7 @@ def specialize(module: gpu.Module, num_stages: int | None, every: bool = False) 
     def split(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         if not isinstance(op, tt.Func):
             return None
-        body = _Roles(builder, op, sliced, module.num_warps).body()
+        body = _Roles(builder, op, sliced, module.num_warps, registers).body()
         return builder.add(rebuilt(op, operands, [body]), op.location)
 
     return transform(module, split, pass_name="specialize")
@@ -85,7 +86,8 @@ def why_no_roles(module: gpu.Module, num_stages: int | None) -> Obstacle | None:
     """The obstacle to splitting the loops of wgmma of a model before `specialize`; None where there is none."""
     (func,), loops = module.functions().values(), _loops_of_wgmma(module)
     assert isinstance(func, tt.Func)
-    found = _planned_slice(module, func, loops, num_stages) if loops else None
+    registers, _ = _registers(module.num_warps, None)
+    found = _planned_slice(module, func, loops, num_stages, registers) if loops else None
     return found if isinstance(found, Obstacle) else None
 
 
@@ -96,9 +98,10 @@ def _loops_of_wgmma(module: gpu.Module) -> list[scf.For]:
 
 
 def _planned_slice(
-    module: gpu.Module, func: tt.Func, loops: Sequence[scf.For], num_stages: int | None
+    module: gpu.Module, func: tt.Func, loops: Sequence[scf.For], num_stages: int | None, registers: int
 ) -> _Slice | Obstacle:
-    """The slice for the plans of all loops, or the obstacle that keeps one of them from being specialised."""
+    """The slice for the plans of all loops, or the obstacle that keeps one of them from being specialised. `registers`
+    are those of a thread of the consumer."""
     if not TARGETS[module.target].has_roles:
         able = ", ".join(name for name, target in TARGETS.items() if target.has_roles)
         return Obstacle(f"{module.target} is not a target whose wgmma reads what TMA has loaded: {able}", loops[0])
@@ -117,7 +120,7 @@ def _planned_slice(
         other = next((copy for copy in plan.copies if not _is_for_wgmma(copy)), None)
         if other is not None:
             return Obstacle("the load is not done by TMA for wgmma alone", other.load)
-        found[loop.result] = attrs.evolve(plan, deferred=deferred(plan, _registers(module.num_warps)[0]))
+        found[loop.result] = attrs.evolve(plan, deferred=deferred(plan, registers))
     # All channels live from the beginning of the kernel to its end.
     for most, once in product(range(max(plan.stages for plan in found.values()), 1, -1), (_once(loops), ())):
         fewer = {result: attrs.evolve(plan, stages=min(plan.stages, most)) for result, plan in found.items()}
@@ -200,10 +203,13 @@ def _slice(func: tt.Func, plans: Plans, once: Sequence[Copy]) -> _Slice | Obstac
 class _Roles:
     """The writer of the function with its two roles."""
 
-    def __init__(self, builder: Rewriter, func: tt.Func, sliced: _Slice, num_warps: int) -> None:
+    def __init__(
+        self, builder: Rewriter, func: tt.Func, sliced: _Slice, num_warps: int, registers: Sequence[int]
+    ) -> None:
         self.func = func
         self.sliced = sliced
         self.num_warps = num_warps
+        self.registers = registers
         types = [parameter.type for parameter in func.body.parameters]
         self.outer = outer = builder.inside(types, func.body.yield_type, isolated=True)
         outer.transformers = (*builder.transformers, self._consumed)
@@ -228,8 +234,8 @@ class _Roles:
         """The new body of the function."""
         outer = self.outer
         roles = [self._role(Rewriter.rewrite_ops), self._role(self._produce)]
-        warps, registers = (self.num_warps, WARP_GROUP), _registers(self.num_warps)
-        outer.add(gpu.WarpSpecialize(roles, warps=warps, registers=registers), self.func.location)
+        warps = (self.num_warps, WARP_GROUP)
+        outer.add(gpu.WarpSpecialize(roles, warps=warps, registers=self.registers), self.func.location)
         outer.add(tt.Return([]), self.func.location)
         return outer.finish()
 
@@ -285,16 +291,17 @@ class _Roles:
         carrying_loop(builder, loop, sorted(self.sliced.around[loop.result]), (), body, {})
 
 
-def _registers(num_warps: int) -> tuple[int, int]:
+def _registers(num_warps: int, maxnreg: int | None) -> tuple[int, int]:
     """The registers a thread of the consumer and of the producer.
 
-    One CTA has all registers of an SM; a CTA with one consuming warp group has half of them. A launch gives all threads
-    the same number, a multiple of 8: one role takes the registers that the other gives back.
+    One CTA has all registers of an SM; a CTA with one consuming warp group has half of them. With `maxnreg`, it has so
+    many for each of its threads. A launch gives all threads the same number, a multiple of 8: one role takes the
+    registers that the other gives back.
     """
     ctas = 2 if num_warps == WARP_GROUP else 1
     warps = num_warps + WARP_GROUP
-    given = REGISTERS_OF_SM // ctas // (32 * warps) // 8 * 8
-    left = given * warps - PRODUCER_REGISTERS * WARP_GROUP
+    given = min(REGISTERS_OF_SM // ctas // (32 * warps), maxnreg or REGISTERS_OF_SM) // 8 * 8
+    left = max(given, PRODUCER_REGISTERS) * warps - PRODUCER_REGISTERS * WARP_GROUP
     return min(_MAX_REGISTERS, left // num_warps // 8 * 8), PRODUCER_REGISTERS
 
 

@@ -35,6 +35,7 @@ from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.codemodel.verify import verify
 from ziggurat.transforms.place.hazards import hazards
 from ziggurat.transforms.place.passes import place
+from ziggurat.transforms.place.pressure import ctas_by_registers
 
 PTXAS = Path(sysconfig.get_paths()["purelib"]) / "nvidia/cu13/bin/ptxas"
 I32 = zg.divisible(zg.i32)
@@ -42,8 +43,10 @@ GE = zg.CompareKind.GREATER_THAN_OR_EQUAL
 Given = Callable[[], tuple[np.ndarray, list[Any]]]
 
 
-def placed(model: Op, num_warps: int = 4, num_stages: int = 3, roles: bool = True) -> gpu.Module:
-    module = place(model, CompileOptions("sm_90a", num_warps, num_stages))
+def placed(
+    model: Op, num_warps: int = 4, num_stages: int = 3, roles: bool = True, maxnreg: int | None = None
+) -> gpu.Module:
+    module = place(model, CompileOptions("sm_90a", num_warps, num_stages, maxnreg=maxnreg))
     verify(module)
     assert hazards(module) == []
     assert (specialization_of(module) is not None) == roles
@@ -572,6 +575,27 @@ def test_threads_and_registers(tile: tuple[int, int, int], warps: int, registers
     # The registers of the launch cover those of the roles, at the same occupancy.
     assert warps * computing + 4 * fetching <= (warps + 4) * start
     assert programs * 32 * (warps + 4) * start <= 65536
+
+
+@pytest.mark.parametrize(
+    ("warps", "maxnreg", "registers", "ctas"),
+    [
+        (4, 80, (136, 24, 80), 3),
+        (4, 64, (104, 24, 64), 4),
+        (8, 80, (104, 24, 80), 2),
+        (8, 87, (104, 24, 80), 2),
+        (4, 255, (232, 24, 128), 2),
+        (4, 1, (24, 24, 24), 10),
+    ],
+)
+def test_registers_that_the_threads_bring_along(
+    warps: int, maxnreg: int, registers: tuple[int, int, int], ctas: int
+) -> None:
+    """The roles trade `maxnreg` registers a thread, and more CTAs have registers on an SM."""
+    module = placed(tiles_of((16 * warps, 16, 64), (16 * warps, 16, 64))[0], warps, maxnreg=maxnreg)
+    split = specialization_of(module)
+    assert split is not None and ctas_by_registers(split) == ctas
+    assert (*split.registers, registers_of(module)) == registers
 
 
 def test_the_barrier_of_the_consumer() -> None:
