@@ -33,6 +33,7 @@ from ziggurat.transforms.place.pipeline_loads import pipeline_loads
 from ziggurat.transforms.place.prefetch import prefetch_loads
 from ziggurat.transforms.place.prepare import prepare_for_gpu
 from ziggurat.transforms.place.raise_pointers import raise_pointers
+from ziggurat.transforms.place.release_early import release_early
 from ziggurat.transforms.place.rescale import rescale
 from ziggurat.transforms.place.schedule import expand
 from ziggurat.transforms.place.share_buffers import share_buffers
@@ -86,6 +87,8 @@ PLACE: tuple[tuple[str, Step], ...] = (
     ("tensor_maps", lambda op, _: make_tensor_maps(op)),
     # The operands that TMA has loaded before a loop.
     ("hold_operands", lambda op, _: hold_operands(op)),
+    # The operands that are left in shared memory.
+    ("release_early", lambda op, _: release_early(op)),
     # Nothing after this fills slots; nothing before it knows their indices.
     ("lower_channels", lambda op, _: lower_channels(op)),
     ("lower", lambda op, _: lower(op)),
