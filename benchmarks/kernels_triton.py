@@ -389,6 +389,40 @@ def norm_backward(
 
 
 @triton.jit
+def layer_norm_backward(
+    x_ptr, dy_ptr, dx_ptr, w_ptr, mean_ptr, rstd_ptr, dw_ptr, db_ptr, lock_ptr, n,
+    PARTS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """The gradients of a row, in the manner of Triton's tutorial 05: each program adds to one of PARTS sums of weights
+    and biases under a lock. `lock_ptr` has a zero for each lock, and one for each sum that nothing was added to."""
+    row = tl.program_id(0)
+    columns = tl.arange(0, BLOCK)
+    seen = columns < n
+    x = tl.load(x_ptr + row * n + columns, seen, other=0.0).to(tl.float32)
+    dy = tl.load(dy_ptr + row * n + columns, seen, other=0.0).to(tl.float32)
+    w = tl.load(w_ptr + columns, seen, other=0.0).to(tl.float32)
+    rstd = tl.load(rstd_ptr + row)
+    x = tl.where(seen, (x - tl.load(mean_ptr + row)) * rstd, 0.0)
+    slope = w * dy
+    along, common = tl.sum(x * slope, 0) / n, tl.sum(slope, 0) / n
+    tl.store(dx_ptr + row * n + columns, ((slope - x * along - common) * rstd).to(dx_ptr.dtype.element_ty), seen)
+    part = row % PARTS
+    dw, db = dy * x, dy
+    at = part * n + columns
+    while tl.atomic_cas(lock_ptr + part, 0, 1) == 1:
+        pass
+    if tl.load(lock_ptr + PARTS + part) == 0:
+        tl.atomic_xchg(lock_ptr + PARTS + part, 1)
+    else:
+        dw += tl.load(dw_ptr + at, seen)
+        db += tl.load(db_ptr + at, seen)
+    tl.store(dw_ptr + at, dw, seen)
+    tl.store(db_ptr + at, db, seen)
+    tl.debug_barrier()
+    tl.atomic_xchg(lock_ptr + part, 0)
+
+
+@triton.jit
 def sum_rows(parts_ptr, out_ptr, parts, n, BLOCK: tl.constexpr, ROWS: tl.constexpr):
     """The sums of columns: those of two matrices of `parts` rows, one below the other."""
     columns = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
