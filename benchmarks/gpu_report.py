@@ -11,6 +11,7 @@ import argparse
 import datetime
 import importlib.metadata
 import json
+import os
 import platform
 import subprocess
 import sys
@@ -24,6 +25,8 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("numpy", "attrs", "ml_dtypes", "llvmlite", "cuda-bindings", "torch", "triton", "cupy-cuda13x")
 # Longest time of one part, in seconds: the device machine gives a command ten minutes.
 LIMIT = 300
+# JAX would take most of the card's memory in each process of the tests.
+ENVIRONMENT = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
 
 
 def main() -> int:
@@ -100,9 +103,9 @@ def tests(options: list[str]) -> dict[str, Any]:
             counts[outcome] += 1
             slowest[name] = float(case.get("time", 0))
             if outcome == "failed":
-                failures[name] = "\n".join((child.text or "") for child in case if child.tag in ("failure", "error"))[
-                    -2000:
-                ]
+                text = "\n".join((child.text or "") for child in case if child.tag in ("failure", "error"))
+                said = "\n".join(line for line in text.splitlines() if line.startswith("E "))
+                failures[name] = f"{said[:1500]}\n{text[-1500:]}"
     longest = sorted(slowest.items(), key=lambda item: -item[1])[:10]
     report = {"status": status, "seconds": seconds, **counts, "failures": failures, "longest": dict(longest)}
     if status not in (0, 1):  # It did not come to run the tests.
@@ -127,7 +130,13 @@ def run(command: list[str]) -> tuple[int, str, float]:
     with tempfile.TemporaryFile("w+") as output:
         try:
             status = subprocess.run(
-                command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT, timeout=LIMIT, check=False
+                command,
+                cwd=ROOT,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                timeout=LIMIT,
+                check=False,
+                env={**os.environ, **ENVIRONMENT},
             ).returncode
         except subprocess.TimeoutExpired:
             status = 124
@@ -145,7 +154,7 @@ def summarise(report: dict[str, Any]) -> int:
     found = report["tests"]
     print(f"{found['passed']} passed, {found['failed']} failed, {found['skipped']} skipped in {found['seconds']} s")
     for name, message in found["failures"].items():
-        print(f"--- {name}\n{message[-800:]}")
+        print(f"--- {name}\n{message[:1200]}")
     print(found.get("output", ""), report.get("sanitizer", ""))
     return max(found["status"], report.get("sanitizer", found)["status"])
 
