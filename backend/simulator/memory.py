@@ -10,6 +10,7 @@ stores it, or branches on it. Replicas, threads that compute an element that ano
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
 
 import numpy as np
 
@@ -36,6 +37,13 @@ class Region(regions.Region):
         self.writer = np.full(len(self.bytes), _NOBODY, np.int16)
         self.readers = np.zeros(len(self.bytes), np.uint32)
         self.touched: list[tuple[Array, int | None]] = []
+
+    def noted_apart(self) -> Region:
+        """The same memory, without accesses."""
+        made = copy(self)
+        made.writer, made.readers = np.full_like(self.writer, _NOBODY), np.zeros_like(self.readers)
+        made.touched = []
+        return made
 
     def barrier(self, threads: Array) -> None:
         """Order the earlier accesses of these threads, a mask, before their later ones."""
@@ -86,6 +94,14 @@ class Memory:
         """The bytes of a region from a pointer into it on."""
         region = self.regions[(address >> SHIFT) - 1]
         return region.bytes[address - region.start :]
+
+    def of_cta(self) -> Memory:
+        """The same memory, in which the accesses of another CTA are noted apart from these."""
+        made = copy(self)
+        made.regions = [region.noted_apart() for region in self.regions]
+        made._variables = {}
+        made.start()
+        return made
 
     def start(self) -> None:
         """Forget the accesses of another program."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from functools import lru_cache, partial
 from typing import Any, TypeVar, cast
@@ -89,6 +89,8 @@ class Program:
         self.active = self.mask = np.ones(threads, bool)  # The threads of a block, and those under a predicate.
         self.program: tuple[int, ...] = (0, 0, 0)
         self.grid: tuple[int, ...] = (1, 1, 1)
+        self.cluster: Any = None  # The cluster that this CTA belongs to, and its rank there.
+        self.rank = 0
         self.frame = Frame(module.kernel, {})
         self.places = text.Places(module.metadata)
         self.steps = 0
@@ -230,15 +232,15 @@ class Program:
 
     # Control.
 
-    def run(self) -> None:
-        """Run the kernel in all threads."""
+    def run(self) -> Iterator[Blocked]:
+        """Run the kernel in all threads. Gives the reason wherever all of them wait for another CTA of the cluster."""
         self.memory.start()
-        self._run(self.active.copy())
+        yield from self._run(self.active.copy())
         for end in self.at_end:
             end()
 
-    def _run(self, within: Array) -> None:
-        """Run the function of the frame in some threads until all have returned.
+    def _run(self, within: Array) -> Iterator[Blocked]:
+        """Run the function of the frame in some threads until all have returned, as `run` does.
 
         The threads of one role that are in the earliest block run first, so that paths that diverge meet again in the
         first block that all reach."""
@@ -251,7 +253,9 @@ class Program:
         while (at < len(labels)).any():
             able = (at < len(labels)) & ~stuck
             if not able.any():
-                raise SimulationError(blocked.summary, blocked.location)
+                yield blocked
+                stuck[:] = False
+                continue
             able &= self.roles == self._next_role(np.unique(self.roles[able]))
             current = int(at[able].min())
             able &= at == current
@@ -289,7 +293,8 @@ class Program:
         self.frame = inner = Frame(function, dict(zip(names, arguments, strict=True)))
         inner.loads = dict.fromkeys([*names, ""], self.loads)  # The name of the result is empty.
         try:
-            self._run(active)
+            for blocked in self._run(active):
+                raise SimulationError(blocked.summary, blocked.location)
         finally:
             self.frame, self.active, self.loads = outer, active, inner.loads[""]
         return inner.result
@@ -520,8 +525,13 @@ class Program:
         name, _, axis = register.partition(".")
         if name == "tid":
             return self.numbers.astype(np.uint32)
-        source = {"ctaid": self.program, "nctaid": self.grid}[name]
-        return np.full(self.threads, source["xyz".index(axis)], np.uint32)
+        if register == "cluster.ctarank":
+            return np.full(self.threads, self.rank, np.uint32)
+        source = self.program if name in ("ctaid", "clusterid") else self.grid
+        number = source["xyz".index(axis)]
+        if name in ("clusterid", "nclusterid") and axis == "x":
+            number //= len(self.cluster.programs)
+        return np.full(self.threads, number, np.uint32)
 
     def _assume(self, condition: Array) -> None:
         if not condition[self.active].all():

@@ -23,7 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from ziggurat.backend.simulator import MAX_STEPS, assembly, matrix, tma
+from ziggurat.backend.simulator import MAX_STEPS, assembly, clusters, matrix, tma
+from ziggurat.backend.simulator.clusters import Cluster
 from ziggurat.backend.simulator.memory import Memory
 from ziggurat.backend.simulator.program import Program
 from ziggurat.backend.simulator.shared import Array
@@ -31,7 +32,7 @@ from ziggurat.backend.simulator.text import Places, dtype_of, module_of
 from ziggurat.codemodel.location import Location
 
 # Each of these modules registers the instructions of one unit.
-UNITS = (assembly, matrix, tma)
+UNITS = (assembly, clusters, matrix, tma)
 
 
 def simulate(
@@ -47,6 +48,8 @@ def simulate(
     With `promises`, the flags of instructions (nuw, nsw, exact, disjoint) must hold, as they do in emitted text. LLVM's
     passes leave some that do not hold, where nothing depends on the value.
 
+    The grid is that of CTAs. The CTAs of a cluster run at once, each until it waits for others.
+
     The text may ask for more warps than `num_warps`: the producers. A program that runs `max_steps` instructions
     exceeds the loop limit; instructions that diverged threads run one after the other count apart.
 
@@ -60,24 +63,32 @@ def simulate(
     titles = [names[at] if names else f"argument {at}" for at, one in enumerate(given) if isinstance(one, np.ndarray)]
     memory, places = Memory(arrays, titles), Places(module.metadata, known)
     sizes = (*grid, 1, 1)[:3]
+    ctas = module.numbers.get("nvvm.cluster_dim", 1)
+
+    def cta(number: tuple[int, ...], memory: Memory) -> Program:
+        program = Program(module, threads, shared, memory, seed, max_steps)
+        program.promises, program.places = promises, places
+        program.program, program.grid = number, sizes
+        count = 0
+        for (kind, name), argument, array in zip(module.kernel.parameters, arguments, given, strict=True):
+            if isinstance(array, np.ndarray):
+                pointer = memory.pointers[count]
+                if argument is not array:
+                    pointer = tma.MAPS + count
+                    program.maps[pointer] = argument
+                count += 1
+                value: Any = np.full(threads, pointer, np.int64)
+            else:
+                value = _number(kind, argument, threads)
+            program.frame.values[name] = value
+        return program
+
     with np.errstate(all="ignore"):
-        for index in np.ndindex(*sizes[::-1]):
-            program = Program(module, threads, shared, memory, seed, max_steps)
-            program.promises, program.places = promises, places
-            program.program, program.grid = index[::-1], sizes
-            count = 0
-            for (kind, name), argument, array in zip(module.kernel.parameters, arguments, given, strict=True):
-                if isinstance(array, np.ndarray):
-                    pointer = memory.pointers[count]
-                    if argument is not array:
-                        pointer = tma.MAPS + count
-                        program.maps[pointer] = argument
-                    count += 1
-                    value: Any = np.full(threads, pointer, np.int64)
-                else:
-                    value = _number(kind, argument, threads)
-                program.frame.values[name] = value
-            program.run()
+        for z, y, x in np.ndindex(sizes[2], sizes[1], sizes[0] // ctas):
+            ranks = range(ctas * x, ctas * x + ctas)
+            memories = [memory] if ctas == 1 else [memory.of_cta() for _ in ranks]
+            programs = [cta((rank, y, z), own) for rank, own in zip(ranks, memories, strict=True)]
+            Cluster(programs).run(seed)
 
 
 def _number(kind: str, argument: Any, threads: int) -> Array:

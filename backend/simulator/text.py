@@ -195,7 +195,7 @@ class Function:
 @attrs.frozen
 class Module:
     """A text: its functions, one of them the kernel; its variables (address space, type, initial value); the numbers in
-    attributes ("nvvm.reqntid", "nvvm.maxnreg"); and its metadata by number."""
+    attributes ("nvvm.reqntid", "nvvm.maxnreg", "nvvm.cluster_dim" along x); and its metadata by number."""
 
     kernel: Function
     functions: dict[str, Function]
@@ -230,7 +230,7 @@ def module_of(llvm: str) -> Module:
     variables = {
         name.strip('"'): (int(space or 0), kind, value or "") for name, space, kind, value in _VARIABLE.findall(llvm)
     }
-    numbers = {key: int(value) for key, value in re.findall(r'"(nvvm\.\w+)"="(\d+)"', llvm)}
+    numbers = {key: int(value) for key, value in re.findall(r'"(nvvm\.\w+)"="(\d+)(?:,1,1)?"', llvm)}
     metadata = {int(number): text for number, text in re.findall(r"^!(\d+) = (.*)$", llvm, re.MULTILINE)}
     return Module(kernel, functions, variables, numbers, metadata)
 

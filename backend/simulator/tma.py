@@ -371,6 +371,20 @@ class _Tma:
         data = np.ascontiguousarray(outside).reshape(-1).view(np.uint8).copy()
         if inside.any():
             data[inside] = self._memory(tensor, there[inside], thread)[there[inside]]
+        self._load(places, data, made, barrier, map_)
+
+    def receive(self, address: int, barrier: int, data: Array) -> None:
+        """Begin a store by another CTA: no thread may touch the place before it has waited for the mbarrier."""
+        shared, made = self.program.shared, self.barriers.get(barrier)
+        if made is None:
+            raise SimulationError("an mbarrier must be initialised before another CTA arrives at it")
+        places = shared.places(np.array([address]), data.size)[0]
+        if (shared.writer[places] | shared.reader[places]).any():
+            raise SimulationError("a store of another CTA must be to memory that no thread has touched")
+        self._load(places, data, made, barrier, -1)
+
+    def _load(self, places: Array, data: Array, made: _Mbarrier, barrier: int, map_: int) -> None:
+        shared = self.program.shared
         agent = shared.loads_of(barrier)
         shared.writer[places] = shared.stamp(agent)
         shared.time += 1
@@ -408,6 +422,11 @@ class _Tma:
                 self.written.append(store)
         if not read and pending == 0:
             self.write()
+
+
+def receive(program: Any, address: int, barrier: int, data: Array) -> None:
+    """Begin a store by another CTA of the cluster to the shared memory of a program, where an mbarrier counts it."""
+    program.unit(_Tma).receive(address, barrier, data)
 
 
 # The instructions.
