@@ -47,7 +47,8 @@ class Compiled:
     `disjoint` is that of `tt.func`. If `scratch` is not 0, a launch provides so many bytes of global memory for each
     program, for tensor maps; the last parameter of the PTX kernel points to them, and is not in `parameters`. Nor are
     `maps`, the types and parts of the tensor maps that a launch makes: the parameters before that one. With
-    `persistent`, three parameters before those are the sizes of the grid, and CTAs take the programs in turn.
+    `persistent`, three parameters before those are the sizes of the grid, and CTAs take the programs in turn. A program
+    is a cluster of `num_ctas` CTAs.
 
         compiled[grid](x, y, n)
 
@@ -68,10 +69,12 @@ class Compiled:
     scratch: int = 0
     maps: tuple[tuple[Type, str], ...] = ()
     persistent: bool = False
+    num_ctas: int = 1
 
     def __repr__(self) -> str:
         takes = ", ".join(map(str, self.arguments))
-        size = f"{self.num_warps} warps, {self.shared} bytes of shared memory"
+        ctas = f"{self.num_ctas} CTAs of " if self.num_ctas > 1 else ""
+        size = f"{ctas}{self.num_warps} warps, {self.shared} bytes of shared memory"
         return f"<{self.title}({takes}) compiled for {self.target}: {size}>"
 
     def _repr_html_(self) -> str:
@@ -176,6 +179,7 @@ def binary_of(compiled: Compiled, name: str) -> Binary:
         compiled.symbol, compiled.ptx, compiled.num_warps, compiled.shared, parameters, compiled.target, name,
         {"places": places} if places else {}, compiled.disjoint, launched, compiled.scratch,
         tuple(_map_of(type_, part) for type_, part in compiled.maps), compiled.persistent,
+        compiled.num_ctas,
     )  # fmt: skip
 
 

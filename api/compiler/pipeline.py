@@ -99,7 +99,9 @@ def _options_for(model: Op, given: Mapping[str, Any]) -> CompileOptions:
     if not isinstance(model, gpu.Module | cpu.Module):
         return CompileOptions.of(given)
     on_gpu = isinstance(model, gpu.Module)
-    own = {"target": model.target, "num_warps": model.num_warps} if on_gpu else {"target": CPU}
+    own: dict[str, Any] = {"target": CPU}
+    if isinstance(model, gpu.Module):
+        own = {"target": model.target, "num_warps": model.num_warps, "num_ctas": first_kernel(model).num_ctas}
     for name, value in own.items():
         if given.get(name, value) != value:
             raise LaunchError(
@@ -191,6 +193,7 @@ def compile_model(
         scratch=placed.scratch,
         maps=tuple(maps),
         persistent=is_persistent(function),
+        num_ctas=function.num_ctas,
     )
 
 

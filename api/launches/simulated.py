@@ -86,6 +86,7 @@ class Simulation(OnHost):
         parts = in_parts(kernel_of(model), given, compiled.scratch * math.prod(sizes), sizes)
         if compiled.persistent:
             sizes = min(math.prod(sizes), ctas), 1, 1
+        sizes = sizes[0] * compiled.num_ctas, *sizes[1:]
         owners = [int(part.partition(".")[0]) for part in compiled.parts] or range(len(given))
         names = [self.names[owner] for owner in owners]
         names += ["the grid"] * 3 * compiled.persistent

@@ -64,7 +64,8 @@ class Binary:
     `disjoint` has pairs of run-time arguments, one after the other: see `pairs`. `launched` has the attributes of its
     launches: "pdl" and "cooperative". With `persistent`, the code has three more parameters, the sizes of the grid, and
     CTAs take the programs in turn. It has one more parameter for each of `maps`. If `scratch` is not 0, it has
-    yet one, the last: a pointer to so many bytes for each program (`scratch.py`).
+    yet one, the last: a pointer to so many bytes for each program (`scratch.py`). A program is a cluster of `num_ctas`
+    CTAs along the first axis.
     """
 
     symbol: str = attrs.field(validator=instance_of(str))
@@ -80,6 +81,7 @@ class Binary:
     scratch: int = attrs.field(default=0, validator=instance_of(int))
     maps: tuple[LaunchMap, ...] = attrs.field(default=(), converter=tuple[LaunchMap, ...])
     persistent: bool = attrs.field(default=False, validator=instance_of(bool))
+    num_ctas: int = attrs.field(default=1, validator=instance_of(int))
 
     @property
     def arguments(self) -> tuple[int, ...]:

@@ -21,6 +21,7 @@ from ziggurat.backend.cuda.binary import Binary
 from ziggurat.backend.cuda.failures import failure, out_of_resources
 from ziggurat.backend.ptx.lines import refused_at
 from ziggurat.codemodel.errors import LaunchError, ResourceError, TargetError, ZigguratError, shown
+from ziggurat.codemodel.gpu.options import PORTABLE_CTAS
 from ziggurat.codemodel.gpu.targets import target_for
 
 _LOG_BYTES = 16384
@@ -268,6 +269,16 @@ class Loaded:
         return Described(launch, self) if binary.maps else launch
 
     def _plain_launch(self) -> Callable[..., Any]:
+        launch, ctas = self._launch_of_ctas(), self.binary.num_ctas
+        if ctas == 1:
+            return launch
+
+        def launch_clusters(function: Any, x: int, *rest: Any) -> Any:
+            return launch(function, x * ctas, *rest)
+
+        return launch_clusters
+
+    def _launch_of_ctas(self) -> Callable[..., Any]:
         driver, names = cuda(), self.binary.launched
         if not names:
             return driver.cuLaunchKernel
@@ -365,6 +376,9 @@ def load(binary: Binary, otherwise: Callable[[], Loaded] | None = None) -> Loade
     if loaded.shared > 48 * 1024:  # More than that has to be requested.
         attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         check(driver.cuFuncSetAttribute(function, attribute, binary.shared), f"shared memory for '{binary.title}'")
+    if binary.num_ctas > PORTABLE_CTAS:
+        attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
+        check(driver.cuFuncSetAttribute(function, attribute, 1), f"a cluster of {binary.num_ctas} CTAs")
     return loaded
 
 

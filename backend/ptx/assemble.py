@@ -42,8 +42,8 @@ from ziggurat.transforms.place.pressure import registers_of_thread, value_regist
 PARTS = tuple(
     import_module(f"ziggurat.backend.ptx.{name}")
     for name in (
-        "atomics", "casts", "control", "debug", "elementwise", "inline_asm", "matrix", "memory", "reductions", "roles",
-        "shared", "shuffles", "tensors", "tma",
+        "atomics", "casts", "clusters", "control", "debug", "elementwise", "inline_asm", "matrix", "memory",
+        "reductions", "roles", "shared", "shuffles", "tensors", "tma",
     )
 )  # fmt: skip
 
@@ -80,6 +80,8 @@ def to_llvm(module: gpu.Module, options: CompileOptions = DEFAULT_OPTIONS) -> st
     limit = f' "nvvm.maxnreg"="{registers}"' if registers is not None else ""
     if registers is None and is_register_limited(module):
         limit += ' "nvvm.minctasm"="1"'  # CTAs per SM: .minnctapersm
+    if func.num_ctas > 1:
+        limit += f' "nvvm.cluster_dim"="{func.num_ctas},1,1"'
     debug = f" !dbg !{emitter.places.subprogram}" if emitter.places is not None else ""
     lines = [
         'target datalayout = "e-p6:32:32-i64:64-i128:128-i256:256-v16:16-v32:32-n16:32:64"',

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from ziggurat.backend.ptx.emitter import EFFECT, EFFECT_OF_THREAD, Emitted, Emitter, emits, spread
+from ziggurat.backend.ptx.emitter import EFFECT, EFFECT_OF_THREAD, Emitted, Emitter, emits, kernel_of, spread
 from ziggurat.backend.ptx.routines import llvm_type
 from ziggurat.codemodel import layout as layouts
 from ziggurat.codemodel.dialects import tt
@@ -25,7 +25,14 @@ def special_register(emitter: Emitter, name: str) -> str:
 
 @emits(*_REGISTERS)
 def _grid(emitter: Emitter, op: tt.Grid) -> Emitted:
-    return special_register(emitter, f"{_REGISTERS[type(op)]}.{'xyz'[op.axis]}")
+    return special_register(emitter, grid_register(emitter, _REGISTERS[type(op)], op.axis))
+
+
+def grid_register(emitter: Emitter, name: str, axis: int) -> str:
+    """The special register "ctaid" or "nctaid" of programs. Where they are clusters, these are along the first axis."""
+    if axis == 0 and kernel_of(emitter.module).num_ctas > 1:
+        name = name.replace("cta", "cluster")
+    return f"{name}.{'xyz'[axis]}"
 
 
 @emits(tt.SmId)

@@ -67,6 +67,9 @@ class Func(Op, traits.Isolated, traits.Symbol, name="tt.func"):
 
     `disjoint` has pairs of argument numbers, one pair after the other. The kernel stores to the memory of the first
     descriptor of a pair and loads from that of the second, and the two must not overlap. A launch checks it.
+
+    A program of a GPU kernel is a cluster of `num_ctas` CTAs. With several, each has a part of the program's tensors
+    (`gpu.cluster_rank`).
     """
 
     sym_name: str = attribute(str, unnamed=True)
@@ -75,6 +78,7 @@ class Func(Op, traits.Isolated, traits.Symbol, name="tt.func"):
     noinline: bool = attribute(bool, default=False)
     parts: tuple[str, ...] = attribute([str], default=())
     disjoint: tuple[int, ...] = attribute([int], default=())
+    num_ctas: int = attribute(int, default=1)
 
     def check(self) -> None:
         if self.divisibility:
@@ -84,6 +88,8 @@ class Func(Op, traits.Isolated, traits.Symbol, name="tt.func"):
         if self.parts:
             require(len(self.parts) == len(self.body.parameters), "parts has one string for each parameter")
         require(len(self.disjoint) % 2 == 0, "disjoint has pairs of arguments")
+        good = self.num_ctas > 0 and self.num_ctas & (self.num_ctas - 1) == 0
+        require(good, f"num_ctas must be a power of two; got {self.num_ctas}")
 
 
 class Call(Op, traits.SymbolUser, name="tt.call"):

@@ -17,7 +17,21 @@ from ziggurat.codemodel.gpu.fragments import MAP_BYTES
 from ziggurat.codemodel.layout import transposition
 from ziggurat.codemodel.op import Body, Op, OpResult, Value, require
 from ziggurat.codemodel.traits import Isolated, MemoryRead, MemoryWrite, Pure, SymbolTable
-from ziggurat.codemodel.types import DescriptorType, PtrType, SharedType, TensorType, Type, channel, f32, i1, i32, i64
+from ziggurat.codemodel.types import (
+    DescriptorType,
+    PtrType,
+    ScalarType,
+    SharedType,
+    TensorType,
+    Type,
+    channel,
+    element_of,
+    f32,
+    i1,
+    i32,
+    i64,
+    shape_of,
+)
 
 
 def laid_out(op: Op, type_: Type) -> TensorType:
@@ -179,6 +193,58 @@ class Barrier(Op, name="gpu.barrier"):
 
 class FenceAsync(Op, name="gpu.fence_async"):
     """fence.proxy.async: TMA and the matrix units see this thread's earlier writes to shared memory."""
+
+
+# Clusters of CTAs: a program whose function has `num_ctas` (docs/design/010-clusters.md).
+
+
+class ClusterRank(Op, Pure, name="gpu.cluster_rank"):
+    """The number of this CTA in its cluster: PTX's `%cluster_ctarank`, an i32."""
+
+    def infer_type(self) -> Type:
+        return i32
+
+
+class ClusterGather(Op, name="gpu.cluster_gather"):
+    """The values that the CTAs of the cluster have, along a new last axis: that of rank r is at r, in all of them."""
+
+    value: Value = operand()
+    ctas: int = attribute(int, unnamed=True)
+
+    def infer_type(self) -> Type:
+        element = element_of(self.value.type)
+        require(isinstance(element, ScalarType), f"{self.NAME} takes numbers; got {self.value.type}")
+        assert isinstance(element, ScalarType)
+        return TensorType((*shape_of(self.value.type), self.ctas), element)
+
+
+class ClusterStore(Op, name="gpu.cluster_store"):
+    """st.async: begin to write a value to its place along the last axis of a buffer, in every CTA of the cluster.
+
+    All CTAs must have started. The mbarrier of each CTA counts the bytes that its buffer gets.
+    """
+
+    buffer: Value = operand()
+    barrier: Value = operand()
+    value: Value = operand()
+
+    def check(self) -> None:
+        _require_mbarriers(self, self.barrier)
+        target, value = buffer_of(self, self.buffer), self.value.type
+        good = target.shape[:-1] == shape_of(value) and target.element == element_of(value)
+        require(good, f"{self.NAME} of {value} to {target}")
+
+
+class ClusterBarrier(Op, MemoryRead, MemoryWrite, name="gpu.cluster_barrier"):
+    """barrier.cluster: a barrier of all threads of the cluster, after which they see each other's writes."""
+
+
+class ClusterArrive(Op, name="gpu.cluster_arrive"):
+    """barrier.cluster.arrive: this CTA has started, and initialised its mbarriers; other CTAs may arrive at these."""
+
+
+class ClusterWait(Op, name="gpu.cluster_wait"):
+    """barrier.cluster.wait: wait until all CTAs of the cluster have arrived at `gpu.cluster_arrive`."""
 
 
 # Asynchronous copies.

@@ -19,6 +19,8 @@ from ziggurat.codemodel.errors import LaunchError, shown
 from ziggurat.codemodel.gpu.targets import TARGETS
 
 MAX_WARPS: Final = 32
+MAX_CTAS: Final = 16  # Of a cluster.
+PORTABLE_CTAS: Final = 8  # Of a cluster that every GPU with clusters can run.
 MAX_REGISTERS: Final = 255  # Of a thread.
 CPU: Final = "cpu"  # The target of native code for this machine.
 USUAL_WARPS: Final = 4
@@ -73,12 +75,10 @@ def _maxnreg(name: str, value: Any) -> int | None:
 
 
 def _num_ctas(name: str, value: Any) -> int:
-    if _integer(value) != 1:
-        raise LaunchError(
-            f"{name} must be 1; got {shown(value)}",
-            hint="a program is one CTA: clusters of CTAs that share a tile are not supported; leave num_ctas out",
-        )
-    return 1
+    number = _integer(value)
+    if number is None or not 1 <= number <= MAX_CTAS or number & (number - 1):
+        raise LaunchError(f"{name} must be an integer, a power of two from 1 to {MAX_CTAS}; got {shown(value)}")
+    return number
 
 
 def _target(name: str, value: Any) -> str:
@@ -161,7 +161,13 @@ class CompileOptions:
         "registers that a thread has at most; with warp roles, which trade them, on average; None leaves it to the "
         "assembler",
     )
-    num_ctas: int = _option(1, _num_ctas, "CTAs of a program; only 1 is supported", shared=True, in_key=False)
+    num_ctas: int | None = _option(
+        None,
+        _num_ctas,
+        "on a GPU with clusters, CTAs of a program, a power of two up to 16, which share its tensors where that can be "
+        "done, and otherwise one CTA with the warps of all; None lets the compiler choose",
+        shared=True,
+    )
     launch_pdl: bool = _option(
         False, boolean, "begin before the launch ahead has ended; the kernel waits for it by `zg.gdc_wait`"
     )
@@ -228,7 +234,7 @@ def checked_option(name: str, value: Any) -> Any:
 
 def default_of(name: str) -> Any:
     """The default of an option. A parameter with the name of one that the compiler chooses has its usual value."""
-    return {"num_warps": USUAL_WARPS, "num_stages": USUAL_STAGES}.get(name, _FIELDS[name].default)
+    return {"num_warps": USUAL_WARPS, "num_stages": USUAL_STAGES, "num_ctas": 1}.get(name, _FIELDS[name].default)
 
 
 def options_table() -> str:

@@ -97,6 +97,11 @@ class Target:
         return self.capability >= 90
 
     @property
+    def has_clusters(self) -> bool:
+        """Whether several CTAs are a cluster, which reach each other's shared memory: since Hopper."""
+        return self.capability >= 90
+
+    @property
     def is_specific(self) -> bool:
         """Whether kernels for this target run on its architecture only."""
         return self.name.endswith("a")

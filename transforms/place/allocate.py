@@ -5,7 +5,8 @@
 becomes `gpu.local_alloc @offset=256`, and the module says how much there is in all: `gpu.module @shared=512`.
 
 Buffers that are alive at the same time lie apart. The larger ones are placed first, each at the lowest free offset. A
-buffer that is alive at the beginning of a loop stays alive until its end. A small buffer is kept longer, until the next
+buffer that is alive at the beginning of a loop stays alive until its end. One that other CTAs of a cluster write to is
+alive from the beginning to the end. A small buffer is kept longer, until the next
 tensor has been through shared memory: its memory is then reused after a barrier that is needed anyway.
 
 The error of a kernel that needs more than there is names the tensors that need it together:
@@ -110,7 +111,10 @@ def intervals_of(module: gpu.Module) -> list[Interval]:
     for op in ops:
         if isinstance(op, gpu.LocalAlloc):
             start = numbers[op.result][0]
-            intervals.append(Interval(op, start, max([start, *_ends(op.result, numbers, ops[0], complete)])))
+            end = max([start, *_ends(op.result, numbers, ops[0], complete)])
+            if any(isinstance(user, gpu.ClusterStore) for user in users_of(op.result)):
+                start, end = 0, len(ops)  # Other CTAs, which may be ahead or behind, write to it.
+            intervals.append(Interval(op, start, end))
     reads = [numbers[op.result][0] for op in ops if isinstance(op, gpu.LocalLoad | gpu.LocalGather)]
     stores = [numbers[op.result][0] for op in ops if isinstance(op, gpu.LocalStore)]
     for interval in intervals:

@@ -24,6 +24,7 @@ from ziggurat.codemodel.dialects import arith, scf, tt
 from ziggurat.codemodel.dialects import math as math_dialect
 from ziggurat.codemodel.dialects.arith import IntPredicate
 from ziggurat.codemodel.dispatch import OpTable
+from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.types import PtrType, ScalarType, TensorType, Type, element_of, shape_of
 from ziggurat.transforms.place.components import (
@@ -166,8 +167,8 @@ def _make_range(op: tt.MakeRange) -> AxisInfo:
     return known(op.result.type, (count,), (power(op.start),), nonnegative=op.start >= 0)
 
 
-@_rule(tt.GetProgramId, tt.GetNumPrograms, tt.SmId)
-def _grid(op: tt.Grid | tt.SmId) -> AxisInfo:
+@_rule(tt.GetProgramId, tt.GetNumPrograms, tt.SmId, gpu.ClusterRank)
+def _grid(op: tt.Grid | tt.SmId | gpu.ClusterRank) -> AxisInfo:
     return known(op.result.type, nonnegative=True)
 
 

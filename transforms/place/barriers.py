@@ -81,7 +81,7 @@ def _accesses(op: Op | None) -> Iterator[_Access]:
     kind = READ if isinstance(op, (*READERS, gpu.MbarrierWait)) else WRITE
     kind = COUNT if isinstance(op, gpu.LocalAtomicAdd) else kind
     buffers = [value for value in op.operands if isinstance(value.type, SharedType)]
-    for buffer in buffers[:1] if isinstance(op, gpu.TmaLoad) else buffers:
+    for buffer in buffers[:1] if isinstance(op, gpu.TmaLoad | gpu.ClusterStore) else buffers:
         start, end = interval(allocation(buffer))
         by_threads = isinstance(op, gpu.Wgmma) and allocation(buffer) not in read_in_flight(op)
         by_proxy = isinstance(op, _BY_PROXY) and not by_threads
@@ -120,7 +120,7 @@ class _State:
         return _State(self.pending | other.pending, self.in_flight | other.in_flight, self.unfenced | other.unfenced)
 
 
-BARRIERS = (gpu.Barrier, tt.Barrier)
+BARRIERS = (gpu.Barrier, gpu.ClusterBarrier, tt.Barrier)
 # Threads that have waited for an mbarrier see what TMA has loaded: no barrier is needed for that.
 _WAITS = (gpu.AsyncWait, gpu.WgmmaWait, gpu.TmaStoreWait)
 _BY_PROXY = (gpu.Wgmma, gpu.TmaLoad, gpu.TmaStore)

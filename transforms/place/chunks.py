@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, core, scf, tt
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.traits import Pure
@@ -111,6 +112,11 @@ def _of_chunk(loop: Rewriter, op: Op, chunk: int) -> Value:
     assert isinstance(type_, TensorType)
     small = TensorType((chunk,), type_.element)
     if isinstance(op, tt.MakeRange):
-        numbers = loop.add(tt.MakeRange(op.start, op.start + chunk), op.location)
-        return loop.add(arith.AddI(numbers, loop.add(tt.Splat(loop.parameters[0], small))), op.location)
+        return numbers_from(loop, op, loop.parameters[0], chunk)
     return loop.copy(op, operands, small)
+
+
+def numbers_from(builder: Builder, op: tt.MakeRange, start: Value, count: int) -> Value:
+    """The `count` numbers of a range from the one at the index `start` on."""
+    numbers = builder.add(tt.MakeRange(op.start, op.start + count), op.location)
+    return builder.add(arith.AddI(numbers, builder.add(tt.Splat(start, TensorType((count,), i32)))), op.location)

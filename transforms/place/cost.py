@@ -164,8 +164,9 @@ _SLOTS: dict[type[Op], tuple[float, float]] = {
 _SHARED_DIVISOR = 3  # Issue slots of a division by what a thread divides several elements by.
 # Issue slots of a warp for ops of all elements at once, or of an elected thread.
 _OTHERS: dict[type[Op], float] = {
-    gpu.Barrier: 1, gpu.FenceAsync: 2, gpu.AsyncCommit: 1, gpu.AsyncWait: 1, gpu.WgmmaWait: 1, gpu.MbarrierWait: 3,
-    gpu.MbarrierArrive: 3, gpu.MbarrierExpect: 4, gpu.MbarrierInit: 4, gpu.MbarrierInval: 4, gpu.TmaStoreWait: 1,
+    gpu.Barrier: 1, gpu.ClusterBarrier: 2, gpu.ClusterArrive: 2, gpu.ClusterWait: 1, gpu.FenceAsync: 2,
+    gpu.AsyncCommit: 1, gpu.AsyncWait: 1, gpu.WgmmaWait: 1, gpu.MbarrierWait: 3, gpu.MbarrierArrive: 3,
+    gpu.MbarrierExpect: 4, gpu.MbarrierInit: 4, gpu.MbarrierInval: 4, gpu.TmaStoreWait: 1,
     gpu.LocalView: 1, tt.Barrier: 1, scf.For: 0, scf.If: 2, scf.Yield: 0,
 }  # fmt: skip
 _LOOP_SLOTS = 3  # An addition, a comparison and a jump for each iteration.
@@ -233,6 +234,9 @@ class _Costs:
         elif isinstance(op, gpu.LocalGather | gpu.LocalAtomicAdd):
             count = _unique(op.index.type) * self.warps  # Conflicts depend on the indices.
             self._add(op, loop, role, Work(wavefronts=count, least=count, issued=2 * count))
+        elif isinstance(op, gpu.ClusterStore):  # Two addresses and a store; of a tensor, for each CTA.
+            count = shared_of(op.buffer).shape[-1] * _unique(op.value.type) if tensor_type((op.value, 0)) else 1
+            self._add(op, loop, role, Work(issued=3 * count * self.warps))
         elif isinstance(op, gpu.MatrixProduct):
             self._add(op, loop, role, self._product(op))
         else:

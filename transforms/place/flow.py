@@ -22,13 +22,14 @@ from ziggurat.transforms.place.queries import shared_of
 
 # Ops that read buffers, and ops that read or write buffers, without those that access only mbarriers.
 READERS = (gpu.Wgmma, gpu.Mma, gpu.DotFma, gpu.LocalLoad, gpu.LocalGather, gpu.TmaStore)
-USERS = (*READERS, gpu.LocalStore, gpu.LocalAtomicAdd, gpu.AsyncCopy, gpu.TmaLoad, gpu.MakeTensorMap)
+USERS = (*READERS, gpu.LocalStore, gpu.LocalAtomicAdd, gpu.ClusterStore, gpu.AsyncCopy, gpu.TmaLoad, gpu.MakeTensorMap)
 # Asynchronous ops, and the op that waits for each.
 WAITS: dict[type[Op], type[Op]] = {
     gpu.Wgmma: gpu.WgmmaWait,
     gpu.AsyncCopy: gpu.AsyncWait,
     gpu.TmaStore: gpu.TmaStoreWait,
     gpu.TmaLoad: gpu.MbarrierWait,
+    gpu.ClusterStore: gpu.MbarrierWait,
 }
 
 

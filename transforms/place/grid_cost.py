@@ -34,7 +34,7 @@ def work_of_grid(cost: Cost, grid: Sequence[int], given: Mapping[Value, Number])
             return None
         for entry in cost.entries:
             total += entry.work.times(runs[_body_of(entry)])
-    return total.times(math.prod(grid) / len(programs))
+    return total.times(cost.func.num_ctas * math.prod(grid) / len(programs))
 
 
 def _body_of(entry: Entry) -> Body:

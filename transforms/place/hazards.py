@@ -40,7 +40,7 @@ from ziggurat.transforms.place.queries import shared_of
 __all__ = ["Hazard", "hazards"]
 
 _MAX_GROUPS = 64  # In flight. No kernel has more; if one had, the oldest two would count as one.
-_ASYNCHRONOUS = (*WAITS, *WAITS.values(), gpu.AsyncCommit, gpu.MbarrierInval)
+_ASYNCHRONOUS = (*WAITS, *WAITS.values(), gpu.AsyncCommit, gpu.MbarrierInval, gpu.ClusterWait)
 
 
 def hazards(module: gpu.Module) -> list[Hazard]:
@@ -48,6 +48,7 @@ def hazards(module: gpu.Module) -> list[Hazard]:
 
     * a barrier or a fence between two accesses of shared memory (`barriers`);
     * a wait or a commit for asynchronous ops: copies of cp.async, wgmma, stores of TMA;
+    * a wait for what other CTAs of the cluster store;
     * memory of its own for each tensor map that the kernel makes, and barriers and an acquire before its use.
     """
     return [*missing_barriers(module), *used_too_early(module), *_wrong_maps(module)]
@@ -128,6 +129,9 @@ class _State:
 
     Of these maps, `made` are those that the elected thread has not acquired, `apart` those that another warp has made
     since the last barrier, and `used` are the copies by maps that the elected thread has begun since.
+
+    All CTAs of the cluster have `started`. `sent` are the stores to all of them, and `arrived` those among them that
+    have arrived here.
     """
 
     open: Uses = frozenset()
@@ -138,6 +142,9 @@ class _State:
     made: frozenset[gpu.MakeTensorMap] = frozenset()
     apart: frozenset[gpu.MakeTensorMap] = frozenset()
     used: frozenset[Op] = frozenset()
+    started: bool = False
+    sent: frozenset[gpu.ClusterStore] = frozenset()
+    arrived: frozenset[gpu.ClusterStore] = frozenset()
 
 
 def _begun(groups: Groups, group: Iterable[_Use]) -> Groups:
@@ -157,6 +164,8 @@ class _Run:
         self.func = func
         self.found: dict[tuple[int, int, str], Hazard] = {}
         self.uses: dict[Value, list[_Use]] = {}  # Of each op, by its result.
+        self.stores = [op for op in func.walk() if isinstance(op, gpu.ClusterStore)]
+        self.gathered = {allocation(store.buffer) for store in self.stores}  # What other CTAs write.
 
     def hazards(self) -> Iterable[Hazard]:
         """Run the function from its entry."""
@@ -192,6 +201,17 @@ class _Run:
             self._meets_copies(uses[:1], state)
             self._meets("wait", uses[:1], (*state.dots, *state.stores))
         match op:
+            case gpu.ClusterWait():
+                return attrs.evolve(state, started=True)
+            case gpu.ClusterStore():
+                if not state.started or op in state.sent:
+                    self._note(op, op, "wait for the other CTAs")
+                return attrs.evolve(state, sent=state.sent | {op})
+            case gpu.LocalLoad() | gpu.LocalGather() if any(use.buffer in self.gathered for use in uses):
+                for store in self.stores:
+                    if store not in state.arrived and allocation(store.buffer) is uses[0].buffer:
+                        self._note(store, op, "wait")
+                return state
             case gpu.AsyncCopy():
                 return attrs.evolve(state, open=state.open | {*uses})
             case gpu.AsyncCommit():
@@ -223,14 +243,18 @@ class _Run:
                 for one in state.apart & made:
                     self._note(one, op, "barrier")
                 return attrs.evolve(state, made=state.made - made)
-            case gpu.Barrier() | tt.Barrier():
+            case gpu.Barrier() | tt.Barrier() | gpu.ClusterBarrier():
                 return attrs.evolve(state, apart=frozenset(), used=frozenset())
             case gpu.MbarrierInval() | gpu.MbarrierWait():
                 mbarriers = uses[0].buffer
+                here = {store for store in state.sent if allocation(store.barrier) is mbarriers}
+                state = attrs.evolve(state, arrived=state.arrived | here)
                 if isinstance(op, gpu.MbarrierWait) and shared_of(mbarriers).count > 1:
                     return state  # The loads of other slots are still in flight.
                 return attrs.evolve(state, loads=frozenset(one for one in state.loads if one[1] is not mbarriers))
             case tt.Return():
+                for sent in state.sent - state.arrived:
+                    self._note(sent, sent, "wait")
                 for store in (store for group in state.stores for store in group):
                     # Another CTA may have the memory before the store has read it.
                     self._note(store.op, store.op, "wait")

@@ -297,10 +297,10 @@ class PrimaryLayouts:
             return self._default(own, _DOT) if anchored is None else (_DOT, anchored)
         if isinstance(op, tt.DescriptorLoad):
             return self._default(own, _MEMORY)
-        if isinstance(op, tt.Histogram):
+        if isinstance(op, tt.Histogram | gpu.ClusterGather) and operands:
             return None if self._read(op, stage) is None else self._default(own, _MEMORY)
         if not operands:
-            alone = isinstance(op, tt.Join | tt.InlineAsm) and isinstance(own, TensorType)
+            alone = isinstance(op, tt.Join | tt.InlineAsm | gpu.ClusterGather) and isinstance(own, TensorType)
             return self._default(own, _MEMORY) if alone else None
         first = operands[0][2]
         if is_elementwise(op) or is_shaping(op):

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ziggurat.codemodel.dialects import tt
+from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.graphs import reached
 from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value
 from ziggurat.codemodel.traits import Pure
@@ -29,7 +30,9 @@ def may_order(op: Op) -> bool:
     """Whether an op may order accesses of other threads or CTAs: a barrier, an atomic, a volatile load, assembly."""
     if isinstance(op, tt.Load):
         return op.volatile or op.cache is tt.CacheModifier.CV
-    return isinstance(op, (tt.Barrier, *ATOMICS)) or (isinstance(op, tt.InlineAsm) and not op.is_pure)
+    return isinstance(op, (tt.Barrier, gpu.ClusterBarrier, *ATOMICS)) or (
+        isinstance(op, tt.InlineAsm) and not op.is_pure
+    )
 
 
 class MemoryOrder:

@@ -8,10 +8,10 @@ from typing import Any
 
 import attrs
 
-from ziggurat.codemodel.dialects import core
+from ziggurat.codemodel.dialects import core, tt
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.gpu import dialect as gpu
-from ziggurat.codemodel.gpu.options import USUAL_WARPS, CompileOptions
+from ziggurat.codemodel.gpu.options import MAX_WARPS, USUAL_WARPS, CompileOptions
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.passes import Snapshot, run_passes
 from ziggurat.transforms.place.allocate import allocate
@@ -19,6 +19,7 @@ from ziggurat.transforms.place.assign import assign
 from ziggurat.transforms.place.barriers import insert_barriers
 from ziggurat.transforms.place.choose import choose_warps
 from ziggurat.transforms.place.chunks import divide_blocks
+from ziggurat.transforms.place.clusters import lower_clusters
 from ziggurat.transforms.place.contract import contract
 from ziggurat.transforms.place.defer_stores import defer_stores
 from ziggurat.transforms.place.descriptors import lower_descriptors
@@ -39,6 +40,7 @@ from ziggurat.transforms.place.schedule import expand
 from ziggurat.transforms.place.share_buffers import share_buffers
 from ziggurat.transforms.place.sink_waits import sink_waits
 from ziggurat.transforms.place.specialize import specialize
+from ziggurat.transforms.place.spread import spread
 from ziggurat.transforms.place.tensor_maps import make_tensor_maps
 from ziggurat.transforms.place.tma import aliasing, lower_tma, tma_accesses
 from ziggurat.transforms.simplify import cse, dce
@@ -60,6 +62,8 @@ PLACE: tuple[tuple[str, Step], ...] = (
     ("prepare", lambda op, _: prepare_for_gpu(op)),
     # On the simplified model, whose products have the fewest uses.
     ("contract", lambda op, options: contract(op) if options.contract and not options.exact_math else op),
+    # The passes after it see the part of a CTA.
+    ("spread", spread),
     ("raise_pointers", raise_pointers),
     # Loads that are raised no longer need an order; a loop over programs would have given them one.
     ("persist", make_persistent),
@@ -91,6 +95,7 @@ PLACE: tuple[tuple[str, Step], ...] = (
     ("release_early", lambda op, _: release_early(op)),
     # Nothing after this fills slots; nothing before it knows their indices.
     ("lower_channels", lambda op, _: lower_channels(op)),
+    ("clusters", lambda op, _: lower_clusters(op)),
     ("lower", lambda op, _: lower(op)),
     ("dce", lambda op, _: dce(op)),
     # Nothing after this allocates shared memory.
@@ -106,7 +111,7 @@ CHOSEN_AFTER = "raise_pointers"  # Nothing before this depends on warps; it show
 
 def missing_pass(model: gpu.Module, options: CompileOptions) -> str | None:
     """The first pass that has not run on a GPU model, of those without which no code can be made."""
-    needed = ("dots", "expand", "tma", "tensor_maps", "lower_channels", "lower")
+    needed = ("dots", "expand", "tma", "tensor_maps", "lower_channels", "clusters", "lower")
     for name, step in PLACE:
         if name in needed and step(model, options) != model:
             return name
@@ -132,9 +137,15 @@ def place(model: Op, options: CompileOptions, snapshots: list[Snapshot] | None =
 
 
 def _chosen(model: Op, options: CompileOptions) -> CompileOptions:
-    """The options with the warps and the roles that a launch has left to the compiler."""
-    if options.num_warps is not None or not isinstance(model, core.Module):
+    """The options with the warps and the roles that a launch has left to the compiler. A program that cannot be a
+    cluster has the warps of all CTAs that were asked for."""
+    if not isinstance(model, core.Module):
         return options
+    if options.num_warps is not None:
+        (func,) = model.functions().values()
+        assert isinstance(func, tt.Func)
+        ctas = (options.num_ctas or 1) if func.num_ctas == 1 else 1
+        return attrs.evolve(options, num_warps=min(MAX_WARPS, options.num_warps * ctas))
     warps = choose_warps(model, options.target).count
     roles = options.warp_specialize
     return attrs.evolve(options, num_warps=warps, warp_specialize=warps > USUAL_WARPS if roles is None else roles)

@@ -17,7 +17,7 @@ import attrs
 from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import ZigguratError, warn
 from ziggurat.codemodel.gpu.fragments import MAP_BYTES
-from ziggurat.codemodel.gpu.options import CompileOptions
+from ziggurat.codemodel.gpu.options import MAX_WARPS, CompileOptions
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import ConstantType
 from ziggurat.kernels.arguments import Signature, leaves
@@ -217,13 +217,6 @@ class CompiledKernel:
         """The kernel with its models at every tier."""
         from ziggurat.compiler.pipeline import compile_model
 
-        ctas = self.launch_options.get("num_ctas") or 1
-        if ctas > 1:
-            warn(
-                f"a program is one CTA, here of {self.options.num_warps} warps: clusters of {ctas} CTAs that share a "
-                "tile are not supported",
-                self._fn.place,
-            )
         made = compile_model(self.model, self.options, self._fn.model, name=self._fn.name)
         return made if self._override is None else self._override.applied(made)
 
@@ -359,9 +352,9 @@ class CompiledKernel:
             name=binary.symbol,
             hash=self.hash,
             target=_target(binary.target),
-            num_warps=self.options.warps,
+            num_warps=min(MAX_WARPS, self.options.warps * ((self.options.num_ctas or 1) // binary.num_ctas)),
             num_stages=self.options.num_stages or 0,
-            num_ctas=self.options.num_ctas,
+            num_ctas=binary.num_ctas,
             enable_fp_fusion=self.options.contract,
             shared=binary.shared,
             global_scratch_size=binary.scratch,

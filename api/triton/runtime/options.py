@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
 
-from ziggurat.codemodel.errors import LaunchError, shown, warn
+from ziggurat.codemodel.errors import LaunchError, warn
 from ziggurat.codemodel.gpu.options import (
     LAUNCH_OPTIONS,
     MAX_REGISTERS,
@@ -46,8 +46,7 @@ _SHARED: Final = ("num_warps", "num_stages", "num_ctas", "maxnreg", "launch_pdl"
 _OWN: Final = {**_HEEDED, **{name: default for name, (default, _) in _WITHOUT_EFFECT.items()}}
 DEFAULTS: Final[dict[str, Any]] = {**_OWN, **{name: default_of(name) for name in _SHARED}}
 # Triton's programs are tuned for its numbers. With these given, the compiler chooses no roles.
-_BASE: Final = CompileOptions(num_warps=USUAL_WARPS, num_stages=USUAL_STAGES)
-_CTAS: Final = (1, 2, 4, 8, 16)
+_BASE: Final = CompileOptions(num_warps=USUAL_WARPS, num_stages=USUAL_STAGES, num_ctas=1)
 _DEPRECATED: Final = {"device_type": "target", "device": "device"}
 _warned: set[str] = set()
 
@@ -68,11 +67,9 @@ def check(given: Mapping[str, Any], kernel: Kernel | None) -> None:
             assert isinstance(value, int) and value > 0 and value & (value - 1) == 0, "num_warps must be a power of 2"
             if value > MAX_WARPS:
                 raise OutOfResources(32 * value, 32 * MAX_WARPS, "threads")
-        if name == "num_ctas" and value not in (None, *_CTAS):
-            raise LaunchError(f"num_ctas must be one of {', '.join(map(str, _CTAS))}; got {shown(value)}")
         if name == "extern_libs":
             _require_known(value)
-        if name != "num_ctas" and value is not None:
+        if value is not None:
             checked_option(name, _bounded(value) if name == "maxnreg" else value)
         if name in _WITHOUT_EFFECT and value not in (None, _OWN[name]) and name not in _warned:
             _warned.add(name)
@@ -98,14 +95,8 @@ def _require_known(libraries: Any) -> None:
 
 
 def compile_options(given: Mapping[str, Any]) -> CompileOptions:
-    """The options of our compiler for those of a launch. `arch="sm90"` is a target.
-
-    A program is one CTA: it has the warps of all the CTAs that `num_ctas` asks for.
-    """
+    """The options of our compiler for those of a launch. `arch="sm90"` is a target."""
     ours = {name: value for name, value in given.items() if name not in _OWN}
-    ctas = ours.pop("num_ctas", None) or 1
-    if ctas > 1:
-        ours["num_warps"] = min(MAX_WARPS, ctas * (ours.get("num_warps") or DEFAULTS["num_warps"]))
     if ours.get("maxnreg") is not None:
         ours["maxnreg"] = _bounded(ours["maxnreg"])
     fused = given.get("enable_fp_fusion")

@@ -66,6 +66,18 @@ def test_launches_have_the_attributes_of_the_binary(fake):
     }
 
 
+@pytest.mark.parametrize("launched", [(), ("cooperative",)])
+@pytest.mark.parametrize("ctas", [4, 16])
+def test_a_program_that_is_a_cluster_is_several_ctas_of_the_grid(fake, ctas, launched):
+    loaded = load(Binary("entry", "", 4, 0, (), "sm_90a", launched=launched, num_ctas=ctas))
+    allowed = {"CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED": 1}
+    assert fake.set_attributes == (allowed if ctas == 16 else {})
+    pointers = (ctypes.c_void_p * 1)()
+    assert loaded.launch(loaded.function, 2, 3, 4, 128, 1, 1, 64, "stream", ctypes.addressof(pointers), 0) == (0,)
+    (launch,) = fake.launches
+    assert launch["grid"] == (2 * ctas, 3, 4) and ("attributes" in launch) == bool(launched)
+
+
 @pytest.mark.parametrize(
     ("status", "log", "target", "error", "said"),
     [

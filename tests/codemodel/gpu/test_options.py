@@ -27,7 +27,7 @@ from ziggurat.codemodel.gpu.targets import TARGETS
         ("target", "sm_80", "sm_80"),
         ("stream", 7, 7),
         ("maxnreg", np.int32(128), 128),
-        ("num_ctas", np.int64(1), 1),
+        ("num_ctas", np.int64(4), 4),
         ("launch_pdl", 1, True),
         ("unknown", [], []),
     ],
@@ -46,7 +46,10 @@ def test_one_spelling(name, value, expected):
         ),
         *(("num_stages", value, "num_stages must be an integer from 0 to") for value in (-1, 2.0, False, None, 10**9)),
         *(("maxnreg", value, "maxnreg must be an integer from 1 to 255") for value in (0, 256, 64.0, None, True)),
-        *(("num_ctas", value, "num_ctas must be 1; got") for value in (2, 0, "1", True)),
+        *(
+            ("num_ctas", value, "num_ctas must be an integer, a power of two from 1 to 16; got")
+            for value in (0, 3, 32, "1", True)
+        ),
         *(("exact_math", value, "exact_math must be True or False") for value in ("no", 2, 1.0, None)),
         *((name, "x", f"{name} must be True or False; got 'x'") for name in ("check", "strict")),
         *(("stream", value, "stream must be an address, or a stream") for value in ("x", -1, True, 1.5)),

@@ -1,0 +1,65 @@
+"""Gathers of the values of a cluster's CTAs: the models, memory of their own, and what is missing without a wait."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from cluster_kernels import arguments, types_of
+
+from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.options import CompileOptions
+from ziggurat.codemodel.op import Op, Value
+from ziggurat.codemodel.passes import Snapshot
+from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
+from ziggurat.transforms.place.allocate import intervals_of
+from ziggurat.transforms.place.hazards import hazards
+from ziggurat.transforms.place.passes import place
+from ziggurat.transforms.place.queries import shared_of
+
+
+def placed(name: str, snapshots: list[Snapshot] | None = None) -> gpu.Module:
+    kernel, given, constants = arguments(name, 1, 8, 1024)
+    model = kernel.triton(*types_of(given), *constants)
+    return place(model, CompileOptions(num_ctas=2, num_warps=2, verify=True), snapshots)
+
+
+def test_the_model_after_each_pass(golden: Any) -> None:
+    snapshots: list[Snapshot] = []
+    placed("normalised", snapshots)
+    by_name = {snapshot.name: snapshot.model for snapshot in snapshots}
+    for name in ("prepare", "spread", "assign", "clusters", "barriers"):
+        golden(f"clusters.{name}", by_name[name])
+
+
+@pytest.mark.parametrize("name", ["normalised", "largest", "rows"])
+def test_what_other_ctas_write_is_memory_of_nothing_else(name: str) -> None:
+    model = placed(name)
+    intervals = intervals_of(model)
+    (func,) = model.functions().values()
+    stored = {store.buffer for store in func.walk() if isinstance(store, gpu.ClusterStore)}
+    stored |= {store.barrier for store in func.walk() if isinstance(store, gpu.ClusterStore)}
+    for interval in intervals:
+        size = shared_of(interval.op.result).bytes
+        start = interval.op.offset
+        for other in intervals:
+            apart = other.op.offset >= start + size or start >= other.op.offset + shared_of(other.op.result).bytes
+            assert apart or other is interval or not {interval.op.result, other.op.result} & stored
+    assert len(stored) == 2 * sum(isinstance(op, gpu.ClusterStore) for op in func.walk()) > 0
+
+
+def without(kind: type[Op]) -> Callable[[Rewriter, Op, tuple[Value, ...]], Outcome]:
+    return lambda builder, op, operands: DROP if isinstance(op, kind) else None
+
+
+@pytest.mark.parametrize(
+    ("kind", "missing"),
+    [(gpu.ClusterWait, {"wait for the other CTAs"}), (gpu.MbarrierWait, {"wait"}), (gpu.Barrier, {"barrier"})],
+)
+def test_hazards(kind: type[Op], missing: set[str]) -> None:
+    model = placed("normalised")
+    assert not hazards(model)
+    changed = transform(model, without(kind))
+    assert isinstance(changed, gpu.Module)
+    assert {hazard.missing for hazard in hazards(changed)} == missing

@@ -1,0 +1,177 @@
+"""Programs that clusters of CTAs share: the same results as by one CTA, and the reasons where they cannot."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from cluster_kernels import NAMES, arguments, extreme, types_of
+
+import ziggurat as zg
+from ziggurat.backend.launch.arrays import elements
+from ziggurat.backend.reference.run import run
+from ziggurat.codemodel.dialects import tt
+from ziggurat.codemodel.errors import LaunchError, ZigguratWarning
+from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.options import CompileOptions
+from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.types import SCALARS, TensorType
+from ziggurat.codemodel.verify import verify
+from ziggurat.transforms.place.prepare import prepare_for_gpu
+from ziggurat.transforms.place.spread import spread
+
+F32 = zg.divisible(zg.ptr(zg.f32))
+LESS = zg.CompareKind.LESS_THAN
+
+
+def shapes(model: Op) -> set[tuple[int, ...]]:
+    return {op.result.type.shape for op in model.walk() if isinstance(op.result.type, TensorType)}
+
+
+def prepared(kernel: Any, *types: Any) -> Any:
+    return prepare_for_gpu(kernel.triton(*types))
+
+
+@pytest.mark.parametrize("ctas", [2, 8])
+@pytest.mark.parametrize("name", NAMES)
+def test_clusters_give_the_results_of_the_interpreter(name: str, ctas: int) -> None:
+    """For rows that no block fills: with parts without elements, or longer than a block."""
+    for n in (70, 1000 if name == "centred" else 500):
+        kernel, given, constants = arguments(name, 2, n, 512)
+        model = kernel.triton(*types_of(given), *constants)
+        found = [one.copy() if isinstance(one, np.ndarray) else one for one in given]
+        run(model, None, (2,), given)
+        made = zg.compile(model, num_ctas=ctas, num_warps=1, verify=True)
+        assert made.num_ctas == ctas
+        made.simulate[2](*found, seed=ctas, optimized=ctas == 8)
+        for one, other in zip(given, found, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("name", [name for name, scalar in SCALARS.items() if scalar.dtype in elements()])
+def test_numbers_of_all_types_are_exchanged(name: str) -> None:
+    dtype: Any = SCALARS[name].dtype
+    x = np.random.default_rng(3).integers(0, 2 if name == "i1" else 100, (3, 256)).astype(dtype)
+    if SCALARS[name].signed or SCALARS[name].is_float:
+        x = np.negative(x)
+    found = np.zeros(3, dtype)
+    made = zg.compile(extreme.triton(*types_of([x, found]), 256), num_ctas=4, num_warps=1, verify=True)
+    made.simulate[3](x, found)
+    np.testing.assert_array_equal(found, x.max(1))
+
+
+def test_axes_of_the_size_are_divided_and_others_are_not() -> None:
+    kernel, given, constants = arguments("rows", 1, 1024, 1024)
+    model: Any = prepared(kernel, *types_of(given), *constants)
+    made = spread(model, CompileOptions(num_ctas=8))
+    verify(made)
+    assert {1024} <= {size for shape in shapes(model) for size in shape}
+    assert shapes(made) == {(4,), (4, 1), (4, 128), (1, 128), (128,), (4, 8)}
+    (func,) = made.functions().values()  # type: ignore[attr-defined]
+    assert isinstance(func, tt.Func) and func.num_ctas == 8
+
+
+def test_the_compiler_chooses_clusters_for_long_rows() -> None:
+    def ctas(block: int, **options: Any) -> int:
+        kernel, given, constants = arguments("normalised", 1, 8, block)
+        return zg.compile(kernel.triton(*types_of(given), *constants), **options).num_ctas
+
+    assert ctas(32768) == 1
+    assert ctas(65536) == 4
+    assert ctas(131072) == 8
+    assert ctas(131072, num_ctas=1) == 1
+    assert ctas(131072, target="sm_89") == 1
+    assert ctas(131072, launch_cooperative_grid=True) == 1
+
+
+# What cannot be divided.
+
+
+@zg.kernel
+def counted(x, out, BLOCK: zg.constexpr):
+    row = zg.load(zg.add(x, zg.arange(0, BLOCK)))
+    zg.atomic_add(out, zg.sum(row, axis=0))
+
+
+@zg.kernel
+def summed_up(x, out, BLOCK: zg.constexpr):
+    at = zg.arange(0, BLOCK)
+    zg.store(zg.add(out, at), zg.cumsum(zg.load(zg.add(x, at)), axis=0))
+
+
+@zg.kernel
+def shown(x, out, BLOCK: zg.constexpr):
+    row = zg.load(zg.add(x, zg.arange(0, BLOCK)))
+    zg.device_print("sum", zg.sum(row, axis=0))
+
+
+@zg.kernel
+def squared(x, out, BLOCK: zg.constexpr):
+    at = zg.arange(0, BLOCK)
+    both = zg.add(zg.mul(zg.expand(at, 1), BLOCK), zg.expand(at, 0))
+    zg.store(zg.add(out, both), zg.load(zg.add(x, both)))
+
+
+@zg.kernel
+def reduced_in_a_loop(x, out, BLOCK: zg.constexpr):
+    at, total = zg.arange(0, BLOCK), 0.0
+    for row in range(0, 8):
+        total = total + zg.max(zg.load(zg.add(x + row * BLOCK, at)), axis=0)
+    zg.store(out, total)
+
+
+@zg.kernel
+def scalar(x, out, BLOCK: zg.constexpr):
+    zg.store(out, zg.load(x) + BLOCK)
+
+
+@zg.kernel
+def folded(x, out, BLOCK: zg.constexpr):
+    at = zg.arange(0, BLOCK)
+    row = zg.reshape(zg.load(zg.add(x, at)), (BLOCK // 4, 4))
+    row = zg.mul(row, zg.cast(zg.expand(zg.arange(0, 4), 0), zg.f32))
+    zg.store(zg.add(out, at), zg.reshape(row, (BLOCK,)))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "reason"),
+    [
+        (counted, r"tt\.atomic_rmw would be done by each CTA \(tt\.atomic_rmw at .*test_spread\.py:\d+"),
+        (summed_up, r"tt\.scan moves elements between CTAs \(tt\.scan at .*test_spread\.py:\d+"),
+        (shown, r"tt\.print is of one CTA"),
+        (squared, r"a tensor has two axes of 128"),
+        (reduced_in_a_loop, r"a loop reduces what the CTAs share"),
+        (scalar, r"it has no tensors"),
+        (folded, r"a reshape moves elements between CTAs"),
+    ],
+)
+def test_a_warning_tells_why_a_program_is_one_cta(kernel: Any, reason: str) -> None:
+    model = kernel.triton(F32, F32, 128)
+    expected = f"a program of '.*' is one CTA, not a cluster of num_ctas=2: {reason}"
+    with pytest.warns(ZigguratWarning, match=expected):
+        made = zg.compile(model, num_ctas=2, num_warps=2)
+    assert made.num_ctas == 1 and made.num_warps == 4, "one CTA has the warps of all"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert zg.compile(model, num_warps=2).num_ctas == 1
+
+
+def test_targets_without_clusters_and_short_rows() -> None:
+    kernel, given, constants = arguments("normalised", 1, 8, 256)
+    model = kernel.triton(*types_of(given), *constants)
+    with pytest.warns(ZigguratWarning, match="num_ctas=2: sm_80 has no clusters"):
+        assert zg.compile(model, num_ctas=2, target="sm_80").num_ctas == 1
+    with pytest.warns(ZigguratWarning, match="num_ctas=16: its longest axis has only 256 elements"):
+        assert zg.compile(model, num_ctas=16).num_ctas == 1
+
+
+def test_a_model_of_a_cluster_is_text_and_compiles_again() -> None:
+    kernel, given, constants = arguments("normalised", 1, 8, 256)
+    made = zg.compile(kernel.triton(*types_of(given), *constants), num_ctas=2, line_info=False)
+    again = zg.compile(zg.parse(str(made.stages["gpu"])), line_info=False)
+    assert again.num_ctas == 2 and again.ptx == made.ptx
+    assert sum(isinstance(op, gpu.ClusterStore) for op in again.stages["gpu"].walk()) == 2
+    with pytest.raises(LaunchError, match="made for num_ctas=2, and cannot be compiled for num_ctas=4"):
+        zg.compile(made.stages["gpu"], num_ctas=4)

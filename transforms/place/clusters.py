@@ -1,0 +1,99 @@
+"""Gathers of the values of a cluster's CTAs, through the shared memory of all of them.
+
+    %m : shared<x1, i64, ""> = gpu.local_alloc;               at the start of the kernel
+    gpu.mbarrier_init %m @arrivals=1;
+    gpu.mbarrier_expect %m @bytes=16;
+    gpu.cluster_arrive;
+    …
+    gpu.cluster_wait;                                         before the first gather: all CTAs have started
+    %b : shared<x4, f32, "1 2"> = gpu.local_alloc;
+    gpu.cluster_store %b %m %value;                           to the place of this CTA's rank, in every CTA
+    gpu.mbarrier_wait %m 0;                                   all values have arrived here
+    %g : tensor<x4, f32, "…"> = gpu.local_load %b;
+
+The stores are asynchronous, and the mbarrier of the CTA that they reach counts their bytes: so no CTA waits longer than
+for the values, and none needs a fence. Buffer and mbarrier are those of one gather, and no other tensor's memory at any
+time (`allocate`): another CTA may be ahead, and store to it. A CTA waits for all values that are stored to it, so none
+stores to one that has ended.
+
+A store is of 32 or 64 bits: narrower numbers are stored as the lowest bits of a u32.
+"""
+
+from __future__ import annotations
+
+from ziggurat.codemodel.builder import Builder
+from ziggurat.codemodel.dialects import arith, tt
+from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.op import Op, Value
+from ziggurat.codemodel.transform import Outcome, Rewriter, transform
+from ziggurat.codemodel.types import ScalarType, SharedType, i64, scalar_element, u8, u16, u32, with_element
+from ziggurat.transforms.place.queries import constant, shared_of, tensor_of
+from ziggurat.transforms.place.swizzle import row_major
+
+_BITS = {8: u8, 16: u16}
+_MEETING = (gpu.ClusterGather, gpu.ClusterBarrier)
+
+
+def lower_clusters(module: gpu.Module) -> Op:
+    """The GPU model whose CTAs exchange values by stores to each other's shared memory."""
+    (func,) = module.functions().values()
+    assert isinstance(func, tt.Func)
+    gathers = [op for op in func.walk() if isinstance(op, gpu.ClusterGather)]
+    if not gathers:
+        return module
+    ops = func.body.entry.ops
+    start, first = ops[0], next(op for op in ops if any(isinstance(inner, _MEETING) for inner in op.walk()))
+    made: dict[Value, tuple[Value, Value]] = {}  # The buffer and the mbarrier of each gather.
+
+    def lowered(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+        if op is start:
+            made.update({gather.result: _prepared(builder, gather) for gather in gathers})
+            builder.add(gpu.ClusterArrive())
+        if op is first:
+            builder.add(gpu.ClusterWait())
+        return _gathered(builder, op, operands[0], *made[op.result]) if isinstance(op, gpu.ClusterGather) else None
+
+    return transform(module, lowered, pass_name="clusters")
+
+
+def _prepared(builder: Builder, gather: gpu.ClusterGather) -> tuple[Value, Value]:
+    """A buffer for all values, and the mbarrier that counts their bytes."""
+    type_ = tensor_of(gather.result)
+    shared = SharedType(type_.shape, _wide(scalar_element(type_)), row_major(type_.numel))
+    buffer = builder.add(gpu.LocalAlloc(shared), gather.location)
+    mbarrier = builder.add(gpu.LocalAlloc(SharedType((1,), i64, ()), alignment=8))
+    builder.add(gpu.MbarrierInit(mbarrier, arrivals=1))
+    builder.add(gpu.MbarrierExpect(mbarrier, bytes=shared.bytes))
+    return buffer, mbarrier
+
+
+def _gathered(builder: Rewriter, op: gpu.ClusterGather, value: Value, buffer: Value, mbarrier: Value) -> Value:
+    builder.add(gpu.ClusterStore(buffer, mbarrier, _widened(builder, value)))
+    builder.add(gpu.MbarrierWait(mbarrier, constant(builder, 0)))
+    type_ = tensor_of(op.result)
+    found = builder.add(gpu.LocalLoad(buffer, with_element(type_, shared_of(buffer).element)))
+    return _narrowed(builder, found, scalar_element(type_))
+
+
+def _wide(scalar: ScalarType) -> ScalarType:
+    """The type in which numbers of a type are stored."""
+    return scalar if scalar.bits >= 32 else u32
+
+
+def _widened(builder: Builder, value: Value) -> Value:
+    """The bits of narrow numbers as u32; others unchanged."""
+    scalar = scalar_element(value.type)
+    if scalar.bits >= 32:
+        return value
+    if scalar.is_float:
+        value = builder.add(arith.Bitcast(value, with_element(value.type, _BITS[scalar.bits])))
+    return builder.add(arith.ExtUI(value, with_element(value.type, u32)))
+
+
+def _narrowed(builder: Builder, value: Value, scalar: ScalarType) -> Value:
+    """The inverse of `_widened`."""
+    if scalar.bits >= 32:
+        return value
+    bits = _BITS[scalar.bits] if scalar.is_float else scalar
+    value = builder.add(arith.TruncI(value, with_element(value.type, bits)))
+    return builder.add(arith.Bitcast(value, with_element(value.type, scalar))) if scalar.is_float else value
