@@ -478,6 +478,30 @@ def softmax_long(
 
 
 @triton.jit
+def softmax_rows(x_ptr, y_ptr, label_ptr, loss_ptr, n, scale, LOSS: tl.constexpr, BLOCK: tl.constexpr):
+    """The same as `softmax_long` of a row that a program holds. The CTAs of a cluster can: `num_ctas`."""
+    LOG2_E: tl.constexpr = 1.4426950408889634
+    row = tl.program_id(0)
+    x_ptr += row.to(tl.int64) * n
+    y_ptr += row.to(tl.int64) * n
+    at = tl.arange(0, BLOCK)
+    given = tl.load(x_ptr + at, at < n, other=-float("inf"), eviction_policy="evict_first")
+    highest = tl.max(given, 0).to(tl.float32) * LOG2_E
+    total = tl.sum(tl.math.exp2(given.to(tl.float32) * LOG2_E - highest), 0)
+    if given.dtype.primitive_bitwidth == 16:  # Kept as they are, and not as f32: so more programs fit.
+        given = tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [given], given.dtype, True, 2)
+    label = 0
+    if LOSS:
+        label = tl.load(label_ptr + row).to(tl.int32)
+        loss = (highest + tl.math.log2(total)) / LOG2_E - tl.load(x_ptr + label).to(tl.float32)
+        tl.store(loss_ptr + row, loss)
+    y = tl.math.exp2(given.to(tl.float32) * LOG2_E - highest) * (scale / total)
+    if LOSS:
+        y = tl.where(at == label, y - scale, y)
+    tl.store(y_ptr + at, y.to(y_ptr.dtype.element_ty), at < n, eviction_policy="evict_first")
+
+
+@triton.jit
 def softmax_by_parts(
     x_ptr, y_ptr, label_ptr, loss_ptr, part_ptr, count_ptr, rows, n, scale,
     LOSS: tl.constexpr, PARTS: tl.constexpr, BLOCK: tl.constexpr,

@@ -148,7 +148,8 @@ def norm_backward(kind: str, rows: int, n: int) -> Work:
 
 
 def long_rows(x: Any, y: Any, labels: Any, losses: Any, scale: float) -> Any:
-    """The launches of `softmax_long` and `softmax_by_parts`; on a CPU of the first, as programs may not wait there."""
+    """The launches of `softmax_long`, `softmax_by_parts` and, of ours, `softmax_rows` by clusters of CTAs. Triton 3.6
+    has no reductions over clusters. On a CPU only the first, as programs may not wait there."""
     rows, n = x.shape
     counts, parts = zeros(rows + 1), empty(2 * rows * -(-n // 2048))
 
@@ -156,6 +157,10 @@ def long_rows(x: Any, y: Any, labels: Any, losses: Any, scale: float) -> Any:
         given, loss = (x, y, labels, losses), labels is not None
         if "ROWS" in setting:
             kernels.softmax_long[(rows,)](*given, n, scale, LOSS=loss, **setting)
+            return
+        if "num_ctas" in setting:
+            block = ziggurat.triton.next_power_of_2(n)
+            kernels.softmax_rows[(rows,)](*given, n, scale, LOSS=loss, BLOCK=block, **setting)
             return
         count = ziggurat.triton.next_power_of_2(-(-n // setting["BLOCK"]))
         more = parts, counts, rows, n, scale
@@ -166,7 +171,12 @@ def long_rows(x: Any, y: Any, labels: Any, losses: Any, scale: float) -> Any:
     ]  # fmt: skip
     for block, warps, limit in ((8192, 8, None), (8192, 8, 48), (8192, 8, 40), (16384, 16, 48)) if GPU else ():
         settings.append({"BLOCK": block, "num_warps": warps, **({"maxnreg": limit} if limit else {})})
-    return by(launch, settings)
+    clusters = ((16, 16, None), (16, 16, 40), (16, 16, 32), (16, 8, 64), (16, 8, 48), (8, 16, 64), (8, 32, None))
+    more = [
+        {"num_ctas": ctas, "num_warps": warps, **({"maxnreg": limit} if limit else {})}
+        for ctas, warps, limit in (clusters if GPU else ())
+    ]
+    return by(launch, [*settings, *more], settings)
 
 
 def softmax(dtype: Any, rows: int, n: int) -> Work:
