@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 class Simulation(OnHost):
     """Runs a `Compiled` without a GPU.
 
-        compiled.simulate[grid](x, y, n, seed=0, optimized=False, max_steps=500_000)
+        compiled.simulate[grid](x, y, n, seed=0, optimized=False, max_steps=500_000, ctas=2)
 
     The arguments are those of a launch; arrays are NumPy's, or others in memory, and are changed in place. Programs run
     one after the other, the threads of each in step. Asynchronous copies happen as late as they may with `seed=0`, as
     early as they may with 1, and at any time between with others, which also decide which warps go first. With
-    `optimized` the code is the emitted code after LLVM's passes. `max_steps` limits the instructions of a
-    program.
+    `optimized` the code is the emitted code after LLVM's passes. `max_steps` limits the instructions of a program. At
+    most `ctas` CTAs run a kernel whose CTAs take programs in turn (`persistent`).
 
     Raises `SimulationError` for a race, a stray or misaligned access, a deadlock, a missing wait or barrier, with the
     line of the kernel; `KernelRuntimeError` for an assertion that fails; `LaunchError` for arguments that are not what
@@ -62,17 +62,16 @@ class Simulation(OnHost):
         self, grid: Any, /, *arguments: Any, seed: int = 0, optimized: bool = False, max_steps: int = MAX_STEPS,
         ctas: int = 2, **keywords: Any,
     ) -> None:  # fmt: skip
-        """Simulate the kernel for each program of the grid. Programs that CTAs take in turn (`persistent`) are taken by
-        at most `ctas`."""
+        """Simulate the kernel for each program of the grid."""
         from ziggurat.backend.launch.descriptors import check_disjoint
         from ziggurat.backend.ptx.assemble import optimized as after_passes
         from ziggurat.backend.ptx.emitter import kernel_of
         from ziggurat.backend.simulator.simulate import simulate
         from ziggurat.backend.simulator.tma import in_parts
 
-        for name, number in (("seed", seed), ("max_steps", max_steps)):
-            if not isinstance(number, int | np.integer) or number < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
-                raise LaunchError(f"{name} must be an integer of zero or more; got {shown(number)}")
+        for name, number, least in (("seed", seed, 0), ("max_steps", max_steps, 0), ("ctas", ctas, 1)):
+            if not isinstance(number, int | np.integer) or number < least:  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise LaunchError(f"{name} must be an integer of {least} or more; got {shown(number)}")
         compiled = self.compiled
         model: Op = compiled.stages["gpu"]
         assert isinstance(model, gpu.Module)
@@ -85,7 +84,9 @@ class Simulation(OnHost):
         check_disjoint(pairs, given, self.names, self.title)
         parts = in_parts(kernel_of(model), given, compiled.scratch * math.prod(sizes), sizes)
         if compiled.persistent:
-            sizes = min(math.prod(sizes), ctas), 1, 1
+            programs = math.prod(sizes)
+            sizes = min(programs, ctas), 1, 1
+            max_steps *= math.ceil(programs / ctas)  # A CTA runs as many programs, one after the other.
         sizes = sizes[0] * compiled.num_ctas, *sizes[1:]
         owners = [int(part.partition(".")[0]) for part in compiled.parts] or range(len(given))
         names = [self.names[owner] for owner in owners]

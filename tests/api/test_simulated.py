@@ -344,12 +344,14 @@ def test_arguments_by_name() -> None:
             paired.simulate[1](out=out, pair=wrong)
 
 
-@pytest.mark.parametrize("seed", ["x", -5, 1.5])
-def test_a_seed_is_a_number_of_zero_or_more(seed: zg.Any) -> None:
+@pytest.mark.parametrize(
+    ("name", "value", "least"), [("seed", "x", 0), ("seed", -5, 0), ("seed", 1.5, 0), ("ctas", 0, 1), ("ctas", "2", 1)]
+)
+def test_numbers_that_a_simulation_rejects(name: str, value: zg.Any, least: int) -> None:
     compiled = wide.compile(F32, F32, num_warps=1)
     x = np.zeros(128, np.float32)
-    with pytest.raises(zg.LaunchError, match=f"seed must be an integer of zero or more; got {seed!r}"):
-        compiled.simulate[1](x, x.copy(), seed=seed)
+    with pytest.raises(zg.LaunchError, match=f"{name} must be an integer of {least} or more; got {value!r}"):
+        compiled.simulate[1](x, x.copy(), **{name: value})
 
 
 COMMANDS = """

@@ -139,6 +139,15 @@ def test_simulated(also: str, sizes: tuple[int, int, int], grid: tuple[int, int,
     np.testing.assert_array_equal(*found)
 
 
+def test_the_limit_of_a_simulation_is_that_of_a_program() -> None:
+    """A CTA that runs four programs may run four times as many instructions."""
+    m, n, k = 512, 256, 64
+    made, arrays = product.compile(*types(), **OPTIONS), matrices(m, n, k)
+    made.simulate[(4,)](*arguments(m, n, k, arrays), ctas=1, max_steps=2500)
+    a, b, c = (array.astype(np.float32) for array in arrays)
+    np.testing.assert_array_equal(a @ b, c)
+
+
 def test_a_store_by_tma_is_waited_for_in_the_next_tile() -> None:
     made = product.compile(*types(), **OPTIONS, verify=True)
     (store,) = (op for op in made.stages["gpu"].walk() if isinstance(op, gpu.TmaStore))
