@@ -7,9 +7,10 @@
     tt.store (tt.addptr (splat %y) %1) %4;                 tt.store (tt.addptr (splat %y) %1) %4; }
 
 Each element of a thread has its own code, and each load of a block its registers: with 1024 elements a thread, LLVM and
-ptxas take 2 s, and the values of most elements are spilled. All loads of the block come before its stores, so chunks
-must not store what later ones load: a load is through other arguments than the stores, or through the same pointers as
-each of them.
+ptxas take 2 s, and the values of most elements are spilled.
+
+A chunk stores before the next one loads. So the accesses must be through other arguments than each store, or through
+the same pointers, if these are pointers to different elements.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.traits import Pure
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import TensorType, Type, i32, void
+from ziggurat.transforms.place.axis_info import analyse
+from ziggurat.transforms.place.components import component_of
 from ziggurat.transforms.place.memory_order import MemoryOrder, may_order
 from ziggurat.transforms.place.queries import constant, is_elementwise
 from ziggurat.transforms.simplify.effects import may_write
@@ -39,7 +42,7 @@ def divide_blocks(module: core.Module, num_warps: int) -> Op:
     assert isinstance(func, tt.Func)
     size = _size(func)
     chunk = 32 * num_warps * ELEMENTS
-    if size is None or size < 32 * num_warps * LEAST or not _are_apart(func):
+    if size is None or size < 32 * num_warps * LEAST or not _are_apart(func, size):
         return module
 
     def divided(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
@@ -90,17 +93,19 @@ def _size(func: tt.Func) -> int | None:
     return shape[0]
 
 
-def _are_apart(func: tt.Func) -> bool:
-    """Whether the memory of each store is that of no other access, but for accesses through the same pointers."""
-    memory = MemoryOrder(func)
+def _are_apart(func: tt.Func, size: int) -> bool:
+    """Whether the memory of each store is that of no other access, but for accesses through the same pointers, if these
+    are the pointers of `size` neighbours."""
+    memory, infos = MemoryOrder(func), analyse(func)
     accesses = [op for op in func.body.entry.ops if isinstance(op, _MEMORY)]
-    return not any(
-        memory.keeps_order(store, [other.ptr])
-        for store in accesses
-        if isinstance(store, tt.Store)
-        for other in accesses
-        if other is not store and other.ptr is not store.ptr
-    )
+
+    def apart(store: tt.Store, other: tt.Load | tt.Store) -> bool:
+        if other.ptr is store.ptr:
+            return infos[component_of(store.ptr)].contiguity == (size,)
+        return not memory.keeps_order(store, [other.ptr])
+
+    stores = [op for op in accesses if isinstance(op, tt.Store)]
+    return all(apart(store, other) for store in stores for other in accesses if other is not store)
 
 
 def _of_chunk(loop: Rewriter, op: Op, chunk: int) -> Value:

@@ -40,6 +40,13 @@ def shifted(x, y, out, n, BLOCK: zg.constexpr):
 
 
 @zg.kernel
+def counted_in_place(x, y, out, n, BLOCK: zg.constexpr):
+    """Several positions load and store one element: the chunks would count one after the other."""
+    places = zg.add(x, zg.and_(zg.arange(0, BLOCK), 1023))
+    zg.store(places, zg.add(zg.load(places), 1.0))
+
+
+@zg.kernel
 def stored_twice(x, y, out, n, BLOCK: zg.constexpr):
     at = zg.arange(0, BLOCK)
     zg.store(zg.add(out, at), zg.load(zg.add(x, at)))
@@ -85,7 +92,7 @@ def test_simulated_code_gives_the_same_results() -> None:
     assert np.allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("kernel", [shifted, stored_twice, summed])
+@pytest.mark.parametrize("kernel", [shifted, counted_in_place, stored_twice, summed])
 def test_blocks_that_stay_whole(kernel: Any) -> None:
     prepared, made = models(kernel, 16384)
     assert made is prepared
