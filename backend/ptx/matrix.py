@@ -381,7 +381,7 @@ class _InRegisters:
 class _PairedRows:
     """Operand a of wgmma in shared memory with its neighbours along m: a thread reads the words of pairs of rows.
 
-    Of 8 bits by `byte_rows`; of 32 bits by vectors of two.
+    It reads elements of 8 bits by `byte_rows`, and elements of 32 bits by vectors of two.
     """
 
     def __init__(self, emitter: Emitter, buffer: Value, tile: Group) -> None:

@@ -54,7 +54,7 @@ def types(also: str = "", tile: tuple[int, int, int] = TILE, sizes: Any = N) -> 
 
 
 def matrices(m: int, n: int, k: int) -> list[np.ndarray]:
-    """Two matrices of small integers, of which all sums are exact, and a third one; rows are multiples of 16 long."""
+    """Three matrices of small integers, whose sums are exact; rows are multiples of 16 long."""
     rng, found = np.random.default_rng(m + n + k), list[np.ndarray]()
     for rows, columns in ((m, k), (k, n), (m, n)):
         room = rng.integers(-3, 4, (rows + 1, -(-columns // 16) * 16 + 16)).astype(np.float16)

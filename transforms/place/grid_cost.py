@@ -2,8 +2,8 @@
 
     scf.for %0 %n %64 …        in a launch with n = 1000: 16 iterations
 
-Bounds of loops that follow from arguments and from the number of the program are computed. Of a large grid, some
-programs stand for all.
+Bounds of loops are computed from the arguments and from the number of the program. A sample of the programs stands for
+a large grid.
 """
 
 from __future__ import annotations

@@ -17,8 +17,9 @@
                                                       gpu.channel_close %c;
 
 With n stages the loop's own stage is n - 1, and a ring has as many slots: a step reads a slot before it fills it again.
-A thread reads the elements that it has copied, so that copies need no barrier. Small tensors, elements of which fewer
-than 4 bytes are neighbours, and numbers that other addresses depend on are loaded to registers, which the loop carries.
+A thread reads the elements that it has copied, so that copies need no barrier. Three kinds of loads are to registers,
+which the loop carries: small tensors, tensors with fewer than 4 bytes of neighbours in memory, and numbers that other
+addresses depend on.
 Larger tensors that all programs load, such as weights, stay where they are: the L1 has them, which copies do not read.
 TMA copies the blocks of descriptors.
 

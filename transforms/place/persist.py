@@ -18,10 +18,10 @@ Programs have no order, and one that depends on another one has to wait for it, 
 again. So the pass leaves kernels alone that have an atomic, a barrier, a volatile load, a while loop, or an op that
 does anything but load and store.
 
-It takes kernels that are expected to gain by it: each CTA has an SM for itself anyway, as the accumulators take half of
-the registers, there will be roles, and shared memory suffices for three stages beside the block that is stored. The
-launch makes the tensor maps (`raise_pointers`); where it cannot, or has too many programs to count, it takes the kernel
-that was compiled without both passes.
+The pass takes kernels that are expected to gain by it: an SM has registers for one CTA only, as the accumulators take
+half of them; `specialize` can split the loops into roles; and shared memory suffices for three stages beside the block
+that is stored. The launch makes the tensor maps (`raise_pointers`). Where it cannot, or where the programs are too many
+for an i32, it takes the kernel that was compiled without both passes.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def _pays(func: tt.Func, options: CompileOptions) -> bool:
 
 
 def _is_read_by_wgmma(load: tt.DescriptorLoad) -> bool:
-    """Whether wgmma reads a block from shared memory, where no threads turn it."""
+    """Whether wgmma reads a block from shared memory as TMA stores it there: threads transpose no part of it."""
     if scalar_element(load.result.type).bytes == 2:
         return True
     dots = [user for user in load.result.uses if isinstance(user, tt.Dot)]

@@ -1,6 +1,6 @@
 """CTAs that run several programs: which kernels do, and their results against the interpreter.
 
-Inputs are small integers, of which all sums are exact.
+Inputs are small integers, whose sums are exact.
 """
 
 from __future__ import annotations
