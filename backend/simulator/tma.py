@@ -51,6 +51,7 @@ def in_parts(func: tt.Func, arguments: Sequence[Any], scratch: int = 0, grid: Se
         _map(
             parameter.type,
             [int(s[1:]) if s.startswith("=") else given[int(s)] for s in part.removesuffix(gpu.STORED).split()[1:]],
+            part.endswith(gpu.STORED),
         )
         for part, parameter in zip(parts, func.body.parameters, strict=True)
         if part.startswith(gpu.MAP)
@@ -59,18 +60,20 @@ def in_parts(func: tt.Func, arguments: Sequence[Any], scratch: int = 0, grid: Se
     return [*given, *sizes, *maps, *([_aligned(scratch)] if gpu.SCRATCH in parts else [])]
 
 
-def _map(type_: Type, sources: Sequence[Any]) -> TensorMap:
+def _map(type_: Type, sources: Sequence[Any], stored: bool) -> TensorMap:
     """The tensor map that a launch makes."""
     assert isinstance(type_, DescriptorType)
     array, rows, columns, pitch = sources
-    if min(rows, columns) < 1:  # See `tensormap.py`.
+    why: str | None = None
+    if min(rows, columns) < 1 and stored:
+        why = f"blocks are stored by TMA to {rows} by {columns} elements: there is nothing to store to"
+    elif min(rows, columns) < 1:  # See `tensormap.py`.
         pitch = 16 // array.itemsize
         array, rows, columns = np.zeros(pitch, array.dtype), 1, 1
-    if pitch < 1:
-        raise LaunchError(
-            f"blocks are loaded by TMA from rows {pitch} elements apart: the distance must be positive",
-            hint="compile the kernel with raise_pointers=False",
-        )
+    elif pitch < 1:
+        why = f"blocks are loaded by TMA from rows {pitch} elements apart: the distance must be positive"
+    if why is not None:
+        raise LaunchError(why, hint="compile the kernel with raise_pointers=False")
     box, swizzle = box_and_swizzle(type_.block, type_.element)
     return TensorMap(array, (box[0], box[1]), swizzle, (int(rows), int(columns)), stride=int(pitch))
 

@@ -148,6 +148,13 @@ def test_the_limit_of_a_simulation_is_that_of_a_program() -> None:
     np.testing.assert_array_equal(a @ b, c)
 
 
+def test_a_simulation_refuses_a_store_by_tma_to_no_elements() -> None:
+    """No tensor map describes them: a launch takes the other kernel."""
+    made, arrays = product.compile(*types(), **OPTIONS), matrices(64, 64, 64)
+    with pytest.raises(zg.LaunchError, match="nothing to store to"):
+        made.simulate[(1,)](*arguments(64, 0, 64, arrays))
+
+
 def test_a_store_by_tma_is_waited_for_in_the_next_tile() -> None:
     made = product.compile(*types(), **OPTIONS, verify=True)
     (store,) = (op for op in made.stages["gpu"].walk() if isinstance(op, gpu.TmaStore))
