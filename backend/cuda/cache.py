@@ -201,7 +201,7 @@ class Folder:
                 f"{self.directory} {reason}, so that nothing is kept or read there\n"
                 f"  hint: chmod go-w '{self.directory}', or name another folder in ZIGGURAT_CACHE_DIR",
                 ZigguratWarning,
-                stacklevel=2,
+                stacklevel=1,  # One place for all callers, so that the warning is shown once.
             )
         return reason is None
 
