@@ -13,8 +13,8 @@ So a persistent kernel computes its next tile while TMA reads the buffer of the 
 as the loop. Without roles that would be more shared memory, as the channels are filled anew in each iteration. So this
 is done in roles, whose channels live as long as the kernel.
 
-Stores of blocks of one type take buffers in turn, as many as there is shared memory for. A block that is stored in
-parts needs one or two buffers of a part; each wait leaves the stores from the other buffers in flight.
+Stores of blocks of one type share a ring of buffers, as many as there is shared memory for. A block that is stored in
+parts needs buffers for one or two parts; each wait leaves the stores from the other buffers in flight.
 """
 
 from __future__ import annotations

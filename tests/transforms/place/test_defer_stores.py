@@ -1,4 +1,4 @@
-"""Waits for stores by TMA in the next iteration: how many buffers blocks of one type take in turn, and the results."""
+"""Waits for stores by TMA in the next iteration: how many buffers blocks of one type share, and the results."""
 
 from __future__ import annotations
 
