@@ -117,12 +117,15 @@ def zeros(count: int) -> Any:
 
 
 def describer() -> Callable[..., Any]:
-    """A function that makes the descriptor of a tensor for a compiler, once."""
+    """A function that makes the descriptor of a tensor for a compiler, its rows in one axis.
+
+    It makes each once: a launch with new descriptors takes the host longer than the GPU needs for short kernels.
+    """
 
     @functools.cache
     def described(kernels: Any, tensor: Any, *block: int) -> Any:
         module = importlib.import_module(f"{kernels.triton.__name__}.tools.tensor_descriptor")
-        return module.TensorDescriptor.from_tensor(tensor, list(block))
+        return module.TensorDescriptor.from_tensor(tensor.view(-1, tensor.shape[-1]), list(block))
 
     return described
 

@@ -227,7 +227,7 @@ def attention(dtype: Any, d: int, causal: bool, n: int, batch: int, heads: int, 
     def launch(kernels: Any, setting: Setting) -> None:
         M, N = setting["M"], setting["N"]
         blocks = ((q, M), (k, N), (v, N), (out, M))
-        given = [described(kernels, one.view(-1, d), rows, d) for one, rows in blocks]
+        given = [described(kernels, one, rows, d) for one, rows in blocks]
         tiles = n // M * batch * heads
         options = {"CAUSAL": causal, "SHARED": heads // key_heads, "D": d, "LANES": kernels is OURS and d < 256}
         options |= {"GROUP": math.gcd(4, batch * heads), "ONCE": False}
@@ -270,7 +270,7 @@ def attention_backward(d: int, causal: bool, n: int, batch: int, heads: int) -> 
         options: dict[str, Any] = {"CAUSAL": causal, "D": d, "ROLES": setting["ROLES"], "num_stages": 2}
 
         def blocks(rows: int, *tensors: Any) -> list[Any]:
-            return [described(kernels, one.view(-1, d), rows, d) for one in tensors]
+            return [described(kernels, one, rows, d) for one in tensors]
 
         kernels.attention_delta[(batch * heads * n // 64,)](out, dout, delta, BLOCK=64, D=d)
         if not rows:
