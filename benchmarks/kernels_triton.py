@@ -5,6 +5,9 @@
 
 import triton
 import triton.language as tl
+from kernels_attention import attention, attention_delta, attention_keys, attention_queries
+
+__all__ = ["attention", "attention_delta", "attention_keys", "attention_queries"]
 
 
 @triton.jit
@@ -176,148 +179,6 @@ def matmul_split(
                 acc += tl.load(parts_ptr + other * m * n + out, row < m, other=0.0, cache_modifier=".cg")
             tl.store(count_ptr + tl.program_id(0), 0)
         tl.store(c_ptr + out, acc.to(c_ptr.dtype.element_ty), row < m)
-
-
-@triton.jit
-def attention_step(
-    acc, total, top, q, k_desc, v_desc, at, start, unmasked, rows, scale, MASKED: tl.constexpr, ONCE: tl.constexpr,
-    N: tl.constexpr, LANES: tl.constexpr,
-):  # fmt: skip
-    start = tl.multiple_of(start, N)
-    scores = tl.dot(q, k_desc.load([at + start, 0]).T)
-    columns = start + tl.arange(0, N)
-    if ONCE and start >= unmasked:
-        scores = tl.where(rows[:, None] >= columns[None, :], scores, -1.0e6)
-    if MASKED:
-        scores = scores * scale + tl.where(rows[:, None] >= columns[None, :], 0.0, -1.0e6)
-        higher = tl.maximum(top, tl.max(scores, 1))
-        scores = scores - higher[:, None]
-    else:
-        higher = tl.maximum(top, tl.max(scores, 1) * scale)
-        scores = scores * scale - higher[:, None]
-    powers = tl.math.exp2(scores)
-    shrink = tl.math.exp2(top - higher)
-    acc = acc * shrink[:, None]
-    acc = tl.dot(powers.to(q.dtype), v_desc.load([at + start, 0]), acc)
-    if LANES:
-        powers = tl.sum(tl.reshape(powers, (powers.shape[0], N // 8, 4, 2)), 3)
-        return acc, total * shrink[:, None] + tl.sum(powers, 1), higher
-    return acc, total * shrink + tl.sum(powers, 1), higher
-
-
-@triton.jit
-def attention_tile(
-    q_desc, k_desc, v_desc, out_desc, lse_ptr, n, scale, block, row, at, CAUSAL: tl.constexpr, ONCE: tl.constexpr,
-    M: tl.constexpr, N: tl.constexpr, D: tl.constexpr, ROLES: tl.constexpr, LANES: tl.constexpr,
-):  # fmt: skip
-    rows = block * M + tl.arange(0, M)
-    q = q_desc.load([row + block * M, 0])
-    top = tl.full((M,), -float("inf"), tl.float32)
-    total = tl.zeros((M, 4) if LANES else (M,), tl.float32)
-    acc = tl.zeros((M, D), tl.float32)
-    scale = scale * 1.4426950408889634
-    end = (block * M if M >= N else block * M // N * N) if CAUSAL else n
-    # ONCE: the last steps are in the same loop, and mask in a branch.
-    for start in tl.range(0, (block + 1) * M if ONCE else end, N, warp_specialize=ROLES):
-        acc, total, top = attention_step(
-            acc, total, top, q, k_desc, v_desc, at, start, end, rows, scale, False, ONCE, N, LANES
-        )
-    if CAUSAL and not ONCE:
-        for start in tl.range(end, (block + 1) * M, N, warp_specialize=ROLES):
-            acc, total, top = attention_step(
-                acc, total, top, q, k_desc, v_desc, at, start, end, rows, scale, True, False, N, LANES
-            )
-    if LANES:
-        total = tl.sum(total, 1)
-    out_desc.store([row + block * M, 0], (acc / total[:, None]).to(out_desc.dtype))
-    tl.store(lse_ptr + row + rows, top + tl.math.log2(total))
-
-
-@triton.jit
-def attention(
-    q_desc, k_desc, v_desc, out_desc, lse_ptr, n, heads, scale, CAUSAL: tl.constexpr, ONCE: tl.constexpr,
-    SHARED: tl.constexpr, M: tl.constexpr, N: tl.constexpr, D: tl.constexpr, ROLES: tl.constexpr, TILES: tl.constexpr,
-    GROUP: tl.constexpr, LANES: tl.constexpr,
-):  # fmt: skip
-    """Attention forward, all heads stacked in two axes; SHARED heads of queries have one of keys. lse is the binary
-    logarithm of the sums. The tiles of GROUP heads that see the most keys come first. With TILES, a program takes
-    several, grid-stride."""
-    group = n // M * GROUP
-    for tile in tl.range(tl.program_id(0), n // M * heads if TILES else tl.program_id(0) + 1, tl.num_programs(0)):
-        block = n // M - 1 - tile % group // GROUP
-        head = tile // group * GROUP + tile % GROUP
-        row, at = head * n, head // SHARED * n
-        attention_tile(
-            q_desc, k_desc, v_desc, out_desc, lse_ptr, n, scale, block, row, at, CAUSAL, ONCE, M, N, D, ROLES, LANES
-        )
-
-
-@triton.jit
-def attention_delta(out_ptr, dout_ptr, delta_ptr, BLOCK: tl.constexpr, D: tl.constexpr):
-    """The sums of out · dout along the rows."""
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    elements = at[:, None] * D + tl.arange(0, D)[None, :]
-    out = tl.load(out_ptr + elements).to(tl.float32)
-    tl.store(delta_ptr + at, tl.sum(out * tl.load(dout_ptr + elements).to(tl.float32), 1))
-
-
-@triton.jit
-def attention_keys(
-    q_desc, k_desc, v_desc, dout_desc, dk_desc, dv_desc, dq_desc, lse_ptr, delta_ptr, n, scale,
-    CAUSAL: tl.constexpr, M: tl.constexpr, N: tl.constexpr, D: tl.constexpr, ROLES: tl.constexpr, WHOLE: tl.constexpr,
-):  # fmt: skip
-    """The gradients of N keys and values over all queries, M at once. WHOLE: dq in f32 as well, added in memory."""
-    head = tl.program_id(1) * n
-    first = tl.program_id(0) * N
-    k = k_desc.load([head + first, 0])
-    v = v_desc.load([head + first, 0])
-    dk = tl.zeros((N, D), tl.float32)
-    dv = tl.zeros((N, D), tl.float32)
-    keys = first + tl.arange(0, N)
-    for at in tl.range(first // M * M if CAUSAL else 0, n, M, warp_specialize=ROLES):
-        rows = at + tl.arange(0, M)
-        lse = tl.load(lse_ptr + head + rows)[None, :]
-        q = q_desc.load([head + at, 0])
-        dout = dout_desc.load([head + at, 0])
-        powers = tl.dot(k, q.T)
-        scores = tl.dot(v, dout.T)
-        powers = tl.math.exp2(powers * (scale * 1.4426950408889634) - lse)
-        if CAUSAL and (D == 64 or at < first + N):  # With D = 64, a branch takes as long as the mask.
-            powers = tl.where(rows[None, :] >= keys[:, None], powers, 0.0)
-        dv = tl.dot(powers.to(q.dtype), dout, dv)
-        # Loaded here, delta does not need registers beside those of lse.
-        scores = (powers * (scores - tl.load(delta_ptr + head + rows)[None, :])).to(q.dtype)
-        dk = tl.dot(scores, q, dk)
-        if WHOLE:
-            dq_desc.atomic_add([head + at, 0], tl.dot(scores.T, k) * scale)
-    dk_desc.store([head + first, 0], (dk * scale).to(k.dtype))
-    dv_desc.store([head + first, 0], dv.to(k.dtype))
-
-
-@triton.jit
-def attention_queries(
-    q_desc, k_desc, v_desc, dout_desc, dq_desc, lse_ptr, delta_ptr, n, scale,
-    CAUSAL: tl.constexpr, M: tl.constexpr, N: tl.constexpr, D: tl.constexpr, ROLES: tl.constexpr,
-):  # fmt: skip
-    """The gradient of M queries over all keys, N at once."""
-    head = tl.program_id(1) * n
-    first = (tl.num_programs(0) - 1 - tl.program_id(0)) * M  # Those that see the most keys come first.
-    rows = first + tl.arange(0, M)
-    q = q_desc.load([head + first, 0])
-    dout = dout_desc.load([head + first, 0])
-    lse = tl.load(lse_ptr + head + rows)[:, None]
-    delta = tl.load(delta_ptr + head + rows)[:, None]
-    dq = tl.zeros((M, D), tl.float32)
-    for at in tl.range(0, first + M if CAUSAL else n, N, warp_specialize=ROLES):
-        k = k_desc.load([head + at, 0])
-        powers = tl.dot(q, k.T)
-        scores = tl.dot(dout, v_desc.load([head + at, 0]).T)
-        powers = tl.math.exp2(powers * (scale * 1.4426950408889634) - lse)
-        if CAUSAL and at + N > first:
-            powers = tl.where(rows[:, None] >= (at + tl.arange(0, N))[None, :], powers, 0.0)
-        scores = powers * (scores - delta)
-        dq = tl.dot(scores.to(q.dtype), k, dq)
-    dq_desc.store([head + first, 0], (dq * scale).to(q.dtype))
 
 
 @triton.jit

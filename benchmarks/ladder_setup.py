@@ -27,12 +27,13 @@ torch.backends.cuda.matmul.allow_tf32 = True
 
 
 def kernels_by_ziggurat() -> Any:
-    """The kernels of `kernels_triton.py` by ziggurat: its `import triton` finds ziggurat's."""
+    """The kernels of `kernels_triton.py` by ziggurat: its `import triton`, and that of its parts, find ziggurat's."""
     spec = importlib.util.spec_from_file_location("kernels_by_ziggurat", Path(__file__).with_name("kernels_triton.py"))
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     with patch.dict(sys.modules, {"triton": ziggurat.triton, "triton.language": ziggurat.triton.language}):
+        sys.modules.pop("kernels_attention", None)
         spec.loader.exec_module(module)
     return module
 
