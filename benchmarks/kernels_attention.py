@@ -32,9 +32,20 @@ def attention_step(
 
 
 @triton.jit
+def store_parts(desc, block, row, column, M: tl.constexpr, D: tl.constexpr, PARTS: tl.constexpr):
+    """Store a block of M × D elements in PARTS parts of its columns, a power of 2."""
+    if PARTS == 1:
+        desc.store([row, column], block.to(desc.dtype))
+    else:
+        left, right = tl.split(tl.permute(tl.reshape(block, (M, 2, D // 2)), (0, 2, 1)))
+        store_parts(desc, left, row, column, M, D // 2, PARTS // 2)
+        store_parts(desc, right, row, column + D // 2, M, D // 2, PARTS // 2)
+
+
+@triton.jit
 def attention_tile(
     q_desc, k_desc, v_desc, out_desc, lse_ptr, n, scale, block, row, at, CAUSAL: tl.constexpr, ONCE: tl.constexpr,
-    M: tl.constexpr, N: tl.constexpr, D: tl.constexpr, ROLES: tl.constexpr, LANES: tl.constexpr,
+    M: tl.constexpr, N: tl.constexpr, D: tl.constexpr, ROLES: tl.constexpr, LANES: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
     rows = block * M + tl.arange(0, M)
     q = q_desc.load([row + block * M, 0])
@@ -55,7 +66,7 @@ def attention_tile(
             )
     if LANES:
         total = tl.sum(total, 1)
-    out_desc.store([row + block * M, 0], (acc / total[:, None]).to(out_desc.dtype))
+    store_parts(out_desc, acc * (1 / total)[:, None], row + block * M, 0, M, D, PARTS)
     tl.store(lse_ptr + row + rows, top + tl.math.log2(total))
 
 
@@ -63,19 +74,29 @@ def attention_tile(
 def attention(
     q_desc, k_desc, v_desc, out_desc, lse_ptr, n, heads, scale, CAUSAL: tl.constexpr, ONCE: tl.constexpr,
     SHARED: tl.constexpr, M: tl.constexpr, N: tl.constexpr, D: tl.constexpr, ROLES: tl.constexpr, TILES: tl.constexpr,
-    GROUP: tl.constexpr, LANES: tl.constexpr,
+    GROUP: tl.constexpr, PAIRS: tl.constexpr, LANES: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
     """Attention forward, all heads stacked in two axes; SHARED heads of queries have one of keys. lse is the binary
-    logarithm of the sums. The tiles of GROUP heads that see the most keys come first. With TILES, a program takes
-    several, grid-stride."""
-    group = n // M * GROUP
-    for tile in tl.range(tl.program_id(0), n // M * heads if TILES else tl.program_id(0) + 1, tl.num_programs(0)):
-        block = n // M - 1 - tile % group // GROUP
-        head = tile // group * GROUP + tile % GROUP
+    logarithm of the sums. The output is stored in PARTS parts. The tiles of GROUP heads that see the most keys come
+    first. With TILES, a program takes several, grid-stride; with PAIRS, tiles in pairs that see n + M keys together,
+    the neighbours of a head by neighbouring programs. Then n // M is even."""
+    program, programs, blocks = tl.program_id(0), tl.num_programs(0), n // M
+    end = blocks * heads if TILES else program + 1
+    if PAIRS:
+        end = tl.cdiv(end // 2 - program, programs) * 2 * programs
+    for tile in tl.range(program, end, programs):
+        if PAIRS:
+            pair = tile // (2 * programs) * programs + program
+            head, block = pair // (blocks // 2), pair % (blocks // 2)
+            block = tl.where(tile // programs % 2 == 0, blocks - 1 - block, block)
+        else:
+            block = blocks - 1 - tile % (blocks * GROUP) // GROUP
+            head = tile // (blocks * GROUP) * GROUP + tile % GROUP
         row, at = head * n, head // SHARED * n
         attention_tile(
-            q_desc, k_desc, v_desc, out_desc, lse_ptr, n, scale, block, row, at, CAUSAL, ONCE, M, N, D, ROLES, LANES
-        )
+            q_desc, k_desc, v_desc, out_desc, lse_ptr, n, scale, block, row, at, CAUSAL, ONCE, M, N, D, ROLES, LANES,
+            PARTS,
+        )  # fmt: skip
 
 
 @triton.jit

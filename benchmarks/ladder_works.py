@@ -194,19 +194,20 @@ def matmul_grouped(rows: Sequence[int], n: int, k: int, dtype: Any) -> Work:
 
 # Attention.
 
-# Blocks of queries and keys, warps, stages, roles, and whether a program takes several tiles.
+# Blocks of queries and keys, warps, stages, roles, CTAs an SM that take several tiles each, parts of the output, heads
+# of a group, and the limit of registers.
 FORWARD = {
     64: (
-        (128, 64, 4, 3, False, False), (128, 128, 8, 2, True, False), (256, 64, 16, 3, True, 1),
-        (64, 128, 4, 2, True, False), (64, 128, 4, 3, True, False), (64, 128, 4, 2, True, 2),
+        (256, 64, 16, 3, True, 1), (64, 128, 4, 2, True), (64, 128, 4, 2, True, 2),
+        (64, 64, 4, 3, True, 3, 1, 4, 80),
     ),
-    128: ((128, 128, 8, 2, True, False), (128, 128, 8, 2, True, 1), (64, 64, 4, 3, True, False)),
-    256: ((128, 64, 8, 2, True, False), (64, 64, 4, 2, False, False)),
+    128: ((128, 128, 8, 2, True), (128, 128, 8, 2, True, 1), (64, 64, 4, 3, True)),
+    256: ((128, 64, 8, 2, True), (128, 64, 8, 2, True, 1, 4, 1)),
 }  # fmt: skip
 TRITON_FORWARD = {
-    64: ((128, 64, 4, 3, False, False), (64, 128, 4, 2, False, False)),
-    128: ((64, 64, 4, 3, False, False), (128, 128, 8, 2, False, False)),
-    256: ((128, 64, 8, 2, False, False), (64, 64, 4, 2, False, False)),
+    64: ((128, 64, 4, 3), (64, 128, 4, 2)),
+    128: ((64, 64, 4, 3), (128, 128, 8, 2)),
+    256: ((128, 64, 8, 2), (64, 64, 4, 2)),
 }
 
 
@@ -225,18 +226,21 @@ def attention(dtype: Any, d: int, causal: bool, n: int, batch: int, heads: int, 
     out, lse, described = empty(batch, heads, n, d, dtype=made), empty(batch * heads, n), describer()
 
     def launch(kernels: Any, setting: Setting) -> None:
-        M, N = setting["M"], setting["N"]
-        blocks = ((q, M), (k, N), (v, N), (out, M))
-        given = [described(kernels, one, rows, d) for one, rows in blocks]
-        tiles = n // M * batch * heads
         options = {"CAUSAL": causal, "SHARED": heads // key_heads, "D": d, "LANES": kernels is OURS and d < 256}
-        options |= {"GROUP": math.gcd(4, batch * heads), "ONCE": False}
-        grid = (min(tiles, setting["TILES"] * MULTIPROCESSORS) if setting["TILES"] else tiles,)
-        kernels.attention[grid](*given, lse, n, batch * heads, d**-0.5, **options | setting)
+        options |= {"ROLES": False, "TILES": 0, "PARTS": 1, "GROUP": 4, "PAIRS": False, "ONCE": False} | setting
+        options["GROUP"] = math.gcd(options["GROUP"], batch * heads)
+        M, N = options["M"], options["N"]
+        blocks = ((q, M, d), (k, N, d), (v, N, d), (out, M, d // options["PARTS"]))
+        given = [described(kernels, *one) for one in blocks]
+        tiles = n // M * batch * heads
+        grid = (min(tiles, options["TILES"] * MULTIPROCESSORS) if options["TILES"] else tiles,)
+        kernels.attention[grid](*given, lse, n, batch * heads, d**-0.5, **options)
 
-    names = ("M", "N", "num_warps", "num_stages", "ROLES", "TILES")
-    ours, theirs = ([dict(zip(names, one, strict=True)) for one in each[d]] for each in (FORWARD, TRITON_FORWARD))
-    ours += [one | {"ONCE": True} for one in ours if causal and one["ROLES"]]
+    names = ("M", "N", "num_warps", "num_stages", "ROLES", "TILES", "PARTS", "GROUP", "maxnreg")
+    ours, theirs = ([dict(zip(names, one, strict=False)) for one in each[d]] for each in (FORWARD, TRITON_FORWARD))
+    if causal:
+        ours += [one | {"PAIRS": True} for one in ours if one.get("TILES") and n // one["M"] % 2 == 0]
+        ours += [one | {"ONCE": True} for one in ours]
     runs = by(launch, ours, theirs)
     if GPU and dtype != E4M3:
         runs["cuDNN"] = {"": lambda: sdpa(q, k, v, is_causal=causal, enable_gqa=key_heads != heads)}
