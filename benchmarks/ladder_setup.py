@@ -120,7 +120,7 @@ def zeros(count: int) -> Any:
 def describer() -> Callable[..., Any]:
     """A function that makes the descriptor of a tensor for a compiler, its rows in one axis.
 
-    It makes each once: a launch with new descriptors takes the host longer than the GPU needs for short kernels.
+    It makes each once, as new descriptors in each launch would need new tensor maps.
     """
 
     @functools.cache
