@@ -62,7 +62,7 @@ def choices(blocks: Setting, has_roles: bool) -> Iterator[Setting]:
     if not {"K", "TILES"} & set(blocks):
         yield from ({"num_warps": warps} for warps in (1, 2, 4, 8, 16, 32))
         return
-    stages = (2, 3) if "K" not in blocks else (3, 4, 6, 8) if "PARTS" in blocks else (2, 3, 4)
+    stages = (2, 3) if "K" not in blocks else (3, 4, 6, 8) if "APART" in blocks else (2, 3, 4)
     stages = (*stages, 6) if blocks.get("M", 128) * blocks["N"] == 64 * 64 else stages
     for warps, count, roles in itertools.product((4, 8), stages, (False, True)):
         yield {"num_warps": warps, "num_stages": count, "ROLES" if has_roles else "warp_specialize": roles}

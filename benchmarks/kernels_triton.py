@@ -151,34 +151,61 @@ def matmul_grouped(
 
 
 @triton.jit
-def matmul_split(
+def matmul_few_rows(
+    a_desc, b_desc, c_ptr, m, n, k,
+    M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, APART: tl.constexpr, ROLES: tl.constexpr,
+):  # fmt: skip
+    """a · bᵀ of at most M rows. A program starts APART steps of k after its neighbour and wraps around at the end
+    of k, so that programs which run at once read different columns of b."""
+    column, steps = tl.program_id(0) * N, k // K
+    first = tl.program_id(0) * APART % steps
+    acc = tl.zeros((N, M), tl.float32)
+    for step in tl.range(0, steps, warp_specialize=ROLES):
+        at = first + step
+        at = tl.where(at < steps, at, at - steps) * K
+        acc = tl.dot(b_desc.load([column, at]), a_desc.load([0, at]).T, acc)
+    row = tl.arange(0, M)[None, :]
+    out = row * n + column + tl.arange(0, N)[:, None]
+    tl.store(c_ptr + out, acc.to(c_ptr.dtype.element_ty), row < m)
+
+
+@triton.jit
+def matmul_parts(
     a_desc, b_desc, c_ptr, parts_ptr, count_ptr, m, n, k,
     M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, PARTS: tl.constexpr, ROLES: tl.constexpr,
 ):  # fmt: skip
-    """a · bᵀ of few rows, M × N elements by PARTS programs: the last one to be ready adds what all have found.
+    """a · bᵀ, a tile of M × N elements by PARTS programs, which have to run at once. A program sums one part of k,
+    stores the columns that the others finish, waits until all have stored, and finishes its own N // PARTS columns.
 
-    `count_ptr` has a zero for each program of the first axis, and is left so.
+    `count_ptr` has a zero for each tile before the first launch, and keeps the number of programs that have stored.
     """
-    column, part = tl.program_id(0) % (n // N) * N, tl.program_id(1)
-    top = tl.program_id(0) // (n // N) * M
-    acc = tl.zeros((N, M), tl.float32)
+    tile, part = tl.program_id(0) // PARTS, tl.program_id(0) % PARTS
+    top, column = tile % (m // M) * M, tile // (m // M) * N
+    acc = tl.zeros((M, N), tl.float32)
     steps = k // (K * PARTS)
     for step in tl.range(part * steps, (part + 1) * steps, warp_specialize=ROLES):
-        acc = tl.dot(b_desc.load([column, step * K]), a_desc.load([top, step * K]).T, acc)
-    row = top + tl.arange(0, M)[None, :]
-    out = row * n + column + tl.arange(0, N)[:, None]
-    is_last = True
-    if PARTS > 1:
-        tl.store(parts_ptr + part * m * n + out, acc, row < m)
-        tl.debug_barrier()
-        is_last = tl.atomic_add(count_ptr + tl.program_id(0), 1) == PARTS - 1
-    if is_last:
-        if PARTS > 1:
-            acc = tl.zeros((N, M), tl.float32)
-            for other in range(PARTS):
-                acc += tl.load(parts_ptr + other * m * n + out, row < m, other=0.0, cache_modifier=".cg")
-            tl.store(count_ptr + tl.program_id(0), 0)
-        tl.store(c_ptr + out, acc.to(c_ptr.dtype.element_ty), row < m)
+        acc = tl.dot(a_desc.load([top, step * K]), b_desc.load([column, step * K]).T, acc)
+    # Shares in the order in which the threads of a dot hold them: of 16 × 8 elements, a thread stores four at once.
+    W: tl.constexpr = N // PARTS
+    acc = tl.permute(tl.reshape(acc, (M // 16, 2, 8, PARTS, W // 8, 4, 2)), (3, 4, 0, 2, 5, 1, 6))
+    acc = tl.reshape(acc, (PARTS, M * W))
+    share, at = tl.arange(0, PARTS)[:, None], tl.arange(0, M * W)
+    parts_ptr += tile * (M * N * PARTS)
+    tl.store(parts_ptr + part * (M * N) + share * (M * W) + at[None, :], acc, share != part)
+    total = tl.sum(tl.where(share == part, acc, 0.0), 0)
+    tl.debug_barrier()
+    count = tl.atomic_add(count_ptr + tile, 1) + 1
+    all_stored = (count + PARTS - 1) // PARTS * PARTS
+    while count < all_stored:
+        count = tl.atomic_add(count_ptr + tile, 0, sem="acquire")
+    tl.debug_barrier()
+    for step in tl.static_range(1, PARTS):
+        other = (part + step) % PARTS
+        total += tl.load(parts_ptr + other * (M * N) + part * (M * W) + at, cache_modifier=".cg")
+    total = tl.permute(tl.reshape(total, (W // 8, M // 16, 8, 4, 2, 2)), (1, 4, 2, 0, 3, 5))
+    total = tl.reshape(total, (M, W)).to(c_ptr.dtype.element_ty)
+    rows = top + tl.arange(0, M)[:, None]
+    tl.store(c_ptr + rows * n + column + part * W + tl.arange(0, W)[None, :], total)
 
 
 @triton.jit

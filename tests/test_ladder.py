@@ -31,7 +31,7 @@ CASES = {
     "GELU": lambda w: w.matmul_described(256, 256, 128, "gelu"),
     "residual": lambda w: w.matmul_described(256, 256, 128, "residual"),
     "few rows": lambda w: w.matmul_few_rows(16, 256, 1024),
-    "parts of k": lambda w: w.matmul_few_rows(256, 256, 1024),
+    "parts of k": lambda w: w.matmul_parts(256, 256, 1024),
     "grouped": lambda w: w.matmul_grouped([256, 128, 640], 256, 128, w.torch.bfloat16),
     "attention": lambda w: w.attention(w.torch.float16, 64, False, 256, 1, 2),
     "attention, causal with shared keys": lambda w: w.attention(w.torch.bfloat16, 64, True, 256, 2, 4, 2),
