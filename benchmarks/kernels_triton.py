@@ -104,7 +104,7 @@ def matmul_blocks(
     M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, GROUP: tl.constexpr, ROLES: tl.constexpr,
 ):  # fmt: skip
     """a · bᵀ through descriptors; a program takes tiles, grid-stride. EPILOGUE is "", "gelu", "quick gelu" by the tanh
-    of GPUs (to 11 bits), or "residual"."""
+    of GPUs (to 11 bits), "residual", or "early residual": loaded before the dots, and added and stored by halves."""
     rows, columns = tl.cdiv(m, M), tl.cdiv(n, N)
     in_group = GROUP * columns
     for tile in tl.range(tl.program_id(0), rows * columns, tl.num_programs(0), flatten=not ROLES):
@@ -112,6 +112,8 @@ def matmul_blocks(
         height = min(rows - first, GROUP)
         row = (first + tile % in_group % height) * M
         column = tile % in_group // height * N
+        if EPILOGUE == "early residual":
+            left_rest, right_rest = rest_desc.load([row, column]), rest_desc.load([row, column + N // 2])
         acc = tl.zeros((M, N), tl.float32)
         for start in tl.range(0, k, K, warp_specialize=ROLES):
             a = a_desc.load([row, start])
@@ -127,7 +129,12 @@ def matmul_blocks(
                 acc = 0.5 * acc * bent + 0.5 * acc
         if EPILOGUE == "residual":
             acc += rest_desc.load([row, column]).to(tl.float32)
-        c_desc.store([row, column], acc.to(a_desc.dtype))
+        if EPILOGUE == "early residual":
+            left, right = tl.split(tl.permute(tl.reshape(acc, (M, 2, N // 2)), (0, 2, 1)))
+            c_desc.store([row, column], (left + left_rest.to(tl.float32)).to(a_desc.dtype))
+            c_desc.store([row, column + N // 2], (right + right_rest.to(tl.float32)).to(a_desc.dtype))
+        else:
+            c_desc.store([row, column], acc.to(a_desc.dtype))
 
 
 @triton.jit

@@ -102,13 +102,14 @@ def matmul_described(m: int, n: int, k: int, epilogue: str = "") -> Work:
 
     def launch(kernels: Any, setting: Setting, plain: bool = False) -> Any:
         setting = dict(setting)
-        turn, ending = setting.pop("persistent", 0), "" if plain else epilogue
+        turn, early = setting.pop("persistent", 0), setting.pop("early", 0)
+        ending = "" if plain else "early residual" if early else epilogue
         ending = "quick gelu" if GPU and ending == "gelu" else ending
         M, N, K = (setting[name] for name in "MNK")
-        count = -(-m // M) * -(-n // N)
-        shapes = ((a, M, K), (b, N, K), (out, M, N))
+        count, width = -(-m // M) * -(-n // N), N // 2 if early else N
+        shapes = ((a, M, K), (b, N, K), (out, M, width))
         one, two, three = (described(kernels, *shape) for shape in shapes)
-        last = described(kernels, rest, M, N)
+        last = described(kernels, rest, M, width)
         grid = (min(count, MULTIPROCESSORS) if turn else count,)
         kernels.matmul_blocks[grid](one, two, three, bias, last, m, n, k, EPILOGUE=ending, GROUP=8, **setting)
         return [] if plain else None
@@ -117,8 +118,9 @@ def matmul_described(m: int, n: int, k: int, epilogue: str = "") -> Work:
     roles = [
         *tiles((128, 256, 64, 8, 3), ROLES=True), *tiles((128, 256, 64, 8, 3), ROLES=True, persistent=1)
     ]  # fmt: skip
+    early = tiles((128, 256, 64, 8, 3), ROLES=True, persistent=1, early=1) if epilogue == "residual" else []
     smaller = tiles((128, 128, 64, 8, 3), ROLES=False) if epilogue else []
-    runs = by(launch, plain + roles, plain + smaller + tiles((128, 256, 64, 8, 3), ROLES=False, persistent=1))
+    runs = by(launch, plain + roles + early, plain + smaller + tiles((128, 256, 64, 8, 3), ROLES=False, persistent=1))
     bars = {"Triton": 1.0, "ours, plain": 0.95} if epilogue else {"cuBLAS": 1.0}
     if epilogue:
         runs["ours, plain"] = {
