@@ -453,12 +453,10 @@ def softmax_by_parts(
 
 
 @triton.jit
-def rotated(x_ptr, y_ptr, cos, sin, token, columns, HEADS: tl.constexpr, D: tl.constexpr):
-    at = token * HEADS * D + tl.arange(0, HEADS)[:, None] * D + columns
-    left = tl.load(x_ptr + at).to(tl.float32)
-    right = tl.load(x_ptr + at + D // 2).to(tl.float32)
-    tl.store(y_ptr + at, (left * cos - right * sin).to(y_ptr.dtype.element_ty))
-    tl.store(y_ptr + at + D // 2, (right * cos + left * sin).to(y_ptr.dtype.element_ty))
+def store_rotated(y_ptr, left, right, cos, sin, HALF: tl.constexpr):
+    left, right = left.to(tl.float32), right.to(tl.float32)
+    tl.store(y_ptr, (left * cos - right * sin).to(y_ptr.dtype.element_ty))
+    tl.store(y_ptr + HALF, (right * cos + left * sin).to(y_ptr.dtype.element_ty))
 
 
 @triton.jit
@@ -466,13 +464,21 @@ def rotary(
     q_ptr, k_ptr, out_q_ptr, out_k_ptr, cos_ptr, sin_ptr, n, sign,
     HEADS: tl.constexpr, KEY_HEADS: tl.constexpr, D: tl.constexpr,
 ):  # fmt: skip
-    """Rotate the halves of all heads of a token by its angles, or back where sign is -1; n tokens by sequence."""
+    """Rotate the halves of all heads of a token by its angles, or back where sign is -1; n tokens by sequence.
+
+    All loads come before the stores.
+    """
+    HALF: tl.constexpr = D // 2
     token = tl.program_id(0)
-    columns = tl.arange(0, D // 2)[None, :]
+    columns = tl.arange(0, HALF)[None, :]
     cos = tl.load(cos_ptr + token % n * D + columns).to(tl.float32)
     sin = tl.load(sin_ptr + token % n * D + columns).to(tl.float32) * sign
-    rotated(q_ptr, out_q_ptr, cos, sin, token, columns, HEADS, D)
-    rotated(k_ptr, out_k_ptr, cos, sin, token, columns, KEY_HEADS, D)
+    at = token * HEADS * D + tl.arange(0, HEADS)[:, None] * D + columns
+    key_at = token * KEY_HEADS * D + tl.arange(0, KEY_HEADS)[:, None] * D + columns
+    left, right = tl.load(q_ptr + at), tl.load(q_ptr + at + HALF)
+    key_left, key_right = tl.load(k_ptr + key_at), tl.load(k_ptr + key_at + HALF)
+    store_rotated(out_q_ptr + at, left, right, cos, sin, HALF)
+    store_rotated(out_k_ptr + key_at, key_left, key_right, cos, sin, HALF)
 
 
 @triton.jit
