@@ -306,7 +306,8 @@ def embedding(words: int, width: int, count: int, back: bool) -> Work:
         else:
             kernels.gather[count // setting["ROWS"], columns](table, tokens, out, width, **setting)
 
-    settings = [{"BLOCK": block, "num_warps": warps} for block, warps in ((1024, 2), (2048, 2), (2048, 4), (4096, 4))]
+    few = ((1024, 2), (2048, 2), (2048, 4), (4096, 4), (4096, 8))
+    settings = [{"BLOCK": block, "num_warps": warps} for block, warps in few]
     if not back:
         few = ((1, 2048, 4), (4, 1024, 4), (8, 512, 4), (16, 256, 4), (32, 128, 4), (128, 128, 8), (2, 4096, 8))
         settings = [{"ROWS": rows, "BLOCK": block, "num_warps": warps} for rows, block, warps in few]
