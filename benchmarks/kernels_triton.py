@@ -181,17 +181,18 @@ def matmul_parts(
     a_desc, b_desc, c_ptr, parts_ptr, count_ptr, m, n, k,
     M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, PARTS: tl.constexpr, ROLES: tl.constexpr,
 ):  # fmt: skip
-    """a · bᵀ, a tile of M × N elements by PARTS programs, which have to run at once. A program sums one part of k,
-    stores the columns that the others finish, waits until all have stored, and finishes its own N // PARTS columns.
+    """a · bᵀ, a tile of M × N elements by PARTS programs, which have to run at once. A program sums every PARTS-th step
+    of k, stores the columns that the others finish, waits until all have stored, and finishes its own N // PARTS
+    columns.
 
     `count_ptr` has a zero for each tile before the first launch, and keeps the number of programs that have stored.
     """
     tile, part = tl.program_id(0) // PARTS, tl.program_id(0) % PARTS
     top, column = tile % (m // M) * M, tile // (m // M) * N
     acc = tl.zeros((M, N), tl.float32)
-    steps = k // (K * PARTS)
-    for step in tl.range(part * steps, (part + 1) * steps, warp_specialize=ROLES):
-        acc = tl.dot(a_desc.load([top, step * K]), b_desc.load([column, step * K]).T, acc)
+    # The programs of a tile read neighbouring blocks at the same time: pages of memory that are open already.
+    for at in tl.range(part * K, k, PARTS * K, warp_specialize=ROLES):
+        acc = tl.dot(a_desc.load([top, at]), b_desc.load([column, at]).T, acc)
     # Shares in the order in which the threads of a dot hold them: of 16 × 8 elements, a thread stores four at once.
     W: tl.constexpr = N // PARTS
     acc = tl.permute(tl.reshape(acc, (M // 16, 2, 8, PARTS, W // 8, 4, 2)), (3, 4, 0, 2, 5, 1, 6))

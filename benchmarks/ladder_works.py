@@ -149,16 +149,15 @@ def matmul_few_rows(m: int, n: int, k: int) -> Work:
         given = described(kernels, a, m, setting["K"]), described(kernels, b, setting["N"], setting["K"]), out
         kernels.matmul_few_rows[(n // setting["N"],)](*given, m, n, k, M=m, **setting)
 
-    shapes = ((64, 128, 4, 4, 0, False), (64, 128, 4, 4, 7, False), (64, 128, 4, 4, 0, True), (64, 64, 4, 8, 0, True))
-    names = ("N", "K", "num_warps", "num_stages", "APART", "ROLES")
-    return product_by_cublas(a, b, out, by(launch, [dict(zip(names, one, strict=True)) for one in shapes]))
+    few = {"N": 64, "K": 128, "num_warps": 4, "num_stages": 4, "ROLES": False}
+    return product_by_cublas(a, b, out, by(launch, [few | {"APART": apart} for apart in (0, 3)]))
 
 
 def matmul_parts(m: int, n: int, k: int) -> Work:
     """Parts of k by programs that wait for each other; on a CPU, one part, as programs may not wait there."""
     a, b, described = normal(m, k, dtype=torch.float16), normal(n, k, dtype=torch.float16), describer()
-    out, stored = empty(m, n, dtype=torch.float16), empty(8, m, n)
-    counts = {parts: zeros(m // 128 * n // 128) for parts in (1, 4, 8)}
+    out, stored = empty(m, n, dtype=torch.float16), empty(4, m, n)
+    counts = {parts: zeros(m // 128 * n // 128) for parts in (1, 4)}
 
     def launch(kernels: Any, setting: Setting) -> None:
         M, N, K, parts = (setting[name] for name in ("M", "N", "K", "PARTS"))
@@ -169,7 +168,7 @@ def matmul_parts(m: int, n: int, k: int) -> Work:
 
     settings = [
         one | {"PARTS": one["N"] // 32 if GPU else 1, "ROLES": roles}
-        for one in tiles((128, 128, 64, 8, 6), (128, 256, 64, 8, 4))
+        for one in tiles((128, 128, 64, 8, 6))
         for roles in (True, False)
     ]
     return product_by_cublas(a, b, out, by(launch, settings))
