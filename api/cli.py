@@ -115,7 +115,7 @@ def _parser() -> argparse.ArgumentParser:
     simulate.add_argument(
         "kernel", metavar="FILE:NAME", help="where the kernel is: in a file of Python, or of Triton-C (.tc, .c, .h)"
     )
-    simulate.add_argument("arguments", help='arrays and values: "f32[1024], f32[1024], 1000, 64"')
+    simulate.add_argument("arguments", help='arrays and values: "f32[1024], f16[64, 64; 16, 16], 1000, 64"')
     simulate.add_argument("--grid", nargs="+", default=["1"], help="programs along each axis (default: 1)")
     simulate.add_argument("--seed", type=int, default=0, help="when asynchronous work happens (default: 0, late)")
     simulate.add_argument("--optimized", action="store_true", help="the code after LLVM's passes")

@@ -15,7 +15,7 @@ from ziggurat.backend.ptx.sass import Resources, assembled, disassembled, tool
 from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import LaunchError, ZigguratWarning
 from ziggurat.codemodel.gpu import dialect as gpu
-from ziggurat.codemodel.gpu.targets import TARGETS
+from ziggurat.codemodel.gpu.targets import TARGETS, Target
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import OpResult
 from ziggurat.codemodel.passes import Snapshot
@@ -66,10 +66,15 @@ def explanation(compiled: Compiled) -> str:
     for line, count in spilling.items():
         notes.setdefault(line, []).append(f"spilled registers are moved by {count} instruction(s)")
     parts = [_summary(compiled, cost, resources) + chosen]
+    inside = {Line.of(entry.op.location) for entry in cost.entries if entry.loop}
     loops = dict.fromkeys(Line.of(entry.loop.location) if entry.loop else None for entry in cost.entries)
     for loop in sorted(loops, key=lambda line: line.number if line else 0):
         entries = [entry for entry in cost.entries if (Line.of(entry.loop.location) if entry.loop else None) == loop]
-        parts.append("\n".join(_part(loop, entries, notes)))
+        here = {Line.of(entry.op.location) for entry in entries}
+        # Each moves a word of each of 32 threads. Of a line in a loop, all are taken to be in it.
+        spilled = sum(count for line, count in spilling.items() if line in here and (loop or line not in inside))
+        spills = cost.warps * spilled
+        parts.append("\n".join(_part(loop, entries, notes, Work(issued=spills, wavefronts=spills), cost.target)))
     return "\n\n".join(parts) + "\n"
 
 
@@ -85,7 +90,9 @@ def _summary(compiled: Compiled, cost: Cost, resources: Resources | None) -> str
     return "\n".join([text, *(f"ptxas: {warning.strip()}" for warning in resources.warnings)])
 
 
-def _part(loop: Line | None, entries: Sequence[Entry], notes: Mapping[Line, Sequence[str]]) -> Iterator[str]:
+def _part(
+    loop: Line | None, entries: Sequence[Entry], notes: Mapping[Line, Sequence[str]], spills: Work, target: Target
+) -> Iterator[str]:
     """The table of the lines outside of loops, or of an iteration of a loop, and its limits."""
     yield "A CTA, without its loops:" if loop is None else f"An iteration of the loop in line {loop.number}:"
     yield "".join(map(_cell, _COLUMNS, _COLUMNS.values()))
@@ -105,10 +112,15 @@ def _part(loop: Line | None, entries: Sequence[Entry], notes: Mapping[Line, Sequ
         said = [reason for entry in group for reason in entry.reasons]
         for note in dict.fromkeys((*notes.get(line, ()), *said)):
             yield f"     ^ {note}"
-    cycles = sum((entry.work for entry in entries), Work()).cycles
+    work = sum((entry.work for entry in entries), spills)
+    cycles = work.cycles
     limit = max(cycles, key=cycles.__getitem__)
+    beyond = (work.read + work.written) / target.memory_bytes
     yield "cycles of an SM: " + ", ".join(f"{name} {round(count)}" for name, count in cycles.items() if round(count))
-    yield f"limit: {limit}"
+    limit += f", with {spills.issued:.0f} instructions for spilled registers" if spills.issued else ""
+    # Products read their operands from the L2 cache, which many programs share.
+    by_memory = f"; device memory, with {beyond:.0f} cycles, if no cache holds the data"
+    yield f"limit: {limit}{by_memory if beyond > max(cycles.values()) and not work.flops else ''}"
 
 
 def _cell(value: float | str, width: int) -> str:

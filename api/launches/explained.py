@@ -6,18 +6,20 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ziggurat.backend.cuda.driver import Device, current_device, is_here
 from ziggurat.backend.cuda.memory import to_device
 from ziggurat.backend.cuda.testing import do_bench
 from ziggurat.backend.launch.arrays import is_array
+from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.backend.launch.grids import gpu_sizes
 from ziggurat.codemodel.errors import LaunchError
-from ziggurat.codemodel.gpu import dialect as gpu
-from ziggurat.codemodel.op import Value
+from ziggurat.codemodel.numbers import Number
 from ziggurat.compiler.compiled import Compiled
 from ziggurat.compiler.explanation import explanation
 from ziggurat.kernels.arguments import bind, is_tuple_of_arguments
-from ziggurat.launches.simulated import drawn
+from ziggurat.launches.simulated import array_of, drawn
 from ziggurat.transforms.place.cost import Work, cost_of
 from ziggurat.transforms.place.grid_cost import work_of_grid
 
@@ -46,15 +48,8 @@ def report(kernel: Kernel, text: str, grid: Sequence[int], options: Mapping[str,
     if not isinstance(compiled, Compiled):
         raise LaunchError("explain must have a GPU as its target; got the target 'cpu'")
     cost = cost_of(compiled.stages["gpu"])
-    given: dict[Value, Any] = {}
-    parts = cost.func.parts or list(map(str, range(len(values))))
-    for parameter, part in zip(cost.func.body.parameters, parts, strict=True):
-        if part.startswith(gpu.GRID):
-            given[parameter] = sizes[int(part.split()[1])]
-        elif part.isdecimal() and not is_array(values[int(part)]):
-            given[parameter] = values[int(part)]
-    # One CTA that takes all programs in turn does all their work.
-    work, count = work_of_grid(cost, (1, 1, 1) if compiled.persistent else sizes, given), math.prod(sizes)
+    count = math.prod(sizes)
+    work = work_of_grid(cost, sizes, numbers_of(values))
     lines = [f"{count} programs: the iterations of a loop do not follow from the arguments"]
     if work is not None:
         each = work.times(1 / count).cycles
@@ -62,9 +57,21 @@ def report(kernel: Kernel, text: str, grid: Sequence[int], options: Mapping[str,
             f"{count} programs, cycles of an SM for each: " + ", ".join(f"{n} {c:.0f}" for n, c in each.items() if c)
         ]
     if is_here():
-        data = sum(value.nbytes for value in values if is_array(value))
+        data = sum(array.nbytes for array in map(array_of, values) if array is not None)
         lines.append(_times(kernel, grid, arguments, options, None if work is None else _least(work, count, data)))
     return "\n".join([explanation(compiled), *lines]) + "\n"
+
+
+def numbers_of(values: Sequence[Any]) -> dict[str, Number]:
+    """The numbers among the arguments of a launch, and the sizes and strides of descriptors, by the names of parts."""
+    found: dict[str, Number] = {}
+    for at, value in enumerate(values):
+        if isinstance(value, TensorDescriptor):
+            found |= {f"{at}.shape{axis}": size for axis, size in enumerate(value.shape)}
+            found |= {f"{at}.stride{axis}": stride for axis, stride in enumerate(value.strides)}
+        elif isinstance(value, int | float | np.generic):
+            found[str(at)] = value if isinstance(value, int | float) else value.item()
+    return found
 
 
 def _least(work: Work, count: int, data: int) -> dict[str, float]:
@@ -99,4 +106,6 @@ def _moved(value: Any) -> Any:
     """An argument with its arrays on the device."""
     if is_tuple_of_arguments(value):
         return tuple(map(_moved, value))
+    if isinstance(value, TensorDescriptor):
+        return TensorDescriptor(to_device(value.array), value.block)
     return to_device(value) if is_array(value) else value

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from ziggurat.backend.launch.arrays import as_array, is_array
+from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.backend.launch.grids import gpu_sizes
 from ziggurat.backend.simulator import MAX_STEPS
 from ziggurat.boundary import public
@@ -119,7 +120,7 @@ def report(
     """Simulate a kernel on drawn data, and compare with the interpreter; the changes of each array.
 
     `text` has the arguments: "f32[1024], 1000, 64" is an array of 1024 numbers from N(0, 1), and two values. Brackets
-    around arguments make a tuple.
+    around arguments make a tuple, and "f16[512, 256; 128, 64]" is a descriptor of an array, with blocks of 128×64.
     """
     arguments = drawn(text)
     bound = bind(kernel, arguments, {})
@@ -127,7 +128,7 @@ def report(
     compiled = kernel.compiled_for(signature, bound, options)
     if not isinstance(compiled, Compiled):
         raise LaunchError("a simulation must be of a GPU; got the target 'cpu'")
-    arrays = {name: value for name, value in zip(names, values, strict=True) if is_array(value)}
+    arrays = {name: array for name, value in zip(names, values, strict=True) if (array := array_of(value)) is not None}
     before = {name: array.copy() for name, array in arrays.items()}
     compiled.simulate[tuple(grid)](*values, seed=seed, optimized=optimized)
     after = {name: array.copy() for name, array in arrays.items()}
@@ -143,14 +144,17 @@ def report(
 def drawn(text: str) -> list[Any]:
     """The arguments of a text, arrays drawn by a fixed seed."""
     random = np.random.default_rng(0)
+    blocks = list[list[int]]()  # Of each array, in the order of the text; empty for one without a descriptor.
 
     def as_type(found: re.Match[str]) -> str:
         """`f32[64, 64]` as the type of a tensor, which no argument of a kernel has; a string as it is."""
         if found[1] is None:
             return found[0]
-        sizes = [size.strip() for size in found[2].split(",") if size.strip()]
-        if found[1] not in SCALARS or not all(size.isdecimal() and int(size) for size in sizes):
+        shape, _, of_block = found[2].partition(";")
+        sizes, block = ([size.strip() for size in part.split(",") if size.strip()] for part in (shape, of_block))
+        if found[1] not in SCALARS or not all(size.isdecimal() and int(size) for size in (*sizes, *block)):
             raise LaunchError(f"'{found[0]}' must be a dtype and a shape of sizes from 1 on, as f32[64, 64]")
+        blocks.append(list(map(int, block)))
         return f"tensor<{''.join(f'x{size}, ' for size in sizes)}{found[1]}>"
 
     def draw(value: Any) -> Any:
@@ -160,7 +164,8 @@ def drawn(text: str) -> list[Any]:
             scalar, shape = value.element, value.shape
             try:
                 drawn = random.standard_normal(shape) if scalar.is_float else random.integers(0, 2, shape)
-                return drawn.astype(scalar.dtype)
+                array, block = drawn.astype(scalar.dtype), blocks.pop(0)
+                return TensorDescriptor(array, block) if block else array
             except (MemoryError, ValueError):  # NumPy's `ValueError` is for a number of bytes beyond an address.
                 raise LaunchError(f"the array {scalar}{list(shape)} must fit in memory") from None
         if isinstance(value, Type) and not isinstance(value, ScalarType):
@@ -168,6 +173,11 @@ def drawn(text: str) -> list[Any]:
         return value
 
     return list(map(draw, parse_values(_ARRAY.sub(as_type, text), "arguments")))
+
+
+def array_of(value: Any) -> Any:
+    """The array of an argument: itself, or that of a descriptor; None for a number."""
+    return value.array if isinstance(value, TensorDescriptor) else value if is_array(value) else None
 
 
 def _changes(before: Any, after: Any, expected: Any) -> str:

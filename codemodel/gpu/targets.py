@@ -21,6 +21,7 @@ class Target:
     An SM holds up to `max_warps` warps and `max_ctas` CTAs (CUDA programming guide, table of technical specifications).
     Its matrix units make `flops` operations of f16 a cycle, accumulated in f32: the peak rate ÷ (SMs × boost clock) of
     the largest card. (For sm_80, sm_90 and sm_100: A100, H100 SXM and B200; the others were not compared with a card.)
+    Device memory gives an SM about `memory_bytes` a cycle, as well by the peak of such a card.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Target:
     max_warps: int
     max_ctas: int
     flops: int
+    memory_bytes: int
 
     @property
     def capability(self) -> int:
@@ -108,19 +110,19 @@ class Target:
 
 
 # By the architecture: PTX version, shared memory in KiB, whether it has architecture-specific instructions, and what an
-# SM has: warps, CTAs, operations. The version is the lowest from 8.7 on that has the architecture: older versions run
-# on older drivers.
+# SM has: warps, CTAs, operations, bytes of device memory. The version is the lowest from 8.7 on that has the
+# architecture: older versions run on older drivers.
 _ARCHITECTURES = (
-    (80, "8.7", 163, False, 64, 32, 2048),
-    (86, "8.7", 99, False, 48, 16, 1024),
-    (87, "8.7", 163, False, 48, 16, 2048),
-    (89, "8.7", 99, False, 48, 24, 1024),
-    (90, "8.7", 227, True, 64, 32, 4096),
-    (100, "8.7", 227, True, 64, 32, 8192),
-    (103, "8.8", 227, True, 64, 32, 8192),
-    (110, "9.0", 227, True, 48, 24, 8192),
-    (120, "8.7", 99, True, 48, 24, 1024),
-    (121, "8.8", 99, True, 48, 24, 1024),
+    (80, "8.7", 163, False, 64, 32, 2048, 13),
+    (86, "8.7", 99, False, 48, 16, 1024, 7),
+    (87, "8.7", 163, False, 48, 16, 2048, 10),
+    (89, "8.7", 99, False, 48, 24, 1024, 3),
+    (90, "8.7", 227, True, 64, 32, 4096, 14),
+    (100, "8.7", 227, True, 64, 32, 8192, 29),
+    (103, "8.8", 227, True, 64, 32, 8192, 29),
+    (110, "9.0", 227, True, 48, 24, 8192, 9),
+    (120, "8.7", 99, True, 48, 24, 1024, 4),
+    (121, "8.8", 99, True, 48, 24, 1024, 2),
 )
 
 TARGETS: Mapping[str, Target] = {

@@ -22,6 +22,14 @@ def total(x_ptr, out_ptr, n, stride, B: zg.constexpr):
     zg.store(zg.add(out_ptr, zg.arange(0, B)), sums)
 
 @zg.kernel
+def product(a, b, c, k, M: zg.constexpr, N: zg.constexpr, K: zg.constexpr):
+    row = zg.program_id(0) * M
+    sums = zg.zeros((M, N), zg.f32)
+    for start in range(0, a.shape[1], K):
+        sums = zg.dot(a.load((row, start)), zg.trans(b.load((0, start))), sums)
+    c.store((row, 0), zg.cast(sums, zg.f16))
+
+@zg.kernel
 def counted(x_ptr, n):
     while n > 0:
         zg.store(x_ptr, 0.0)
@@ -46,6 +54,14 @@ def test_cycles_of_a_grid(file: str, capsys: pytest.CaptureFixture[str]):
         f"\n2 programs, cycles of an SM for each: L2 cache {5 * 4096 // 64}, issue slots "
         in text.splitlines()[-1] + text
     )
+
+
+def test_descriptors_and_the_sizes_that_they_have(file: str, capsys: pytest.CaptureFixture[str]):
+    given = "f16[256, 512; 128, 64], f16[128, 512; 128, 64], f16[256, 128; 128, 128], 512, 128, 128, 64"
+    assert main(["explain", f"{file}:product", given, "--grid", "2"]) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    # 8 steps of 128×128×64: 512 cycles of the matrix units each.
+    assert last.startswith("2 programs, cycles of an SM for each: matrix units 4096, shared memory ")
 
 
 def test_loops_that_do_not_follow_from_the_arguments(file: str, capsys: pytest.CaptureFixture[str]):

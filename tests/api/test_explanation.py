@@ -62,7 +62,7 @@ def test_lines_of_the_kernel_and_their_reasons():
     reason = "the addresses are known to be multiples of 4 bytes only; `x_ptr` is not known to be a multiple of 16"
     assert f"     ^ 32 bits a thread, not 128: {reason} bytes\n" in table
     assert "     ^ each sector is asked for 4 times: a thread moves neighbours one after the other\n" in table
-    assert table.endswith("limit: L2 cache\n")
+    assert table.endswith("limit: L2 cache; device memory, with 585 cycles, if no cache holds the data\n")
     assert all(line == line.rstrip() for line in text.splitlines())
 
 
@@ -100,6 +100,7 @@ def test_spills_are_shown_by_line():
     text = kernels.softmax.compile(F32, F32, N, N, 8192, num_warps=4, maxnreg=32).explain()
     assert re.search(r" 32 registers a thread, [1-9]\d* bytes spilled\n", text)
     assert re.search(r"\^ spilled registers are moved by [1-9]\d* instruction\(s\)", text)
+    assert re.search(r"limit: .*, with [1-9]\d* instructions for spilled registers", text)
 
 
 def test_without_ptxas(monkeypatch: pytest.MonkeyPatch):

@@ -15,6 +15,7 @@ from ziggurat.codemodel.dialects import arith, scf, tt
 from ziggurat.codemodel.numbers import Number
 from ziggurat.codemodel.op import Body, Op, Value
 from ziggurat.codemodel.traits import Loop
+from ziggurat.codemodel.types import ScalarType
 from ziggurat.transforms.place.cost import Cost, Entry, Work
 from ziggurat.transforms.simplify.fold import evaluate
 
@@ -35,6 +36,16 @@ def work_of_grid(cost: Cost, grid: Sequence[int], given: Mapping[Value, Number])
         for entry in cost.entries:
             total += entry.work.times(runs[_body_of(entry)])
     return total.times(cost.func.num_ctas * math.prod(grid) / len(programs))
+
+
+def known_parameters(func: tt.Func, numbers: Mapping[str, Number]) -> dict[Value, Number]:
+    """The values of a function's parameters, from numbers by the names of its parts, or by the parameters' numbers."""
+    parts = func.parts or map(str, range(len(func.body.parameters)))
+    return {
+        parameter: numbers[part]
+        for parameter, part in zip(func.body.parameters, parts, strict=False)
+        if part in numbers and isinstance(parameter.type, ScalarType)
+    }
 
 
 def _body_of(entry: Entry) -> Body:

@@ -81,6 +81,37 @@ def test_strided_rows_waste_their_sectors():
     assert (store.work.written, store.work.moved, store.work.asked, store.bits) == (1024, 1024, 1024, 64)
 
 
+@zg.kernel
+def spread(x, out, STEP: zg.constexpr, N: zg.constexpr):
+    at = zg.arange(0, N)
+    zg.store(zg.add(out, at), zg.load(zg.add(x, zg.mul(at, STEP))))
+
+
+@pytest.mark.parametrize(("step", "sectors"), [(1, 128), (2, 256), (4, 512), (8, 1024), (16, 1024), (0, 1)])
+def test_constant_strides_are_counted_exactly(step: int, sectors: int):
+    found = cost(spread, [F32, F32, step, 1024], num_warps=4)
+    (load,) = of(found, tt.Load)
+    assert load.work.moved == 32 * sectors
+
+
+@zg.kernel
+def rows_of_pairs(x, out, stride, n, ROWS: zg.constexpr):
+    """Sums of every second column, by steps of 16."""
+    row, column = zg.expand(zg.arange(0, ROWS), 1), zg.expand(zg.arange(0, 16), 0)
+    at, total = zg.add(x, zg.add(zg.mul(row, stride), zg.mul(column, 2))), zg.zeros((ROWS, 16), zg.f32)
+    for _ in range(0, n, 32):
+        total = zg.add(total, zg.load(at))
+        at = zg.add(at, 32)
+    zg.store(zg.add(out, zg.add(zg.mul(row, 16), column)), total)
+
+
+def test_strides_of_pointers_that_a_loop_moves():
+    found = cost(rows_of_pairs, [F32, F32, zg.i32, zg.i32, 64], num_warps=4)
+    (load,) = of(found, tt.Load)
+    # A row is 16 words, every second one of 128 bytes; the rows are anywhere.
+    assert load.loop is not None and load.work.moved == 64 * 128
+
+
 def test_sectors_that_several_instructions_ask_for():
     """A load by 32 bits in the layout of a store by 128: each instruction has a word of each of 16 sectors."""
     found = cost(copied, [F32, zg.ptr(zg.f32), 1024], num_warps=4)
