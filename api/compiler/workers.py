@@ -17,7 +17,7 @@ import sys
 import tempfile
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import IO, TYPE_CHECKING, Any
 
@@ -34,22 +34,30 @@ from ziggurat.codemodel.text.writer import to_text
 
 if TYPE_CHECKING:
     from ziggurat.backend.ptx.assemble import Assembly
+    from ziggurat.codemodel.numbers import Number
 
 # The start of a process takes as long as about three compilations: processes that are running wait for more of them.
 _JOBS_A_PROCESS = 3
 _IDLE_SECONDS = 60.0
 _COMMAND = ("-m", __name__)
+LEAST = "least cycles"
 _SHOWN_BYTES = 2000  # of what a crashed process wrote
 
 
 @attrs.frozen
 class Job:
     """A model to compile with these options. `name` is the kernel's. A Triton model gives a `Binary`; a GPU model gives
-    its texts, an `Assembly`."""
+    its texts, an `Assembly`.
+
+    For a launch on a `grid` with these `numbers` (see `known_parameters`), the binary's metadata have under `LEAST` the
+    cycles of one SM that it takes at least.
+    """
 
     model: Op
     options: CompileOptions
     name: str
+    grid: tuple[int, ...] | None = None
+    numbers: Mapping[str, Number] = attrs.field(factory=dict[str, "Number"])
 
     def result(self, begin: Callable[[str], None] = lambda stage: None) -> Any:
         """The kernel, compiled in this process. `begin` gets the name of each stage as it begins.
@@ -60,6 +68,7 @@ class Job:
         from ziggurat.backend.ptx.assemble import assemble
         from ziggurat.compiler.compiled import binary_of
         from ziggurat.compiler.pipeline import compile_model
+        from ziggurat.transforms.place.grid_cost import least_cycles
         from ziggurat.transforms.place.pressure import check_registers
 
         if isinstance(self.model, gpu.Module):
@@ -67,12 +76,17 @@ class Job:
             return assemble(self.model, self.options)
         begin("placement")
 
+        least: float | None = None
+
         def examine(placed: gpu.Module) -> None:
+            nonlocal least
             check_registers(placed)
+            least = None if self.grid is None else least_cycles(placed, self.grid, self.numbers)
             begin("LLVM")
 
         options = attrs.evolve(self.options, isolate=False)
-        return binary_of(compile_model(self.model, options, examine=examine, name=self.name), self.name)
+        binary = binary_of(compile_model(self.model, options, examine=examine, name=self.name), self.name)
+        return binary if least is None else attrs.evolve(binary, metadata={**binary.metadata, LEAST: least})
 
 
 def compile_all(
@@ -152,7 +166,7 @@ class Worker:
         try:
             process = self._started()
             assert process.stdin is not None and process.stdout is not None
-            _send(process.stdin, (to_text(job.model, locations=True), job.options, job.name))
+            _send(process.stdin, (to_text(job.model, locations=True), job.options, job.name, job.grid, job.numbers))
             while True:
                 kind, value = pickle.load(process.stdout)
                 if kind == "stage":
@@ -233,11 +247,11 @@ def serve() -> None:
     os.dup2(2, 1)  # Keep prints of the compiler out of the answers.
     while True:
         try:
-            text, options, name = pickle.load(sys.stdin.buffer)
+            text, *rest = pickle.load(sys.stdin.buffer)
         except EOFError:
             return
         try:
-            result = Job(parse(text), options, name).result(lambda stage: _send(answers, ("stage", stage)))
+            result = Job(parse(text), *rest).result(lambda stage: _send(answers, ("stage", stage)))
             answer: tuple[str, Any] = ("result", result)
         except ZigguratError as error:
             answer = ("error", (type(error).__name__, str(error)))

@@ -6,8 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ziggurat.backend.cuda.driver import Device, current_device, is_here
 from ziggurat.backend.cuda.memory import to_device
 from ziggurat.backend.cuda.testing import do_bench
@@ -15,10 +13,10 @@ from ziggurat.backend.launch.arrays import is_array
 from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.backend.launch.grids import gpu_sizes
 from ziggurat.codemodel.errors import LaunchError
-from ziggurat.codemodel.numbers import Number
 from ziggurat.compiler.compiled import Compiled
 from ziggurat.compiler.explanation import explanation
 from ziggurat.kernels.arguments import bind, is_tuple_of_arguments
+from ziggurat.launches.gpu import numbers_of
 from ziggurat.launches.simulated import array_of, drawn
 from ziggurat.transforms.place.cost import Work, cost_of
 from ziggurat.transforms.place.grid_cost import work_of_grid
@@ -60,18 +58,6 @@ def report(kernel: Kernel, text: str, grid: Sequence[int], options: Mapping[str,
         data = sum(array.nbytes for array in map(array_of, values) if array is not None)
         lines.append(_times(kernel, grid, arguments, options, None if work is None else _least(work, count, data)))
     return "\n".join([explanation(compiled), *lines]) + "\n"
-
-
-def numbers_of(values: Sequence[Any]) -> dict[str, Number]:
-    """The numbers among the arguments of a launch, and the sizes and strides of descriptors, by the names of parts."""
-    found: dict[str, Number] = {}
-    for at, value in enumerate(values):
-        if isinstance(value, TensorDescriptor):
-            found |= {f"{at}.shape{axis}": size for axis, size in enumerate(value.shape)}
-            found |= {f"{at}.stride{axis}": stride for axis, stride in enumerate(value.strides)}
-        elif isinstance(value, int | float | np.generic):
-            found[str(at)] = value if isinstance(value, int | float) else value.item()
-    return found
 
 
 def _least(work: Work, count: int, data: int) -> dict[str, float]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ziggurat.backend.cuda.binary import Binary
     from ziggurat.backend.cuda.launch import Dispatcher, OnHost
     from ziggurat.backend.cuda.specialize import KernelParameter, Specialization
+    from ziggurat.codemodel.numbers import Number
     from ziggurat.kernels.kernel import Kernel
 
 
@@ -179,3 +180,17 @@ def signature_of(
         flat = iter(types)
         types = [_nested(one, flat, given_tuple) for one in shape]
     return KernelSignature(tuple(types), tuple(divisibility)), known
+
+
+def numbers_of(values: Sequence[Any]) -> dict[str, Number]:
+    """The numbers among the arguments of a launch, and the sizes and strides of descriptors, by the names of parts."""
+    from ziggurat.backend.launch.descriptors import TensorDescriptor
+
+    found: dict[str, Number] = {}
+    for at, value in enumerate(values):
+        if isinstance(value, TensorDescriptor):
+            found |= {f"{at}.shape{axis}": size for axis, size in enumerate(value.shape)}
+            found |= {f"{at}.stride{axis}": stride for axis, stride in enumerate(value.strides)}
+        elif isinstance(value, int | float):
+            found[str(at)] = value
+    return found

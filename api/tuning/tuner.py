@@ -11,6 +11,8 @@ from contextlib import closing, contextmanager
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
+import attrs
+
 from ziggurat.backend.cuda import testing
 from ziggurat.backend.cuda.arrays import device_of, place_of, reader_of, view
 from ziggurat.backend.cuda.binary import Binary
@@ -19,20 +21,22 @@ from ziggurat.backend.cuda.driver import current_device, on_device, stream_addre
 from ziggurat.backend.cuda.keys import compiler_version, key
 from ziggurat.backend.cuda.launch import devices_of, stream_of
 from ziggurat.backend.cuda.memory import Region, Saved
-from ziggurat.backend.cuda.specialize import Specialization
+from ziggurat.backend.cuda.specialize import RunTime, Specialization
 from ziggurat.backend.launch.arrays import as_array, is_array, on_gpu
 from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError, ResourceError, TargetError, ZigguratError
 from ziggurat.codemodel.gpu.options import LAUNCH_ONLY, LAUNCH_OPTIONS
-from ziggurat.compiler.workers import Job, compile_all
+from ziggurat.compiler.workers import LEAST, Job, compile_all
 from ziggurat.kernels.kernel import Grid, Kernel
-from ziggurat.launches.gpu import model_of, options_of
+from ziggurat.launches.gpu import model_of, numbers_of, options_of
 
 if TYPE_CHECKING:
     from ziggurat.tuning.autotune import Config, TunedKernel
 
 # The first of the configurations within this share of the fastest time is chosen, so that noise does not change it.
 NOISE = 0.02
+# A configuration is not measured if it takes longer than the fastest one by this share at the highest clock.
+MARGIN = 0.1
 # Options of the launch that a measured launch does not repeat: all of them run on one stream, which is waited for.
 _NOT_MEASURED = ("stream", "check")
 _WIDTH = 30  # of the progress bar
@@ -57,6 +61,7 @@ class Tuner:
             name: value for name, value in keywords.items() if name not in options or name not in _NOT_MEASURED
         }
         self.left_out: dict[str, ZigguratError] = {}
+        self.least: dict[str, float] = {}  # Cycles of one SM, for configurations that were compiled now.
 
     def choice(self, configs: Sequence[Config]) -> tuple[Record | None, Config]:
         """The record of the choice, from disk or made now, and the configuration that it names. There is no record if
@@ -153,6 +158,9 @@ class Tuner:
             results = compile_all([job for *_, job in jobs], self.kernel.tuning.processes, progress.advance)
         for (config, spec, digest, _), result in zip(jobs, results, strict=True):
             if isinstance(result, Binary):
+                metadata = dict(result.metadata)
+                self.least[str(config)] = metadata.pop(LEAST, 0.0)  # It is that of this launch.
+                result = attrs.evolve(result, metadata=metadata)
                 cache.put(digest, result)
                 dispatcher.offer(spec, result)
             else:
@@ -166,7 +174,11 @@ class Tuner:
         chosen = {**config.keywords, **kernel.computed(self.arguments, self.keywords, config.keywords)}
         options = {**self.options, **{name: value for name, value in chosen.items() if name not in bound}}
         spec = kernel.dispatcher.specialization(tuple(bound.values()), options)
-        return spec, Job(model_of(kernel, spec), options_of(kernel, spec), kernel.name)
+        job = Job(model_of(kernel, spec), options_of(kernel, spec), kernel.name)
+        if self.kernel.tuning.measure is not None or len(spec.arguments) != len(bound):
+            return spec, job  # A measure need not be in milliseconds, and a tuple has several arguments.
+        given = [value for value, one in zip(bound.values(), spec.arguments, strict=True) if isinstance(one, RunTime)]
+        return spec, attrs.evolve(job, grid=(*kernel.sizes(self.grid, bound), 1, 1)[:3], numbers=numbers_of(given))
 
     def _times(self, configs: Sequence[Config], bound: dict[str, Any]) -> dict[str, float]:
         """Milliseconds of each configuration that can be launched."""
@@ -174,7 +186,11 @@ class Tuner:
         reset = self._resetting(bound)
         times: dict[str, float] = {}
         with closing(Progress(f"{self.kernel.name}: measuring", len(configs))) as progress:
-            for config in configs:
+            # Those come first that can be the fastest.
+            for config in sorted(configs, key=lambda config: self.least.get(str(config), 0.0)):
+                if self._is_slower(config, min(times.values(), default=math.inf)):
+                    progress.advance()
+                    continue
                 try:
                     given: Any = measure(functools.partial(self._run, config, reset))
                 except self.unfit as error:
@@ -192,7 +208,18 @@ class Tuner:
                         )
                 progress.advance()
             reset()
-        return times
+        return {str(config): times[str(config)] for config in configs if str(config) in times}
+
+    def _is_slower(self, config: Config, fastest: float) -> bool:
+        """Whether the bound for a configuration is above these milliseconds, and leave it out then."""
+        cycles = self.least.get(str(config))
+        if not cycles or math.isinf(fastest):
+            return False
+        device = current_device()
+        least = cycles / device.attribute("MULTIPROCESSOR_COUNT") / device.attribute("CLOCK_RATE")
+        if least > fastest * (1 + MARGIN):
+            self.left_out[str(config)] = LaunchError(f"it takes {least:.3g} ms at least, and another {fastest:.3g} ms")
+        return least > fastest * (1 + MARGIN)
 
     def _bench(self, run: Callable[[], None]) -> float:
         """The milliseconds of a call."""

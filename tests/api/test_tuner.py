@@ -369,6 +369,30 @@ def test_what_does_not_fit_is_left_out_with_the_reason(gpu, capsys):
     assert all(str(config) in str(caught.value) for config in configs[1:]) and "smaller blocks" in str(caught.value)
 
 
+def test_what_takes_longer_at_least_is_not_measured(gpu, monkeypatch):
+    """Those with the lowest bounds come first. The bounds are of this launch, and not kept with the kernels."""
+    gpu.parameters = 4
+    of_one = {"MULTIPROCESSOR_COUNT": 1, "CLOCK_RATE": 1000}  # A microsecond a cycle.
+    gpu.attributes |= {f"CU_DEVICE_ATTRIBUTE_{name}": number for name, number in of_one.items()}
+    measured, kept, times = [], [], {256: 40.0, 128: 5.0}
+    monkeypatch.setattr(module.Cache, "put", lambda cache, key, binary: kept.append(binary))
+
+    def bench(tuner, run):
+        run()
+        measured.append(gpu.launches[-1]["threads"])
+        return times[measured[-1]]
+
+    monkeypatch.setattr(Tuner, "_bench", bench)
+    # 64 steps of 64×64×16, and 2 of 16×16×16.
+    configs = [zg.Config({"M": m, "INNER": 16}, num_warps=warps) for m, warps in ((64, 8), (16, 4))]
+    kernel = zg.autotune(configs, quiet=True)(zg.kernel(tall))
+    x, y, out = (zg.empty(256 * 256, dtype) for dtype in (np.float16, np.float16, np.float32))
+    kernel[(100,)](x, y, out, 1024)
+    assert measured == [128] and list(kernel.last.times) == [str(configs[1])]
+    assert re.fullmatch(r"it takes \S+ ms at least, and another 5 ms", kernel.last.left_out[str(configs[0])])
+    assert len(kept) == 2 and not any(module.LEAST in binary.metadata for binary in kept)
+
+
 def test_what_the_driver_refuses_is_left_out(gpu, failed):
     kernel = tuned(gpu, quiet=True)
     gpu.attributes["CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK"] = 128

@@ -12,30 +12,51 @@ import math
 from collections.abc import Mapping, Sequence
 
 from ziggurat.codemodel.dialects import arith, scf, tt
+from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.numbers import Number
 from ziggurat.codemodel.op import Body, Op, Value
 from ziggurat.codemodel.traits import Loop
 from ziggurat.codemodel.types import ScalarType
-from ziggurat.transforms.place.cost import Cost, Entry, Work
+from ziggurat.transforms.place.cost import Cost, Entry, Work, cost_of
 from ziggurat.transforms.simplify.fold import evaluate
 
 _SAMPLES = 64
+_CERTAIN = 0.7  # Of the estimated issue slots; a test holds them within a fourth of the machine code.
 
 
-def work_of_grid(cost: Cost, grid: Sequence[int], given: Mapping[Value, Number]) -> Work | None:
+def least_cycles(module: gpu.Module, grid: Sequence[int], numbers: Mapping[str, Number]) -> float | None:
+    """The cycles of one SM that all programs of a grid take at least, whatever the caches hold; None if that does not
+    follow from the numbers among the arguments.
+
+    Matrix units and shared memory count, and issue slots less the error of their estimate.
+    """
+    if any(len(body.blocks) > 1 for op in module.walk() for body in op.bodies):
+        return None
+    cost = cost_of(module)
+    work = work_of_grid(cost, grid, known_parameters(cost.func, numbers), at_least=True)
+    if work is None:
+        return None
+    cycles = work.cycles
+    return max(cycles["matrix units"], cycles["shared memory"], _CERTAIN * cycles["issue slots"])
+
+
+def work_of_grid(
+    cost: Cost, grid: Sequence[int], given: Mapping[Value, Number], *, at_least: bool = False
+) -> Work | None:
     """The work of all programs, where parameters have the values `given`; None if that leaves a loop's iterations open.
 
-    A branch counts if its condition is not known; both parts of one then.
+    A branch counts if its condition is not known; both parts of one then. With `at_least`, none does.
     """
-    (x, y, z), total = grid, Work()
+    (x, y, z), total = grid, dict[Body, int]()
     programs = range(0, x * y * z, max(1, x * y * z // _SAMPLES))
     for number in programs:
-        runs = _runs(cost.func, {**given}, (number % x, number // x % y, number // x // y), grid)
+        runs = _runs(cost.func, {**given}, (number % x, number // x % y, number // x // y), grid, at_least)
         if runs is None:
             return None
-        for entry in cost.entries:
-            total += entry.work.times(runs[_body_of(entry)])
-    return total.times(cost.func.num_ctas * math.prod(grid) / len(programs))
+        for body, count in runs.items():
+            total[body] = total.get(body, 0) + count
+    work = sum((entry.work.times(total[_body_of(entry)]) for entry in cost.entries), Work())
+    return work.times(math.prod(grid) / len(programs))
 
 
 def known_parameters(func: tt.Func, numbers: Mapping[str, Number]) -> dict[Value, Number]:
@@ -56,7 +77,9 @@ def _body_of(entry: Entry) -> Body:
     return entry.op.parent.parent
 
 
-def _runs(func: tt.Func, known: dict[Value, Number], ids: Sequence[int], grid: Sequence[int]) -> dict[Body, int] | None:
+def _runs(
+    func: tt.Func, known: dict[Value, Number], ids: Sequence[int], grid: Sequence[int], at_least: bool
+) -> dict[Body, int] | None:
     """How often a program runs each body; None if that is not known. `known` gets the values of scalars."""
     runs = {func.body: 1}
     for op in func.body.walk():
@@ -70,6 +93,8 @@ def _runs(func: tt.Func, known: dict[Value, Number], ids: Sequence[int], grid: S
             known[op.result] = op.value
         elif isinstance(op, scf.If) and numbers:
             runs[op.bodies[0] if not numbers[0] else op.bodies[1]] = 0
+        elif isinstance(op, scf.If) and at_least:
+            runs.update(dict.fromkeys(op.bodies, 0))
         elif isinstance(op, Loop):
             count = _iterations(op, known)
             if count is None and around:

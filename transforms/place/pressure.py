@@ -75,10 +75,18 @@ def registers_of_thread(num_warps: int) -> int:
 
 
 def check_registers(module: gpu.Module) -> None:
-    """Raise `ResourceError` if a loop carries more than the threads' registers hold."""
+    """Raise `ResourceError` if a loop carries more than the threads' registers hold, also with another accumulator."""
     found, carried, most = _carried(module)
     if found.registers > most:
         raise ResourceError(carried, found.location, hint=_hint(most))
+    for loop in (op for op in module.walk() if isinstance(op, Loop)):
+        own = sum(map(value_registers, component_types(loop.result.type)))
+        # A dot that starts from zero, as attention's scores: the loop does not carry its result.
+        made = [op for op in loop.walk() if isinstance(op, gpu.Wgmma) and not op.accumulate and not op.within]
+        beside = max((value_registers(op.result.type) for op in made), default=0)
+        if own + beside > most:
+            message = f"a loop carries {own} registers and computes {beside} in each of {32 * module.num_warps} threads"
+            raise ResourceError(f"{message}, which have {most}", loop.location, hint=_hint(most))
 
 
 def warn_of_registers(module: gpu.Module) -> None:
