@@ -17,7 +17,7 @@ import sys
 import tempfile
 import threading
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import IO, TYPE_CHECKING, Any
 
@@ -34,7 +34,7 @@ from ziggurat.codemodel.text.writer import to_text
 
 if TYPE_CHECKING:
     from ziggurat.backend.ptx.assemble import Assembly
-    from ziggurat.codemodel.numbers import Number
+    from ziggurat.transforms.place.grid_cost import Launch
 
 # The start of a process takes as long as about three compilations: processes that are running wait for more of them.
 _JOBS_A_PROCESS = 3
@@ -49,15 +49,15 @@ class Job:
     """A model to compile with these options. `name` is the kernel's. A Triton model gives a `Binary`; a GPU model gives
     its texts, an `Assembly`.
 
-    For a launch on a `grid` with these `numbers` (see `known_parameters`), the binary's metadata have under `LEAST` the
-    cycles of one SM that it takes at least.
+    For a `launch`, on a device with so many `multiprocessors`, the binary's metadata have under `LEAST` the cycles that
+    it takes at least, if these are known.
     """
 
     model: Op
     options: CompileOptions
     name: str
-    grid: tuple[int, ...] | None = None
-    numbers: Mapping[str, Number] = attrs.field(factory=dict[str, "Number"])
+    launch: Launch | None = None
+    multiprocessors: int = 1
 
     def result(self, begin: Callable[[str], None] = lambda stage: None) -> Any:
         """The kernel, compiled in this process. `begin` gets the name of each stage as it begins.
@@ -68,7 +68,7 @@ class Job:
         from ziggurat.backend.ptx.assemble import assemble
         from ziggurat.compiler.compiled import binary_of
         from ziggurat.compiler.pipeline import compile_model
-        from ziggurat.transforms.place.grid_cost import least_cycles
+        from ziggurat.transforms.place.bounds import least_cycles
         from ziggurat.transforms.place.pressure import check_registers
 
         if isinstance(self.model, gpu.Module):
@@ -81,7 +81,8 @@ class Job:
         def examine(placed: gpu.Module) -> None:
             nonlocal least
             check_registers(placed)
-            least = None if self.grid is None else least_cycles(placed, self.grid, self.numbers)
+            if self.launch is not None:
+                least = least_cycles(placed, self.launch, self.multiprocessors)
             begin("LLVM")
 
         options = attrs.evolve(self.options, isolate=False)
@@ -166,7 +167,8 @@ class Worker:
         try:
             process = self._started()
             assert process.stdin is not None and process.stdout is not None
-            _send(process.stdin, (to_text(job.model, locations=True), job.options, job.name, job.grid, job.numbers))
+            given = to_text(job.model, locations=True), job.options, job.name, job.launch, job.multiprocessors
+            _send(process.stdin, given)
             while True:
                 kind, value = pickle.load(process.stdout)
                 if kind == "stage":

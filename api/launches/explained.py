@@ -19,7 +19,7 @@ from ziggurat.kernels.arguments import bind, is_tuple_of_arguments
 from ziggurat.launches.gpu import numbers_of
 from ziggurat.launches.simulated import array_of, drawn
 from ziggurat.transforms.place.cost import Work, cost_of
-from ziggurat.transforms.place.grid_cost import work_of_grid
+from ziggurat.transforms.place.grid_cost import Launch, work_of_grid
 
 if TYPE_CHECKING:
     from ziggurat.kernels.kernel import Kernel
@@ -47,7 +47,7 @@ def report(kernel: Kernel, text: str, grid: Sequence[int], options: Mapping[str,
         raise LaunchError("explain must have a GPU as its target; got the target 'cpu'")
     cost = cost_of(compiled.stages["gpu"])
     count = math.prod(sizes)
-    work = work_of_grid(cost, sizes, numbers_of(values))
+    work = work_of_grid(cost, Launch(sizes, numbers_of(values)))
     lines = [f"{count} programs: the iterations of a loop do not follow from the arguments"]
     if work is not None:
         each = work.times(1 / count).cycles

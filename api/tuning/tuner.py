@@ -24,11 +24,13 @@ from ziggurat.backend.cuda.memory import Region, Saved
 from ziggurat.backend.cuda.specialize import RunTime, Specialization
 from ziggurat.backend.launch.arrays import as_array, is_array, on_gpu
 from ziggurat.backend.launch.descriptors import TensorDescriptor
+from ziggurat.backend.launch.grids import padded
 from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError, ResourceError, TargetError, ZigguratError
 from ziggurat.codemodel.gpu.options import LAUNCH_ONLY, LAUNCH_OPTIONS
 from ziggurat.compiler.workers import LEAST, Job, compile_all
 from ziggurat.kernels.kernel import Grid, Kernel
 from ziggurat.launches.gpu import model_of, numbers_of, options_of
+from ziggurat.transforms.place.grid_cost import Launch
 
 if TYPE_CHECKING:
     from ziggurat.tuning.autotune import Config, TunedKernel
@@ -61,7 +63,7 @@ class Tuner:
             name: value for name, value in keywords.items() if name not in options or name not in _NOT_MEASURED
         }
         self.left_out: dict[str, ZigguratError] = {}
-        self.least: dict[str, float] = {}  # Cycles of one SM, for configurations that were compiled now.
+        self.least: dict[str, float] = {}  # Cycles, for configurations that were compiled now.
 
     def choice(self, configs: Sequence[Config]) -> tuple[Record | None, Config]:
         """The record of the choice, from disk or made now, and the configuration that it names. There is no record if
@@ -178,7 +180,10 @@ class Tuner:
         if self.kernel.tuning.measure is not None or len(spec.arguments) != len(bound):
             return spec, job  # A measure need not be in milliseconds, and a tuple has several arguments.
         given = [value for value, one in zip(bound.values(), spec.arguments, strict=True) if isinstance(one, RunTime)]
-        return spec, attrs.evolve(job, grid=(*kernel.sizes(self.grid, bound), 1, 1)[:3], numbers=numbers_of(given))
+        launch = Launch(padded(kernel.sizes(self.grid, bound)), numbers_of(given))
+        return spec, attrs.evolve(
+            job, launch=launch, multiprocessors=current_device().attribute("MULTIPROCESSOR_COUNT")
+        )
 
     def _times(self, configs: Sequence[Config], bound: dict[str, Any]) -> dict[str, float]:
         """Milliseconds of each configuration that can be launched."""
@@ -215,8 +220,7 @@ class Tuner:
         cycles = self.least.get(str(config))
         if not cycles or math.isinf(fastest):
             return False
-        device = current_device()
-        least = cycles / device.attribute("MULTIPROCESSOR_COUNT") / device.attribute("CLOCK_RATE")
+        least = cycles / current_device().attribute("CLOCK_RATE")
         if least > fastest * (1 + MARGIN):
             self.left_out[str(config)] = LaunchError(f"it takes {least:.3g} ms at least, and another {fastest:.3g} ms")
         return least > fastest * (1 + MARGIN)

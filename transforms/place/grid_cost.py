@@ -2,61 +2,199 @@
 
     scf.for %0 %n %64 …        in a launch with n = 1000: 16 iterations
 
-Bounds of loops are computed from the arguments and from the number of the program. A sample of the programs stands for
-a large grid.
+Bounds of loops that follow from arguments and from the number of the program are computed. Only scalars on which a
+loop or a branch depends are evaluated, for programs and iterations that differ in these; of many, some stand for all.
+
+Of a kernel whose CTAs run several programs each (`persist`), one CTA is taken to run all of them. NumPy is imported
+when a launch is followed: compiling needs none.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import attrs
 
 from ziggurat.codemodel.dialects import arith, scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
-from ziggurat.codemodel.numbers import Number
-from ziggurat.codemodel.op import Body, Op, Value
+from ziggurat.codemodel.numbers import ELEMENTWISE, Number
+from ziggurat.codemodel.op import Body, Op, OpResult, Value
 from ziggurat.codemodel.traits import Loop
 from ziggurat.codemodel.types import ScalarType
-from ziggurat.transforms.place.cost import Cost, Entry, Work, cost_of
-from ziggurat.transforms.simplify.fold import evaluate
+from ziggurat.transforms.place.cost import Cost, Entry, Work
+from ziggurat.transforms.place.persist import is_persistent
 
-_SAMPLES = 64
-_CERTAIN = 0.7  # Of the estimated issue slots; a test holds them within a fourth of the machine code.
+if TYPE_CHECKING:
+    from ziggurat.codemodel.scalars import Array
+
+_PROGRAMS = 1 << 16  # The most programs that are followed.
+_ITERATIONS = (1024, 64, 8)  # The most iterations of a loop, by the number of loops around it that are followed.
+_GOLDEN = (math.sqrt(5) - 1) / 2
 
 
-def least_cycles(module: gpu.Module, grid: Sequence[int], numbers: Mapping[str, Number]) -> float | None:
-    """The cycles of one SM that all programs of a grid take at least, whatever the caches hold; None if that does not
-    follow from the numbers among the arguments.
+@attrs.frozen
+class Launch:
+    """A launch on a grid of three axes. `numbers` has the values of scalars by the names of the function's parts: of an
+    argument ("2"), or of a size or stride of a descriptor ("0.shape1")."""
 
-    Matrix units and shared memory count, and issue slots less the error of their estimate.
+    grid: tuple[int, int, int]
+    numbers: Mapping[str, Number] = attrs.field(factory=dict[str, Number])
+
+    @property
+    def programs(self) -> int:
+        """The number of programs."""
+        return math.prod(self.grid)
+
+
+def work_of_grid(cost: Cost, launch: Launch) -> Work | None:
+    """The work of all programs of a launch; None if its numbers leave the iterations of a loop open.
+
+    A branch counts if its condition is not known; both parts of one then.
     """
-    if any(len(body.blocks) > 1 for op in module.walk() for body in op.bodies):
+    runs = runs_of_bodies(cost.func, launch)
+    if runs is None:
         return None
-    cost = cost_of(module)
-    work = work_of_grid(cost, grid, known_parameters(cost.func, numbers), at_least=True)
-    if work is None:
-        return None
-    cycles = work.cycles
-    return max(cycles["matrix units"], cycles["shared memory"], _CERTAIN * cycles["issue slots"])
+    return sum((entry.work.times(runs.get(body_of(entry), 0)) for entry in cost.entries), Work())
 
 
-def work_of_grid(
-    cost: Cost, grid: Sequence[int], given: Mapping[Value, Number], *, at_least: bool = False
-) -> Work | None:
-    """The work of all programs, where parameters have the values `given`; None if that leaves a loop's iterations open.
+def body_of(entry: Entry) -> Body:
+    """The body whose runs are those of an entry: the loop's own for its index and its jump."""
+    if entry.op is entry.loop:
+        return entry.op.bodies[-1]
+    assert entry.op.parent is not None
+    return entry.op.parent.parent
 
-    A branch counts if its condition is not known; both parts of one then. With `at_least`, none does.
+
+def runs_of_bodies(func: tt.Func, launch: Launch, *, at_least: bool = False) -> dict[Body, float] | None:
+    """How often all programs run each body; None if the iterations of a loop are not known.
+
+    With `at_least`, no program runs a body more seldom: what is not known does not run, and programs and iterations
+    that are too many to follow do not count.
     """
-    (x, y, z), total = grid, dict[Body, int]()
-    programs = range(0, x * y * z, max(1, x * y * z // _SAMPLES))
-    for number in programs:
-        runs = _runs(cost.func, {**given}, (number % x, number // x % y, number // x // y), grid, at_least)
-        if runs is None:
+    counts = _Counts(func, launch, at_least)
+    return None if counts.open else counts.runs
+
+
+def alike(func: tt.Func) -> bool:
+    """Whether all programs run each body as often, as far as a launch's numbers tell: nothing depends on their ids."""
+    return not any(isinstance(value, OpResult) and isinstance(value.op, tt.GetProgramId) for value in _decisive(func))
+
+
+class _Counts:
+    """The runs of each body by all programs.
+
+    Programs that may differ are followed together: a known value is an array with the number of each of them, or with
+    one number of all.
+    """
+
+    def __init__(self, func: tt.Func, launch: Launch, at_least: bool) -> None:
+        import numpy as np
+
+        self.at_least, self.open = at_least, False
+        self.decisive = _decisive(func)
+        self.runs: dict[Body, float] = {}
+        self.ops: dict[Body, list[Op]] = {}  # Those of each body that decide.
+        taken_in_turn = is_persistent(func)  # A CTA for each program, as if the loop over programs had one iteration.
+        self.grid = (launch.programs, 1, 1) if taken_in_turn else launch.grid
+        ids = (value.op for value in self.decisive if isinstance(value, OpResult))
+        axes = sorted({op.axis for op in ids if isinstance(op, tt.GetProgramId)})
+        count = math.prod(self.grid[axis] for axis in axes)
+        rest, weights = self._followed(count, _PROGRAMS)
+        self.ids = [np.zeros(1, np.int32)] * 3
+        for axis in axes:
+            rest, self.ids[axis] = rest // max(1, self.grid[axis]), (rest % max(1, self.grid[axis])).astype(np.int32)
+        alike = math.prod(self.grid) // count if count else 0
+        numbers = {**launch.numbers, **{f"{gpu.GRID} {axis}": size for axis, size in enumerate(launch.grid)}}
+        known = {value: _array(number, value) for value, number in known_parameters(func, numbers).items()}
+        with np.errstate(all="ignore"):  # Of programs that do not come to an op.
+            self._count(func.body, weights * alike, known, 0)
+        for op in func.walk():
+            within = taken_in_turn and not any(isinstance(owner, Loop) for owner in op.path())
+            for body in op.bodies:
+                if op is not func and not _decides(op):
+                    assert op.parent is not None
+                    self.runs[body] = self.runs.get(op.parent.parent, 0)
+                if within:
+                    self.runs[body] = min(1, self.runs.get(body, 0))
+
+    def _followed(self, count: int, most: int) -> tuple[Array, Array]:
+        """The numbers below `count` that are followed, at most so many, and for how many each of them stands."""
+        import numpy as np
+
+        chosen = np.arange(min(count, most))
+        if len(chosen) == count or self.at_least:
+            return chosen, np.ones(len(chosen))
+        return (chosen * _GOLDEN % 1 * count).astype(np.int64), np.full(len(chosen), count / len(chosen))
+
+    def _count(self, body: Body, times: Array, known: dict[Value, Array], depth: int) -> None:
+        """Count runs of a body by each program, at a depth of loops whose iterations are followed."""
+        total = float(times.sum())
+        self.runs[body] = self.runs.get(body, 0) + total
+        if not total:
+            return
+        if body not in self.ops:
+            ops = (op for block in body.blocks for op in block.ops)
+            self.ops[body] = [op for op in ops if _decides(op) or (op.result in self.decisive and not op.bodies)]
+        for op in self.ops[body]:
+            if op.bodies:
+                self._follow(op, times, known, depth)
+            else:
+                number = self._number(op, known)
+                known.pop(op.result, None)
+                known |= {} if number is None else {op.result: number}
+
+    def _follow(self, op: Op, times: Array, known: dict[Value, Array], depth: int) -> None:
+        if isinstance(op, scf.If):
+            condition = known.get(op.condition)
+            for body, taken in zip(op.bodies, (True, False), strict=True):
+                possible = not self.at_least if condition is None else condition == taken
+                self._count(body, times * possible, known, depth)
+        elif isinstance(op, Loop):
+            count = _iterations(op, known)
+            if count is None:
+                self.open = self.open or not self.at_least
+                count = 0 * times
+            index = op.body.parameters[0] if isinstance(op, scf.For) else None
+            if isinstance(op, scf.For) and index in self.decisive and count.any():
+                most = _ITERATIONS[min(depth, len(_ITERATIONS) - 1)]
+                for number, weight in zip(*self._followed(int(count.max()), most), strict=True):
+                    known[index] = known[op.start] + number.astype(known[op.step].dtype) * known[op.step]
+                    self._count(op.body, times * (number < count) * weight, known, depth + 1)
+            else:
+                for body in op.bodies:
+                    self._count(body, times * count, known, depth)
+        else:
+            for body in op.bodies:
+                self._count(body, times, known, depth)
+
+    def _number(self, op: Op, known: Mapping[Value, Array]) -> Array | None:
+        """The result of an op, if it is known."""
+        from ziggurat.codemodel.scalars import MEANINGS
+
+        if isinstance(op, tt.GetProgramId):
+            return self.ids[op.axis]
+        if isinstance(op, tt.GetNumPrograms):
+            return _array(self.grid[op.axis], op.result)
+        if isinstance(op, arith.ConstantOp):
+            return _array(op.value, op.result)
+        if not isinstance(op, ELEMENTWISE) or any(value not in known for value in op.operands):
             return None
-        for body, count in runs.items():
-            total[body] = total.get(body, 0) + count
-    work = sum((entry.work.times(total[_body_of(entry)]) for entry in cost.entries), Work())
-    return work.times(math.prod(grid) / len(programs))
+        return MEANINGS[op](op, *(known[value] for value in op.operands))
+
+
+def _array(number: Number, value: Value) -> Array:
+    """An array of a number in the type of a scalar."""
+    from ziggurat.codemodel.scalars import array_of
+
+    assert isinstance(value.type, ScalarType)
+    return array_of(number, value.type)
+
+
+def _decides(op: Op) -> bool:
+    """Whether the bodies of an op may run more or less often than the body around it, or have such ops."""
+    return isinstance(op, scf.If | Loop | gpu.WarpSpecialize)
 
 
 def known_parameters(func: tt.Func, numbers: Mapping[str, Number]) -> dict[Value, Number]:
@@ -69,45 +207,28 @@ def known_parameters(func: tt.Func, numbers: Mapping[str, Number]) -> dict[Value
     }
 
 
-def _body_of(entry: Entry) -> Body:
-    """The body whose runs are those of an entry: the loop's own for its index and its jump."""
-    if entry.op is entry.loop:
-        return entry.op.bodies[-1]
-    assert entry.op.parent is not None
-    return entry.op.parent.parent
+def _decisive(func: tt.Func) -> set[Value]:
+    """The values on which the iterations of loops and the conditions of branches depend."""
+    found: set[Value] = set()
+    asked: list[Value] = []
+    for op in func.walk():
+        if isinstance(op, scf.For):
+            asked += op.controls
+        elif isinstance(op, scf.If):
+            asked.append(op.condition)
+    while asked:
+        value = asked.pop()
+        if value not in found:
+            found.add(value)
+            asked += value.op.operands if isinstance(value, OpResult) and not value.op.bodies else ()
+    return found
 
 
-def _runs(
-    func: tt.Func, known: dict[Value, Number], ids: Sequence[int], grid: Sequence[int], at_least: bool
-) -> dict[Body, int] | None:
-    """How often a program runs each body; None if that is not known. `known` gets the values of scalars."""
-    runs = {func.body: 1}
-    for op in func.body.walk():
-        assert op.parent is not None
-        around = runs[op.parent.parent]
-        numbers = [known[value] for value in op.operands if value in known]
-        runs.update(dict.fromkeys(op.bodies, around))
-        if isinstance(op, tt.Grid):
-            known[op.result] = (ids if isinstance(op, tt.GetProgramId) else grid)[op.axis]
-        elif isinstance(op, arith.ConstantOp):
-            known[op.result] = op.value
-        elif isinstance(op, scf.If) and numbers:
-            runs[op.bodies[0] if not numbers[0] else op.bodies[1]] = 0
-        elif isinstance(op, scf.If) and at_least:
-            runs.update(dict.fromkeys(op.bodies, 0))
-        elif isinstance(op, Loop):
-            count = _iterations(op, known)
-            if count is None and around:
-                return None
-            runs.update(dict.fromkeys(op.bodies, around * (count or 0)))
-        elif numbers and len(numbers) == len(op.operands):
-            result = evaluate(op, tuple(numbers))
-            known.update({} if result is None else {op.result: result})
-    return runs
+def _iterations(op: Op, known: Mapping[Value, Array]) -> Array | None:
+    """The iterations of a loop in each program; None if they are not known, or a step is zero."""
+    import numpy as np
 
-
-def _iterations(op: Op, known: Mapping[Value, Number]) -> int | None:
     if not isinstance(op, scf.For) or any(value not in known for value in op.controls):
         return None
-    start, stop, step = (int(known[value]) for value in op.controls)
-    return max(0, -((start - stop) // step)) if step else None
+    start, stop, step = (known[value].astype(np.int64) for value in op.controls)
+    return np.maximum(0, -((start - stop) // step)) if step.all() else None

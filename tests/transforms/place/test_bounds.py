@@ -1,0 +1,202 @@
+"""The least cycles of a launch: by hand for small kernels, and below the times that the ladder's kernels took."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import json
+import math
+import sys
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+import ziggurat as zg
+import ziggurat.triton
+import ziggurat.triton.language as tl
+from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.transforms.place.bounds import least_cycles
+from ziggurat.transforms.place.grid_cost import Launch
+
+ROOT = Path(__file__).resolve().parents[3]
+LESS = zg.CompareKind.LESS_THAN
+F16, F32, N = (zg.divisible(type_, 16) for type_ in (zg.ptr(zg.f16), zg.ptr(zg.f32), zg.i32))
+
+
+def least(kernel: Any, types: list[Any], grid: tuple[int, int, int], *, sms: int = 1, **numbers: int) -> float:
+    """The bound of a launch, with the numbers of parameters by name."""
+    compiled = kernel.compile(*types, target="sm_90a", num_warps=4)
+    names = list(kernel.signature.parameters)
+    given = {str(names.index(name)): number for name, number in numbers.items()}
+    cycles = least_cycles(compiled.stages["gpu"], Launch(grid, given), sms)
+    assert cycles is not None
+    return cycles
+
+
+@zg.kernel
+def product(a, b, out, k, M: zg.constexpr, K: zg.constexpr):
+    at, depth = zg.arange(0, M), zg.arange(0, K)
+    total = zg.zeros((M, M), zg.f32)
+    for start in range(0, k, K):
+        row = zg.add(zg.mul(zg.expand(at, 1), k), zg.expand(zg.add(start, depth), 0))
+        total = zg.dot(zg.load(zg.add(a, row)), zg.trans(zg.load(zg.add(b, row))), total)
+    if zg.load(out) > 0:
+        total = zg.dot(zg.cast(total, zg.f16), zg.cast(total, zg.f16), total)
+    zg.store(zg.add(out, zg.add(zg.mul(zg.expand(at, 1), M), zg.expand(at, 0))), total)
+
+
+def test_products():
+    # 16 steps of 128×128×64 for each of 10 programs; what a branch does may not be done. Wavefronts: each wgmma of 64
+    # rows reads these and 128 columns of 32 bytes, and what it reads is stored before.
+    found = least(product, [F16, F16, F32, N, 128, 64], (10, 1, 1), k=1024)
+    assert 10 * 16 * 512 < found <= 10 * (16 * (8 * (64 + 128) * 32 / 128 + 32768 / 128) + 512)
+    # Without the number of steps, what is before the loop.
+    assert least(product, [F16, F16, F32, N, 128, 64], (10, 1, 1)) < found / 10
+
+
+def test_programs_that_are_alike_run_on_one_multiprocessor_each():
+    types = [F16, F16, F32, N, 128, 64]
+    one = least(product, types, (1, 1, 1), k=1024)
+    assert least(product, types, (10, 1, 1), sms=4, k=1024) == pytest.approx(3 * one)
+
+
+@zg.kernel
+def powers(x, out, n, B: zg.constexpr, VARIES: zg.constexpr):
+    at = zg.arange(0, B)
+    given = zg.load(zg.add(x, at))
+    total = zg.zeros((B,), zg.f32)
+    for index in range(0, n):
+        total = zg.add(total, zg.exp2(zg.add(given, zg.cast(index, zg.f32)) if VARIES else given))
+    zg.store(zg.add(out, at), total)
+
+
+def test_what_does_not_change_in_a_loop_counts_once():
+    # 16 a cycle of the 1024 in each of 100 iterations.
+    assert least(powers, [F32, F32, N, 1024, True], (1, 1, 1), n=100) == 100 * 1024 / 16
+    # An addition is left in the loop: 8 of a thread in a warp, and four warps issue in a cycle. Powers count once.
+    assert least(powers, [F32, F32, N, 1024, False], (1, 1, 1), n=100) == 100 * 8 + 8
+
+
+@zg.kernel
+def integers(x, out, n, B: zg.constexpr):
+    at = zg.arange(0, B)
+    total = zg.load(zg.add(x, at))
+    for index in range(0, n):
+        total = zg.add(total, index)
+    zg.store(zg.add(out, at), total)
+
+
+def test_integers_may_cost_nothing():
+    assert least(integers, [zg.ptr(zg.i32), zg.ptr(zg.i32), N, 1024], (1, 1, 1), n=100) == 0
+
+
+@zg.kernel
+def triangle(x, out, B: zg.constexpr):
+    at = zg.arange(0, B)
+    total = zg.load(zg.add(x, at))
+    for _ in range(zg.program_id(0) + 1):
+        total = zg.exp2(total)
+    zg.store(zg.add(out, at), total)
+
+
+def test_programs_that_differ_are_followed():
+    # On four SMs, any of which may run the longest ones.
+    assert least(triangle, [F32, F32, 1024], (10, 3, 1), sms=4) == pytest.approx(3 * sum(range(11)) * 1024 / 16 / 4)
+    # 2¹⁷ programs are not followed one by one; those that are not count nothing.
+    whole = (1 << 17) * ((1 << 17) + 1) / 2 * 1024 / 16
+    assert 0 < least(triangle, [F32, F32, 1024], (1 << 17, 1, 1)) < whole
+
+
+# The ladder's kernels, whose times on an H200 are in its report.
+
+
+@functools.cache
+def kernels() -> Any:
+    """The kernels of `benchmarks/kernels_triton.py` by ziggurat."""
+    spec = importlib.util.spec_from_file_location("kernels_of_bounds", ROOT / "benchmarks" / "kernels_triton.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    with patch.dict(sys.modules, {"triton": ziggurat.triton, "triton.language": ziggurat.triton.language}):
+        spec.loader.exec_module(module)
+    return module
+
+
+SMS, KHZ = 132, 1_980_000  # Of an H200, at its highest clock.
+Setting = dict[str, int]
+
+
+def matmul(form: str, m: int, n: int, k: int, setting: Setting, type_: Any = zg.f16, out: Any = None) -> Any:
+    strides = (*((k, 1) if form[0] == "N" else (1, m)), *((n, 1) if form[1] == "N" else (1, k)), n, 1)
+    numbers = [m, n, k, *strides]
+    types = [1 if number == 1 else N if number % 16 == 0 else zg.i32 for number in numbers]
+    tiles = {name: setting[name] for name in "MNK"}
+    pointers = [zg.divisible(zg.ptr(each), 16) for each in (type_, type_, out or type_)]
+    sums = tl.int32 if type_ == zg.i8 else tl.float32
+    compiled = compile(kernels().matmul, setting, *pointers, *types, GROUP=8, SUM=sums, **tiles)
+    names = ("m", "n", "k", "am", "ak", "bk", "bn", "cm", "cn")
+    grid = math.ceil(m / tiles["M"]) * math.ceil(n / tiles["N"])
+    return compiled, grid, dict(zip(names, numbers, strict=True))
+
+
+def described(*shape: int, type_: Any = zg.f16) -> Any:
+    return zg.divisible(zg.descriptor(shape, type_), 16)
+
+
+def matmul_blocks(size: int, setting: Setting) -> Any:
+    m, n, k = (setting[name] for name in "MNK")
+    blocks = described(m, k), described(n, k), described(m, n), F16, described(m, n)
+    roles = bool(setting.get("ROLES", False))
+    given = {"EPILOGUE": "", "GROUP": 8, "M": m, "N": n, "K": k, "ROLES": roles}
+    compiled = compile(kernels().matmul_blocks, setting, *blocks, N, N, N, **given)
+    tiles = size // m * (size // n)
+    return compiled, min(tiles, SMS) if setting.get("persistent") else tiles, dict.fromkeys("mnk", size)
+
+
+def attention(d: int, causal: bool, n: int, heads: int, setting: Setting) -> Any:
+    m, columns, several = setting["M"], setting["N"], setting.get("TILES", 0)
+    blocks = [described(rows, d) for rows in (m, columns, columns, m)]
+    given = {"CAUSAL": causal, "SHARED": 1, "D": d, "LANES": d < 256, "GROUP": 4, "M": m, "N": columns}
+    given |= {"TILES": several, **{name: bool(setting.get(name, False)) for name in ("ROLES", "ONCE")}}
+    compiled = compile(kernels().attention, setting, *blocks, F32, N, N, zg.f32, **given)
+    tiles = n // m * heads
+    return compiled, min(tiles, several * SMS) if several else tiles, {"n": n, "heads": heads}
+
+
+def compile(kernel: Any, setting: Setting, *types: Any, **given: Any) -> Any:
+    stages = {"num_warps": setting["warps"], "num_stages": setting["stages"]}
+    return kernel.compile(*types, target="sm_90a", **stages, **given)
+
+
+ROWS = {
+    "matmul f16 NN 4096": functools.partial(matmul, "NN", 4096, 4096, 4096),  # Programs taken in turn.
+    "matmul f16 NN 8192×8192×512": functools.partial(matmul, "NN", 8192, 8192, 512),
+    "matmul f16 NN 3001×3001×3001": functools.partial(matmul, "NN", 3001, 3001, 3001),  # No TMA.
+    "matmul tf32 NT 4096": functools.partial(matmul, "NT", 4096, 4096, 4096, type_=zg.f32),
+    "matmul int8 TN 4096": functools.partial(matmul, "TN", 4096, 4096, 4096, type_=zg.i8, out=zg.i32),
+    "matmul f16 NT 8192, descriptors": functools.partial(matmul_blocks, 8192),
+    "attention f16 D128 4096": functools.partial(attention, 128, False, 4096, 128),
+    "attention f16 D256 causal 1024": functools.partial(attention, 256, True, 1024, 256),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_no_bound_is_above_the_measured_time(name: str):
+    measured = json.loads((ROOT / "docs" / "gpu-ladder.json").read_text("utf-8"))["rows"][name]["settings"]
+    shares: list[float] = []
+    for label, milliseconds in measured.items():
+        who, *words = label.split(", ")
+        if who != "ours" or not milliseconds:
+            continue
+        setting = {word: int(number == "True" or number) for word, number in (one.split() for one in words)}
+        compiled, grid, numbers = ROWS[name](setting=setting)
+        model = compiled.stages["gpu"]
+        assert isinstance(model, gpu.Module)
+        names = [argument.name for argument in compiled.arguments]
+        given = {str(at): numbers[one] for at, one in enumerate(names) if one in numbers}
+        cycles = least_cycles(model, Launch((grid, 1, 1), given), SMS)
+        assert cycles is not None
+        shares.append(cycles / KHZ / milliseconds)
+    assert shares and max(shares) < 1 and min(shares) > 0.15, shares
