@@ -12,19 +12,21 @@ from itertools import pairwise
 import attrs
 
 from ziggurat.backend.ptx.sass import Resources, assembled, disassembled, tool
-from ziggurat.codemodel.dialects import core
+from ziggurat.codemodel.dialects import core, tt
 from ziggurat.codemodel.errors import LaunchError, ZigguratWarning
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.targets import TARGETS, Target
 from ziggurat.codemodel.location import Location
-from ziggurat.codemodel.op import OpResult
+from ziggurat.codemodel.op import Op, OpResult
 from ziggurat.codemodel.passes import Snapshot
 from ziggurat.compiler.compiled import Compiled
 from ziggurat.transforms.place.choose import choose_warps
+from ziggurat.transforms.place.chunks import DIVIDE_BLOCKS
 from ziggurat.transforms.place.cost import Cost, Entry, Work, cost_of
 from ziggurat.transforms.place.loop_plan import LoopPlan
 from ziggurat.transforms.place.obstacle import LIBRARY
 from ziggurat.transforms.place.passes import CHOSEN_AFTER, place
+from ziggurat.transforms.place.persist import is_persistent, why_not_persistent
 from ziggurat.transforms.place.pipeline_loads import plans_of
 from ziggurat.transforms.place.pressure import warn_of_registers
 from ziggurat.transforms.place.raise_pointers import why_not_raised
@@ -67,14 +69,16 @@ def explanation(compiled: Compiled) -> str:
         notes.setdefault(line, []).append(f"spilled registers are moved by {count} instruction(s)")
     parts = [_summary(compiled, cost, resources) + chosen]
     inside = {Line.of(entry.op.location) for entry in cost.entries if entry.loop}
-    loops = dict.fromkeys(Line.of(entry.loop.location) if entry.loop else None for entry in cost.entries)
-    for loop in sorted(loops, key=lambda line: line.number if line else 0):
-        entries = [entry for entry in cost.entries if (Line.of(entry.loop.location) if entry.loop else None) == loop]
+    tables: dict[tuple[int, str], list[Entry]] = {}
+    for entry in cost.entries:
+        tables.setdefault(_heading(entry.loop, cost.func), []).append(entry)
+    for (rank, heading), entries in sorted(tables.items(), key=lambda table: table[0]):
         here = {Line.of(entry.op.location) for entry in entries}
         # Each moves a word of each of 32 threads. Of a line in a loop, all are taken to be in it.
-        spilled = sum(count for line, count in spilling.items() if line in here and (loop or line not in inside))
+        spilled = sum(count for line, count in spilling.items() if line in here and (rank or line not in inside))
         spills = cost.warps * spilled
-        parts.append("\n".join(_part(loop, entries, notes, Work(issued=spills, wavefronts=spills), cost.target)))
+        work = Work(issued=spills, wavefronts=spills)
+        parts.append("\n".join((heading, *_part(entries, notes, work, cost.target))))
     return "\n\n".join(parts) + "\n"
 
 
@@ -90,11 +94,20 @@ def _summary(compiled: Compiled, cost: Cost, resources: Resources | None) -> str
     return "\n".join([text, *(f"ptxas: {warning.strip()}" for warning in resources.warnings)])
 
 
-def _part(
-    loop: Line | None, entries: Sequence[Entry], notes: Mapping[Line, Sequence[str]], spills: Work, target: Target
-) -> Iterator[str]:
+def _heading(loop: Op | None, func: tt.Func) -> tuple[int, str]:
+    """The place among the tables, and the heading, of what runs in a loop, or outside of loops."""
+    if loop is None:
+        return 0, "A CTA, without its loops:"
+    if is_persistent(func) and isinstance(loop.parent_op, tt.Func | gpu.WarpSpecialize):
+        return 1, "A program, of those that a CTA runs in turn, without its loops:"
+    line = Line.of(loop.location).number
+    if loop.location is not None and loop.location.by == DIVIDE_BLOCKS:
+        return line, "A chunk of the blocks, of which the compiler has made a loop:"
+    return line, f"An iteration of the loop in line {line}:"
+
+
+def _part(entries: Sequence[Entry], notes: Mapping[Line, Sequence[str]], spills: Work, target: Target) -> Iterator[str]:
     """The table of the lines outside of loops, or of an iteration of a loop, and its limits."""
-    yield "A CTA, without its loops:" if loop is None else f"An iteration of the loop in line {loop.number}:"
     yield "".join(map(_cell, _COLUMNS, _COLUMNS.values()))
     lines: dict[Line, list[Entry]] = {}
     for entry in entries:
@@ -162,12 +175,20 @@ def _notes(compiled: Compiled) -> tuple[dict[Line, list[str]], str]:
             found.setdefault(Line.of(loop.location), []).append(
                 "all warps fetch and compute: zg.range(…, warp_specialize=True) would split them"
             )
-    if given:
-        return found, ""
-    module = next(snapshot.model for snapshot in snapshots if snapshot.name == CHOSEN_AFTER)
-    assert isinstance(module, core.Module)
-    split = "; and roles, as TMA loads all operands" if roles and compiled.options.warp_specialize is None else ""
-    return found, f"\nchosen: {before.num_warps} warps, as {choose_warps(module, compiled.target).why}{split}"
+    prepared = models["persist"]
+    assert isinstance(prepared, core.Module)
+    text = ""
+    if not given:
+        module = next(snapshot.model for snapshot in snapshots if snapshot.name == CHOSEN_AFTER)
+        assert isinstance(module, core.Module)
+        split = "; and roles, as TMA loads all operands" if roles and compiled.options.warp_specialize is None else ""
+        text = f"\nchosen: {before.num_warps} warps, as {choose_warps(module, compiled.target).why}{split}"
+    if compiled.persistent:
+        text += "\nchosen: as many CTAs as fit run the programs in turn, and load during the stores of the one before"
+    elif any(isinstance(op, tt.Dot) for op in prepared.walk()) and TARGETS[compiled.target].has_roles:
+        options = attrs.evolve(compiled.options, num_warps=before.num_warps)
+        text += f"\na CTA runs one program: {why_not_persistent(prepared, options)}"
+    return found, text
 
 
 def _resources(compiled: Compiled) -> tuple[Resources | None, dict[Line, int]]:

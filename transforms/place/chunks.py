@@ -29,6 +29,7 @@ from ziggurat.transforms.place.memory_order import MemoryOrder, may_order
 from ziggurat.transforms.place.queries import constant, is_elementwise
 from ziggurat.transforms.simplify.effects import may_write
 
+DIVIDE_BLOCKS = "divide_blocks"  # The name of the pass, in the locations of what it makes.
 ELEMENTS = 64  # Of a thread in a chunk: enough loads in flight, and registers for some tensors.
 LEAST = 256  # Elements of a thread with which a block is divided.
 
@@ -63,7 +64,7 @@ def divide_blocks(module: core.Module, num_warps: int) -> Op:
         inner.rewrite(ops[-1])
         return builder.add(func.SPEC.copy(func, operands, (), [inner.finish()], func.result.type), func.location)
 
-    return transform(module, divided, pass_name="divide_blocks")
+    return transform(module, divided, pass_name=DIVIDE_BLOCKS)
 
 
 def _is_of_block(op: Op) -> bool:

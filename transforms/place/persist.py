@@ -53,11 +53,7 @@ _ACCUMULATED = (128, 192)  # Registers of a thread.
 
 def make_persistent(module: core.Module, options: CompileOptions) -> core.Module:
     """The model after `raise_pointers` whose CTAs run several programs each, if they are independent."""
-    (func,) = module.functions().values()
-    assert isinstance(func, tt.Func)
-    if not options.persistent or options.launch_cooperative_grid:
-        return module
-    if not (_is_tiled(func) and _is_independent(func) and _pays(func, options)):
+    if why_not_persistent(module, options) is not None:
         return module
 
     def rewrite(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
@@ -66,6 +62,17 @@ def make_persistent(module: core.Module, options: CompileOptions) -> core.Module
     made = transform(module, rewrite, pass_name="persist")
     assert isinstance(made, core.Module)
     return made
+
+
+def why_not_persistent(module: core.Module, options: CompileOptions) -> str | None:
+    """The reason why each CTA runs one program, as a clause; None if it is to run several."""
+    (func,) = module.functions().values()
+    assert isinstance(func, tt.Func)
+    if not options.persistent or options.launch_cooperative_grid:
+        return "the launch asks for it"
+    if not _is_tiled(func):
+        return "its loads are not through descriptors that the launch makes of pointers"
+    return _waits(func) or _why_no_gain(func, options)
 
 
 def is_persistent(func: tt.Func) -> bool:
@@ -80,36 +87,40 @@ def _is_tiled(func: tt.Func) -> bool:
     return bool(makes) and all(op.at_launch for op in makes) and len(func.body.blocks) == 1 and not given
 
 
-def _is_independent(func: tt.Func) -> bool:
-    """Whether no program can wait for another one."""
+def _waits(func: tt.Func) -> str | None:
+    """The reason why a program may wait for another one."""
     for op in func.walk():
-        if isinstance(op, scf.While | tt.DescriptorReduce | tt.Print):
-            return False
-        if not op.bodies and not isinstance(op, tt.Store | tt.DescriptorStore | tt.Return) and may_write(op):
-            return False
-    return True
+        silent = op.bodies or isinstance(op, tt.Store | tt.DescriptorStore | tt.Return)
+        if isinstance(op, scf.While | tt.DescriptorReduce | tt.Print) or (not silent and may_write(op)):
+            return f"a program may wait for another one by {op.NAME}"
+    return None
 
 
-def _pays(func: tt.Func, options: CompileOptions) -> bool:
-    """Whether a kernel is expected to gain: see above."""
+def _why_no_gain(func: tt.Func, options: CompileOptions) -> str | None:
+    """The reason why a kernel is not expected to gain: see above."""
     if options.warps != _NUM_WARPS or options.warp_specialize is False:
-        return False
+        return f"it has not {_NUM_WARPS} warps and roles"
     dots = [op for op in func.walk() if isinstance(op, tt.Dot)]
     loops = {op.parent_op for op in dots}
     for loop in loops:
         if not isinstance(loop, scf.For) or loop.parent_op is not func:
-            return False
+            return "a dot is in no loop, or in one within another"
         asked = options.num_stages if loop.num_stages is None else loop.num_stages
-        if (asked is not None and asked < _STAGES) or any(isinstance(op, tt.Load) for op in loop.walk()):
-            return False
+        if asked is not None and asked < _STAGES:
+            return f"its loops have {asked} stages, not {_STAGES}"
+        if any(isinstance(op, tt.Load) for op in loop.walk()):
+            return "threads load in a loop of dots"
     accumulated = max(sum(tensor_of(op.result).numel for op in dots if op.parent_op is loop) for loop in loops)
-    if not _ACCUMULATED[0] <= accumulated // (32 * options.warps) <= _ACCUMULATED[1]:
-        return False
+    registers = accumulated // (32 * options.warps)
+    if not _ACCUMULATED[0] <= registers <= _ACCUMULATED[1]:
+        return f"the accumulators take {registers} registers of a thread, not {_ACCUMULATED[0]} to {_ACCUMULATED[1]}"
     loads = [op for op in func.walk() if isinstance(op, tt.DescriptorLoad)]
     stored = [op.value for op in func.walk() if isinstance(op, tt.Store | tt.DescriptorStore)]
     ring = _STAGES * sum(bytes_of(op.result) for op in loads)
     room = TARGETS[options.target].max_shared - SPARE_BYTES - max(map(bytes_of, stored), default=0)
-    return ring <= room and all(map(_is_read_by_wgmma, loads))
+    if ring > room:
+        return f"{_STAGES} stages take {ring} bytes of shared memory, which has {room} beside what is stored"
+    return None if all(map(_is_read_by_wgmma, loads)) else "threads turn operands of a dot"
 
 
 def _is_read_by_wgmma(load: tt.DescriptorLoad) -> bool:
