@@ -12,6 +12,7 @@ from ziggurat.backend.cpu.runtime import launcher
 from ziggurat.backend.cpu.runtime.kernels import NativeKernel
 from ziggurat.backend.cpu.runtime.native import RECORD, native
 from ziggurat.backend.cpu.runtime.plans import Given, plan_of
+from ziggurat.backend.launch import checks
 from ziggurat.backend.launch.arrays import read_array
 from ziggurat.backend.launch.grids import padded, three
 from ziggurat.boundary import no_faults, public
@@ -134,9 +135,9 @@ class HostLaunches:
                 assert array is not None
                 number = array[2]
             if (is_integer or isinstance(type_, PtrType)) and parameter.specialize and parameter.align:
-                rules |= launcher.DIVISIBLE if parameter.divisor(number) != 1 else launcher.NOT_DIVISIBLE
+                rules |= checks.DIVISIBLE if parameter.divisor(number) != 1 else checks.NOT_DIVISIBLE
             if is_integer and parameter.compiles_in(1):
-                rules |= launcher.NOT_ONE
+                rules |= checks.NOT_ONE
             known = None if isinstance(type_, ConstantType) else type_
             made.append(Given(name, value, known, rules, name in passed, name in declared))
         return made

@@ -27,6 +27,8 @@ from typing import Any, Final, cast
 from ziggurat.backend.cuda import driver
 from ziggurat.backend.cuda.specialize import KernelParameter, Kind
 from ziggurat.backend.cuda.tensormap import Described
+from ziggurat.backend.launch import checks
+from ziggurat.backend.launch.checks import BOOLEAN, CONSTANT, DIVISIBLE, F32, F64, INTEGER, NOT_DIVISIBLE, NOT_ONE
 
 # The head of a table: the driver's function, the kernel, threads, bytes of shared memory and of the buffer, numbers of
 # arguments and parameters, whether all addresses and integers must be those of the buffer, the options, the function
@@ -38,8 +40,8 @@ _DTYPE: Final = sys.intern("dtype")
 # for the value, the device, and the number of the argument. Tensors come last, as they take the longest. The entries
 # are followed by the places of the parameters, and by the buffer.
 ENTRY: Final = struct.Struct("=qQQqqqqqq")
-CONSTANT, INTEGER, F32, F64, BOOLEAN, TENSOR = range(6)
-DIVISIBLE, NOT_DIVISIBLE, NOT_ONE, SEVERAL_DEVICES = 1, 2, 4, 8
+TENSOR: Final = checks.OWN
+SEVERAL_DEVICES: Final = 8  # A rule besides those of `checks`.
 _FLOATS: Final = {"f32": F32, "f64": F64}
 # A constant of these types may be another object with an equal value.
 _COMPARED: Final = (int, str, bool)
@@ -51,54 +53,41 @@ BEFORE: Final = 50
 _MADE: Final = 32
 _KEPT: Final = 4
 
-TEXT: Final = """
-%head = type { ptr, ptr, i64, i64, i64, i64, i64, i64, ptr, ptr, ptr, ptr, ptr, ptr }
-%entry = type { i64, ptr, ptr, i64, i64, i64, i64, i64, i64 }
+_CHECKED: Final = checks.value_checks(
+    own="%as.tensor",
+    limits=checks.loads("entry", "e", low=3, high=4),
+    boolean="""
+  %is.true = call i32 @PyObject_IsTrue(ptr %value)
+  %bit = trunc i32 %is.true to i8
+  store i8 %bit, ptr %slot, align 1""",
+)
 
-define ptr @zg_start(ptr %plans, ptr %given, i64 %count) {
-  br label %each
-each:
-  %number = phi i64 [ 0, %0 ], [ %following, %next ]
-  %size = call i64 @PyList_Size(ptr %plans)
-  %more = icmp slt i64 %number, %size
-  br i1 %more, label %try, label %none
-try:
-  %plan = call ptr @PyList_GetItem(ptr %plans, i64 %number)
-  call void @Py_IncRef(ptr %plan)
-  %table.object = call ptr @PyTuple_GetItem(ptr %plan, i64 0)
-  %table = call ptr @PyBytes_AsString(ptr %table.object)
-  %done = call i1 @start(ptr %table, ptr %given, i64 %count)
-  br i1 %done, label %launched, label %next
-next:
-  call void @PyErr_Clear()
-  call void @Py_DecRef(ptr %plan)
-  %following = add i64 %number, 1
-  br label %each
-launched:
-  %result = call ptr @PyTuple_GetItem(ptr %plan, i64 1)
-  call void @Py_IncRef(ptr %result)
-  call void @Py_DecRef(ptr %plan)
-  ret ptr %result
+_TEXT: Final = f"""
+%head = type {{ ptr, ptr, i64, i64, i64, i64, i64, i64, ptr, ptr, ptr, ptr, ptr, ptr }}
+%entry = type {{ i64, ptr, ptr, i64, i64, i64, i64, i64, i64 }}
+
+define ptr @zg_start(ptr %plans, ptr %given, i64 %count) {{
+{checks.each_plan("@start(ptr %table, ptr %given, i64 %count)", "%none")}
+run:
+{checks.RESULT}
 none:
   call void @Py_IncRef(ptr %plans)
   ret ptr %plans
-}
+}}
 
 ; Launch by a table: three sizes of the grid, the options, and the arguments. False if they do not fit, or an error.
-define internal i1 @start(ptr %table, ptr %given, i64 %count) noinline {
+define internal i1 @start(ptr %table, ptr %given, i64 %count) noinline {{
   %overflow = alloca i32
   %receiver = alloca ptr
-  %entries.at = getelementptr %head, ptr %table, i32 0, i32 5
-  %entries = load i64, ptr %entries.at, align 1
+{checks.loads("head", "table", entries=5)}
   %expected.count = add i64 %entries, 4
   %right.count = icmp eq i64 %count, %expected.count
   br i1 %right.count, label %options, label %no
 options:
   %options.given.at = getelementptr ptr, ptr %given, i64 3
   %options.given = load ptr, ptr %options.given.at
-  %options.at = getelementptr %head, ptr %table, i32 0, i32 8
-  %options.wanted = load ptr, ptr %options.at, align 1
-  %options.same = call i32 @PyObject_RichCompareBool(ptr %options.given, ptr %options.wanted, i32 2)
+{checks.loads("head", "table", wanted="ptr 8")}
+  %options.same = call i32 @PyObject_RichCompareBool(ptr %options.given, ptr %wanted, i32 2)
   %options.fit = icmp eq i32 %options.same, 1
   br i1 %options.fit, label %grid, label %no
 grid:
@@ -110,19 +99,8 @@ grid:
   %is.grid = icmp sgt i64 %xyz, 0
   br i1 %is.grid, label %begin, label %no
 begin:
-  %bytes.at = getelementptr %head, ptr %table, i32 0, i32 4
-  %bytes = load i64, ptr %bytes.at, align 1
-  %parameters.at = getelementptr %head, ptr %table, i32 0, i32 6
-  %parameters = load i64, ptr %parameters.at, align 1
-  %exact.at = getelementptr %head, ptr %table, i32 0, i32 7
-  %exact.number = load i64, ptr %exact.at, align 1
-  %is.exact = icmp ne i64 %exact.number, 0
-  %names = getelementptr %head, ptr %table, i32 0, i32 11
-  %dtype.name = load ptr, ptr %names, align 1
-  %address.at = getelementptr ptr, ptr %names, i64 1
-  %address.of = load ptr, ptr %address.at, align 1
-  %device.of.at = getelementptr ptr, ptr %names, i64 2
-  %device.of = load ptr, ptr %device.of.at, align 1
+{checks.loads("head", "table", bytes=4, parameters=6, exact=7, name="ptr 11", address_of="ptr 12", device_of="ptr 13")}
+  %is.exact = icmp ne i64 %exact, 0
   %first = getelementptr %head, ptr %table, i64 1
   %order = getelementptr %entry, ptr %first, i64 %entries
   %template = getelementptr i64, ptr %order, i64 %parameters
@@ -137,80 +115,21 @@ each:
   br i1 %left, label %one, label %point
 one:
   %e = getelementptr %entry, ptr %first, i64 %number
-  %argument.at = getelementptr %entry, ptr %e, i32 0, i32 8
-  %argument = load i64, ptr %argument.at, align 1
+{checks.loads("entry", "e", argument=8)}
   %value.number = add i64 %argument, 4
   %value.at = getelementptr ptr, ptr %given, i64 %value.number
   %value = load ptr, ptr %value.at
-  %kind = load i64, ptr %e, align 1
-  %type.at = getelementptr %entry, ptr %e, i32 0, i32 1
-  %type.wanted = load ptr, ptr %type.at, align 1
-  %expected.at = getelementptr %entry, ptr %e, i32 0, i32 2
-  %expected = load ptr, ptr %expected.at, align 1
-  %slot.at = getelementptr %entry, ptr %e, i32 0, i32 5
-  %place = load i64, ptr %slot.at, align 1
+{checks.loads("entry", "e", **{"kind": 0, "type.wanted": "ptr 1", "expected": "ptr 2", "place": 5, "rules": 6})}
   %slot = getelementptr i8, ptr %buffer, i64 %place
-  %rules.at = getelementptr %entry, ptr %e, i32 0, i32 6
-  %rules = load i64, ptr %rules.at, align 1
-  %own.type.at = getelementptr ptr, ptr %value, i64 1
-  %type = load ptr, ptr %own.type.at
-  %same.type = icmp eq ptr %type, %type.wanted
-  %is.constant = icmp eq i64 %kind, 0
-  br i1 %is.constant, label %constant, label %typed
-constant:
-  %same = icmp eq ptr %value, %expected
-  br i1 %same, label %next, label %unlike
-unlike:
-  br i1 %same.type, label %compare, label %no
-compare:
-  %equal = call i32 @PyObject_RichCompareBool(ptr %value, ptr %expected, i32 2)
-  %is.equal = icmp eq i32 %equal, 1
-  br i1 %is.equal, label %next, label %no
-typed:
-  br i1 %same.type, label %by.kind, label %no
-by.kind:
-  switch i64 %kind, label %no [
-    i64 1, label %as.integer
-    i64 2, label %as.f32
-    i64 3, label %as.f64
-    i64 4, label %as.boolean
-    i64 5, label %as.tensor
-  ]
-as.integer:
-  %integer = call i64 @PyLong_AsLongLongAndOverflow(ptr %value, ptr %overflow)
-  %over = load i32, ptr %overflow
-  %is.over = icmp ne i32 %over, 0
-  %low.at = getelementptr %entry, ptr %e, i32 0, i32 3
-  %low = load i64, ptr %low.at, align 1
-  %high.at = getelementptr %entry, ptr %e, i32 0, i32 4
-  %high = load i64, ptr %high.at, align 1
-  %below = icmp slt i64 %integer, %low
-  %above = icmp sgt i64 %integer, %high
-  %outside.1 = or i1 %below, %above
-  %outside = or i1 %outside.1, %is.over
-  br i1 %outside, label %no, label %rule
-as.f32:
-  %double = call double @PyFloat_AsDouble(ptr %value)
-  %float = fptrunc double %double to float
-  store float %float, ptr %slot, align 1
-  br label %next
-as.f64:
-  %wide = call double @PyFloat_AsDouble(ptr %value)
-  store double %wide, ptr %slot, align 1
-  br label %next
-as.boolean:
-  %is.true = call i32 @PyObject_IsTrue(ptr %value)
-  %bit = trunc i32 %is.true to i8
-  store i8 %bit, ptr %slot, align 1
-  br label %next
+{_CHECKED}
 as.tensor:
-  %dtype = call ptr @PyObject_GetAttr(ptr %value, ptr %dtype.name)
+  %dtype = call ptr @PyObject_GetAttr(ptr %value, ptr %name)
   %same.dtype = icmp eq ptr %dtype, %expected
   call void @Py_DecRef(ptr %dtype)
   br i1 %same.dtype, label %address, label %no
 address:
   store ptr %value, ptr %receiver
-  %address.object = call ptr @PyObject_Vectorcall(ptr %address.of, ptr %receiver, i64 1, ptr null)
+  %address.object = call ptr @PyObject_Vectorcall(ptr %address_of, ptr %receiver, i64 1, ptr null)
   %address.number = call i64 @number(ptr %address.object)
   %is.address = icmp sge i64 %address.number, 0
   br i1 %is.address, label %moved, label %no
@@ -218,48 +137,17 @@ address:
 moved:
   %address.before = load i64, ptr %slot, align 1
   %is.elsewhere = icmp ne i64 %address.before, %address.number
-  %several = and i64 %rules, 8
+  %several = and i64 %rules, {SEVERAL_DEVICES}
   %is.several = icmp ne i64 %several, 0
   %is.moved = or i1 %is.elsewhere, %is.several
   br i1 %is.moved, label %other, label %rule
 other:
-  %device.object = call ptr @PyObject_Vectorcall(ptr %device.of, ptr %receiver, i64 1, ptr null)
+  %device.object = call ptr @PyObject_Vectorcall(ptr %device_of, ptr %receiver, i64 1, ptr null)
   %device = call i64 @number(ptr %device.object)
-  %device.at = getelementptr %entry, ptr %e, i32 0, i32 7
-  %device.wanted = load i64, ptr %device.at, align 1
-  %same.device = icmp eq i64 %device, %device.wanted
+{checks.loads("entry", "e", elsewhere=7)}
+  %same.device = icmp eq i64 %device, %elsewhere
   br i1 %same.device, label %rule, label %no
-
-; An integer or an address that must be or not be divisible by 16, or not be 1, or be the one in the buffer.
-rule:
-  %tested = phi i64 [ %integer, %as.integer ], [ %address.number, %moved ], [ %address.number, %other ]
-  %rest = and i64 %tested, 15
-  %is.divisible = icmp eq i64 %rest, 0
-  %wants = and i64 %rules, 1
-  %wants.it = icmp ne i64 %wants, 0
-  %is.not = xor i1 %is.divisible, true
-  %wrong.1 = and i1 %wants.it, %is.not
-  %denies = and i64 %rules, 2
-  %denies.it = icmp ne i64 %denies, 0
-  %wrong.2 = and i1 %denies.it, %is.divisible
-  %no.one = and i64 %rules, 4
-  %no.one.it = icmp ne i64 %no.one, 0
-  %is.one = icmp eq i64 %tested, 1
-  %wrong.3 = and i1 %no.one.it, %is.one
-  %before = load i64, ptr %slot, align 1
-  %is.other = icmp ne i64 %before, %tested
-  %wrong.4 = and i1 %is.exact, %is.other
-  %wrong.5 = or i1 %wrong.1, %wrong.2
-  %wrong.6 = or i1 %wrong.3, %wrong.4
-  %wrong = or i1 %wrong.5, %wrong.6
-  br i1 %wrong, label %no, label %store
-store:
-  store i64 %tested, ptr %slot, align 1
-  br label %next
-next:
-  %number.next = add i64 %number, 1
-  br label %each
-
+{checks.rule("[ %address.number, %moved ], [ %address.number, %other ]", exact=True)}
 point:
   %p = phi i64 [ 0, %each ], [ %p.next, %pointing ]
   %p.left = icmp slt i64 %p, %parameters
@@ -273,10 +161,7 @@ pointing:
   %p.next = add i64 %p, 1
   br label %point
 on:
-  %current.at = getelementptr %head, ptr %table, i32 0, i32 9
-  %current = load ptr, ptr %current.at, align 1
-  %on.device.at = getelementptr %head, ptr %table, i32 0, i32 10
-  %on.device = load ptr, ptr %on.device.at, align 1
+{checks.loads("head", "table", **{"current": "ptr 9", "on.device": "ptr 10"})}
   store ptr %on.device, ptr %receiver
   %stream.object = call ptr @PyObject_Vectorcall(ptr %current, ptr %receiver, i64 1, ptr null)
   %stream.number = call i64 @number(ptr %stream.object)
@@ -285,13 +170,8 @@ on:
 launch:
   %stream = inttoptr i64 %stream.number to ptr
   %start = load ptr, ptr %table, align 1
-  %kernel.at = getelementptr %head, ptr %table, i32 0, i32 1
-  %kernel = load ptr, ptr %kernel.at, align 1
-  %threads.at = getelementptr %head, ptr %table, i32 0, i32 2
-  %threads.64 = load i64, ptr %threads.at, align 1
+{checks.loads("head", "table", **{"kernel": "ptr 1", "threads.64": 2, "shared.64": 3})}
   %threads = trunc i64 %threads.64 to i32
-  %shared.at = getelementptr %head, ptr %table, i32 0, i32 3
-  %shared.64 = load i64, ptr %shared.at, align 1
   %shared = trunc i64 %shared.64 to i32
   %x.32 = trunc i64 %x to i32
   %y.32 = trunc i64 %y to i32
@@ -305,49 +185,20 @@ launch:
   ret i1 %fine
 no:
   ret i1 false
-}
+}}
 
 ; A size of the grid; 0 for what is none.
-define internal i64 @size(ptr %given, i64 %axis) {
+define internal i64 @size(ptr %given, i64 %axis) {{
   %at = getelementptr ptr, ptr %given, i64 %axis
   %object = load ptr, ptr %at
   %number = call i64 @PyLong_AsLongLong(ptr %object)
   %small = icmp sle i64 %number, 2147483647
   %size = select i1 %small, i64 %number, i64 0
   ret i64 %size
-}
-
-; The number of an int, whose reference is given up; -1 for an error.
-define internal i64 @number(ptr %object) {
-  %none = icmp eq ptr %object, null
-  br i1 %none, label %error, label %read
-read:
-  %number = call i64 @PyLong_AsLongLong(ptr %object)
-  call void @Py_DecRef(ptr %object)
-  ret i64 %number
-error:
-  ret i64 -1
-}
-
-declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
-declare i64 @llvm.smin.i64(i64, i64)
-declare void @Py_DecRef(ptr)
-declare void @Py_IncRef(ptr)
-declare void @PyErr_Clear()
-declare ptr @PyBytes_AsString(ptr)
-declare void @PyEval_RestoreThread(ptr)
-declare ptr @PyEval_SaveThread()
-declare double @PyFloat_AsDouble(ptr)
-declare ptr @PyList_GetItem(ptr, i64)
-declare i64 @PyList_Size(ptr)
-declare i64 @PyLong_AsLongLong(ptr)
-declare i64 @PyLong_AsLongLongAndOverflow(ptr, ptr)
-declare ptr @PyObject_GetAttr(ptr, ptr)
-declare i32 @PyObject_IsTrue(ptr)
-declare i32 @PyObject_RichCompareBool(ptr, ptr, i32)
-declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
-declare ptr @PyTuple_GetItem(ptr, i64)
+}}
+{checks.NUMBER}
 """
+TEXT: Final = checks.declared(_TEXT)
 
 
 class Plans:

@@ -7,22 +7,31 @@ from __future__ import annotations
 
 from typing import Final
 
-TEXT: Final = """
+from ziggurat.backend.launch import checks
+
+_FIELDS: Final = {
+    "kind": 2, "type.wanted": "ptr 3", "expected": "ptr 4", "low": 5, "high": 6, "slot.number": 7, "bound": 8,
+    "rules": 9,
+}  # fmt: skip
+_CHECKED: Final = checks.value_checks(
+    own="%as.numpy %as.torch",
+    boolean=f"""
+{checks.loads("table", "table", true="ptr 6")}
+  %is.true = icmp eq ptr %value, %true
+  %bit = zext i1 %is.true to i64
+  store i64 %bit, ptr %slot""",
+)
+
+TEXT: Final = f"""
 ; Whether the arguments of a call fit a table. If so, their values are in the slots, and the bounds in the description.
-define internal i1 @fit(ptr %table, ptr %given, i64 %count, ptr %names, ptr %slots, ptr %launch) {
+define internal i1 @fit(ptr %table, ptr %given, i64 %count, ptr %names, ptr %slots, ptr %launch) {{
   %values = alloca [64 x ptr], align 8
   %spans = alloca [24 x %span], align 8
   %arrays = alloca i64
-  %integer = alloca i64
   %overflow = alloca i32
   store i64 0, ptr %arrays
-  %parameters.at = getelementptr %table, ptr %table, i32 0, i32 3
-  %parameters = load i64, ptr %parameters.at, align 1
-  %entries.at = getelementptr %table, ptr %table, i32 0, i32 4
-  %entries = load i64, ptr %entries.at, align 1
-  %whole.at = getelementptr %table, ptr %table, i32 0, i32 5
-  %whole.number = load i64, ptr %whole.at, align 1
-  %is.whole = icmp ne i64 %whole.number, 0
+{checks.loads("table", "table", parameters=3, entries=4, whole=5)}
+  %is.whole = icmp ne i64 %whole, 0
   %too.many = icmp sgt i64 %count, %parameters
   br i1 %too.many, label %no, label %begin
 begin:
@@ -76,108 +85,15 @@ one:
   %e = getelementptr %table, ptr %table, i32 0, i32 8, i64 %number
   %value.at = getelementptr ptr, ptr %values, i64 %number
   %value.given = load ptr, ptr %value.at
-  %default.at = getelementptr %entry, ptr %e, i32 0, i32 1
-  %default = load ptr, ptr %default.at, align 1
+{checks.loads("entry", "e", default="ptr 1")}
   %is.given = icmp ne ptr %value.given, null
   %value = select i1 %is.given, ptr %value.given, ptr %default
   %missing = icmp eq ptr %value, null
   br i1 %missing, label %no, label %present
 present:
-  %kind.at = getelementptr %entry, ptr %e, i32 0, i32 2
-  %kind = load i64, ptr %kind.at, align 1
-  %type.wanted.at = getelementptr %entry, ptr %e, i32 0, i32 3
-  %type.wanted = load ptr, ptr %type.wanted.at, align 1
-  %expected.at = getelementptr %entry, ptr %e, i32 0, i32 4
-  %expected = load ptr, ptr %expected.at, align 1
-  %low.at = getelementptr %entry, ptr %e, i32 0, i32 5
-  %low = load i64, ptr %low.at, align 1
-  %high.at = getelementptr %entry, ptr %e, i32 0, i32 6
-  %high = load i64, ptr %high.at, align 1
-  %slot.at = getelementptr %entry, ptr %e, i32 0, i32 7
-  %slot.number = load i64, ptr %slot.at, align 1
-  %bound.at = getelementptr %entry, ptr %e, i32 0, i32 8
-  %bound = load i64, ptr %bound.at, align 1
-  %rules.at = getelementptr %entry, ptr %e, i32 0, i32 9
-  %rules = load i64, ptr %rules.at, align 1
+{checks.loads("entry", "e", **_FIELDS)}
   %slot = getelementptr i64, ptr %slots, i64 %slot.number
-  %type.at = getelementptr ptr, ptr %value, i64 1
-  %type = load ptr, ptr %type.at
-  %same.type = icmp eq ptr %type, %type.wanted
-  %is.constant = icmp eq i64 %kind, 0
-  br i1 %is.constant, label %constant, label %typed
-constant:
-  %same = icmp eq ptr %value, %expected
-  br i1 %same, label %next, label %unlike
-unlike:
-  br i1 %same.type, label %rich, label %no
-rich:
-  %equal = call i32 @PyObject_RichCompareBool(ptr %value, ptr %expected, i32 2)
-  %is.equal = icmp eq i32 %equal, 1
-  br i1 %is.equal, label %next, label %no
-typed:
-  br i1 %same.type, label %by.kind, label %no
-by.kind:
-  switch i64 %kind, label %no [
-    i64 1, label %as.integer
-    i64 2, label %as.f32
-    i64 3, label %as.f64
-    i64 4, label %as.boolean
-    i64 5, label %as.numpy
-    i64 6, label %as.torch
-  ]
-
-as.integer:
-  %x = call i64 @PyLong_AsLongLongAndOverflow(ptr %value, ptr %overflow)
-  %over = load i32, ptr %overflow
-  %is.over = icmp ne i32 %over, 0
-  %below = icmp slt i64 %x, %low
-  %above = icmp sgt i64 %x, %high
-  %outside.1 = or i1 %below, %above
-  %outside = or i1 %outside.1, %is.over
-  br i1 %outside, label %no, label %whole
-whole:
-  store i64 %x, ptr %integer
-  br label %rule
-as.f32:
-  %double = call double @PyFloat_AsDouble(ptr %value)
-  %float = fptrunc double %double to float
-  store float %float, ptr %slot
-  br label %next
-as.f64:
-  %wide = call double @PyFloat_AsDouble(ptr %value)
-  store double %wide, ptr %slot
-  br label %next
-as.boolean:
-  %true.at = getelementptr %table, ptr %table, i32 0, i32 6
-  %true = load ptr, ptr %true.at, align 1
-  %is.true = icmp eq ptr %value, %true
-  %bit = zext i1 %is.true to i64
-  store i64 %bit, ptr %slot
-  br label %next
-
-; An integer, or the address of an array, that must be or not be divisible by 16, or not be 1; then it goes to its slot.
-rule:
-  %tested = load i64, ptr %integer
-  %rest = and i64 %tested, 15
-  %is.divisible = icmp eq i64 %rest, 0
-  %wants = and i64 %rules, 1
-  %wants.it = icmp ne i64 %wants, 0
-  %is.not = xor i1 %is.divisible, true
-  %wrong.1 = and i1 %wants.it, %is.not
-  %denies = and i64 %rules, 2
-  %denies.it = icmp ne i64 %denies, 0
-  %wrong.2 = and i1 %denies.it, %is.divisible
-  %no.one = and i64 %rules, 4
-  %no.one.it = icmp ne i64 %no.one, 0
-  %is.one = icmp eq i64 %tested, 1
-  %wrong.3 = and i1 %no.one.it, %is.one
-  %wrong.4 = or i1 %wrong.1, %wrong.2
-  %wrong = or i1 %wrong.3, %wrong.4
-  br i1 %wrong, label %no, label %store
-store:
-  store i64 %tested, ptr %slot
-  br label %next
-
+{_CHECKED}
 ; NumPy's array: data 16, number of axes 24, sizes 32, strides 40, base 48, dtype 56, flags 64.
 as.numpy:
   %descr.at = getelementptr i8, ptr %value, i64 56
@@ -369,11 +285,8 @@ span:
   store i64 %s.writable.64, ptr %s.3
   %s.4 = getelementptr %span, ptr %s, i32 0, i32 4
   store i64 %bound, ptr %s.4
-  store i64 %s.data, ptr %integer
   br label %rule
-next:
-  %number.next = add i64 %number, 1
-  br label %each
+{checks.rule("[ %s.data, %span ]", exact=False)}
 
 merge:
   %n = load i64, ptr %arrays
@@ -381,17 +294,6 @@ merge:
   ret i1 true
 no:
   ret i1 false
-}
-
-; The number of an int, whose reference is given up; -1 for an error.
-define internal i64 @number(ptr %object) {
-  %none = icmp eq ptr %object, null
-  br i1 %none, label %error, label %read
-read:
-  %number = call i64 @PyLong_AsLongLong(ptr %object)
-  call void @Py_DecRef(ptr %object)
-  ret i64 %number
-error:
-  ret i64 -1
-}
+}}
+{checks.NUMBER}
 """

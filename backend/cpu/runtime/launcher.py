@@ -15,6 +15,7 @@ import struct
 from typing import Final
 
 from ziggurat.backend.cpu.runtime import fitting, spans
+from ziggurat.backend.launch import checks
 
 # The head of a table: the entry; bytes of scratch memory; whether programs run in order; numbers of parameters and
 # entries; whether a program may reach all memory that an array is a view of; `True`; the names of attributes of torch's
@@ -25,20 +26,20 @@ ATTRIBUTES: Final = ("dtype", "is_cpu", "is_contiguous", "numel", "data_ptr", "u
 # the constant or dtype, the least and the largest integer (of an array, the size of its elements in bytes), the slot,
 # the number among the bounds (or -1), and rules for the value.
 ENTRY: Final = struct.Struct("=QQqQQqqqqq")
-CONSTANT, INTEGER, F32, F64, BOOLEAN, NUMPY, TORCH = range(7)
-DIVISIBLE, NOT_DIVISIBLE, NOT_ONE = 1, 2, 4
+NUMPY, TORCH = checks.OWN, checks.OWN + 1
 GRID: Final = struct.Struct("=iiiiq")  # Three sizes, 0, and the number of programs.
 # Launches with more parameters or arrays have no plan.
 MAX_ENTRIES: Final = 64
 UNUSED: Final = MAX_ENTRIES  # The slot of values that the entry does not get.
 MAX_ARRAYS: Final = 24
 
-_TEXT = """
-%entry = type { ptr, ptr, i64, ptr, ptr, i64, i64, i64, i64, i64 }
-%table = type { ptr, i64, i64, i64, i64, i64, ptr, [7 x ptr], [0 x %entry] }
-%plans = type { ptr, ptr, ptr }
+_FIT = "@fit(ptr %table, ptr %given, i64 %count, ptr %names, ptr %slots, ptr %launch)"
+_TEXT = f"""
+%entry = type {{ ptr, ptr, i64, ptr, ptr, i64, i64, i64, i64, i64 }}
+%table = type {{ ptr, i64, i64, i64, i64, i64, ptr, [7 x ptr], [0 x %entry] }}
+%plans = type {{ ptr, ptr, ptr }}
 
-define ptr @zg_launch(ptr %self, ptr %given, i64 %count, ptr %names) {
+define ptr @zg_launch(ptr %self, ptr %given, i64 %count, ptr %names) {{
   %slots = alloca [65 x i64], align 8
   %launch = alloca [77 x i64], align 8
   %record = alloca [6 x i64], align 8
@@ -46,24 +47,7 @@ define ptr @zg_launch(ptr %self, ptr %given, i64 %count, ptr %names) {
   %grid.object = call ptr @PyTuple_GetItem(ptr %self, i64 0)
   %grid = call ptr @PyBytes_AsString(ptr %grid.object)
   %plans = call ptr @PyTuple_GetItem(ptr %self, i64 1)
-  br label %each
-each:
-  %number = phi i64 [ 0, %0 ], [ %following, %next ]
-  %size = call i64 @PyList_Size(ptr %plans)
-  %more = icmp slt i64 %number, %size
-  br i1 %more, label %try, label %other
-try:
-  %plan = call ptr @PyList_GetItem(ptr %plans, i64 %number)
-  call void @Py_IncRef(ptr %plan)
-  %table.object = call ptr @PyTuple_GetItem(ptr %plan, i64 0)
-  %table = call ptr @PyBytes_AsString(ptr %table.object)
-  %fits = call i1 @fit(ptr %table, ptr %given, i64 %count, ptr %names, ptr %slots, ptr %launch)
-  br i1 %fits, label %run, label %next
-next:
-  call void @PyErr_Clear()
-  call void @Py_DecRef(ptr %plan)
-  %following = add i64 %number, 1
-  br label %each
+{checks.each_plan(_FIT, "%other")}
 other:
   %slow = call ptr @PyTuple_GetItem(ptr %self, i64 2)
   %answer = call ptr @PyObject_Vectorcall(ptr %slow, ptr %given, i64 %count, ptr %names)
@@ -84,12 +68,9 @@ run:
   store i64 %total, ptr %job.2
   %job.3 = getelementptr %job, ptr %job, i32 0, i32 3
   store ptr %launch, ptr %job.3
-  %scratch.at = getelementptr %table, ptr %table, i32 0, i32 1
-  %scratch = load i64, ptr %scratch.at, align 1
+{checks.loads("table", "table", scratch=1, ordered=2)}
   %job.4 = getelementptr %job, ptr %job, i32 0, i32 4
   store i64 %scratch, ptr %job.4
-  %ordered.at = getelementptr %table, ptr %table, i32 0, i32 2
-  %ordered = load i64, ptr %ordered.at, align 1
   %is.ordered = icmp ne i64 %ordered, 0
   %all.threads = load atomic i64, ptr @threads seq_cst, align 8
   %threads = select i1 %is.ordered, i64 1, i64 %all.threads
@@ -112,10 +93,7 @@ over:
   %fine = icmp eq i64 %told, 0
   br i1 %fine, label %done, label %error
 done:
-  %result = call ptr @PyTuple_GetItem(ptr %plan, i64 1)
-  call void @Py_IncRef(ptr %result)
-  call void @Py_DecRef(ptr %plan)
-  ret ptr %result
+{checks.RESULT}
 error:
   store i64 %code, ptr %record
   %record.notes = getelementptr i64, ptr %record, i64 5
@@ -140,10 +118,10 @@ call:
   call void @Py_DecRef(ptr %record.object)
   call void @Py_DecRef(ptr %plan)
   ret ptr %raised
-}
+}}
 
 ; All values of a call as a tuple, those of keywords last.
-define internal ptr @values(ptr %given, i64 %count, ptr %names) {
+define internal ptr @values(ptr %given, i64 %count, ptr %names) {{
   %no.names = icmp eq ptr %names, null
   br i1 %no.names, label %make, label %named
 named:
@@ -167,30 +145,7 @@ one:
   br label %each
 done:
   ret ptr %tuple
-}
-
-declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
-declare i64 @llvm.smin.i64(i64, i64)
-declare i64 @llvm.smax.i64(i64, i64)
-declare void @Py_IncRef(ptr)
-declare void @PyErr_Clear()
-declare ptr @PyErr_Occurred()
-declare ptr @PyBytes_AsString(ptr)
-declare ptr @PyBytes_FromStringAndSize(ptr, i64)
-declare double @PyFloat_AsDouble(ptr)
-declare ptr @PyList_GetItem(ptr, i64)
-declare i64 @PyList_Size(ptr)
-declare i64 @PyLong_AsLongLong(ptr)
-declare i64 @PyLong_AsLongLongAndOverflow(ptr, ptr)
-declare ptr @PyObject_CallFunctionObjArgs(ptr, ...)
-declare ptr @PyObject_CallMethodObjArgs(ptr, ptr, ...)
-declare ptr @PyObject_GetAttr(ptr, ptr)
-declare i32 @PyObject_RichCompareBool(ptr, ptr, i32)
-declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
-declare ptr @PyTuple_GetItem(ptr, i64)
-declare ptr @PyTuple_New(i64)
-declare i32 @PyTuple_SetItem(ptr, i64, ptr)
-declare i64 @PyTuple_Size(ptr)
+}}
 """
 
 TEXT: Final = _TEXT + spans.TEXT + fitting.TEXT

@@ -16,6 +16,7 @@ import numpy as np
 
 from ziggurat.backend.cpu.runtime import host, launcher, pool
 from ziggurat.backend.cpu.runtime.loading import Builtin, Loaded, is_known_python, linking, object_of
+from ziggurat.backend.launch import checks
 from ziggurat.codemodel.errors import LaunchError, shown
 
 if TYPE_CHECKING:
@@ -77,7 +78,8 @@ class Native:
         if self._has_launcher:
             names += ["zg_launch"]
         text = pool.text(pool=HAS_POOL) + host.text(pool=HAS_POOL)
-        self._loaded = Loaded(object_of(text + (launcher.TEXT if self._has_launcher else "")), names)
+        text += checks.declared(launcher.TEXT, text) if self._has_launcher else ""
+        self._loaded = Loaded(object_of(text), names)
         at = self._loaded.addresses
         ctypes.CFUNCTYPE(None, ctypes.c_int64)(at["zg_set_main"])(threading.main_thread().ident or 0)
         self.free: Callable[[int], None] = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(at["zg_free"])

@@ -11,11 +11,12 @@ import numpy as np
 
 from ziggurat.backend.cpu.runtime import launcher
 from ziggurat.backend.cpu.runtime.kernels import NativeKernel
+from ziggurat.backend.launch import checks
 from ziggurat.codemodel.types import PtrType, ScalarType, Type, f32, f64, i1, i32
 
 # A constant of these types may be another object with an equal value.
 _COMPARED: Final = (int, str, bool)
-_FLOATS: Final = {f32: launcher.F32, f64: launcher.F64}
+_FLOATS: Final = {f32: checks.F32, f64: checks.F64}
 _NAMES: Final = tuple(sys.intern(name) for name in launcher.ATTRIBUTES)
 
 
@@ -23,7 +24,7 @@ _NAMES: Final = tuple(sys.intern(name) for name in launcher.ATTRIBUTES)
 class Given:
     """An argument of a launch: the type that the kernel is compiled for, or None for a value that is compiled in.
 
-    `rules` say which other values are divisible alike (`launcher.DIVISIBLE` …). An argument that the launch leaves out
+    `rules` say which other values are divisible alike (`checks.DIVISIBLE` …). An argument that the launch leaves out
     is not `passed`; `declared` says that the source declares the type of a number.
     """
 
@@ -82,7 +83,7 @@ _Row = tuple[int, int, int, int, int]  # The kind, the type, the constant or dty
 
 def _constant(given: Given) -> _Row:
     type_ = cast(Any, type(given.value))
-    return launcher.CONSTANT, id(type_) if type_ in _COMPARED else 0, id(given.value), 0, 0
+    return checks.CONSTANT, id(type_) if type_ in _COMPARED else 0, id(given.value), 0, 0
 
 
 def _run_time(given: Given, kept: list[Any]) -> _Row | None:
@@ -101,13 +102,13 @@ def _run_time(given: Given, kept: list[Any]) -> _Row | None:
     if not isinstance(type_, ScalarType):
         return None
     if kind is bool:
-        return (launcher.BOOLEAN, id(kind), 0, 0, 0) if type_ == i1 else None
+        return (checks.BOOLEAN, id(kind), 0, 0, 0) if type_ == i1 else None
     if isinstance(value, float | np.floating):
         return (_FLOATS[type_], id(kind), 0, 0, 0) if type_ in _FLOATS else None
     if not isinstance(value, int | np.integer) or not type_.is_int or type_ == i1:
         return None
     low, high = _class(given.value, type_, given.declared or kind not in (int, np.int64))
-    return (launcher.INTEGER, id(kind), 0, low, high) if high < 1 << 63 else None
+    return (checks.INTEGER, id(kind), 0, low, high) if high < 1 << 63 else None
 
 
 def _class(value: int, type_: ScalarType, declared: bool) -> tuple[int, int]:

@@ -13,6 +13,7 @@ from ziggurat.backend.cpu.runtime import launcher
 from ziggurat.backend.cpu.runtime.kernels import NativeKernel
 from ziggurat.backend.cpu.runtime.native import native
 from ziggurat.backend.cpu.runtime.plans import Given, plan_of
+from ziggurat.backend.launch import checks
 from ziggurat.codemodel.types import PtrType, f16, f32, f64, find_scalar, i1, i32, i64, u64
 
 Made = Callable[..., NativeKernel]
@@ -127,8 +128,8 @@ def test_rules_of_divisibility(made: Made):
     kernel = made("ptr<i64> i32", ECHO)
     room = np.zeros(64, np.int64)
     room = room[room.ctypes.data // 8 % 2 :]  # The first element lies at a multiple of 16.
-    divisible = launcher.DIVISIBLE
-    other = launcher.NOT_DIVISIBLE | launcher.NOT_ONE
+    divisible = checks.DIVISIBLE
+    other = checks.NOT_DIVISIBLE | checks.NOT_ONE
     launch = launch_of(kernel, [of_array("out", room, divisible), Given("n", 32, i32, divisible)])
     assert [launch(room, n) for n in (32, 0, -16, 8)] == ["done", "done", "done", "slow 2 []"]
     assert launch(room[1:], 32) == "slow 2 []"
