@@ -505,6 +505,13 @@ def scalar_element(type_: Type) -> ScalarType:
     return element
 
 
+def element_bytes(type_: Type) -> int:
+    """The size in memory of a number or a pointer, or of an element of a tensor: a byte of an i1, 8 of a pointer."""
+    element = element_of(type_)
+    assert isinstance(element, ScalarType | PtrType)
+    return element.bytes
+
+
 def shape_of(type_: Type) -> tuple[int, ...]:
     """The shape of a tensor; () of any other type."""
     return type_.shape if isinstance(type_, TensorType) else ()

@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 import attrs
 
 from ziggurat.backend.cpu import memory
-from ziggurat.backend.cpu.emitter import Coord, Emitter, Index, element_bytes, memory_kind
+from ziggurat.backend.cpu.emitter import Coord, Emitter, Index, memory_kind
 from ziggurat.backend.ptx.routines import Number, together
 from ziggurat.codemodel.dialects import cpu
 from ziggurat.codemodel.op import Block, BlockParameter, OpResult
+from ziggurat.codemodel.types import element_bytes
 
 
 class Head:

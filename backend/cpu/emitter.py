@@ -484,13 +484,6 @@ class Emitter(Code):
         return names
 
 
-def element_bytes(type_: Type) -> int:
-    """The size in memory of an element."""
-    element = element_of(type_)
-    assert isinstance(element, ScalarType | PtrType)
-    return element.bytes
-
-
 def values_of(emitted: Any) -> Sequence[Number]:
     """The numbers of a value that may be a tuple."""
     return cast("tuple[Number, ...]", emitted) if isinstance(emitted, tuple) else (emitted,)

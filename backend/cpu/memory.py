@@ -7,13 +7,23 @@ from collections.abc import Callable, Sequence
 import attrs
 
 from ziggurat.backend.cpu.elementwise import by_lane, computed
-from ziggurat.backend.cpu.emitter import CACHE_LINE, Coord, Emitter, Index, element_bytes, indexed, memory_kind
+from ziggurat.backend.cpu.emitter import CACHE_LINE, Coord, Emitter, Index, indexed, memory_kind
 from ziggurat.backend.cpu.runtime.host import BOUNDS
 from ziggurat.backend.ptx.routines import Number, suffix, together
 from ziggurat.codemodel.dialects import arith, cpu, scf, tt
 from ziggurat.codemodel.dialects.tt import AtomicKind
 from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value
-from ziggurat.codemodel.types import PtrType, ScalarType, TensorType, Type, element_of, i1, scalar_element, shape_of
+from ziggurat.codemodel.types import (
+    PtrType,
+    ScalarType,
+    TensorType,
+    Type,
+    element_bytes,
+    element_of,
+    i1,
+    scalar_element,
+    shape_of,
+)
 
 STRAY, READ_ONLY = 1, 2
 

@@ -13,14 +13,14 @@ from typing import Any
 from ziggurat.backend.cpu import memory
 from ziggurat.backend.cpu.access import Head, Matrix, step_of
 from ziggurat.backend.cpu.control import ASSERTION, apply, is_straight, packed
-from ziggurat.backend.cpu.emitter import Coord, Emitter, Index, element_bytes, emits, indexed
+from ziggurat.backend.cpu.emitter import Coord, Emitter, Index, emits, indexed
 from ziggurat.backend.cpu.reductions import Tree
 from ziggurat.backend.cpu.streaming import edges, stream_of
 from ziggurat.backend.ptx.routines import Number
 from ziggurat.codemodel.dialects import core, cpu, tt
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.traits import MemoryWrite
-from ziggurat.codemodel.types import TensorType, shape_of
+from ziggurat.codemodel.types import TensorType, element_bytes, shape_of
 from ziggurat.transforms.cpu.plan import EXPENSIVE, moved_operands
 
 MAX_UNROLLED = 2  # Vectors of an iteration, where nothing is reduced.

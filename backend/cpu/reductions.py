@@ -12,12 +12,12 @@ from functools import cache
 from typing import Any
 
 from ziggurat.backend.cpu.control import apply, packed
-from ziggurat.backend.cpu.emitter import Emitter, element_bytes, memory_kind
+from ziggurat.backend.cpu.emitter import Emitter, memory_kind
 from ziggurat.backend.cpu.memory import from_memory, to_memory
 from ziggurat.backend.ptx.routines import Number, vector_type
 from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.op import Op
-from ziggurat.codemodel.types import Type, element_of, scalar_element
+from ziggurat.codemodel.types import Type, element_bytes, element_of, scalar_element
 
 Values = list[Number]  # One number or vector for each operand.
 

@@ -208,7 +208,7 @@ def launched(
 def natively(model: Any, grid: tuple[int, ...], again: Sequence[Any], expected: Sequence[Any]) -> None:
     """Run a model in native code, and compare every array with what the interpreter gave."""
     __tracebackhide__ = True
-    from ziggurat.backend.cpu.run import run_cpu
+    from run_cpu import run_cpu
 
     run_cpu(model, grid, again)
     kinds = {op.NAME for op in model.walk()}

@@ -23,11 +23,11 @@ import attrs
 import ml_dtypes
 import numpy as np
 from guarded import POSSIBLE, guarded
+from run_cpu import run_cpu
 
 import ziggurat as zg
 from ziggurat.backend.cpu.code import CpuOptions
 from ziggurat.backend.cpu.compile import HOST
-from ziggurat.backend.cpu.run import run_cpu
 from ziggurat.backend.reference.run import run
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.verify import verify

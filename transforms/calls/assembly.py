@@ -13,19 +13,13 @@ import attrs
 
 from ziggurat.codemodel.assembly import LETTERS, parts_of, template_error
 from ziggurat.codemodel.errors import KernelValueError
-from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType, Type, element_of
+from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType, Type, element_bytes, element_of
 from ziggurat.transforms.calls.constants import describe, show
 from ziggurat.transforms.calls.promotion import scalar_type
 
 _KNOWN = "b (a predicate), c (8 bits), h (16), r (32), l (64), f (f32), d (f64) and n (a constant)"
 # The largest number of elements for which one run of the instructions has registers.
 MAX_PACK = 64
-
-
-def element_bytes(type_: Type) -> int:
-    """Bytes of an element; an i1 is a byte, a pointer has 8."""
-    element = element_of(type_)
-    return element.bytes if isinstance(element, ScalarType) else 8
 
 
 def per_register(type_: Type, pack: int) -> int:

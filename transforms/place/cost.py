@@ -42,7 +42,7 @@ from ziggurat.transforms.place.components import (
     tensor_operands,
     tensor_type,
 )
-from ziggurat.transforms.place.layout_plan import MAX_BYTES, SECTOR, Access, Accesses, element_bytes
+from ziggurat.transforms.place.layout_plan import MAX_BYTES, SECTOR, Access, Accesses, pointee_bytes
 from ziggurat.transforms.place.pressure import REGISTERS_OF_SM, pressure
 from ziggurat.transforms.place.queries import (
     WARP_GROUP,
@@ -248,7 +248,7 @@ class _Costs:
 
     def _access(self, op: Access) -> tuple[Work, int, tuple[str, ...]]:
         """The work, the width in bits, and the reasons why it is not better."""
-        size, width, reasons = element_bytes(op.ptr), getattr(op, "width", 1), list[str]()
+        size, width, reasons = pointee_bytes(op.ptr), getattr(op, "width", 1), list[str]()
         used, sectors, asked, count = size, SECTOR, SECTOR, 1.0
         if isinstance(op.ptr.type, TensorType):
             layout = layout_of(op.ptr.type)

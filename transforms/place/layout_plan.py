@@ -93,7 +93,7 @@ class Accesses:
 
     def _together(self, op: Access, axis: int) -> int:
         """The number of elements along an axis that are neighbours, aligned, and masked together."""
-        size = element_bytes(op.ptr)
+        size = pointee_bytes(op.ptr)
         info = self.info(op.ptr)
         count = min(MAX_BYTES // size, info.contiguity[axis], max(1, info.divisibility[axis] // size))
         mask = getattr(op, "mask", None)
@@ -145,16 +145,16 @@ class Accesses:
     def _same(self, op: Access) -> int:
         """The bits of an element's number that differ within a sector, as far as it is known."""
         axis, type_ = self.order(op)[0], tensor_of(op.ptr)
-        run = min(self.info(op.ptr).contiguity[axis], max(1, SECTOR // element_bytes(op.ptr)))
+        run = min(self.info(op.ptr).contiguity[axis], max(1, SECTOR // pointee_bytes(op.ptr)))
         return (run - 1) * math.prod(type_.shape[axis + 1 :])
 
 
 def _adds_neighbours(op: tt.AtomicRMW | tt.AtomicCAS) -> bool:
     """Whether some targets have an instruction that adds to several elements."""
-    return isinstance(op, tt.AtomicRMW) and op.kind is tt.AtomicKind.FADD and element_bytes(op.ptr) <= 4
+    return isinstance(op, tt.AtomicRMW) and op.kind is tt.AtomicKind.FADD and pointee_bytes(op.ptr) <= 4
 
 
-def element_bytes(ptr: Value) -> int:
+def pointee_bytes(ptr: Value) -> int:
     """The size in bytes of the element that pointers point to."""
     type_ = ptr.type
     element = type_.element if isinstance(type_, TensorType) else type_

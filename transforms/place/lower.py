@@ -30,7 +30,16 @@ from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.layout import LANE_BITS, Layout, axis_bases, bits_of, blocked, filled, moved, replicated
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, rebuilt, transform
-from ziggurat.codemodel.types import PtrType, ScalarType, TensorType, Type, i32, scalar_element, with_element
+from ziggurat.codemodel.types import (
+    PtrType,
+    ScalarType,
+    TensorType,
+    Type,
+    element_bytes,
+    i32,
+    scalar_element,
+    with_element,
+)
 from ziggurat.transforms.place.components import component_types
 from ziggurat.transforms.place.queries import converted, layout_of, repacked, stored, tensor_of, unpacked, with_layout
 from ziggurat.transforms.place.shuffles import by_shuffles
@@ -68,7 +77,7 @@ def _across(builder: Builder, value: Value, layout: Layout, stmatrix: bool) -> V
     source = layout_of(type_)
     if source == layout:
         return value
-    size = type_.element.bytes if isinstance(type_.element, ScalarType) else 8
+    size = element_bytes(type_)
     if moved(source, layout, type_.numel) is not None or by_shuffles(source, layout, type_.numel, size):
         return builder.add(gpu.ConvertLayout(value, with_layout(type_, layout)))
     if isinstance(type_.element, PtrType):

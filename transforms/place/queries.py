@@ -14,11 +14,10 @@ from ziggurat.codemodel.op import Block, Op, OpResult, Value
 from ziggurat.codemodel.traits import Pure
 from ziggurat.codemodel.types import (
     DescriptorType,
-    ScalarType,
     SharedType,
     TensorType,
     Type,
-    element_of,
+    element_bytes,
     i32,
     scalar_element,
     shape_of,
@@ -30,8 +29,7 @@ WARP_GROUP = 4  # Warps that execute a wgmma together.
 
 def bytes_of(value: Value) -> int:
     """The bytes of a number or a tensor; a pointer has 8."""
-    element = element_of(value.type)
-    return math.prod(shape_of(value.type)) * (element.bytes if isinstance(element, ScalarType) else 8)
+    return math.prod(shape_of(value.type)) * element_bytes(value.type)
 
 
 def tensor_of(value: Value) -> TensorType:

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from run_cpu import run_cpu
 
 import ziggurat as zg
-from ziggurat.backend.cpu.run import run_cpu
 from ziggurat.backend.reference.run import run
 
 N = 256

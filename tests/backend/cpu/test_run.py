@@ -4,11 +4,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from run_cpu import run_cpu
 
 import ziggurat as zg
 from ziggurat.backend.cpu import nest
 from ziggurat.backend.cpu.compile import CpuOptions, compile_cpu
-from ziggurat.backend.cpu.run import run_cpu
 from ziggurat.backend.reference.run import run
 from ziggurat.codemodel.errors import KernelRuntimeError
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from run_cpu import run_cpu
 
 import ziggurat as zg
 from ziggurat.backend.cpu import streaming
 from ziggurat.backend.cpu.code import CpuOptions
 from ziggurat.backend.cpu.compile import compile_cpu, vector_bytes
-from ziggurat.backend.cpu.run import run_cpu
 from ziggurat.backend.cpu.runtime.kernels import NativeKernel
 from ziggurat.backend.cpu.runtime.loading import host
 from ziggurat.backend.launch.grids import padded

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from run_cpu import run_cpu
 
 import ziggurat as zg
 from ziggurat.backend.cpu import compile as compiler
 from ziggurat.backend.cpu.code import CpuOptions
 from ziggurat.backend.cpu.compile import compile_cpu
-from ziggurat.backend.cpu.run import run_cpu
 from ziggurat.backend.cpu.runtime.loading import host, llvm
 from ziggurat.backend.reference.run import run
 from ziggurat.codemodel.errors import TargetError, ZigguratWarning

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from run_cpu import run_cpu
 
 import ziggurat as zg
-from ziggurat.backend.cpu.run import run_cpu
 from ziggurat.backend.reference.run import run
 from ziggurat.codemodel.dialects import cpu, tt
 from ziggurat.transforms.cpu.allocate import allocate

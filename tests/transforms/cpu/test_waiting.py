@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from run_cpu import run_cpu
 
 import ziggurat as zg
 import ziggurat.triton as triton
 import ziggurat.triton.language as tl
 from ziggurat.backend.cpu import control
-from ziggurat.backend.cpu.run import run_cpu
 from ziggurat.backend.reference.run import run
 from ziggurat.codemodel.errors import KernelRuntimeError
 

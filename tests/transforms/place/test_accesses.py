@@ -22,7 +22,7 @@ from ziggurat.codemodel.layout import Layout, blocked
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.transforms.place.assign import assign
 from ziggurat.transforms.place.axis_info import analyse
-from ziggurat.transforms.place.layout_plan import Accesses, element_bytes
+from ziggurat.transforms.place.layout_plan import Accesses, pointee_bytes
 from ziggurat.transforms.place.lower import run_of_warps
 from ziggurat.transforms.place.prepare import prepare
 
@@ -228,9 +228,9 @@ def test_each_warp_has_a_contiguous_part_of_a_scanned_tensor(axis: int) -> None:
 
 def test_the_size_of_an_element_and_unknown_values() -> None:
     func, accesses = model(row(64))
-    assert element_bytes(func.body.parameters[0]) == element_bytes(func.body.entry.ops[-2].result) == 4
+    assert pointee_bytes(func.body.parameters[0]) == pointee_bytes(func.body.entry.ops[-2].result) == 4
     with pytest.raises(AssertionError):
-        element_bytes(func.body.parameters[1])
+        pointee_bytes(func.body.parameters[1])
     stranger, _ = model(row(64))
     assert accesses.info(stranger.body.parameters[0]).divisibility == (4,)
     assert accesses.info(func.body.parameters[0]).divisibility == (16,)
