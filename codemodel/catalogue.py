@@ -41,8 +41,8 @@ def catalogue() -> str:
 
 
 def _main(module: str) -> str:
-    """The module from which the ops of a module are taken: `tt` has those of `tt_memory`."""
-    return module.removesuffix("_memory")
+    """The module from which the ops of a module are taken: `tt` has those of `tt_memory` and `tt_shapes`."""
+    return module.removesuffix("_memory").removesuffix("_shapes")
 
 
 def _dialect(module: str) -> str:
