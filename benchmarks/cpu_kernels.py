@@ -233,7 +233,7 @@ def measure_matmul(report: Report, n: int, dtype: torch.dtype) -> None:
     c, other = torch.empty((n, n), dtype=torch.float32), torch.empty((n, n), dtype=dtype)
 
     def ours(m: int, width: int, k: int, **options: bool) -> Run:
-        grid = (zg.cdiv(n, m), triton.cdiv(n, width))
+        grid = (zg.cdiv(n, m), zg.cdiv(n, width))
         return lambda: matmul[grid](a, b, c, n, n, n, M=m, N=width, K=k, interpret=False, **options)
 
     contenders = {"ours": ours(128, 256, 64), "ours 64×64×64": ours(64, 64, 64)}

@@ -80,6 +80,35 @@ def test_loops_have_tables_of_their_own_for_all_roles():
     )
 
 
+def by_pointers(m: int, n: int, **options: int) -> str:
+    """The explanation of a product of row-major matrices by tiles of m × n."""
+    strides = [N, 1, N, 1, N, 1]
+    return kernels.matmul.compile(F16, F16, F16, N, N, N, *strides, m, n, 64, 8, **options).explain()
+
+
+def test_programs_that_a_cta_runs_in_turn_have_a_table():
+    resources, outside, programs, inner = by_pointers(128, 256).split("\n\n")
+    assert "\nchosen: as many CTAs as fit run the programs in turn" in resources
+    assert outside.startswith("A CTA, without its loops:\n")
+    assert programs.startswith("A program, of those that a CTA runs in turn, without its loops:\n")
+    assert row(programs, "zg.store")[1:3] == ["65536", "100"]
+    assert inner.startswith("An iteration of the loop in line ") and row(inner, "zg.dot")[1:3] == ["640", "4194304"]
+
+
+def test_why_a_cta_runs_one_program_is_said():
+    why = "\na CTA runs one program: the accumulators take 64 registers of a thread, not 128 to 192"
+    assert why in by_pointers(128, 128, num_warps=8)
+    assert "\na CTA runs one program: its loops have 2 stages, not 3" in by_pointers(128, 256, num_stages=2)
+
+
+def test_chunks_of_blocks_have_a_table():
+    text = kernels.add.compile(F32, F32, F32, N, 1 << 16, num_warps=4).explain()
+    assert "runs one program" not in text
+    chunk = text.split("\n\n")[2]
+    assert chunk.startswith("A chunk of the blocks, of which the compiler has made a loop:\n")
+    assert row(chunk, "zg.store")[1:3] == ["32768", "100"]
+
+
 def test_what_is_not_done_is_said_without_a_warning():
     made = summed.compile(F16, F32, zg.i32, 64)
     rough = zg.descriptor((128, 256), zg.f16)

@@ -114,10 +114,10 @@ def _runs(entry: Entry, runs: Mapping[Body, float], varying: dict[Op, set[Value]
     count = runs.get(body, 0)
     owner = body.parent
     if isinstance(entry.op, gpu.TmaLoad) and not constant_of(entry.op.predicate):
-        if not isinstance(owner, Loop) or not isinstance(owner, Op) or owner.parent is None:
+        if not isinstance(owner, scf.For) or owner.parent is None:
             return 0
         return max(0, count - _slots(entry.op.buffer) * runs.get(owner.parent.parent, 0))
-    while isinstance(owner, Op) and not isinstance(owner, tt.Func):
+    while owner is not None and not isinstance(owner, tt.Func):
         if isinstance(owner, Loop):
             if owner not in varying:
                 varying[owner] = _varying(owner)
@@ -131,8 +131,8 @@ def _runs(entry: Entry, runs: Mapping[Body, float], varying: dict[Op, set[Value]
 
 def _slots(buffer: Value) -> int:
     """The slots of the ring that a buffer is one of."""
-    is_view = isinstance(buffer, OpResult) and isinstance(buffer.op, gpu.LocalView)
-    return shared_of(buffer.op.buffer).count if is_view else 1
+    view = buffer.op if isinstance(buffer, OpResult) else None
+    return shared_of(view.buffer).count if isinstance(view, gpu.LocalView) else 1
 
 
 def _varying(loop: Op) -> set[Value]:
@@ -151,7 +151,7 @@ def _varying(loop: Op) -> set[Value]:
 
 
 def _varying_but(loop: Op, constant: set[Value]) -> set[Value]:
-    found = {parameter for body in loop.bodies for parameter in body.parameters} - constant
+    found: set[Value] = {parameter for body in loop.bodies for parameter in body.parameters} - constant
 
     def follow(body: Body) -> bool:
         """Whether anything in a body varies."""
