@@ -67,7 +67,7 @@ def least_cycles(module: gpu.Module, launch: Launch, multiprocessors: int) -> fl
     assert runs is not None
     varying: dict[Op, set[Value]] = {}
     wide = cost.target.capability >= _PAIRS
-    work = sum((_certain(entry, wide).times(_runs(entry, runs, varying)) for entry in cost.entries), Work())
+    work = sum((certain(entry, wide).times(_runs(entry, runs, varying)) for entry in cost.entries), Work())
     # Issue slots, matrix units, shared memory and the MUFU work at the same time.
     cycles = {name: count for name, count in work.cycles.items() if name != "L2 cache"}
     most, programs = max(cycles.values()), launch.programs
@@ -76,7 +76,7 @@ def least_cycles(module: gpu.Module, launch: Launch, multiprocessors: int) -> fl
     return most / multiprocessors
 
 
-def _certain(entry: Entry, wide: bool) -> Work:
+def certain(entry: Entry, wide: bool) -> Work:
     """The work of an op that machine code cannot leave out; `wide` if pairs of f32 may be computed at once."""
     op, work = entry.op, entry.work
     if isinstance(op, gpu.DotFma):
