@@ -110,22 +110,21 @@ def _runs(entry: Entry, runs: Mapping[Body, float], varying: dict[Op, set[Value]
 
     `varying` keeps the values that change in each loop.
     """
-    body = body_of(entry)
-    count = runs.get(body, 0)
-    owner = body.parent
-    if isinstance(entry.op, gpu.TmaLoad) and not constant_of(entry.op.predicate):
-        if not isinstance(owner, scf.For) or owner.parent is None:
+    op, count = entry.op, runs.get(body_of(entry), 0)
+    around = op.parent_op
+    if isinstance(op, gpu.TmaLoad) and not constant_of(op.predicate):
+        if not isinstance(around, scf.For) or around.parent is None:
             return 0
-        return max(0, count - _slots(entry.op.buffer) * runs.get(owner.parent.parent, 0))
-    while owner is not None and not isinstance(owner, tt.Func):
+        return max(0, count - _slots(op.buffer) * runs.get(around.parent.parent, 0))
+    for owner in () if around is None else around.path():
+        if isinstance(owner, tt.Func) or owner.parent is None:
+            break
         if isinstance(owner, Loop):
             if owner not in varying:
                 varying[owner] = _varying(owner)
-            if _changes(entry.op, varying[owner]):
-                return count
-        assert owner.parent is not None
-        body = owner.parent.parent
-        count, owner = min(count, runs.get(body, 0)), body.parent
+            if _changes(op, varying[owner]):
+                break
+        count = min(count, runs.get(owner.parent.parent, 0))
     return count
 
 
@@ -151,7 +150,7 @@ def _varying(loop: Op) -> set[Value]:
 
 
 def _varying_but(loop: Op, constant: set[Value]) -> set[Value]:
-    found: set[Value] = {parameter for body in loop.bodies for parameter in body.parameters} - constant
+    found = set[Value](parameter for body in loop.bodies for parameter in body.parameters) - constant
 
     def follow(body: Body) -> bool:
         """Whether anything in a body varies."""
