@@ -56,22 +56,31 @@ def report(kernel: Kernel, text: str, grid: Sequence[int], options: Mapping[str,
         ]
     if is_here():
         data = sum(array.nbytes for array in map(array_of, values) if array is not None)
-        lines.append(_times(kernel, grid, arguments, options, None if work is None else _least(work, count, data)))
+        lines.append(
+            _times(
+                kernel,
+                grid,
+                arguments,
+                options,
+                None if work is None else _least(work, count, cost.func.num_ctas, data),
+            )
+        )
     return "\n".join([explanation(compiled), *lines]) + "\n"
 
 
-def _least(work: Work, count: int, data: int) -> dict[str, float]:
-    """The least microseconds for each resource of the current device, at its highest clock.
+def _least(work: Work, count: int, ctas: int, data: int) -> dict[str, float]:
+    """The least microseconds for each resource of the current device, at its highest clock, of programs of `ctas` CTAs.
 
-    Each program is on one SM. Device memory moves each array once, or as much as the programs ask for.
+    `work` is that of one CTA of each program, on one SM. Device memory moves each array once, or as much as the
+    programs ask for.
     """
     device = current_device()
-    rounds = -(-count // device.attribute("MULTIPROCESSOR_COUNT"))
+    rounds = -(-count * ctas // device.attribute("MULTIPROCESSOR_COUNT"))
     clock = device.attribute("CLOCK_RATE") / 1000
     found = {name: cycles / count * rounds / clock for name, cycles in work.cycles.items()}
     # Both edges of the clock, in kHz, move as many bits as the bus is wide.
     per_microsecond = 2 * device.attribute("MEMORY_CLOCK_RATE") / 1000 * device.attribute("GLOBAL_MEMORY_BUS_WIDTH") / 8
-    return {**found, "device memory": min(data, work.moved) / per_microsecond}
+    return {**found, "device memory": min(data, ctas * work.moved) / per_microsecond}
 
 
 def _times(

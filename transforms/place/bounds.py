@@ -70,10 +70,10 @@ def least_cycles(module: gpu.Module, launch: Launch, multiprocessors: int) -> fl
     work = sum((certain(entry, wide).times(_runs(entry, runs, varying)) for entry in cost.entries), Work())
     # Issue slots, matrix units, shared memory and the MUFU work at the same time.
     cycles = {name: count for name, count in work.cycles.items() if name != "L2 cache"}
-    most, programs = max(cycles.values()), launch.programs
+    most, programs, ctas = max(cycles.values()), launch.programs, cost.func.num_ctas
     if alike(cost.func) and not is_persistent(cost.func) and programs:
-        return -(-programs // multiprocessors) * most / programs  # Each program has one SM.
-    return most / multiprocessors
+        return -(-programs * ctas // multiprocessors) * most / programs  # Each CTA has one SM.
+    return most * ctas / multiprocessors
 
 
 def certain(entry: Entry, wide: bool) -> Work:

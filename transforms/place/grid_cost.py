@@ -49,7 +49,7 @@ class Launch:
 
 
 def work_of_grid(cost: Cost, launch: Launch) -> Work | None:
-    """The work of all programs of a launch; None if its numbers leave the iterations of a loop open.
+    """The work of one CTA of each program of a launch; None if its numbers leave the iterations of a loop open.
 
     A branch counts if its condition is not known; both parts of one then.
     """

@@ -62,6 +62,15 @@ def test_programs_that_are_alike_run_on_one_multiprocessor_each():
     assert least(product, types, (10, 1, 1), sms=4, k=1024) == pytest.approx(3 * one)
 
 
+def test_ctas_of_a_cluster_run_on_one_multiprocessor_each():
+    types = [F32, F32, N, N, 1 << 15]
+    model = kernels().softmax.compile(*types, target="sm_90a", num_ctas=4, num_warps=8).stages["gpu"]
+    one, four = (least_cycles(model, Launch((1, 1, 1)), sms) for sms in (1, 4))
+    assert four and one == 4 * four
+    # Each CTA computes a fourth of the powers, and each of its 8 warps the inverse of their sum.
+    assert four == (1 << 15) / 4 / 16 + 8 * 32 / 16
+
+
 @zg.kernel
 def powers(x, out, n, B: zg.constexpr, VARIES: zg.constexpr):
     at = zg.arange(0, B)
