@@ -40,6 +40,7 @@ from ziggurat.codemodel.types import (
     scalar_element,
     with_element,
 )
+from ziggurat.transforms.place.allocate import SMALL
 from ziggurat.transforms.place.components import component_types
 from ziggurat.transforms.place.queries import converted, layout_of, repacked, stored, tensor_of, unpacked, with_layout
 from ziggurat.transforms.place.shuffles import by_shuffles
@@ -62,29 +63,66 @@ def lower(module: gpu.Module) -> Op:
     if not any(isinstance(op, gpu.ConvertLayout) for op in made.walk()):
         return made
     stmatrix = TARGETS[module.target].has_stmatrix
+    neighbours, buffers = _neighbours(made), dict[Value, Value]()
 
     def crossing(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         if not isinstance(op, gpu.ConvertLayout):
             return None
+        for other in neighbours.get(op.result, ()):
+            value, layout = builder.mapping.get(other.value), layout_of(other.type)
+            if value is not None and not _is_within_warps(value, layout):
+                buffers[other.result] = _stored_for(builder, value, layout, stmatrix)
+        if op.result in buffers:
+            return builder.add(gpu.LocalLoad(buffers[op.result], with_layout(operands[0].type, layout_of(op.type))))
         return _across(builder, operands[0], layout_of(op.type), stmatrix)
 
     return transform(made, crossing, pass_name="lower")
 
 
+def _neighbours(model: Op) -> dict[Value, list[gpu.ConvertLayout]]:
+    """Neighbouring conversions of small tensors, by the result of the first: one barrier is enough for all of them."""
+
+    def is_small(op: Op) -> bool:
+        if not isinstance(op, gpu.ConvertLayout):
+            return False
+        type_ = tensor_of(op.value)
+        return isinstance(type_.element, ScalarType) and type_.numel * element_bytes(type_) <= SMALL
+
+    found: dict[Value, list[gpu.ConvertLayout]] = {}
+    for block in (block for op in model.walk() for body in op.bodies for block in body.blocks):
+        for small, run in groupby(block.ops, is_small):
+            ops = [op for op in run if isinstance(op, gpu.ConvertLayout)] if small else []
+            if len(ops) > 1 and not {op.value for op in ops} & {op.result for op in ops}:
+                found[ops[0].result] = ops
+    return found
+
+
 def _across(builder: Builder, value: Value, layout: Layout, stmatrix: bool) -> Value:
     """A conversion within the registers of a thread, by shuffles, or through shared memory."""
     type_ = tensor_of(value)
-    source = layout_of(type_)
-    if source == layout:
+    if layout_of(type_) == layout:
         return value
-    size = element_bytes(type_)
-    if moved(source, layout, type_.numel) is not None or by_shuffles(source, layout, type_.numel, size):
+    if _is_within_warps(value, layout):
         return builder.add(gpu.ConvertLayout(value, with_layout(type_, layout)))
     if isinstance(type_.element, PtrType):
         numbers = _across(builder, builder.add(tt.PtrToInt(value)), layout, stmatrix)
         return builder.add(tt.IntToPtr(numbers, with_layout(type_, layout)))
-    offsets = conversion_buffer(source, layout, type_.numel, size, stmatrix)
-    return builder.add(gpu.LocalLoad(stored(builder, value, offsets), with_layout(type_, layout)))
+    return builder.add(gpu.LocalLoad(_stored_for(builder, value, layout, stmatrix), with_layout(type_, layout)))
+
+
+def _is_within_warps(value: Value, layout: Layout) -> bool:
+    """Whether a conversion moves elements only within the registers of a thread, or by shuffles."""
+    type_ = tensor_of(value)
+    source, size = layout_of(type_), element_bytes(type_)
+    return moved(source, layout, type_.numel) is not None or by_shuffles(source, layout, type_.numel, size)
+
+
+def _stored_for(builder: Builder, value: Value, layout: Layout, stmatrix: bool) -> Value:
+    """A buffer that holds the tensor, to be loaded in a layout."""
+    type_ = tensor_of(value)
+    return stored(
+        builder, value, conversion_buffer(layout_of(type_), layout, type_.numel, element_bytes(type_), stmatrix)
+    )
 
 
 # The layouts in which reductions and scans run within a warp. Both combine the elements that each warp holds first, and
@@ -220,7 +258,7 @@ def scan_layout(layout: Layout, shape: tuple[int, ...], axis: int) -> Layout:
 # Reductions and scans.
 
 
-def _together(builder: Rewriter, values: tuple[Value, ...], layout: Layout) -> list[Value]:
+def _together(builder: Rewriter, values: Sequence[Value], layout: Layout) -> list[Value]:
     return [converted(builder, value, layout) for value in values]
 
 
@@ -231,7 +269,9 @@ def _reduce(builder: Rewriter, op: tt.Reduce, operands: tuple[Value, ...]) -> Ou
     layout, stages = reduction_stages(layout_of(type_), type_.shape, op.axis)
     values = _together(builder, operands, layout)
     for stage in stages:
-        values = [_staged(builder, value, stage) for value in values]
+        values = [_moved(builder, value, stage) for value in values]
+        if stage.layout is not None:
+            values = _together(builder, values, stage.layout)
         body = builder.rewrite_body(op.combine)
         values = unpacked(builder, builder.add(tt.Reduce(values, stage.axis, body)), len(values))
     types = component_types(op.result.type)
@@ -240,14 +280,13 @@ def _reduce(builder: Rewriter, op: tt.Reduce, operands: tuple[Value, ...]) -> Ou
     return repacked(builder, values)
 
 
-def _staged(builder: Builder, value: Value, stage: Stage) -> Value:
-    """The operand of a stage: reshaped, transposed, reshaped again and converted, where these change anything."""
+def _moved(builder: Builder, value: Value, stage: Stage) -> Value:
+    """The operand of a stage: reshaped, transposed and reshaped again, where these change anything."""
     for shape, order in stage.moves:
         value = reshaped(builder, value, shape)
         if order != tuple(range(len(order))):
             value = builder.add(tt.Trans(value, order))
-    value = reshaped(builder, value, stage.shape)
-    return value if stage.layout is None else converted(builder, value, stage.layout)
+    return reshaped(builder, value, stage.shape)
 
 
 def reshaped(builder: Builder, value: Value, shape: tuple[int, ...]) -> Value:

@@ -51,6 +51,16 @@ def test_conversions_between_threads_go_through_a_buffer() -> None:
     assert str(ops[-1].result.type) == tensor(COLUMNS)
 
 
+def test_neighbouring_conversions_of_small_tensors_share_a_barrier() -> None:
+    both = f"%y : {tensor(COLUMNS)} = gpu.convert_layout %x; %z : {tensor(COLUMNS)} = gpu.convert_layout %w;"
+    ops = lowered(f"%w : {tensor(ROWS)} = arith.negf %x; {both}")
+    stores = 2 * ["local_alloc", "local_store"]
+    assert names(ops) == ["negf", *stores, "local_load", "local_load"]
+    assert [op.operands[0] for op in ops if isinstance(op, gpu.LocalLoad)] == [ops[1].result, ops[3].result]
+    back = f"%y : {tensor(COLUMNS)} = gpu.convert_layout %x; %z : {tensor(ROWS)} = gpu.convert_layout %y;"
+    assert names(lowered(back)) == 2 * ["local_alloc", "local_store", "local_load"]
+
+
 def test_pointers_are_converted_as_integers() -> None:
     ops = lowered(f"%y : {tensor(COLUMNS, 'ptr<f16>')} = gpu.convert_layout %x;", "ptr<f16>")
     assert names(ops) == ["ptr_to_int", "local_alloc", "local_store", "local_load", "int_to_ptr"]
