@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ziggurat.codemodel.dialects.core import Unreachable
-from ziggurat.codemodel.dialects.scf import Yield
+from ziggurat.codemodel.dialects.scf import Yield, packed
 from ziggurat.codemodel.errors import BuildError
 from ziggurat.codemodel.fields import attribute, bodies, body, operand, operands, result_type
 from ziggurat.codemodel.gpu.fragments import MAP_BYTES
@@ -206,16 +206,21 @@ class ClusterRank(Op, Pure, name="gpu.cluster_rank"):
 
 
 class ClusterGather(Op, name="gpu.cluster_gather"):
-    """The values that the CTAs of the cluster have, along a new last axis: that of rank r is at r, in all of them."""
+    """The values that the CTAs of the cluster have, each along a new last axis: that of rank r is at r, in all of them.
+    The result is packed."""
 
-    value: Value = operand()
+    values: Sequence[Value] = operands()
     ctas: int = attribute(int, unnamed=True)
 
     def infer_type(self) -> Type:
-        element = element_of(self.value.type)
-        require(isinstance(element, ScalarType), f"{self.NAME} takes numbers; got {self.value.type}")
+        require(bool(self.values), f"{self.NAME} takes at least one value")
+        return packed([self._gathered(value.type) for value in self.values])
+
+    def _gathered(self, type_: Type) -> Type:
+        element = element_of(type_)
+        require(isinstance(element, ScalarType), f"{self.NAME} takes numbers; got {type_}")
         assert isinstance(element, ScalarType)
-        return TensorType((*shape_of(self.value.type), self.ctas), element)
+        return TensorType((*shape_of(type_), self.ctas), element)
 
 
 class ClusterStore(Op, name="gpu.cluster_store"):

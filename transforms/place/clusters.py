@@ -3,7 +3,8 @@
     %m : shared<x1, i64, ""> = gpu.local_alloc;               at the start of the kernel
     gpu.mbarrier_init %m @arrivals=1;
     gpu.mbarrier_expect %m @bytes=16;
-    gpu.cluster_arrive;
+    …
+    gpu.cluster_arrive;                                       before the first load of a tensor
     …
     gpu.cluster_wait;                                         before the first gather: all CTAs have started
     %b : shared<x4, f32, "1 2"> = gpu.local_alloc;
@@ -12,22 +13,25 @@
     %g : tensor<x4, f32, "…"> = gpu.local_load %b;
 
 The stores are asynchronous, and the mbarrier of the CTA that they reach counts their bytes: so no CTA waits longer than
-for the values, and none needs a fence. Buffer and mbarrier are those of one gather, and no other tensor's memory at any
-time (`allocate`): another CTA may be ahead, and store to it. A CTA waits for all values that are stored to it, so none
-stores to one that has ended.
+for the values, and none needs a fence. A gather of several values has a buffer for each, and one mbarrier. These belong
+to one gather, and are no other tensor's memory at any time (`allocate`): another CTA may be ahead, and store to it. A
+CTA waits for all values that are stored to it, so none stores to one that has ended.
 
 A store is of 32 or 64 bits: narrower numbers are stored as the lowest bits of a u32.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
-from ziggurat.codemodel.types import ScalarType, SharedType, i64, scalar_element, u8, u16, u32, with_element
-from ziggurat.transforms.place.queries import constant, shared_of, tensor_of
+from ziggurat.codemodel.types import ScalarType, SharedType, TensorType, i64, scalar_element, u8, u16, u32, with_element
+from ziggurat.transforms.place.components import component_types
+from ziggurat.transforms.place.queries import constant, repacked, shared_of
 from ziggurat.transforms.place.swizzle import row_major
 
 _BITS = {8: u8, 16: u16}
@@ -42,37 +46,49 @@ def lower_clusters(module: gpu.Module) -> Op:
     if not gathers:
         return module
     ops = func.body.entry.ops
-    start, first = ops[0], next(op for op in ops if any(isinstance(inner, _MEETING) for inner in op.walk()))
-    made: dict[Value, tuple[Value, Value]] = {}  # The buffer and the mbarrier of each gather.
+    first = next(op for op in ops if any(isinstance(inner, _MEETING) for inner in op.walk()))
+    # ptxas moves no load over the barrier: loads of scalars that stand before it are begun first.
+    begins = next(op for op in ops if op is first or op.bodies or _reads_tensor(op))
+    made: dict[Value, tuple[Sequence[Value], Value]] = {}  # The buffers and the mbarrier of each gather.
 
     def lowered(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
-        if op is start:
+        if op is ops[0]:
             made.update({gather.result: _prepared(builder, gather) for gather in gathers})
+        if op is begins:
             builder.add(gpu.ClusterArrive())
         if op is first:
             builder.add(gpu.ClusterWait())
-        return _gathered(builder, op, operands[0], *made[op.result]) if isinstance(op, gpu.ClusterGather) else None
+        return _gathered(builder, op, operands, *made[op.result]) if isinstance(op, gpu.ClusterGather) else None
 
     return transform(module, lowered, pass_name="clusters")
 
 
-def _prepared(builder: Builder, gather: gpu.ClusterGather) -> tuple[Value, Value]:
-    """A buffer for all values, and the mbarrier that counts their bytes."""
-    type_ = tensor_of(gather.result)
-    shared = SharedType(type_.shape, _wide(scalar_element(type_)), row_major(type_.numel))
-    buffer = builder.add(gpu.LocalAlloc(shared), gather.location)
+def _reads_tensor(op: Op) -> bool:
+    return isinstance(op, tt.Load) and isinstance(op.result.type, TensorType)
+
+
+def _prepared(builder: Builder, gather: gpu.ClusterGather) -> tuple[Sequence[Value], Value]:
+    """A buffer for each value of all CTAs, and the mbarrier that counts their bytes."""
+    types = [type_ for type_ in component_types(gather.result.type) if isinstance(type_, TensorType)]
+    shared = [SharedType(one.shape, _wide(scalar_element(one)), row_major(one.numel)) for one in types]
+    buffers = [builder.add(gpu.LocalAlloc(one), gather.location) for one in shared]
     mbarrier = builder.add(gpu.LocalAlloc(SharedType((1,), i64, ()), alignment=8))
     builder.add(gpu.MbarrierInit(mbarrier, arrivals=1))
-    builder.add(gpu.MbarrierExpect(mbarrier, bytes=shared.bytes))
-    return buffer, mbarrier
+    builder.add(gpu.MbarrierExpect(mbarrier, bytes=sum(one.bytes for one in shared)))
+    return buffers, mbarrier
 
 
-def _gathered(builder: Rewriter, op: gpu.ClusterGather, value: Value, buffer: Value, mbarrier: Value) -> Value:
-    builder.add(gpu.ClusterStore(buffer, mbarrier, _widened(builder, value)))
+def _gathered(
+    builder: Rewriter, op: gpu.ClusterGather, values: Sequence[Value], buffers: Sequence[Value], mbarrier: Value
+) -> Value:
+    for buffer, value in zip(buffers, values, strict=True):
+        builder.add(gpu.ClusterStore(buffer, mbarrier, _widened(builder, value)))
     builder.add(gpu.MbarrierWait(mbarrier, constant(builder, 0)))
-    type_ = tensor_of(op.result)
-    found = builder.add(gpu.LocalLoad(buffer, with_element(type_, shared_of(buffer).element)))
-    return _narrowed(builder, found, scalar_element(type_))
+    found: list[Value] = []
+    for buffer, type_ in zip(buffers, component_types(op.result.type), strict=True):
+        wide = builder.add(gpu.LocalLoad(buffer, with_element(type_, shared_of(buffer).element)))
+        found.append(_narrowed(builder, wide, scalar_element(type_)))
+    return repacked(builder, found)
 
 
 def _wide(scalar: ScalarType) -> ScalarType:

@@ -30,6 +30,7 @@ from ziggurat.transforms.place.components import (
     Group,
     Propagation,
     component_of,
+    component_types,
     components_of,
     groups_of,
     tensor_operands,
@@ -297,10 +298,13 @@ class PrimaryLayouts:
             return self._default(own, _DOT) if anchored is None else (_DOT, anchored)
         if isinstance(op, tt.DescriptorLoad):
             return self._default(own, _MEMORY)
-        if isinstance(op, tt.Histogram | gpu.ClusterGather) and operands:
+        if isinstance(op, gpu.ClusterGather):
+            found = self._read(op, stage) if operands else True
+            return None if found is None else self._default(component_types(own)[0], _MEMORY)
+        if isinstance(op, tt.Histogram):
             return None if self._read(op, stage) is None else self._default(own, _MEMORY)
         if not operands:
-            alone = isinstance(op, tt.Join | tt.InlineAsm | gpu.ClusterGather) and isinstance(own, TensorType)
+            alone = isinstance(op, tt.Join | tt.InlineAsm) and isinstance(own, TensorType)
             return self._default(own, _MEMORY) if alone else None
         first = operands[0][2]
         if is_elementwise(op) or is_shaping(op):

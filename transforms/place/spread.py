@@ -211,7 +211,7 @@ def _stored_by_first(builder: Rewriter, op: tt.Store, operands: tuple[Value, ...
 def _reduced(builder: Rewriter, op: tt.Reduce, operands: tuple[Value, ...], count: int) -> Value:
     """A reduction of the part of this CTA, and one of what the CTAs have."""
     parts = unpacked(builder, builder.copy(op, operands), len(operands))
-    gathered = [builder.add(gpu.ClusterGather(value, count), op.location) for value in parts]
+    gathered = unpacked(builder, builder.add(gpu.ClusterGather(parts, count), op.location), len(parts))
     last = len(shape_of(gathered[0].type)) - 1
     made = builder.add(tt.Reduce(gathered, last, builder.rewrite_body(op.combine)), op.location)
     return repacked(builder, unpacked(builder, made, len(gathered)))
