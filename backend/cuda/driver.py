@@ -21,8 +21,7 @@ from ziggurat.backend.cuda.binary import Binary
 from ziggurat.backend.cuda.failures import failure, out_of_resources
 from ziggurat.backend.ptx.lines import refused_at
 from ziggurat.codemodel.errors import LaunchError, ResourceError, TargetError, ZigguratError, shown
-from ziggurat.codemodel.gpu.options import PORTABLE_CTAS
-from ziggurat.codemodel.gpu.targets import target_for
+from ziggurat.codemodel.gpu.targets import PORTABLE_CTAS, target_for
 
 _LOG_BYTES = 16384
 _DEVICE_ORDINAL = 9  # CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL

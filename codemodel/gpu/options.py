@@ -20,7 +20,6 @@ from ziggurat.codemodel.gpu.targets import TARGETS
 
 MAX_WARPS: Final = 32
 MAX_CTAS: Final = 16  # Of a cluster.
-PORTABLE_CTAS: Final = 8  # Of a cluster that every GPU with clusters can run.
 MAX_REGISTERS: Final = 255  # Of a thread.
 CPU: Final = "cpu"  # The target of native code for this machine.
 USUAL_WARPS: Final = 4

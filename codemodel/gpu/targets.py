@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import attrs
 
 DRIVER_BYTES = 1024  # Shared memory that the driver takes for each CTA.
+PORTABLE_CTAS = 8  # Of a cluster that every GPU with clusters can run.
 
 
 @attrs.frozen
@@ -99,9 +100,10 @@ class Target:
         return self.capability >= 90
 
     @property
-    def has_clusters(self) -> bool:
-        """Whether several CTAs are a cluster, which reach each other's shared memory: since Hopper."""
-        return self.capability >= 90
+    def cluster_ctas(self) -> int:
+        """The CTAs of the largest cluster, which reach each other's shared memory; 1 before Hopper. With more than
+        `PORTABLE_CTAS`, a launch asks leave (CUDA programming guide, "Thread Block Clusters")."""
+        return 1 if self.capability < 90 else 16 if self.capability in (90, 100, 103) else PORTABLE_CTAS
 
     @property
     def is_specific(self) -> bool:

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 
 from ziggurat.codemodel.dialects import arith, core, scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
-from ziggurat.codemodel.gpu.options import PORTABLE_CTAS, CompileOptions
+from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.structured import Structured
@@ -43,7 +43,7 @@ from ziggurat.transforms.place.queries import constant, is_elementwise, repacked
 from ziggurat.transforms.simplify.effects import may_write
 
 LONG = 65536  # Elements of a tensor from which on the compiler chooses clusters.
-ELEMENTS_OF_CTA = 16384  # Of the largest tensor, then: 32 a thread of 16 warps.
+ELEMENTS_OF_CTA = 8192  # Of the largest tensor, then: 32 a thread of 8 warps (`choose`).
 _LEAST = 32  # Elements that a CTA has of an axis that is divided.
 
 _DIVISIBLE = (
@@ -64,15 +64,14 @@ def spread(module: core.Module, options: CompileOptions) -> Op:
     asked, size = options.num_ctas, _divided_size(func)
     if asked == 1 or (asked is None and size is None):
         return module
-    has_clusters = TARGETS[options.target].has_clusters
+    most = TARGETS[options.target].cluster_ctas
     if asked is None:
-        if not has_clusters or options.launch_cooperative_grid:
-            return module
-        count = _chosen(func)
+        count = 1 if options.launch_cooperative_grid else min(most, _chosen(func))
         return module if count == 1 or obstacle_to(func, size, count) else _spread(module, func, size or 1, count)
     found = obstacle_to(func, size, asked)
-    if not has_clusters:
-        found = Obstacle(f"{options.target} has no clusters", func)
+    if asked > most:
+        of_target = "no clusters" if most == 1 else f"clusters of at most {most} CTAs"
+        found = Obstacle(f"{options.target} has {of_target}", func)
     if found is not None or size is None:
         why = "it has no tensors" if found is None else found.reason(func)
         warn(f"a program of '{func.sym_name}' is one CTA, not a cluster of num_ctas={asked}: {why}", func.location)
@@ -81,10 +80,10 @@ def spread(module: core.Module, options: CompileOptions) -> Op:
 
 
 def _chosen(func: tt.Func) -> int:
-    """The CTAs of a program, by its largest tensor."""
+    """The CTAs that a program has where the target allows as many, by the largest tensor that it reduces."""
     reduces = [op for op in func.walk() if isinstance(op, tt.Reduce)]
     largest = max((tensor_of(op.values[0]).numel for op in reduces), default=1)
-    return 1 if largest < LONG else min(PORTABLE_CTAS, largest // ELEMENTS_OF_CTA)
+    return 1 if largest < LONG else largest // ELEMENTS_OF_CTA
 
 
 def _divided_size(func: tt.Func) -> int | None:

@@ -74,16 +74,18 @@ def test_axes_of_the_size_are_divided_and_others_are_not() -> None:
 
 
 def test_the_compiler_chooses_clusters_for_long_rows() -> None:
-    def ctas(block: int, **options: Any) -> int:
+    def chosen(block: int, **options: Any) -> tuple[int, int]:
         kernel, given, constants = arguments("normalised", 1, 8, block)
-        return zg.compile(kernel.triton(*types_of(given), *constants), **options).num_ctas
+        made = zg.compile(kernel.triton(*types_of(given), *constants), **options)
+        return made.num_ctas, made.num_warps
 
-    assert ctas(32768) == 1
-    assert ctas(65536) == 4
-    assert ctas(131072) == 8
-    assert ctas(131072, num_ctas=1) == 1
-    assert ctas(131072, target="sm_89") == 1
-    assert ctas(131072, launch_cooperative_grid=True) == 1
+    assert chosen(32768) == (1, 16)
+    assert chosen(65536) == (8, 8)
+    assert chosen(131072) == (16, 8)
+    assert chosen(262144) == (16, 16)
+    assert chosen(131072, target="sm_120") == (8, 16)
+    assert chosen(131072, num_ctas=1) == chosen(131072, target="sm_89") == (1, 32)
+    assert chosen(131072, launch_cooperative_grid=True) == (1, 32)
 
 
 # What cannot be divided.
@@ -163,6 +165,8 @@ def test_targets_without_clusters_and_short_rows() -> None:
     model = kernel.triton(*types_of(given), *constants)
     with pytest.warns(ZigguratWarning, match="num_ctas=2: sm_80 has no clusters"):
         assert zg.compile(model, num_ctas=2, target="sm_80").num_ctas == 1
+    with pytest.warns(ZigguratWarning, match="num_ctas=16: sm_120 has clusters of at most 8 CTAs"):
+        assert zg.compile(model, num_ctas=16, target="sm_120").num_ctas == 1
     with pytest.warns(ZigguratWarning, match="num_ctas=16: its longest axis has only 256 elements"):
         assert zg.compile(model, num_ctas=16).num_ctas == 1
 
