@@ -59,7 +59,8 @@ def test_long_rows(dtype: str, ctas: int | None, warps: int | None) -> None:
     total = powers.sum(1, dtype=np.float64)
     expected = powers / total[:, None].astype(np.float32)
     np.put_along_axis(expected, labels[:, None].astype(np.int64), -1, 1)
-    np.testing.assert_allclose(there[1].numpy().astype(np.float32), expected, rtol=1e-2)
+    step = 2.0**-24 if dtype == np.float16 else 0.0  # The results are subnormal numbers of f16.
+    np.testing.assert_allclose(there[1].numpy().astype(np.float32), expected, rtol=1e-2, atol=step)
     picked = np.take_along_axis(x.astype(np.float32), labels[:, None].astype(np.int64), 1)[:, 0]
     np.testing.assert_allclose(there[3].numpy(), total + picked, rtol=1e-6)
 
