@@ -374,27 +374,46 @@ def softmax_long(
 
 
 @triton.jit
-def softmax_rows(x_ptr, y_ptr, label_ptr, loss_ptr, n, scale, LOSS: tl.constexpr, BLOCK: tl.constexpr):
-    """The same as `softmax_long` of a row that a program holds. The CTAs of a cluster can: `num_ctas`."""
+def joined(top, total, other_top, other_total):
+    """The largest number of two sets, and the sum of their powers divided by its power."""
+    higher = tl.maximum(top, other_top)
+    return higher, total * tl.math.exp2(top - higher) + other_total * tl.math.exp2(other_top - higher)
+
+
+@triton.jit
+def softmax_rows(
+    x_ptr, y_ptr, label_ptr, loss_ptr, n, scale, LOSS: tl.constexpr, EACH: tl.constexpr, BLOCK: tl.constexpr
+):  # fmt: skip
+    """The same as `softmax_long` of a row that a program holds. The CTAs of a cluster can: `num_ctas`.
+
+    A thread has EACH vectors of 16 bytes, if BLOCK numbers are as many. It keeps their powers, relative to its largest
+    number. So the threads exchange only once: their largest numbers with their sums.
+    """
     LOG2_E: tl.constexpr = 1.4426950408889634
+    WIDTH: tl.constexpr = 128 // x_ptr.dtype.element_ty.primitive_bitwidth
+    VECTORS: tl.constexpr = BLOCK // EACH // WIDTH
     row = tl.program_id(0)
     x_ptr += row.to(tl.int64) * n
     y_ptr += row.to(tl.int64) * n
-    at = tl.arange(0, BLOCK)
-    given = tl.load(x_ptr + at, at < n, other=-float("inf"), eviction_policy="evict_first")
-    highest = tl.max(given, 0).to(tl.float32) * LOG2_E
-    total = tl.sum(tl.math.exp2(given.to(tl.float32) * LOG2_E - highest), 0)
-    if given.dtype.primitive_bitwidth == 16:  # Kept as they are, and not as f32: so more programs fit.
-        given = tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [given], given.dtype, True, 2)
+    start = (tl.arange(0, EACH)[:, None, None] * VECTORS + tl.arange(0, VECTORS)[None, :, None]) * WIDTH
+    within = tl.arange(0, WIDTH)[None, None, :]
+    at = start + within
     label = 0
+    picked = 0.0
     if LOSS:
         label = tl.load(label_ptr + row).to(tl.int32)
-        loss = (highest + tl.math.log2(total)) / LOG2_E - tl.load(x_ptr + label).to(tl.float32)
-        tl.store(loss_ptr + row, loss)
-    y = tl.math.exp2(given.to(tl.float32) * LOG2_E - highest) * (scale / total)
+    x = tl.load(x_ptr + at, at < n, other=-float("inf"), eviction_policy="evict_first").to(tl.float32)
     if LOSS:
-        y = tl.where(at == label, y - scale, y)
+        picked = tl.load(x_ptr + label).to(tl.float32)
+    top = tl.maximum(tl.max(tl.max(x, 0), 1) * LOG2_E, -1e30)  # Of a thread that is beyond the row, too.
+    powers = tl.math.exp2(x * LOG2_E - top[None, :, None])
+    highest, total = tl.reduce((top, tl.sum(tl.sum(powers, 0), 1)), 0, joined)
+    y = powers * (tl.math.exp2(top - highest) * (scale / total))[None, :, None]
+    if LOSS:
+        y = tl.where(within == label - start, y - scale, y)
     tl.store(y_ptr + at, y.to(y_ptr.dtype.element_ty), at < n, eviction_policy="evict_first")
+    if LOSS:
+        tl.store(loss_ptr + row, (highest + tl.math.log2(total)) / LOG2_E - picked)
 
 
 @triton.jit

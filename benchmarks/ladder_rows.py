@@ -160,7 +160,8 @@ def long_rows(x: Any, y: Any, labels: Any, losses: Any, scale: float) -> Any:
             return
         if "num_ctas" in setting:
             block = ziggurat.triton.next_power_of_2(n)
-            kernels.softmax_rows[(rows,)](*given, n, scale, LOSS=loss, BLOCK=block, **setting)
+            each = block * x.element_size() // (16 * 32 * setting["num_warps"] * setting["num_ctas"])
+            kernels.softmax_rows[(rows,)](*given, n, scale, LOSS=loss, EACH=each, BLOCK=block, **setting)
             return
         count = ziggurat.triton.next_power_of_2(-(-n // setting["BLOCK"]))
         more = parts, counts, rows, n, scale
@@ -171,7 +172,7 @@ def long_rows(x: Any, y: Any, labels: Any, losses: Any, scale: float) -> Any:
     ]  # fmt: skip
     for block, warps, limit in ((8192, 8, None), (8192, 8, 48), (8192, 8, 40), (16384, 16, 48)) if GPU else ():
         settings.append({"BLOCK": block, "num_warps": warps, **({"maxnreg": limit} if limit else {})})
-    clusters = ((16, 16, None), (16, 16, 40), (16, 16, 32), (16, 8, 64), (16, 8, 48), (8, 16, 64), (8, 32, None))
+    clusters = ((16, 16, 32), (16, 8, None), (16, 8, 48), (16, 4, None), (16, 4, 96), (8, 16, None), (8, 16, 48))
     more = [
         {"num_ctas": ctas, "num_warps": warps, **({"maxnreg": limit} if limit else {})}
         for ctas, warps, limit in (clusters if GPU else ())
