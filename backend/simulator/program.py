@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from ziggurat.backend.simulator import text, values
+from ziggurat.backend.simulator.host_calls import HOST_CALLS
 from ziggurat.backend.simulator.memory import SHIFT, USED, Memory
 from ziggurat.backend.simulator.shared import Array, Shared, SimulationError
 from ziggurat.codemodel.errors import KernelRuntimeError, ZigguratError
@@ -510,8 +511,8 @@ class Program:
         function = values.function_named(name)
         if short.startswith("shfl.sync."):
             function = partial(self._shuffle, short.split(".")[2])
-        elif short in ("assume", "vprintf", "__assertfail"):
-            function = {"assume": self._assume, "vprintf": self._printed, "__assertfail": self._failed}[short]
+        elif short in HOST_CALLS:
+            function = partial(HOST_CALLS[short], self)
         elif name in self.module.functions:
             function = partial(self._invoke, self.module.functions[name])
         if function is None:
@@ -533,39 +534,12 @@ class Program:
             number //= len(self.cluster.programs)
         return np.full(self.threads, number, np.uint32)
 
-    def _assume(self, condition: Array) -> None:
-        if not condition[self.active].all():
-            raise SimulationError("a condition that the kernel assumes must hold")
-
     def _alloca(self, rest: str) -> Array:
         """The address of each thread's local memory."""
         size = -(-text.size_of(text.split(rest)[0]) // 16) * 16
         make = partial(np.zeros, self.threads * size, np.uint8)
         key = (id(self.frame.function), self._line)
         return self.memory.variable(key, "local memory", make) + self.numbers * size
-
-    def _text(self, address: int) -> str:
-        """A string that ends with a zero."""
-        return self.memory.bytes_at(address).tobytes().partition(b"\0")[0].decode(errors="replace")
-
-    def _printed(self, form: Array, buffer: Array) -> Array:
-        """Run CUDA's vprintf: the threads print one after the other."""
-        for thread in np.flatnonzero(self.active):
-            at, shown, given = int(buffer[thread]), self._text(int(form[thread])), list[Any]()
-            for conversion in filter(None, re.findall(r"%%|(%[.\d]*(?:ll)?[a-z])", shown)):
-                size = 8 if "ll" in conversion or conversion[-1] in "fgs" else 4
-                at = -(-at // size) * size
-                dtype = {"f": np.float64, "g": np.float64, "d": f"i{size}"}.get(conversion[-1], f"u{size}")
-                number = self.memory.bytes_at(at)[:size].view(dtype)[0].item()
-                given.append(self._text(number) if conversion[-1] == "s" else number)
-                at += size
-            # Python's formats are C's, without "ll".
-            print(re.sub(r"%%|(%[.\d]*)ll", lambda found: found[1] or found[0], shown) % tuple(given), end="")
-        return np.zeros(self.threads, np.uint32)
-
-    def _failed(self, message: Array, *where: Array) -> None:
-        thread = int(np.flatnonzero(self.active)[0])
-        raise KernelRuntimeError(f"assertion failed: {self._text(int(message[thread]))}")
 
     def _shuffle(self, how: str, _mask: Array, word: Array, by: Array, _clamp: Array) -> Array:
         self.together("a shuffle")
