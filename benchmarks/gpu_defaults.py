@@ -189,7 +189,8 @@ def main() -> int:
     options = parser.parse_args()
     if options.prepare:
         return prepare(options)
-    gpu_ladder.HERE, gpu_ladder.chosen, options.liger = Path(__file__).resolve(), chosen, None
+    gpu_ladder.HERE, gpu_ladder.chosen = Path(__file__).resolve(), chosen
+    options.liger, options.fastest = None, False
     with tempfile.TemporaryDirectory() as caches:
         os.environ["ZIGGURAT_CACHE_DIR"] = f"{caches}/ours"
         os.makedirs(f"{caches}/ours", mode=0o700)

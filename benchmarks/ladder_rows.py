@@ -148,8 +148,8 @@ def norm_backward(kind: str, rows: int, n: int) -> Work:
 
 
 def long_rows(x: Any, y: Any, labels: Any, losses: Any, scale: float) -> Any:
-    """The launches of `softmax_long`, `softmax_by_parts` and, of ours, `softmax_rows` by clusters of CTAs. Triton 3.6
-    has no reductions over clusters. On a CPU only the first, as programs may not wait there."""
+    """The launches of `softmax_long`; of ours also `softmax_rows` by clusters of CTAs, and of Triton, whose release 3.6
+    has no reductions over clusters, `softmax_by_parts`."""
     rows, n = x.shape
     counts, parts = zeros(rows + 1), empty(2 * rows * -(-n // 2048))
 
@@ -167,17 +167,13 @@ def long_rows(x: Any, y: Any, labels: Any, losses: Any, scale: float) -> Any:
         more = parts, counts, rows, n, scale
         kernels.softmax_by_parts[(rows * count,)](*given, *more, LOSS=loss, PARTS=count, **setting)
 
-    settings = [
-        {"ROWS": r, "BLOCK": b, "num_warps": w} for r, b, w in ((2, 8192, 32), (4, 4096, 16), (2, 4096, 16))
-    ]  # fmt: skip
-    for block, warps, limit in ((8192, 8, None), (8192, 8, 48), (8192, 8, 40), (16384, 16, 48)) if GPU else ():
-        settings.append({"BLOCK": block, "num_warps": warps, **({"maxnreg": limit} if limit else {})})
-    clusters = ((16, 16, 32), (16, 8, None), (16, 8, 48), (16, 4, None), (16, 4, 96), (8, 16, None), (8, 16, 48))
-    more = [
-        {"num_ctas": ctas, "num_warps": warps, **({"maxnreg": limit} if limit else {})}
-        for ctas, warps, limit in (clusters if GPU else ())
+    twice = [{"ROWS": rows, "BLOCK": block, "num_warps": w} for rows, block, w in ((2, 8192, 32), (4, 4096, 16))]
+    if not GPU:
+        return by(launch, twice)
+    clusters = [
+        {"num_ctas": 16, "num_warps": w} | more for w, more in ((8, {}), (8, {"maxnreg": 48}), (4, {"maxnreg": 96}))
     ]
-    return by(launch, [*settings, *more], settings)
+    return by(launch, [*twice, *clusters], [*twice, {"BLOCK": 8192, "num_warps": 8}])
 
 
 def softmax(dtype: Any, rows: int, n: int) -> Work:
