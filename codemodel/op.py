@@ -336,6 +336,9 @@ class Op(_Part):
     def check(self) -> None:
         """Raise `BuildError` when the parts of the op do not fit together."""
 
+    def check_bodies(self) -> None:
+        """Raise `BuildError` when the ops in the bodies do not fit the op. Only the verifier asks, of whole models."""
+
     def evolve(self, **changes: Any) -> Self:
         """A new op with the fields of this one but for `changes`, by name. It has no place."""
         fields = self.__dict__

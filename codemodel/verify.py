@@ -10,7 +10,8 @@ The invariants:
 4.  An isolated op uses nothing that is declared outside of it.
 5.  A successor is a block of the same body, not the entry, and gets one argument of the right type for each parameter.
 6.  An op has the operands, successors, bodies and attributes that its declaration asks for.
-7.  The type of an op's result is the one that its type rule infers (or the declared field), and its `check()` passes.
+7.  The type of an op's result is the one that its type rule infers (or the declared field), and its `check()` and
+    `check_bodies()` pass.
 8.  A body ends in the terminator that its op declares (`body(ends=…)`), with values of the body's yield type. A
     `return` leaves its own kind of function, with the values of that function's yield type, and only through ifs and
     loops.
@@ -215,7 +216,7 @@ class _Verifier:
 
     def _types(self, op: Op) -> None:
         messages: dict[str, None] = {}
-        for rule in (lambda: _check_result(op), op.check):
+        for rule in (lambda: _check_result(op), op.check, op.check_bodies):
             try:
                 rule()
             except Exception as error:  # A rule may rely on what a broken model lacks.

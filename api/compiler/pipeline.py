@@ -111,6 +111,8 @@ def _options_for(model: Op, given: Mapping[str, Any]) -> CompileOptions:
             )
     if on_gpu and given.get("num_stages") is not None:
         raise LaunchError("num_stages is decided in a GPU model", hint="compile the Triton model with it")
+    if any(isinstance(op, gpu.WarpSpecialize) for op in model.walk()):
+        del own["num_warps"]  # The option is that of a kernel without roles: a power of two.
     return CompileOptions.of({**given, **own})
 
 
@@ -151,7 +153,6 @@ def compile_model(
     with compiling, no_faults("compiling", lambda: model, name or "the model"):
         # These imports are under the lock, too: see `compiling`.
         from ziggurat.backend.ptx.assemble import assemble
-        from ziggurat.backend.ptx.roles import warps_of
         from ziggurat.transforms.place.passes import missing_pass, place
         from ziggurat.transforms.place.persist import is_persistent
         from ziggurat.transforms.place.pressure import warn_of_registers
@@ -182,7 +183,7 @@ def compile_model(
     return Compiled(
         texts.symbol,
         placed.target,
-        warps_of(placed),
+        placed.num_warps,
         placed.shared,
         tuple(types[:given]),
         stages,

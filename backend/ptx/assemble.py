@@ -24,7 +24,6 @@ import attrs
 from ziggurat.backend.llvm import llvm
 from ziggurat.backend.ptx import control, roles
 from ziggurat.backend.ptx.emitter import Emitter, kernel_of, symbol_of
-from ziggurat.backend.ptx.roles import warps_of
 from ziggurat.backend.ptx.routines import llvm_type
 from ziggurat.backend.ptx.tma import MAP_PARAMETER
 from ziggurat.codemodel.dialects import tt
@@ -69,11 +68,9 @@ def to_llvm(module: gpu.Module, options: CompileOptions = DEFAULT_OPTIONS) -> st
         parameters.append(f"{kind}{attribute} %p{index}")
         emitter.values[parameter] = f"%p{index}"
     emitter.label = "start"
-    if roles.specialization_of(module) is not None:
-        emitter.elected_mask = roles.ALL_THREADS
     control.function_body(emitter, func.body)
     _check_shared(module, emitter.slot_bytes)
-    threads = 32 * roles.warps_of(module)
+    threads = 32 * module.num_warps
     registers = roles.registers_of(module)
     if registers is None:
         registers = options.maxnreg
@@ -185,7 +182,7 @@ def is_register_limited(module: gpu.Module) -> bool:
     """
     if any(isinstance(op, gpu.Wgmma) for op in module.walk()):
         return False
-    available = registers_of_thread(warps_of(module))
+    available = registers_of_thread(module.num_warps)
     values = (op for op in module.walk() if isinstance(op, tt.Load) or value_registers(op.result.type))
     return any(_registers(op.result.type) >= available for op in values) or any(
         _needed(op) >= available for op in module.walk() if isinstance(op, Loop)

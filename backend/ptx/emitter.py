@@ -59,7 +59,7 @@ class Emitter(Code):
         super().__init__()
         self.module = module
         self.options = options
-        self.num_warps = module.num_warps
+        (self.scope,) = module.scopes  # The threads that run the current ops.
         self.target = TARGETS[module.target]
         self.values: dict[Value, Emitted] = {}
         self.preamble: list[str] = []
@@ -69,13 +69,8 @@ class Emitter(Code):
         self.metadata: list[str] = []
         self.types: dict[str, str] = {}
         self.joins: dict[Block, ValueJoin] = {}  # All blocks but the first, in a function with several.
-        # The threads that run the current ops: their barrier, and the mask of the elected thread, whose number has
-        # none of these bits.
-        self.barrier_text = "bar.sync 0;"
-        self.elected_mask = 32 * self.num_warps - 1
-        self._scalar = replicated(1, self.num_warps)
-        self.slot_bytes = 0  # The size of `@zg_slot`, which `allocate` does not count.
-        self._entry: dict[Any, str] = {}
+        self._slots: dict[str, int] = {}  # The sizes of `@zg_slot` and so on, which `allocate` does not count.
+        self._entry: dict[tuple[int, Any], str] = {}
         # The words of 32 bits that values of 8 and 16 bits are pieces of, and the index of the piece.
         self.pieces: dict[str, tuple[str, int]] = {}
         func = kernel_of(module)
@@ -101,11 +96,17 @@ class Emitter(Code):
     def slot(self, size: int) -> str:
         """The name of shared memory of at least `size` bytes, in which threads pass values within one op.
 
-        All ops share it: each has a barrier after its writes, and one after its reads.
+        All ops of a scope share it: each has a barrier after its writes, and one after its reads.
         """
-        self.slot_bytes = max(self.slot_bytes, size, 16)
-        self.variables["zg_slot"] = f"@zg_slot = internal addrspace(3) global [{self.slot_bytes} x i8] undef, align 16"
-        return "@zg_slot"
+        name = f"zg_slot_{self.scope.first}" if self.scope.first else "zg_slot"
+        self._slots[name] = most = max(self._slots.get(name, 0), size, 16)
+        self.variables[name] = f"@{name} = internal addrspace(3) global [{most} x i8] undef, align 16"
+        return f"@{name}"
+
+    @property
+    def slot_bytes(self) -> int:
+        """The bytes of all these slots."""
+        return sum(self._slots.values())
 
     def call(self, result: str, function: str, *arguments: Argument) -> str:
         """Call an external function, declaring it."""
@@ -170,10 +171,17 @@ class Emitter(Code):
 
     def barrier(self) -> None:
         """Append a barrier of the threads that run the current ops."""
-        self.asm((), self.barrier_text, effect=EFFECT)
+        number, threads = self.scope.barrier, self.scope.threads
+        if not number and self.scope.warps != self.module.num_warps:
+            raise InternalError("a role without a barrier comes to one", str(self.module))
+        self.asm((), f"bar.sync {number}, {threads};" if number else "bar.sync 0;", effect=EFFECT)
 
     def once(self, key: Any, make: Callable[[], str]) -> str:
-        """A value of the entry block, which dominates all others, emitted at the first request."""
+        """A value of the entry block, which dominates all others, emitted at the first request.
+
+        It is another one for scopes with another first warp.
+        """
+        key = self.scope.first, key
         if key not in self._entry:
             outer, place = self._into, self._place
             self._into, self._place = self.preamble, ""
@@ -184,8 +192,13 @@ class Emitter(Code):
     # Threads.
 
     def thread(self) -> str:
-        """The number of the thread in the CTA, as i32."""
-        return self.once("thread", lambda: self.call("i32", "llvm.nvvm.read.ptx.sreg.tid.x"))
+        """The number of the thread in its scope, as i32."""
+
+        def make() -> str:
+            thread = self.call("i32", "llvm.nvvm.read.ptx.sreg.tid.x")
+            return self.emit(f"sub nsw i32 {thread}, {32 * self.scope.first}") if self.scope.first else thread
+
+        return self.once("thread", make)
 
     def linear(self, bits: Sequence[int]) -> str:
         """The xor of `bits[i]` over the bits i set in the thread's number: a linear map of threads to numbers."""
@@ -230,7 +243,7 @@ class Emitter(Code):
 
         Every thread holds a scalar.
         """
-        mask = self.elected_mask
+        mask = (1 << (self.scope.threads - 1).bit_length()) - 1
         if isinstance(type_, TensorType):
             _, lanes, warps = layout_of(type_).free
             mask = lanes | warps << 5
@@ -327,7 +340,7 @@ class Emitter(Code):
 
     def layout(self, type_: Type) -> Layout:
         """The layout of a tensor, or of a scalar: one element that every thread holds."""
-        return layout_of(type_) if isinstance(type_, TensorType) else self._scalar
+        return layout_of(type_) if isinstance(type_, TensorType) else replicated(1, self.scope.warps)
 
     def value(self, type_: Type, found: Mapping[int, str]) -> Emitted:
         """A tensor or a scalar from the values of the registers that are not copies."""
@@ -369,7 +382,7 @@ def spread(bases: Sequence[int]) -> int:
 
 
 # Names that emission uses itself, and one that PTX reserves.
-_RESERVED = re.compile(r"smem|zg_slot|zg_text_\d+|vprintf|__assertfail|WARP_SZ")
+_RESERVED = re.compile(r"smem|zg_slot(?:_\d+)?|zg_text_\d+|vprintf|__assertfail|WARP_SZ")
 _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_$]*|[_$][A-Za-z0-9_$]+")
 
 

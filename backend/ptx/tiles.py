@@ -14,10 +14,10 @@ import attrs
 
 from ziggurat.codemodel.gpu import fragments
 from ziggurat.codemodel.gpu.dialect import transposed
+from ziggurat.codemodel.gpu.scope import WARP_GROUP
 from ziggurat.codemodel.layout import Layout, bits_of
 from ziggurat.codemodel.types import ScalarType, SharedType, TensorType
 
-WARP_GROUP = 4
 _WIDEST = 256  # Columns of a wgmma.
 
 

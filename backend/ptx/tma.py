@@ -1,6 +1,6 @@
 """Emission of TMA and mbarriers: cp.async.bulk.tensor and mbarrier as inline assembly.
 
-The elected thread of a CTA starts copies and arrives; all threads wait. A tensor map has 128 bytes: it is a parameter
+The elected thread of a scope starts copies and arrives; all threads wait. A tensor map has 128 bytes: it is a parameter
 of the kernel by value, or lies in the memory that the launch provides.
 """
 
@@ -12,6 +12,7 @@ from ziggurat.backend.ptx.emitter import EFFECT, Argument, Emitted, Emitter, emi
 from ziggurat.backend.ptx.words import GLOBAL, SHARED
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.fragments import MAP_BYTES, box_and_swizzle
+from ziggurat.codemodel.gpu.scope import WARP_GROUP
 from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.types import i32
 from ziggurat.transforms.place.queries import descriptor_of, shared_of
@@ -48,9 +49,7 @@ def _init(emitter: Emitter, op: gpu.MbarrierInit) -> Emitted:
     lines = [f"mbarrier.init.shared::cta.b64 [$0+{8 * at}], {op.arrivals};" for at in range(count)]
     # TMA accesses memory through the asynchronous proxy.
     lines.append("fence.proxy.async.shared::cta;")
-    # Thread 0 of the CTA, whatever the current role.
-    first = emitter.once("first thread", lambda: emitter.emit(f"icmp eq i32 {emitter.thread()}, 0"))
-    _by_elected_thread(emitter, lines, _address(emitter, op.buffer), thread=first)
+    _by_elected_thread(emitter, lines, _address(emitter, op.buffer))
 
 
 @emits(gpu.MbarrierInval)
@@ -70,7 +69,7 @@ def _expect(emitter: Emitter, op: gpu.MbarrierExpect) -> Emitted:
 def _arrive(emitter: Emitter, op: gpu.MbarrierArrive) -> Emitted:
     if op.each_warp:
         emitter.asm((), "bar.warp.sync -1;", effect=EFFECT)
-    place = emitter.emit(f"and i32 {emitter.thread()}, {31 if op.each_warp else 127}")
+    place = emitter.emit(f"and i32 {emitter.thread()}, {(32 if op.each_warp else 32 * WARP_GROUP) - 1}")
     one = emitter.emit(f"icmp eq i32 {place}, 0")
     line = "mbarrier.arrive.shared::cta.b64 _, [$0];"
     _by_elected_thread(emitter, [line], _address(emitter, op.barrier), condition=op.predicate, thread=one)
@@ -145,7 +144,7 @@ def _make_map(emitter: Emitter, op: gpu.MakeTensorMap) -> Emitted:
     # The lanes of the warp write zeros, one sets the fields, and the warp copies together.
     thread = emitter.thread()
     lane = emitter.emit(f"and i32 {thread}, 31")
-    first = emitter.emit(f"and i32 {thread}, {emitter.elected_mask & ~31}")
+    first = emitter.emit(f"and i32 {thread}, -32")
     mine = emitter.emit(f"icmp eq i32 {first}, {32 * op.warp}")
     word = emitter.emit(f"getelementptr i32, {buffer[0]} {buffer[1]}, i32 {lane}")
     _by_elected_thread(emitter, ["st.shared.b32 [$0], 0;", "bar.warp.sync -1;"], (SHARED, word), thread=mine)

@@ -14,6 +14,7 @@ from ziggurat.codemodel.dialects.scf import Yield, packed
 from ziggurat.codemodel.errors import BuildError
 from ziggurat.codemodel.fields import attribute, bodies, body, operand, operands, result_type
 from ziggurat.codemodel.gpu.fragments import MAP_BYTES
+from ziggurat.codemodel.gpu.scope import Scope, Scoped, check_roles, scopes_of_roles
 from ziggurat.codemodel.layout import transposition
 from ziggurat.codemodel.op import Body, Op, OpResult, Value, require
 from ziggurat.codemodel.traits import Isolated, MemoryRead, MemoryWrite, Pure, SymbolTable
@@ -59,7 +60,7 @@ def _require_mbarriers(op: Op, value: Value) -> None:
     require(buffer_of(op, value).element == i64, f"the mbarriers of {op.NAME} must be i64; got {value.type}")
 
 
-class Module(Op, Isolated, SymbolTable, name="gpu.module"):
+class Module(Scoped, Isolated, SymbolTable, name="gpu.module"):
     """A kernel for a target such as "sm_90a", with `num_warps` warps a CTA and `shared` bytes of shared memory.
 
     If `scratch` is not 0, the last parameter of the kernel is a pointer to so many bytes of global memory for each
@@ -71,6 +72,16 @@ class Module(Op, Isolated, SymbolTable, name="gpu.module"):
     body: Body = body(ends=Unreachable)
     shared: int = attribute(int, default=0)
     scratch: int = attribute(int, default=0)
+
+    @property
+    def scopes(self) -> tuple[Scope, ...]:
+        return (Scope(0, self.num_warps),)
+
+    def check_bodies(self) -> None:
+        super().check_bodies()
+        totals = [sum(op.warps) for op in self.walk() if isinstance(op, WarpSpecialize)]
+        good = totals in ([], [self.num_warps])
+        require(good, f"a kernel is split into roles once, with {self.num_warps} warps together; got {totals}")
 
 
 # Layouts.
@@ -188,7 +199,7 @@ class LocalGather(Op, name="gpu.local_gather"):
 
 
 class Barrier(Op, name="gpu.barrier"):
-    """bar.sync: a barrier of all threads of the CTA, after which they see each other's writes to shared memory."""
+    """bar.sync: a barrier of all threads of the scope, after which they see each other's writes to shared memory."""
 
 
 class FenceAsync(Op, name="gpu.fence_async"):
@@ -414,7 +425,8 @@ class MbarrierExpect(Op, name="gpu.mbarrier_expect"):
 
 
 class MbarrierArrive(Op, name="gpu.mbarrier_arrive"):
-    """mbarrier.arrive by one thread of each warp group, or of each warp after the others, where the condition holds."""
+    """mbarrier.arrive by one thread of each warp group of the scope, or of each warp after the others, where the
+    condition holds."""
 
     barrier: Value = operand()
     predicate: Value = operand()
@@ -639,20 +651,28 @@ class DotFma(MatrixProduct, name="gpu.dot_fma"):
         require(good, f"gpu.dot_fma of {a} and {b} to {c}")
 
 
-class WarpId(Op, Pure, name="gpu.warp_id"):
-    """The number of this warp in the CTA, the same in all of its lanes."""
+class WarpSpecialize(Scoped, name="gpu.warp_specialize"):
+    """Run the bodies side by side, each on its own warps, which follow each other.
 
-    def infer_type(self) -> Type:
-        return i32
-
-
-class WarpSpecialize(Op, name="gpu.warp_specialize"):
-    """Run each role on its own warps: `warps[i]` warps with `registers[i]` registers a thread.
-
-    The first role is the consumer, and the barriers in it are for its warps only. Of the other roles only the first
-    warp runs; the rest of its warp group releases its registers. A kernel has at most one such op, before its return.
+    Role i has `warps[i]` warps, which are whole warp groups, with `registers[i]` registers a thread, and the named
+    barrier `barriers[i]`. A role whose barrier is 0 has none: only its first warp runs the body, and the others give
+    back their registers. A kernel has at most one such op, before its return.
     """
 
     roles: Sequence[Body] = bodies(ends=Yield)
     warps: Sequence[int] = attribute([int])
     registers: Sequence[int] = attribute([int])
+    barriers: Sequence[int] = attribute([int])
+
+    @property
+    def scopes(self) -> tuple[Scope, ...]:
+        return scopes_of_roles(self.warps, self.registers, self.barriers)
+
+    def check(self) -> None:
+        check_roles(self.warps, self.registers, self.barriers, len(self.roles))
+
+    def check_bodies(self) -> None:
+        super().check_bodies()
+        for role, barrier in zip(self.roles, self.barriers, strict=True):
+            met = any(isinstance(inner, Barrier) for op in role.entry.ops for inner in op.walk())
+            require(barrier > 0 or not met, "a role with barrier 0 has one running warp, and no barrier")

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 import attrs
 
+REGISTERS_OF_SM = 65536  # Registers of 32 bits that an SM has for the threads of a CTA, since sm_30.
 DRIVER_BYTES = 1024  # Shared memory that the driver takes for each CTA.
 PORTABLE_CTAS = 8  # Of a cluster that every GPU with clusters can run.
 

@@ -4,10 +4,10 @@
 
 becomes `gpu.local_alloc @offset=256`, and the module says how much there is in all: `gpu.module @shared=512`.
 
-Buffers that are alive at the same time lie apart. The larger ones are placed first, each at the lowest free offset. A
-buffer that is alive at the beginning of a loop stays alive until its end. One that other CTAs of a cluster write to is
-alive from the beginning to the end. A small buffer is kept longer, until the next
-tensor has been through shared memory: its memory is then reused after a barrier that is needed anyway.
+Buffers that are alive at the same time lie apart, as do those of roles that run side by side. The larger ones are
+placed first, each at the lowest free offset. A buffer that is alive at the beginning of a loop stays alive until its
+end. One that other CTAs of a cluster write to is alive from the beginning to the end. A small buffer is kept longer,
+until the next tensor has been through shared memory: its memory is then reused after a barrier that is needed anyway.
 
 The error of a kernel that needs more than there is names the tensors that need it together:
 
@@ -32,6 +32,7 @@ import attrs
 from ziggurat.codemodel.dialects import scf, tt
 from ziggurat.codemodel.errors import ResourceError
 from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.scope import Scope, scope_of
 from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Block, Op, Value
@@ -47,11 +48,12 @@ SMALL = 4096  # Bytes of a buffer that is kept longer to save a barrier.
 
 @attrs.define(eq=False)
 class Interval:
-    """The live range of a buffer: from the op of number `start` to the op of number `end` of the model."""
+    """The live range of a buffer: from the op of number `start` to the op of number `end` of the model, in a scope."""
 
     op: gpu.LocalAlloc
     start: int
     end: int
+    scope: Scope
     offset: int = -1
 
     @property
@@ -59,8 +61,8 @@ class Interval:
         return shared_of(self.op.result).bytes
 
     def meets(self, other: Interval) -> bool:
-        """Whether both are alive at the same time."""
-        return self.start <= other.end and other.start <= self.end
+        """Whether both are alive at the same time, or may be."""
+        return self.scope != other.scope or (self.start <= other.end and other.start <= self.end)
 
 
 def allocate(module: gpu.Module) -> Op:
@@ -114,7 +116,7 @@ def intervals_of(module: gpu.Module) -> list[Interval]:
             end = max([start, *_ends(op.result, numbers, ops[0], complete)])
             if any(isinstance(user, gpu.ClusterStore) for user in users_of(op.result)):
                 start, end = 0, len(ops)  # Other CTAs, which may be ahead or behind, write to it.
-            intervals.append(Interval(op, start, end))
+            intervals.append(Interval(op, start, end, scope_of(op)))
     reads = [numbers[op.result][0] for op in ops if isinstance(op, gpu.LocalLoad | gpu.LocalGather)]
     stores = [numbers[op.result][0] for op in ops if isinstance(op, gpu.LocalStore)]
     for interval in intervals:

@@ -24,6 +24,7 @@ import attrs
 
 from ziggurat.codemodel.dialects import arith, scf
 from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.scope import Scope, scope_of
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.traits import Loop
 from ziggurat.transforms.place.barriers import Hazard
@@ -54,9 +55,8 @@ class _State:
 class ChannelProof:
     """The proof of one channel; `hazards` has what is wrong.
 
-    `between_roles` says that one role fills the slots and another one reads them, and `by_threads` that not only matrix
-    units read them. `in_flight` has the number of slots
-    that are committed and not waited for, before each acquire and each wait.
+    `between_roles` says that one role fills the slots and others read them. `in_flight` has the number of slots that
+    are committed and not waited for, before each acquire and each wait.
     """
 
     def __init__(self, channel: gpu.Channel) -> None:
@@ -76,10 +76,6 @@ class ChannelProof:
         self.by_copies = any(isinstance(load, gpu.AsyncCopy) for load in self.loads.values())
         self.by_tma = any(isinstance(op, gpu.TmaLoad) for op in uses)
         self.between_roles = not any(isinstance(op, gpu.ChannelClose) for op in uses)
-        self.by_threads = any(
-            {*map(allocation, reader.operands)}.intersection(channel.rings).difference(read_in_flight(reader))
-            for reader in self.readers
-        )
         self.in_flight: dict[Value, int] = {}
         self._frees: dict[tuple[Value, bool], bool] = {}
         self._found: dict[tuple[int, int, str], Hazard] = {}
@@ -95,6 +91,14 @@ class ChannelProof:
         first = self._frees[release.result, True]
         return first, self._frees.get((release.result, False), first)
 
+    def by_threads(self, scope: Scope) -> bool:
+        """Whether threads of a role read the slots, and not only its matrix units."""
+        return any(
+            {*map(allocation, reader.operands)}.intersection(self.op.rings).difference(read_in_flight(reader))
+            for reader in self.readers
+            if scope_of(reader) == scope
+        )
+
     def _note(self, first: Op, second: Op, missing: str) -> None:
         self._found.setdefault((id(first), id(second), missing), Hazard(first, second, missing))
 
@@ -107,14 +111,20 @@ class ChannelProof:
         split = next((op for op in after if isinstance(op, gpu.WarpSpecialize)), None)
         if split is None:
             self._note(self.op, self.op, "close")
-        for role in () if split is None else split.roles:
+            return
+        filling = {scope_of(op): op for op in self.acquires}
+        for acquire in list(filling.values())[1:] if filling else [self.op]:
+            self._note(acquire, acquire, "single role that fills the slots")
+        for wait in (op for op in self.waits if scope_of(op) in filling):
+            self._note(wait, wait, "other role that fills the slots")
+        for load in (op for op in self.loads.values() if isinstance(op, gpu.AsyncCopy)):
+            self._note(load, load, "arrival of cp.async at another role")
+        for store in (op for op in self.readers if isinstance(op, gpu.TmaStore)):
+            self._note(store, store, "wait for TMA to read a slot of another role")
+        for role in split.roles:
             state = self._ops(role.entry.ops, _State(), True)
             if state.held or state.acquired is not None:
                 self._note(self.op, self.op, "release" if state.held else "commit")
-
-    def _load(self) -> Op:
-        """A load of the channel, or else its op."""
-        return next(iter(self.loads.values()), self.op)
 
     def _ops(self, ops: Iterable[Op], state: _State, first: bool) -> _State:
         for op in ops:

@@ -27,7 +27,8 @@ from ziggurat.codemodel.dialects import arith, core, scf, tt
 from ziggurat.codemodel.dialects import math as functions
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.fragments import box_and_swizzle, unit_for, warps_of
-from ziggurat.codemodel.gpu.targets import DRIVER_BYTES, TARGETS, Target
+from ziggurat.codemodel.gpu.scope import WARP_GROUP
+from ziggurat.codemodel.gpu.targets import DRIVER_BYTES, REGISTERS_OF_SM, TARGETS, Target
 from ziggurat.codemodel.layout import LANE_BITS, Layout, Span, axis_bases, bits_of, moved, transposition
 from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value
 from ziggurat.codemodel.structured import Structured
@@ -43,9 +44,8 @@ from ziggurat.transforms.place.components import (
     tensor_type,
 )
 from ziggurat.transforms.place.layout_plan import MAX_BYTES, SECTOR, Access, Accesses, pointee_bytes
-from ziggurat.transforms.place.pressure import REGISTERS_OF_SM, pressure
+from ziggurat.transforms.place.pressure import pressure
 from ziggurat.transforms.place.queries import (
-    WARP_GROUP,
     constant_of,
     descriptor_of,
     is_computable,
@@ -193,16 +193,14 @@ class _Costs:
 
     def cost(self) -> Cost:
         self._body(self.func, None, 0)
-        split = next((op for op in self.func.walk() if isinstance(op, gpu.WarpSpecialize)), None)
-        warps = self.module.num_warps if split is None else sum(split.warps)
         carried = pressure(self.module).registers
-        return Cost(tuple(self.entries), self.func, self.target, warps, self.module.shared, carried)
+        return Cost(tuple(self.entries), self.func, self.target, self.module.num_warps, self.module.shared, carried)
 
     def _body(self, owner: Op, loop: Op | None, role: int) -> None:
         warps = self.warps
         for number, body in enumerate(owner.bodies):
             if isinstance(owner, gpu.WarpSpecialize):
-                role, self.warps = number, self.module.num_warps if number == 0 else 1
+                role, self.warps = number, owner.scopes[number].warps
             for op in (op for block in body.blocks for op in block.ops):
                 within = op if isinstance(op, Loop) else loop
                 if isinstance(op, Structured | gpu.WarpSpecialize):
@@ -282,7 +280,7 @@ class _Costs:
         most = MAX_BYTES // size
         if width >= most or not isinstance(op, tt.Load | tt.Store | gpu.AsyncCopy):
             return
-        type_, info, threads = tensor_of(op.ptr), self.accesses.info(op.ptr), 32 * self.module.num_warps
+        type_, info, threads = tensor_of(op.ptr), self.accesses.info(op.ptr), 32 * self.warps
         axis = self.accesses.order(op)[0]
         mask = most if op.mask is None else self.accesses.info(op.mask).constancy[axis]
         held = layout.contiguous(type_.shape, axis)

@@ -30,6 +30,7 @@ from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.fragments import Panels, Unit, Warps, accumulator, operand_a, operand_b, unit_for, warps_of
+from ziggurat.codemodel.gpu.scope import WARP_GROUP
 from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.graphs import reached
 from ziggurat.codemodel.layout import LANE_BITS, Layout, axis_bases, bits_of, filled, inverted, moved
@@ -38,7 +39,7 @@ from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import ScalarType, SharedType, TensorType, bf16, f16, f32, scalar_element
 from ziggurat.transforms.casts import cast
 from ziggurat.transforms.place.layout_plan import MAX_BYTES, Accesses, Anchor
-from ziggurat.transforms.place.queries import WARP_GROUP, constant_of, converted, layout_of, stored, tensor_of
+from ziggurat.transforms.place.queries import constant_of, converted, layout_of, stored, tensor_of
 from ziggurat.transforms.place.swizzle import row_major
 from ziggurat.transforms.simplify.hoist import hoist
 

@@ -27,6 +27,7 @@ import attrs
 from ziggurat.codemodel.dialects import core, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.fragments import MAP_BYTES
+from ziggurat.codemodel.gpu.scope import Scope, scope_of
 from ziggurat.codemodel.graphs import reached
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.structured import Structured
@@ -34,7 +35,7 @@ from ziggurat.codemodel.traits import BodyTerminator
 from ziggurat.codemodel.types import SharedType
 from ziggurat.transforms.place.barriers import BARRIERS, Hazard, missing_barriers
 from ziggurat.transforms.place.components import Component, Group, component_of, groups_of
-from ziggurat.transforms.place.flow import READERS, USERS, WAITS, Access, Graph, allocation, interval
+from ziggurat.transforms.place.flow import READERS, USERS, WAITS, Access, Graph, allocation, interval, users_of
 from ziggurat.transforms.place.queries import shared_of
 
 __all__ = ["Hazard", "hazards"]
@@ -49,9 +50,10 @@ def hazards(module: gpu.Module) -> list[Hazard]:
     * a barrier or a fence between two accesses of shared memory (`barriers`);
     * a wait or a commit for asynchronous ops: copies of cp.async, wgmma, stores of TMA;
     * a wait for what other CTAs of the cluster store;
-    * memory of its own for each tensor map that the kernel makes, and barriers and an acquire before its use.
+    * memory of its own for each tensor map that the kernel makes, and barriers and an acquire before its use;
+    * as many arrivals in a phase of an mbarrier as it counts, from the scopes that arrive.
     """
-    return [*missing_barriers(module), *used_too_early(module), *_wrong_maps(module)]
+    return [*missing_barriers(module), *used_too_early(module), *_wrong_maps(module), *_wrong_arrivals(module)]
 
 
 def used_too_early(module: gpu.Module) -> Iterator[Hazard]:
@@ -279,6 +281,24 @@ class _Run:
     def _meets_copies(self, uses: Iterable[_Use], state: _State) -> None:
         self._meets("commit", uses, (state.open,))
         self._meets("wait", uses, state.copies)
+
+
+# Mbarriers.
+
+
+def _wrong_arrivals(module: gpu.Module) -> Iterator[Hazard]:
+    """The mbarriers that count other arrivals than there are. A scope arrives once in a phase, by some of its ops."""
+    for init in (op for op in module.walk() if isinstance(op, gpu.MbarrierInit)):
+        found: dict[Scope, int] = {}
+        for op in users_of(init.buffer):
+            if isinstance(op, gpu.MbarrierExpect | gpu.MbarrierArrive):
+                scope, count = scope_of(op), 1
+                if isinstance(op, gpu.MbarrierArrive):
+                    count = scope.warps if op.each_warp else scope.warp_groups
+                if found.setdefault(scope, count) != count:
+                    yield Hazard(init, op, "equal arrivals in all phases")
+        if found and sum(found.values()) != init.arrivals:
+            yield Hazard(init, init, f"count of {sum(found.values())} arrivals")
 
 
 # Tensor maps.

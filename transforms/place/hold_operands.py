@@ -26,28 +26,26 @@ import attrs
 from ziggurat.codemodel.dialects import scf
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.fragments import UNITS, Unit, operand_a, warps_of
+from ziggurat.codemodel.gpu.scope import scope_of
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.codemodel.types import TensorType
 from ziggurat.transforms.place.components import component_types
 from ziggurat.transforms.place.flow import last_of, users_of
 from ziggurat.transforms.place.loop_plan import LOOP_REGISTERS
-from ziggurat.transforms.place.pressure import value_registers
-from ziggurat.transforms.place.queries import layout_of, shared_of, tensor_of
+from ziggurat.transforms.place.pressure import MAX_REGISTERS, value_registers
+from ziggurat.transforms.place.queries import layout_of, role_split, shared_of, tensor_of
 
 
 def hold_operands(module: gpu.Module) -> Op:
     """The GPU model whose consumers hold the first operands of dots in registers, if there is room for them."""
-    split = next((op for op in module.walk() if isinstance(op, gpu.WarpSpecialize)), None)
-    if split is None:
+    if role_split(module) is None:
         return module
     blocks: list[_Block] = []
     held: dict[Value, TensorType] = {}  # The fragments, by the buffers.
     for block in (block for op in module.walk() if isinstance(op, gpu.LocalAlloc) if (block := _block(op)) is not None):
         type_, buffer = _fragment(block), block.buffer
-        if type_ is not None and all(
-            _fits(loop, held | {buffer: type_}, split.registers[0]) for loop in block.loops()
-        ):  # fmt: skip
+        if type_ is not None and all(_fits(loop, held | {buffer: type_}) for loop in block.loops()):
             held[buffer] = type_
             blocks.append(block)
     if not held:
@@ -125,7 +123,7 @@ def _fragment(block: _Block) -> TensorType | None:
     return types.pop() if len(types) == 1 else None
 
 
-def _fits(loop: scf.For, held: Mapping[Value, TensorType], registers: int) -> bool:
+def _fits(loop: scf.For, held: Mapping[Value, TensorType]) -> bool:
     """Whether a thread has registers for these operands beside the other values of a loop with a wgmma in flight."""
     dots = [op for op in loop.walk() if isinstance(op, gpu.Wgmma)]
     if not any(isinstance(op, gpu.WgmmaWait) and op.pending for op in loop.walk()):
@@ -136,4 +134,4 @@ def _fits(loop: scf.For, held: Mapping[Value, TensorType], registers: int) -> bo
     values |= {op.result: [op.result.type] for op in dots if not op.accumulate}
     values |= {op.a: [op.a.type] for op in dots if isinstance(op.a, OpResult) and isinstance(op.a.type, TensorType)}
     needed = sum(value_registers(type_) for types in values.values() for type_ in types)
-    return needed + LOOP_REGISTERS <= registers
+    return needed + LOOP_REGISTERS <= (scope_of(loop).registers or MAX_REGISTERS)

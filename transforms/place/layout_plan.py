@@ -140,8 +140,8 @@ class Accesses:
         # A layout is linear, so the lanes touch as many sectors in each instruction: two to the power of the rank.
         instructions = sum(1 for basis in layout.registers[step:] if basis)
         sectors = len(Span(basis & ~same for basis in layout.lanes))
-        copies = sum(1 for basis in layout.warps if basis == 0)
-        return 1 << (instructions + sectors + max(0, bits_of(self.num_warps) - copies))
+        warps = sum(1 for basis in layout.warps if basis)
+        return 1 << (instructions + sectors + warps)
 
     def _same(self, op: Access) -> int:
         """The bits of an element's number that differ within a sector, as far as it is known."""

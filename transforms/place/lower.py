@@ -26,6 +26,7 @@ from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, scf, tt
 from ziggurat.codemodel.dispatch import OpTable
 from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.scope import scope_of
 from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.layout import LANE_BITS, Layout, axis_bases, bits_of, blocked, filled, moved, replicated
 from ziggurat.codemodel.op import Op, Value
@@ -455,9 +456,7 @@ def _atomic(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
             return made
         return _from_first(builder, made, layout)
     assert isinstance(type_, ScalarType)
-    module = op.root()
-    assert isinstance(module, gpu.Module)
-    one = replicated(1, module.num_warps)
+    one = replicated(1, scope_of(op).warps)
     shared = _from_first(builder, builder.add(tt.Splat(made, TensorType((1,), type_, one))), one)
     inner = builder.nested([type_, type_], type_)
     inner.add(tt.ReduceReturn([inner.parameters[0]]))

@@ -20,7 +20,8 @@ What becomes of the other ops:
 * Copies by threads: a commit is `gpu.async_commit`, a wait `gpu.async_wait`.
 * Stores: a commit is a `gpu.fence_async`; a wait becomes nothing, as `barriers` orders the accesses.
 * In one role, a release becomes nothing: a barrier orders it and the next acquire (`barriers`).
-* Between roles, an acquire waits for the mbarrier `empty` of its slot, and a release arrives there.
+* Between roles, an acquire waits for the mbarrier `empty` of its slot, and a release arrives there, in each role that
+  waits for the channel. Threads that store arrive at `full` when they commit.
 """
 
 from __future__ import annotations
@@ -34,13 +35,14 @@ from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, scf
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.scope import scope_of
 from ziggurat.codemodel.op import Body, Op, Value
 from ziggurat.codemodel.traits import Loop
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, rebuilt, transform
 from ziggurat.codemodel.types import SharedType, i1, i32, i64
 from ziggurat.transforms.place.channels import ChannelProof, proofs_of
 from ziggurat.transforms.place.flow import read_in_flight
-from ziggurat.transforms.place.queries import WARP_GROUP, constant, shared_of, unpacked
+from ziggurat.transforms.place.queries import constant, shared_of, unpacked
 from ziggurat.transforms.place.schedule import carrying_loop
 
 _Key = tuple[object, ...]
@@ -61,20 +63,20 @@ def lower_channels(module: gpu.Module) -> Op:
         return module
     if found := [hazard for proof in proofs.values() for hazard in proof.hazards]:
         raise InternalError("; ".join(map(str, found)), str(module))
-    return transform(module, _Lowering(proofs, module.num_warps), pass_name="lower_channels")
+    return transform(module, _Lowering(proofs), pass_name="lower_channels")
 
 
 class _Lowering:
     """The transformer, with the counts of all channels at the place that is being written."""
 
-    def __init__(self, proofs: dict[Value, ChannelProof], num_warps: int) -> None:
+    def __init__(self, proofs: dict[Value, ChannelProof]) -> None:
         self.proofs = proofs
-        self.num_warps = num_warps
         self.keys = {channel: _key(proof) for channel, proof in proofs.items()}
         self.counts: dict[_Key, _Count] = {}  # At the start of the block.
         self.ahead: dict[Value, int] = {}  # How often each channel has advanced since then.
-        self.full: dict[Value, Value] = {}  # The mbarriers of channels that TMA fills.
+        self.full: dict[Value, Value] = {}  # The mbarriers of filled slots: of TMA, or between roles.
         self.empty: dict[Value, Value] = {}  # Those that tell the producer of free slots.
+        self.filled: dict[Value, Value] = {}  # The mbarrier of the acquired slot.
 
     def __call__(self, builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         match op:
@@ -83,10 +85,12 @@ class _Lowering:
             case gpu.ChannelAcquire():
                 return self._acquire(builder, op, operands[1])
             case gpu.ChannelCommit():
-                if self.proofs[op.channel].by_copies:
-                    builder.add(gpu.AsyncCommit())
-                elif op.channel not in self.full:
-                    builder.add(gpu.FenceAsync())
+                proof = self.proofs[op.channel]
+                if not proof.by_tma:
+                    builder.add(gpu.AsyncCommit() if proof.by_copies else gpu.FenceAsync())
+                    if proof.between_roles:
+                        always = constant(builder, True, i1)
+                        builder.add(gpu.MbarrierArrive(self.filled[op.channel], always, each_warp=True))
                 return DROP
             case gpu.ChannelWait():
                 return self._wait(builder, op)
@@ -111,13 +115,14 @@ class _Lowering:
         """Make the mbarriers of a channel. From now on, the channel stands for that of its acquired slot."""
         channel, proof = op.result, self.proofs[op.result]
         self.counts[self.keys[channel]], self.ahead[channel] = _Count(), 0
-        if not proof.by_tma:
+        if not proof.by_tma and not proof.between_roles:
             return builder[op.rings[0]]  # Nothing needs the channel's counterpart.
-        self.full[channel] = _mbarriers(builder, op.stages, 1)
+        self.full[channel] = _mbarriers(builder, op.stages, 1 if proof.by_tma else scope_of(proof.acquires[0]).warps)
         if proof.between_roles:
+            scopes = {scope_of(wait) for wait in proof.waits}
             # Matrix units read for a warp group, and each warp for itself.
-            count = self.num_warps if proof.by_threads else self.num_warps // WARP_GROUP
-            self.empty[channel] = _mbarriers(builder, op.stages, count)
+            each = (scope.warps if proof.by_threads(scope) else scope.warp_groups for scope in scopes)
+            self.empty[channel] = _mbarriers(builder, op.stages, sum(each))
         if not isinstance(next(later for later in _after(op) if not isinstance(later, gpu.LocalAlloc)), gpu.Channel):
             builder.add(gpu.Barrier())
         return self.full[channel]
@@ -132,9 +137,10 @@ class _Lowering:
             builder.add(gpu.MbarrierWait(_of_slot(builder, self.empty[channel], slot), other))
             self.ahead[channel] += 1
         if channel in self.full:
-            builder[channel] = full = _of_slot(builder, self.full[channel], slot)
+            builder[channel] = self.filled[channel] = _of_slot(builder, self.full[channel], slot)
+        if proof.by_tma:
             size = sum(shared_of(ring).bytes for ring in proof.op.rings) // proof.stages
-            builder.add(gpu.MbarrierExpect(full, predicate, bytes=size))
+            builder.add(gpu.MbarrierExpect(self.filled[channel], predicate, bytes=size))
         return slot
 
     def _wait(self, builder: Rewriter, op: gpu.ChannelWait) -> Value:
@@ -163,7 +169,8 @@ class _Lowering:
 
     def _release(self, builder: Rewriter, op: gpu.ChannelRelease) -> None:
         """Tell the producer of a free slot. In one role, `barriers` orders its reads and the next load."""
-        channel, (first, later) = op.channel, self.proofs[op.channel].frees(op)
+        channel, proof = op.channel, self.proofs[op.channel]
+        first, later = proof.frees(op)
         if channel not in self.empty or not (first or later):
             return
         condition = constant(builder, True, i1)
@@ -172,8 +179,8 @@ class _Lowering:
             index, start = builder[loop.body.parameters[0]], builder[loop.start]
             condition = builder.add(arith.CmpI(index, start, arith.IntPredicate.NE))
         slot, _ = self._at(builder, channel, -op.held - 1)
-        empty = _of_slot(builder, self.empty[channel], slot)
-        builder.add(gpu.MbarrierArrive(empty, condition, each_warp=self.proofs[channel].by_threads))
+        mbarrier, each_warp = _of_slot(builder, self.empty[channel], slot), proof.by_threads(scope_of(op))
+        builder.add(gpu.MbarrierArrive(mbarrier, condition, each_warp=each_warp))
 
     def _close(self, builder: Rewriter, op: gpu.ChannelClose) -> None:
         """Wait for the copies that are still in flight, whose iterations did not come, and give the memory of mbarriers

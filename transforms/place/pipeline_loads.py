@@ -44,7 +44,7 @@ from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import USUAL_STAGES
-from ziggurat.codemodel.gpu.targets import DRIVER_BYTES, TARGETS
+from ziggurat.codemodel.gpu.targets import DRIVER_BYTES, REGISTERS_OF_SM, TARGETS
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import TensorType, i1, with_element
@@ -52,7 +52,6 @@ from ziggurat.transforms.place.flow import allocation
 from ziggurat.transforms.place.loop_plan import TURNED_SLOTS, Copy, LoopPlan, planned
 from ziggurat.transforms.place.memory_order import ATOMICS
 from ziggurat.transforms.place.obstacle import Obstacle, warn, warn_of
-from ziggurat.transforms.place.pressure import REGISTERS_OF_SM
 from ziggurat.transforms.place.queries import constant, shared_of, unpacked
 from ziggurat.transforms.place.schedule import carrying_loop
 

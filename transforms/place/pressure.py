@@ -13,14 +13,16 @@ import attrs
 
 from ziggurat.codemodel.errors import ResourceError
 from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.scope import Scope, scope_of
+from ziggurat.codemodel.gpu.targets import REGISTERS_OF_SM
 from ziggurat.codemodel.location import Location
+from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.traits import Loop
 from ziggurat.codemodel.types import ScalarType, TensorType, Type, void
 from ziggurat.transforms.place.components import component_types
 from ziggurat.transforms.place.obstacle import warn
 
 MAX_REGISTERS = 255  # A thread. PTX and SASS encode their numbers in 8 bits.
-REGISTERS_OF_SM = 65536  # Registers of 32 bits that an SM has for the threads of a CTA, since sm_30.
 MAX_VALUE_REGISTERS = 8 * MAX_REGISTERS  # A larger value takes 12 s to compile, the next ones minutes.
 SLOW_ELEMENTS = 512  # A thread. A masked tensor with more takes half a minute to compile.
 WGMMA_REGISTERS = 128  # The accumulator of the widest wgmma.
@@ -31,9 +33,10 @@ BESIDE_WGMMA = 26  # Registers that ptxas needs beside those of a wgmma.
 class Pressure:
     """The values that a loop carries: registers of 32 bits a thread, and the location of the loop.
 
-    `type` is that of the value with the most registers.
+    `type` is that of the value with the most registers, and `scope` that of the loop.
     """
 
+    scope: Scope
     registers: int = 0
     location: Location | None = None
     type: Type = void
@@ -59,19 +62,25 @@ def ctas_by_registers(split: gpu.WarpSpecialize) -> int:
 
 def pressure(module: gpu.Module) -> Pressure:
     """The largest number of registers in which a loop of the model carries floating-point values."""
-    found = Pressure()
+    found = Pressure(module.scopes[0])
     for op in module.walk():
         if isinstance(op, Loop):
             parts = component_types(op.result.type)
             registers = sum(map(value_registers, parts))
             if registers > found.registers:
-                found = Pressure(registers, op.location, max(parts, key=value_registers))
+                found = Pressure(scope_of(op), registers, op.location, max(parts, key=value_registers))
     return found
 
 
 def registers_of_thread(num_warps: int) -> int:
     """The registers that a thread can have if a CTA has so many warps: a multiple of eight."""
     return min(MAX_REGISTERS, REGISTERS_OF_SM // (32 * num_warps) // 8 * 8)
+
+
+def _in_scope(scope: Scope) -> tuple[int, str]:
+    """The registers that a thread of a scope has, also in words."""
+    most = scope.registers or registers_of_thread(scope.warps)
+    return most, f"in each of {scope.threads} threads, which have {most}"
 
 
 def check_registers(module: gpu.Module) -> None:
@@ -102,18 +111,18 @@ def warn_of_registers(module: gpu.Module) -> None:
         message = f"{carried}: the rest is spilled to memory, which is slow; {_hint(most)} would do better"
         warn(message, found.location)
         return
-    tensors: dict[Type, Location | None] = {}
+    tensors: dict[Type, Op] = {}
     for op in module.walk():
-        tensors.setdefault(op.result.type, op.location)
+        tensors.setdefault(op.result.type, op)
     type_ = max((type_ for type_ in tensors if isinstance(type_, TensorType)), key=_elements, default=None)
     if type_ is None or _elements(type_) < SLOW_ELEMENTS:
         return
-    threads = 32 * module.num_warps
+    threads = scope_of(tensors[type_]).threads
     message = f"a tensor of {_shape(type_)} has {_elements(type_)} elements in each of {threads} threads"
     hint = _hint(MAX_REGISTERS)
     if _elements(type_) > MAX_VALUE_REGISTERS:
-        raise ResourceError(f"{message}: compiling that would take minutes", tensors[type_], hint=hint)
-    warn(f"{message}, and compiling takes long; {hint} would do better", tensors[type_])
+        raise ResourceError(f"{message}: compiling that would take minutes", tensors[type_].location, hint=hint)
+    warn(f"{message}, and compiling takes long; {hint} would do better", tensors[type_].location)
 
 
 def _carried(module: gpu.Module) -> tuple[Pressure, str, int]:
@@ -121,15 +130,16 @@ def _carried(module: gpu.Module) -> tuple[Pressure, str, int]:
 
     Raises `ResourceError` if one wgmma needs more registers than that: ptxas could not spill them.
     """
-    found, most = pressure(module), registers_of_thread(module.num_warps)
-    threads = f"in each of {32 * module.num_warps} threads, which have {most}"
+    found = pressure(module)
     for op in (op for op in module.walk() if isinstance(op, gpu.Wgmma)):
+        most, threads = _in_scope(scope_of(op))
         count = value_registers(op.result.type, lambda element: True)  # Accumulators of integers, too.
         if min(count, WGMMA_REGISTERS) + BESIDE_WGMMA > most:
             message = (
                 f"the accumulator of a dot takes {count} registers {threads}; its addresses and operands need some, too"
             )
             raise ResourceError(message, op.location, hint="use smaller blocks")
+    most, threads = _in_scope(found.scope)
     return found, f"a loop carries {found.registers} registers {threads}", most
 
 

@@ -24,8 +24,6 @@ from ziggurat.codemodel.types import (
 )
 from ziggurat.transforms.place.components import component_of, tensor_operands
 
-WARP_GROUP = 4  # Warps that execute a wgmma together.
-
 
 def bytes_of(value: Value) -> int:
     """The bytes of a number or a tensor; a pointer has 8."""
@@ -112,6 +110,11 @@ def constant_of(value: Value) -> object:
 def op_in(op: Op, block: Block) -> Op:
     """The op of a block that contains an op, or is it."""
     return next(inner for inner in op.path() if inner.parent is block)
+
+
+def role_split(module: Op) -> gpu.WarpSpecialize | None:
+    """The op that splits a kernel into roles, if it has one."""
+    return next((op for op in module.walk() if isinstance(op, gpu.WarpSpecialize)), None)
 
 
 def begun_by(wgmma: gpu.Wgmma) -> list[gpu.Wgmma]:

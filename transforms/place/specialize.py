@@ -30,7 +30,8 @@ import attrs
 from ziggurat.codemodel.dialects import scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import MAX_WARPS
-from ziggurat.codemodel.gpu.targets import TARGETS
+from ziggurat.codemodel.gpu.scope import WARP_GROUP
+from ziggurat.codemodel.gpu.targets import REGISTERS_OF_SM, TARGETS
 from ziggurat.codemodel.op import Body, Op, Value
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, rebuilt, transform
 from ziggurat.codemodel.types import TensorType, i1, void
@@ -41,8 +42,7 @@ from ziggurat.transforms.place.memory_order import MemoryOrder
 from ziggurat.transforms.place.obstacle import Obstacle, warn_of
 from ziggurat.transforms.place.persist import is_persistent
 from ziggurat.transforms.place.pipeline_loads import StagedLoop, begin_copy, new_channels, warn_of_loads
-from ziggurat.transforms.place.pressure import REGISTERS_OF_SM
-from ziggurat.transforms.place.queries import WARP_GROUP, bytes_of, constant
+from ziggurat.transforms.place.queries import bytes_of, constant
 from ziggurat.transforms.place.schedule import carrying_loop
 from ziggurat.transforms.simplify.effects import is_pure
 
@@ -74,6 +74,9 @@ def specialize(module: gpu.Module, num_stages: int | None, every: bool = False, 
         warn_of_loads(plan.left)
 
     def split(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+        if isinstance(op, gpu.Module):
+            body = builder.rewrite_body(op.body, isolated=True)
+            return builder.add(op.evolve(num_warps=op.num_warps + WARP_GROUP, body=body), op.location)
         if not isinstance(op, tt.Func):
             return None
         body = _Roles(builder, op, sliced, module.num_warps, registers).body()
@@ -235,7 +238,7 @@ class _Roles:
         outer = self.outer
         roles = [self._role(Rewriter.rewrite_ops), self._role(self._produce)]
         warps = (self.num_warps, WARP_GROUP)
-        outer.add(gpu.WarpSpecialize(roles, warps=warps, registers=self.registers), self.func.location)
+        outer.add(gpu.WarpSpecialize(roles, warps, self.registers, barriers=(1, 0)), self.func.location)
         outer.add(tt.Return([]), self.func.location)
         return outer.finish()
 

@@ -33,7 +33,7 @@ from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value
 from ziggurat.codemodel.traits import Pure
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.codemodel.types import PtrType, SharedType, i8, i32, i64
-from ziggurat.transforms.place.queries import constant, constant_of
+from ziggurat.transforms.place.queries import constant, constant_of, role_split
 
 
 def make_tensor_maps(module: gpu.Module) -> Op:
@@ -45,7 +45,7 @@ def make_tensor_maps(module: gpu.Module) -> Op:
     if not makes:
         return module
     size = MAP_BYTES * len(makes)
-    warps = 1 if any(isinstance(op, gpu.WarpSpecialize) for op in module.walk()) else module.num_warps
+    warps = module.num_warps if role_split(module) is None else 1
     neighbours = {op: run for run in _runs(makes) for op in run}
     given: dict[Op, tuple[Value, ...]] = {}
     buffers: list[Value] = []

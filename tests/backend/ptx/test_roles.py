@@ -22,7 +22,7 @@ from asynchronous_kernels import SQUARE, gradients
 import ziggurat as zg
 from ziggurat.backend.ptx.assemble import assemble, to_llvm
 from ziggurat.backend.ptx.emitter import kernel_of
-from ziggurat.backend.ptx.roles import registers_of, specialization_of, warps_of
+from ziggurat.backend.ptx.roles import registers_of
 from ziggurat.backend.reference.run import run
 from ziggurat.backend.simulator.shared import SimulationError
 from ziggurat.backend.simulator.simulate import simulate
@@ -36,6 +36,7 @@ from ziggurat.codemodel.verify import verify
 from ziggurat.transforms.place.hazards import hazards
 from ziggurat.transforms.place.passes import place
 from ziggurat.transforms.place.pressure import ctas_by_registers
+from ziggurat.transforms.place.queries import role_split
 
 PTXAS = Path(sysconfig.get_paths()["purelib"]) / "nvidia/cu13/bin/ptxas"
 I32 = zg.divisible(zg.i32)
@@ -49,7 +50,7 @@ def placed(
     module = place(model, CompileOptions("sm_90a", num_warps, num_stages, maxnreg=maxnreg))
     verify(module)
     assert hazards(module) == []
-    assert (specialization_of(module) is not None) == roles
+    assert (role_split(module) is not None) == roles
     return module
 
 
@@ -254,7 +255,7 @@ def test_groups_whose_numbers_are_loaded(groups: list[int]) -> None:
     blocks = [(64, 64), (16, 64), (64, 16)]
     model = grouped.triton(*descriptors(*blocks), zg.ptr(zg.i32), zg.i32, I32)
     module = placed(model, roles=True)
-    split = specialization_of(module)
+    split = role_split(module)
     assert split is not None
     assert any(isinstance(op, tt.Load) for top in split.roles[-1].entry.ops for op in top.walk())
 
@@ -470,7 +471,7 @@ def test_loops_in_sequence(second: bool, k: int, k2: int) -> None:
     blocks = [(64, 64), (16, 64), (64, 32), (16, 32), (64, 16)]
     model = in_sequence.triton(*descriptors(*blocks), zg.i32, I32, I32, second, 2)
     module = placed(model)
-    split = specialization_of(module)
+    split = role_split(module)
     assert split is not None
     fetched = [sum(isinstance(op, gpu.TmaLoad) for top in role.entry.ops for op in top.walk()) for role in split.roles]
     assert fetched == ([0, 4] if second else [4, 2])
@@ -507,7 +508,7 @@ def looked_up(a_desc, b_desc, c_desc, table_ptr, k, K: zg.constexpr):
 def test_a_load_whose_address_is_loaded() -> None:
     model = looked_up.triton(*BLOCKS, zg.ptr(zg.i32), I32, 64)
     module = placed(model)
-    split = specialization_of(module)
+    split = role_split(module)
     assert split is not None and count(module, gpu.TmaLoad) == 2
     assert sum(isinstance(op, gpu.TmaLoad) for top in split.roles[1].entry.ops for op in top.walk()) == 1
 
@@ -562,7 +563,7 @@ def test_threads_and_registers(tile: tuple[int, int, int], warps: int, registers
     """The launch has the threads of both roles; registers are multiples of 8 within the register file."""
     module = placed(tiles_of(tile, tile)[0], warps)
     computing, fetching, start = registers
-    assert warps_of(module) == warps + 4 and registers_of(module) == start
+    assert module.num_warps == warps + 4 and registers_of(module) == start
     text = to_llvm(module)
     assert f'"nvvm.reqntid"="{32 * (warps + 4)}" "nvvm.maxnreg"="{start}"' in text
     assert re.findall(r"setmaxnreg\.(\w+)\.sync\.aligned\.u32 (\d+);", text) == [
@@ -593,7 +594,7 @@ def test_registers_that_the_threads_bring_along(
 ) -> None:
     """The roles trade `maxnreg` registers a thread, and more CTAs have registers on an SM."""
     module = placed(tiles_of((16 * warps, 16, 64), (16 * warps, 16, 64))[0], warps, maxnreg=maxnreg)
-    split = specialization_of(module)
+    split = role_split(module)
     assert split is not None and ctas_by_registers(split) == ctas
     assert (*split.registers, registers_of(module)) == registers
 
@@ -821,7 +822,7 @@ def test_assembled_attention(n: int, d: int, tmp_path: Path) -> None:
 def test_kernels_without_roles_are_as_they_were() -> None:
     model, _ = tiles_of((64, 16, 64), (64, 16, 64))
     plain = place(model, CompileOptions("sm_90a", 4, 1))
-    assert specialization_of(plain) is None and warps_of(plain) == 4 and registers_of(plain) is None
+    assert role_split(plain) is None and plain.num_warps == 4 and registers_of(plain) is None
     text = to_llvm(plain)
     assert '"nvvm.reqntid"="128" }' in text and "setmaxnreg" not in text and "bar.sync 1" not in text
     assert count(plain, tt.Load) == 0

@@ -22,7 +22,8 @@ from ziggurat.transforms.place.lower_channels import lower_channels
 from ziggurat.transforms.place.passes import place
 
 BITS = '"1 2 4 8 16 32 72 144 288 512 1024 2048"'
-ACC = 'tensor<x64, x64, f32, "1 512 8 16 32 | 2 4 64 128 256 | 1024 2048">'
+ACC = 'tensor<x64, x64, f32, "1 512 8 16 | 2 4 64 128 256 | 1024 2048 32">'
+Z = f"%z : {ACC} = arith.constant @0.0;"
 
 
 def slot(stages: int) -> str:
@@ -44,10 +45,10 @@ def loop(lines: str) -> str:
     return f"scf.for %zero %n %one (%i : i32)void -> {{ {lines} scf.yield; }};"
 
 
-def lowered(stages: int, lines: str) -> Op:
-    text = f"""gpu.module @target="sm_90a" @num_warps=8 ()void -> {{
+def lowered(stages: int, lines: str, num_warps: int = 8) -> Op:
+    text = f"""gpu.module @target="sm_90a" @num_warps={num_warps} ()void -> {{
         tt.func @"k" (%t : descriptor<x64, x64, f16>, %n : i32, %yes : i1)void -> {{
-            %zero : i32 = arith.constant @0; %one : i32 = arith.constant @1; %z : {ACC} = arith.constant @0.0;
+            %zero : i32 = arith.constant @0; %one : i32 = arith.constant @1;
             %a : {slot(stages)} = gpu.local_alloc @alignment=1024; %c : channel = gpu.channel %a;
             {lines}
             tt.return; }}; unreachable; }};"""
@@ -123,7 +124,7 @@ def test_slots_of_one_role(stages: int, iterations: int) -> None:
     for ahead, count in product(range(1, min(stages, 3) + 1), (1, 2)):
         body = " ".join(f"{read(number)} {fetch(10 + number)}" for number in range(count))
         before = " ".join(map(fetch, range(20, 20 + ahead)))
-        run = Run(lowered(stages, f"{before} {loop(body)} gpu.channel_close %c;"), iterations)
+        run = Run(lowered(stages, f"{Z} {before} {loop(body)} gpu.channel_close %c;"), iterations)
         assert run.of(gpu.MbarrierWait) == [expected(stages, count * iterations)] * (iterations > 0)
         assert run.of(gpu.MbarrierExpect) == [slots(stages, count * iterations + ahead)]
         assert run.of(gpu.MbarrierArrive) == []
@@ -141,10 +142,10 @@ GUARDED = f"""%g : i1 = arith.cmpi %zero %n @slt; scf.if %g ()void -> {{ {loop(K
 )
 def test_slots_of_roles(stages: int, consumer: str, iterations: int) -> None:
     """Each role counts for itself, through loops in loops. A slot may be held into the next iteration."""
-    roles = f"""gpu.warp_specialize @warps=[8, 4] @registers=[240, 24]
-        ()void -> {{ {loop(GUARDED if consumer is KEPT else loop(consumer))} scf.yield; }}
+    roles = f"""gpu.warp_specialize @warps=[8, 4] @registers=[240, 24] @barriers=[1, 0]
+        ()void -> {{ {Z} {loop(GUARDED if consumer is KEPT else loop(consumer))} scf.yield; }}
         ()void -> {{ {loop(loop(fetch(2)))} scf.yield; }};"""
-    module = lowered(stages, roles)
+    module = lowered(stages, roles, 12)
     run, count = Run(module, iterations), iterations * iterations
     # The consumer waits for full slots, and the producer for empty ones: the phase before the first counts as over.
     assert run.of(gpu.MbarrierWait) == [expected(stages, count), expected(stages, count, 1)][: 2 * bool(count)]
