@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import attrs
 
 from ziggurat.codemodel.errors import LaunchError
-from ziggurat.codemodel.gpu import dialect as gpu
-from ziggurat.codemodel.gpu.fragments import box_and_swizzle
+from ziggurat.codemodel.gpu.fragments import STORED, box_and_swizzle
 from ziggurat.codemodel.gpu.options import DEFAULT_OPTIONS, CompileOptions
 from ziggurat.codemodel.passes import Snapshot
 from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, Type
@@ -188,8 +187,8 @@ def _map_of(type_: Type, part: str) -> LaunchMap:
     from ziggurat.backend.cuda.binary import LaunchMap
 
     assert isinstance(type_, DescriptorType)
-    _, *sources = part.removesuffix(gpu.STORED).split()
-    stored = part.endswith(gpu.STORED)
+    _, *sources = part.removesuffix(STORED).split()
+    stored = part.endswith(STORED)
     return LaunchMap(type_.element.name, *box_and_swizzle(type_.block, type_.element), tuple(sources), stored)
 
 

@@ -10,7 +10,7 @@ from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import core, cpu, tt
 from ziggurat.codemodel.errors import KernelTypeError, LaunchError
 from ziggurat.codemodel.gpu import dialect as gpu
-from ziggurat.codemodel.gpu.dialect import is_of_launch
+from ziggurat.codemodel.gpu.fragments import MAP, is_of_launch
 from ziggurat.codemodel.gpu.options import COMPILE_OPTIONS, CPU, CompileOptions
 from ziggurat.codemodel.op import Op, require_model
 from ziggurat.codemodel.transform import Rewriter
@@ -179,7 +179,7 @@ def compile_model(
     types = [parameter.type for parameter in function.body.parameters]
     # A launch makes tensor maps, or provides the memory for those that the kernel makes.
     given = sum(not is_of_launch(part) for part in function.parts) if function.parts else len(types)
-    maps = [(type_, part) for type_, part in zip(types, function.parts, strict=False) if part.startswith(gpu.MAP)]
+    maps = [(type_, part) for type_, part in zip(types, function.parts, strict=False) if part.startswith(MAP)]
     return Compiled(
         texts.symbol,
         placed.target,

@@ -264,8 +264,7 @@ def _ldmatrix(program: Any, match: re.Match[str], operands: list[Any]) -> None:
             writer: Array = program.shared.writer[places]
             if program.shared.foreign(writer[..., None], lanes).all(-1).any():
                 raise SimulationError(f"ldmatrix reads shared memory {program.shared.written(places)}")
-            program.shared.reader[places] = program.shared.stamp(program.shared.several)
-            program.shared.parts[lanes] = program.shared.time
+            program.shared.note_reads_of_warp(places, lanes)
             matrix = np.ascontiguousarray(program.shared.bytes[places]).view(np.uint16)
             pairs = np.ascontiguousarray(matrix.T if match[2] else matrix).view(np.uint32)
             result[j][warp : warp + 32] = pairs[_GROUP, _MEMBER]

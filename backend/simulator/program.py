@@ -107,6 +107,7 @@ class Program:
         self._units: dict[type, Any] = {}
         self._symbols = self._variables(shared)
         self.shared = Shared(self._shared, 0, threads)
+        self.shared.roles = self.roles
 
     def _variables(self, shared: int) -> dict[str, int]:
         """The addresses of the module's variables. Those in shared memory follow that of the launch."""

@@ -19,14 +19,16 @@ Array = np.ndarray[Any, Any]
 
 _AGENTS = 1 << 12  # A stamp is its time times this, plus the number of its agent.
 _MBARRIERS = 256
+_ROLES = 9  # Roles, and the threads before they have one.
 
 
 class Shared:
     """Shared memory, with stamps of the last write and the last read of each byte.
 
-    The agent of reads by several threads is `several`, and the agent of atomics is `atomic`; `parts` has the time at
-    which each thread last took part in such an access. No thread ever knows of the accesses of the agent `in_flight`.
-    Reads by wgmma are kept apart: `wgmmas` has the last one of each warp group.
+    The agent of reads by several threads is `several`, that of reads by several threads of one role is of `by_role`,
+    and the agent of atomics is `atomic`; `parts` has the time at which each thread last took part in such an access. No
+    thread ever knows of the accesses of the agent `in_flight`. Reads by wgmma are kept apart: `wgmmas` has the last one
+    of each warp group.
     """
 
     def __init__(self, size: int, seed: int, threads: int = 128) -> None:
@@ -37,7 +39,9 @@ class Shared:
         self._waited = self._groups + groups  # A thread that waits for wgmmas knows of its own part only.
         self._mbarriers: dict[int, int] = {}
         self.time = 1
-        self.known = np.ones((threads, threads + 3 + 2 * groups + _MBARRIERS), np.int64)
+        agents = threads + 3 + 2 * groups + _MBARRIERS
+        self.by_role, self.roles = range(agents, agents + _ROLES), np.zeros(threads, np.int64)
+        self.known = np.ones((threads, agents + _ROLES), np.int64)
         np.fill_diagonal(self.known, np.iinfo(np.int64).max)  # A thread's own accesses are in order.
         self.writer, self.reader = np.zeros((2, size), np.int64)
         self.wgmmas = np.zeros((groups, size), np.int64)
@@ -80,10 +84,12 @@ class Shared:
         their own."""
         time, agent = np.divmod(stamps, _AGENTS)
         found: Array = time >= self.known[who, agent]
-        shared = found & ((agent == self.several) | (agent == self.atomic))
+        shared = found & ((agent == self.several) | (agent == self.atomic) | (agent >= self.by_role.start))
         if shared.any():
-            pairs, at = np.unique(np.where(shared, time * _AGENTS + who, 0)[shared], return_inverse=True)
-            parts = np.minimum(pairs[:, None] // _AGENTS, self.parts)
+            pairs, at = np.unique(np.where(shared, stamps * _AGENTS + who, 0)[shared], return_inverse=True)
+            time, agent = np.divmod(pairs[:, None] // _AGENTS, _AGENTS)
+            others = (agent >= self.by_role.start) & (agent - self.by_role.start != self.roles)
+            parts = np.where(others, 0, np.minimum(time, self.parts))
             found[shared] = np.any(parts >= self.known[pairs % _AGENTS, : len(self.parts)], axis=1)[at]
         return found
 
@@ -146,10 +152,28 @@ class Shared:
 
     def note_reads(self, places: Array, who: Any) -> None:
         """Note that threads read these bytes."""
-        made = self.stamp(np.where(self.foreign(self.reader[places], who), self.several, who))
+        together = self._together(places, who)
+        made = self.stamp(np.where(self.foreign(self.reader[places], who), together, who))
         self.reader[places] = made
-        self.reader[places[self.reader[places] != made]] = self.stamp(self.several)
+        clash = self.reader[places] != made
+        self.reader[places[clash]] = self.stamp(together[clash])
+        self.reader[places[made == self.stamp(self.several)]] = self.stamp(self.several)
         self.parts[who] = self.time
+
+    def note_reads_of_warp(self, places: Array, lanes: Array) -> None:
+        """Note that the lanes of a warp read these bytes together."""
+        who = lanes[0]
+        own = self.by_role.start + self.roles[who]
+        foreign = self.foreign(self.reader[places], who)
+        self.reader[places] = self.stamp(np.where(foreign, self._together(places, who), own))
+        self.parts[lanes] = self.time
+
+    def _together(self, places: Array, who: Any) -> Array:
+        """The agent of reads by those who have read these bytes and by threads of one role."""
+        before, own = self.reader[places] % _AGENTS, self.by_role.start + self.roles[who]
+        same: Array = self.by_role.start + self.roles[np.minimum(before, len(self.roles) - 1)] == own
+        found: Array = np.where(np.where(before < len(self.roles), same, before == own), own, self.several)
+        return found
 
     def load(self, addresses: Array, threads: Array, size: int) -> Array:
         places = self.places(addresses, size)

@@ -30,8 +30,7 @@ from ziggurat.backend.simulator.tensor_maps import BYTES, Tensor, TensorMap, mar
 from ziggurat.backend.simulator.text import unknown
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.errors import LaunchError
-from ziggurat.codemodel.gpu import dialect as gpu
-from ziggurat.codemodel.gpu.fragments import box_and_swizzle
+from ziggurat.codemodel.gpu.fragments import GRID, MAP, SCRATCH, STORED, box_and_swizzle, is_of_launch
 from ziggurat.codemodel.types import DescriptorType, Type
 
 _UNORDERED = (
@@ -46,18 +45,18 @@ def in_parts(func: tt.Func, arguments: Sequence[Any], scratch: int = 0, grid: Se
     `grid` is what the launch asks for, and `scratch` the number of bytes for the tensor maps that all programs make.
     """
     parts = func.parts or [str(number) for number in range(len(arguments))]
-    given = [_part(arguments[int(part.partition(".")[0])], part) for part in parts if not gpu.is_of_launch(part)]
+    given = [_part(arguments[int(part.partition(".")[0])], part) for part in parts if not is_of_launch(part)]
     maps = [
         _map(
             parameter.type,
-            [int(s[1:]) if s.startswith("=") else given[int(s)] for s in part.removesuffix(gpu.STORED).split()[1:]],
-            part.endswith(gpu.STORED),
+            [int(s[1:]) if s.startswith("=") else given[int(s)] for s in part.removesuffix(STORED).split()[1:]],
+            part.endswith(STORED),
         )
         for part, parameter in zip(parts, func.body.parameters, strict=True)
-        if part.startswith(gpu.MAP)
+        if part.startswith(MAP)
     ]
-    sizes = [grid[int(part.split()[1])] for part in parts if part.startswith(gpu.GRID)]
-    return [*given, *sizes, *maps, *([_aligned(scratch)] if gpu.SCRATCH in parts else [])]
+    sizes = [grid[int(part.split()[1])] for part in parts if part.startswith(GRID)]
+    return [*given, *sizes, *maps, *([_aligned(scratch)] if SCRATCH in parts else [])]
 
 
 def _map(type_: Type, sources: Sequence[Any], stored: bool) -> TensorMap:

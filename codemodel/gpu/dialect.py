@@ -497,17 +497,6 @@ class TmaStoreWait(Op, name="gpu.tma_store_wait"):
     pending: int = attribute(int, unnamed=True)
 
 
-SCRATCH = "scratch"  # The part that the last parameter of a kernel takes that makes tensor maps.
-MAP = "map"  # The first word in the part of a tensor map that the launch makes.
-STORED = " stored"  # The end of that part if the kernel stores through the map.
-GRID = "grid"  # The first word in the part that is the size of the grid along an axis.
-
-
-def is_of_launch(part: str) -> bool:
-    """Whether the launch provides a part, not an argument: scratch memory, a tensor map, or a size of the grid."""
-    return part.partition(" ")[0] in (SCRATCH, MAP, GRID)
-
-
 class MakeTensorMap(Op, MemoryRead, MemoryWrite, name="gpu.make_tensor_map"):
     """tensormap.replace, tensormap.cp_fenceproxy: make map number `index` of this program.
 

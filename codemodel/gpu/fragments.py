@@ -245,7 +245,17 @@ def panels_of(shared: SharedType, k_axis: int) -> Panels | None:
 
 # Tensor maps, and the boxes of TMA copies.
 
+SCRATCH = "scratch"  # The part that the last parameter of a kernel takes that makes tensor maps.
+MAP = "map"  # The first word in the part of a tensor map that the launch makes.
+STORED = " stored"  # The end of that part if the kernel stores through the map.
+GRID = "grid"  # The first word in the part that is the size of the grid along an axis.
 MAP_BYTES = 128  # The size of a tensor map, and its alignment where a kernel makes one.
+
+
+def is_of_launch(part: str) -> bool:
+    """Whether the launch provides a part, not an argument: scratch memory, a tensor map, or a size of the grid."""
+    return part.partition(" ")[0] in (SCRATCH, MAP, GRID)
+
 
 # A box (outermost axis first) and the bytes of its swizzle.
 Tile = tuple[tuple[int, ...], int]

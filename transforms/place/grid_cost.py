@@ -19,6 +19,7 @@ import attrs
 
 from ziggurat.codemodel.dialects import arith, scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.fragments import GRID
 from ziggurat.codemodel.numbers import ELEMENTWISE, Number
 from ziggurat.codemodel.op import Body, Op, OpResult, Value
 from ziggurat.codemodel.traits import Loop
@@ -106,7 +107,7 @@ class _Counts:
         for axis in axes:
             rest, self.ids[axis] = rest // max(1, self.grid[axis]), (rest % max(1, self.grid[axis])).astype(np.int32)
         alike = math.prod(self.grid) // count if count else 0
-        numbers = {**launch.numbers, **{f"{gpu.GRID} {axis}": size for axis, size in enumerate(launch.grid)}}
+        numbers = {**launch.numbers, **{f"{GRID} {axis}": size for axis, size in enumerate(launch.grid)}}
         known = {value: _array(number, value) for value, number in known_parameters(func, numbers).items()}
         with np.errstate(all="ignore"):  # Of programs that do not come to an op.
             self._count(func.body, weights * alike, known, 0)

@@ -29,7 +29,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ziggurat.codemodel.dialects import arith, core, scf, tt
-from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.fragments import GRID
 from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.op import Op, OpResult, Value
@@ -77,7 +77,7 @@ def why_not_persistent(module: core.Module, options: CompileOptions) -> str | No
 
 def is_persistent(func: tt.Func) -> bool:
     """Whether the CTAs of a kernel run several programs each."""
-    return any(part.startswith(gpu.GRID) for part in func.parts)
+    return any(part.startswith(GRID) for part in func.parts)
 
 
 def _is_tiled(func: tt.Func) -> bool:
@@ -168,7 +168,7 @@ def _function(builder: Rewriter, op: tt.Func) -> Value:
             op.sym_name,
             inner.finish(),
             divisibility=(*op.divisibility, *[1] * _AXES) if op.divisibility else (),
-            parts=(*map(str, range(count)), *(f"{gpu.GRID} {axis}" for axis in range(_AXES))),
+            parts=(*map(str, range(count)), *(f"{GRID} {axis}" for axis in range(_AXES))),
         ),
         op.location,
     )

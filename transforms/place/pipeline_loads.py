@@ -34,7 +34,7 @@ both: so the ring has one slot more where the occupancy stays the same. `loop_pl
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import dropwhile, pairwise, takewhile
 
@@ -155,6 +155,20 @@ class StagedLoop:
         self.plan = plan
         self.channels = dict(zip(plan.channels(), channels, strict=False))
         self.turned = dict(zip(plan.turned, channels[len(self.channels) :], strict=True))
+        given = ((copies, rings_of(channel)) for copies, channel in self.channels.items())
+        self.rings = {copy: ring for copies, rings in given for copy, ring in zip(copies, rings, strict=True)}
+
+    def of_part(self, plan: LoopPlan, origin: Mapping[Value, Value]) -> StagedLoop:
+        """The writer of the loop of a part of the kernel (`divide`), which reads some of these rings."""
+        order = {op.result: at for at, op in enumerate(plan.loop.body.entry.ops)}
+        own = {origin[copy.buffer.result]: copy for copy in plan.copies}
+        made = StagedLoop(attrs.evolve(plan, turned=()), ())
+        for copies, channel in self.channels.items():
+            read = {own[copy.buffer.result]: self.rings[copy] for copy in copies if copy.buffer.result in own}
+            if read:
+                made.channels[tuple(sorted(read, key=lambda copy: order[copy.reader.result]))] = channel
+                made.rings.update(read)
+        return made
 
     def write(self, builder: Rewriter) -> Value:
         """Add the loop; the value that stands for the old one's result."""
@@ -180,8 +194,8 @@ class StagedLoop:
         """Begin to fill a slot of each channel where a condition holds."""
         for copies, channel in self.channels.items():
             slot = builder.add(gpu.ChannelAcquire(channel, condition))
-            for copy, ring in zip(copies, rings_of(channel), strict=True):
-                view = builder.add(gpu.LocalView(ring, slot))
+            for copy in copies:
+                view = builder.add(gpu.LocalView(self.rings[copy], slot))
                 begin_copy(builder, copy.load, view, channel, condition, width=copy.width, transposed=copy.transposed)
             builder.add(gpu.ChannelCommit(channel))
 
@@ -189,9 +203,9 @@ class StagedLoop:
         """Wait for a slot of a channel: from now on, its buffers stand for those that the loads filled."""
         channel = self.channels[copies]
         slot = builder.add(gpu.ChannelWait(channel, predicate))
-        for copy, ring in zip(copies, rings_of(channel), strict=True):
+        for copy in copies:
             buffer = copy.buffer.result
-            builder[buffer] = builder.add(gpu.LocalView(ring, slot), copy.buffer.location)
+            builder[buffer] = builder.add(gpu.LocalView(self.rings[copy], slot), copy.buffer.location)
             turned = [op for op in self.loop.body.entry.ops if isinstance(op, gpu.LocalTrans)]
             builder.rewrite_ops([op for op in turned if allocation(op.result) is buffer])
 

@@ -1,7 +1,7 @@
-"""Warp specialisation: the warps of a CTA compute, while one more warp group has TMA fetch the operands.
+"""Warp specialisation: warps of a CTA compute, while one more warp group has TMA fetch the operands.
 
     scf.for … (%i, %acc) @warp_specialize=true {       %c = gpu.channel %a %b
-        %a = tt.descriptor_load %0 …;                  gpu.warp_specialize @warps=[8, 4] @registers=[240, 24]
+        %a = tt.descriptor_load %0 …;                  gpu.warp_specialize @warps=[8, 4] @registers=[240, 24] …
         %b = tt.descriptor_load %1 …;                      () -> {                     () -> {
         …                                      becomes         scf.for … {                 scf.for … {
         %d = gpu.wgmma …;                                          gpu.channel_wait %c         gpu.channel_acquire %c
@@ -9,10 +9,11 @@
         scf.yield %e;                                              gpu.channel_release %c      gpu.channel_commit %c
     }                                                          }                           }
 
-The first role, the consumer, is the kernel without those loads. The second, the producer, has the ops that the
-addresses of the loads depend on, and the loops around: it runs as many slots ahead as there are, also into the next
-tile. A channel connects the two. Loops that fetch blocks of the same shapes share their channels. Blocks that a loop
-around loads for them, such as the queries of each tile in attention, have channels of one slot.
+The first role, the consumer, is the kernel without those loads. A kernel whose dots no store needs together has a
+consumer for each of them (`divide`). The last role, the producer, has the ops that the addresses of the loads depend
+on, and the loops around: it runs as many slots ahead as there are, also into the next tile. Channels connect it with
+the consumers. Loops that fetch blocks of the same shapes share their channels. Blocks that a loop around loads for
+them, such as the queries of each tile in attention, have channels of one slot.
 
 A loop is specialised on request (`zg.range(…, warp_specialize=True)`), if it fetches only blocks for wgmma whose
 addresses follow from scalars, and if only for loops are around it. All loops of a kernel that ask are specialised, or
@@ -22,7 +23,7 @@ are pipelined like any other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from itertools import product
 
 import attrs
@@ -35,13 +36,24 @@ from ziggurat.codemodel.gpu.targets import REGISTERS_OF_SM, TARGETS
 from ziggurat.codemodel.op import Body, Op, Value
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, rebuilt, transform
 from ziggurat.codemodel.types import TensorType, i1, void
-from ziggurat.transforms.place.allocate import SPARE_BYTES, Interval, intervals_of, place
+from ziggurat.transforms.place.allocate import SPARE_BYTES, intervals_of, place
+from ziggurat.transforms.place.components import component_types
+from ziggurat.transforms.place.divide import Part, parts_of, whole
 from ziggurat.transforms.place.flow import last_of, read_in_flight
-from ziggurat.transforms.place.loop_plan import Copy, LoopPlan, computed_from, copy_of, deferred, planned
+from ziggurat.transforms.place.loop_plan import (
+    LOOP_REGISTERS,
+    Copy,
+    LoopPlan,
+    computed_from,
+    copy_of,
+    deferred,
+    planned,
+)
 from ziggurat.transforms.place.memory_order import MemoryOrder
 from ziggurat.transforms.place.obstacle import Obstacle, warn_of
 from ziggurat.transforms.place.persist import is_persistent
-from ziggurat.transforms.place.pipeline_loads import StagedLoop, begin_copy, new_channels, warn_of_loads
+from ziggurat.transforms.place.pipeline_loads import StagedLoop, begin_copy, new_channels, rings_of, warn_of_loads
+from ziggurat.transforms.place.pressure import value_registers
 from ziggurat.transforms.place.queries import bytes_of, constant
 from ziggurat.transforms.place.schedule import carrying_loop
 from ziggurat.transforms.simplify.effects import is_pure
@@ -64,33 +76,37 @@ def specialize(module: gpu.Module, num_stages: int | None, every: bool = False, 
     loops = asked or (_loops_of_wgmma(module) if every or is_persistent(func) else [])
     if not loops:
         return module
-    registers = _registers(module.num_warps, maxnreg)
-    sliced = _planned_slice(module, func, loops, num_stages, registers[0])
-    if isinstance(sliced, Obstacle):
+    parts = parts_of(module)
+    found = parts if isinstance(parts, Obstacle) else _planned(module, func, loops, num_stages, parts, maxnreg)
+    if isinstance(found, Obstacle) and (isinstance(parts, Obstacle) or len(parts) > 1):
+        why, found = found, _planned(module, func, loops, num_stages, [whole(module)], maxnreg)
+        if asked and not isinstance(found, Obstacle):
+            warn_of("the dots of the loop are not divided among consumers", asked[0], why)
+    if isinstance(found, Obstacle):
         for loop in asked:
-            warn_of("the loop is not specialised for warps", loop, sliced)
+            warn_of("the loop is not specialised for warps", loop, found)
         return module
-    for plan in sliced.plans.values() if asked else ():
+    split = found
+    for plan in split.sliced.plans.values() if asked else ():
         warn_of_loads(plan.left)
 
-    def split(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+    def write(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         if isinstance(op, gpu.Module):
             body = builder.rewrite_body(op.body, isolated=True)
-            return builder.add(op.evolve(num_warps=op.num_warps + WARP_GROUP, body=body), op.location)
+            return builder.add(op.evolve(num_warps=sum(split.warps), body=body), op.location)
         if not isinstance(op, tt.Func):
             return None
-        body = _Roles(builder, op, sliced, module.num_warps, registers).body()
+        body = _Roles(builder, op, split).body()
         return builder.add(rebuilt(op, operands, [body]), op.location)
 
-    return transform(module, split, pass_name="specialize")
+    return transform(module, write, pass_name="specialize")
 
 
 def why_no_roles(module: gpu.Module, num_stages: int | None) -> Obstacle | None:
     """The obstacle to splitting the loops of wgmma of a model before `specialize`; None where there is none."""
     (func,), loops = module.functions().values(), _loops_of_wgmma(module)
     assert isinstance(func, tt.Func)
-    registers, _ = _registers(module.num_warps, None)
-    found = _planned_slice(module, func, loops, num_stages, registers) if loops else None
+    found = _planned(module, func, loops, num_stages, [whole(module)]) if loops else None
     return found if isinstance(found, Obstacle) else None
 
 
@@ -100,17 +116,50 @@ def _loops_of_wgmma(module: gpu.Module) -> list[scf.For]:
     return [loop for loop in loops if any(isinstance(op, gpu.Wgmma) for op in loop.body.entry.ops)]
 
 
-def _planned_slice(
-    module: gpu.Module, func: tt.Func, loops: Sequence[scf.For], num_stages: int | None, registers: int
-) -> _Slice | Obstacle:
-    """The slice for the plans of all loops, or the obstacle that keeps one of them from being specialised. `registers`
-    are those of a thread of the consumer."""
+@attrs.frozen(eq=False)
+class _Consumer:
+    """A part of a kernel that is a role, the plans for its loops, and the blocks that loops around load for these."""
+
+    part: Part
+    plans: Plans
+    once: Sequence[Copy]
+
+
+@attrs.frozen(eq=False)
+class _Split:
+    """A kernel as roles: the producer's slice, and the consumers."""
+
+    sliced: _Slice
+    consumers: Sequence[_Consumer]
+    warps: tuple[int, ...]
+    registers: tuple[int, ...]
+
+    def readers(self, plan: LoopPlan) -> tuple[tuple[int, ...], ...]:
+        """For each channel of a loop, the numbers of the consumers that read it."""
+        read = [
+            {one.part.origin[copy.buffer.result] for own in one.plans.values() for copy in own.copies}
+            for one in self.consumers
+        ]
+        return tuple(
+            tuple(at for at, buffers in enumerate(read) if any(copy.buffer.result in buffers for copy in copies))
+            for copies in plan.channels()
+        )
+
+
+def _planned(
+    module: gpu.Module, func: tt.Func, loops: Sequence[scf.For], num_stages: int | None, parts: Sequence[Part],
+    maxnreg: int | None = None,
+) -> _Split | Obstacle:  # fmt: skip
+    """The roles, with a consumer for each part, or the obstacle that keeps a loop from being specialised."""
     if not TARGETS[module.target].has_roles:
         able = ", ".join(name for name, target in TARGETS.items() if target.has_roles)
         return Obstacle(f"{module.target} is not a target whose wgmma reads what TMA has loaded: {able}", loops[0])
+    warps = len(parts) * module.num_warps
     if module.num_warps % WARP_GROUP or module.num_warps + WARP_GROUP > MAX_WARPS:
         numbers = ", ".join(map(str, range(WARP_GROUP, MAX_WARPS - WARP_GROUP + 1, WARP_GROUP)))
         return Obstacle(f"num_warps must be one of {numbers}; it is {module.num_warps}", loops[0])
+    if warps + WARP_GROUP > MAX_WARPS:
+        return Obstacle(f"{len(parts)} times {module.num_warps} warps are more than a CTA can have", loops[0])
     if len(func.body.blocks) != 1:
         return Obstacle("the kernel returns early", loops[0])
     limit = TARGETS[module.target].max_shared - SPARE_BYTES
@@ -123,7 +172,7 @@ def _planned_slice(
         other = next((copy for copy in plan.copies if not _is_for_wgmma(copy)), None)
         if other is not None:
             return Obstacle("the load is not done by TMA for wgmma alone", other.load)
-        found[loop.result] = attrs.evolve(plan, deferred=deferred(plan, registers))
+        found[loop.result] = plan
     # All channels live from the beginning of the kernel to its end.
     for most, once in product(range(max(plan.stages for plan in found.values()), 1, -1), (_once(loops), ())):
         fewer = {result: attrs.evolve(plan, stages=min(plan.stages, most)) for result, plan in found.items()}
@@ -132,12 +181,52 @@ def _planned_slice(
         size = sum(plan.stages * copy.shared.bytes for plan in shapes.values() for copy in plan.copies)
         size += sum(copy.shared.bytes for copy in once)
         copied = {copy.buffer.result for copy in copies}
-        others = [interval for interval in intervals_of(module) if interval.op.result not in copied]
-        if size + _other_bytes(module, others) <= (limit if not once or module.num_warps > WARP_GROUP else limit // 2):
+        size += sum(_other_bytes(part, copied) for part in parts)
+        if size <= (limit if not once or warps > WARP_GROUP else limit // 2):
             sliced = _slice(func, fewer, once)
-            if not once or isinstance(sliced, _Slice):
+            if isinstance(sliced, _Slice):
+                return _split(module.num_warps, sliced, parts, maxnreg)
+            if not once:
                 return sliced
     return Obstacle("there is no shared memory for the channels of all loops", loops[0])
+
+
+def _split(num_warps: int, sliced: _Slice, parts: Sequence[Part], maxnreg: int | None) -> _Split | Obstacle:
+    """The roles of a kernel, or the obstacle that keeps a part from being one."""
+    registers, consumers = _registers(len(parts) * num_warps, maxnreg), list[_Consumer]()
+    for part in parts:
+        consumer = _consumer(part, sliced, registers)
+        if isinstance(consumer, Obstacle):
+            return consumer
+        consumers.append(consumer)
+        for loop in (plan.loop for plan in consumer.plans.values() if len(parts) > 1):
+            carried = sum(map(value_registers, component_types(loop.result.type)))
+            if carried + LOOP_REGISTERS > registers:
+                return Obstacle(f"a thread of {len(parts)} consumers has {registers} registers for {carried}", loop)
+    warps = (*[num_warps] * len(parts), WARP_GROUP)
+    return _Split(sliced, consumers, warps, (*[registers] * len(parts), PRODUCER_REGISTERS))
+
+
+def _consumer(part: Part, sliced: _Slice, registers: int) -> _Consumer | Obstacle:
+    """The consumer that a part becomes, which reads some of the blocks that the producer loads."""
+    plans: Plans = {}
+    once: list[Copy] = []
+    for op in part.module.walk():
+        origin = part.origin.get(op.result)
+        if origin in sliced.once and (copy := copy_of(op, inside=True)) is not None:
+            once.append(copy)
+        if origin not in sliced.plans or not isinstance(op, scf.For):
+            continue
+        kernel = sliced.plans[origin]
+        plan = planned(op, kernel.stages, 1 << 30)
+        buffers = {copy.buffer.result for copy in kernel.copies}
+        if isinstance(plan, Obstacle):
+            return plan
+        if not buffers.issuperset(part.origin[copy.buffer.result] for copy in plan.copies):
+            return Obstacle("parts of the kernel read different loads of it", kernel.loop)
+        plan = attrs.evolve(plan, stages=kernel.stages)
+        plans[op.result] = attrs.evolve(plan, deferred=deferred(plan, registers))
+    return _Consumer(part, plans, once)
 
 
 def _once(loops: Sequence[scf.For]) -> tuple[Copy, ...]:
@@ -149,10 +238,12 @@ def _once(loops: Sequence[scf.For]) -> tuple[Copy, ...]:
     return tuple(copy for copy in copies if not copy.transposed and len(copy.load.result.uses) == 1)
 
 
-def _other_bytes(module: gpu.Module, intervals: Sequence[Interval]) -> int:
-    """The bytes of shared memory for these buffers, and for tensors that pass through it while blocks are fetched."""
+def _other_bytes(part: Part, copied: Container[Value]) -> int:
+    """The bytes of shared memory for the buffers of a part that the producer does not fill, and for tensors that pass
+    through it while blocks are fetched."""
+    intervals = [one for one in intervals_of(part.module) if part.origin[one.op.result] not in copied]
     most = place(intervals)
-    for at, op in enumerate(module.walk()):
+    for at, op in enumerate(part.module.walk()):
         if isinstance(op, tt.DescriptorStore | tt.DescriptorReduce | gpu.ConvertLayout):
             most = max(most, bytes_of(op.value) + sum(one.size for one in intervals if one.start <= at <= one.end))
     return most
@@ -204,48 +295,60 @@ def _slice(func: tt.Func, plans: Plans, once: Sequence[Copy]) -> _Slice | Obstac
 
 
 class _Roles:
-    """The writer of the function with its two roles."""
+    """The writer of the function with its roles."""
 
-    def __init__(
-        self, builder: Rewriter, func: tt.Func, sliced: _Slice, num_warps: int, registers: Sequence[int]
-    ) -> None:
-        self.func = func
-        self.sliced = sliced
-        self.num_warps = num_warps
-        self.registers = registers
+    def __init__(self, builder: Rewriter, func: tt.Func, split: _Split) -> None:
+        self.func, self.split, self.sliced = func, split, split.sliced
         types = [parameter.type for parameter in func.body.parameters]
         self.outer = outer = builder.inside(types, func.body.yield_type, isolated=True)
         outer.transformers = (*builder.transformers, self._consumed)
         outer.location = func.location
-        for old, new in zip(func.body.parameters, outer.parameters, strict=True):
-            outer[old] = new
+        for body in (func.body, *(one.part.body for one in split.consumers)):
+            for old, new in zip(body.parameters, outer.parameters, strict=True):
+                outer[old] = new
         channels: dict[object, Sequence[Value]] = {}
-        for plan in sliced.plans.values():
-            if _shape_of(plan) not in channels:
-                channels[_shape_of(plan)] = new_channels(outer, plan)
-        self.rings: dict[Value, Value] = {}  # Of blocks that loops around load, by their buffers.
-        self.once: dict[Value, Value] = {}  # Their channels, by their stores.
-        self.released: dict[Value, list[Value]] = {}  # The same, by the ops of their blocks with the last readers.
-        for store, copy in sliced.once.items():
-            type_, alloc = copy.shared, copy.buffer
-            ring = outer.add(gpu.LocalAlloc(type_, alignment=alloc.alignment), alloc.location)
-            self.rings[alloc.result], self.once[store] = ring, outer.add(gpu.Channel([ring]))
-            self.released.setdefault(last_of(alloc, copy.readers).result, []).append(self.once[store])
-        self.writers = {loop: StagedLoop(plan, channels[_shape_of(plan)]) for loop, plan in sliced.plans.items()}
+        self.fills: dict[Value, StagedLoop] = {}  # By the loops of the kernel.
+        for loop, plan in self.sliced.plans.items():
+            key = _shape_of(plan), split.readers(plan)
+            if key not in channels:
+                channels[key] = new_channels(outer, plan)
+            self.fills[loop] = StagedLoop(plan, channels[key])
+        # The channels of blocks that loops around load, by the stores of the kernel.
+        self.once: dict[Value, Value] = {}
+        for store, copy in self.sliced.once.items():
+            alloc = copy.buffer
+            ring = outer.add(gpu.LocalAlloc(copy.shared, alignment=alloc.alignment), alloc.location)
+            self.once[store] = outer.add(gpu.Channel([ring]))
+        # By the ops of the consumers: the writers of loops, the channels whose ring a buffer becomes, that a store
+        # becomes a wait for, and that are free after an op; and the loads of the producer.
+        self.writers: dict[Value, StagedLoop] = {}
+        self.rings: dict[Value, Value] = {}
+        self.waits: dict[Value, Value] = {}
+        self.released: dict[Value, list[Value]] = {}
+        self.loads: set[Value] = set()
+        for one in split.consumers:
+            origin = one.part.origin
+            self.writers |= {loop: self.fills[origin[loop]].of_part(plan, origin) for loop, plan in one.plans.items()}
+            for copy in one.once:
+                channel = self.once[origin[copy.store.result]]
+                self.loads.add(copy.load.result)
+                (self.rings[copy.buffer.result],), self.waits[copy.store.result] = rings_of(channel), channel
+                self.released.setdefault(last_of(copy.buffer, copy.readers).result, []).append(channel)
 
     def body(self) -> Body:
         """The new body of the function."""
-        outer = self.outer
-        roles = [self._role(Rewriter.rewrite_ops), self._role(self._produce)]
-        warps = (self.num_warps, WARP_GROUP)
-        outer.add(gpu.WarpSpecialize(roles, warps, self.registers, barriers=(1, 0)), self.func.location)
+        outer, split = self.outer, self.split
+        roles = [self._role(Rewriter.rewrite_ops, one.part.body) for one in split.consumers]
+        barriers = (*range(1, len(roles) + 1), 0)
+        roles.append(self._role(self._produce, self.func.body))
+        outer.add(gpu.WarpSpecialize(roles, split.warps, split.registers, barriers), self.func.location)
         outer.add(tt.Return([]), self.func.location)
         return outer.finish()
 
-    def _role(self, write: Callable[[Rewriter, Sequence[Op]], None]) -> Body:
+    def _role(self, write: Callable[[Rewriter, Sequence[Op]], None], body: Body) -> Body:
         inner = self.outer.inside([], void)
         inner.location = self.func.location
-        write(inner, self.func.body.entry.ops[:-1])
+        write(inner, body.entry.ops[:-1])
         inner.add(scf.Yield([]))
         return inner.finish()
 
@@ -253,10 +356,10 @@ class _Roles:
         """A specialised loop, without the fetches of the producer; and waits for blocks of loops around."""
         if op.result in self.rings:
             return self.rings[op.result]
-        if op.result in self.once:
-            builder.add(gpu.ChannelWait(self.once[op.result]))
+        if op.result in self.waits:
+            builder.add(gpu.ChannelWait(self.waits[op.result]))
             return DROP
-        if any(op is copy.load for copy in self.sliced.once.values()):
+        if op.result in self.loads:
             return operands[0]  # Only the store uses it.
         made = None
         if isinstance(op, scf.For) and op.result in self.writers:
@@ -276,8 +379,7 @@ class _Roles:
             elif op.result in self.once:
                 channel, always = self.once[op.result], constant(builder, True, i1)
                 builder.add(gpu.ChannelAcquire(channel, always))
-                copy = self.sliced.once[op.result]
-                begin_copy(builder, copy.load, self.rings[copy.buffer.result], channel, always)
+                begin_copy(builder, self.sliced.once[op.result].load, rings_of(channel)[0], channel, always)
                 builder.add(gpu.ChannelCommit(channel))
             elif isinstance(op, scf.For) and op.result in self.sliced.around:
                 self._loop(builder, op)
@@ -287,25 +389,24 @@ class _Roles:
 
         def body(inner: Rewriter, _: Sequence[Value]) -> Sequence[Value]:
             self._produce(inner, loop.body.entry.ops[:-1])
-            if loop.result in self.writers:
-                self.writers[loop.result].fill(inner, constant(inner, True, i1))
+            if loop.result in self.fills:
+                self.fills[loop.result].fill(inner, constant(inner, True, i1))
             return ()
 
         carrying_loop(builder, loop, sorted(self.sliced.around[loop.result]), (), body, {})
 
 
-def _registers(num_warps: int, maxnreg: int | None) -> tuple[int, int]:
-    """The registers a thread of the consumer and of the producer.
+def _registers(warps: int, maxnreg: int | None) -> int:
+    """The registers a thread of so many warps that compute, beside a producer.
 
     One CTA has all registers of an SM; a CTA with one consuming warp group has half of them. With `maxnreg`, it has so
     many for each of its threads. A launch gives all threads the same number, a multiple of 8: one role takes the
     registers that the other gives back.
     """
-    ctas = 2 if num_warps == WARP_GROUP else 1
-    warps = num_warps + WARP_GROUP
-    given = min(REGISTERS_OF_SM // ctas // (32 * warps), maxnreg or REGISTERS_OF_SM) // 8 * 8
-    left = max(given, PRODUCER_REGISTERS) * warps - PRODUCER_REGISTERS * WARP_GROUP
-    return min(_MAX_REGISTERS, left // num_warps // 8 * 8), PRODUCER_REGISTERS
+    ctas, total = 2 if warps == WARP_GROUP else 1, warps + WARP_GROUP
+    given = min(REGISTERS_OF_SM // ctas // (32 * total), maxnreg or REGISTERS_OF_SM) // 8 * 8
+    left = max(given, PRODUCER_REGISTERS) * total - PRODUCER_REGISTERS * WARP_GROUP
+    return min(_MAX_REGISTERS, left // warps // 8 * 8)
 
 
 def _shape_of(plan: LoopPlan) -> tuple[object, ...]:

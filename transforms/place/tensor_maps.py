@@ -28,7 +28,7 @@ from collections.abc import Sequence
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.gpu import dialect as gpu
-from ziggurat.codemodel.gpu.fragments import MAP_BYTES
+from ziggurat.codemodel.gpu.fragments import MAP, MAP_BYTES, SCRATCH, STORED
 from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value
 from ziggurat.codemodel.traits import Pure
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
@@ -65,7 +65,7 @@ def make_tensor_maps(module: gpu.Module) -> Op:
             buffers.extend(inner.add(gpu.LocalAlloc(type_, alignment=MAP_BYTES)) for _ in makes)
             scratch.append(_of_program(inner, inner.parameters[-1], size))
             inner.rewrite_blocks(op.body)
-            return builder.add(_with_parameters(op, inner, [gpu.SCRATCH], MAP_BYTES), op.location)
+            return builder.add(_with_parameters(op, inner, [SCRATCH], MAP_BYTES), op.location)
         if not isinstance(op, tt.MakeTensorDescriptor):
             return None
         if op not in neighbours:
@@ -152,7 +152,7 @@ def _with_maps_of_launch(module: Op) -> Op:
 def _part_of(make: tt.MakeTensorDescriptor) -> str:
     """The part of a tensor map that a launch makes."""
     stored = any(isinstance(user, gpu.TmaStore) for user in make.result.uses)
-    return " ".join((gpu.MAP, *map(_source, (make.base, *make.shape, make.strides[0])))) + gpu.STORED * stored
+    return " ".join((MAP, *map(_source, (make.base, *make.shape, make.strides[0])))) + STORED * stored
 
 
 def _source(value: Value) -> str:

@@ -68,10 +68,10 @@ def _swept(root: Op, demand: Demand) -> Op:
             needed = demand.of(op)
             if len(needed) < count:
                 narrowed[op.result] = needed
-    return _Sweep(kept, narrowed).root(root) if vain or narrowed else root
+    return Sweep(kept, narrowed).root(root) if vain or narrowed else root
 
 
-class _Sweep:
+class Sweep:
     """Copies the ops that are kept, with narrower loops and branches."""
 
     def __init__(self, kept: set[Value], narrowed: dict[Value, list[int]]) -> None:

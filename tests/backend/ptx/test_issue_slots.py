@@ -10,6 +10,7 @@ import pytest
 from ziggurat.backend.ptx.sass import tool
 from ziggurat.transforms.place.bounds import certain
 from ziggurat.transforms.place.cost import cost_of
+from ziggurat.transforms.place.queries import role_split
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "benchmarks"))
 import gpu_ablation as ablation
@@ -35,12 +36,14 @@ def test_issue_slots_are_about_the_instructions(name: str):
     line = None if number is None else lines[number]
     counted = [e for e in entries if (e.loop.location.line if e.loop is not None else None) == line]
     own = [entry.work for entry in counted]
-    estimated = iterations * sum(work.issued for work in own) / model.num_warps
+    split = role_split(model)
+    warps = model.num_warps if split is None else split.warps[0]
+    estimated = iterations * sum(work.issued for work in own) / warps
     loop = ablation.figures(name).loop
     assert estimated == pytest.approx(loop.total(), rel=0.25), (estimated, loop)
     functions = sum(count for opcode, count in loop.items() if opcode.startswith("MUFU"))
-    assert iterations * sum(work.functions for work in own) / model.num_warps == pytest.approx(functions, abs=2)
+    assert iterations * sum(work.functions for work in own) / warps == pytest.approx(functions, abs=2)
     # What bounds count as certain, no machine code leaves out.
     least = [certain(entry, wide=False) for entry in counted]
-    assert iterations * sum(work.issued for work in least) / model.num_warps <= loop.total()
-    assert iterations * sum(work.functions for work in least) / model.num_warps <= functions
+    assert iterations * sum(work.issued for work in least) / warps <= loop.total()
+    assert iterations * sum(work.functions for work in least) / warps <= functions

@@ -95,7 +95,7 @@ def test_operands_in_registers_are_found_by_their_places(element: str, first: bo
 
 def ran(emitter: Emitter, image: np.ndarray, registers: list[str]) -> np.ndarray:
     """The emitted registers of each thread, with an image in shared memory."""
-    threads, words = 32 * emitter.num_warps, image.view(np.uint32)
+    threads, words = 32 * emitter.scope.warps, image.view(np.uint32)
     lines = ["%tid = call i32 @llvm.nvvm.read.ptx.sreg.tid.x()"]
     for at in range(0, len(words), threads):
         lines += [
@@ -117,7 +117,7 @@ def ran(emitter: Emitter, image: np.ndarray, registers: list[str]) -> np.ndarray
         f"define ptx_kernel void @k(ptr addrspace(1) %in, ptr addrspace(1) %out) #0 {{\nentry:\n{body}\n  ret void\n}}"
     )
     out = np.zeros((len(registers), threads), np.uint32)
-    simulate(text, num_warps=emitter.num_warps, shared=image.nbytes, arguments=[words, out])
+    simulate(text, num_warps=emitter.scope.warps, shared=image.nbytes, arguments=[words, out])
     return out
 
 

@@ -26,8 +26,9 @@ HALF = 'shared<x64, x64, f16, "1 2 4 8 16 32 64 128 256 512 1024 2048">'
 
 
 def kernel(lines: str, num_warps: int = 2) -> gpu.Module:
+    tensors = f", %r : {ROWS}, %k : {COLUMNS}, %d : {COPIES}" if num_warps == 2 else ""
     text = f"""gpu.module @target="sm_90a" @num_warps={num_warps} ()void -> {{
-        tt.func @"f" (%x : ptr<f32>, %n : i32, %c : i1, %r : {ROWS}, %k : {COLUMNS}, %d : {COPIES})void -> {{
+        tt.func @"f" (%x : ptr<f32>, %n : i32, %c : i1{tensors})void -> {{
             {lines}
             tt.return;
         }};

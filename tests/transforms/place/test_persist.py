@@ -15,6 +15,7 @@ import ziggurat as zg
 from ziggurat.backend.reference.run import run
 from ziggurat.codemodel.dialects import core, scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.fragments import is_of_launch
 from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.verify import verify
 from ziggurat.transforms.place.hazards import hazards
@@ -72,7 +73,7 @@ def test_the_grid_becomes_a_loop(also: str) -> None:
     inside = {op.NAME for op in loop.body.walk()}
     assert {"tt.dot", "tt.store"} & inside and not {"tt.get_program_id", "tt.get_num_programs"} & inside
     assert not any(isinstance(op, tt.MakeTensorDescriptor) for op in loop.body.walk())
-    assert [part for part in func.parts if gpu.is_of_launch(part)] == ["grid 0", "grid 1", "grid 2"]
+    assert [part for part in func.parts if is_of_launch(part)] == ["grid 0", "grid 1", "grid 2"]
 
 
 def test_the_options_of_triton_programs_allow_it() -> None:

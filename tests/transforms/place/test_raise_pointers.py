@@ -15,6 +15,7 @@ import ziggurat as zg
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.fragments import MAP
 from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.verify import verify
 from ziggurat.transforms.place.hazards import hazards
@@ -315,7 +316,7 @@ def test_matrices_without_elements(sizes: tuple[int, ...]) -> None:
     for raised in (True, False):
         out = np.full((64, 64), 7, np.float16)
         made = product.compile(*types_of(), target="sm_90a", num_warps=4, raise_pointers=raised)
-        assert any(part.startswith(gpu.MAP) for part in made.stages["gpu"].body.entry.ops[0].parts) == raised
+        assert any(part.startswith(MAP) for part in made.stages["gpu"].body.entry.ops[0].parts) == raised
         made.simulate[1, 1](a, b, out, *sizes, 64, 64, 64)
         expected = np.full((64, 64), 7)
         expected[: max(sizes[0], 0), : max(sizes[1], 0)] = 0
