@@ -8,9 +8,8 @@
         … tt.dot %81 …                       becomes       … tt.dot %81 …
         %87 = tt.addptr %p 64; …                           …
 
-The pointers of a block are a parameter of the kernel plus a sum of index · stride, where one stride is 1 and the other
-is a parameter. Scalars are polynomials over the values that are no sums or products; pointers that a loop moves by the
-same distance in each iteration are polynomials of its index. As in `axis_info`, integers are taken not to wrap around.
+The pointers of a block are a parameter of the kernel plus a sum of index · stride (`affine`), where one stride is 1 and
+the other is a parameter.
 
 A descriptor gives zeros outside of the tensor, so the sizes of the tensor must be those that the mask compares with. An
 index may be taken modulo the size, if every store of what is computed from the rows beyond is masked: then it does not
@@ -25,17 +24,18 @@ For values that no map can have (a stride that is not positive) it takes the ker
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import attrs
 
 from ziggurat.codemodel.dialects import arith, core, scf, tt
 from ziggurat.codemodel.dialects.arith import IntPredicate
 from ziggurat.codemodel.gpu.options import CompileOptions
-from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value
+from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.structured import Structured
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
-from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, TensorType, element_of, i1, i32, i64, shape_of
+from ziggurat.codemodel.types import DescriptorType, ScalarType, TensorType, i1, i32, i64, shape_of
+from ziggurat.transforms.place.affine import ONE, Axis, Forms, Poly, added, sum_of
 from ziggurat.transforms.place.axis_info import analyse
 from ziggurat.transforms.place.components import component_of
 from ziggurat.transforms.place.obstacle import Obstacle
@@ -46,13 +46,9 @@ from ziggurat.transforms.simplify.effects import is_read, may_write
 
 _UNIT = 16  # Bytes: the base and the strides of a tensor map are multiples of this.
 _ENDLESS = (1 << 31) - 1  # The size of a tensor along an axis without a bound.
-_TERMS = 32  # Values of more terms are not followed: repeated squaring makes exponentially many.
 
-# A sum of products: for each product of values, in the order of their numbers, its coefficient.
-Poly = Mapping[tuple[int, ...], int]
+
 Bound = Value | int
-_ZERO: Poly = {}
-_ONE: Poly = {(): 1}
 
 
 def raise_pointers(module: core.Module, options: CompileOptions) -> core.Module:
@@ -200,109 +196,15 @@ def _descriptor(builder: Rewriter, found: _Raised) -> Value:
     return builder.add(tt.MakeTensorDescriptor(builder[found.base], shape, strides, found.type, at_launch=True))
 
 
-@attrs.frozen
-class _Axis:
-    """The numbers along an axis: `stride` · index. The index counts from 0, or it is (`wrap`[0] + the count) modulo
-    `wrap`[1]."""
-
-    stride: Poly = _ZERO
-    wrap: tuple[Poly, Poly] | None = None
-
-
-@attrs.frozen
-class _Form:
-    """Integers or pointers, as the sum of `base` and the numbers along each axis. Pointers are so many elements after
-    the parameter `origin`. `wide` is the part of `base` that an i32 may not hold, as 64 bits were computed with."""
-
-    base: Poly
-    axes: tuple[_Axis, ...] = ()
-    origin: Value | None = None
-    wide: Poly = _ZERO
-
-    @property
-    def uniform(self) -> bool:
-        """Whether all elements are the same integer."""
-        return self.origin is None and not any(axis.stride for axis in self.axes)
-
-
-def _sum(a: Poly, b: Poly, factor: int = 1) -> Poly:
-    found = dict(a)
-    for product, coefficient in b.items():
-        found[product] = found.get(product, 0) + factor * coefficient
-    return {product: coefficient for product, coefficient in found.items() if coefficient}
-
-
-def _product(a: Poly, b: Poly) -> Poly:
-    found: Poly = {}
-    for one, x in a.items():
-        for other, y in b.items():
-            found = _sum(found, {tuple(sorted((*one, *other))): x * y})
-    return found
-
-
-def _added(a: _Form | None, b: _Form | None, factor: int = 1) -> _Form | None:
-    """The sum of a and `factor` times b."""
-    if a is None or b is None or (b.origin is not None and (a.origin is not None or factor != 1)):
-        return None
-    axes: list[_Axis] = []
-    for x, y in zip(a.axes, b.axes, strict=True):
-        if x.stride and y.stride and x.wrap != y.wrap:
-            return None
-        axes.append(_Axis(_sum(x.stride, y.stride, factor), x.wrap if x.stride else y.wrap))
-    wide = _sum(a.wide, b.wide, factor)
-    return _Form(_sum(a.base, b.base, factor), tuple(axes), a.origin or b.origin, wide)
-
-
-def _times(a: _Form | None, b: _Form | None) -> _Form | None:
-    if a is None or b is None or not (a.uniform or b.uniform):
-        return None
-    a, b = (b, a) if a.uniform else (a, b)
-    if a.origin is not None:
-        return None
-    return _Form(_product(a.base, b.base), tuple(_Axis(_product(axis.stride, b.base), axis.wrap) for axis in a.axes))
-
-
-class _Analysis:
-    """The forms of the values of a function."""
+class _Analysis(Forms):
+    """The forms of the values of a function, and its loads and stores as those of blocks."""
 
     def __init__(self, func: tt.Func) -> None:
-        self.func = func
+        super().__init__(func)
         self.infos = analyse(func)
         self.divisors: dict[Value, int] = dict(zip(func.body.parameters, func.divisibility, strict=False))
-        self.atoms: list[Value] = []
-        self.forms: dict[Value, _Form | None] = {}
         self.writers = [op for op in func.walk() if not op.bodies and may_write(op)]
         self.order = {op.result: at for at, op in enumerate(func.walk())}
-
-    # Forms.
-
-    def form(self, value: Value) -> _Form | None:
-        """The form of an integer, a pointer, or a tensor of these; None if it is not known."""
-        if value not in self.forms:
-            self.forms[value] = None  # While it is computed from itself.
-            found = self._computed(value)
-            if found is not None and any(len(p) > _TERMS for p in (found.base, *(axis.stride for axis in found.axes))):
-                found = None
-            if found is None and value.type in (i32, i64):
-                found = _Form(self._atom(value))
-            if found is not None and isinstance(value, OpResult) and self._is_wide(value.op):
-                found = attrs.evolve(found, wide=found.base)
-            self.forms[value] = found
-        return self.forms[value]
-
-    def _is_wide(self, op: Op) -> bool:
-        """Whether an op multiplies in 64 bits, or adds scalars in 64 bits: two numbers, or a number to a moved pointer.
-
-        A tensor's sum is taken to exceed an i32 no more than its terms: these move within the rows."""
-        if isinstance(op, arith.AddI | arith.SubI | tt.AddPtr):
-            moved = all((form := self.form(one)) is not None and form.base for one in op.operands)
-            return moved and op.result.type != i32 and not isinstance(op.result.type, TensorType)
-        return isinstance(op, arith.MulI) and element_of(op.result.type) == i64
-
-    def _atom(self, value: Value) -> Poly:
-        if value not in self.atoms:
-            self.atoms.append(value)
-        return {(self.atoms.index(value),): 1}
 
     def value(self, builder: Rewriter, poly: Poly) -> Value:
         """A polynomial as an i32 of the new model."""
@@ -316,92 +218,6 @@ class _Analysis:
                 term = builder.add(arith.MulI(term, factor))
             total = term if total is None else builder.add(arith.AddI(total, term))
         return constant(builder, 0) if total is None else total
-
-    def _computed(self, value: Value) -> _Form | None:
-        element = element_of(value.type)
-        if element not in (i32, i64) and not isinstance(element, PtrType):
-            return None
-        source, _ = component_of(value)
-        if isinstance(source, BlockParameter):
-            return self._parameter(source)
-        assert isinstance(source, OpResult)
-        rank = len(shape_of(value.type))
-        match source.op:
-            case arith.ConstantOp() as op if isinstance(op.value, int):
-                return _Form(_sum({}, {(): int(op.value)}), (_Axis(),) * rank)
-            case tt.MakeRange() as op:
-                return _Form(_sum({}, {(): op.start}), (_Axis(_ONE),))
-            case tt.Splat() as op:
-                inner = self.form(op.value)
-                return None if inner is None else attrs.evolve(inner, axes=(_Axis(),) * rank)
-            case tt.ExpandDims() | tt.Broadcast() | tt.Trans() as op:
-                inner = self.form(op.value)
-                return None if inner is None else attrs.evolve(inner, axes=_moved(op, inner.axes))
-            case arith.AddI() | arith.SubI() as op:
-                return _added(self.form(op.lhs), self.form(op.rhs), 1 if isinstance(op, arith.AddI) else -1)
-            case tt.AddPtr() as op:
-                return _added(self.form(op.ptr), self.form(op.offset))
-            case arith.MulI() as op:
-                return _times(self.form(op.lhs), self.form(op.rhs))
-            case arith.RemSI() as op:
-                return self._remainder(op)
-            case arith.ExtSI() as op:
-                return self.form(op.operand)
-            case tt.Hint() as op:
-                return self.form(op.value)
-            case _:
-                return None
-
-    def _remainder(self, op: arith.RemSI) -> _Form | None:
-        """A tensor of consecutive numbers, modulo a scalar."""
-        dividend, divisor = self.form(op.lhs), self.form(op.rhs)
-        if dividend is None or divisor is None or not divisor.uniform or dividend.uniform:
-            return None
-        wrap = dividend.base, divisor.base
-        axes = tuple(_Axis(_ONE, wrap) if axis == _Axis(_ONE) else axis for axis in dividend.axes)
-        strides = [axis for axis in dividend.axes if axis.stride]
-        return _Form({}, axes) if strides == [_Axis(_ONE)] else None
-
-    def _parameter(self, value: BlockParameter) -> _Form | None:
-        """A parameter of the function, or a value that a loop carries and moves by the same in each iteration."""
-        owner = value.block.parent.parent
-        if owner is self.func:
-            return _Form({}, origin=value) if isinstance(value.type, PtrType) else None
-        if not isinstance(owner, scf.For) or value.index == 0:
-            return None
-        step, start = constant_of(owner.step), self.form(owner.start)
-        made, moved = self.form(owner.initial[value.index - 1]), _Form({}, (_Axis(),) * len(shape_of(value.type)))
-        here: Value = owner.body.entry.terminator.operands[value.index - 1]
-        while here is not value:
-            op = here.op if isinstance(here, OpResult) else None
-            if isinstance(op, tt.AddPtr):
-                here, by = op.ptr, op.offset
-            elif isinstance(op, arith.AddI):
-                here, by = (op.rhs, op.lhs) if op.rhs is value else (op.lhs, op.rhs)
-            else:
-                return None
-            total = _added(moved, self.form(by))
-            if total is None or not total.uniform:
-                return None
-            moved = total
-        if made is None or start is None or not isinstance(step, int) or not step:
-            return None
-        inside = any(owner in self._owners(self.atoms[number]) for product in moved.base for number in product)
-        if inside or any(coefficient % step for coefficient in moved.base.values()):
-            return None
-        each = {product: coefficient // step for product, coefficient in moved.base.items()}
-        count = _sum(self._atom(owner.body.parameters[0]), start.base, -1)
-        further = _product(count, each)
-        # Pointers advance in 64 bits: an i32 may not hold what all iterations add.
-        is_wide = bool(moved.wide) or isinstance(value.type, PtrType) or value.type == i64
-        wide = _sum(made.wide, further) if is_wide else made.wide
-        return attrs.evolve(made, base=_sum(made.base, further), wide=wide)
-
-    @staticmethod
-    def _owners(value: Value) -> list[Op]:
-        """The ops in whose bodies a value is made."""
-        owner = None if value.block is None else value.block.parent.parent
-        return [] if owner is None else [*owner.path()]
 
     # Masks.
 
@@ -427,10 +243,10 @@ class _Analysis:
             case arith.CmpI() if op.predicate in _LESS:
                 below, slack = _LESS[op.predicate]
                 a, b = (self.form(value) for value in ((op.lhs, op.rhs) if below else (op.rhs, op.lhs)))
-                found = _added(a, b, -1)
+                found = added(a, b, -1)
                 axes = [] if found is None else [(at, axis) for at, axis in enumerate(found.axes) if axis.stride]
-                if found is not None and len(axes) == 1 and axes[0][1] == _Axis(_ONE):
-                    return [(axes[0][0], _sum(found.base, {(): slack}))], True
+                if found is not None and len(axes) == 1 and axes[0][1] == Axis(ONE):
+                    return [(axes[0][0], sum_of(found.base, {(): slack}))], True
                 return [], False
             case _:
                 return [], False
@@ -463,7 +279,7 @@ class _Analysis:
             return Obstacle("TMA moves numbers of 8 bits or more", access)
         if isinstance(access, tt.Load) and (writer := self._writer(access)) is not None:
             return Obstacle("an op that may write comes before it, or is in a loop with it", writer)
-        along = next((axis for axis in (1, 0) if form.axes[axis].stride == _ONE), None)
+        along = next((axis for axis in (1, 0) if form.axes[axis].stride == ONE), None)
         pitch = None if along is None else self._bound(form.axes[1 - along].stride)
         if along is None or pitch is None:
             return scattered
@@ -477,10 +293,10 @@ class _Analysis:
         shape: list[Bound] = []
         for axis in (1 - along, along):
             wrap = form.axes[axis].wrap
-            sizes = [_sum(starts[axis], number, -1) for at, number in limits if at == axis]
+            sizes = [sum_of(starts[axis], number, -1) for at, number in limits if at == axis]
             if wrap is not None:
                 hidden = isinstance(access, tt.Load) and not sizes and not starts[axis]
-                if not hidden or not self._is_hidden(access.result, axis, _sum(wrap[0], wrap[1], -1)):
+                if not hidden or not self._is_hidden(access.result, axis, sum_of(wrap[0], wrap[1], -1)):
                     return Obstacle("its index is taken modulo a size, and rows beyond the size may be stored", access)
                 starts[axis], sizes = wrap[0], [wrap[1]]
             size = self._bound(sizes[0]) if len(sizes) == 1 else None if sizes else _ENDLESS
@@ -606,13 +422,3 @@ _LESS = {
     IntPredicate.SLT: (True, 0), IntPredicate.SLE: (True, -1),
     IntPredicate.SGT: (False, 0), IntPredicate.SGE: (False, -1),
 }  # fmt: skip
-
-
-def _moved(op: tt.ExpandDims | tt.Broadcast | tt.Trans, axes: Sequence[_Axis]) -> tuple[_Axis, ...]:
-    """The axes of a tensor after a change of its shape."""
-    if isinstance(op, tt.ExpandDims):
-        return (*axes[: op.axis], _Axis(), *axes[op.axis :])
-    if isinstance(op, tt.Trans):
-        return tuple(axes[axis] for axis in op.order)
-    sizes = shape_of(op.value.type)
-    return tuple(_Axis() if size == 1 else axis for axis, size in zip(axes, sizes, strict=True))
