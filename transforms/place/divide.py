@@ -7,12 +7,14 @@
 
 A part is a kernel by itself: some stores, and all that is computed for them. What several parts need, such as loads and
 indices, each of them has. Parts run side by side. So a kernel is divided only if its effects have no order: stores by
-TMA (note 003), and loads of what the kernel does not change.
+TMA (note 003), stores through pointers to other arguments or to other indices of a matrix, and loads of what the kernel
+does not change.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations, product
 
 import attrs
 
@@ -22,6 +24,8 @@ from ziggurat.codemodel.op import BlockParameter, Body, Op, OpResult, Value
 from ziggurat.codemodel.structured import Structured
 from ziggurat.codemodel.traits import BodyTerminator, Terminator
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
+from ziggurat.codemodel.types import shape_of
+from ziggurat.transforms.place.affine import Forms, product_of, sum_of
 from ziggurat.transforms.place.components import Component, Group, component_of, groups_of
 from ziggurat.transforms.place.flow import users_of
 from ziggurat.transforms.place.memory_order import MemoryOrder
@@ -30,7 +34,7 @@ from ziggurat.transforms.simplify.dce import Sweep
 from ziggurat.transforms.simplify.demand import value_count
 from ziggurat.transforms.simplify.effects import is_pure
 
-STORES = (tt.DescriptorStore, tt.DescriptorReduce)
+_STORES = (tt.DescriptorStore, tt.DescriptorReduce, tt.Store)
 
 
 @attrs.frozen(eq=False)
@@ -61,7 +65,7 @@ def parts_of(module: gpu.Module) -> Sequence[Part] | Obstacle:
     assert isinstance(func, tt.Func)
     groups = groups_of(func)
     found: list[tuple[_Needs, set[OpResult]]] = []  # The needs of the stores of each part, and its dots.
-    for store in (op for op in func.walk() if isinstance(op, STORES)):
+    for store in (op for op in func.walk() if isinstance(op, _STORES)):
         needs = _Needs(groups)
         needs.add(store)
         dots = {op.result for op in func.walk() if isinstance(op, gpu.Wgmma) and op.result in needs.kept}
@@ -78,6 +82,11 @@ def parts_of(module: gpu.Module) -> Sequence[Part] | Obstacle:
         return Obstacle("an op must keep its order, or is not known to be one that several roles may run", ordered)
     for needs in (needs for needs, dots in found if not dots):
         parts[0].join(needs)
+    stores = [[op for op in func.walk() if isinstance(op, tt.Store) and op.result in part.kept] for part in parts]
+    forms = Forms(func)
+    for one, other in (pair for a, b in combinations(stores, 2) for pair in product(a, b)):
+        if not _are_apart(forms, one, other):
+            return Obstacle(f"it may store where the store at {one.location} does", other)
     return [_part(module, func, needs) for needs in parts]
 
 
@@ -90,11 +99,34 @@ def _may_run_beside(op: Op, memory: MemoryOrder) -> bool:
             return False  # Tuples of several values are not followed.
         case tt.Load():
             return memory.stays(op)
-        case tt.DescriptorStore() | tt.DescriptorReduce() | tt.DescriptorLoad() | scf.For() | scf.If() | Terminator():
+        case tt.Store() | tt.DescriptorStore() | tt.DescriptorReduce() | tt.DescriptorLoad():
+            return True
+        case scf.For() | scf.If() | Terminator():
             known = True
         case _:
             known = op.NAME.startswith("gpu.") or is_pure(op)
     return known and all(len(body.blocks) == 1 for body in op.bodies)
+
+
+def _are_apart(forms: Forms, one: tt.Store, other: tt.Store) -> bool:
+    """Whether two stores write through other arguments, or other indices of one matrix: blocks of the same strides,
+    which are a constant distance apart along an axis."""
+    a, b = forms.form(one.ptr), forms.form(other.ptr)
+    if a is None or b is None or a.origin is None or b.origin is None:
+        return False
+    if a.origin is not b.origin:
+        return True
+    between = sum_of(a.base, b.base, -1)
+    if a.axes != b.axes or any(axis.wrap for axis in a.axes) or not between:
+        return False
+    # The distance is `steps` strides.
+    strides = [axis.stride for axis in a.axes]
+    for stride, size in zip(strides, shape_of(one.ptr.type), strict=True):
+        for key in set(stride) & set(between):
+            steps = between[key] // stride[key]
+            if abs(steps) >= size and between == product_of(stride, {(): steps}):
+                return True
+    return False
 
 
 class _Needs:
