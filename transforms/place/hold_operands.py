@@ -26,7 +26,7 @@ import attrs
 from ziggurat.codemodel.dialects import scf
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.fragments import UNITS, Unit, operand_a, warps_of
-from ziggurat.codemodel.gpu.scope import scope_of
+from ziggurat.codemodel.gpu.scope import Scope, scope_of
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.codemodel.types import TensorType
@@ -36,40 +36,42 @@ from ziggurat.transforms.place.loop_plan import LOOP_REGISTERS
 from ziggurat.transforms.place.pressure import MAX_REGISTERS, value_registers
 from ziggurat.transforms.place.queries import layout_of, role_split, shared_of, tensor_of
 
+_Key = tuple[Value, Scope]
+
 
 def hold_operands(module: gpu.Module) -> Op:
     """The GPU model whose consumers hold the first operands of dots in registers, if there is room for them."""
     if role_split(module) is None:
         return module
     blocks: list[_Block] = []
-    held: dict[Value, TensorType] = {}  # The fragments, by the buffers.
-    for block in (block for op in module.walk() if isinstance(op, gpu.LocalAlloc) if (block := _block(op)) is not None):
-        type_, buffer = _fragment(block), block.buffer
-        if type_ is not None and all(_fits(loop, held | {buffer: type_}) for loop in block.loops()):
-            held[buffer] = type_
+    held: dict[_Key, TensorType] = {}  # The fragments, by the buffers and the roles that read them.
+    for block in (block for op in module.walk() if isinstance(op, gpu.LocalAlloc) for block in _blocks(op)):
+        type_ = _fragment(block)
+        if type_ is not None and all(_fits(loop, held | {block.key: type_}) for loop in block.loops()):
+            held[block.key] = type_
             blocks.append(block)
     if not held:
         return module
-    loaded: dict[Value, Value] = {}
+    loaded: dict[_Key, Value] = {}
     starts, ends = dict[Value, list[_Block]](), dict[Value, list[_Block]]()
     for block in blocks:
         starts.setdefault(block.filled.result, []).append(block)
         ends.setdefault(last_of(block.filled, block.readers).result, []).append(block)
-    released = {block.channel for block in blocks if isinstance(block.filled, gpu.ChannelWait)}
+    released = {(block.channel, block.scope) for block in blocks if isinstance(block.filled, gpu.ChannelWait)}
 
     def read(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
-        if isinstance(op, gpu.Wgmma) and op.a in loaded:
-            return builder.add(gpu.Wgmma(loaded[op.a], *operands[1:], accumulate=op.accumulate, within=op.within))
-        if isinstance(op, gpu.ChannelRelease) and op.channel in released:
+        if isinstance(op, gpu.Wgmma) and (key := (op.a, scope_of(op))) in loaded:
+            return builder.add(gpu.Wgmma(loaded[key], *operands[1:], accumulate=op.accumulate, within=op.within))
+        if isinstance(op, gpu.ChannelRelease) and (op.channel, scope_of(op)) in released:
             return DROP  # It follows the read.
         filled, last = starts.get(op.result, ()), ends.get(op.result, ())
         made = builder.copy(op, operands) if filled or last else None
         for block in filled:
-            loaded[block.buffer] = builder.add(gpu.LocalLoad(builder[block.buffer], held[block.buffer]))
-            if block.channel in released:
+            loaded[block.key] = builder.add(gpu.LocalLoad(builder[block.buffer], held[block.key]))
+            if (block.channel, block.scope) in released:
                 builder.add(gpu.ChannelRelease(builder[block.channel]))
         for block in last:
-            builder.add(gpu.Keep(loaded[block.buffer]))
+            builder.add(gpu.Keep(loaded[block.key]))
         return made
 
     return transform(module, read, pass_name="hold_operands")
@@ -77,7 +79,8 @@ def hold_operands(module: gpu.Module) -> Op:
 
 @attrs.frozen(eq=False)
 class _Block:
-    """A block that TMA loads before the loops that read it: its buffer and channel, and the op after which it is there.
+    """A block that TMA loads before the loops of a role that read it: its buffer and channel, and the op after which it
+    is there.
 
     The producer fills the buffer once for each iteration of a loop around, or the consumer itself does.
     """
@@ -87,6 +90,16 @@ class _Block:
     filled: Op
     readers: list[Op]
 
+    @property
+    def scope(self) -> Scope:
+        """The scope of the role."""
+        return scope_of(self.filled)
+
+    @property
+    def key(self) -> _Key:
+        """The buffer and the scope."""
+        return self.buffer, self.scope
+
     def loops(self) -> Iterator[scf.For]:
         """The loops in which the buffer is read, that it is filled before."""
         around = {op.result for op in self.filled.path()}
@@ -94,17 +107,21 @@ class _Block:
             yield from (op for op in reader.path() if isinstance(op, scf.For) and op.result not in around)
 
 
-def _block(alloc: gpu.LocalAlloc) -> _Block | None:
+def _blocks(alloc: gpu.LocalAlloc) -> Iterator[_Block]:
+    """The blocks that a buffer holds for the roles that wait for it."""
     channels = [user for user in alloc.result.uses if isinstance(user, gpu.Channel)]
     if len(channels) != 1 or shared_of(alloc.result).count > 1:
-        return None
+        return
     uses = channels[0].result.uses
     filled = [op for op in uses if isinstance(op, gpu.ChannelClose)] or [
         op for op in uses if isinstance(op, gpu.ChannelWait)
     ]  # fmt: skip
     readers = [user for user in users_of(alloc.result) if not isinstance(user, gpu.Channel | gpu.TmaLoad)]
-    block = _Block(alloc.result, channels[0].result, filled[0], readers)
-    return block if any(block.loops()) else None
+    for op in filled:
+        own = [reader for reader in readers if scope_of(reader) == scope_of(op)]
+        block = _Block(alloc.result, channels[0].result, op, own)
+        if any(block.loops()):
+            yield block
 
 
 def _fragment(block: _Block) -> TensorType | None:
@@ -123,15 +140,15 @@ def _fragment(block: _Block) -> TensorType | None:
     return types.pop() if len(types) == 1 else None
 
 
-def _fits(loop: scf.For, held: Mapping[Value, TensorType]) -> bool:
+def _fits(loop: scf.For, held: Mapping[_Key, TensorType]) -> bool:
     """Whether a thread has registers for these operands beside the other values of a loop with a wgmma in flight."""
-    dots = [op for op in loop.walk() if isinstance(op, gpu.Wgmma)]
+    dots, scope = [op for op in loop.walk() if isinstance(op, gpu.Wgmma)], scope_of(loop)
     if not any(isinstance(op, gpu.WgmmaWait) and op.pending for op in loop.walk()):
         return False
     values = {loop.result: component_types(loop.result.type)} | {
-        a: [held[a]] for a in (op.a for op in dots) if a in held
+        a: [held[a, scope]] for a in (op.a for op in dots) if (a, scope) in held
     }
     values |= {op.result: [op.result.type] for op in dots if not op.accumulate}
     values |= {op.a: [op.a.type] for op in dots if isinstance(op.a, OpResult) and isinstance(op.a.type, TensorType)}
     needed = sum(value_registers(type_) for types in values.values() for type_ in types)
-    return needed + LOOP_REGISTERS <= (scope_of(loop).registers or MAX_REGISTERS)
+    return needed + LOOP_REGISTERS <= (scope.registers or MAX_REGISTERS)
