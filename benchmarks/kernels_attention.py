@@ -6,11 +6,10 @@ import triton.language as tl
 
 @triton.jit
 def attention_step(
-    acc, total, top, q, k_desc, v_desc, at, start, unmasked, rows, scale, MASKED: tl.constexpr, ONCE: tl.constexpr,
-    N: tl.constexpr, LANES: tl.constexpr,
+    acc, total, top, q, k, v, start, unmasked, rows, scale, MASKED: tl.constexpr, ONCE: tl.constexpr, N: tl.constexpr,
+    LANES: tl.constexpr,
 ):  # fmt: skip
-    start = tl.multiple_of(start, N)
-    scores = tl.dot(q, k_desc.load([at + start, 0]).T)
+    scores = tl.dot(q, k.T)
     columns = start + tl.arange(0, N)
     if ONCE and start >= unmasked:
         scores = tl.where(rows[:, None] >= columns[None, :], scores, -1.0e6)
@@ -24,7 +23,7 @@ def attention_step(
     powers = tl.math.exp2(scores)
     shrink = tl.math.exp2(top - higher)
     acc = acc * shrink[:, None]
-    acc = tl.dot(powers.to(q.dtype), v_desc.load([at + start, 0]), acc)
+    acc = tl.dot(powers.to(q.dtype), v, acc)
     if LANES:
         powers = tl.sum(tl.reshape(powers, (powers.shape[0], N // 8, 4, 2)), 3)
         return acc, total * shrink[:, None] + tl.sum(powers, 1), higher
@@ -56,14 +55,14 @@ def attention_tile(
     end = (block * M if M >= N else block * M // N * N) if CAUSAL else n
     # ONCE: the last steps are in the same loop, and mask in a branch.
     for start in tl.range(0, (block + 1) * M if ONCE else end, N, warp_specialize=ROLES):
-        acc, total, top = attention_step(
-            acc, total, top, q, k_desc, v_desc, at, start, end, rows, scale, False, ONCE, N, LANES
-        )
+        start = tl.multiple_of(start, N)
+        k, v = k_desc.load([at + start, 0]), v_desc.load([at + start, 0])
+        acc, total, top = attention_step(acc, total, top, q, k, v, start, end, rows, scale, False, ONCE, N, LANES)
     if CAUSAL and not ONCE:
         for start in tl.range(end, (block + 1) * M, N, warp_specialize=ROLES):
-            acc, total, top = attention_step(
-                acc, total, top, q, k_desc, v_desc, at, start, end, rows, scale, True, False, N, LANES
-            )
+            start = tl.multiple_of(start, N)
+            k, v = k_desc.load([at + start, 0]), v_desc.load([at + start, 0])
+            acc, total, top = attention_step(acc, total, top, q, k, v, start, end, rows, scale, True, False, N, LANES)
     if LANES:
         total = tl.sum(total, 1)
     store_parts(out_desc, acc * (1 / total)[:, None], row + block * M, 0, M, D, PARTS)
@@ -97,6 +96,64 @@ def attention(
             q_desc, k_desc, v_desc, out_desc, lse_ptr, n, scale, block, row, at, CAUSAL, ONCE, M, N, D, ROLES, LANES,
             PARTS,
         )  # fmt: skip
+
+
+@triton.jit
+def attention_start(M: tl.constexpr, D: tl.constexpr, LANES: tl.constexpr):
+    total = tl.zeros((M, 4) if LANES else (M,), tl.float32)
+    return tl.zeros((M, D), tl.float32), total, tl.full((M,), -float("inf"), tl.float32)
+
+
+@triton.jit
+def attention_end(out_desc, lse_ptr, acc, total, top, row, first, n, M: tl.constexpr, LANES: tl.constexpr):
+    if LANES:
+        total = tl.sum(total, 1)
+    if first < n:
+        out_desc.store([row + first, 0], (acc / total[:, None]).to(out_desc.dtype))
+    rows = first + tl.arange(0, M)
+    tl.store(lse_ptr + row + rows, top + tl.math.log2(total), rows < n)
+
+
+@triton.jit
+def attention_blocks(
+    q_desc, k_desc, v_desc, out_desc, lse_ptr, n, heads, scale, CAUSAL: tl.constexpr, SHARED: tl.constexpr,
+    M: tl.constexpr, N: tl.constexpr, D: tl.constexpr, ROLES: tl.constexpr, TILES: tl.constexpr, GROUP: tl.constexpr,
+    LANES: tl.constexpr, BLOCKS: tl.constexpr,
+):  # fmt: skip
+    """`attention` with two or three blocks of queries a tile, which read the same keys and values: with roles, each is
+    the work of warps of its own. The last tile of a head may have fewer."""
+    scale = scale * 1.4426950408889634
+    tiles = tl.cdiv(n, BLOCKS * M)
+    group = tiles * GROUP
+    for tile in tl.range(tl.program_id(0), tiles * heads if TILES else tl.program_id(0) + 1, tl.num_programs(0)):
+        head = tile // group * GROUP + tile % GROUP
+        row, at = head * n, head // SHARED * n
+        first = (tiles - 1 - tile % group // GROUP) * (BLOCKS * M)
+        second, third = first + M, first + 2 * M
+        q0, q1 = q_desc.load([row + first, 0]), q_desc.load([row + second, 0])
+        acc0, total0, top0 = attention_start(M, D, LANES)
+        acc1, total1, top1 = attention_start(M, D, LANES)
+        if BLOCKS == 3:
+            q2 = q_desc.load([row + third, 0])
+            acc2, total2, top2 = attention_start(M, D, LANES)
+        lanes = tl.arange(0, M)
+        for start in tl.range(0, tl.minimum(n, first + BLOCKS * M) if CAUSAL else n, N, warp_specialize=ROLES):
+            start = tl.multiple_of(start, N)
+            k, v = k_desc.load([at + start, 0]), v_desc.load([at + start, 0])
+            acc0, total0, top0 = attention_step(
+                acc0, total0, top0, q0, k, v, start, first // N * N, first + lanes, scale, False, CAUSAL, N, LANES
+            )
+            acc1, total1, top1 = attention_step(
+                acc1, total1, top1, q1, k, v, start, second // N * N, second + lanes, scale, False, CAUSAL, N, LANES
+            )
+            if BLOCKS == 3:
+                acc2, total2, top2 = attention_step(
+                    acc2, total2, top2, q2, k, v, start, third // N * N, third + lanes, scale, False, CAUSAL, N, LANES
+                )
+        attention_end(out_desc, lse_ptr, acc0, total0, top0, row, first, n, M, LANES)
+        attention_end(out_desc, lse_ptr, acc1, total1, top1, row, second, n, M, LANES)
+        if BLOCKS == 3:
+            attention_end(out_desc, lse_ptr, acc2, total2, top2, row, third, n, M, LANES)
 
 
 @triton.jit

@@ -138,6 +138,34 @@ def matmul_blocks(
 
 
 @triton.jit
+def matmul_rows(
+    a_desc, b_desc, c_desc, m, n, k, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, GROUP: tl.constexpr,
+    BLOCKS: tl.constexpr, ROLES: tl.constexpr,
+):  # fmt: skip
+    """`matmul_blocks` with two or three blocks of rows a tile: with roles, each is the work of warps of its own."""
+    rows, columns = tl.cdiv(m, BLOCKS * M), tl.cdiv(n, N)
+    in_group = GROUP * columns
+    for tile in tl.range(tl.program_id(0), rows * columns, tl.num_programs(0), flatten=not ROLES):
+        first = tile // in_group * GROUP
+        height = min(rows - first, GROUP)
+        row = (first + tile % in_group % height) * (BLOCKS * M)
+        column = tile % in_group // height * N
+        acc0, acc1 = tl.zeros((M, N), tl.float32), tl.zeros((M, N), tl.float32)
+        if BLOCKS == 3:
+            acc2 = tl.zeros((M, N), tl.float32)
+        for start in tl.range(0, k, K, warp_specialize=ROLES):
+            b = b_desc.load([column, start])
+            acc0 = tl.dot(a_desc.load([row, start]), b.T, acc0)
+            acc1 = tl.dot(a_desc.load([row + M, start]), b.T, acc1)
+            if BLOCKS == 3:
+                acc2 = tl.dot(a_desc.load([row + 2 * M, start]), b.T, acc2)
+        c_desc.store([row, column], acc0.to(a_desc.dtype))
+        c_desc.store([row + M, column], acc1.to(a_desc.dtype))
+        if BLOCKS == 3:
+            c_desc.store([row + 2 * M, column], acc2.to(a_desc.dtype))
+
+
+@triton.jit
 def matmul_grouped(
     a_desc, b_desc, c_desc, expert_ptr, tiles, n, k,
     M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, GROUP: tl.constexpr, ROLES: tl.constexpr,

@@ -106,11 +106,14 @@ def matmul_described(m: int, n: int, k: int, epilogue: str = "") -> Work:
         ending = "" if plain else "early residual" if early else epilogue
         ending = "quick gelu" if GPU and ending == "gelu" else ending
         M, N, K = (setting[name] for name in "MNK")
-        count, width = -(-m // M) * -(-n // N), N // 2 if early else N
+        count, width = -(-m // (M * setting.get("BLOCKS", 1))) * -(-n // N), N // 2 if early else N
         shapes = ((a, M, K), (b, N, K), (out, M, width))
         one, two, three = (described(kernels, *shape) for shape in shapes)
         last = described(kernels, rest, M, width)
         grid = (min(count, MULTIPROCESSORS) if turn else count,)
+        if "BLOCKS" in setting:
+            kernels.matmul_rows[grid](one, two, three, m, n, k, GROUP=8, **setting)
+            return
         kernels.matmul_blocks[grid](one, two, three, bias, last, m, n, k, EPILOGUE=ending, GROUP=8, **setting)
         return [] if plain else None
 
@@ -119,6 +122,10 @@ def matmul_described(m: int, n: int, k: int, epilogue: str = "") -> Work:
         *tiles((128, 256, 64, 8, 3), ROLES=True), *tiles((128, 256, 64, 8, 3), ROLES=True, persistent=1)
     ]  # fmt: skip
     early = tiles((128, 256, 64, 8, 3), ROLES=True, persistent=1, early=1) if epilogue == "residual" else []
+    if not epilogue:
+        # Blocks of rows, each of warps of its own.
+        several = ((2, (64, 256, 64, 4, 3)), (3, (64, 128, 64, 4, 4)))
+        roles += [one for count, each in several for one in tiles(each, BLOCKS=count, ROLES=True, persistent=1)]
     smaller = tiles((128, 128, 64, 8, 3), ROLES=False) if epilogue else []
     runs = by(launch, plain + roles + early, plain + smaller + tiles((128, 256, 64, 8, 3), ROLES=False, persistent=1))
     bars = {"Triton": 1.0, "ours, plain": 0.95} if epilogue else {"cuBLAS": 1.0}
@@ -223,6 +230,12 @@ FORWARD = {
     128: ((128, 128, 8, 2, True), (128, 128, 8, 2, True, 1), (64, 64, 4, 3, True)),
     256: ((128, 64, 8, 2, True), (128, 64, 8, 2, True, 1, 4, 1)),
 }  # fmt: skip
+# Two or three blocks of queries a tile, each of warps of its own: the same, and how many blocks.
+SEVERAL = {
+    64: ((64, 128, 4, 2, True, 0, 3), (64, 128, 4, 3, True, 1, 3), (64, 64, 4, 3, True, 1, 3)),
+    128: ((64, 128, 4, 2, True, 0, 2), (64, 128, 4, 2, True, 1, 2)),
+    256: (),
+}
 TRITON_FORWARD = {
     64: ((128, 64, 4, 3), (64, 128, 4, 2)),
     128: ((64, 64, 4, 3), (128, 128, 8, 2)),
@@ -248,18 +261,23 @@ def attention(dtype: Any, d: int, causal: bool, n: int, batch: int, heads: int, 
         options = {"CAUSAL": causal, "SHARED": heads // key_heads, "D": d, "LANES": kernels is OURS and d < 256}
         options |= {"ROLES": False, "TILES": 0, "PARTS": 1, "GROUP": 4, "PAIRS": False, "ONCE": False} | setting
         options["GROUP"] = math.gcd(options["GROUP"], batch * heads)
-        M, N = options["M"], options["N"]
+        M, N, count = options["M"], options["N"], options.get("BLOCKS", 1)
         blocks = ((q, M, d), (k, N, d), (v, N, d), (out, M, d // options["PARTS"]))
         given = [described(kernels, *one) for one in blocks]
-        tiles = n // M * batch * heads
+        tiles = -(-n // (M * count)) * batch * heads
         grid = (min(tiles, options["TILES"] * MULTIPROCESSORS) if options["TILES"] else tiles,)
-        kernels.attention[grid](*given, lse, n, batch * heads, d**-0.5, **options)
+        kernel = kernels.attention_blocks if count > 1 else kernels.attention
+        if count > 1:
+            options = {name: value for name, value in options.items() if name not in ("PARTS", "PAIRS", "ONCE")}
+        kernel[grid](*given, lse, n, batch * heads, d**-0.5, **options)
 
     names = ("M", "N", "num_warps", "num_stages", "ROLES", "TILES", "PARTS", "GROUP", "maxnreg")
     ours, theirs = ([dict(zip(names, one, strict=False)) for one in each[d]] for each in (FORWARD, TRITON_FORWARD))
     if causal:
         ours += [one | {"PAIRS": True} for one in ours if one.get("TILES") and n // one["M"] % 2 == 0]
         ours += [one | {"ONCE": True} for one in ours]
+    if dtype != E4M3:  # Threads turn values of 8 bits, so there are no roles.
+        ours += [dict(zip((*names[:6], "BLOCKS"), one, strict=True)) for one in SEVERAL[d]]
     runs = by(launch, ours, theirs)
     if GPU and dtype != E4M3:
         runs["cuDNN"] = {"": lambda: sdpa(q, k, v, is_causal=causal, enable_gqa=key_heads != heads)}

@@ -130,7 +130,7 @@ def range(
       loop must load the operands of its `dot` from descriptors that are arguments of the kernel. Their offsets must be
       computed from scalars without a load. The kernel must have 4, 8 or 16 warps and at least two stages, and the loop
       must not be in an `if` or `while`. If one loop that asks for it does not qualify, no loop of the kernel is
-      specialised.
+      specialised. Dots that no store needs together get consumers of their own, each with so many warps.
     - `disable_licm`: do not hoist loop-invariant ops out of the loop.
 
     Result: integers in the promoted dtype of the bounds and the step, i32 for literals.
