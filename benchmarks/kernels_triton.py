@@ -5,9 +5,9 @@
 
 import triton
 import triton.language as tl
-from kernels_attention import attention, attention_delta, attention_keys, attention_queries
+from kernels_attention import attention, attention_blocks, attention_delta, attention_keys, attention_queries
 
-__all__ = ["attention", "attention_delta", "attention_keys", "attention_queries"]
+__all__ = ["attention", "attention_blocks", "attention_delta", "attention_keys", "attention_queries"]
 
 
 @triton.jit

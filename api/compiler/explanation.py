@@ -159,7 +159,7 @@ def _notes(compiled: Compiled) -> tuple[dict[Line, list[str]], str]:
             found.setdefault(Line.of(value.op.location), []).append(f"the threads load it, not TMA: {reason}")
     assert isinstance(whole, gpu.Module) and isinstance(before, gpu.Module)
     given = compiled.options.num_warps is not None
-    roles = before.num_warps != compiled.num_warps
+    roles = before.num_warps != whole.num_warps
     obstacle = None if roles else why_no_roles(whole, compiled.options.num_stages)
     if obstacle is not None and TARGETS[compiled.target].has_tma:
         found.setdefault(Line.of(obstacle.op.location), []).append(f"no roles for the dots' loops: {obstacle.why}")
@@ -182,11 +182,11 @@ def _notes(compiled: Compiled) -> tuple[dict[Line, list[str]], str]:
         module = next(snapshot.model for snapshot in snapshots if snapshot.name == CHOSEN_AFTER)
         assert isinstance(module, core.Module)
         split = "; and roles, as TMA loads all operands" if roles and compiled.options.warp_specialize is None else ""
-        text = f"\nchosen: {before.num_warps} warps, as {choose_warps(module, compiled.target).why}{split}"
+        text = f"\nchosen: {whole.num_warps} warps, as {choose_warps(module, compiled.target).why}{split}"
     if compiled.persistent:
         text += "\nchosen: as many CTAs as fit run the programs in turn, and load during the stores of the one before"
     elif any(isinstance(op, tt.Dot) for op in prepared.walk()) and TARGETS[compiled.target].has_roles:
-        options = attrs.evolve(compiled.options, num_warps=before.num_warps)
+        options = attrs.evolve(compiled.options, num_warps=whole.num_warps)
         text += f"\na CTA runs one program: {why_not_persistent(prepared, options)}"
     return found, text
 

@@ -63,6 +63,8 @@ def parts_of(module: gpu.Module) -> Sequence[Part] | Obstacle:
     """
     (func,) = module.functions().values()
     assert isinstance(func, tt.Func)
+    if not all(map(_is_followed, func.walk())):
+        return [whole(module)]
     groups = groups_of(func)
     found: list[tuple[_Needs, set[OpResult]]] = []  # The needs of the stores of each part, and its dots.
     for store in (op for op in func.walk() if isinstance(op, _STORES)):
@@ -79,7 +81,7 @@ def parts_of(module: gpu.Module) -> Sequence[Part] | Obstacle:
         return [whole(module)]
     memory = MemoryOrder(func)
     if (ordered := next((op for op in func.body.walk() if not _may_run_beside(op, memory)), None)) is not None:
-        return Obstacle("an op must keep its order, or is not known to be one that several roles may run", ordered)
+        return Obstacle("an op must keep its order among those of all roles", ordered)
     for needs in (needs for needs, dots in found if not dots):
         parts[0].join(needs)
     stores = [[op for op in func.walk() if isinstance(op, tt.Store) and op.result in part.kept] for part in parts]
@@ -90,22 +92,22 @@ def parts_of(module: gpu.Module) -> Sequence[Part] | Obstacle:
     return [_part(module, func, needs) for needs in parts]
 
 
+def _is_followed(op: Op) -> bool:
+    """Whether it is known what a store needs of an op: not of jumps, and not of Tuples of several values."""
+    return not isinstance(op, scf.While | core.MakeTuple) and all(len(body.blocks) == 1 for body in op.bodies)
+
+
 def _may_run_beside(op: Op, memory: MemoryOrder) -> bool:
     """Whether an op may run in several roles, or in one without regard to those of other roles."""
     match op:
         case tt.MakeTensorDescriptor():
             return op.at_launch  # Each role would make a map of its own.
-        case core.MakeTuple():
-            return False  # Tuples of several values are not followed.
         case tt.Load():
             return memory.stays(op)
         case tt.Store() | tt.DescriptorStore() | tt.DescriptorReduce() | tt.DescriptorLoad():
             return True
-        case scf.For() | scf.If() | Terminator():
-            known = True
         case _:
-            known = op.NAME.startswith("gpu.") or is_pure(op)
-    return known and all(len(body.blocks) == 1 for body in op.bodies)
+            return isinstance(op, scf.For | scf.If | Terminator) or op.NAME.startswith("gpu.") or is_pure(op)
 
 
 def _are_apart(forms: Forms, one: tt.Store, other: tt.Store) -> bool:
