@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,15 +18,18 @@ from ziggurat.backend.simulator.simulate import simulate
 from ziggurat.backend.simulator.tma import in_parts
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import CompileOptions
-from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.op import Op, Value
+from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.verify import verify
 from ziggurat.transforms.place.divide import parts_of
 from ziggurat.transforms.place.hazards import hazards
 from ziggurat.transforms.place.obstacle import Obstacle
 from ziggurat.transforms.place.passes import PLACE, place
 from ziggurat.transforms.place.queries import role_split
+from ziggurat.transforms.place.specialize import specialize
 
 I32 = zg.divisible(zg.i32)
+Golden = Callable[[str, object], None]
 
 
 def blocks(*shapes: tuple[int, int]) -> list[Any]:
@@ -176,22 +180,51 @@ def test_stores_through_pointers(where: str, count: int) -> None:
 
 
 def test_too_many_parts_for_a_cta() -> None:
-    """Then one consumer has them all."""
+    """Then one consumer has them all: 32 warps beside a producer, or more registers than its threads have."""
     with pytest.warns(zg.ZigguratWarning, match="2 times 16 warps are more than a CTA can have"):
         assert warps_of(placed(products_of(256, 16, 32), 16)) == (16, 4)
+    assert warps_of(placed(products_of(128, 128, 32), 8)) == (8, 8, 4)
+    with pytest.warns(zg.ZigguratWarning, match="a thread of 2 consumers has 112 registers for 128"):
+        assert warps_of(placed(products_of(128, 256, 32), 8)) == (8, 4)
 
 
-def test_a_part_is_a_kernel() -> None:
-    model: Any = products_of(64, 32, 64, "more stores")
-    options = CompileOptions("sm_90a", 4, 3)
+def before_roles(model: Any) -> Any:
+    """The model before `specialize`."""
     for name, step_ in PLACE:
         if name == "specialize":
             break
-        model = step_(model, options)
-    parts = parts_of(model)
+        model = step_(model, CompileOptions("sm_90a", 4, 3))
+    return model
+
+
+def test_a_part_is_a_kernel() -> None:
+    parts = parts_of(before_roles(products_of(64, 32, 64, "more stores")))
     assert not isinstance(parts, Obstacle) and len(parts) == 2
     for part, stores in zip(parts, (2, 1), strict=True):
         verify(part.module)
         names = [op.NAME for op in part.module.walk()]
         assert names.count("gpu.wgmma") == 1 and names.count("tt.descriptor_store") == stores
         assert all(type(old.op) is type(new.op) for new, old in part.origin.items())  # pyright: ignore
+
+
+def test_the_roles_of_two_parts(golden: Golden) -> None:
+    made = specialize(before_roles(products_of(64, 32, 64)), 2)
+    verify(made)
+    golden("specialize.parts", made)
+
+
+@pytest.mark.parametrize("what", ["queries", "keys and values"])
+def test_the_releases_of_each_consumer_count(what: str) -> None:
+    """Without one, or with that of a warp group in place of its warps, the finished model has a hazard."""
+    types = [*blocks((64, 64), (64, 64), (64, 64), (64, 64)), zg.ptr(zg.f32), zg.i32, zg.i32, 64, 64, False]
+    module = placed(attention.triton(*types), 4, 2)
+    found = [op for op in module.walk() if isinstance(op, gpu.MbarrierArrive) and op.each_warp == (what == "queries")]
+    assert len(found) >= 3
+    for op in found[:3]:
+        other = gpu.MbarrierArrive(*op.operands, each_warp=not op.each_warp)
+
+        def changed(builder: Rewriter, one: Op, operands: tuple[Value, ...], op: Op = op, other: Op = other) -> Outcome:
+            return builder.add(other.evolve(barrier=operands[0], predicate=operands[1])) if one is op else None
+
+        broken = transform(module, changed)
+        assert any("arrivals" in hazard.missing for hazard in hazards(broken))
