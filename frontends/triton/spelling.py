@@ -1,8 +1,9 @@
 """The names of Triton's language as spellings of the calls: `tl.sum(input, axis, keep_dims)` is `zg.sum(x, axis, …)`.
 
-A spelling is declared by a stub with Triton's parameters, whose annotations are those of `ziggurat.frontends.language`;
-or by a function in Triton's Python, which is its meaning. The Python code model holds the name as the kernel writes it,
-`tl.sum`; attribution binds the arguments to Triton's parameters, and gives them to the call or the function.
+A spelling has the parameters of its call, under Triton's names; or a stub declares Triton's parameters, with the
+annotations of `ziggurat.frontends.language`; or a function in Triton's Python is its meaning. The Python code model
+holds the name as the kernel writes it, `tl.sum`; attribution binds the arguments to Triton's parameters, and gives them
+to the call or the function.
 """
 
 from __future__ import annotations
@@ -78,28 +79,48 @@ def declared(made: Spelling) -> Spelling:
     return made
 
 
+def _adapted(call: str, renamed: Mapping[str, str]) -> Adapt:
+    """Gives the parameters of a call the arguments of Triton's that they have by name, or by `renamed`."""
+    known = SIGNATURES[call].by_name
+
+    def by_name(bound: Mapping[str, Any]) -> Mapping[str, Any]:
+        given = {renamed.get(name, name): value for name, value in bound.items()}
+        # Triton takes None for parameters that have a default in the call.
+        return {
+            name: value
+            for name, value in given.items()
+            if name in known and (value is not None or known[name].optional)
+        }
+
+    return by_name
+
+
+def same(
+    call: str, renamed: Mapping[str, str] = {}, *, name: str = "", method: bool = False, adapt: Adapt | None = None
+) -> Spelling:
+    """Declare a spelling, by default of the same name, of the call `zg.<call>`, with the parameters of the call.
+
+    `renamed` gives the parameters of the call by Triton's where the names differ. `adapt` is that of `spells`.
+    """
+    ours = SIGNATURES[call]
+    theirs = {own: triton for triton, own in renamed.items()}
+    parameters = [attrs.evolve(one, name=theirs.get(one.name, one.name)) for one in ours.parameters]
+    by_name = {one.name: one for one in parameters}
+    signature = attrs.evolve(ours, name=name or call, group="Triton", by_name=by_name, doc="", prefix="tl")
+    return declared(Spelling(signature, call, adapt or _adapted(call, renamed), method))
+
+
 def spells(
-    call: str, *, method: bool = False, adapt: Adapt | None = None, **renamed: str
+    call: str, renamed: Mapping[str, str] = {}, *, method: bool = False, adapt: Adapt | None = None
 ) -> Callable[[Callable[..., Any]], Spelling]:
-    """Decorator of a stub: declare its name as a spelling of the call `zg.<call>`.
+    """Decorator of a stub: declare its name as a spelling of the call `zg.<call>`, which has other parameters.
 
     `renamed` gives the parameters of the call by Triton's where the names differ. Parameters of Triton's that the call
     does not have say nothing to it. `adapt` gives the arguments of the call in place of that.
     """
 
     def declare(stub: Callable[..., Any]) -> Spelling:
-        known = SIGNATURES[call].by_name
-
-        def by_name(bound: Mapping[str, Any]) -> Mapping[str, Any]:
-            given = {renamed.get(name, name): value for name, value in bound.items()}
-            # Triton takes None for parameters that have a default in the call.
-            return {
-                name: value
-                for name, value in given.items()
-                if name in known and (value is not None or known[name].optional)
-            }
-
         signature = signature_of(stub, "Triton", SIGNATURES[call].results, "tl")
-        return declared(Spelling(signature, call, adapt or by_name, method))
+        return declared(Spelling(signature, call, adapt or _adapted(call, renamed), method))
 
     return declare
