@@ -11,7 +11,7 @@ from typing import Any, Final
 from ziggurat.codemodel.types import f64
 from ziggurat.frontends import language as zg
 from ziggurat.frontends.library.elementary import INFINITY, NAN, horner, with_sign
-from ziggurat.frontends.library.libdevice.table import helper, in_f64, libdevice
+from ziggurat.frontends.library.libdevice.table import helper, in_f64
 from ziggurat.frontends.library.powers import product
 
 # (1 + 2x) · e^(x²) · erfc x as a polynomial in (x - 4) / (x + 4), for x ≥ 0.
@@ -28,12 +28,6 @@ TWO_OVER_ROOT_PI: Final = 1.1283791670955126
 ROOT_TWO: Final = 1.4142135623730951
 # √½ as a sum of two floats.
 ROOT_HALF: Final = (0.7071067811865476, -4.833646656726457e-17)
-
-
-@libdevice
-def erf(x: Any) -> Any:
-    """The error function."""
-    return zg.erf(x)
 
 
 @helper

@@ -67,12 +67,6 @@ def exp10(x: Any) -> Any:
 
 
 @libdevice
-def expm1(x: Any) -> Any:
-    """e^x - 1."""
-    return zg.expm1(x)
-
-
-@libdevice
 def log(x: Any) -> Any:
     """The natural logarithm."""
     return logarithm(x, LN_2_PARTS_32, LN_2_PARTS_64)
@@ -91,54 +85,12 @@ def log10(x: Any) -> Any:
 
 
 @libdevice
-def log1p(x: Any) -> Any:
-    """log(1 + x)."""
-    return zg.log1p(x)
-
-
-@libdevice
 def pow_(x: Any, y: Any) -> Any:
     """x^y; an integer exponent is taken exactly."""
     return zg.pow(x, y) if y.dtype.is_float or x.dtype.bits < 32 else powi(x, y)
 
 
 # Angles.
-
-
-@libdevice
-def sin(x: Any) -> Any:
-    """The sine."""
-    return zg.sin(x)
-
-
-@libdevice
-def cos(x: Any) -> Any:
-    """The cosine."""
-    return zg.cos(x)
-
-
-@libdevice
-def tan(x: Any) -> Any:
-    """The tangent."""
-    return zg.tan(x)
-
-
-@libdevice
-def asin(x: Any) -> Any:
-    """The arcsine."""
-    return zg.asin(x)
-
-
-@libdevice
-def acos(x: Any) -> Any:
-    """The arccosine."""
-    return zg.acos(x)
-
-
-@libdevice
-def atan(x: Any) -> Any:
-    """The arctangent."""
-    return zg.atan(x)
 
 
 @libdevice
@@ -194,24 +146,6 @@ def cospi(x: Any) -> Any:
 
 
 @libdevice
-def sinh(x: Any) -> Any:
-    """The hyperbolic sine."""
-    return zg.sinh(x)
-
-
-@libdevice
-def cosh(x: Any) -> Any:
-    """The hyperbolic cosine."""
-    return zg.cosh(x)
-
-
-@libdevice
-def tanh(x: Any) -> Any:
-    """The hyperbolic tangent."""
-    return zg.tanh(x)
-
-
-@libdevice
 def asinh(x: Any) -> Any:
     """log1p(x + x² / (1 + √(x² + 1))); log x + log 2 where the square would overflow."""
     ln_2 = 0.6931471805599453
@@ -245,12 +179,6 @@ def atanh(x: Any) -> Any:
 
 
 # Roots and norms.
-
-
-@libdevice
-def rsqrt(x: Any) -> Any:
-    """1 / √x."""
-    return zg.rsqrt(x)
 
 
 @helper
@@ -348,51 +276,15 @@ def rnorm4d(x: Any, y: Any, z: Any, w: Any) -> Any:
 
 
 @libdevice
-def fast_dividef(x: Any, y: Any) -> Any:
-    """x / y."""
-    return zg.div(x, y)
-
-
-@libdevice
-def fast_sinf(x: Any) -> Any:
-    """The sine, as accurate as `sin`."""
-    return zg.sin(x)
-
-
-@libdevice
-def fast_cosf(x: Any) -> Any:
-    """The cosine, as accurate as `cos`."""
-    return zg.cos(x)
-
-
-@libdevice
 def fast_tanf(x: Any) -> Any:
     """The quotient of sine and cosine."""
     return zg.div(zg.sin(x), zg.cos(x))
 
 
 @libdevice
-def fast_expf(x: Any) -> Any:
-    """e^x."""
-    return zg.exp(x)
-
-
-@libdevice
 def fast_exp10f(x: Any) -> Any:
     """10^x."""
     return zg.exp2(zg.mul(x, LOG2_10_32[0]))
-
-
-@libdevice
-def fast_logf(x: Any) -> Any:
-    """The natural logarithm."""
-    return zg.log(x)
-
-
-@libdevice
-def fast_log2f(x: Any) -> Any:
-    """The logarithm to the base 2."""
-    return zg.log2(x)
 
 
 @libdevice

@@ -78,48 +78,6 @@ def saturatef(x: Any) -> Any:
 
 
 @libdevice
-def floor(x: Any) -> Any:
-    """The largest whole number that is not above."""
-    return zg.floor(x)
-
-
-@libdevice
-def ceil(x: Any) -> Any:
-    """The smallest whole number that is not below."""
-    return zg.ceil(x)
-
-
-@libdevice
-def trunc(x: Any) -> Any:
-    """The whole number toward zero."""
-    return zg.trunc(x)
-
-
-@libdevice
-def rint(x: Any) -> Any:
-    """The nearest whole number, ties to even."""
-    return zg.rint(x)
-
-
-@libdevice
-def nearbyint(x: Any) -> Any:
-    """The nearest whole number, ties to even."""
-    return zg.rint(x)
-
-
-@libdevice
-def round_(x: Any) -> Any:
-    """The nearest whole number, ties away from zero."""
-    return zg.round(x)
-
-
-@libdevice
-def fmod(x: Any, y: Any) -> Any:
-    """The remainder with the sign of `x`."""
-    return zg.mod(x, y)
-
-
-@libdevice
 def remainder(x: Any, y: Any) -> Any:
     """x - n · y for the whole number n nearest to x / y, ties to even.
 

@@ -10,34 +10,10 @@ from ziggurat.frontends.library.libdevice.table import helper, libdevice
 
 
 @libdevice
-def clz(x: Any) -> Any:
-    """The zero bits above the highest bit that is set."""
-    return zg.clz(x)
-
-
-@libdevice
-def popc(x: Any) -> Any:
-    """The bits that are set."""
-    return zg.popc(x)
-
-
-@libdevice
 def ffs(x: Any) -> Any:
     """The number of the lowest bit that is set, from 1; 0 for 0."""
     lowest = zg.and_(x, zg.neg(x))
     return zg.where(zg.equal(x, 0), 0, zg.add(zg.popc(zg.sub(lowest, 1)), 1))
-
-
-@libdevice
-def brev(x: Any) -> Any:
-    """The bits in the opposite order."""
-    return zg.brev(x)
-
-
-@libdevice
-def abs_(x: Any) -> Any:
-    """The magnitude."""
-    return zg.abs(x)
 
 
 @libdevice

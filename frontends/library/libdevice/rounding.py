@@ -60,54 +60,6 @@ for _direction in DIRECTIONS:
 
 
 @libdevice
-def add_rn(x: Any, y: Any) -> Any:
-    """The sum."""
-    return zg.add(x, y)
-
-
-@libdevice
-def sub_rn(x: Any, y: Any) -> Any:
-    """The difference."""
-    return zg.sub(x, y)
-
-
-@libdevice
-def mul_rn(x: Any, y: Any) -> Any:
-    """The product."""
-    return zg.mul(x, y)
-
-
-@libdevice
-def div_rn(x: Any, y: Any) -> Any:
-    """The quotient."""
-    return zg.div_rn(x, y)
-
-
-@libdevice
-def fma_rn(x: Any, y: Any, z: Any) -> Any:
-    """x · y + z."""
-    return zg.fma(x, y, z)
-
-
-@libdevice
-def fma(x: Any, y: Any, z: Any) -> Any:
-    """x · y + z."""
-    return zg.fma(x, y, z)
-
-
-@libdevice
-def sqrt_rn(x: Any) -> Any:
-    """The root."""
-    return zg.sqrt_rn(x)
-
-
-@libdevice
-def sqrt(x: Any) -> Any:
-    """The root."""
-    return zg.sqrt_rn(x)
-
-
-@libdevice
 def rcp_rn(x: Any) -> Any:
     """1 / x."""
     return zg.div_rn(1.0, x)

@@ -8,6 +8,7 @@ from typing import Any, Final
 from ziggurat.codemodel.types import f64
 from ziggurat.frontends import language as zg
 from ziggurat.frontends.language.function import Function
+from ziggurat.frontends.language.signature import CALLS, Call
 from ziggurat.frontends.reflection import reader
 
 FUNCTIONS: Final[dict[str, Function]] = {}
@@ -39,3 +40,32 @@ def in_f64(fn: Callable[..., Any]) -> Function:
 
     added(name, unary)
     return body
+
+
+# The functions that are one call of the language of another name, by that name; and those that have its name.
+_OTHER_NAMES: Final = {
+    "add_rn": "add", "sub_rn": "sub", "mul_rn": "mul", "fma_rn": "fma", "sqrt": "sqrt_rn", "nearbyint": "rint",
+    "fmod": "mod", "fast_dividef": "div", "fast_sinf": "sin", "fast_cosf": "cos", "fast_expf": "exp",
+    "fast_logf": "log", "fast_log2f": "log2",
+}  # fmt: skip
+_SAME_NAMES: Final = (
+    "abs", "acos", "asin", "atan", "brev", "ceil", "clz", "cos", "cosh", "div_rn", "erf", "expm1", "floor", "fma",
+    "log1p", "popc", "rint", "round", "rsqrt", "sin", "sinh", "sqrt_rn", "tan", "tanh", "trunc",
+)  # fmt: skip
+
+
+def _calling(call: Call[..., Any]) -> Callable[..., Any]:
+    def unary(x: Any) -> Any:
+        return call(x)
+
+    def binary(x: Any, y: Any) -> Any:
+        return call(x, y)
+
+    def ternary(x: Any, y: Any, z: Any) -> Any:
+        return call(x, y, z)
+
+    return (unary, binary, ternary)[len(call.signature.parameters) - 1]
+
+
+for _name, _call in {**_OTHER_NAMES, **{name: name for name in _SAME_NAMES}}.items():
+    added(_name, _calling(CALLS[_call]))
