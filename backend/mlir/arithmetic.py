@@ -448,11 +448,6 @@ def read_address(r: Reader, s: Statement) -> Value:
     return r.add(tt.IntToPtr(r.as_type(operand, with_element(type_, i64)), type=type_))
 
 
-@reads("tt.ptr_to_int")
-def read_pointer(r: Reader, s: Statement) -> Value:
-    return r.add(tt.PtrToInt(*r.operands(s, 1)))
-
-
 @reads("tt.clampf")
 def read_clamp(r: Reader, s: Statement) -> Value:
     x, low, high = r.operands(s, 3)

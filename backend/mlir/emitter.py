@@ -80,11 +80,6 @@ def symbol(name: str) -> str:
     return f"@{name}" if _BARE_SYMBOL.fullmatch(name) else f"@{quoted(name)}"
 
 
-def has_own_type(type_: Type) -> bool:
-    """Whether MLIR has no such type of its own: an unsigned integer, or a descriptor of blocks padded with NaN."""
-    return any(_is_own(leaf) for leaf in leaves(type_))
-
-
 def _is_own(type_: Type) -> bool:
     if isinstance(type_, PtrType):
         return _is_own(type_.pointee)
@@ -98,7 +93,7 @@ def _is_own(type_: Type) -> bool:
 
 def own_type(type_: Type) -> Attributes:
     """The attribute that keeps a type which MLIR lacks: Triton passes it on, and `from_mlir` reads it."""
-    return {TYPE: quoted(str(type_))} if has_own_type(type_) else {}
+    return {TYPE: quoted(str(type_))} if any(map(_is_own, leaves(type_))) else {}
 
 
 def location(place: Location | None) -> str:

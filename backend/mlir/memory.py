@@ -236,11 +236,6 @@ def descriptor_fact(e: Emitter, op: tt.DescriptorFact) -> Names:
 # Reading.
 
 
-@reads("tt.addptr")
-def read_addptr(r: Reader, s: Statement) -> Value:
-    return r.add(tt.AddPtr(*r.operands(s, 2)))
-
-
 # In Triton's order, by which the generic form counts them.
 _CACHES = {name: CacheModifier(name) for name in ("none", "ca", "cg", "wb", "cs", "wt", "cv")}
 _EVICTIONS = {

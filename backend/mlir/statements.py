@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ziggurat.backend.mlir.syntax import Cursor, Dense, Statement
+from ziggurat.codemodel.types import i1
 
 Form = Callable[[Cursor, Statement], None]
 FORMS: dict[str, Form] = {}  # The ops that have forms of their own.
@@ -147,7 +148,7 @@ def _constant(c: Cursor, s: Statement) -> None:
     if c.token == "dense":
         value = c.dense()
     elif c.token in ("true", "false") and c.tokens[c.at + 1] != ":":
-        value = Dense((c.next() == "true",), c.parsed_type("i1"))
+        value = Dense((c.next() == "true",), i1)
     else:
         number = c.plain_number()
         at = c.at - 1

@@ -241,10 +241,6 @@ class Cursor:
             depth += token.count("<") - token.count(">")
         return self._read_type(f"!tt.{name}{''.join(self.tokens[start : self.at])}", start)
 
-    def parsed_type(self, text: str) -> Type:
-        """The type of this spelling."""
-        return self._read_type(text, self.at)
-
     def _read_type(self, text: str, at: int) -> Type:
         scalar = _MLIR_SCALARS.get(text)
         if scalar is not None:

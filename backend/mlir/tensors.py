@@ -20,8 +20,9 @@ from ziggurat.backend.mlir.emitter import (
     quoted,
     result_list,
 )
-from ziggurat.backend.mlir.reader import Reader, reads, signed
+from ziggurat.backend.mlir.reader import DEFAULTS, Reader, reads, signed
 from ziggurat.backend.mlir.syntax import Statement
+from ziggurat.codemodel.declare import OPS
 from ziggurat.codemodel.dialects import cf, tt
 from ziggurat.codemodel.dialects.tt import InputPrecision
 from ziggurat.codemodel.op import Op, Value
@@ -382,9 +383,12 @@ def read_grid(r: Reader, s: Statement) -> Value:
     return r.add(cls(r.choice(s, "axis", {"x": 0, "y": 1, "z": 2}, word=0)))
 
 
-@reads("tt.make_range")
-def read_range(r: Reader, s: Statement) -> Value:
-    return r.add(tt.MakeRange(r.integer(s, "start"), r.integer(s, "end")))
+@DEFAULTS.of(tt.MakeRange, tt.ExpandDims, tt.Split, tt.Gather, tt.AddPtr, tt.PtrToInt)
+def same_fields(r: Reader, s: Statement) -> Value:
+    """An op that has the operands of MLIR's, and its attributes, which are integers."""
+    cls: Any = OPS[s.name]
+    operands = r.operands(s, cls.SPEC.required)
+    return r.add(cls(*operands, **{field.name: r.integer(s, field.name) for field in cls.SPEC.attributes}))
 
 
 @reads("tt.splat", "tt.broadcast")
@@ -413,12 +417,6 @@ def read_unsplat(r: Reader, s: Statement) -> Value:
     return r.add(tt.Reduce([flat], 0, inner.finish()))
 
 
-@reads("tt.expand_dims")
-def read_expand_dims(r: Reader, s: Statement) -> Value:
-    (operand,) = r.operands(s, 1)
-    return r.add(tt.ExpandDims(operand, r.integer(s, "axis")))
-
-
 @reads("tt.reshape")
 def read_reshape(r: Reader, s: Statement) -> Value:
     (operand,), (type_,) = r.operands(s, 1), s.result_types
@@ -436,17 +434,6 @@ def read_trans(r: Reader, s: Statement) -> Value:
 def read_join(r: Reader, s: Statement) -> Value:
     joins = s.attributes.get(OP, s.name) == "tt.join"
     return r.add((tt.Join if joins else tt.Cat)(*r.alike(r.operands(s, 2))))
-
-
-@reads("tt.split")
-def read_split(r: Reader, s: Statement) -> Value:
-    return r.add(tt.Split(*r.operands(s, 1)))
-
-
-@reads("tt.gather")
-def read_gather(r: Reader, s: Statement) -> Value:
-    source, index = r.operands(s, 2)
-    return r.add(tt.Gather(source, index, r.integer(s, "axis")))
 
 
 @reads("tt.histogram")
