@@ -29,14 +29,10 @@ def reference() -> str:
 
 def _contents(groups: dict[str, list[Signature]]) -> str:
     lines = [
-        f"| [{group}](#{_anchor(group)}) | {' '.join(f'`{s.name}`' for s in found)} |"
+        f"| [{group}](#{group.lower().replace(' ', '-')}) | {' '.join(f'`{s.name}`' for s in found)} |"
         for group, found in groups.items()
     ]
     return "\n".join(["| calls | |", "| --- | --- |", *lines, ""])
-
-
-def _anchor(title: str) -> str:
-    return title.lower().replace(" ", "-")
 
 
 def _dtype(type_: ScalarType) -> str:

@@ -165,7 +165,7 @@ def typing_of(walk: FunctionAttributor, name: str, spelling: str = "") -> Typing
 
 def spelled_call(walk: FunctionAttributor, op: py.Invoke | py.Call, spelling: Spelling) -> Type:
     """A call that is written with Triton's name and parameters."""
-    bound = bound_arguments(walk, op, spelling.signature)
+    bound = spelling.signature.bind(*given_values(walk, op))
     if spelling.per_warp:
         return constant(spelling.per_warp * walk.program.num_warps())
     if spelling.body is not None:
@@ -188,11 +188,6 @@ def call_spelled(walk: FunctionAttributor, op: py.Invoke | py.Call, body: Functi
     instance = library_function(walk, f"tl.{body.name}", body, types)
     walk.scope.callees[op.result] = instance
     return instance.result
-
-
-def bound_arguments(walk: FunctionAttributor, op: py.Invoke | py.Call, signature: Signature) -> dict[str, Any]:
-    """The operands of a call by parameter, with defaults."""
-    return signature.bind(*given_values(walk, op))
 
 
 def bound_call(

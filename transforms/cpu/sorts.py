@@ -22,7 +22,7 @@ from ziggurat.codemodel.dialects import arith, scf, tt
 from ziggurat.codemodel.dialects.arith import IntPredicate
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
-from ziggurat.codemodel.types import ScalarType, TensorType, Type, i32
+from ziggurat.codemodel.types import ScalarType, TensorType, Type, i32, shape_of
 from ziggurat.frontends.library import sorting
 
 _NAME = f"{sorting.sorted_keys.name}_"
@@ -75,7 +75,7 @@ def _sorts(op: Op) -> bool:
 
 def _sorted(builder: Rewriter, keys: Value, *, descending: bool) -> Value:
     """The keys sorted along the last axis: runs of 2^stage are sorted in alternating directions."""
-    stages = _last_axis(keys).bit_length() - 1
+    stages = shape_of(keys.type)[-1].bit_length() - 1
 
     def number(value: int) -> Value:
         return builder.add(arith.ConstantOp(value, i32))
@@ -91,11 +91,6 @@ def _sorted(builder: Rewriter, keys: Value, *, descending: bool) -> Value:
     inner.add(scf.Yield([_exchanged(inner, values_now, distance, run, descending=descending)]))
     outer.add(scf.Yield([outer.add(scf.For(zero, stage, one, [values], inner.finish()))]))
     return builder.add(scf.For(one, end, one, [keys], outer.finish()))
-
-
-def _last_axis(keys: Value) -> int:
-    assert isinstance(keys.type, TensorType)
-    return keys.type.shape[-1]
 
 
 def _exchanged(builder: Builder, keys: Value, distance: Value, run: Value, *, descending: bool) -> Value:

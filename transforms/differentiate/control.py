@@ -19,7 +19,6 @@ from collections.abc import Mapping, Sequence
 from ziggurat.codemodel.dialects import arith, scf, tt
 from ziggurat.codemodel.op import Body, Value
 from ziggurat.codemodel.structured import packed
-from ziggurat.codemodel.types import Type
 from ziggurat.transforms.differentiate.adjoint import (
     Reverse,
     adjoint_type,
@@ -34,10 +33,6 @@ from ziggurat.transforms.trip_count import trip_count
 Adjoints = list[Value | None]
 
 
-def _adjoint_types(nodes: Sequence[Node]) -> list[Type]:
-    return [adjoint_type(component_types(value)[component]) for value, component in nodes]
-
-
 def _seed(inside: Reverse, body: Body, adjoints: Adjoints) -> None:
     """Give the values that a body hands on their adjoints."""
     for value, adjoint in zip(body.entry.terminator.operands, adjoints, strict=True):
@@ -48,7 +43,7 @@ def _seed(inside: Reverse, body: Body, adjoints: Adjoints) -> None:
 @gradients.of(scf.If)
 def _if(at: Reverse, op: scf.If, adjoints: Adjoints) -> None:
     outside = list(dict.fromkeys(node for body in op.bodies for node in at.wanted(body.captured())))
-    types = _adjoint_types(outside)
+    types = [adjoint_type(component_types(value)[component]) for value, component in outside]
     bodies: list[Body] = []
     for body in op.bodies:
         inside = at.inside(at.builder.inside((), packed(types)))

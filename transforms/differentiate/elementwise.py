@@ -93,14 +93,6 @@ def _abs(at: Reverse, op: maths.AbsF, adjoint: Value) -> None:
     at.add(op.operand, at.where(at.compare(x, zero, FloatPredicate.OGT), adjoint, negative))
 
 
-def _rsqrt(at: Reverse, x: Value, y: Value) -> Value:
-    return at.times(at.times(y, at.times(y, y)), -0.5)
-
-
-def _erf(at: Reverse, x: Value, y: Value) -> Value:
-    return at.times(at.emit(maths.Exp(at.negative(at.times(x, x)))), 2 / math.sqrt(math.pi))
-
-
 # The derivative of a function at x, where it has the value y.
 DERIVATIVES: Final[dict[type[Op], Callable[[Reverse, Value, Value], Value]]] = {
     maths.Exp: lambda at, x, y: y,
@@ -109,11 +101,11 @@ DERIVATIVES: Final[dict[type[Op], Callable[[Reverse, Value, Value], Value]]] = {
     maths.Log2: lambda at, x, y: at.over(at.constant(1 / math.log(2), x.type), x),
     maths.Sqrt: lambda at, x, y: at.over(at.constant(0.5, y.type), y),
     tt.PreciseSqrt: lambda at, x, y: at.over(at.constant(0.5, y.type), y),
-    maths.Rsqrt: _rsqrt,
+    maths.Rsqrt: lambda at, x, y: at.times(at.times(y, at.times(y, y)), -0.5),
     maths.Sin: lambda at, x, y: at.emit(maths.Cos(x)),
     maths.Cos: lambda at, x, y: at.negative(at.emit(maths.Sin(x))),
     maths.Tanh: lambda at, x, y: at.minus(at.constant(1.0, y.type), at.times(y, y)),
-    maths.Erf: _erf,
+    maths.Erf: lambda at, x, y: at.times(at.emit(maths.Exp(at.negative(at.times(x, x)))), 2 / math.sqrt(math.pi)),
 }
 
 

@@ -30,14 +30,6 @@ def _asin(at: Reverse, x: list[Value], result: Value) -> list[Value]:
     return [at.over(_one(at, x[0]), at.emit(maths.Sqrt(at.minus(_one(at, x[0]), at.times(x[0], x[0])))))]
 
 
-def _acos(at: Reverse, x: list[Value], result: Value) -> list[Value]:
-    return [at.negative(_asin(at, x, result)[0])]
-
-
-def _atan(at: Reverse, x: list[Value], result: Value) -> list[Value]:
-    return [at.over(_one(at, x[0]), at.plus(_one(at, x[0]), at.times(x[0], x[0])))]
-
-
 def _atan2(at: Reverse, yx: list[Value], result: Value) -> list[Value]:
     y, x = yx
     square = at.plus(at.times(x, x), at.times(y, y))
@@ -59,14 +51,6 @@ def _pow(at: Reverse, xy: list[Value], result: Value) -> list[Value]:
     return [slope, at.times(result, log)]
 
 
-def _expm1(at: Reverse, x: list[Value], result: Value) -> list[Value]:
-    return [at.plus(result, _one(at, result))]
-
-
-def _log1p(at: Reverse, x: list[Value], result: Value) -> list[Value]:
-    return [at.over(_one(at, x[0]), at.plus(_one(at, x[0]), x[0]))]
-
-
 def _hyperbolic(at: Reverse, x: Value, sign: Callable[[Value, Value], Value]) -> list[Value]:
     powers = at.emit(maths.Exp(x)), at.emit(maths.Exp(at.negative(x)))
     return [at.times(sign(*powers), 0.5)]
@@ -74,12 +58,12 @@ def _hyperbolic(at: Reverse, x: Value, sign: Callable[[Value, Value], Value]) ->
 
 DERIVATIVES: Final[dict[str, Derivatives | None]] = {
     "asin": _asin,
-    "acos": _acos,
-    "atan": _atan,
+    "acos": lambda at, x, result: [at.negative(_asin(at, x, result)[0])],
+    "atan": lambda at, x, result: [at.over(_one(at, x[0]), at.plus(_one(at, x[0]), at.times(x[0], x[0])))],
     "atan2": _atan2,
     "pow": _pow,
-    "expm1": _expm1,
-    "log1p": _log1p,
+    "expm1": lambda at, x, result: [at.plus(result, _one(at, result))],
+    "log1p": lambda at, x, result: [at.over(_one(at, x[0]), at.plus(_one(at, x[0]), x[0]))],
     "sinh": lambda at, x, result: _hyperbolic(at, x[0], at.plus),
     "cosh": lambda at, x, result: _hyperbolic(at, x[0], at.minus),
     "round": None,

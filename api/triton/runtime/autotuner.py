@@ -210,7 +210,7 @@ class Autotuner(KernelInterface):
         self._compile_ahead(configs, args, kwargs)
         self.configs_timings = {config: self._bench(*args, config=config, **kwargs) for config in configs}
         self.bench_time = time.time() - start
-        best = min(self.configs_timings, key=self._time)
+        best = min(self.configs_timings, key=self.configs_timings.__getitem__)
         if knobs.autotuning.print:
             print(
                 f"Triton autotuning for function {self.__name__},\nwith key as {key},\n"
@@ -219,9 +219,6 @@ class Autotuner(KernelInterface):
         if self.cache_results:
             self._keep(key, configs, best)
         return best
-
-    def _time(self, config: Config) -> Any:
-        return self.configs_timings[config]
 
     def _compile_ahead(self, configs: Sequence[Config], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         """Compile the configurations in several processes. One that fails says so when it is measured."""
