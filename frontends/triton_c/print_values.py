@@ -25,7 +25,9 @@ _CALLS: Final[dict[type[Op], str]] = {
     arith.MinNumF: "min", arith.RemF: "mod", tt.PreciseDivF: "div_rn", tt.PreciseSqrt: "sqrt_rn",
     tt.MulHiUI: "umulhi", maths.AbsF: "abs", maths.AbsI: "abs", maths.Fma: "fma", maths.BitReverse: "brev",
     maths.CtPop: "popc", maths.CtLz: "clz",
-    tt.Join: "join", tt.Cat: "cat", tt.SmId: "smid", tt.GlobalTimer: "globaltimer",
+    tt.Join: "join", tt.Cat: "cat", tt.SmId: "smid", tt.GlobalTimer: "globaltimer", arith.Select: "select",
+    tt.Assume: "assume", tt.Barrier: "debug_barrier", tt.GridDependencyWait: "gdc_wait",
+    tt.GridDependencyLaunch: "gdc_launch_dependents",
     **{cls: name for name, cls in OPS_OF_FLOATS.items()},
 }  # fmt: skip
 _PREDICATES: Final = {
@@ -52,19 +54,9 @@ def _constant(p: Printer, op: arith.ConstantOp) -> str:
     return number(op.value)
 
 
-@prints(arith.NegF)
-def _negated(p: Printer, op: Op) -> str:
-    return f"-{p[op.operands[0]]}"
-
-
 @prints(arith.CmpI, arith.CmpF)
 def _compared(p: Printer, op: arith.CmpI | arith.CmpF) -> str:
     return f"{p[op.lhs]} {_PREDICATES[op.predicate.value[-2:]]} {p[op.rhs]}"
-
-
-@prints(arith.Select)
-def _selected(p: Printer, op: arith.Select) -> str:
-    return f"select({p.arguments(op.condition, op.then, op.otherwise)})"
 
 
 @prints(arith.Cast)
@@ -98,9 +90,12 @@ def _range(p: Printer, op: tt.MakeRange) -> str:
     return f"{op.start} ... {op.end}" if op.start >= 0 else f"({op.start}) ... ({op.end})"
 
 
-@prints(tt.Splat, tt.Broadcast)
-def _spread(p: Printer, op: Op) -> str:
-    return p[op.operands[0]]
+_PREFIXES: Final[dict[type[Op], str]] = {arith.NegF: "-", tt.Splat: "", tt.Broadcast: ""}
+
+
+@prints(*_PREFIXES)
+def _prefixed(p: Printer, op: Op) -> str:
+    return f"{_PREFIXES[type(op)]}{p[op.operands[0]]}"
 
 
 @prints(tt.ExpandDims)
@@ -223,11 +218,6 @@ def _hint(p: Printer, op: Any) -> str:
     return f"{name}({p[op.value]}, {values[0] if len(values) == 1 else braces(values)})"
 
 
-@prints(tt.Assume)
-def _assume(p: Printer, op: tt.Assume) -> str:
-    return f"assume({p[op.condition]})"
-
-
 @prints(tt.Assert)
 def _assert(p: Printer, op: tt.Assert) -> str:
     return f"device_assert({p[op.condition]}, {string(op.message)})"
@@ -238,16 +228,6 @@ def _print(p: Printer, op: tt.Print) -> str:
     if op.hex:
         raise inexpressible(op, "numbers in hexadecimal")
     return f"device_print({p.arguments(string(op.prefix), *op.values)})"
-
-
-_STATEMENTS: dict[type[Op], str] = {
-    tt.Barrier: "debug_barrier", tt.GridDependencyWait: "gdc_wait", tt.GridDependencyLaunch: "gdc_launch_dependents",
-}  # fmt: skip
-
-
-@prints(*_STATEMENTS)
-def _statement(p: Printer, op: Op) -> str:
-    return f"{_STATEMENTS[type(op)]}()"
 
 
 @prints(tt.InlineAsm)
