@@ -128,14 +128,7 @@ class Head:
 
     def _unless_good(self, make: Callable[[Index], None]) -> None:
         """Run code for each element where the access cannot be done as planned."""
-        emitter = self.emitter
-        slow, after = emitter.name("slow"), emitter.name("after")
-        with emitter.inside(slow) as level:
-            self._one_by_one(make)
-            emitter.line(f"br label %{after}")
-        emitter.line(f"br i1 {self.good}, label %{after}, label %{slow}, !prof !2")
-        emitter.levels[-1].lines += [f"{slow}:", *level.lines]
-        emitter.start(after)
+        self.emitter.aside(self.good, lambda: self._one_by_one(make), when=False, rare=True, name="slow")
 
     def _one_by_one(self, make: Callable[[Index], None]) -> None:
         """Run code for each element, in row-major order, without vectors."""

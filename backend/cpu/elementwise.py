@@ -178,16 +178,8 @@ def _quotient(emitter: Emitter, a: Number, b: Number) -> Number:
             found = (-found).call("llvm.fma", divisor, a).call("llvm.fma", inverse, found)
         far = ((a.bits() & 0x7FFFFFFF) - _NEAR[0]).test("uge", _NEAR[1] - _NEAR[0])
         wrong = wrong | emitter.intrinsic("i1", f"llvm.vector.reduce.or.v{a.lanes}i1", far)
-    before, then, after = emitter.here, emitter.name("then"), emitter.name("after")
-    with emitter.inside(then) as level:
-        slow = emitter.effect(f"fdiv {a.type} {a}, {divisor}")
-        emitter.line(f"br label %{after}")
-    emitter.line(f"br i1 {wrong}, label %{then}, label %{after}, !prof !0")
-    emitter.levels[-1].lines += [f"{then}:", *level.lines]
-    emitter.start(after)
-    return emitter.number(
-        "float", emitter.effect(f"phi {a.type} [ {found}, %{before} ], [ {slow}, %{level.label} ]"), a.lanes
-    )
+    before, slow, end = emitter.aside(wrong, lambda: emitter.effect(f"fdiv {a.type} {a}, {divisor}"), rare=True)
+    return emitter.number("float", emitter.effect(f"phi {a.type} [ {found}, %{before} ], [ {slow}, %{end} ]"), a.lanes)
 
 
 @emits(*_FLOAT)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import attrs
 
@@ -25,6 +25,8 @@ from ziggurat.codemodel.dialects import cpu, tt
 from ziggurat.codemodel.dispatch import OpTable
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.types import PtrType, ScalarType, TensorType, Type, bf16, element_of, i1
+
+T = TypeVar("T")
 
 EMITTERS: OpTable[Callable[..., Any]] = OpTable("CPU emitter")
 emits = EMITTERS.of
@@ -178,6 +180,25 @@ class Emitter(Code):
             yield level
         finally:
             self.levels.pop()
+
+    def aside(
+        self, condition: Number, make: Callable[[], T], *, when: bool = True, rare: bool = False, name: str = "then"
+    ) -> tuple[str, T, str]:
+        """Append code for where a condition is true, or with `when` false where it is false; `rare` code is seldom run.
+
+        Gives the result of `make`, between the labels from which control comes to what follows: of the block before the
+        code, and of its last block.
+        """
+        before, label, after = self.here, self.name(name), self.name("after")
+        with self.inside(label) as level:
+            made = make()
+            self.line(f"br label %{after}")
+        first, second = (label, after) if when else (after, label)
+        weights = f", !prof !{0 if when else 2}" if rare else ""
+        self.line(f"br i1 {condition}, label %{first}, label %{second}{weights}")
+        self.levels[-1].lines += [f"{label}:", *level.lines]
+        self.start(after)
+        return before, made, level.label
 
     @contextmanager
     def at_level(self, level: int) -> Generator[None]:

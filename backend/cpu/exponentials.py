@@ -53,17 +53,12 @@ def power(emitter: Emitter, name: str, x: Number) -> Number:
     if emitter.module.vector < 64 or not x.lanes or x.lanes % 16 or emitter.level(x.name) < emitter.depth:
         return emitter.routine(wide_power(name, x.lanes), x).to("fptrunc", "float")
     found, known = _quick(emitter, name, x)
-    before, then, after = emitter.here, emitter.name("then"), emitter.name("after")
-    with emitter.inside(then) as level:
-        slow = _in_f64(name, x.lanes)
-        emitter.definitions[slow.symbol] = slow.text
-        emitter.declarations.update(slow.declarations)
-        made = emitter.effect(f"call {x.type} @{slow.symbol}({x.typed})")
-        emitter.line(f"br label %{after}")
-    emitter.line(f"br i1 {known}, label %{after}, label %{then}, !prof !2")
-    emitter.levels[-1].lines += [f"{then}:", *level.lines]
-    emitter.start(after)
-    phi = f"phi {x.type} [ {found}, %{before} ], [ {made}, %{level.label} ]"
+    slow = _in_f64(name, x.lanes)
+    emitter.definitions[slow.symbol] = slow.text
+    emitter.declarations.update(slow.declarations)
+    call = f"call {x.type} @{slow.symbol}({x.typed})"
+    before, made, end = emitter.aside(known, lambda: emitter.effect(call), when=False, rare=True)
+    phi = f"phi {x.type} [ {found}, %{before} ], [ {made}, %{end} ]"
     return emitter.number("float", emitter.effect(phi), x.lanes)
 
 

@@ -349,14 +349,8 @@ def guarded(emitter: Emitter, mask: Number | None, make: Callable[[], None]) -> 
     """Run code where a condition holds."""
     if mask is None:
         make()
-        return
-    then, after = emitter.name("then"), emitter.name("after")
-    with emitter.inside(then) as level:
-        make()
-        emitter.line(f"br label %{after}")
-    emitter.line(f"br i1 {mask}, label %{then}, label %{after}")
-    emitter.levels[-1].lines += [f"{then}:", *level.lines]
-    emitter.start(after)
+    else:
+        emitter.aside(mask, make)
 
 
 def store(emitter: Emitter, op: tt.Store, index: Index) -> None:
@@ -398,21 +392,17 @@ def _atomic(emitter: Emitter, op: tt.AtomicRMW | tt.AtomicCAS, index: Index) -> 
     active = mask if mask is not None else emitter.number("i1", "true")
 
     def update(address: Number, condition: Number, *numbers: Number) -> Number:
-        then, after, join = emitter.name("then"), emitter.name("after"), emitter.here
         kind = numbers[0].kind
-        with emitter.inside(then) as level:
+
+        def updated() -> Number:
             place = emitter.effect(f"inttoptr i64 {address} to ptr")
             if isinstance(op, tt.AtomicCAS):
-                found = _exchange(emitter, place, numbers, scalar)
-            else:
-                found = _update(emitter, op.kind, place, numbers[0], scalar)
-            emitter.line(f"br label %{after}")
-        emitter.line(f"br i1 {condition}, label %{then}, label %{after}")
-        emitter.levels[-1].lines += [f"{then}:", *level.lines]
-        emitter.start(after)
-        return emitter.number(
-            kind, emitter.effect(f"phi {kind} [ {found}, %{level.label} ], [ {zero_of(kind)}, %{join} ]")
-        )
+                return _exchange(emitter, place, numbers, scalar)
+            return _update(emitter, op.kind, place, numbers[0], scalar)
+
+        before, found, end = emitter.aside(condition, updated)
+        phi = f"phi {kind} [ {found}, %{end} ], [ {zero_of(kind)}, %{before} ]"
+        return emitter.number(kind, emitter.effect(phi))
 
     return from_memory(emitter, by_lane(emitter, update, addresses, active, *values), type_)
 
