@@ -76,9 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"ziggurat {ziggurat.__version__}")
     commands = parser.add_subparsers(required=True, metavar="command")
     show = commands.add_parser("show", help="print a kernel's code model at a tier")
-    show.add_argument(
-        "kernel", metavar="FILE:NAME", help="where the kernel is: in a file of Python, or of Triton-C (.tc, .c, .h)"
-    )
+    _add_kernel(show)
     show.add_argument("types", nargs="?", default="", help='argument types and values: "ptr<f32>, i32, 64"')
     show.add_argument("--stage", choices=STAGES, help="which tier, or all (default: triton)")
     show.add_argument(
@@ -95,9 +93,7 @@ def _parser() -> argparse.ArgumentParser:
     show.add_argument("--html", action="store_true", help="as HTML with colours")
     show.set_defaults(run=_show)
     explain = commands.add_parser("explain", help="what a kernel asks of the GPU, by source line, and why not less")
-    explain.add_argument(
-        "kernel", metavar="FILE:NAME", help="where the kernel is: in a file of Python, or of Triton-C (.tc, .c, .h)"
-    )
+    _add_kernel(explain)
     explain.add_argument(
         "types",
         nargs="?",
@@ -112,9 +108,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_divisible(explain)
     explain.set_defaults(run=_explain)
     simulate = commands.add_parser("simulate", help="run a kernel thread by thread on the host, and look for faults")
-    simulate.add_argument(
-        "kernel", metavar="FILE:NAME", help="where the kernel is: in a file of Python, or of Triton-C (.tc, .c, .h)"
-    )
+    _add_kernel(simulate)
     simulate.add_argument("arguments", help='arrays and values: "f32[1024], f16[64, 64; 16, 16], 1000, 64"')
     simulate.add_argument("--grid", nargs="+", default=["1"], help="programs along each axis (default: 1)")
     simulate.add_argument("--seed", type=int, default=0, help="when asynchronous work happens (default: 0, late)")
@@ -133,6 +127,13 @@ def _parser() -> argparse.ArgumentParser:
     docs.add_argument("what", nargs="?", choices=("language", "ops", "options"), default="language")
     docs.set_defaults(run=_docs)
     return parser
+
+
+def _add_kernel(command: argparse.ArgumentParser) -> None:
+    """The kernel as an argument of a command."""
+    command.add_argument(
+        "kernel", metavar="FILE:NAME", help="where the kernel is: in a file of Python, or of Triton-C (.tc, .c, .h)"
+    )
 
 
 def _add_divisible(command: argparse.ArgumentParser) -> None:
