@@ -67,9 +67,11 @@ env = Env()
 class env_base:
     """A setting with an environment variable, as a descriptor of a class of settings."""
 
+    DEFAULT: Any = None  # Unless the setting has another one.
+
     def __init__(self, key: str, default: Any = None) -> None:
         self.key = key
-        self.default = default
+        self.default = self.DEFAULT if default is None else default
 
     def __set_name__(self, owner: type[Any], name: str) -> None:
         self.name = name
@@ -125,8 +127,7 @@ class env_str_callable_default(env_base):
 class env_bool(env_base):
     """A bool."""
 
-    def __init__(self, key: str, default: bool | None = False) -> None:
-        super().__init__(key, default)
+    DEFAULT = False
 
     def get(self) -> bool | None:
         return getenv_bool(self.key, self.default)
@@ -135,15 +136,13 @@ class env_bool(env_base):
 class env_opt_bool(env_bool):
     """A bool, or None."""
 
-    def __init__(self, key: str, default: bool | None = None) -> None:
-        super().__init__(key, default)
+    DEFAULT = None
 
 
 class env_int(env_base):
     """An integer."""
 
-    def __init__(self, key: str, default: int = 0) -> None:
-        super().__init__(key, default)
+    DEFAULT = 0
 
     def read(self, text: str) -> int:
         try:

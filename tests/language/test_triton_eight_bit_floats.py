@@ -143,7 +143,7 @@ def test_what_it_is_not_for_is_refused(kernel: Any, words: str):
 
 def test_tensors_are_read_as_it(monkeypatch: pytest.MonkeyPatch):
     torch = pytest.importorskip("torch")
-    monkeypatch.setattr(triton.runtime.driver, "_active", HostDriver())  # Tensors in host memory, on any machine.
+    monkeypatch.setattr(triton.runtime.driver, "active", HostDriver())  # Tensors in host memory, on any machine.
     out = torch.zeros(256)
 
     @triton.jit

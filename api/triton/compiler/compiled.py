@@ -61,6 +61,7 @@ class Stages(Mapping[str, Any]):
     """The text of each stage of a kernel by Triton's name for it, made when it is read; the bytes of "cubin"."""
 
     _NAMES: Final = ("ttir", "ttgir", "llir", "ptx", "cubin", "sass", "source")
+    _MODELS: Final[Mapping[str, str]] = {"ttgir": "gpu", "llir": "llvm"}
 
     def __init__(self, compiled: CompiledKernel) -> None:
         self._compiled = compiled
@@ -71,7 +72,9 @@ class Stages(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         if name not in self._NAMES:
             raise KeyError(f"Unknown key: '{name}'")
-        return getattr(self, f"_{name}")
+        if name in self._MODELS:
+            return str(self._compiled.stages.stages[self._MODELS[name]])
+        return getattr(self, "_ttir" if name == "source" else f"_{name}")
 
     def __contains__(self, name: object) -> bool:
         return name in self._NAMES
@@ -93,18 +96,6 @@ class Stages(Mapping[str, Any]):
         own = text[start : end if end > 0 else len(text)]
         own = re.sub(r"%arg(\d+)", lambda found: f"%{names.get(int(found[1]), found[0][1:])}", own)
         return text[:start] + own + (text[end:] if end > 0 else "")
-
-    @property
-    def _source(self) -> str:
-        return self._ttir
-
-    @property
-    def _ttgir(self) -> str:
-        return str(self._compiled.stages.stages["gpu"])
-
-    @property
-    def _llir(self) -> str:
-        return str(self._compiled.stages.stages["llvm"])
 
     @property
     def _ptx(self) -> str:

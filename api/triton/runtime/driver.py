@@ -144,27 +144,19 @@ def _has_gpu() -> bool:
 class DriverConfig:
     """The driver in use, chosen at the first use: that of a GPU if there is one."""
 
-    def __init__(self) -> None:
-        self._default: DriverBase | None = None
-        self._active: DriverBase | None = None
-
-    @property
+    @functools.cached_property
     def default(self) -> DriverBase:
-        if self._default is None:
-            self._default = CudaDriver() if _has_gpu() else HostDriver()
-        return self._default
+        return CudaDriver() if _has_gpu() else HostDriver()
 
-    @property
+    @functools.cached_property
     def active(self) -> DriverBase:
-        if self._active is None:
-            self._active = self.default
-        return self._active
+        return self.default
 
     def set_active(self, driver: DriverBase) -> None:
-        self._active = driver
+        self.active = driver
 
     def reset_active(self) -> None:
-        self._active = self.default
+        self.active = self.default
 
 
 driver = DriverConfig()

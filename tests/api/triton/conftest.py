@@ -13,4 +13,4 @@ def machine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     recorded = {"fake", "gpu"} & {*request.fixturenames}
     if recorded:  # PyTorch, which tests before may have imported, would be asked for the current device.
         monkeypatch.setitem(sys.modules, "torch", None)
-    monkeypatch.setattr(driver, "_active", CudaDriver() if recorded else HostDriver())
+    monkeypatch.setattr(driver, "active", CudaDriver() if recorded else HostDriver())
