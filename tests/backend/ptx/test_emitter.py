@@ -32,6 +32,7 @@ LOWERED = {
     "tt.descriptor_stride": "descriptors has the number at hand",
     "tt.gather": "lower: gpu.local_gather",
     "tt.histogram": "lower: gpu.local_atomic_add",
+    "gpu.cluster_gather": "clusters",
     **dict.fromkeys(
         (f"gpu.channel{part}" for part in ("", "_acquire", "_commit", "_wait", "_release", "_close")), "lower_channels"
     ),

@@ -128,7 +128,11 @@ def kernels() -> Any:
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
-    with patch.dict(sys.modules, {"triton": ziggurat.triton, "triton.language": ziggurat.triton.language}):
+    path = [str(ROOT / "benchmarks"), *sys.path]
+    with (
+        patch.object(sys, "path", path),
+        patch.dict(sys.modules, {"triton": ziggurat.triton, "triton.language": ziggurat.triton.language}),
+    ):
         spec.loader.exec_module(module)
     return module
 
@@ -156,27 +160,34 @@ def described(*shape: int, type_: Any = zg.f16) -> Any:
 
 def matmul_blocks(size: int, setting: Setting) -> Any:
     m, n, k = (setting[name] for name in "MNK")
-    blocks = described(m, k), described(n, k), described(m, n), F16, described(m, n)
-    roles = bool(setting.get("ROLES", False))
-    given = {"EPILOGUE": "", "GROUP": 8, "M": m, "N": n, "K": k, "ROLES": roles}
-    compiled = compile(kernels().matmul_blocks, setting, *blocks, N, N, N, **given)
-    tiles = size // m * (size // n)
+    count, shapes = setting.get("BLOCKS", 1), ((m, k), (n, k), (m, n))
+    given = {"GROUP": 8, "M": m, "N": n, "K": k, "ROLES": bool(setting.get("ROLES", False))}
+    if count > 1:
+        types, kernel, given = [], kernels().matmul_rows, given | {"BLOCKS": count}
+    else:
+        types, kernel, given = [F16, described(m, n)], kernels().matmul_blocks, given | {"EPILOGUE": ""}
+    compiled = compile(kernel, setting, *(described(*shape) for shape in shapes), *types, N, N, N, **given)
+    tiles = math.ceil(size / (m * count)) * (size // n)
     return compiled, min(tiles, SMS) if setting.get("persistent") else tiles, dict.fromkeys("mnk", size)
 
 
 def attention(d: int, causal: bool, n: int, heads: int, setting: Setting) -> Any:
-    m, columns, several = setting["M"], setting["N"], setting.get("TILES", 0)
-    blocks = [described(rows, d) for rows in (m, columns, columns, m)]
-    given = {"CAUSAL": causal, "SHARED": 1, "D": d, "LANES": d < 256, "GROUP": 4, "M": m, "N": columns}
-    given |= {"TILES": several, **{name: bool(setting.get(name, False)) for name in ("ROLES", "ONCE")}}
-    compiled = compile(kernels().attention, setting, *blocks, F32, N, N, zg.f32, **given)
-    tiles = n // m * heads
+    given = {"TILES": 0, "PARTS": 1, "GROUP": 4, "ROLES": 0, "ONCE": 0, "PAIRS": 0} | setting
+    given |= {name: bool(given[name]) for name in ("ROLES", "ONCE", "PAIRS")}
+    given |= {"CAUSAL": causal, "SHARED": 1, "D": d, "LANES": d < 256}
+    several, count = given["TILES"], given.get("BLOCKS", 1)
+    kernel = kernels().attention_blocks if count > 1 else kernels().attention
+    m, columns = given["M"], given["N"]
+    blocks = [described(*shape) for shape in ((m, d), (columns, d), (columns, d), (m, d // given["PARTS"]))]
+    given = {name: given[name] for name in kernel.arg_names if name in given}
+    compiled = compile(kernel, setting, *blocks, F32, N, N, zg.f32, **given)
+    tiles = n // (m * count) * heads
     return compiled, min(tiles, several * SMS) if several else tiles, {"n": n, "heads": heads}
 
 
 def compile(kernel: Any, setting: Setting, *types: Any, **given: Any) -> Any:
-    stages = {"num_warps": setting["warps"], "num_stages": setting["stages"]}
-    return kernel.compile(*types, target="sm_90a", **stages, **given)
+    options = {"num_warps": setting["warps"], "num_stages": setting["stages"], "maxnreg": setting.get("maxnreg")}
+    return kernel.compile(*types, target="sm_90a", **options, **given)
 
 
 ROWS = {
