@@ -121,7 +121,8 @@ def _why_not(op: Op, size: int) -> str | None:
         return f"a tensor has two axes of {size}"
     if any(isinstance(type_, DescriptorType) for type_ in _types(op)):
         return "blocks of descriptors are not divided"
-    if isinstance(op, tt.Reduce) and any(isinstance(outer, Loop) for outer in op.path()) and size in shapes[1]:
+    reduced = shape_of(op.values[0].type) if isinstance(op, tt.Reduce) else ()
+    if size in reduced and any(isinstance(outer, Loop) for outer in op.path()):
         return "a loop reduces what the CTAs share"
     if any(len(body.blocks) > 1 for body in op.bodies):
         return "control flow is not structured"

@@ -125,6 +125,15 @@ def reduced_in_a_loop(x, out, BLOCK: zg.constexpr):
 
 
 @zg.kernel
+def places_in_a_loop(x, out, BLOCK: zg.constexpr):
+    at, total = zg.arange(0, BLOCK), 0.0
+    for row in range(0, 8):
+        highest, place = zg.max(zg.load(zg.add(x + row * BLOCK, at)), axis=0, return_indices=True)
+        total = total + highest + zg.cast(place, zg.f32)
+    zg.store(out, total)
+
+
+@zg.kernel
 def scalar(x, out, BLOCK: zg.constexpr):
     zg.store(out, zg.load(x) + BLOCK)
 
@@ -145,6 +154,7 @@ def folded(x, out, BLOCK: zg.constexpr):
         (shown, r"tt\.print is of one CTA"),
         (squared, r"a tensor has two axes of 128"),
         (reduced_in_a_loop, r"a loop reduces what the CTAs share"),
+        (places_in_a_loop, r"a loop reduces what the CTAs share"),
         (scalar, r"it has no tensors"),
         (folded, r"a reshape moves elements between CTAs"),
     ],
