@@ -7,7 +7,7 @@ shared memory, the units for functions (MUFU), and issue slots. It leaves out wh
 
 * instructions that LLVM or ptxas may remove: all arithmetic of integers and pointers, conversions, products that may be
   part of an FMA. Of floats, operations count, and of neighbours of 16 bits half;
-* what does not change in a loop, which may be computed before it;
+* what does not change in a loop, which may be computed before it, and what only a branch or loop uses that is not run;
 * bytes of global memory: caches and masks save them, and TMA does not move what lies outside of a matrix (but writes
   zeros to shared memory);
 * copies under a condition: as many as a loop's channel has slots are not made in the last iterations;
@@ -23,12 +23,13 @@ from collections.abc import Mapping
 
 from ziggurat.codemodel.dialects import arith, scf, tt
 from ziggurat.codemodel.dialects import math as functions
+from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.op import Body, Op, OpResult, Value
 from ziggurat.codemodel.traits import Loop, Pure, Returns
 from ziggurat.codemodel.types import ScalarType, element_of
 from ziggurat.transforms.place.cost import Entry, Work, cost_of
-from ziggurat.transforms.place.grid_cost import Launch, alike, body_of, runs_of_bodies
+from ziggurat.transforms.place.grid_cost import Launch, Runs, alike, body_of, runs_of_bodies
 from ziggurat.transforms.place.persist import is_persistent
 from ziggurat.transforms.place.queries import constant_of, is_elementwise, shared_of
 
@@ -66,8 +67,9 @@ def least_cycles(module: gpu.Module, launch: Launch, multiprocessors: int) -> fl
     runs = runs_of_bodies(cost.func, launch, at_least=True)
     assert runs is not None
     varying: dict[Op, set[Value]] = {}
+    needed = _needed(cost.func, runs)
     wide = cost.target.capability >= _PAIRS
-    work = sum((certain(entry, wide).times(_runs(entry, runs, varying)) for entry in cost.entries), Work())
+    work = sum((certain(entry, wide).times(_runs(entry, runs, needed, varying)) for entry in cost.entries), Work())
     # Issue slots, matrix units, shared memory and the MUFU work at the same time.
     cycles = {name: count for name, count in work.cycles.items() if name != "L2 cache"}
     most, programs, ctas = max(cycles.values()), launch.programs, cost.func.num_ctas
@@ -105,17 +107,51 @@ def certain(entry: Entry, wide: bool) -> Work:
     return Work(issued=share * work.issued / (1 + wide))
 
 
-def _runs(entry: Entry, runs: Mapping[Body, float], varying: dict[Op, set[Value]]) -> float:
-    """The least number of times that an entry's op runs: without the iterations of loops in which it does not change.
+def _needed(func: tt.Func, runs: Runs) -> dict[Op, float]:
+    """How often an op's result is used at least: LLVM moves an op into the branch, or before the loop, that uses it."""
+    needed: dict[Op, float] = {}
+    for op in reversed([*func.body.walk()]):
+        assert op.parent is not None
+        body = op.parent.parent
+        count = runs.bodies.get(body, 0)
+        if isinstance(op, _MOVABLE):
+            found: dict[Op, dict[Body, float]] = {}  # By the op in the body, and its own body, that a use is in.
+            for user in op.result.uses:
+                owner, inner, uses = _before(user, body, needed[user], runs)
+                of_owner = found.setdefault(owner, {})
+                of_owner[inner] = max(of_owner.get(inner, 0), uses)
+            # One branch or the other runs.
+            counts = [(sum if isinstance(owner, scf.If) else max)(each.values()) for owner, each in found.items()]
+            count = min(count, max(counts, default=0))
+        needed[op] = count
+    return needed
+
+
+def _before(op: Op, body: Body, count: float, runs: Runs) -> tuple[Op, Body, float]:
+    """The op in a body that is or has another op, its own body with that, and how often the loops in between are
+    entered for so many runs."""
+    inner = body
+    for owner in op.path():
+        count = min(count, runs.entered.get(owner, count))
+        if owner.parent is None or owner.parent.parent is body:
+            return owner, inner, count
+        inner = owner.parent.parent
+    raise InternalError(f"{op.NAME} uses what stands in no body around it", str(op.root()))
+
+
+def _runs(entry: Entry, runs: Runs, needed: Mapping[Op, float], varying: dict[Op, set[Value]]) -> float:
+    """The least number of times that an entry's op runs: without the iterations of loops in which it does not change,
+    and without what a branch in these does.
 
     `varying` keeps the values that change in each loop.
     """
-    op, count = entry.op, runs.get(body_of(entry), 0)
-    around = op.parent_op
+    op = entry.op
+    count = runs.bodies.get(body_of(entry), 0) if op is entry.loop else needed[op]
+    around, in_branch = op.parent_op, False
     if isinstance(op, gpu.TmaLoad) and not constant_of(op.predicate):
         if not isinstance(around, scf.For) or around.parent is None:
             return 0
-        return max(0, count - _slots(op.buffer) * runs.get(around.parent.parent, 0))
+        return max(0, count - _slots(op.buffer) * runs.bodies.get(around.parent.parent, 0))
     for owner in () if around is None else around.path():
         if isinstance(owner, tt.Func) or owner.parent is None:
             break
@@ -124,7 +160,8 @@ def _runs(entry: Entry, runs: Mapping[Body, float], varying: dict[Op, set[Value]
                 varying[owner] = _varying(owner)
             if _changes(op, varying[owner]):
                 break
-        count = min(count, runs.get(owner.parent.parent, 0))
+            count = 0 if in_branch else min(count, runs.entered.get(owner, 0))
+        in_branch = in_branch or isinstance(owner, scf.If)
     return count
 
 

@@ -49,6 +49,14 @@ class Launch:
         return math.prod(self.grid)
 
 
+@attrs.frozen
+class Runs:
+    """How often all programs of a launch run each body, and how often they come to each loop and run its body."""
+
+    bodies: Mapping[Body, float]
+    entered: Mapping[Op, float]
+
+
 def work_of_grid(cost: Cost, launch: Launch) -> Work | None:
     """The work of one CTA of each program of a launch; None if its numbers leave the iterations of a loop open.
 
@@ -57,7 +65,7 @@ def work_of_grid(cost: Cost, launch: Launch) -> Work | None:
     runs = runs_of_bodies(cost.func, launch)
     if runs is None:
         return None
-    return sum((entry.work.times(runs.get(body_of(entry), 0)) for entry in cost.entries), Work())
+    return sum((entry.work.times(runs.bodies.get(body_of(entry), 0)) for entry in cost.entries), Work())
 
 
 def body_of(entry: Entry) -> Body:
@@ -68,14 +76,14 @@ def body_of(entry: Entry) -> Body:
     return entry.op.parent.parent
 
 
-def runs_of_bodies(func: tt.Func, launch: Launch, *, at_least: bool = False) -> dict[Body, float] | None:
+def runs_of_bodies(func: tt.Func, launch: Launch, *, at_least: bool = False) -> Runs | None:
     """How often all programs run each body; None if the iterations of a loop are not known.
 
     With `at_least`, no program runs a body more seldom: what is not known does not run, and programs and iterations
     that are too many to follow do not count.
     """
     counts = _Counts(func, launch, at_least)
-    return None if counts.open else counts.runs
+    return None if counts.open else Runs(counts.runs, counts.entered)
 
 
 def alike(func: tt.Func) -> bool:
@@ -96,6 +104,7 @@ class _Counts:
         self.at_least, self.open = at_least, False
         self.decisive = _decisive(func)
         self.runs: dict[Body, float] = {}
+        self.entered: dict[Op, float] = {}
         self.ops: dict[Body, list[Op]] = {}  # Those of each body that decide.
         taken_in_turn = is_persistent(func)  # A CTA for each program, as if the loop over programs had one iteration.
         self.grid = (launch.programs, 1, 1) if taken_in_turn else launch.grid
@@ -157,6 +166,7 @@ class _Counts:
             if count is None:
                 self.open = self.open or not self.at_least
                 count = 0 * times
+            self.entered[op] = self.entered.get(op, 0) + float((times * (count > 0)).sum())
             index = op.body.parameters[0] if isinstance(op, scf.For) else None
             if isinstance(op, scf.For) and index in self.decisive and count.any():
                 most = _ITERATIONS[min(depth, len(_ITERATIONS) - 1)]

@@ -89,6 +89,36 @@ def test_what_does_not_change_in_a_loop_counts_once():
 
 
 @zg.kernel
+def of_odd_programs(x, out, n, B: zg.constexpr):
+    at = zg.arange(0, B)
+    given = zg.load(zg.add(x, at))
+    total = given
+    for index in range(0, zg.program_id(0) % 2 * n):
+        total = zg.add(total, zg.exp2(given))
+        if index == 0:
+            total = zg.add(total, zg.log2(given))
+    zg.store(zg.add(out, at), total)
+
+
+def test_what_a_loop_without_iterations_would_use_does_not_count():
+    # Half the programs have 100 additions, and one that a branch does. They alone have a power, eight for each thread.
+    assert least(of_odd_programs, [F32, F32, N, 1024], (10, 1, 1), n=100) == 5 * (100 * 8 + 8 + 8)
+
+
+@zg.kernel
+def of_a_branch(x, out, n, B: zg.constexpr):
+    at = zg.arange(0, B)
+    power = zg.exp2(zg.load(zg.add(x, at)))
+    if zg.program_id(0) < n:
+        zg.store(zg.add(out, at), power)
+
+
+def test_what_only_a_branch_uses_counts_where_it_is_taken():
+    assert least(of_a_branch, [F32, F32, N, 1024], (10, 1, 1), n=3) == 3 * 1024 / 16
+    assert least(of_a_branch, [F32, F32, N, 1024], (10, 1, 1)) == 0
+
+
+@zg.kernel
 def integers(x, out, n, B: zg.constexpr):
     at = zg.arange(0, B)
     total = zg.load(zg.add(x, at))
