@@ -22,6 +22,7 @@ from ziggurat.codemodel.dialects import arith, core, scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.gpu.targets import TARGETS
+from ziggurat.codemodel.graphs import reached
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.structured import Structured
 from ziggurat.codemodel.traits import Loop
@@ -37,10 +38,10 @@ from ziggurat.codemodel.types import (
 )
 from ziggurat.transforms.place.chunks import numbers_from
 from ziggurat.transforms.place.components import component_types
-from ziggurat.transforms.place.memory_order import may_order
+from ziggurat.transforms.place.memory_order import MemoryOrder, may_order
 from ziggurat.transforms.place.obstacle import Obstacle, warn
 from ziggurat.transforms.place.queries import constant, is_elementwise, repacked, tensor_of, unpacked
-from ziggurat.transforms.simplify.effects import may_write
+from ziggurat.transforms.simplify.effects import is_pure, may_write
 
 LONG = 65536  # Elements of a tensor from which on the compiler chooses clusters.
 ELEMENTS_OF_CTA = 8192  # Of the largest tensor, then: 32 a thread of 8 warps (`choose`).
@@ -106,7 +107,31 @@ def obstacle_to(func: tt.Func, size: int | None, count: int) -> Obstacle | None:
         why = _why_not(op, size)
         if why is not None:
             return Obstacle(why, op)
+    store = _of_what_others_load(func, size)
+    return None if store is None else Obstacle("it may store where the other CTAs have yet to load", store)
+
+
+def _of_what_others_load(func: tt.Func, size: int) -> tt.Store | None:
+    """A store by the first CTA to memory that a load before it reads in all CTAs, where they need it for their parts.
+
+    Only a barrier makes all CTAs wait until such loads are done. One CTA needs none where each thread has its elements.
+    """
+    memory, loaded = MemoryOrder(func), list[Value]()
+    for op in func.walk():
+        if isinstance(op, tt.Barrier) and op.parent_op is func:
+            loaded.clear()
+        elif isinstance(op, tt.Load) and size not in shape_of(op.result.type) and _reaches_parts(op, size):
+            loaded.append(op.ptr)
+        elif isinstance(op, tt.Store) and size not in shape_of(op.ptr.type) and memory.keeps_order(op, loaded):
+            return op
     return None
+
+
+def _reaches_parts(op: Op, size: int) -> bool:
+    """Whether anything but stores by the first CTA may depend on an op."""
+    found = reached([op], lambda one: [] if isinstance(one, tt.Store) else one.result.uses)
+    stays = (one for one in found if one is not op and not is_pure(one))
+    return any(not isinstance(one, tt.Store) or size in shape_of(one.ptr.type) for one in stays)
 
 
 def _types(op: Op) -> Iterator[Type]:

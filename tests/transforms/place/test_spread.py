@@ -134,6 +134,36 @@ def places_in_a_loop(x, out, BLOCK: zg.constexpr):
 
 
 @zg.kernel
+def changed_by_one(x, out, BLOCK: zg.constexpr, BARRIER: zg.constexpr, ALONE: zg.constexpr):
+    """What all CTAs load of `out`, and the first one stores, changes what each of them stores to x."""
+    at, few = zg.arange(0, BLOCK), zg.arange(0, 32)
+    row = zg.load(zg.add(x, at))
+    total = zg.sum(row, axis=0)
+    before = zg.load(zg.add(out, few))
+    if BARRIER:
+        zg.debug_barrier()
+    zg.store(zg.add(out, few), zg.add(before, total))
+    zg.store(zg.add(x, at), zg.sub(row, total if ALONE else zg.sum(before, axis=0)))
+
+
+@zg.kernel
+def changed(x, out, BLOCK: zg.constexpr):
+    changed_by_one(x, out, BLOCK, False, False)
+
+
+@pytest.mark.parametrize(("barrier", "alone"), [(True, False), (False, True)])
+def test_what_the_first_cta_changes(barrier: bool, alone: bool) -> None:
+    made = zg.compile(changed_by_one.triton(F32, F32, 128, barrier, alone), num_ctas=2, num_warps=1, verify=True)
+    assert made.num_ctas == 2
+    given = [np.arange(128, dtype=np.float32), np.full(32, 2, np.float32)]
+    found = [one.copy() for one in given]
+    run(changed_by_one.triton(F32, F32, 128, barrier, alone), None, (1,), given)
+    made.simulate[1](*found)
+    for one, other in zip(given, found, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@zg.kernel
 def scalar(x, out, BLOCK: zg.constexpr):
     zg.store(out, zg.load(x) + BLOCK)
 
@@ -155,6 +185,7 @@ def folded(x, out, BLOCK: zg.constexpr):
         (squared, r"a tensor has two axes of 128"),
         (reduced_in_a_loop, r"a loop reduces what the CTAs share"),
         (places_in_a_loop, r"a loop reduces what the CTAs share"),
+        (changed, r"it may store where the other CTAs have yet to load"),
         (scalar, r"it has no tensors"),
         (folded, r"a reshape moves elements between CTAs"),
     ],
