@@ -42,7 +42,7 @@ import ziggurat as zg
 WIDE = ((128, 256, 64, 8, 4), (128, 256, 64, 8, 3), (128, 128, 64, 4, 3))
 RAGGED = ((128, 128, 64, 8, 3), (64, 128, 64, 4, 4), (128, 128, 32, 8, 4))
 BYTES = ((128, 256, 128, 8, 3), (256, 128, 128, 8, 3), (128, 128, 128, 8, 3))
-WORDS = ((128, 256, 32, 8, 3), (128, 128, 32, 8, 3))
+WORDS = ((128, 256, 32, 8, 4), (256, 128, 32, 8, 3), (128, 256, 32, 8, 3))
 E4M3, E5M2 = torch.float8_e4m3fn, torch.float8_e5m2
 # The type of the output, the largest error, and tiles, for each type of inputs.
 PRODUCTS: dict[Any, tuple[Any, float, Any]] = {
@@ -76,10 +76,11 @@ def matmul(dtype: Any, form: str, m: int, n: int, k: int) -> Work:
     def launch(kernels: Any, setting: Setting, a: Any = a, b: Any = b) -> None:
         tl = kernels.tl
         grid = (-(-m // setting["M"]) * -(-n // setting["N"]),)
-        total = tl.int32 if whole else tl.float32
-        kernels.matmul[grid](a, b, out, m, n, k, *a.stride(), *b.stride(), n, 1, GROUP=8, SUM=total, **setting)
+        more = {"GROUP": 8, "SUM": tl.int32 if whole else tl.float32} | setting
+        kernels.matmul[grid](a, b, out, m, n, k, *a.stride(), *b.stride(), n, 1, **more)
 
     settings = tiles(*(RAGGED if n % 8 else shapes))
+    settings += [settings[0] | {"GROUP": group} for group in (4, 16)]
     runs = by(launch, settings)
     bars: dict[str, float] = {"cuBLAS": 0.95, "Triton": 1.0}
     if dtype == torch.float32:
@@ -101,7 +102,7 @@ def matmul_described(m: int, n: int, k: int, epilogue: str = "") -> Work:
     out, described = empty(m, n, dtype=torch.float16), describer()
 
     def launch(kernels: Any, setting: Setting, plain: bool = False) -> Any:
-        setting = dict(setting)
+        setting = {"GROUP": 8, **setting}
         turn, early = setting.pop("persistent", 0), setting.pop("early", 0)
         ending = "" if plain else "early residual" if early else epilogue
         ending = "quick gelu" if GPU and ending == "gelu" else ending
@@ -112,9 +113,9 @@ def matmul_described(m: int, n: int, k: int, epilogue: str = "") -> Work:
         last = described(kernels, rest, M, width)
         grid = (min(count, MULTIPROCESSORS) if turn else count,)
         if "BLOCKS" in setting:
-            kernels.matmul_rows[grid](one, two, three, m, n, k, GROUP=8, **setting)
+            kernels.matmul_rows[grid](one, two, three, m, n, k, **setting)
             return
-        kernels.matmul_blocks[grid](one, two, three, bias, last, m, n, k, EPILOGUE=ending, GROUP=8, **setting)
+        kernels.matmul_blocks[grid](one, two, three, bias, last, m, n, k, EPILOGUE=ending, **setting)
         return [] if plain else None
 
     plain = tiles((128, 256, 64, 8, 3), (128, 128, 64, 4, 3), ROLES=False)
@@ -123,9 +124,9 @@ def matmul_described(m: int, n: int, k: int, epilogue: str = "") -> Work:
     ]  # fmt: skip
     early = tiles((128, 256, 64, 8, 3), ROLES=True, persistent=1, early=1) if epilogue == "residual" else []
     if not epilogue:
-        # Blocks of rows, each of warps of its own.
-        several = ((2, (64, 256, 64, 4, 3)), (3, (64, 128, 64, 4, 4)))
-        roles += [one for count, each in several for one in tiles(each, BLOCKS=count, ROLES=True, persistent=1)]
+        # Two blocks of rows, each of warps of its own.
+        both = tiles((64, 256, 64, 4, 3), BLOCKS=2, ROLES=True, persistent=1)
+        roles += [*both, *(one | {"GROUP": 16} for one in both)]
     smaller = tiles((128, 128, 64, 8, 3), ROLES=False) if epilogue else []
     runs = by(launch, plain + roles + early, plain + smaller + tiles((128, 256, 64, 8, 3), ROLES=False, persistent=1))
     bars = {"Triton": 1.0, "ours, plain": 0.95} if epilogue else {"cuBLAS": 1.0}

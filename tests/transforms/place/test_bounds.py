@@ -178,7 +178,7 @@ def matmul(form: str, m: int, n: int, k: int, setting: Setting, type_: Any = zg.
     tiles = {name: setting[name] for name in "MNK"}
     pointers = [zg.divisible(zg.ptr(each), 16) for each in (type_, type_, out or type_)]
     sums = tl.int32 if type_ == zg.i8 else tl.float32
-    compiled = compile(kernels().matmul, setting, *pointers, *types, GROUP=8, SUM=sums, **tiles)
+    compiled = compile(kernels().matmul, setting, *pointers, *types, GROUP=setting.get("GROUP", 8), SUM=sums, **tiles)
     names = ("m", "n", "k", "am", "ak", "bk", "bn", "cm", "cn")
     grid = math.ceil(m / tiles["M"]) * math.ceil(n / tiles["N"])
     return compiled, grid, dict(zip(names, numbers, strict=True))
@@ -191,7 +191,7 @@ def described(*shape: int, type_: Any = zg.f16) -> Any:
 def matmul_blocks(size: int, setting: Setting) -> Any:
     m, n, k = (setting[name] for name in "MNK")
     count, shapes = setting.get("BLOCKS", 1), ((m, k), (n, k), (m, n))
-    given = {"GROUP": 8, "M": m, "N": n, "K": k, "ROLES": bool(setting.get("ROLES", False))}
+    given = {"GROUP": setting.get("GROUP", 8), "M": m, "N": n, "K": k, "ROLES": bool(setting.get("ROLES", False))}
     if count > 1:
         types, kernel, given = [], kernels().matmul_rows, given | {"BLOCKS": count}
     else:
