@@ -20,7 +20,7 @@ def _rank(emitter: Emitter, op: gpu.ClusterRank) -> Emitted:
 
 @emits(gpu.ClusterStore)
 def _store(emitter: Emitter, op: gpu.ClusterStore) -> Emitted:
-    """Of a scalar, each of the first threads writes to one CTA; of a tensor, the owner of an element to all of them."""
+    """Each of the first threads writes a scalar to one CTA; the owner of a tensor's element writes it to all CTAs."""
     shared, value = shared_of(op.buffer), op.value
     ctas, size = shared.shape[-1], shared.element.bytes
     start, mbarrier = (

@@ -153,7 +153,7 @@ class _Needs:
             work += self._of_op(item) if isinstance(item := work.pop(), Op) else self._of_value(item)
 
     def _of_op(self, op: Op) -> Iterator[Op | Value]:
-        """What an op needs, without the values that it carries or hands on."""
+        """The ops and values that an op needs, without the values that it carries or hands on."""
         if op.result in self.kept:
             return
         self.kept.add(op.result)
@@ -169,7 +169,7 @@ class _Needs:
             yield from (user for user in users_of(op.result) if isinstance(user, gpu.LocalStore))
 
     def _of_value(self, value: Value) -> Iterator[Op | Value]:
-        """What a value needs."""
+        """The ops and values that a value needs."""
         if isinstance(value, OpResult) and isinstance(value.op, core.TupleLoad):
             self.kept.add(value)
         component = component_of(value)
@@ -218,7 +218,7 @@ def _part(module: gpu.Module, func: Op, needs: _Needs) -> Part:
     def waiting(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         if not isinstance(op, gpu.WgmmaWait) or not op.pending:
             return None
-        # Of the groups that the wait leaves in flight, some are those of other parts.
+        # Some of the groups that the wait leaves in flight are those of other parts.
         wait = old[op.result]
         assert isinstance(wait, OpResult) and wait.block is not None
         before = wait.block.ops[: wait.block.ops.index(wait.op)]

@@ -94,7 +94,7 @@ def _divided_size(func: tt.Func) -> int | None:
     return max(reduced, default=max((shape[-1] for shape in stored if shape), default=None))
 
 
-# What can be divided.
+# The ops that can be divided.
 
 
 def obstacle_to(func: tt.Func, size: int | None, count: int) -> Obstacle | None:

@@ -43,7 +43,7 @@ def test_issue_slots_are_about_the_instructions(name: str):
     assert estimated == pytest.approx(loop.total(), rel=0.25), (estimated, loop)
     functions = sum(count for opcode, count in loop.items() if opcode.startswith("MUFU"))
     assert iterations * sum(work.functions for work in own) / warps == pytest.approx(functions, abs=2)
-    # What bounds count as certain, no machine code leaves out.
+    # No machine code leaves out the slots that bounds count as certain.
     least = [certain(entry, wide=False) for entry in counted]
     assert iterations * sum(work.issued for work in least) / warps <= loop.total()
     assert iterations * sum(work.functions for work in least) / warps <= functions

@@ -169,7 +169,7 @@ def test_each_role_must_release(text: str) -> None:
 
 @pytest.mark.parametrize("text", [products((8, 4)), doubled(4, 4)])
 def test_arrivals_are_counted(text: str) -> None:
-    """Also on the finished model: one more, one less, and those of warp groups in place of warps."""
+    """`hazards` finds wrong counts of arrivals on the finished model: one more, one less, and warp groups for warps."""
     module = placed(text)
     for op in module.walk():
         if isinstance(op, gpu.MbarrierInit):

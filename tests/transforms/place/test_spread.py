@@ -88,7 +88,7 @@ def test_the_compiler_chooses_clusters_for_long_rows() -> None:
     assert chosen(131072, launch_cooperative_grid=True) == (1, 32)
 
 
-# What cannot be divided.
+# Kernels that cannot be divided.
 
 
 @zg.kernel
@@ -135,7 +135,7 @@ def places_in_a_loop(x, out, BLOCK: zg.constexpr):
 
 @zg.kernel
 def changed_by_one(x, out, BLOCK: zg.constexpr, BARRIER: zg.constexpr, ALONE: zg.constexpr):
-    """What all CTAs load of `out`, and the first one stores, changes what each of them stores to x."""
+    """All CTAs load `out`, and the first one stores to it: that would change the values that they store to x."""
     at, few = zg.arange(0, BLOCK), zg.arange(0, 32)
     row = zg.load(zg.add(x, at))
     total = zg.sum(row, axis=0)
