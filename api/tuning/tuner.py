@@ -193,7 +193,7 @@ class Tuner:
         with closing(Progress(f"{self.kernel.name}: measuring", len(configs))) as progress:
             # Those come first that can be the fastest.
             for config in sorted(configs, key=lambda config: self.least.get(str(config), 0.0)):
-                if self._is_slower(config, min(times.values(), default=math.inf)):
+                if self._is_left_out(config, min(times.values(), default=math.inf)):
                     progress.advance()
                     continue
                 try:
@@ -215,15 +215,13 @@ class Tuner:
             reset()
         return {str(config): times[str(config)] for config in configs if str(config) in times}
 
-    def _is_slower(self, config: Config, fastest: float) -> bool:
-        """Whether the bound for a configuration is above these milliseconds, and leave it out then."""
-        cycles = self.least.get(str(config))
-        if not cycles or math.isinf(fastest):
+    def _is_left_out(self, config: Config, fastest: float) -> bool:
+        """Leave a configuration out if its bound is above these milliseconds, and tell whether it is."""
+        least = self.least.get(str(config), 0.0) / current_device().attribute("CLOCK_RATE")
+        if least <= fastest * (1 + MARGIN):
             return False
-        least = cycles / current_device().attribute("CLOCK_RATE")
-        if least > fastest * (1 + MARGIN):
-            self.left_out[str(config)] = LaunchError(f"it takes {least:.3g} ms at least, and another {fastest:.3g} ms")
-        return least > fastest * (1 + MARGIN)
+        self.left_out[str(config)] = LaunchError(f"it takes {least:.3g} ms at least, and another {fastest:.3g} ms")
+        return True
 
     def _bench(self, run: Callable[[], None]) -> float:
         """The milliseconds of a call."""
