@@ -63,7 +63,7 @@ class Tuner:
             name: value for name, value in keywords.items() if name not in options or name not in _NOT_MEASURED
         }
         self.left_out: dict[str, ZigguratError] = {}
-        self.least: dict[str, float] = {}  # Cycles, for configurations that were compiled now.
+        self.least: dict[str, float] = {}  # Milliseconds, for configurations that were compiled now for a GPU.
 
     def choice(self, configs: Sequence[Config]) -> tuple[Record | None, Config]:
         """The record of the choice, from disk or made now, and the configuration that it names. There is no record if
@@ -161,7 +161,8 @@ class Tuner:
         for (config, spec, digest, _), result in zip(jobs, results, strict=True):
             if isinstance(result, Binary):
                 metadata = dict(result.metadata)
-                self.least[str(config)] = metadata.pop(LEAST, 0.0)  # It is that of this launch.
+                cycles = metadata.pop(LEAST, 0.0)  # Of this launch: it is not kept with the binary.
+                self.least[str(config)] = cycles / current_device().attribute("CLOCK_RATE")
                 result = attrs.evolve(result, metadata=metadata)
                 cache.put(digest, result)
                 dispatcher.offer(spec, result)
@@ -217,7 +218,7 @@ class Tuner:
 
     def _is_left_out(self, config: Config, fastest: float) -> bool:
         """Leave a configuration out if its bound is above these milliseconds, and tell whether it is."""
-        least = self.least.get(str(config), 0.0) / current_device().attribute("CLOCK_RATE")
+        least = self.least.get(str(config), 0.0)
         if least <= fastest * (1 + MARGIN):
             return False
         self.left_out[str(config)] = LaunchError(f"it takes {least:.3g} ms at least, and another {fastest:.3g} ms")
