@@ -42,7 +42,8 @@ def catalogue() -> str:
 
 def _main(module: str) -> str:
     """The module from which the ops of a module are taken: `tt` has those of `tt_memory` and `tt_shapes`."""
-    return module.removesuffix("_memory").removesuffix("_shapes")
+    package, _, name = module.rpartition(".")
+    return f"{package}.{name.partition('_')[0]}"
 
 
 def _dialect(module: str) -> str:
