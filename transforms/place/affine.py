@@ -163,13 +163,14 @@ class Forms:
                 return None
 
     def _remainder(self, op: arith.RemSI) -> Form | None:
-        """A tensor of consecutive numbers, modulo a scalar."""
+        """A tensor of two or more consecutive numbers, modulo a scalar."""
         dividend, divisor = self.form(op.lhs), self.form(op.rhs)
         if dividend is None or divisor is None or not divisor.uniform or dividend.uniform:
             return None
         wrap = dividend.base, divisor.base
         axes = tuple(Axis(ONE, wrap) if axis == Axis(ONE) else axis for axis in dividend.axes)
-        strides = [axis for axis in dividend.axes if axis.stride]
+        sizes = zip(dividend.axes, shape_of(op.result.type), strict=True)
+        strides = [axis for axis, size in sizes if axis.stride and size > 1]
         return Form({}, axes) if strides == [Axis(ONE)] else None
 
     def _parameter(self, value: BlockParameter) -> Form | None:

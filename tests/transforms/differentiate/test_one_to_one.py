@@ -73,6 +73,18 @@ def wrapped(x, n, BLOCK: zg.constexpr):
 
 
 @zg.function
+def by_remainder_of_one(x, n, BLOCK: zg.constexpr):
+    turned = zg.mul(zg.mod(zg.add(zg.program_id(0), zg.arange(0, 1)), n), BLOCK * BLOCK)
+    return zg.add(zg.add(x, turned), zg.add(zg.program_id(0) * (BLOCK * BLOCK), zg.arange(0, BLOCK * BLOCK)))
+
+
+@zg.function
+def by_number_of_program(x, n, BLOCK: zg.constexpr):
+    turned = zg.mod(zg.program_id(0), n) * (BLOCK * BLOCK)
+    return zg.add(zg.add(x, turned), zg.add(zg.program_id(0) * (BLOCK * BLOCK), zg.arange(0, BLOCK * BLOCK)))
+
+
+@zg.function
 def without_program(x, n, BLOCK: zg.constexpr):
     return zg.add(x, zg.arange(0, BLOCK * BLOCK))
 
@@ -87,7 +99,8 @@ def of_two_axes(x, n, BLOCK: zg.constexpr):
     ("address", "is_stored"),
     [
         (contiguous, True), (square, True), (transposed, True), (overlapping, False), (overlapping_rows, False),
-        (strided, False), (repeated, False), (wrapped, False), (without_program, False), (of_two_axes, False),
+        (strided, False), (repeated, False), (wrapped, False), (by_remainder_of_one, False),
+        (by_number_of_program, False), (without_program, False), (of_two_axes, False),
     ],
     ids=lambda value: getattr(value, "name", None),
 )  # fmt: skip
