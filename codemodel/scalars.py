@@ -399,8 +399,12 @@ MEANINGS = OpTable[Callable[..., Array]]("meaning on numbers")
 
 @MEANINGS.of(arith.IntBinary, tt.MulHiUI)
 def _integer(op: Op, a: Array, b: Array) -> Array:
-    """i1 is computed in bytes; only the lowest bit counts."""
-    function = _INTEGERS[type(op)]
+    return int_binary(type(op), a, b)
+
+
+def int_binary(cls: type[Op], a: Array, b: Array) -> Array:
+    """Two integers of a type combined. i1 is computed in bytes; only the lowest bit counts."""
+    function = _INTEGERS[cls]
     if a.dtype == np.bool_:
         return (function(a.view(np.uint8), b.view(np.uint8)) & np.uint8(1)).astype(np.bool_)
     return function(a, b)
@@ -485,6 +489,15 @@ def _float_to_int(op: Op, array: Array) -> Array:
 @MEANINGS.of(arith.Bitcast)
 def _reinterpreted(op: Op, array: Array) -> Array:
     return np.ascontiguousarray(array).view(scalar_element(op.result.type).dtype)
+
+
+# The op that an atomic access applies to memory and its operand.
+ATOMICS: dict[tt.AtomicKind, type[Op]] = {
+    tt.AtomicKind.ADD: arith.AddI, tt.AtomicKind.AND: arith.AndI, tt.AtomicKind.OR: arith.OrI,
+    tt.AtomicKind.XOR: arith.XOrI, tt.AtomicKind.MAX: arith.MaxSI, tt.AtomicKind.MIN: arith.MinSI,
+    tt.AtomicKind.UMAX: arith.MaxUI, tt.AtomicKind.UMIN: arith.MinUI, tt.AtomicKind.FADD: arith.AddF,
+    tt.AtomicKind.FMAX: arith.MaxNumF, tt.AtomicKind.FMIN: arith.MinNumF,
+}  # fmt: skip
 
 
 # Numbers of Python.

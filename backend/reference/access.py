@@ -17,7 +17,7 @@ from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.dialects.tt import AtomicKind
 from ziggurat.codemodel.interpret import Meaning
 from ziggurat.codemodel.op import Op, Value
-from ziggurat.codemodel.scalars import bits_of, maxnum, minnum, rounded, widened
+from ziggurat.codemodel.scalars import ATOMICS, bits_of, float_binary, int_binary
 from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, element_of, scalar_element, shape_of
 
 Operands = tuple[Any, ...]
@@ -232,21 +232,14 @@ def _poison(machine: Machine, op: tt.Poison, operands: Operands) -> Any:
 # addresses of a round differ. Sums of integers, which often go to one counter, are done at once.
 
 
-_UPDATES: dict[AtomicKind, Callable[[Array, Array], Array]] = {
-    AtomicKind.ADD: np.add, AtomicKind.FADD: np.add, AtomicKind.MAX: np.maximum, AtomicKind.MIN: np.minimum,
-    AtomicKind.UMAX: np.maximum, AtomicKind.UMIN: np.minimum, AtomicKind.FMAX: maxnum, AtomicKind.FMIN: minnum,
-    AtomicKind.AND: np.bitwise_and, AtomicKind.OR: np.bitwise_or, AtomicKind.XOR: np.bitwise_xor,
-    AtomicKind.XCHG: lambda old, new: new,
-}  # fmt: skip
 _ORDERED = (AtomicKind.FADD, AtomicKind.XCHG)  # They do not commute: a sum of floats depends on the order.
 
 
 def _update(kind: AtomicKind, scalar: ScalarType, old: Array, value: Array) -> Array:
-    if old.dtype == np.bool_:
-        return (_UPDATES[kind](old.view(np.uint8), value.view(np.uint8)) & np.uint8(1)).astype(np.bool_)
-    if scalar.is_float and kind is not AtomicKind.XCHG:
-        return rounded(_UPDATES[kind](widened(old), widened(value)), scalar)
-    return _UPDATES[kind](old, value)
+    if kind is AtomicKind.XCHG:
+        return value
+    cls = ATOMICS[kind]
+    return float_binary(cls, old, value, scalar) if scalar.is_float else int_binary(cls, old, value)
 
 
 def _rounds(index: Array) -> list[Array]:
