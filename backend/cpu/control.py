@@ -282,9 +282,8 @@ def _print(emitter: Emitter, op: tt.Print, *values: Number) -> None:
         target = emitter.emit(f"inttoptr i64 {emitter.scratch_address(at)} to ptr")
         if isinstance(value.type, cpu.BufferType):
             source = emitter.emit(f"inttoptr i64 {number} to ptr")
-            emitter.declarations["declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"] = None
-            size = value.type.bytes
-            emitter.line(f"call void @llvm.memcpy.p0.p0.i64(ptr {target}, ptr {source}, i64 {size}, i1 false)")
+            given = ("ptr", target), ("ptr", source), ("i64", str(value.type.bytes)), ("i1", "false")
+            emitter.line(emitter.called("void", "llvm.memcpy.p0.p0.i64", *given))
         else:
             emitter.line(f"store {to_memory(emitter, number, value.type).typed}, ptr {target}")
     emitter.release()

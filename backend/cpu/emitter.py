@@ -20,7 +20,7 @@ import attrs
 from ziggurat.backend.cpu.code import CpuOptions
 from ziggurat.backend.cpu.sites import Site
 from ziggurat.backend.ptx.lines import LineInfo, first_place
-from ziggurat.backend.ptx.routines import Code, Number, Routine, literal, vector_type
+from ziggurat.backend.ptx.routines import Code, Number, literal
 from ziggurat.codemodel.dialects import cpu, tt
 from ziggurat.codemodel.dispatch import OpTable
 from ziggurat.codemodel.op import Op, OpResult, Value
@@ -106,7 +106,6 @@ class Emitter(Code):
         self.fast_math = options.fast_math
         self.features = options.features.split(",")
         self.values: dict[Value, Any] = {}
-        self.definitions: dict[str, str] = {}
         self.levels = [Level([], "start")]
         self.level_of: dict[str, int] = {}
         self.lanes = 0  # Of the present region; 0 where its elements are computed one by one.
@@ -276,16 +275,6 @@ class Emitter(Code):
         """Forget the values at indices: the region ends."""
         self.levels[0].memo.clear()
 
-    def routine(self, routine: Routine, *values: Number) -> Number:
-        """Call a routine, which the module defines once."""
-        if routine.symbol not in self.definitions:
-            self.declarations.update(routine.declarations)
-            self.variables.update(routine.variables)
-            self.definitions[routine.symbol] = routine.text
-        given = ", ".join(value.typed for value in values)
-        result = vector_type(routine.result, routine.lanes)
-        return Number(self, routine.result, self.emit(f"call {result} @{routine.symbol}({given})"), routine.lanes)
-
     # Numbers.
 
     def number(self, kind: str, name: object, lanes: int = 0) -> Number:
@@ -306,13 +295,6 @@ class Emitter(Code):
         assert isinstance(element, ScalarType)
         text = literal(value, element)
         return Number(self, kind_of(type_), str(int(text[3:], 16)) if element == bf16 else text)
-
-    def intrinsic(self, result: str, name: str, *arguments: Number | str) -> Number:
-        """Call an intrinsic whose result is a number; an argument in text has its type."""
-        texts = [x.typed if isinstance(x, Number) else x for x in arguments]
-        kinds = ", ".join(x.type if isinstance(x, Number) else x.rpartition(" ")[0] for x in arguments)
-        self.declarations[f"declare {result} @{name}({kinds})"] = None
-        return Number(self, result, self.emit(f"call {result} @{name}({', '.join(texts)})"))
 
     # Memory of the thread.
 
@@ -338,10 +320,9 @@ class Emitter(Code):
     def prefetch(self, address: Number, size: int, *, level: int = 1, writes: bool = False) -> None:
         """Fetch the cache lines of the `size` bytes at an address, which need not be that of any memory, to the cache
         of a level."""
-        self.declarations["declare void @llvm.prefetch.p0(ptr, i32, i32, i32)"] = None
         for line in range(0, size, CACHE_LINE):
-            place = self.address(address, line, 1)
-            self.line(f"call void @llvm.prefetch.p0(ptr {place}, i32 {int(writes)}, i32 {4 - level}, i32 1)")
+            given = [("i32", str(number)) for number in (int(writes), 4 - level, 1)]
+            self.line(self.called("void", "llvm.prefetch.p0", ("ptr", self.address(address, line, 1)), *given))
 
     def address(self, base: Number, offset: Number | int, size: int) -> str:
         """A pointer to the element of `size` bytes at an offset in elements from an address (an i64)."""
@@ -480,10 +461,7 @@ class Emitter(Code):
         level = max(map(self.level, (condition.name, address.name, value.name)))
         with self.at_level(level):
             bad, good = self.name("bad"), after or self.name("good")
-            stop = condition
-            if condition.lanes:
-                stop = self.intrinsic("i1", f"llvm.vector.reduce.or.v{condition.lanes}i1", condition)
-            self.line(f"br i1 {stop}, label %{bad}, label %{good}, !prof !0")
+            self.line(f"br i1 {condition.any()}, label %{bad}, label %{good}, !prof !0")
             self.start(good)
         lines = [f"{bad}:"]
         lane = ""

@@ -128,13 +128,12 @@ def _entry(emitter: Emitter, index: Number, table: Sequence[int]) -> Number:
     lanes, parts = 16, list[Number]()
     vector = f"<{lanes} x i32>"
     halves = [", ".join(f"i32 {entry}" for entry in table[first : first + lanes]) for first in (0, lanes)]
-    emitter.declarations[f"declare {vector} @llvm.x86.avx512.vpermi2var.d.512({vector}, {vector}, {vector})"] = None
     for first in range(0, index.lanes, lanes):
         picks = ", ".join(f"i32 {first + lane}" for lane in range(lanes))
         text = f"shufflevector {index.typed}, {index.type} poison, <{lanes} x i32> <{picks}>"
         part = emitter.made("i32", text, lanes)
-        given = f"{vector} <{halves[0]}>, {part.typed}, {vector} <{halves[1]}>"
-        parts.append(emitter.made("i32", f"call {vector} @llvm.x86.avx512.vpermi2var.d.512({given})", lanes))
+        given = (vector, f"<{halves[0]}>"), part, (vector, f"<{halves[1]}>")
+        parts.append(emitter.made("i32", emitter.called(vector, "llvm.x86.avx512.vpermi2var.d.512", *given), lanes))
     while len(parts) > 1:
         lanes = 2 * parts[0].lanes
         picks = ", ".join(f"i32 {lane}" for lane in range(lanes))

@@ -6,13 +6,15 @@ from collections.abc import Callable, Sequence
 
 import attrs
 
-from ziggurat.backend.cpu.elementwise import by_lane, computed
+from ziggurat.backend.cpu.elementwise import combined
 from ziggurat.backend.cpu.emitter import CACHE_LINE, Coord, Emitter, Index, indexed, memory_kind
 from ziggurat.backend.cpu.runtime.host import BOUNDS
-from ziggurat.backend.ptx.routines import Number, suffix, together
-from ziggurat.codemodel.dialects import arith, cpu, scf, tt
+from ziggurat.backend.elementwise import extended
+from ziggurat.backend.ptx.routines import Number, by_lane, suffix, together
+from ziggurat.codemodel.dialects import cpu, scf, tt
 from ziggurat.codemodel.dialects.tt import AtomicKind
 from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value
+from ziggurat.codemodel.scalars import ATOMICS
 from ziggurat.codemodel.types import (
     PtrType,
     ScalarType,
@@ -41,11 +43,6 @@ def to_memory(emitter: Emitter, value: Number, type_: Type) -> Number:
     return value.to("zext", "i8") if element_of(type_) == i1 else value
 
 
-def masked_suffix(kind: str, lanes: int) -> str:
-    """The name of a vector type in the names of intrinsics."""
-    return f"v{lanes}{suffix(kind)}"
-
-
 def load_run(
     emitter: Emitter, pointer: str, type_: Type, mask: Number | None, other: Number | None, align: int = 0
 ) -> Number:
@@ -56,9 +53,8 @@ def load_run(
         return emitter.number(kind, emitter.effect(f"load {vector}, ptr {pointer}, align {size}"), lanes)
     rest = other if other is not None else emitter.number(kind, zero_of(kind))
     mask, rest = mask.spread(lanes), rest.spread(lanes)
-    name = f"llvm.masked.load.{masked_suffix(kind, lanes)}.p0"
-    emitter.declarations[f"declare {vector} @{name}(ptr, <{lanes} x i1>, {vector})"] = None
-    text = f"call {vector} @{name}(ptr align {size} {pointer}, {mask.typed}, {rest.typed})"
+    name = f"llvm.masked.load.{suffix(vector)}.p0"
+    text = emitter.called(vector, name, ("ptr", f"align {size} {pointer}"), mask, rest)
     return emitter.number(kind, emitter.effect(text), lanes)
 
 
@@ -78,9 +74,8 @@ def store_run(
         emitter.line(f"store {value.typed}, ptr {pointer}, {how}")
         return
     mask = mask.spread(lanes)
-    name = f"llvm.masked.store.{masked_suffix(value.kind, lanes)}.p0"
-    emitter.declarations[f"declare void @{name}({value.type}, ptr, {mask.type})"] = None
-    emitter.line(f"call void @{name}({value.typed}, ptr align {size} {pointer}, {mask.typed})")
+    name = f"llvm.masked.store.{suffix(value.type)}.p0"
+    emitter.line(emitter.called("void", name, value, ("ptr", f"align {size} {pointer}"), mask))
 
 
 def gather(emitter: Emitter, addresses: Number, type_: Type, mask: Number | None, other: Number | None) -> Number:
@@ -90,10 +85,9 @@ def gather(emitter: Emitter, addresses: Number, type_: Type, mask: Number | None
     pointers = emitter.emit(f"inttoptr {addresses.typed} to <{lanes} x ptr>")
     rest = other if other is not None else emitter.number(kind, zero_of(kind))
     active = mask if mask is not None else emitter.number("i1", "true")
-    name = f"llvm.masked.gather.{masked_suffix(kind, lanes)}.v{lanes}p0"
-    emitter.declarations[f"declare {vector} @{name}(<{lanes} x ptr>, <{lanes} x i1>, {vector})"] = None
-    given = f"<{lanes} x ptr> align {size} {pointers}, {active.spread(lanes).typed}, {rest.spread(lanes).typed}"
-    return emitter.number(kind, emitter.effect(f"call {vector} @{name}({given})"), lanes)
+    name = f"llvm.masked.gather.{suffix(vector)}.v{lanes}p0"
+    given = (f"<{lanes} x ptr>", f"align {size} {pointers}"), active.spread(lanes), rest.spread(lanes)
+    return emitter.number(kind, emitter.effect(emitter.called(vector, name, *given)), lanes)
 
 
 def scatter(emitter: Emitter, addresses: Number, value: Number, mask: Number | None, size: int) -> None:
@@ -102,9 +96,8 @@ def scatter(emitter: Emitter, addresses: Number, value: Number, mask: Number | N
     addresses, value = addresses.spread(lanes), value.spread(lanes)
     pointers = emitter.emit(f"inttoptr {addresses.typed} to <{lanes} x ptr>")
     active = (mask if mask is not None else emitter.number("i1", "true")).spread(lanes)
-    name = f"llvm.masked.scatter.{masked_suffix(value.kind, lanes)}.v{lanes}p0"
-    emitter.declarations[f"declare void @{name}({value.type}, <{lanes} x ptr>, {active.type})"] = None
-    emitter.line(f"call void @{name}({value.typed}, <{lanes} x ptr> align {size} {pointers}, {active.typed})")
+    name = f"llvm.masked.scatter.{suffix(value.type)}.v{lanes}p0"
+    emitter.line(emitter.called("void", name, value, (f"<{lanes} x ptr>", f"align {size} {pointers}"), active))
 
 
 # Buffers.
@@ -371,9 +364,6 @@ _RMW: dict[AtomicKind, str] = {
     AtomicKind.ADD: "add", AtomicKind.MAX: "max", AtomicKind.MIN: "min", AtomicKind.UMAX: "umax",
     AtomicKind.UMIN: "umin", AtomicKind.AND: "and", AtomicKind.OR: "or", AtomicKind.XOR: "xor", AtomicKind.XCHG: "xchg",
 }  # fmt: skip
-_UPDATES: dict[AtomicKind, type[arith.FloatBinary]] = {
-    AtomicKind.FADD: arith.AddF, AtomicKind.FMAX: arith.MaxNumF, AtomicKind.FMIN: arith.MinNumF,
-}  # fmt: skip
 
 
 @indexed(tt.AtomicRMW, tt.AtomicCAS)
@@ -404,7 +394,7 @@ def _atomic(emitter: Emitter, op: tt.AtomicRMW | tt.AtomicCAS, index: Index) -> 
         phi = f"phi {kind} [ {found}, %{end} ], [ {zero_of(kind)}, %{before} ]"
         return emitter.number(kind, emitter.effect(phi))
 
-    return from_memory(emitter, by_lane(emitter, update, addresses, active, *values), type_)
+    return from_memory(emitter, by_lane(update, addresses, active, *values), type_)
 
 
 def _exchange(emitter: Emitter, place: str, numbers: Sequence[Number], scalar: ScalarType) -> Number:
@@ -439,8 +429,7 @@ def _update(emitter: Emitter, kind: AtomicKind, place: str, value: Number, scala
         made = mine if bit == "xchg" else emitter.made("i1", f"{bit} i1 {held}, {mine}")
         new = made.to("zext", "i8")
     else:
-        operation = _UPDATES[kind]
-        new = _combined(emitter, operation, scalar, old, value)
+        new = combined(ATOMICS[kind], scalar, old, value)
     bits = new if new.kind == whole else new.to("bitcast", whole)
     pair = emitter.effect(f"cmpxchg ptr {place}, {found.typed}, {bits.typed} seq_cst seq_cst")
     seen = emitter.effect(f"extractvalue {{ {whole}, i1 }} {pair}, 0")
@@ -449,15 +438,6 @@ def _update(emitter: Emitter, kind: AtomicKind, place: str, value: Number, scala
     emitter.levels[-1].lines.insert(at, f"  {name} = phi {whole} [ {first}, %{before} ], [ {seen}, %{emitter.here} ]")
     emitter.start(after)
     return old
-
-
-def _combined(emitter: Emitter, cls: type[arith.FloatBinary], scalar: ScalarType, a: Number, b: Number) -> Number:
-    names: dict[type[Op], str] = {arith.MaxNumF: "llvm.maximumnum", arith.MinNumF: "llvm.minimumnum"}
-
-    def make(x: Number, y: Number) -> Number:
-        return x + y if cls is arith.AddF else x.call(names[cls], y)
-
-    return computed(emitter, scalar, make, a, b)
 
 
 # Gathers from tensors, and counts.
@@ -469,8 +449,7 @@ def _gather(emitter: Emitter, op: tt.Gather, index: Index) -> Number:
     source = op.source.type
     assert isinstance(source, TensorType)
     size = source.shape[op.axis]
-    signed = scalar_element(op.index.type).signed
-    wide = found if found.kind == "i64" else found.to("sext" if signed else "zext", "i64")
+    wide = extended(found, scalar_element(op.index.type))
     site = emitter.site(op, "gathers")
     emitter.fail(5, wide.test("uge", size), site, wide, emitter.i64(size))
     place = list(index)
@@ -484,17 +463,13 @@ def count(emitter: Emitter, op: cpu.Count, index: Index) -> None:
     mask = emitter.at(op.mask, index) if op.mask is not None else emitter.number("i1", "true")
     buffer = op.buffer.type
     assert isinstance(buffer, cpu.BufferType)
-    signed = scalar_element(op.value.type).signed
-    wide = value if value.kind == "i64" else value.to("sext" if signed else "zext", "i64")
+    wide = extended(value, scalar_element(op.value.type))
     inside = wide.test("ult", buffer.numel) & mask
     wide = inside.select(wide, 0)
     one = inside.to("zext", "i32")
     wide, one = together(wide, one)
     for lane in range(max(wide.lanes, 1)):
-        at, by = wide, one
-        if wide.lanes:
-            at = emitter.made("i64", f"extractelement {wide.typed}, i64 {lane}")
-            by = emitter.made("i32", f"extractelement {one.typed}, i64 {lane}")
+        at, by = wide.lane(lane), one.lane(lane)
         place = emitter.address(buffer_address(emitter, op.buffer), at, 4)
         old = emitter.number("i32", emitter.effect(f"load i32, ptr {place}"))
         emitter.line(f"store i32 {old + by}, ptr {place}")

@@ -42,9 +42,8 @@ def _copy(emitter: Emitter, op: cpu.Copy, source: Number, target: Number) -> Non
     type_ = op.source.type
     assert isinstance(type_, cpu.BufferType)
     pointers = [emitter.emit(f"inttoptr i64 {value} to ptr") for value in (target, source)]
-    emitter.declarations["declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"] = None
-    given = ", ".join(f"ptr align 64 {pointer}" for pointer in pointers)
-    emitter.line(f"call void @llvm.memcpy.p0.p0.i64({given}, i64 {type_.bytes}, i1 false)")
+    given = [*(("ptr", f"align 64 {pointer}") for pointer in pointers), ("i64", str(type_.bytes)), ("i1", "false")]
+    emitter.line(emitter.called("void", "llvm.memcpy.p0.p0.i64", *given))
 
 
 @indexed(cpu.Region)

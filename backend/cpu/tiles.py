@@ -91,8 +91,8 @@ def _dot(emitter: Emitter, op: cpu.Dot, a: Number, b: Number, c: Number) -> None
             run = emitter.lanes > 0
             total = read(emitter, target, at, run, f32)
             if not op.zero:
-                total = total + widen(emitter, read(emitter, c, at, run, f16), f16)
-            write(emitter, c, at, run, narrow(emitter, total, f32, f16), f16)
+                total = total + widen(read(emitter, c, at, run, f16), f16)
+            write(emitter, c, at, run, narrow(total, f32, f16), f16)
 
         _each(emitter, result.numel, 4, add)
     emitter.release()
@@ -144,7 +144,7 @@ def _as(emitter: Emitter, value: Value, matrix: Matrix, target: ScalarType) -> M
     def convert(found: Number) -> list[Number]:
         if target == i32:
             return [found.to("sext" if source.signed else "zext", "i32")]
-        return [to_f64(emitter, found, source) if target == f64 else widen(emitter, found, source)]
+        return [to_f64(found, source) if target == f64 else widen(found, source)]
 
     return _copied(emitter, value, matrix, target, 1, convert)[0]
 
@@ -159,7 +159,7 @@ def _parts(emitter: Emitter, value: Value, matrix: Matrix, precision: InputPreci
                 cut = (rest.bits() + 0x1000 & 0xFFFFE000).to("bitcast", "float")
                 parts.append(abs(rest).test("olt", float("inf")).select(cut, rest))
             else:
-                parts.append(widen(emitter, narrow(emitter, rest, f32, bf16), bf16))
+                parts.append(widen(narrow(rest, f32, bf16), bf16))
             rest = rest - parts[-1]
         return parts
 
@@ -286,9 +286,8 @@ def _multiplied(emitter: Emitter, x: Number, y: Number, z: Number) -> Number:
     if x.kind == z.kind:
         return x * y + z if x.kind[0] == "i" else x.spread(y.lanes).call("llvm.fma", y, z)
     name, pairs = PAIRED[z.lanes], f"<{2 * z.lanes} x bfloat>"
-    given = [emitter.emit(f"bitcast {factor.spread(z.lanes).typed} to {pairs}") for factor in (x, y)]
-    emitter.declarations[f"declare {z.type} @{name}({z.type}, {pairs}, {pairs})"] = None
-    return emitter.made(z.kind, f"call {z.type} @{name}({z.typed}, {pairs} {given[0]}, {pairs} {given[1]})", z.lanes)
+    given = [(pairs, emitter.emit(f"bitcast {factor.spread(z.lanes).typed} to {pairs}")) for factor in (x, y)]
+    return emitter.made(z.kind, emitter.called(z.type, name, z, *given), z.lanes)
 
 
 # Scans.

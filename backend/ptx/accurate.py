@@ -437,5 +437,5 @@ VECTORS = {"float": ("exp", "exp2", "log", "log2"), "double": ("exp", "exp2", "l
 
 @cache
 def accurate(name: str, kind: str, lanes: int = 0) -> Routine:
-    """The routine of a function for an LLVM type; with `lanes`, for vectors of it (one of `VECTORS[kind]`)."""
-    return ROUTINES[kind][name](lanes) if lanes else ROUTINES[kind][name]()
+    """The routine of a function for an LLVM type; with `lanes`, for vectors of it, if there is one."""
+    return ROUTINES[kind][name](lanes) if lanes and name in VECTORS[kind] else ROUTINES[kind][name]()

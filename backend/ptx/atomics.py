@@ -24,27 +24,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 
-from ziggurat.backend.ptx.casts import rounded, widened
-from ziggurat.backend.ptx.elementwise import choose
+from ziggurat.backend.elementwise import CHOICES, INSTRUCTIONS, in_f32
+from ziggurat.backend.ptx.casts import conversions
 from ziggurat.backend.ptx.emitter import EFFECT, Argument, Emitted, Emitter, emits
-from ziggurat.backend.ptx.routines import Join, Number, llvm_type
+from ziggurat.backend.ptx.routines import Join, Number, instruction, llvm_type
 from ziggurat.backend.ptx.shuffles import shared_out
 from ziggurat.backend.ptx.words import GLOBAL, from_memory, pack, to_memory, unpack, vector
-from ziggurat.codemodel.dialects import arith, tt
+from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.dialects.tt import AtomicKind, MemSemantic
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.op import Value
+from ziggurat.codemodel.scalars import ATOMICS
 from ziggurat.codemodel.types import ScalarType, bf16, f16, f32, scalar_element
 
-# The instruction for an access of integers, and LLVM's text for the number that it writes.
+# The instruction for an access of integers.
 _INTEGERS = {
-    AtomicKind.ADD: ("add.u", "add {k} {0}, {1}"), AtomicKind.AND: ("and.b", "and {k} {0}, {1}"),
-    AtomicKind.OR: ("or.b", "or {k} {0}, {1}"), AtomicKind.XOR: ("xor.b", "xor {k} {0}, {1}"),
-    AtomicKind.MAX: ("max.s", "llvm.smax"), AtomicKind.MIN: ("min.s", "llvm.smin"),
-    AtomicKind.UMAX: ("max.u", "llvm.umax"), AtomicKind.UMIN: ("min.u", "llvm.umin"),
+    AtomicKind.ADD: "add.u", AtomicKind.AND: "and.b", AtomicKind.OR: "or.b", AtomicKind.XOR: "xor.b",
+    AtomicKind.MAX: "max.s", AtomicKind.MIN: "min.s", AtomicKind.UMAX: "max.u", AtomicKind.UMIN: "min.u",
 }  # fmt: skip
-_CHOICES = {AtomicKind.FMAX: arith.MaxNumF, AtomicKind.FMIN: arith.MinNumF}
 
 
 class _Access:
@@ -195,23 +194,18 @@ def _instruction(emitter: Emitter, kind: AtomicKind, scalar: ScalarType) -> str 
         return None
     if kind is AtomicKind.XCHG:
         return f"exch.b{scalar.bits}"
-    return f"{_INTEGERS[kind][0]}{scalar.bits}" if kind in _INTEGERS else None
+    return f"{_INTEGERS[kind]}{scalar.bits}" if kind in _INTEGERS else None
 
 
 def _combined(emitter: Emitter, kind: AtomicKind, scalar: ScalarType, old: str, value: str) -> str:
     """The element that an access writes."""
-    number = llvm_type(scalar)
     if kind is AtomicKind.XCHG:
         return value
-    if kind is AtomicKind.FADD:
-        wide = [widened(emitter, item, scalar) for item in (old, value)]
-        return rounded(emitter, emitter.emit(f"fadd float {wide[0]}, {wide[1]}"), scalar)
-    if kind in _CHOICES:
-        return choose(emitter, _CHOICES[kind], scalar, old, value)
-    text = _INTEGERS[kind][1]
-    if text.startswith("llvm"):
-        return emitter.call(number, f"{text}.{number}", (number, old), (number, value))
-    return emitter.emit(text.format(old, value, k=number))
+    cls, (a, b) = ATOMICS[kind], (emitter.of(llvm_type(scalar), name) for name in (old, value))
+    rule = partial(instruction, INSTRUCTIONS[cls])
+    if scalar.is_fp8 or kind is AtomicKind.FADD:
+        return in_f32(conversions(emitter), cls, scalar, rule, a, b).name
+    return rule(a, b).name
 
 
 def _float_choice(access: _Access, kind: AtomicKind, address: str, value: str, mask: str | None) -> list[str]:
@@ -231,7 +225,7 @@ def _float_choice(access: _Access, kind: AtomicKind, address: str, value: str, m
 def _update(access: _Access, kind: AtomicKind, address: str, value: str, mask: str | None) -> list[str]:
     """Emit one read-modify-write; the bits that were in memory, if they are used."""
     emitter, scalar = access.emitter, access.scalar
-    if kind in _CHOICES and scalar.bits >= 32:
+    if ATOMICS.get(kind) in CHOICES and scalar.bits >= 32:
         return _float_choice(access, kind, address, value, mask)
     name = _instruction(emitter, kind, scalar)
     if name is not None:

@@ -1,44 +1,30 @@
-"""Emission of conversions: between floats, integers, and both; of bits and of addresses.
+"""Emission of conversions: between floats, integers, and both; and of bits.
 
-A conversion without an instruction on the target is a routine of the module that computes with integers. The results
-are those of the reference interpreter: 8-bit floats saturate, integers saturate and take NaN as 0, and nothing is
-rounded twice.
+Two floats at a time are converted to 16 or 8 bits, and from 8 bits, where the target does so. The rest is as
+`backend/casts.py` has it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import cache
+from collections.abc import Sequence
+from functools import partial
 
+from ziggurat.backend.elementwise import Conversions, from_integer, half_of, narrow_to_8_bits, to_integer, to_odd
 from ziggurat.backend.ptx.emitter import Emitted, Emitter, emits
 from ziggurat.backend.ptx.pairs import halves
-from ziggurat.backend.ptx.routines import Routine, llvm_type, suffix
+from ziggurat.backend.ptx.routines import Number, Routine, llvm_type
 from ziggurat.backend.ptx.words import pack, unpack
-from ziggurat.codemodel.dialects import arith, tt
+from ziggurat.codemodel.dialects import arith
 from ziggurat.codemodel.dialects.arith import Rounding
-from ziggurat.codemodel.numbers import bits_of_number
-from ziggurat.codemodel.op import Value
-from ziggurat.codemodel.types import ScalarType, Type, bf16, f8e5m2, f16, f32, f64, i1, scalar_element
-
-Many = Callable[[Sequence[str]], list[str]]
-
-
-def _all(emitter: Emitter, type_: Type, value: Value, make: Many) -> Emitted:
-    """Apply `make` to a scalar, or to all registers of a tensor at once; copies are left out."""
-    registers = emitter.layout(type_).unique_registers
-    made = make([emitter.at(value, register) for register in registers])
-    return emitter.value(type_, dict(zip(registers, made, strict=True)))
-
+from ziggurat.codemodel.types import ScalarType, bf16, f8e5m2, f16, f32, f64, scalar_element
 
 # Widening.
 
 
 def _widen_fp8(emitter: Emitter, values: Sequence[str], source: ScalarType) -> list[str]:
     """8-bit floats as f16, exactly; two at a time where the target does so."""
-    if source == f8e5m2:  # It is the upper half of an f16.
-        return [(emitter.of("i8", x).to("zext", "i16") << 8).to("bitcast", "half").name for x in values]
-    if not emitter.target.converts_fp8:
-        return [emitter.routine(widen_e4m3(), value) for value in values]
+    if source == f8e5m2 or not emitter.target.converts_fp8:
+        return [half_of(emitter.of("i8", value), source).name for value in values]
     made: list[str] = []
     for at in range(0, len(values), 2):
         pair = values[at : at + 2]
@@ -76,22 +62,26 @@ def widen(emitter: Emitter, values: Sequence[str], source: ScalarType, target: S
     return [made[value] for value in given]
 
 
-def widened(emitter: Emitter, value: str, source: ScalarType) -> str:
+def widened(emitter: Emitter, value: Number, source: ScalarType) -> Number:
     """A float of fewer than 32 bits as f32; others as they are."""
-    return widen(emitter, [value], source, f32)[0] if source.bits < 32 else value
+    return emitter.of("float", widen(emitter, [value.name], source, f32)[0]) if source.bits < 32 else value
 
 
 # Narrowing.
 
 
+def _by_routine(emitter: Emitter, routine: Routine, value: str) -> str:
+    return emitter.routine(routine, emitter.of(routine.parameters[0], value)).name
+
+
 def _narrow_fp8(emitter: Emitter, values: Sequence[str], target: ScalarType, rounding: Rounding) -> list[str]:
     """f32 as 8-bit floats, saturating; two at a time where the target does so."""
     if rounding is Rounding.ZERO or not emitter.target.converts_fp8:
-        return [emitter.routine(narrow_to_8_bits(target, rounding), value) for value in values]
+        return [_by_routine(emitter, narrow_to_8_bits(target, rounding), value) for value in values]
     made: list[str] = []
     for at in range(0, len(values), 2):
         low, *rest = values[at : at + 2]
-        high = rest[0] if rest else ZERO
+        high = rest[0] if rest else "0x0000000000000000"
         text = f"cvt.rn.satfinite.{target.ptx}x2.f32 $0, $1, $2;"  # The first source is the upper half.
         (packed,) = emitter.asm(("i16",), text, ("float", high), ("float", low))
         made += unpack(emitter, [packed], 1, 2)[: 1 + len(rest)]
@@ -126,7 +116,7 @@ def narrow(
         return given
     if target.is_fp8:
         if source == f64:
-            given = [emitter.routine(to_odd(), value) for value in given]
+            given = [_by_routine(emitter, to_odd(), value) for value in given]
         elif source.bits < 32:
             given = widen(emitter, given, source, f32)
         return _narrow_fp8(emitter, given, target, rounding)
@@ -134,7 +124,7 @@ def narrow(
     if rounding is Rounding.ZERO:
         return [_cut(emitter, value, source, target) for value in given]
     if target == bf16 and source == f64:
-        given, before = [emitter.routine(to_odd(), value) for value in given], "float"
+        given, before = [_by_routine(emitter, to_odd(), value) for value in given], "float"
     if before != "float":
         return [emitter.emit(f"fptrunc {before} {value} to {after}") for value in given]
     # Two at once: the packed conversion has four times the throughput, and saves the packing.
@@ -147,76 +137,49 @@ def narrow(
     return made + [emitter.emit(f"fptrunc float {value} to {after}") for value in given[len(made) :]]
 
 
-def rounded(emitter: Emitter, value: str, target: ScalarType) -> str:
-    """An f32 as a float of up to 32 bits."""
-    return narrow(emitter, [value], f32, target)[0]
+def narrowed(emitter: Emitter, value: Number, source: ScalarType, target: ScalarType) -> Number:
+    """An f32 or f64 as a narrower float, or one as wide, rounded once."""
+    return emitter.of(llvm_type(target), narrow(emitter, [value.name], source, target)[0])
 
 
 @emits(arith.ExtF)
 def _extf(emitter: Emitter, op: arith.ExtF) -> Emitted:
     source, target = scalar_element(op.operand.type), scalar_element(op.type)
-    return _all(emitter, op.type, op.operand, lambda values: widen(emitter, values, source, target))
+    return emitter.all(op.type, op.operands, partial(widen, emitter, source=source, target=target))
 
 
 @emits(arith.TruncF)
 def _truncf(emitter: Emitter, op: arith.TruncF) -> Emitted:
     source, target = scalar_element(op.operand.type), scalar_element(op.type)
-    return _all(emitter, op.type, op.operand, lambda values: narrow(emitter, values, source, target, op.rounding))
+    make = partial(narrow, emitter, source=source, target=target, rounding=op.rounding)
+    return emitter.all(op.type, op.operands, make)
+
+
+def conversions(emitter: Emitter) -> Conversions:
+    """The conversions of single numbers."""
+    return Conversions(partial(widened, emitter), partial(narrowed, emitter))
 
 
 # Integers.
 
 
-def int_to_float(emitter: Emitter, value: str, source: ScalarType, target: ScalarType, signed: bool) -> str:
-    """An integer as a float, rounded once."""
-    name, kind = "sitofp" if signed else "uitofp", f"i{source.bits}"
-    if target.bits >= 32 or (target == f16 and source.bits < 64):
-        return emitter.emit(f"{name} {kind} {value} to {llvm_type(target)}")
-    if source.bits == 64:
-        # f64 holds 53 bits. The last bits of a longer integer matter only as "some are set".
-        value = _sticky(emitter, value, 64, 11, 53, signed)
-        number = emitter.emit(f"{name} i64 {value} to double")
-        return narrow(emitter, [number], f64, target)[0]
-    if source.bits == 32:
-        value = _sticky(emitter, value, 32, 9, 24, signed)
-    number = emitter.emit(f"{name} {kind} {value} to float")
-    return rounded(emitter, number, target)
-
-
-def _sticky(emitter: Emitter, value: str, bits: int, low: int, limit: int, signed: bool) -> str:
-    """The integer with its `low` last bits replaced by 10…0 if any is set; unchanged below 2**limit."""
-    x, mask = emitter.of(f"i{bits}", value), (1 << low) - 1
-    some = (x & mask).test("ne", 0)
-    sticky = x & ~mask | some.select(1 << low - 1, 0, x.kind)
-    small = (x + (1 << limit)).test("ule", 1 << limit + 1) if signed else x.test("ule", 1 << limit)
-    return small.select(x, sticky).name
-
-
 @emits(arith.SIToFP, arith.UIToFP)
 def _to_float(emitter: Emitter, op: arith.SIToFP | arith.UIToFP) -> Emitted:
-    source, target = scalar_element(op.operand.type), scalar_element(op.type)
-    signed = isinstance(op, arith.SIToFP)
-    return emitter.each(op.type, op.operands, lambda value: int_to_float(emitter, value, source, target, signed))
+    return emitter.each(op.type, op.operands, partial(from_integer, conversions(emitter), op))
 
 
 @emits(arith.FPToSI, arith.FPToUI)
 def _to_int(emitter: Emitter, op: arith.FPToSI | arith.FPToUI) -> Emitted:
     source, target = scalar_element(op.operand.type), scalar_element(op.type)
-    signed = target.signed and target != i1
-    kind, result = "double" if source == f64 else "float", f"i{target.bits}"
+    if source == f64 or target.bits != 32:
+        return emitter.each(op.type, op.operands, partial(to_integer, conversions(emitter), op))
 
-    def convert(value: str) -> str:
-        value = widened(emitter, value, source)
-        if kind == "float" and target.bits == 32:
-            # The instruction saturates, and takes NaN as 0; LLVM emits more code for its own intrinsic.
-            return emitter.call("i32", f"llvm.nvvm.f2{'' if signed else 'u'}i.rz", ("float", value))
-        function = f"llvm.fpto{'s' if signed else 'u'}i.sat.{result}.{suffix(kind)}"
-        return emitter.call(result, function, (kind, value))
+    def convert(value: Number) -> str:
+        # The instruction saturates, and takes NaN as 0; LLVM emits more code for its own intrinsic.
+        wide = widened(emitter, value, source).name
+        return emitter.call("i32", f"llvm.nvvm.f2{'' if target.signed else 'u'}i.rz", ("float", wide))
 
     return emitter.each(op.type, op.operands, convert)
-
-
-# Bits and addresses.
 
 
 @emits(arith.Bitcast)
@@ -224,79 +187,4 @@ def _bitcast(emitter: Emitter, op: arith.Bitcast) -> Emitted:
     source, target = scalar_element(op.operand.type), scalar_element(op.type)
     if llvm_type(source) == llvm_type(target):
         return emitter.values[op.operand]
-    return emitter.each(op.type, op.operands, lambda value: emitter.number(emitter.bits(value, source), target))
-
-
-@emits(tt.Bitcast)
-def _pointer_cast(emitter: Emitter, op: tt.Bitcast) -> Emitted:
-    return emitter.values[op.value]
-
-
-ZERO = "0x0000000000000000"
-
-
-@cache
-def widen_e4m3(lanes: int = 0) -> Routine:
-    """An f8e4m3 as f16.
-
-    Moving the fields to their places in an f16 gives 1/256 of the number, for subnormals as well.
-    """
-    r = Routine("zg.f8e4m3.to.f16", "half", ["i8"], lanes)
-    wide = r.argument().to("zext", "i16")
-    magnitude = wide & 127
-    sign = (wide & 128) << 8
-    fields = magnitude << 7 | sign
-    number = fields.to("bitcast", "half") * 256.0
-    return r.done(magnitude.test("eq", 127).select(number.like(float("nan")), number))
-
-
-@cache
-def narrow_to_8_bits(target: ScalarType, rounding: Rounding, lanes: int = 0) -> Routine:
-    """An f32 as an 8-bit float, saturating.
-
-    The bits of normal numbers are shifted into place and rounded as an integer, so that a carry reaches the exponent.
-    Below the smallest normal number, the last place has a fixed weight.
-    """
-    digits, bias, nan = target.format.mantissa_bits, target.format.bias, 0x7F
-    largest = bits_of_number(target.format.largest, target)
-    shift = 23 - digits
-    smallest = 127 - bias + 1  # The exponent field, in an f32, of the smallest normal number.
-    r = Routine(f"zg.f32.to.{target.name}.{rounding.value}", "i8", ["float"], lanes)
-    bits = r.argument().bits()
-    magnitude = bits & 0x7FFFFFFF
-    number = magnitude.to("bitcast", "float")
-    sign = bits >> 24 & 128
-    if rounding is Rounding.NEAREST:
-        last = magnitude >> shift & 1
-        normal = magnitude + ((1 << shift - 1) - 1) + last
-        # Adding a number whose last place has the weight of this float's rounds the sum there.
-        anchor = smallest - digits + 23
-        low = (number + 2.0 ** (anchor - 127)).bits() - (anchor << 23)
-    else:
-        normal = magnitude
-        scaled = number * 2.0 ** (127 + digits - smallest)
-        low = magnitude.test("ult", smallest << 23).select(scaled, 0.0).to("fptoui", "i32")
-    normal = (normal >> shift) - ((smallest - 1) << digits)
-    code = magnitude.test("ult", smallest << 23).select(low, normal)
-    code = code.test("ugt", largest).select(largest, code)
-    code = magnitude.test("ugt", 0x7F800000).select(nan, code)
-    return r.done((code | sign).to("trunc", "i8"))
-
-
-@cache
-def to_odd(lanes: int = 0) -> Routine:
-    """An f64 as f32 such that rounding the result to fewer digits gives what rounding the f64 would.
-
-    A number that f32 lacks becomes its neighbour with an odd last bit (Boldo and Melquiond, 2008).
-    """
-    r = Routine("zg.f64.to.odd", "float", ["double"], lanes)
-    x = r.argument()
-    near = x.to("fptrunc", "float")
-    back = near.to("fpext", "double")
-    bits = near.bits()
-    size = abs(x)
-    step = abs(back).test("ogt", size).to("sext", "i32")
-    odd = bits + step | 1
-    finite = size.test("olt", float("inf"))
-    inexact = back.test("one", x)
-    return r.done((finite & inexact).select(odd, bits).to("bitcast", "float"))
+    return emitter.each(op.type, op.operands, lambda value: emitter.number(emitter.bits(value.name, source), target))

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from typing import TYPE_CHECKING, Any, cast
 
 from ziggurat.backend.ptx.lines import LineInfo, first_place
-from ziggurat.backend.ptx.routines import Code, Number, Routine, escaped, llvm_type
+from ziggurat.backend.ptx.routines import Code, Number, escaped, llvm_type
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.dispatch import OpTable
 from ziggurat.codemodel.errors import InternalError
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 Emitted = Any  # str, list[str], or a tuple of these; None for an op without a value.
 Emission = Callable[["Emitter", Any], Emitted]
 Argument = tuple[str, str]  # An LLVM type and a value of it.
-# A function from the registers of one to three operands to a register of the result.
-Make = Callable[[str], str] | Callable[[str, str], str] | Callable[[str, str, str], str]
 
 # The constraint of inline assembly for a value of an LLVM type.
 _CONSTRAINTS = {
@@ -47,6 +45,13 @@ READS = "#3"  # It stays between the writes around it, and is dropped without us
 EFFECT_OF_THREAD = "#4"  # It stays in place; each thread runs it for itself.
 
 _BOOLEANS = {"true": 1, "false": 0}  # The literals of LLVM's i1.
+
+# A function from the registers of one to three operands to a register of the result.
+Make = (
+    Callable[[Number], Number | str]
+    | Callable[[Number, Number], Number | str]
+    | Callable[[Number, Number, Number], Number | str]
+)
 
 EMITTERS: OpTable[Emission] = OpTable("PTX emitter")
 emits = EMITTERS.of
@@ -64,8 +69,6 @@ class Emitter(Code):
         self.values: dict[Value, Emitted] = {}
         self.preamble: list[str] = []
         self.offsets: dict[str, tuple[str, int]] = {}  # Integers that are another plus a constant.
-        # The module's routines and variables, by name.
-        self.definitions: dict[str, str] = {}
         self.metadata: list[str] = []
         self.types: dict[str, str] = {}
         self.joins: dict[Block, ValueJoin] = {}  # All blocks but the first, in a function with several.
@@ -80,18 +83,9 @@ class Emitter(Code):
 
     # Text.
 
-    def routine(self, routine: Routine, *values: str) -> str:
-        """Call a routine, which the module defines once."""
-        if routine.symbol not in self.definitions:
-            self.declarations.update(routine.declarations)
-            self.variables.update(routine.variables)
-            self.definitions[routine.symbol] = routine.text
-        given = ", ".join(map(" ".join, zip(routine.parameters, values, strict=True)))
-        return self.emit(f"call {routine.result} @{routine.symbol}({given})")
-
-    def of(self, kind: str, name: str) -> Number:
+    def of(self, kind: str, name: str, lanes: int = 0) -> Number:
         """A value with the operators of its LLVM type."""
-        return Number(self, kind, name)
+        return Number(self, kind, name, lanes)
 
     def slot(self, size: int) -> str:
         """The name of shared memory of at least `size` bytes, in which threads pass values within one op.
@@ -110,8 +104,7 @@ class Emitter(Code):
 
     def call(self, result: str, function: str, *arguments: Argument) -> str:
         """Call an external function, declaring it."""
-        self.declarations[f"declare {result} @{function}({', '.join(kind for kind, _ in arguments)})"] = None
-        text = f"call {result} @{function}({', '.join(map(' '.join, arguments))})"
+        text = self.called(result, function, *arguments)
         if result == "void":
             self.line(text)
             return ""
@@ -350,15 +343,22 @@ class Emitter(Code):
         kept = ~layout.free[0]
         return [found[register & kept] for register in range(layout.num_registers)]
 
+    def all(self, type_: Type, values: Sequence[Value], make: Callable[..., Iterable[str]]) -> Emitted:
+        """Apply `make` to scalars, or to all registers of tensors at once: to a list for each operand. Copies are
+        left out."""
+        registers = layout_of(type_).unique_registers if isinstance(type_, TensorType) else (0,)
+        made = make(*([self.at(value, register) for register in registers] for value in values))
+        return self.value(type_, dict(zip(registers, made, strict=True)))
+
     def each(self, type_: Type, values: Sequence[Value], make: Make) -> Emitted:
         """Apply `make` to scalars, or to tensors register by register; copies are made once."""
-        apply = cast("Callable[..., str]", make)
-        if not isinstance(type_, TensorType):
-            return apply(*map(self.scalar, values))
-        layout, given = layout_of(type_), [self.values[value] for value in values]
-        columns = [[found] * layout.num_registers if isinstance(found, str) else found for found in given]
-        made = {first: apply(*[column[first] for column in columns]) for first in layout.unique_registers}
-        return self.value(type_, made)
+        kinds, of = [llvm_type(value.type) for value in values], partial(Number, self)
+        one = cast("Callable[..., Number | str]", make)
+
+        def apply(*columns: Sequence[str]) -> list[str]:
+            return [str(one(*map(of, kinds, row))) for row in zip(*columns, strict=True)]
+
+        return self.all(type_, values, apply)
 
     def ops(self, ops: Iterable[Op]) -> None:
         """Emit ops in order."""

@@ -17,7 +17,7 @@ from functools import reduce
 from itertools import product
 
 from ziggurat.backend.ptx.emitter import EFFECT, PURE, Argument, Emitted, Emitter, emits, spread
-from ziggurat.backend.ptx.routines import Join, llvm_type, suffix
+from ziggurat.backend.ptx.routines import Join, Number, llvm_type, suffix
 from ziggurat.backend.ptx.shared import Rows, byte_rows
 from ziggurat.backend.ptx.shuffles import uniform
 from ziggurat.backend.ptx.tiles import Group, Tiles, mma_tiles, places_a, places_b, places_c, registers_of, wgmma_group
@@ -195,8 +195,8 @@ def _keep(emitter: Emitter, op: gpu.Keep) -> Emitted:
 
 @emits(gpu.RoundTf32)
 def _round_tf32(emitter: Emitter, op: gpu.RoundTf32) -> Emitted:
-    def rounded(value: str) -> str:
-        (bits,) = emitter.asm(("i32",), "cvt.rna.tf32.f32 $0, $1;", ("float", value), effect=PURE)
+    def rounded(value: Number) -> str:
+        (bits,) = emitter.asm(("i32",), "cvt.rna.tf32.f32 $0, $1;", ("float", value.name), effect=PURE)
         return emitter.emit(f"bitcast i32 {bits} to float")
 
     return emitter.each(op.result.type, [op.value], rounded)

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ziggurat.backend.ptx.emitter import Emitter
+from ziggurat.backend.ptx.routines import Number
 from ziggurat.backend.ptx.words import word_of
 from ziggurat.codemodel.types import ScalarType, bf16, f16
-
-# A function from an LLVM type, of one number or of a vector of two, and values of it to a value of it.
-Make = Callable[..., str]
 
 
 def has_pairs(emitter: Emitter, scalar: ScalarType) -> bool:
@@ -17,27 +15,29 @@ def has_pairs(emitter: Emitter, scalar: ScalarType) -> bool:
     return scalar == f16 or (scalar == bf16 and emitter.target.has_bf16_arithmetic)
 
 
-def applied(emitter: Emitter, columns: Sequence[Sequence[str]], scalar: ScalarType, make: Make) -> list[str]:
-    """`make` of each row of the columns: of two rows at once where a column has the halves of a word."""
+def applied(
+    emitter: Emitter, columns: Sequence[Sequence[str]], scalar: ScalarType, make: Callable[..., Number]
+) -> list[str]:
+    """`make` of each row of the columns: of two rows at once, as vectors, where a column has the halves of a word."""
     rows, made, paired = [*zip(*columns, strict=True)], list[str](), has_pairs(emitter, scalar)
     while len(made) < len(rows):
         twice = [*zip(*rows[len(made) : len(made) + 2], strict=True)]
         if paired and any(word_of(emitter, values) for values in twice):
-            vector = f"<2 x {scalar.llvm}>"
-            made += halves(emitter, make(vector, *(_joined(emitter, values, vector) for values in twice)), scalar)
+            pair = make(*(emitter.of(scalar.llvm, _joined(emitter, values, scalar), 2) for values in twice))
+            made += halves(emitter, pair.name, scalar)
         else:
-            made.append(make(scalar.llvm, *rows[len(made)]))
+            made.append(make(*(emitter.of(scalar.llvm, value) for value in rows[len(made)])).name)
     return made
 
 
-def _joined(emitter: Emitter, values: Sequence[str], vector: str) -> str:
+def _joined(emitter: Emitter, values: Sequence[str], scalar: ScalarType) -> str:
     """A vector of two floats."""
-    word = word_of(emitter, values)
+    word, vector = word_of(emitter, values), f"<2 x {scalar.llvm}>"
     if word is not None:
         return emitter.emit(f"bitcast i32 {word} to {vector}")
     made = "poison"
     for index, value in enumerate(values):
-        made = emitter.emit(f"insertelement {vector} {made}, {vector[5:-1]} {value}, i32 {index}")
+        made = emitter.emit(f"insertelement {vector} {made}, {scalar.llvm} {value}, i32 {index}")
     return made
 
 

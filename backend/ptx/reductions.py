@@ -8,13 +8,14 @@ of the axis or none of its bits. The body is emitted once for each combination, 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
-from ziggurat.backend.ptx.elementwise import BINARY, binary
+from ziggurat.backend.elementwise import RULES
 from ziggurat.backend.ptx.emitter import Emitted, Emitter, canonical, emits
 from ziggurat.backend.ptx.pairs import applied, has_pairs
 from ziggurat.backend.ptx.routines import Number, llvm_type
 from ziggurat.backend.ptx.shuffles import shuffle, shuffled
-from ziggurat.codemodel.dialects import tt
+from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.layout import bits_of, combine
 from ziggurat.codemodel.op import Body
@@ -70,11 +71,11 @@ class _Axis:
         tensors = [emitter.tensor(value) for value in op.values]
         self.columns = {register: [part[register] for part in tensors] for register in self.layout.unique_registers}
         # The type and the op of a commutative reduction that computes with two floats of 16 bits at once.
-        self.pairs: tuple[ScalarType, str] | None = None
+        self.pairs: tuple[ScalarType, Callable[..., Number]] | None = None
         scalar, combined = type_.element, op.combine.entry.ops[0]
-        is_plain = len(op.values) == 1 and type(combined) in BINARY and is_commutative(op.combine)
+        is_plain = len(op.values) == 1 and isinstance(combined, arith.FloatBinary) and is_commutative(op.combine)
         if is_plain and isinstance(scalar, ScalarType) and has_pairs(emitter, scalar):
-            self.pairs = scalar, BINARY[type(combined)]
+            self.pairs = scalar, partial(RULES[combined], combined)
 
     def _on_axis(self, bases: Sequence[int]) -> list[int]:
         return sorted((bit for bit, basis in enumerate(bases) if basis & self.mask), key=lambda bit: bases[bit])
@@ -86,13 +87,8 @@ class _Axis:
         """`combine` of each row with the other one, with two rows at once where that is possible."""
         if self.pairs is None:
             return [self.combine(row, other) for row, other in zip(rows, others, strict=True)]
-        scalar, name = self.pairs
         columns = [[value for (value,) in column] for column in (rows, others)]
-
-        def make(kind: str, a: str, b: str) -> str:
-            return binary(self.emitter, name, kind, a, b)
-
-        return [[made] for made in applied(self.emitter, columns, scalar, make)]
+        return [[made] for made in applied(self.emitter, columns, *self.pairs)]
 
     def joined(self, rows: dict[int, Column], bit: int) -> dict[int, Column]:
         """The rows, those with and without a bit in the register's number combined."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache, partialmethod
+from functools import lru_cache, partial, partialmethod
 from typing import Any
 
 from ziggurat.codemodel import types
@@ -25,6 +25,7 @@ class Code:
         self.lines: list[str] = []
         self.declarations: dict[str, None] = {}
         self.variables: dict[str, str] = {}
+        self.definitions: dict[str, str] = {}  # Of routines, by symbol.
         self.label = "entry"
         self._into = self.lines
         self._place = ""  # The suffix of instructions, which tells their source.
@@ -51,6 +52,25 @@ class Code:
         type_ = vector_type(kind, lanes)
         first = self.emit(f"insertelement {type_} poison, {kind} {name}, i64 0")
         return self.emit(f"shufflevector {type_} {first}, {type_} poison, <{lanes} x i32> zeroinitializer")
+
+    def called(self, result: str, function: str, *arguments: Number | tuple[str, str]) -> str:
+        """The text of a call of an external function, which is declared. Arguments that are no numbers are a type and a
+        value."""
+        given = [(value.type, value.name) if isinstance(value, Number) else value for value in arguments]
+        self.declarations[f"declare {result} @{function}({', '.join(kind for kind, _ in given)})"] = None
+        return f"call {result} @{function}({', '.join(map(' '.join, given))})"
+
+    def routine(self, routine: Routine, *values: Number) -> Number:
+        """Call a routine, which the module defines once; one of numbers for each lane of vectors."""
+        if not routine.lanes and any(value.lanes for value in values):
+            return by_lane(partial(self.routine, routine), *values)
+        if routine.symbol not in self.definitions:
+            self.declarations.update(routine.declarations)
+            self.variables.update(routine.variables)
+            self.definitions[routine.symbol] = routine.text
+        result, given = vector_type(routine.result, routine.lanes), ", ".join(value.typed for value in values)
+        name = self.emit(f"call {result} @{routine.symbol}({given})")
+        return Number(self, routine.result, name, routine.lanes)
 
     def start(self, label: str) -> None:
         """Begin a block."""
@@ -132,13 +152,17 @@ class Number:
             return Number(self.code, self.kind, f"splat ({self.kind} {self.name})", lanes)
         return Number(self.code, self.kind, self.code.splat(self.kind, self.name, lanes), lanes)
 
-    def _made(self, kind: str, text: str, lanes: int) -> Number:
+    def lane(self, lane: int) -> Number:
+        """The number in a lane; a number itself."""
+        return self.made(self.kind, f"extractelement {self.typed}, i64 {lane}", 0) if self.lanes else self
+
+    def made(self, kind: str, text: str, lanes: int) -> Number:
         return Number(self.code, kind, self.code.emit(text), lanes)
 
     def _operation(self, opcode: str, other: Number | float, swapped: bool = False) -> Number:
         a, b = together(*((self.like(other), self) if swapped else (self, self.like(other))))
         prefix = "f" if self.kind in _FLOATS else "u" if opcode in ("div", "rem") else ""
-        return self._made(self.kind, f"{prefix}{opcode} {a.type} {a}, {b}", a.lanes)
+        return self.made(self.kind, f"{prefix}{opcode} {a.type} {a}, {b}", a.lanes)
 
     __add__ = partialmethod(_operation, "add")
     __sub__ = partialmethod(_operation, "sub")
@@ -158,7 +182,7 @@ class Number:
         return self._operation("ashr", by)
 
     def __neg__(self) -> Number:
-        return self._made(self.kind, f"fneg {self.typed}", self.lanes) if self.kind in _FLOATS else 0 - self
+        return self.made(self.kind, f"fneg {self.typed}", self.lanes) if self.kind in _FLOATS else 0 - self
 
     def __abs__(self) -> Number:
         return self.call("llvm.fabs")
@@ -167,7 +191,7 @@ class Number:
         """A comparison, by the predicate of icmp or fcmp."""
         opcode = "fcmp" if self.kind in _FLOATS else "icmp"
         a, b = together(self, self.like(other))
-        return self._made("i1", f"{opcode} {predicate} {a.type} {a}, {b}", a.lanes)
+        return self.made("i1", f"{opcode} {predicate} {a.type} {a}, {b}", a.lanes)
 
     def select(self, then: Number | float, otherwise: Number | float, kind: str = "") -> Number:
         """One of two values, by an i1. Two Python numbers are of the type `kind`."""
@@ -175,11 +199,11 @@ class Number:
         first, second = of.like(then), of.like(otherwise)
         lanes = max(self.lanes, first.lanes, second.lanes)
         first, second = first.spread(lanes), second.spread(lanes)
-        return self._made(of.kind, f"select {self.typed}, {first.typed}, {second.typed}", lanes)
+        return self.made(of.kind, f"select {self.typed}, {first.typed}, {second.typed}", lanes)
 
     def to(self, opcode: str, kind: str) -> Number:
         """The value cast to another type."""
-        return self._made(kind, f"{opcode} {self.typed} to {vector_type(kind, self.lanes)}", self.lanes)
+        return self.made(kind, f"{opcode} {self.typed} to {vector_type(kind, self.lanes)}", self.lanes)
 
     def call(self, function: str, *others: Number | float) -> Number:
         """Call an intrinsic whose result has the type of this number, its first argument. A bool is an i1."""
@@ -188,10 +212,19 @@ class Number:
             given.append(Number(self.code, "i1", str(x).lower()) if isinstance(x, bool) else self.like(x))
         lanes = max(x.lanes for x in given)
         given = [x if isinstance(y, bool) else x.spread(lanes) for x, y in zip(given, (self, *others), strict=True)]
-        name = f"{function}.{f'v{lanes}' if lanes else ''}{suffix(self.kind)}"
         result = vector_type(self.kind, lanes)
-        self.code.declarations[f"declare {result} @{name}({', '.join(x.type for x in given)})"] = None
-        return self._made(self.kind, f"call {result} @{name}({', '.join(x.typed for x in given)})", lanes)
+        return self.made(self.kind, self.code.called(result, f"{function}.{suffix(result)}", *given), lanes)
+
+    def convert(self, function: str, kind: str) -> Number:
+        """Call an intrinsic that converts this number to another type."""
+        result = vector_type(kind, self.lanes)
+        name = f"{function}.{suffix(result)}.{suffix(self.type)}"
+        return self.made(kind, self.code.called(result, name, self), self.lanes)
+
+    def any(self) -> Number:
+        """Whether an i1 is true in any lane; a number itself."""
+        name = f"llvm.vector.reduce.or.v{self.lanes}i1"
+        return self.made("i1", self.code.called("i1", name, self), 0) if self.lanes else self
 
     def bits(self) -> Number:
         """The bits of a float as an integer."""
@@ -292,13 +325,14 @@ class Routine(Code):
         after.end()
         return [Number(self, value.kind, name) for value, name in zip(found, names, strict=True)]
 
-    def done(self, value: Number, inline: bool = True) -> Routine:
+    def done(self, value: Number, inline: bool = True, attributes: str = "") -> Routine:
         """End with the result. With `inline` LLVM may inline the routine. Long and slow ones are better called: for a
         tensor with many elements a thread, the copies would take long to compile."""
         kinds = [vector_type(kind, self.lanes) for kind in self.parameters]
         given = ", ".join(f"{kind} %a{index}" for index, kind in enumerate(kinds))
         result = vector_type(self.result, self.lanes)
-        head = f"define internal {result} @{self.symbol}({given}) nounwind {'' if inline else 'noinline '}{{"
+        attributes = f"{'' if inline else 'noinline '}{attributes}"
+        head = f"define internal {result} @{self.symbol}({given}) nounwind {attributes}{{"
         self.text = "\n".join([head, "entry:", *self.lines, f"  ret {result} {value}", "}"])
         return self
 
@@ -308,10 +342,34 @@ def vector_type(kind: str, lanes: int) -> str:
     return f"<{lanes} x {kind}>" if lanes else kind
 
 
+def instruction(name: str, *values: Number) -> Number:
+    """The result of an instruction, or of an intrinsic ("llvm.smax"), whose operands and result have one type."""
+    if name.startswith("llvm."):
+        return values[0].call(name, *values[1:])
+    given = together(*values)
+    first, names = given[0], ", ".join([value.name for value in given])
+    return first.made(first.kind, f"{name} {first.type} {names}", first.lanes)
+
+
 def together(*values: Number) -> list[Number]:
     """The values as vectors of one length, or all as numbers."""
+    lanes = max([value.lanes for value in values])
+    return [value.spread(lanes) for value in values] if lanes else [*values]
+
+
+def by_lane(make: Callable[..., Number], *values: Number) -> Number:
+    """A function of numbers applied to each lane of vectors."""
     lanes = max(value.lanes for value in values)
-    return [value.spread(lanes) for value in values]
+    if not lanes:
+        return make(*values)
+    result: Number | None = None
+    for lane in range(lanes):
+        found = make(*(value.lane(lane) for value in values))
+        result = result or Number(found.code, found.kind, "poison", lanes)
+        name = found.code.emit(f"insertelement {result.typed}, {found.typed}, i64 {lane}")
+        result = Number(found.code, found.kind, name, lanes)
+    assert result is not None
+    return result
 
 
 @lru_cache(maxsize=1)

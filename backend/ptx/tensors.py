@@ -135,8 +135,8 @@ def _cat(emitter: Emitter, op: tt.Cat) -> Emitted:
     return [*emitter.tensor(op.lhs), *emitter.tensor(op.rhs)]
 
 
-@emits(tt.MultipleOf, tt.MaxContiguous)
-def _hint(emitter: Emitter, op: tt.Hint) -> Emitted:
+@emits(tt.MultipleOf, tt.MaxContiguous, tt.Bitcast)
+def _same(emitter: Emitter, op: tt.Hint | tt.Bitcast) -> Emitted:
     return emitter.values[op.value]
 
 

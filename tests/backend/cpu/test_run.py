@@ -11,6 +11,7 @@ from ziggurat.backend.cpu import nest
 from ziggurat.backend.cpu.compile import CpuOptions, compile_cpu
 from ziggurat.backend.reference.run import run
 from ziggurat.codemodel.errors import KernelRuntimeError
+from ziggurat.codemodel.text.parser import parse
 
 K = zg.CompareKind
 F32 = zg.ptr(zg.f32)
@@ -492,3 +493,27 @@ def test_a_load_fails_before_what_follows_it_does(kind):
     arrays = [np.ones(64, np.int32), np.zeros(64, np.int32), np.zeros(64, np.int32)]
     with pytest.raises(zg.KernelRuntimeError, match=r"reads x_ptr\[1000000\]|reads arg0\[1000000\]"):
         run_cpu(model, (1,), arrays)
+
+
+LARGER = """module ()void -> { tt.func @"larger" (%x : ptr<ELEMENT>, %out : ptr<ELEMENT>)void -> {
+    %at : tensor<x256, i32> = tt.make_range @start=0 @end=256;
+    %a : tensor<x256, ptr<ELEMENT>> = tt.splat %x;
+    %b : tensor<x256, ptr<ELEMENT>> = tt.addptr %a %at;
+    %c : tensor<x256, ELEMENT> = tt.load %b;
+    %d : tensor<x256, ptr<ELEMENT>> = tt.splat %out;
+    %e : tensor<x256, ptr<ELEMENT>> = tt.addptr %d %at;
+    %f : tensor<x256, ELEMENT> = tt.atomic_rmw %e %c @fmax;
+    tt.return; }; unreachable; };"""
+
+
+@pytest.mark.parametrize("scalar", [zg.f8e4m3, zg.f8e5m2])
+def test_an_atomic_maximum_of_8_bit_floats_is_not_rounded(scalar):
+    """An infinity stays one, as in `zg.maximum`."""
+    x = np.arange(256, dtype=np.uint8).view(scalar.dtype)
+    mine, theirs = (np.full(256, -1.0).astype(scalar.dtype) for _ in range(2))
+    model = parse(LARGER.replace("ELEMENT", scalar.name))
+    run_cpu(model, (1,), [x, mine])
+    run(model, None, (1,), [x, theirs])
+    wide = x.astype(np.float32)
+    for found in (mine, theirs):
+        np.testing.assert_array_equal(found.astype(np.float32), np.fmax(wide, np.float32(-1.0)))

@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from ziggurat.backend.ptx.casts import narrow_to_8_bits, to_odd, widen_e4m3
+from ziggurat.backend.elementwise import narrow_to_8_bits, to_odd, widen_e4m3
 from ziggurat.codemodel.dialects.arith import Rounding
 from ziggurat.codemodel.scalars import converted, to_odd_f32
 from ziggurat.codemodel.types import f8e4m3, f8e5m2, f32
@@ -40,11 +40,12 @@ def test_rounding_to_odd(on_host, numbers, same) -> None:
 def test_a_kernel_has_each_routine_once(emission) -> None:
     """However often it is called; one for each type and rounding."""
     emitter, _ = emission("", "")
-    calls = [emitter.routine(narrow_to_8_bits(f8e4m3, Rounding.NEAREST), "%x") for _ in range(2)]
-    calls += [emitter.routine(narrow_to_8_bits(f8e4m3, Rounding.ZERO), "%x")]
-    calls += [emitter.routine(narrow_to_8_bits(f8e5m2, Rounding.NEAREST), "%x")]
-    calls += [emitter.routine(widen_e4m3(), "%y"), emitter.routine(to_odd(), "%z")]
-    assert len(set(calls)) == 6 == len(emitter.lines)
+    x, y, z = (emitter.of(kind, f"%{name}") for kind, name in (("float", "x"), ("i8", "y"), ("double", "z")))
+    calls = [emitter.routine(narrow_to_8_bits(f8e4m3, Rounding.NEAREST), x) for _ in range(2)]
+    calls += [emitter.routine(narrow_to_8_bits(f8e4m3, Rounding.ZERO), x)]
+    calls += [emitter.routine(narrow_to_8_bits(f8e5m2, Rounding.NEAREST), x)]
+    calls += [emitter.routine(widen_e4m3(), y), emitter.routine(to_odd(), z)]
+    assert len({call.name for call in calls}) == 6 == len(emitter.lines)
     assert list(emitter.definitions) == [
         *(f"zg.f32.to.{name}" for name in ("f8e4m3.rtne", "f8e4m3.rtz", "f8e5m2.rtne")),
         "zg.f8e4m3.to.f16",
