@@ -150,12 +150,13 @@ def from_integer(to: Conversions, op: arith.Cast, a: Number) -> Number:
         return a.to(name, target.llvm)
     if source.bits == 64:
         # f64 holds 53 bits. The last bits of a longer integer matter only as "some are set".
-        return to.narrow(_sticky(a, 11, 53, signed).to(name, "double"), f64, target)
+        return to.narrow(_sticky(a, 11 if signed else 12, 53, signed).to(name, "double"), f64, target)
     return to.narrow((_sticky(a, 9, 24, signed) if source.bits == 32 else a).to(name, "float"), f32, target)
 
 
 def _sticky(x: Number, low: int, limit: int, signed: bool) -> Number:
-    """The integer with its `low` last bits replaced by 10…0 if any is set; unchanged below 2**limit."""
+    """The integer with its `low` last bits replaced by 10…0 if any is set; unchanged below 2**limit. The float keeps
+    that 1, of the largest integers as well."""
     mask = (1 << low) - 1
     some = (x & mask).test("ne", 0)
     sticky = x & ~mask | some.select(1 << low - 1, 0, x.kind)

@@ -130,6 +130,8 @@ def sample(values, dtypes):
                     2**62 + 2**54,
                 ]
                 more += [2**62 + 2**54 + 1, 2**62 + 3 * 2**54 - 1]
+            if name == "u64":
+                more += [2**63 + 2**55 + 1, 2**63 + 3 * 2**55 - 1]
             array = np.concatenate([array, np.array(more, array.dtype)])
         return array
 
