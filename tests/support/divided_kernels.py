@@ -54,6 +54,22 @@ def pointers(a_desc, b_desc, c_ptr, d_ptr, k, pitch, also, M: zg.constexpr, N: z
     zg.store(at, zg.cast(c1, zg.f16))
 
 
+@zg.kernel
+def tiles(a_desc, b_desc, c_ptr, count, k, M: zg.constexpr, N: zg.constexpr, K: zg.constexpr, STEP: zg.constexpr):
+    """Two blocks of rows of a · b and the tile's number, STEP blocks after those of the tile before."""
+    for tile in range(zg.program_id(0), count, zg.num_programs(0)):
+        c0 = zg.full((M, N), zg.cast(tile, zg.f32), zg.f32)
+        c1 = c0
+        for start in zg.range(0, k, K, warp_specialize=True):
+            b = b_desc.load((start, 0))
+            c0 = zg.dot(a_desc.load((tile * 2 * M, start)), b, c0)
+            c1 = zg.dot(a_desc.load((tile * 2 * M + M, start)), b, c1)
+        rows, columns = zg.expand(zg.arange(0, M), 1), zg.expand(zg.arange(0, N), 0)
+        at = zg.add(c_ptr + tile * STEP * M * N, zg.add(zg.mul(rows, N), columns))
+        zg.store(at, c0)
+        zg.store(zg.add(at, M * N), c1)
+
+
 @zg.function
 def step(acc, total, top, q, k, v, start, row, n, CAUSAL: zg.constexpr, N: zg.constexpr):
     scores = zg.dot(q, zg.trans(k))
@@ -110,9 +126,10 @@ def of_two(q_desc, k_desc, v_desc, out_desc, n, tiles, D: zg.constexpr):
 
 @zg.kernel
 def gated(
-    a_ptr, b_ptr, c_ptr, d_ptr, e_ptr, m, n, k, am, bk, cm, M: zg.constexpr, N: zg.constexpr, K: zg.constexpr
+    a_ptr, b_ptr, c_ptr, d_ptr, e_ptr, m, n, k, am, bk, cm, M: zg.constexpr, N: zg.constexpr, K: zg.constexpr,
+    SAME: zg.constexpr = False,
 ):  # fmt: skip
-    """a · b and a · c to matrices of their own, through pointers, a tile a program."""
+    """a · b and a · c to matrices of their own, or as neighbours, through pointers, a tile a program."""
     rows, columns = zg.add(zg.program_id(0) * M, zg.arange(0, M)), zg.add(zg.program_id(1) * N, zg.arange(0, N))
     at, at_m = zg.arange(0, K), zg.expand(zg.mod(rows, m), 1)
     at_n = zg.expand(zg.mod(columns, n), 0)
@@ -130,4 +147,4 @@ def gated(
     inside = zg.and_(zg.compare(zg.expand(rows, 1), m, LESS), zg.compare(zg.expand(columns, 0), n, LESS))
     out = zg.add(zg.mul(zg.expand(rows, 1), cm), zg.expand(columns, 0))
     zg.store(zg.add(d_ptr, out), zg.cast(one, zg.f16), inside)
-    zg.store(zg.add(e_ptr, out), zg.cast(other, zg.f16), inside)
+    zg.store(zg.add(d_ptr + N if SAME else e_ptr, out), zg.cast(other, zg.f16), inside)

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 import attrs
 
 from ziggurat.codemodel.dialects import arith, scf, tt
+from ziggurat.codemodel.dialects.arith import IntPredicate
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value
 from ziggurat.codemodel.types import PtrType, TensorType, element_of, i32, i64, shape_of
@@ -197,7 +198,7 @@ class Forms:
             moved = total
         if made is None or start is None or not isinstance(step, int) or not step:
             return None
-        inside = any(owner in self._owners(self.atoms[number]) for product in moved.base for number in product)
+        inside = any(owner in self.owners(self.atoms[number]) for product in moved.base for number in product)
         if inside or any(coefficient % step for coefficient in moved.base.values()):
             return None
         each = {product: coefficient // step for product, coefficient in moved.base.items()}
@@ -208,8 +209,40 @@ class Forms:
         wide = sum_of(made.wide, further) if is_wide else made.wide
         return attrs.evolve(made, base=sum_of(made.base, further), wide=wide)
 
+    def limits(self, mask: Value | None, rank: int) -> tuple[list[tuple[int, Poly]], bool]:
+        """Conditions index + number < 0, by axis, that hold where a mask is true; and whether it is true where they
+        hold."""
+        if mask is None:
+            return [], True
+        op = mask.op if isinstance(mask, OpResult) else None
+        match op:
+            case arith.ConstantOp():
+                return [], bool(op.value)
+            case arith.AndI():
+                (first, exact), (second, other) = (self.limits(value, rank) for value in (op.lhs, op.rhs))
+                return [*first, *second], exact and other
+            case gpu.ConvertLayout():
+                return self.limits(op.value, rank)
+            case tt.ExpandDims():
+                inner, exact = self.limits(op.value, rank - 1)
+                return [(axis + (axis >= op.axis), number) for axis, number in inner], exact
+            case tt.Broadcast():
+                inner, exact = self.limits(op.value, rank)
+                kept = [(axis, number) for axis, number in inner if shape_of(op.value.type)[axis] > 1]
+                return kept, exact and len(kept) == len(inner)
+            case arith.CmpI() if op.predicate in _LESS:
+                below, slack = _LESS[op.predicate]
+                a, b = (self.form(value) for value in ((op.lhs, op.rhs) if below else (op.rhs, op.lhs)))
+                found = added(a, b, -1)
+                axes = [] if found is None else [(at, axis) for at, axis in enumerate(found.axes) if axis.stride]
+                if found is not None and len(axes) == 1 and axes[0][1] == Axis(ONE):
+                    return [(axes[0][0], sum_of(found.base, {(): slack}))], True
+                return [], False
+            case _:
+                return [], False
+
     @staticmethod
-    def _owners(value: Value) -> list[Op]:
+    def owners(value: Value) -> list[Op]:
         """The ops in whose bodies a value is made."""
         owner = None if value.block is None else value.block.parent.parent
         return [] if owner is None else [*owner.path()]
@@ -223,3 +256,10 @@ def _moved(op: tt.ExpandDims | tt.Broadcast | tt.Trans, axes: Sequence[Axis]) ->
         return tuple(axes[axis] for axis in op.order)
     sizes = shape_of(op.value.type)
     return tuple(Axis() if size == 1 else axis for axis, size in zip(axes, sizes, strict=True))
+
+
+# By the predicate: whether the first operand is the smaller one, and what is added to the difference.
+_LESS = {
+    IntPredicate.SLT: (True, 0), IntPredicate.SLE: (True, -1),
+    IntPredicate.SGT: (False, 0), IntPredicate.SGE: (False, -1),
+}  # fmt: skip

@@ -24,12 +24,13 @@ from ziggurat.codemodel.op import BlockParameter, Body, Op, OpResult, Value
 from ziggurat.codemodel.structured import Structured
 from ziggurat.codemodel.traits import BodyTerminator, Terminator
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
-from ziggurat.codemodel.types import shape_of
-from ziggurat.transforms.place.affine import Forms, product_of, sum_of
+from ziggurat.transforms.place.affine import Forms
+from ziggurat.transforms.place.apart import are_apart
 from ziggurat.transforms.place.components import Component, Group, component_of, groups_of
 from ziggurat.transforms.place.flow import users_of
 from ziggurat.transforms.place.memory_order import MemoryOrder
 from ziggurat.transforms.place.obstacle import Obstacle
+from ziggurat.transforms.place.persist import is_persistent
 from ziggurat.transforms.simplify.dce import Sweep
 from ziggurat.transforms.simplify.demand import value_count
 from ziggurat.transforms.simplify.effects import is_pure
@@ -86,8 +87,9 @@ def parts_of(module: gpu.Module) -> Sequence[Part] | Obstacle:
         parts[0].join(needs)
     stores = [[op for op in func.walk() if isinstance(op, tt.Store) and op.result in part.kept] for part in parts]
     forms = Forms(func)
+    of_programs = [op for op in func.body.entry.ops if is_persistent(func)]  # Programs have no order.
     for one, other in (pair for a, b in combinations(stores, 2) for pair in product(a, b)):
-        if not _are_apart(forms, one, other):
+        if not are_apart(forms, one, other, of_programs):
             return Obstacle(f"it may store where the store at {one.location} does", other)
     return [_part(module, func, needs) for needs in parts]
 
@@ -108,27 +110,6 @@ def _may_run_beside(op: Op, memory: MemoryOrder) -> bool:
             return True
         case _:
             return isinstance(op, scf.For | scf.If | Terminator) or op.NAME.startswith("gpu.") or is_pure(op)
-
-
-def _are_apart(forms: Forms, one: tt.Store, other: tt.Store) -> bool:
-    """Whether two stores write through other arguments, or other indices of one matrix: blocks of the same strides,
-    which are a constant distance apart along an axis."""
-    a, b = forms.form(one.ptr), forms.form(other.ptr)
-    if a is None or b is None or a.origin is None or b.origin is None:
-        return False
-    if a.origin is not b.origin:
-        return True
-    between = sum_of(a.base, b.base, -1)
-    if a.axes != b.axes or any(axis.wrap for axis in a.axes) or not between:
-        return False
-    # The distance is `steps` strides.
-    strides = [axis.stride for axis in a.axes]
-    for stride, size in zip(strides, shape_of(one.ptr.type), strict=True):
-        for key in set(stride) & set(between):
-            steps = between[key] // stride[key]
-            if abs(steps) >= size and between == product_of(stride, {(): steps}):
-                return True
-    return False
 
 
 class _Needs:

@@ -29,13 +29,12 @@ from collections.abc import Mapping
 import attrs
 
 from ziggurat.codemodel.dialects import arith, core, scf, tt
-from ziggurat.codemodel.dialects.arith import IntPredicate
 from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.structured import Structured
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.codemodel.types import DescriptorType, ScalarType, TensorType, i1, i32, i64, shape_of
-from ziggurat.transforms.place.affine import ONE, Axis, Forms, Poly, added, sum_of
+from ziggurat.transforms.place.affine import ONE, Forms, Poly, sum_of
 from ziggurat.transforms.place.axis_info import analyse
 from ziggurat.transforms.place.components import component_of
 from ziggurat.transforms.place.obstacle import Obstacle
@@ -219,38 +218,6 @@ class _Analysis(Forms):
             total = term if total is None else builder.add(arith.AddI(total, term))
         return constant(builder, 0) if total is None else total
 
-    # Masks.
-
-    def limits(self, mask: Value | None, rank: int) -> tuple[list[tuple[int, Poly]], bool]:
-        """Conditions index + number < 0, by axis, that hold where a mask is true; and whether it is true where they
-        hold."""
-        if mask is None:
-            return [], True
-        op = mask.op if isinstance(mask, OpResult) else None
-        match op:
-            case arith.ConstantOp():
-                return [], bool(op.value)
-            case arith.AndI():
-                (first, exact), (second, other) = (self.limits(value, rank) for value in (op.lhs, op.rhs))
-                return [*first, *second], exact and other
-            case tt.ExpandDims():
-                inner, exact = self.limits(op.value, rank - 1)
-                return [(axis + (axis >= op.axis), number) for axis, number in inner], exact
-            case tt.Broadcast():
-                inner, exact = self.limits(op.value, rank)
-                kept = [(axis, number) for axis, number in inner if shape_of(op.value.type)[axis] > 1]
-                return kept, exact and len(kept) == len(inner)
-            case arith.CmpI() if op.predicate in _LESS:
-                below, slack = _LESS[op.predicate]
-                a, b = (self.form(value) for value in ((op.lhs, op.rhs) if below else (op.rhs, op.lhs)))
-                found = added(a, b, -1)
-                axes = [] if found is None else [(at, axis) for at, axis in enumerate(found.axes) if axis.stride]
-                if found is not None and len(axes) == 1 and axes[0][1] == Axis(ONE):
-                    return [(axes[0][0], sum_of(found.base, {(): slack}))], True
-                return [], False
-            case _:
-                return [], False
-
     # Loads and stores.
 
     def lone_store(self) -> list[tt.Store]:
@@ -415,10 +382,3 @@ def _carried(owner: Structured, number: int) -> list[Value]:
 
 def _is_alike(one: Value, other: Value) -> bool:
     return shape_of(one.type) == shape_of(other.type)
-
-
-# By the predicate: whether the first operand is the smaller one, and what is added to the difference.
-_LESS = {
-    IntPredicate.SLT: (True, 0), IntPredicate.SLE: (True, -1),
-    IntPredicate.SGT: (False, 0), IntPredicate.SGE: (False, -1),
-}  # fmt: skip

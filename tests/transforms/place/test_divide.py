@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from divided_kernels import attention, gated, of_two, pointers, products
+from divided_kernels import attention, gated, of_two, pointers, products, tiles
 
 import ziggurat as zg
 from ziggurat.backend.ptx.assemble import to_llvm
@@ -25,6 +25,7 @@ from ziggurat.transforms.place.divide import parts_of
 from ziggurat.transforms.place.hazards import hazards
 from ziggurat.transforms.place.obstacle import Obstacle
 from ziggurat.transforms.place.passes import PLACE, place
+from ziggurat.transforms.place.persist import is_persistent
 from ziggurat.transforms.place.queries import role_split
 from ziggurat.transforms.place.specialize import specialize
 
@@ -179,6 +180,20 @@ def test_stores_through_pointers(where: str, count: int) -> None:
     judged(model, module, arrays, [(64, 64), (64, 32), None, None], 128, 64, 16, grid=(1,), seed=3, outs=2)
 
 
+@pytest.mark.parametrize(("step_", "count"), [(2, 2), (1, 1)])
+def test_stores_in_different_iterations(step_: int, count: int) -> None:
+    """The first block of a tile may be the second one of the tile before, which one consumer stores before it."""
+    model = tiles.triton(*blocks((64, 64), (64, 32)), zg.divisible(zg.ptr(zg.f32)), zg.i32, I32, 64, 32, 64, step_)
+    if count == 1:
+        with pytest.warns(zg.ZigguratWarning, match="not divided among consumers: it may store where"):
+            module = placed(model)
+    else:
+        module = placed(model)
+    assert warps_of(module) == (*[4] * count, 4)
+    arrays = [small(384, 64, 1), small(64, 32, 2), np.zeros((384, 32), np.float32)]
+    judged(model, module, arrays, [(64, 64), (64, 32), None], 3, 64, grid=(1,), seed=1)
+
+
 def test_too_many_parts_for_a_cta() -> None:
     """Then one consumer has them all: 32 warps beside a producer, or more registers than its threads have."""
     with pytest.warns(zg.ZigguratWarning, match="2 times 16 warps are more than a CTA can have"):
@@ -188,13 +203,23 @@ def test_too_many_parts_for_a_cta() -> None:
         assert warps_of(placed(products_of(128, 256, 32), 8)) == (8, 4)
 
 
-def before_roles(model: Any) -> Any:
+def before_roles(model: Any, warps: int = 4) -> Any:
     """The model before `specialize`."""
     for name, step_ in PLACE:
         if name == "specialize":
             break
-        model = step_(model, CompileOptions("sm_90a", 4, 3))
+        model = step_(model, CompileOptions("sm_90a", warps, 3))
     return model
+
+
+def test_programs_in_turn_have_no_order() -> None:
+    """What two of them store is not compared."""
+    pointer = zg.divisible(zg.ptr(zg.f16))
+    model = gated.triton(*[pointer] * 5, zg.i32, I32, zg.i32, I32, I32, I32, 128, 128, 64, True)
+    made = before_roles(model, 8)
+    (func,) = made.functions().values()
+    parts = parts_of(made)
+    assert is_persistent(func) and not isinstance(parts, Obstacle) and len(parts) == 2
 
 
 def test_a_part_is_a_kernel() -> None:
