@@ -4,7 +4,7 @@ A CTA runs until it waits for the others: at the barrier of the cluster, or at a
 another one runs, in an order by the seed. A store reaches the other CTA as a load by TMA does: as late as it may with
 the seed 0, as early as it may with 1. It is an error to store to a CTA that may not have started, or that has ended.
 
-Global memory is judged within each CTA only.
+Accesses of global memory by different CTAs are ordered by the barrier of the cluster alone, if its arrival releases.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ class Cluster:
         self.programs = programs
         self.arrivals = [0] * len(programs)
         self.waits = [0] * len(programs)
-        self.known: list[Array | None] = [None] * len(programs)  # What the threads of each CTA knew as it arrived.
+        # What the threads of each CTA knew at each arrival, and the arrivals, from 1 on, that released its accesses.
+        self.known: list[list[Array]] = [[] for _ in programs]
+        self.released: list[list[int]] = [[0] for _ in programs]
         self.ended = [False] * len(programs)
         self.changes = 0  # Counts what may let a CTA go on.
         for rank, program in enumerate(programs):
@@ -48,12 +50,15 @@ class Cluster:
             if self.changes == before and blocked is not None:
                 raise SimulationError(blocked.summary, blocked.location)
 
-    def arrive(self, rank: int) -> None:
+    def arrive(self, rank: int, *, releases: bool) -> None:
         if self.arrivals[rank] != self.waits[rank]:
             raise SimulationError("a CTA must wait for the barrier of the cluster before it arrives again")
         program = self.programs[rank]
-        self.known[rank] = program.shared.knowledge(program.numbers)
+        self.known[rank].append(program.shared.knowledge(program.numbers))
         self.arrivals[rank] += 1
+        program.memory.time += 1
+        if releases:
+            self.released[rank].append(self.arrivals[rank])
         self.changes += 1
 
     def wait(self, rank: int) -> None:
@@ -64,11 +69,10 @@ class Cluster:
         others = [count for count, ended in zip(self.arrivals, self.ended, strict=True) if not ended]
         if min(others) <= self.waits[rank]:
             raise Blocked(program.active, "deadlock: CTAs wait for others of the cluster that do not come")
-        known = self.known[rank]
-        assert known is not None
-        program.shared.learn(program.numbers, known)
+        program.shared.learn(program.numbers, self.known[rank][-1])
         program.memory.barrier(program.active)
         self.waits[rank] += 1
+        program.memory.seen = [max(one for one in given if one <= self.waits[rank]) for given in self.released]
         self.changes += 1
 
     def store(self, source: int, target: int, address: int, barrier: int, data: Array) -> None:
@@ -79,15 +83,15 @@ class Cluster:
             raise SimulationError("a CTA must wait until the others have started before it stores to them")
         if self.ended[target]:
             raise SimulationError("a CTA must not end before all stores of others to its shared memory")
-        tma.receive(self.programs[target], address, barrier, data)
+        tma.receive(self.programs[target], address, barrier, data, self.known[target][self.waits[source] - 1])
         self.changes += 1
 
 
-@unit(r"barrier\.cluster\.(arrive|wait)\.(?:release|relaxed|acquire)\.aligned")
+@unit(r"barrier\.cluster\.(arrive|wait)\.(release|relaxed|acquire)\.aligned")
 def _barrier(program: Any, match: re.Match[str], operands: list[Any]) -> None:
     program.together("the barrier of the cluster")
     if match[1] == "arrive":
-        program.cluster.arrive(program.rank)
+        program.cluster.arrive(program.rank, releases=match[2] == "release")
     else:
         program.cluster.wait(program.rank)
 

@@ -5,12 +5,14 @@ never meets another array, and the lower bits of the real address, so that align
 
 A store of a byte that another warp has loaded since the last barrier is a race if that warp uses the loaded value: it
 stores it, or branches on it. Replicas, threads that compute an element that another thread stores, do not use theirs.
+So it is with the CTAs of a cluster, whose accesses only the cluster's barrier orders.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
+from itertools import product
 
 import numpy as np
 
@@ -37,12 +39,18 @@ class Region(regions.Region):
         self.writer = np.full(len(self.bytes), _NOBODY, np.int16)
         self.readers = np.zeros(len(self.bytes), np.uint32)
         self.touched: list[tuple[Array, int | None]] = []
+        # In a cluster: the time of the last store and load of each byte, each load with its number and time, and the
+        # same memory as the other CTAs note it, with their ranks.
+        self.stored, self.loaded = np.zeros((2, 0), np.int32)
+        self.loads: list[tuple[Array, int, int]] = []
+        self.others: list[tuple[int, Memory, Region]] = []
 
     def noted_apart(self) -> Region:
         """The same memory, without accesses."""
         made = copy(self)
         made.writer, made.readers = np.full_like(self.writer, _NOBODY), np.zeros_like(self.readers)
-        made.touched = []
+        made.touched, made.loads, made.others = [], [], []
+        made.stored, made.loaded = np.zeros((2, len(self.bytes)), np.int32)
         return made
 
     def barrier(self, threads: Array) -> None:
@@ -67,6 +75,9 @@ class Memory:
     def __init__(self, arrays: Sequence[Array], names: Sequence[str] = ()) -> None:
         self.regions: list[Region] = []
         self.changes = 0  # Counts the stores that changed memory.
+        # In a cluster: one more than the barriers that this CTA has arrived at, and by rank the time up to which the
+        # accesses of each CTA come before those of this one now.
+        self.time, self.seen = 1, [0]
         self.start()
         self._variables: dict[object, int] = {}
         self.pointers: list[int] = []
@@ -95,19 +106,24 @@ class Memory:
         region = self.regions[(address >> SHIFT) - 1]
         return region.bytes[address - region.start :]
 
-    def of_cta(self) -> Memory:
-        """The same memory, in which the accesses of another CTA are noted apart from these."""
-        made = copy(self)
-        made.regions = [region.noted_apart() for region in self.regions]
-        made._variables = {}
-        made.start()
-        return made
+    def of_ctas(self, count: int) -> Sequence[Memory]:
+        """The same memory for each CTA of a cluster, which notes its accesses apart from those of the others."""
+        ctas: Sequence[Memory] = [copy(self) for _ in range(count)]
+        for made in ctas:
+            made.regions = [region.noted_apart() for region in self.regions]
+            made._variables, made.seen = {}, [0] * count
+            made.start()
+        for made, (rank, other) in product(ctas, enumerate(ctas)):
+            for region, theirs in zip(made.regions, other.regions, strict=True) if made is not other else ():
+                region.others.append((rank, other, theirs))
+        return ctas
 
     def start(self) -> None:
         """Forget the accesses of another program."""
         # For each load by number: the warps that used its values since the last barrier, the warps whose values another
         # warp has overwritten, and the message about it. Values of load 0 count as used by all.
-        self.used, self.stale, self.conflicts = [-1], [0], [""]
+        # `ever` has the warps that used them at any time.
+        self.used, self.stale, self.conflicts, self.ever = [-1], [0], [""], [-1]
         self.barrier(np.ones(1, np.bool_))
 
     def barrier(self, threads: Array) -> None:
@@ -122,6 +138,7 @@ class Memory:
         self.used.append(0)
         self.stale.append(0)
         self.conflicts.append("")
+        self.ever.append(0)
         return len(self.used) - 1
 
     def use(self, loads: Iterable[int], threads: Array) -> None:
@@ -129,6 +146,7 @@ class Memory:
         warps = _warps(threads)
         for load in loads:
             self.used[load] |= warps
+            self.ever[load] |= warps
             if self.stale[load] & warps:
                 raise SimulationError(f"{self.conflicts[load]} and uses here")
 
@@ -171,6 +189,11 @@ class Memory:
                 )
             np.bitwise_or.at(region.readers, places, _bit(who))
             region.touched.append((places, load))
+            if region.others:
+                if (clash := self._stored_by_others(region, places, who, "reads")) is not None:
+                    self._expire([load], () if load else [-1], *clash)
+                region.loaded[places] = self.time
+                region.loads.append((places, load, self.time))
         return found
 
     def store(self, addresses: Array, values: Array, threads: Array) -> None:
@@ -195,18 +218,51 @@ class Memory:
                 self._overwritten(region, places[wrong], who[wrong], readers[wrong])
             region.writer[places] = who
             region.touched.append((places, None))
+            if region.others:
+                self._store_beside_others(region, places, who)
 
     def _overwritten(self, region: Region, places: Array, who: Array, readers: Array) -> None:
         """Store bytes that other warps have loaded, which must not use the values, now or later."""
-        warps = int(np.bitwise_or.reduce(readers))
-        for load in {load for read, load in region.touched if load is not None and np.isin(read, places).any()}:
-            text = (
-                f"a barrier must be between a load and another thread's store of the same element; thread {who[0]} "
-                f"writes byte {places[0]} of {region.name}, which warp {int(readers[0]).bit_length() - 1} has read"
-            )
-            if self.used[load] & warps:
+        loads = {load for read, load in region.touched if load is not None and np.isin(read, places).any()}
+        text = (
+            f"a barrier must be between a load and another thread's store of the same element; thread {who[0]} "
+            f"writes byte {places[0]} of {region.name}, which warp {int(readers[0]).bit_length() - 1} has read"
+        )
+        self._expire(loads, self.used, int(np.bitwise_or.reduce(readers)), text)
+
+    def _expire(self, loads: Iterable[int], used: Sequence[int], warps: int, text: str) -> None:
+        """Raise `SimulationError` if warps have used the values of loads, or when they do."""
+        for load in loads:
+            if used and used[load] & warps:
                 raise SimulationError(text)
             self.stale[load], self.conflicts[load] = self.stale[load] | warps, text
+
+    def _stored_by_others(self, region: Region, places: Array, who: Array, verb: str) -> tuple[int, str] | None:
+        """The warps whose accesses no barrier orders after those of another CTA that has stored, and a message."""
+        for rank, _, theirs in region.others:
+            if (wrong := theirs.stored[places] > self.seen[rank]).any():
+                return _warps(who[wrong]), (
+                    f"a barrier of the cluster must be between a store and another CTA's access of the same element; "
+                    f"thread {who[wrong][0]} {verb} byte {places[wrong][0]} of {region.name}, which CTA {rank} of the "
+                    f"cluster has written"
+                )
+        return None
+
+    def _store_beside_others(self, region: Region, places: Array, who: Array) -> None:
+        """Store bytes that other CTAs may have stored or loaded."""
+        if (clash := self._stored_by_others(region, places, who, "writes")) is not None:
+            raise SimulationError(clash[1])
+        region.stored[places] = self.time
+        for rank, other, theirs in region.others:
+            if (late := theirs.loaded[places] > self.seen[rank]).any():
+                found = places[late]
+                loads = {n for read, n, time in theirs.loads if time > self.seen[rank] and np.isin(read, found).any()}
+                text = (
+                    f"a barrier of the cluster must be between a load and another CTA's store of the same element; "
+                    f"thread {who[late][0]} writes byte {found[0]} of {region.name}, which CTA {rank} of the cluster "
+                    f"has read"
+                )
+                other._expire(loads, other.ever, -1, text)
 
 
 def _bit(threads: Array) -> Array:

@@ -74,6 +74,12 @@ class Shared:
         """Let these threads know what `knowledge` returned."""
         self.known[threads] = np.maximum(self.known[threads], knowledge)
 
+    @staticmethod
+    def precedes(stamp: int, knowledge: Array) -> bool:
+        """Whether those who learn what `knowledge` returned know of an access with a stamp."""
+        time, agent = divmod(stamp, _AGENTS)
+        return time < int(knowledge[agent])
+
     def barrier(self, threads: Array) -> None:
         """Run a barrier of these threads, a mask."""
         numbers = np.flatnonzero(threads)

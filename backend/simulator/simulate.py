@@ -86,7 +86,7 @@ def simulate(
     with np.errstate(all="ignore"):
         for z, y, x in np.ndindex(sizes[2], sizes[1], sizes[0] // ctas):
             ranks = range(ctas * x, ctas * x + ctas)
-            memories = [memory] if ctas == 1 else [memory.of_cta() for _ in ranks]
+            memories = [memory] if ctas == 1 else memory.of_ctas(ctas)
             programs = [cta((rank, y, z), own) for rank, own in zip(ranks, memories, strict=True)]
             Cluster(programs).run(seed)
 

@@ -375,11 +375,12 @@ class _Tma:
             data[inside] = self._memory(tensor, there[inside], thread)[there[inside]]
         self._load(places, data, made, barrier, map_)
 
-    def receive(self, address: int, barrier: int, data: Array) -> None:
-        """Begin a store by another CTA: no thread may touch the place before it has waited for the mbarrier."""
+    def receive(self, address: int, barrier: int, data: Array, known: Array) -> None:
+        """Begin a store by another CTA: no thread may touch the place before it has waited for the mbarrier. `known` is
+        the `knowledge` of this CTA's threads that the other one has waited for."""
         shared, made = self.program.shared, self.barriers.get(barrier)
-        if made is None:
-            raise SimulationError("an mbarrier must be initialised before another CTA arrives at it")
+        if made is None or not shared.precedes(made.made, known):
+            raise SimulationError("an mbarrier must be initialised before the barrier that another CTA has waited for")
         places = shared.places(np.array([address]), data.size)[0]
         if (shared.writer[places] | shared.reader[places]).any():
             raise SimulationError("a store of another CTA must be to memory that no thread has touched")
@@ -426,9 +427,9 @@ class _Tma:
             self.write()
 
 
-def receive(program: Any, address: int, barrier: int, data: Array) -> None:
+def receive(program: Any, address: int, barrier: int, data: Array, known: Array) -> None:
     """Begin a store by another CTA of the cluster to the shared memory of a program, where an mbarrier counts it."""
-    program.unit(_Tma).receive(address, barrier, data)
+    program.unit(_Tma).receive(address, barrier, data, known)
 
 
 # The instructions.

@@ -68,6 +68,7 @@ def test_ctas_store_to_each_other(by_hand: Callable[..., None], seed: int) -> No
         ((RANK, INIT, ARRIVE, WAIT, STORE, READ), "has written since the last barrier|a wait is missing"),
         ((RANK, INIT, ARRIVE, WAIT, STORE), "must not end before all stores|ends while a TMA load is in flight"),
         ((RANK, ARRIVE, WAIT, STORE, ARRIVED), "an mbarrier must be initialised before"),
+        ((RANK, ARRIVE, INIT, WAIT, STORE, ARRIVED, READ), "an mbarrier must be initialised before"),
         ((RANK, INIT, ARRIVE, WAIT, ARRIVED, STORE), "deadlock: threads wait for the phase of an mbarrier"),
         ((RANK, WAIT), "must arrive at the barrier of the cluster before it waits"),
         ((RANK, ARRIVE, ARRIVE), "must wait for the barrier of the cluster before it arrives again"),
@@ -77,6 +78,58 @@ def test_ctas_store_to_each_other(by_hand: Callable[..., None], seed: int) -> No
 def test_faults(by_hand: Callable[..., None], parts: tuple[str, ...], message: str, seed: int) -> None:
     with pytest.raises(SimulationError, match=message):
         run(by_hand, *parts, seed=seed)
+
+
+RELEASE = ARRIVE.replace("relaxed", "release")
+MEET = f"{RELEASE}\n{WAIT}"
+PUT = 'call void asm sideeffect "@$2 st.global.b32 [ $0 + 0 ], $1;", "l,r,b,~{memory}"(ptr addrspace(1) %p0, i32 7, \
+i1 %is.first)'
+LOAD = "%loaded = load i32, ptr addrspace(1) %p0"
+USE = PUT.replace("%p0", "%next").replace("i32 7", "i32 %loaded")
+
+
+def run_two(by_hand: Callable[..., None], first: tuple[str, ...], other: tuple[str, ...], seed: int) -> list[int]:
+    """What two CTAs, which run these lines, leave in memory."""
+    lines = [
+        RANK, "%is.first = icmp eq i32 %tid, 0", "%is.other = icmp eq i32 %rank, 1",
+        "%next = getelementptr i32, ptr addrspace(1) %p0, i32 1", "br i1 %is.other, label %other, label %one",
+        "one:", *first, "br label %over", "other:", *other, "br label %over", "over:",
+    ]  # fmt: skip
+    out: Any = np.zeros(2, np.int32)
+    by_hand("\n".join(lines), out, grid=(2,), seed=seed, attributes=CLUSTER)
+    return out.tolist()
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("first", "other", "found"),
+    [
+        ((PUT, MEET), (MEET, LOAD, USE), 7), ((PUT, MEET, MEET), (MEET, MEET, LOAD, USE), 7),
+        ((MEET, PUT), (LOAD, USE, MEET), 0), ((MEET, PUT), (LOAD, MEET, USE), 0),
+        ((RELEASE, WAIT, MEET, PUT), (RELEASE, LOAD, WAIT, USE, MEET), 0), ((PUT, RELEASE, WAIT), (MEET, PUT), 0),
+        ((PUT,), (LOAD,), 0),
+    ],
+)  # fmt: skip
+def test_the_barrier_orders_accesses_of_memory(
+    by_hand: Callable[..., None], first: tuple[str, ...], other: tuple[str, ...], found: int, seed: int
+) -> None:
+    """At last, a CTA loads what it does not use."""
+    assert run_two(by_hand, first, other, seed) == [7, found]
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("first", "other"),
+    [
+        ((PUT,), (LOAD, USE)), ((PUT,), (PUT,)), ((PUT, MEET), (LOAD, MEET, USE)), ((PUT, MEET), (LOAD, USE, MEET)),
+        ((PUT, ARRIVE, WAIT), (ARRIVE, WAIT, LOAD, USE)), ((RELEASE, PUT, WAIT), (RELEASE, WAIT, LOAD, USE)),
+        ((RELEASE, WAIT, PUT), (RELEASE, LOAD, USE, WAIT)), ((MEET, PUT, MEET), (MEET, LOAD, MEET, USE)),
+    ],
+)  # fmt: skip
+def test_races_of_ctas(by_hand: Callable[..., None], first: tuple[str, ...], other: tuple[str, ...], seed: int) -> None:
+    """Whichever CTA runs first: without a barrier of the cluster between, or with one that does not release."""
+    with pytest.raises(SimulationError, match="a barrier of the cluster must be between"):
+        run_two(by_hand, first, other, seed)
 
 
 def test_the_barrier_does_not_wait_for_ctas_that_have_ended(by_hand: Callable[..., None]) -> None:

@@ -13,7 +13,7 @@ import ziggurat as zg
 from ziggurat.backend.launch.arrays import elements
 from ziggurat.backend.reference.run import run
 from ziggurat.codemodel.dialects import tt
-from ziggurat.codemodel.errors import LaunchError, ZigguratWarning
+from ziggurat.codemodel.errors import LaunchError, SimulationError, ZigguratWarning
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.op import Op
@@ -161,6 +161,29 @@ def test_what_the_first_cta_changes(barrier: bool, alone: bool) -> None:
     made.simulate[1](*found)
     for one, other in zip(given, found, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+@zg.kernel
+def turned(x, out, BLOCK: zg.constexpr, BARRIER: zg.constexpr):
+    """Each CTA loads what the other one has stored."""
+    at = zg.arange(0, BLOCK)
+    zg.store(zg.add(out, at), zg.load(zg.add(x, at)))
+    if BARRIER:
+        zg.debug_barrier()
+    zg.store(zg.add(x, at), zg.load(zg.add(out, zg.sub(BLOCK - 1, at))))
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_only_a_barrier_orders_the_accesses_of_ctas(seed: int) -> None:
+    made = [zg.compile(turned.triton(F32, F32, 128, barrier), num_ctas=2, num_warps=1) for barrier in (True, False)]
+    assert [one.num_ctas for one in made] == [2, 2]
+    x = np.arange(128, dtype=np.float32)
+    made[0].simulate[1](x, np.zeros(128, np.float32), seed=seed)
+    np.testing.assert_array_equal(x, np.arange(128)[::-1])
+    with pytest.raises(
+        SimulationError, match=r"a barrier of the cluster must be between a (store|load) and another CTA"
+    ):
+        made[1].simulate[1](x, np.zeros(128, np.float32), seed=seed)
 
 
 @zg.kernel
