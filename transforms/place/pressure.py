@@ -89,13 +89,19 @@ def check_registers(module: gpu.Module) -> None:
     if found.registers > most:
         raise ResourceError(carried, found.location, hint=_hint(most))
     for loop in (op for op in module.walk() if isinstance(op, Loop)):
-        own = sum(map(value_registers, component_types(loop.result.type)))
-        # A dot that starts from zero, as attention's scores: the loop does not carry its result.
-        made = [op for op in loop.walk() if isinstance(op, gpu.Wgmma) and not op.accumulate and not op.within]
-        beside = max((value_registers(op.result.type) for op in made), default=0)
+        own, beside = loop_registers(loop)
+        most, threads = _in_scope(scope_of(loop))
         if own + beside > most:
-            message = f"a loop carries {own} registers and computes {beside} in each of {32 * module.num_warps} threads"
-            raise ResourceError(f"{message}, which have {most}", loop.location, hint=_hint(most))
+            message = f"a loop carries {own} registers and computes {beside} {threads}"
+            raise ResourceError(message, loop.location, hint=_hint(most))
+
+
+def loop_registers(loop: Op) -> tuple[int, int]:
+    """The registers of a thread for floating-point values that a loop carries, and for another accumulator in it."""
+    own = sum(map(value_registers, component_types(loop.result.type)))
+    # A dot that starts from zero, as attention's scores: the loop does not carry its result.
+    made = [op for op in loop.walk() if isinstance(op, gpu.Wgmma) and not op.accumulate and not op.within]
+    return own, max((value_registers(op.result.type) for op in made), default=0)
 
 
 def warn_of_registers(module: gpu.Module) -> None:

@@ -31,13 +31,12 @@ import attrs
 from ziggurat.codemodel.dialects import scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import MAX_WARPS
-from ziggurat.codemodel.gpu.scope import WARP_GROUP
+from ziggurat.codemodel.gpu.scope import ROLE_REGISTERS, WARP_GROUP
 from ziggurat.codemodel.gpu.targets import REGISTERS_OF_SM, TARGETS
 from ziggurat.codemodel.op import Body, Op, Value
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, rebuilt, transform
 from ziggurat.codemodel.types import TensorType, i1, void
 from ziggurat.transforms.place.allocate import SPARE_BYTES, intervals_of, place
-from ziggurat.transforms.place.components import component_types
 from ziggurat.transforms.place.divide import Part, parts_of, whole
 from ziggurat.transforms.place.flow import last_of, read_in_flight
 from ziggurat.transforms.place.loop_plan import (
@@ -53,12 +52,12 @@ from ziggurat.transforms.place.memory_order import MemoryOrder
 from ziggurat.transforms.place.obstacle import Obstacle, warn_of
 from ziggurat.transforms.place.persist import is_persistent
 from ziggurat.transforms.place.pipeline_loads import StagedLoop, begin_copy, new_channels, rings_of, warn_of_loads
-from ziggurat.transforms.place.pressure import value_registers
+from ziggurat.transforms.place.pressure import MAX_REGISTERS, loop_registers, registers_of_thread
 from ziggurat.transforms.place.queries import bytes_of, constant
 from ziggurat.transforms.place.schedule import carrying_loop
 from ziggurat.transforms.simplify.effects import is_pure
 
-PRODUCER_REGISTERS = 24  # A thread.
+PRODUCER_REGISTERS = ROLE_REGISTERS.start  # A thread.
 _MAX_REGISTERS = 240  # A thread, as setmaxnreg counts.
 
 Plans = dict[Value, LoopPlan]
@@ -194,15 +193,18 @@ def _planned(
 def _split(num_warps: int, sliced: _Slice, parts: Sequence[Part], maxnreg: int | None) -> _Split | Obstacle:
     """The roles of a kernel, or the obstacle that keeps a part from being one."""
     registers, consumers = _registers(len(parts) * num_warps, maxnreg), list[_Consumer]()
+    alone = min(registers_of_thread(num_warps), maxnreg or MAX_REGISTERS)
     for part in parts:
         consumer = _consumer(part, sliced, registers)
         if isinstance(consumer, Obstacle):
             return consumer
         consumers.append(consumer)
-        for loop in (plan.loop for plan in consumer.plans.values() if len(parts) > 1):
-            carried = sum(map(value_registers, component_types(loop.result.type)))
-            if carried + LOOP_REGISTERS > registers:
+        for loop in (plan.loop for plan in consumer.plans.values()):
+            carried, beside = loop_registers(loop)
+            if len(parts) > 1 and carried + LOOP_REGISTERS > registers:
                 return Obstacle(f"a thread of {len(parts)} consumers has {registers} registers for {carried}", loop)
+            if not loop.warp_specialize and registers < carried + beside <= alone:
+                return Obstacle(f"a thread that computes has {registers} registers for {carried + beside}", loop)
     warps = (*[num_warps] * len(parts), WARP_GROUP)
     return _Split(sliced, consumers, warps, (*[registers] * len(parts), PRODUCER_REGISTERS))
 

@@ -132,3 +132,41 @@ def test_tensors_with_very_many_elements_a_thread(recwarn: pytest.WarningsRecord
     with pytest.raises(zg.ResourceError, match="1048576 has 8192 elements in each of 128 threads") as caught:
         warn_of_registers(made(1 << 20, 4))
     assert "more warps" in str(caught.value) and "zg.arange(0, BLOCK)" in str(caught.value)
+
+
+@zg.kernel
+def several(a_desc, b_desc, c_desc, d_desc, e_desc, out_ptr, k, ASKED: zg.constexpr):
+    """A loop carries accumulators of 240 registers in each of 256 threads, and two sums of rows."""
+    acc0, acc1 = zg.zeros((128, 256), zg.f32), zg.zeros((128, 128), zg.f32)
+    acc2, acc3 = zg.zeros((128, 64), zg.f32), zg.zeros((128, 32), zg.f32)
+    total = zg.zeros((128,), zg.f32)
+    for start in zg.range(0, k, 32, warp_specialize=ASKED):
+        a = a_desc.load((0, start))
+        acc0 = zg.dot(a, b_desc.load((start, 0)), acc0)
+        acc1 = zg.dot(a, c_desc.load((start, 0)), acc1)
+        acc2 = zg.dot(a, d_desc.load((start, 0)), acc2)
+        acc3 = zg.dot(a, e_desc.load((start, 0)), acc3)
+        total = zg.add(total, zg.sum(acc3, 1))
+    for acc in (acc0, acc1, acc2, acc3):
+        total = zg.add(total, zg.sum(acc, 1))
+    zg.store(zg.add(out_ptr, zg.arange(0, 128)), total)
+
+
+def test_roles_that_nobody_asks_for_have_registers_for_what_a_loop_carries():
+    """With roles, a thread has 240 registers, and without 255: so the loop keeps them, and tuning the configuration."""
+    blocks = [
+        zg.divisible(zg.descriptor(block, zg.f16)) for block in ((128, 32), *((32, n) for n in (256, 128, 64, 32)))
+    ]
+    found: list[bool] = []
+    for asked in (False, True):
+        model = several.triton(*blocks, zg.ptr(zg.f32), zg.divisible(zg.i32), asked)
+        module = place(model, CompileOptions("sm_90a", num_stages=3))
+        found.append(any(isinstance(op, gpu.WarpSpecialize) for op in module.walk()))
+        assert module.num_warps == (12 if asked else 8)
+        if asked:
+            with pytest.raises(zg.ResourceError, match="carries 242 registers in each of 256 threads, which have 240"):
+                check_registers(module)
+        else:
+            assert pressure(module).registers == 242
+            check_registers(module)
+    assert found == [False, True]
