@@ -7,6 +7,7 @@ shared memory, the units for functions (MUFU), and issue slots. It leaves out wh
 
 * instructions that LLVM or ptxas may remove: all arithmetic of integers and pointers, conversions, products that may be
   part of an FMA. Of floats, operations count, and of neighbours of 16 bits half;
+* values of a thread that may be known to be equal, and those that nothing may need (`cost_of`, with `at_least`);
 * what does not change in a loop, which may be computed before it, and what only a branch or loop uses that is not run;
 * bytes of global memory: caches and masks save them, and TMA does not move what lies outside of a matrix (but writes
   zeros to shared memory);
@@ -40,11 +41,13 @@ _ARITHMETIC: Mapping[type[Op], float] = {
     **dict.fromkeys((arith.MaxNumF, arith.MinNumF), 0.5),
     **dict.fromkeys((arith.MaximumF, arith.MinimumF), 0.25),  # The estimate has two.
 }
+_DIVISIONS = (arith.DivF, tt.PreciseDivF)
 # Functions with one operation of the MUFU for each element of 32 bits.
 _FUNCTIONS = (
     functions.Exp, functions.Exp2, functions.Log, functions.Log2, functions.Sqrt, functions.Rsqrt, tt.PreciseSqrt,
-    arith.DivF, tt.PreciseDivF,
+    *_DIVISIONS,
 )  # fmt: skip
+_NEUTRAL = (0, 1, -1)  # Constants that an operation may be removed with.
 _COMBINED = 0.5  # The share of the issue slots of a reduction of floats: maxima of three, as above.
 _PAIRS = 100  # From this capability on, one instruction computes two elements of f32 (add.f32x2).
 # Ops that read or write shared memory in each run: what they ask of it follows from the layouts.
@@ -61,7 +64,7 @@ def least_cycles(module: gpu.Module, launch: Launch, multiprocessors: int) -> fl
     kernel (`raise_pointers`), for which the bound does not hold.
     """
     jumps = any(len(body.blocks) > 1 for op in module.walk() for body in op.bodies)
-    cost = cost_of(module)
+    cost = cost_of(module, at_least=True)
     if jumps or any(isinstance(op, Returns) and op.parent_op is not cost.func for op in cost.func.walk()):
         return None
     runs = runs_of_bodies(cost.func, launch, at_least=True)
@@ -98,13 +101,21 @@ def certain(entry: Entry, wide: bool) -> Work:
     if not isinstance(element, ScalarType) or not element.is_float or not is_elementwise(op):
         return Work()
     if isinstance(op, _FUNCTIONS):
-        is_constant = isinstance(op, arith.DivF | tt.PreciseDivF) and constant_of(op.rhs) is not None
-        count = work.functions * min(1, element.bits / 32) * (element.bits <= 32) * (not is_constant)
+        count = work.functions * min(1, element.bits / 32) * (element.bits <= 32) * (not _has_inverse(op))
         return Work(issued=count, functions=count)
     share = _ARITHMETIC.get(type(op), 0)
-    if isinstance(op, arith.MulF) and any(isinstance(user, _ADDS) for user in op.result.uses):
+    in_fma = isinstance(op, arith.MulF) and any(isinstance(user, _ADDS) for user in op.result.uses)
+    if in_fma or any(constant_of(value) in _NEUTRAL for value in op.operands):
         share = 0
     return Work(issued=share * work.issued / (1 + wide))
+
+
+def _has_inverse(op: Op) -> bool:
+    """Whether an op divides by a constant, or by what another op divides by as well."""
+    if not isinstance(op, _DIVISIONS):
+        return False
+    others = (user for user in op.rhs.uses if isinstance(user, _DIVISIONS) and user.rhs is op.rhs)
+    return constant_of(op.rhs) is not None or next(others) is not op
 
 
 def _needed(func: tt.Func, runs: Runs) -> dict[Op, float]:

@@ -34,6 +34,7 @@ from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value
 from ziggurat.codemodel.structured import Structured
 from ziggurat.codemodel.traits import BodyTerminator, Loop, Pure
 from ziggurat.codemodel.types import PtrType, ScalarType, SharedType, TensorType, Type, element_of, i1
+from ziggurat.transforms.place.affine import Forms
 from ziggurat.transforms.place.axis_info import AxisInfo, analyse, unknown_component
 from ziggurat.transforms.place.components import (
     Component,
@@ -146,9 +147,13 @@ class Cost:
         }
 
 
-def cost_of(module: gpu.Module, names: tuple[str, ...] = ()) -> Cost:
-    """The cost of a model after all passes. `names` are those of the arguments, for the reasons."""
-    return _Costs(module, names).cost()
+def cost_of(module: gpu.Module, names: tuple[str, ...] = (), *, at_least: bool = False) -> Cost:
+    """The cost of a model after all passes. `names` are those of the arguments, for the reasons.
+
+    With `at_least`, values count as different only where LLVM cannot know better: loads whose addresses are affine, and
+    what is computed from these.
+    """
+    return _Costs(module, names, at_least).cost()
 
 
 _DIVISIONS = (arith.DivSI, arith.RemSI, arith.DivUI, arith.RemUI)
@@ -179,15 +184,17 @@ _OFFSET = (arith.AddI, arith.SubI, tt.AddPtr, tt.Hint, arith.ExtSI, arith.ExtUI)
 
 
 class _Costs:
-    def __init__(self, module: gpu.Module, names: tuple[str, ...]) -> None:
-        self.module, self.names = module, names
+    def __init__(self, module: gpu.Module, names: tuple[str, ...], at_least: bool) -> None:
+        self.module, self.names, self.at_least = module, names, at_least
         (func,) = (op for op in module.body.entry.ops if isinstance(op, tt.Func))
         self.func, self.target = func, TARGETS[module.target]
         self.accesses = Accesses(func, analyse(func), module.num_warps)
         self.groups = groups_of(func)
         self.sectors = Sectors(self._info, self.groups)
-        self.needed = _needed(func, self.groups)
+        self.needed = _needed(func, self.groups, self._may_drop)
+        self.forms = Forms(self.func)
         self.varies: dict[Value, tuple[int, int]] = {}
+        self.passed: dict[Group, int] = {}
         self.entries: list[Entry] = []
         self.warps = module.num_warps
 
@@ -426,7 +433,10 @@ class _Costs:
         """The number of different values that a thread computes of a tensor; with `of=0` up to constants."""
         if not isinstance(value.type, TensorType):
             return 1
-        read = self.needed.get(component_of(value), layout_of(value.type).registers)
+        read = self.needed.get(component_of(value))
+        if self.at_least and (read is None or (not self._varies(value)[1] and self._is_fixed(value))):
+            return 0
+        read = layout_of(value.type).registers if read is None else read
         return 1 << len(Span(basis & self._varies(value)[of] for basis in read))
 
     def _varies(self, value: Value) -> tuple[int, int]:
@@ -438,6 +448,8 @@ class _Costs:
     def _found(self, value: Value) -> tuple[int, int]:
         op, type_ = value.op if isinstance(value, OpResult) else None, value.type
         every = type_.numel - 1 if isinstance(type_, TensorType) else 0
+        if self.at_least and (found := self._certain(value, every)) is not None:
+            return found, found
         if isinstance(op, tt.Splat | arith.ConstantOp | tt.Poison | tt.MakeRange):
             return 0, every if isinstance(op, tt.MakeRange) else 0
         if op is None or not (is_shaping(op) or is_elementwise(op)):
@@ -454,14 +466,67 @@ class _Costs:
             return _spread(axes, bases), _spread(axes, values)
         return (bases, values) if isinstance(op, _OFFSET) or is_shaping(op) else (values, values)
 
+    def _certain(self, value: Value, every: int) -> int | None:
+        """The bits of an element's number on which a value is certain to depend; None if its op tells."""
+        source, _ = component = component_of(value)
+        if component in self.groups:
+            return self._passed(self.groups[component])
+        match source.op if isinstance(source, OpResult) else None:
+            case tt.MakeRange():
+                return 0
+            case tt.Load() as op if every:
+                form, shape = self.forms.form(op.ptr), tensor_of(op.ptr).shape
+                if form is None or (op.mask is not None and self._is_fixed(op.mask)):
+                    return 0
+                moving = (at for at, axis in enumerate(form.axes) if axis.stride and not axis.wrap)
+                return sum(sum(axis_bases(shape, axis)) for axis in moving)
+            case gpu.ConvertLayout() as op:
+                return self._varies(op.value)[1]
+            case tt.Reduce() | tt.Scan() | tt.Split() | tt.Join() | tt.Cat() as op:
+                given = [one for one in op.operands if isinstance(one.type, TensorType)]
+                return every if all(self._varies(one)[1] == tensor_of(one).numel - 1 for one in given) else 0
+            case arith.Select() as op if self._is_fixed(op.condition):
+                return self._varies(op.then)[1] & self._varies(op.otherwise)[1]
+            case _:
+                return None
+
+    def _passed(self, group: Group) -> int:
+        """The bits on which a value that control flow passes is certain to depend."""
+        if group not in self.passed:
+            self.passed[group] = 0  # While it is computed from itself.
+            for _, (source, index) in group.sources:
+                inner = self.groups.get((source, index))
+                self.passed[group] |= self._varies(source)[1] if inner is None else self._passed(inner)
+        return self.passed[group]
+
+    def _may_drop(self, op: Op) -> bool:
+        """Whether it may be known when compiling that an op does not read some elements."""
+        chooses = op.condition if isinstance(op, arith.Select) else op.mask if isinstance(op, tt.Store) else None
+        return self.at_least and chooses is not None and self._is_fixed(chooses)
+
+    def _is_fixed(self, value: Value) -> bool:
+        """Whether the numbers of threads may tell a value: it depends on nothing else but loads that they may mask."""
+
+        def follow(component: Component) -> bool:
+            op = component[0].op if isinstance(component[0], OpResult) else None
+            return not (isinstance(op, tt.Load) and op.mask is not None and self._is_fixed(op.mask))
+
+        roots = (tt.MakeRange, arith.ConstantOp, tt.Splat)
+        return all(
+            isinstance(one, OpResult) and (isinstance(one.op, roots) or is_shaping(one.op) or is_elementwise(one.op))
+            for one, _ in self._origins(value, follow)
+        )
+
     def _combining(self, op: tt.Reduce | tt.Scan) -> tuple[float, float]:
         """The combinations in registers, then a shuffle of each operand and a combination for each bit of the lanes."""
         type_ = tensor_of(op.values[0])
         layout = layout_of(type_)
         mask = sum(axis_bases(type_.shape, op.axis))
-        along, lanes = (sum(1 for b in bases if b & mask) for bases in (layout.registers, layout.lanes))
-        every = _unique(type_)
-        rows = every >> along
+        lanes = sum(1 for basis in layout.lanes if basis & mask)
+        if self.at_least and not self._varies(op.values[0])[1]:
+            return 0, 0
+        held = [basis & (self._varies(op.values[0])[1] if self.at_least else -1) for basis in layout.registers]
+        every, rows = (1 << len(Span(basis & of for basis in held)) for of in (-1, ~mask))
         combined = every - rows + lanes * rows
         if isinstance(op, tt.Scan) and lanes:
             combined += every  # All registers are combined with what other lanes give.
@@ -471,8 +536,11 @@ class _Costs:
         return issued, combined * sum(mufu for _, mufu in slots)
 
 
-def _needed(func: tt.Func, groups: Mapping[Component, Group]) -> dict[Component, tuple[int, ...]]:
-    """The registers of each tensor that are read, as the bases of the elements that they hold.
+def _needed(
+    func: tt.Func, groups: Mapping[Component, Group], may_drop: Callable[[Op], bool]
+) -> dict[Component, tuple[int, ...]]:
+    """The registers of each tensor that are read, by ops other than those that may drop them, as the bases of the
+    elements that they hold.
 
     An access reads the pointer, and the mask, of the first of the elements that it moves together.
     """
@@ -481,7 +549,7 @@ def _needed(func: tt.Func, groups: Mapping[Component, Group]) -> dict[Component,
     def need(component: Component, bases: Iterable[int]) -> None:
         found[component] = tuple(extended((), (*found.get(component, ()), *filter(None, bases))))
 
-    ops = [op for op in func.walk() if op is not func]
+    ops = [op for op in func.walk() if op is not func and not may_drop(op)]
     for _ in range(3):  # What a loop carries is read in its body, which comes first backwards; and so on outwards.
         for op in reversed(ops):
             known: dict[int, Sequence[int]] = {}

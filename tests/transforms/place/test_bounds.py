@@ -119,6 +119,55 @@ def test_what_only_a_branch_uses_counts_where_it_is_taken():
 
 
 @zg.kernel
+def of_equal_values(x, out, n, B: zg.constexpr, WHAT: zg.constexpr):
+    at = zg.arange(0, B)
+    index, few = at, zg.compare(at, B // 2, LESS)
+    if WHAT == "one":
+        index = zg.mul(at, 0)
+    if WHAT == "pairs":
+        index = zg.floordiv(at, 2)
+    if WHAT == "period":
+        index = zg.mod(at, 4)
+    given = zg.load(zg.add(x, index), few if WHAT == "masked load" else None, other=None)
+    if WHAT == "one by one":
+        given = zg.div(zg.mul(given, 1.0), 3.0)
+    else:
+        given = zg.exp2(given)
+    if WHAT == "chosen":
+        given = zg.where(few, given, 0.0)
+    zg.store(zg.add(out, at), given, few if WHAT == "masked store" else None)
+
+
+@pytest.mark.parametrize(
+    ("what", "once"),
+    [
+        ("one", 1),
+        ("pairs", 1),
+        ("period", 1),
+        ("masked load", 0),
+        ("one by one", 0),
+        ("chosen", 0),
+        ("masked store", 0),
+    ],
+)
+def test_what_a_thread_may_compute_once_or_never_counts_so(what: str, once: int):
+    """Where the numbers of threads alone tell which elements are equal, or not needed."""
+    assert least(of_equal_values, [F32, F32, N, 1024, what], (1, 1, 1)) == once * 128 / 16
+    assert least(of_equal_values, [F32, F32, N, 1024, ""], (1, 1, 1)) == 1024 / 16
+
+
+@zg.kernel
+def quotients(x, out, n, B: zg.constexpr):
+    at = zg.arange(0, B)
+    given = zg.load(zg.add(x, at))
+    zg.store(zg.add(out, at), zg.div(zg.div(zg.sub(given, 2.0), given), given))
+
+
+def test_quotients_of_one_divisor_share_its_inverse():
+    assert least(quotients, [F32, F32, N, 1024], (1, 1, 1)) == 1024 / 16
+
+
+@zg.kernel
 def integers(x, out, n, B: zg.constexpr):
     at = zg.arange(0, B)
     total = zg.load(zg.add(x, at))
