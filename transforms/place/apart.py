@@ -118,14 +118,18 @@ class _Tiles:
         for store, steps in zip(self.stores, ({}, {(): self.steps.get(axis, 0)}), strict=True):
             limits, _ = self.forms.limits(store.mask, len(shape_of(store.ptr.type)))
             sizes = (sum_of(sum_of(added, steps), number, -1) for at, number in limits if at == axis)
-            fixed = (size for size in sizes if not any(self._varies(number) for product in size for number in product))
-            if (size := next(fixed, None)) is None or not _is_at_least(sum_of(least, steps), {}):
+            if (size := next((one for one in sizes if not self._varying(one)), None)) is None or not _is_at_least(
+                sum_of(least, steps), {}
+            ):
                 return None
             found.append(size)
         return found[0] if found[0] == found[1] else None
 
     def _varies(self, number: int) -> bool:
         return self.loops[-1] in self.forms.owners(self.forms.atoms[number])
+
+    def _varying(self, poly: Poly) -> bool:
+        return any(self._varies(number) for product in poly for number in product)
 
     def _limit(self, number: int) -> Poly | None:
         """The number that an atom is below, if it is known not to be negative."""
@@ -147,7 +151,7 @@ class _Tiles:
             return number
         dividend, divisor = self.forms.form(op.lhs), self.forms.form(op.rhs)
         ((product, factor),) = dividend.base.items() if dividend is not None and len(dividend.base) == 1 else [((), 0)]
-        if divisor is None or len(product) != 1 or factor != 1:
+        if divisor is None or len(product) != 1 or factor != 1 or self._varying(divisor.base):
             return number
         return type(op), product[0], frozenset(divisor.base.items())
 

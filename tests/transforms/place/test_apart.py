@@ -108,3 +108,19 @@ def tiles(x, rows, columns, pitch, start, M: zg.constexpr, N: zg.constexpr, WHAT
 )  # fmt: skip
 def test_tiles_of_two_loops(what: str, apart: bool) -> None:
     assert known(tiles, POINTER, I32, I32, I32, zg.ptr(I32), 16, 8, what) == apart
+
+
+@zg.kernel
+def divided(x, count, pitch, M: zg.constexpr, N: zg.constexpr, VARIES: zg.constexpr):
+    """By 1 and by 2 in turn, tiles 2 and 4 would be one."""
+    for tile in range(zg.program_id(0), count):
+        by = tile // 4 % 2 + 1 if VARIES else pitch
+        at, along = zg.expand(zg.arange(0, M), 1), zg.expand(zg.arange(0, N), 0)
+        here = zg.add(x + tile // by * 2 * M * pitch + tile % by * N, zg.add(zg.mul(at, pitch), along))
+        zg.store(here, zg.full((M, N), 1.0, zg.f32))
+        zg.store(zg.add(here, M * pitch), zg.full((M, N), 1.0, zg.f32))
+
+
+@pytest.mark.parametrize("varies", [False, True])
+def test_a_divisor_is_that_of_all_iterations(varies: bool) -> None:
+    assert known(divided, POINTER, I32, I32, 16, 8, varies) != varies
