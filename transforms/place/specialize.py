@@ -18,7 +18,7 @@ them, such as the queries of each tile in attention, have channels of one slot.
 A loop is specialised on request (`zg.range(…, warp_specialize=True)`), if it fetches only blocks for wgmma whose
 addresses follow from scalars, and if only for loops are around it. All loops of a kernel that ask are specialised, or
 none is. If one cannot be, or if there are too few warps or too little shared memory, a warning says why, and the loops
-are pipelined like any other.
+are pipelined like any other. Loops that do not ask keep the registers of a thread without roles if they need them.
 """
 
 from __future__ import annotations
