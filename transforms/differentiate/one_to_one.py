@@ -47,11 +47,11 @@ def _is_one_to_one(kernel: tt.Func, pointer: Value, axes: set[int]) -> bool:
     programs = dict.fromkeys(axes, 0)
     for product, coefficient in form.base.items():
         atoms = [forms.atoms[number] for number in product]
-        match [atom.op for atom in atoms if isinstance(atom, OpResult)]:
-            case [tt.GetProgramId(axis=axis)] if len(atoms) == 1:
-                programs[axis] += coefficient
-            case _ if not all(map(_is_the_same_everywhere, atoms)):
-                return False
+        only = atoms[0].op if len(atoms) == 1 and isinstance(atoms[0], OpResult) else None
+        if isinstance(only, tt.GetProgramId):
+            programs[only.axis] += coefficient
+        elif not all(map(_is_the_same_everywhere, atoms)):
+            return False
     reach = 0
     for coefficient, largest in sorted(steps):
         if coefficient <= reach:

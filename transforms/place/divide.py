@@ -87,7 +87,7 @@ def parts_of(module: gpu.Module) -> Sequence[Part] | Obstacle:
         parts[0].join(needs)
     stores = [[op for op in func.walk() if isinstance(op, tt.Store) and op.result in part.kept] for part in parts]
     forms = Forms(func)
-    of_programs = [op for op in func.body.entry.ops if is_persistent(func)]  # Programs have no order.
+    of_programs = func.body.entry.ops if is_persistent(func) else ()  # Programs have no order.
     for one, other in (pair for a, b in combinations(stores, 2) for pair in product(a, b)):
         if not are_apart(forms, one, other, of_programs):
             return Obstacle(f"it may store where the store at {one.location} does", other)
