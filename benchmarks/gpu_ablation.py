@@ -1,15 +1,16 @@
 """The machine code of kernels with each optimisation left out in turn, and their times on a GPU.
 
     python benchmarks/gpu_ablation.py [--write]
-    python benchmarks/gpu_ablation.py --times docs/gpu-ablation.json [--only TEXT] [--limit SECONDS]
+    python benchmarks/gpu_ablation.py --times docs/gpu-ablation.json [--only TEXT] [--limit SECONDS] [--commit ID]
 
 For each kernel and each pass that may be left out: the instructions of the loop that takes most of the time, or of the
-whole kernel where it has no loop, registers and bytes of spills of a thread, and bytes of shared memory. `--write`
-renews docs/benchmarks.md. ptxas and nvdisasm must be installed (`pip install '.[ptx]'`).
+whole kernel where it has no loop, and its barriers; registers and bytes of spills of a thread, and bytes of shared
+memory; and the cycles of a launch by the cost model. `--write` renews docs/benchmarks.md. ptxas and nvdisasm must be
+installed (`pip install '.[ptx]'`).
 
 `--times` needs a GPU and PyTorch. It launches each kernel with and without the passes in turn, the L2 flushed before
-each launch, and writes the medians in milliseconds, and keeps those of other kernels. The table has those of
-docs/gpu-ablation.json.
+each launch, and writes the medians in milliseconds, with the card and the commit, and keeps those of other kernels. The
+table has those of docs/gpu-ablation.json.
 """
 
 from __future__ import annotations
@@ -18,31 +19,44 @@ import argparse
 import functools
 import json
 import multiprocessing
+import os
 import re
 import subprocess
 import time
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack, contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import attrs
+import gpu_report
 import kernels_gradients as gradients
 import kernels_ours as kernels
 from gpu_ladder import in_turn
+from kernels_by_ziggurat import KERNELS as triton_kernels
 from results import surroundings, table, write
 
 import ziggurat as zg
+from ziggurat.backend.ptx import pairs, reductions
 from ziggurat.backend.ptx.sass import assembled, disassembled, tool
 from ziggurat.codemodel.dialects import tt
-from ziggurat.transforms.place import passes
+from ziggurat.transforms.place import passes, specialize
+from ziggurat.transforms.place.cost import cost_of
+from ziggurat.transforms.place.divide import whole
+from ziggurat.transforms.place.grid_cost import Launch, work_of_grid
+from ziggurat.transforms.place.tma import tma_accesses
 
 TARGET = "sm_90a"
 TIMES = Path(__file__).resolve().parents[1] / "docs/gpu-ablation.json"
 N = zg.divisible(zg.i32, 16)
+NO_TIME = "not measured"
+Times = dict[str, dict[str, Any]]  # Of a kernel the card, the commit, and "ms" by what is left out.
 F16, BF16, F32, F8 = (zg.divisible(zg.ptr(element), 16) for element in (zg.f16, zg.bf16, zg.f32, zg.f8e4m3))
 
 
@@ -71,78 +85,154 @@ def scaled_matmul(a_desc, b_desc, c_desc, scale_ptr, m, k, M: zg.constexpr, N: z
     c_desc.store((row, column), zg.cast(acc, zg.f16))
 
 
+@attrs.frozen
+class Case:
+    """A kernel, the types that it is compiled for, and a launch: its grid, for each run-time argument the shape of an
+    array or a number, and options with constants by name."""
+
+    kernel: Any
+    types: Sequence[Any]
+    grid: tuple[int, ...]
+    given: Sequence[Any]
+    options: Mapping[str, Any]
+
+
 def block(*shape: int) -> Any:
     """A descriptor of a matrix of f16 whose rows are whole 16 bytes."""
     return zg.divisible(zg.descriptor(shape, zg.f16), 16)
 
 
-def attention(d: int, causal: bool, n: int = 64, roles: bool = False) -> list[Any]:
-    return [block(128, d), block(n, d), block(n, d), block(128, d), F32, N, zg.f32, causal, 128, n, d, roles]
+SIZE, HEADS, SMS = 4096, 64, 132  # Of matrices, and of sequences of 64 heads; and of the GPU.
+SQUARE = (SIZE, SIZE)
+Table = dict[str, Case]
 
 
-def matmul(*strides: Any, element: Any = F16, tile: Sequence[int] = (128, 128, 64)) -> list[Any]:
-    return [element, element, F16, N, N, N, *strides, N, 1, *tile, 8]
+def attention(d: int, causal: bool, n: int = 64, roles: bool = False, **options: int) -> Case:
+    types = [block(128, d), block(n, d), block(n, d), block(128, d), F32, N, zg.f32, causal, 128, n, d, roles]
+    given = [*[(HEADS * SIZE, d)] * 4, (HEADS * SIZE,), SIZE, d**-0.5]
+    return Case(kernels.attention, types, (SIZE // 128, HEADS), given, {"num_warps": 8, "num_stages": 2} | options)
+
+
+def tiles_of_attention(d: int, m: int, n: int, tiles: int, blocks: int = 1, **options: Any) -> Case:
+    """Attention with roles by the ladder's kernels, whose programs take tiles of `blocks` times `m` queries: `tiles`
+    programs for each SM, or one for each tile if this is 0."""
+    kernel = triton_kernels.attention if blocks == 1 else triton_kernels.attention_blocks
+    parts = options.get("PARTS", 1)
+    types = [block(m, d), block(n, d), block(n, d), block(m, d // parts), F32, N, N, zg.f32]
+    count = -(-SIZE // (m * blocks)) * HEADS
+    more = {"ONCE": False, "PAIRS": False, "PARTS": parts} if blocks == 1 else {"BLOCKS": blocks}
+    more |= {"CAUSAL": False, "SHARED": 1, "M": m, "N": n, "D": d, "ROLES": True, "TILES": tiles, "LANES": d < 256}
+    given = [*[(HEADS * SIZE, d)] * 4, (HEADS * SIZE,), SIZE, HEADS, d**-0.5]
+    return Case(
+        kernel, types, (min(count, tiles * SMS or count),), given, {"GROUP": 4, "num_stages": 2} | more | options
+    )
+
+
+def matmul(strides: Sequence[Any], element: Any = F16, tile: Sequence[int] = (128, 128, 64), warps: int = 8) -> Case:
+    types = [element, element, F16, N, N, N, *strides, N, 1, *tile, 8]
+    given = [SQUARE] * 3 + [SIZE for type_ in types[3:11] if type_ is N]
+    grid = (SIZE // tile[0] * (SIZE // tile[1]),)
+    return Case(kernels.matmul, types, grid, given, {"num_warps": warps, "num_stages": 3})
 
 
 NN, NT, TN = (N, 1, N, 1), (N, 1, 1, N), (1, N, N, 1)
 BYTES: dict[str, Any] = {"element": F8, "tile": (128, 256, 128)}
-# Kernel, what it is compiled for, and options.
-KERNELS: dict[str, tuple[Any, list[Any], dict[str, int]]] = {
-    "matmul f16 NN 128×128×64, 4 warps": (kernels.matmul, matmul(*NN), {"num_warps": 4, "num_stages": 3}),
-    "matmul f16 NT 128×128×64, 4 warps": (kernels.matmul, matmul(*NT), {"num_warps": 4, "num_stages": 3}),
-    "matmul f16 NN 128×128×64, 8 warps": (kernels.matmul, matmul(*NN), {"num_warps": 8, "num_stages": 3}),
-    "matmul f16 NT 128×128×64, 8 warps": (kernels.matmul, matmul(*NT), {"num_warps": 8, "num_stages": 3}),
-    "matmul f8e4m3 NN 128×256×128": (kernels.matmul, matmul(*NN, **BYTES), {"num_warps": 8, "num_stages": 3}),
-    "matmul f8e4m3 TN 128×256×128": (kernels.matmul, matmul(*TN, **BYTES), {"num_warps": 8, "num_stages": 3}),
-    "matmul f16 by TMA 128×256×64, roles": (
+KERNELS: Table = {
+    "matmul f16 NN 128×128×64, 4 warps": matmul(NN, warps=4),
+    "matmul f16 NT 128×128×64, 4 warps": matmul(NT, warps=4),
+    "matmul f16 NN 128×128×64, 8 warps": matmul(NN),
+    "matmul f16 NT 128×128×64, 8 warps": matmul(NT),
+    "matmul f16 NN 128×256×64, programs in turn": matmul(NN, tile=(128, 256, 64)),
+    "matmul f8e4m3 NN 128×256×128": matmul(NN, **BYTES),
+    "matmul f8e4m3 TN 128×256×128": matmul(TN, **BYTES),
+    "matmul f16 by TMA 128×256×64, roles": Case(
         kernels.matmul_blocks,
         [block(128, 64), block(256, 64), block(128, 256), N, N, N, 128, 256, 64, 8, True],
+        (SMS,),
+        [*[SQUARE] * 3, *[SIZE] * 3],
         {"num_warps": 8, "num_stages": 3},
     ),
-    "matmul f16 by TMA 128×128×64, scales": (
+    "matmul f16 by TMA, two blocks of 64×256": Case(
+        triton_kernels.matmul_rows,
+        [block(64, 64), block(256, 64), block(64, 256), N, N, N],
+        (SMS,),
+        [*[SQUARE] * 3, *[SIZE] * 3],
+        {"M": 64, "N": 256, "K": 64, "GROUP": 8, "BLOCKS": 2, "ROLES": True, "num_warps": 4, "num_stages": 3},
+    ),
+    "matmul f16 by TMA 128×128×64, scales": Case(
         scaled_matmul,
         [block(128, 64), block(128, 64), block(128, 128), F32, N, N, 128, 128, 64],
+        (SIZE // 128, SIZE // 128),
+        [*[SQUARE] * 3, (SIZE // 64 * SIZE,), SIZE, SIZE],
         {"num_warps": 8, "num_stages": 3},
     ),
-    "attention f16 D64, 4 warps": (kernels.attention, attention(64, False), {"num_warps": 4, "num_stages": 3}),
-    "attention f16 D128, 8 warps": (kernels.attention, attention(128, False), {"num_warps": 8, "num_stages": 3}),
-    "attention f16 D128 causal, 4 warps": (kernels.attention, attention(128, True), {"num_warps": 4, "num_stages": 2}),
-    "attention f16 D128 causal, 8 warps": (kernels.attention, attention(128, True), {"num_warps": 8, "num_stages": 3}),
-    "attention f16 D128, roles": (
-        kernels.attention, attention(128, False, 128, True), {"num_warps": 8, "num_stages": 2},
-    ),
-    "attention f16 D256, roles": (
-        kernels.attention, attention(256, False, 64, True), {"num_warps": 8, "num_stages": 2},
-    ),
-    "layer norm f16, blocks of 2048": (
-        kernels.layer_norm, [*[F16] * 4, F32, F32, N, N, zg.f32, 2048], {"num_warps": 8},
-    ),
-    "attention backward f16 D64, keys": (
+    "attention f16 D64, 4 warps": attention(64, False, num_warps=4, num_stages=3),
+    "attention f16 D128, 8 warps": attention(128, False, num_stages=3),
+    "attention f16 D128 causal, 4 warps": attention(128, True, num_warps=4),
+    "attention f16 D128 causal, 8 warps": attention(128, True, num_stages=3),
+    "attention f16 D128, roles": attention(128, False, 128, True),
+    "attention f16 D256, roles": attention(256, False, 64, True),
+    "attention f16 D64, three blocks": tiles_of_attention(64, 64, 128, 0, 3, num_warps=4),
+    "attention f16 D128, two blocks": tiles_of_attention(128, 64, 128, 1, 2, num_warps=4),
+    "attention f16 D64, three CTAs per SM": tiles_of_attention(64, 64, 64, 3, maxnreg=80, num_warps=4, num_stages=3),
+    "attention f16 D256, tiles": tiles_of_attention(256, 128, 64, 1, GROUP=1, PARTS=4, num_warps=8),
+    "attention backward f16 D64, keys": Case(
         gradients.attention_keys,
         [*(block(rows, 64) for rows in (64, 128, 128, 64, 128, 128)), F32, F32, N, zg.f32, 64, 128, 64],
+        (SIZE // 128, HEADS),
+        [*[(HEADS * SIZE, 64)] * 6, *[(HEADS * SIZE,)] * 2, SIZE, 64**-0.5],
         {"num_warps": 8, "num_stages": 2},
     ),
-    "softmax of 8192 in bf16": (bf16_softmax, [BF16, BF16, N, N, 8192], {"num_warps": 8}),
-}  # fmt: skip
-# The passes that only make code faster, and those whose work pointers and threads do otherwise: what TMA loads and
-# stores.
-LEFT_OUT = (
-    "tma",
-    "stores by tma",
-    "contract",
-    "raise_pointers",
-    "persist",
-    "last_reads",
-    "cse",
-    "share_buffers",
-    "specialize",
-    "sink_waits",
-    "prefetch_loads",
-    "pipeline_loads",
-    "rescale",
-    "hold_operands",
-    "defer_stores",
-)
+    "layer norm f16, blocks of 2048": Case(
+        kernels.layer_norm,
+        [*[F16] * 4, F32, F32, N, N, zg.f32, 2048],
+        (SIZE,),
+        [(SIZE, 8192), (SIZE, 8192), (8192,), (8192,), (SIZE,), (SIZE,), 8192, 8192, 1e-5],
+        {"num_warps": 8},
+    ),
+    "softmax of 8192 in bf16": Case(
+        bf16_softmax, [BF16, BF16, N, N, 8192], (SIZE,), [(SIZE, 8192), (SIZE, 8192), 8192, 8192], {"num_warps": 8}
+    ),
+    "softmax of 131072 in f32": Case(
+        kernels.softmax, [F32, F32, N, N, 131072], (256,), [(256, 131072), (256, 131072), 131072, 131072], {}
+    ),
+    "add f32, blocks of 65536": Case(
+        kernels.add, [F32, F32, F32, N, 65536], (SIZE * SIZE // 65536,), [*[SQUARE] * 3, SIZE * SIZE], {"num_warps": 8}
+    ),
+}
+
+
+def no_accesses(*_: Any) -> dict[Any, bool]:
+    return {}
+
+
+def loads_alone(*given: Any) -> dict[Any, bool]:
+    return {made: rows for made, rows in tma_accesses(*given).items() if isinstance(made.op, tt.DescriptorLoad)}
+
+
+def one_part(module: Any) -> Any:
+    return [whole(module)]
+
+
+def no_pairs(*_: Any) -> bool:
+    return False
+
+
+# The passes that only make code faster, and the options that take part in that. After them what is done within passes
+# that cannot be left out, by functions that are replaced then: what TMA loads and stores, each store as the work of a
+# consumer of its own, and arithmetic of 16 bits in pairs.
+WITHIN: dict[str, Sequence[tuple[Any, str, Any]]] = {
+    "tma": ((passes, "tma_accesses", no_accesses),),
+    "stores by tma": ((passes, "tma_accesses", loads_alone),),
+    "divide": ((specialize, "parts_of", one_part),),
+    "pairs": ((pairs, "has_pairs", no_pairs), (reductions, "has_pairs", no_pairs)),
+}
+OPTIONS = ("maxnreg",)
+NEEDED = (
+    "prepare", "descriptors", "assign", "dots", "dce", "expand", "tma", "tensor_maps", "lower_channels", "clusters",
+    "lower", "allocate", "barriers",
+)  # fmt: skip
+LEFT_OUT = (*WITHIN, *OPTIONS, *(step for step, _ in passes.PLACE if step not in NEEDED))
 
 
 @attrs.frozen
@@ -163,6 +253,11 @@ class Figures:
     def instructions(self) -> int:
         """The number of instructions of the main loop."""
         return self.loop.total()
+
+    @property
+    def barriers(self) -> int:
+        """The barriers of the CTA in the main loop, and its operations on mbarriers."""
+        return sum(count for name, count in self.loop.items() if name.startswith(("BAR", "SYNCS")))
 
 
 def loops(sass: str) -> list[Counter[str]]:
@@ -190,6 +285,7 @@ def weight(loop: Counter[str]) -> tuple[float, int]:
     return products / loop.total(), loop.total()
 
 
+@functools.cache
 def figures(name: str, without: str | None = None) -> Figures:
     """The machine code of a kernel, without a pass."""
     made = compiled(name, without)
@@ -200,12 +296,24 @@ def figures(name: str, without: str | None = None) -> Figures:
     return Figures(loop, resources.registers, resources.spills, made.shared, resources.warnings, plain)
 
 
+@functools.cache
 def compiled(name: str, without: str | None = None) -> Any:
     """A kernel, compiled without a pass."""
-    kernel, types, options = KERNELS[name]
+    case = KERNELS[name]
+    options = {option: value for option, value in case.options.items() if option != without}
     with left_out(without), warnings.catch_warnings():
         warnings.simplefilter("ignore", zg.ZigguratWarning)
-        return kernel.compile(*types, target=TARGET, **options)
+        return case.kernel.compile(*case.types, target=TARGET, **options)
+
+
+def cycles(name: str, without: str | None = None) -> int:
+    """The cycles of a launch by the cost model: those that the busiest unit of each SM needs for its share of it."""
+    case, cost = KERNELS[name], cost_of(compiled(name, without).stages["gpu"])
+    numbers = {str(at): value for at, value in enumerate(case.given) if not isinstance(value, tuple)}
+    grid = (*case.grid, 1, 1)[:3]
+    work = work_of_grid(cost, Launch(grid, numbers))
+    assert work is not None, f"the iterations of {name} are not known"
+    return round(max(work.cycles.values()) * cost.func.num_ctas / SMS)
 
 
 @functools.cache
@@ -225,35 +333,45 @@ def nothing(op: Any, _: Any) -> Any:
 @contextmanager
 def left_out(name: str | None) -> Iterator[None]:
     """Compile without a pass meanwhile."""
-    whole, accesses = passes.PLACE, passes.tma_accesses
-
-    def fewer(*arguments: Any) -> dict[Any, bool]:
-        loads = {made: rows for made, rows in accesses(*arguments).items() if isinstance(made.op, tt.DescriptorLoad)}
-        return loads if name == "stores by tma" else {}
-
-    if name in ("tma", "stores by tma"):
-        passes.tma_accesses = fewer
-    else:
-        # Its place in the tuple stays, as `place` looks for some passes by name.
-        passes.PLACE = tuple((step, nothing) if step == name else (step, run) for step, run in whole)
-    try:
+    # Its place in the tuple stays, as `place` looks for some passes by name.
+    fewer = tuple((step, nothing) if step == name else (step, run) for step, run in passes.PLACE)
+    with ExitStack() as stack:
+        for module, function, other in WITHIN.get(name or "", ((passes, "PLACE", fewer),)):
+            stack.enter_context(patch.object(module, function, other))
         yield
-    finally:
-        passes.PLACE, passes.tma_accesses = whole, accesses
 
 
-def rows(times: dict[str, dict[str, float]]) -> Iterator[Sequence[object]]:
-    for name in KERNELS:
-        ptx, whole, measured = compiled(name).ptx, figures(name), times.get(name, {})
-        yield name, *cells(whole), measured.get("", "")
-        for step in LEFT_OUT:
-            if compiled(name, step).ptx != ptx and (without := figures(name, step)) != whole:
-                slower = f"{measured[step] / measured['']:.2f}" if step in measured else ""
-                yield f"… without `{step}`", *cells(without), slower
+def rows(times: Times, name: str) -> list[Sequence[object]]:
+    """The rows of a kernel, without each of the passes that change it."""
+    measured = times.get(name, {}).get("ms", {})
+    on = "{card}, {commit:.8}".format(**times[name]) if measured else ""
+    found: list[Sequence[object]] = [(name, *cells(name), f"{measured['']} ({on})" if measured else NO_TIME)]
+    for step in LEFT_OUT:
+        if not is_changed(name, step):
+            continue
+        try:
+            if figures(name, step) != figures(name):
+                slower = f"{measured[step] / measured['']:.2f}" if step in measured else NO_TIME
+                found.append((f"… without `{step}`", *cells(name, step), slower))
+        except zg.TargetError:
+            found.append((f"… without `{step}`", "ptxas refuses it", *[""] * 6))
+    return found
 
 
-def cells(made: Figures) -> Sequence[object]:
-    return made.instructions, made.registers, made.spills, made.shared
+def is_changed(name: str, without: str) -> bool:
+    """Whether a pass changes the PTX of a kernel."""
+    made = compiled(name)
+    if without != "pairs" and without not in OPTIONS:  # Most passes change no kernel, and LLVM takes the most time.
+        with left_out(without), warnings.catch_warnings():
+            warnings.simplefilter("ignore", zg.ZigguratWarning)
+            if passes.place(made.stages["triton"], made.options) == made.stages["gpu"]:
+                return False
+    return compiled(name, without).ptx != made.ptx
+
+
+def cells(name: str, without: str | None = None) -> Sequence[object]:
+    made, spent = figures(name, without), cycles(name, without)
+    return made.instructions, made.barriers, made.registers, made.spills, made.shared, round(spent / 1000)
 
 
 # Times.
@@ -263,66 +381,60 @@ def launched(name: str) -> tuple[Any, list[Any]]:
     """The grid and the arguments of a kernel, of N(0,1) data on a GPU."""
     import torch
 
-    kernel, types, _ = KERNELS[name]
-
-    def random(*shape: int, dtype: Any = torch.float16) -> Any:
-        return torch.randn(*shape, device="cuda").to(dtype)
-
-    def blocks(*matrices: Any) -> list[Any]:
-        return [zg.TensorDescriptor(one, [*type_.type.block]) for one, type_ in zip(matrices, types, strict=False)]
-
-    size = 4096
-    if kernel is kernels.matmul:
-        element = torch.float8_e4m3fn if types[0] is F8 else torch.float16
-        a, b = (random(size, size).to(element) for _ in range(2))
-        variable = [size for type_ in types[3:11] if type_ is N]
-        tiles = size // types[-4] * (size // types[-3])
-        return (tiles,), [a, b, random(size, size), *variable]
-    if kernel is kernels.matmul_blocks:
-        return (132,), [*blocks(*(random(size, size) for _ in range(3))), size, size, size]
-    if kernel is scaled_matmul:
-        scales = random(size // 64 * size, dtype=torch.float32)
-        return (size // 128, size // 128), [*blocks(*(random(size, size) for _ in range(3))), scales, size, size]
-    if kernel is kernels.layer_norm:
-        x, y, w, b = random(size, 8192), random(size, 8192), random(8192), random(8192)
-        sums = [random(size, dtype=torch.float32) for _ in range(2)]
-        return (size,), [x, y, w, b, *sums, 8192, 8192, 1e-5]
-    if kernel is bf16_softmax:
-        x, y = (random(size, 8192, dtype=torch.bfloat16) for _ in range(2))
-        return (size,), [y, x, 8192, 8192]
-    # Attention with 64 heads.
-    d = types[0].type.block[-1]
-    sums = [random(64 * size, dtype=torch.float32) for _ in range(2)]
-    if kernel is kernels.attention:
-        return (size // 128, 64), [*blocks(*(random(64 * size, d) for _ in range(4))), sums[0], size, d**-0.5]
-    return (size // 128, 64), [*blocks(*(random(64 * size, d) for _ in range(6))), *sums, size, d**-0.5]
+    dtypes = {zg.f16: torch.float16, zg.bf16: torch.bfloat16, zg.f32: torch.float32, zg.f8e4m3: torch.float8_e4m3fn}
+    case, arguments = KERNELS[name], list[Any]()
+    types = [type_ for type_ in case.types if not isinstance(type_, int)]
+    for type_, given in zip(types, case.given, strict=True):
+        if isinstance(given, tuple):
+            element = type_.type.element if hasattr(type_.type, "block") else type_.type.pointee
+            array = torch.randn(*given, device="cuda").to(dtypes[element])
+            given = zg.TensorDescriptor(array, [*type_.type.block]) if hasattr(type_.type, "block") else array
+        arguments.append(given)
+    return case.grid, arguments
 
 
 def prepared(name: str) -> tuple[str, dict[str, Any]]:
-    """A kernel compiled without each of the passes that change it, "" for none, and assembled by the driver."""
+    """A kernel compiled without each of the passes that change it, "" for none, to be assembled by the driver."""
     made: dict[str, Any] = {}
     for step in (None, *LEFT_OUT):
-        found = attrs.evolve(one := compiled(name, step), stages={"ptx": one.ptx})
-        if step is None or found.ptx != made[""].ptx:
-            made[step or ""] = found
-            print(f"{name}, {step}: {found.registers} registers", flush=True)
+        if step is None or is_changed(name, step):
+            one = compiled(name, step)
+            made[step or ""] = attrs.evolve(one, stages={"ptx": one.ptx})
+            print(f"{name}, {step}: {one.registers} registers", flush=True)
     return name, made
 
 
-def measure(path: Path, limit: float, only: str) -> None:
+def prepared_apart(name: str) -> tuple[str, dict[str, Any]]:
+    """The same in a process of its own, whose end ends no other kernel."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        try:
+            return pool.submit(prepared, name).result()
+        except BrokenProcessPool:
+            print(f"{name}: the process that compiled it ended", flush=True)
+            return name, {}
+
+
+def measure(path: Path, limit: float, only: str, commit: str | None) -> None:
     """Write the median milliseconds of kernels whose names hold a text, by the pass that is left out."""
     end = time.monotonic() + limit
-    times: dict[str, dict[str, float]] = json.loads(path.read_text("utf-8")) if path.exists() else {}
-    with ProcessPoolExecutor(14, multiprocessing.get_context("spawn")) as pool:
-        for name, made in pool.map(prepared, [name for name in KERNELS if only in name]):
-            grid, arguments = launched(name)
-            runs = {step: functools.partial(one[grid], *arguments) for step, one in made.items()}
-            for run in runs.values():
-                run()
-            times[name] = {step: round(ms, 4) for step, ms in in_turn(runs, 20).items()}
-            path.write_text(json.dumps(times, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    times: Times = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    machine = gpu_report.surroundings()
+    where = {"card": machine["card"], "commit": commit or machine["commit"]}
+    with ThreadPoolExecutor(14) as threads:
+        for name, made in threads.map(prepared_apart, [name for name in KERNELS if only in name]):
+            grid, arguments = launched(name) if made else ((), [])
+            runs: dict[str, Any] = {}
+            for step, one in made.items():
+                try:
+                    one[grid](*arguments)
+                    runs[step] = functools.partial(one[grid], *arguments)
+                except zg.ZigguratError as problem:
+                    print(f"{name} without {step or 'nothing'}: {problem}"[:300], flush=True)
+            if "" in runs:
+                times[name] = {**where, "ms": {step: round(ms, 4) for step, ms in in_turn(runs, 20).items()}}
+                path.write_text(json.dumps(times, indent=1, ensure_ascii=False) + "\n", "utf-8")
             if time.monotonic() > end:
-                pool.shutdown(cancel_futures=True)
+                threads.shutdown(cancel_futures=True)
                 break
 
 
@@ -331,22 +443,20 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="renew docs/benchmarks.md")
     parser.add_argument("--times", type=Path, help="measure on a GPU, and write the file")
     parser.add_argument("--only", default="", help="kernels whose names hold this")
-    parser.add_argument("--limit", type=float, default=80, help="seconds for measuring")
+    parser.add_argument("--limit", type=float, default=400, help="seconds for measuring")
+    parser.add_argument("--commit", help="what is measured, where that is a copy without git")
     given = parser.parse_args()
     if given.times:
-        measure(given.times, given.limit, given.only)
+        measure(given.times, given.limit, given.only, given.commit)
         return
     facts = f"ptxas {assembler()[0]}.{assembler()[1]}; {surroundings('llvmlite')}"
-    times = json.loads(TIMES.read_text("utf-8")) if TIMES.exists() else {}
+    times: Times = json.loads(TIMES.read_text("utf-8")) if TIMES.exists() else {}
     header = (
-        "kernel",
-        "instructions of the loop",
-        "registers",
-        "spilled bytes",
-        "shared bytes",
-        "ms; times as long",
-    )
-    text = table(header, [*rows(times)])
+        "kernel", "instructions of the loop", "barriers in it", "registers", "spilled bytes", "shared bytes",
+        "thousand cycles by the cost model", "ms; times as long",
+    )  # fmt: skip
+    with ProcessPoolExecutor(os.cpu_count(), multiprocessing.get_context("spawn")) as pool:
+        text = table(header, [*chain.from_iterable(pool.map(functools.partial(rows, times), KERNELS))])
     print(text)
     if given.write:
         write("ablation", f"{facts}\n\n{text}")

@@ -1,6 +1,6 @@
 """The kernels that are measured, in Triton's Python: one text for both compilers.
 
-`import kernels_triton` has them by Triton, `kernels_by_ziggurat()` of `ladder_setup.py` has the same file by ziggurat.
+`import kernels_triton` has them by Triton, `kernels_by_ziggurat` has the same file by ziggurat.
 """
 
 import triton

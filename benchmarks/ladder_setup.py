@@ -13,9 +13,7 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
-
-import ziggurat.triton
-import ziggurat.triton.language
+from kernels_by_ziggurat import KERNELS as OURS
 
 Setting = Mapping[str, Any]
 Run = Callable[[], Any]
@@ -25,20 +23,6 @@ MULTIPROCESSORS = torch.cuda.get_device_properties(0).multi_processor_count if G
 LN_2 = 0.6931471805599453
 torch.backends.cuda.matmul.allow_tf32 = True
 
-
-def kernels_by_ziggurat() -> Any:
-    """The kernels of `kernels_triton.py` by ziggurat: its `import triton`, and that of its parts, find ziggurat's."""
-    spec = importlib.util.spec_from_file_location("kernels_by_ziggurat", Path(__file__).with_name("kernels_triton.py"))
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    with patch.dict(sys.modules, {"triton": ziggurat.triton, "triton.language": ziggurat.triton.language}):
-        sys.modules.pop("kernels_attention", None)
-        spec.loader.exec_module(module)
-    return module
-
-
-OURS = kernels_by_ziggurat()
 THEIRS: Any = importlib.import_module("kernels_triton") if GPU and importlib.util.find_spec("triton") else None
 
 

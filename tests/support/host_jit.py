@@ -11,7 +11,10 @@ import ctypes
 from collections.abc import Sequence
 from typing import Any
 
-import llvmlite.binding as llvm
+from ziggurat.backend.llvm import llvm as bindings
+
+# Not imported directly: LLVM looks at some of its options when a process compiles for the first time.
+llvm = bindings()
 
 # f16 to f32: the magnitude moved into place and scaled, which is exact, subnormals too; infinity and NaN apart.
 _EXTEND = """

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
-from ziggurat.transforms.place import passes
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+from gpu_ablation import LEFT_OUT, left_out
 
 Given = Callable[[], tuple[np.ndarray, list[Any]]]
 
@@ -21,13 +23,11 @@ def with_and_without(
     `types` ends with the constants. `given` makes the result's array, and the arguments of a launch.
     """
     constants = [type_ for type_ in types if isinstance(type_, bool | int | str)]
-    whole = passes.PLACE
-    assert name in dict(whole)
+    assert name in LEFT_OUT
     found: list[np.ndarray] = []
     texts: list[str] = []
-    for steps in (whole, tuple((step, (lambda op, _: op) if step == name else run) for step, run in whole)):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(passes, "PLACE", steps)
+    for without in (None, name):
+        with left_out(without):
             compiled = kernel.compile(*types, target="sm_90a", **options)
         made, arguments = given()
         compiled.simulate[grid](*arguments)

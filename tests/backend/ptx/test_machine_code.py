@@ -15,33 +15,75 @@ from asynchronous_kernels import SQUARE, gradients
 
 import ziggurat as zg
 from ziggurat.backend.ptx.sass import assembled, disassembled, tool
+from ziggurat.codemodel.errors import TargetError
 
 pytestmark = pytest.mark.skipif(not tool("ptxas") or not tool("nvdisasm"), reason="needs NVIDIA's tools")
 BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
 
-# The instructions of the main loop by ptxas 13.0 and 13.5, registers, and barriers of the loop: those of the CTA, and
-# operations on mbarriers.
-FIGURES: dict[str, tuple[tuple[int, int], int, int]] = {
-    "matmul f16 NN 128×128×64, 4 warps": ((98, 102), 154, 3),
-    "matmul f16 NT 128×128×64, 4 warps": ((83, 97), 154, 3),
-    "matmul f16 NN 128×128×64, 8 warps": ((86, 91), 90, 3),
-    "matmul f16 NT 128×128×64, 8 warps": ((71, 80), 90, 3),
-    "matmul f8e4m3 NN 128×256×128": ((126, 129), 191, 3),
-    "matmul f8e4m3 TN 128×256×128": ((176, 183), 204, 5),
-    "matmul f16 by TMA 128×256×64, roles": ((42, 52), 168, 2),
-    "matmul f16 by TMA 128×128×64, scales": ((141, 160), 146, 3),
-    "attention f16 D64, 4 warps": ((510, 528), 188, 5),
-    "attention f16 D128, 8 warps": ((343, 368), 138, 5),
-    "attention f16 D128 causal, 4 warps": ((622, 630), 252, 5),
-    "attention f16 D128 causal, 8 warps": ((342, 378), 142, 5),
-    "attention f16 D128, roles": ((453, 481), 168, 4),
-    "attention f16 D256, roles": ((426, 453), 168, 4),
-    "layer norm f16, blocks of 2048": ((84, 84), 38, 0),
-    "attention backward f16 D64, keys": ((314, 328), 186, 5),
-    "softmax of 8192 in bf16": ((339, 339), 48, 2),
+# The instructions of the main loop by ptxas 13.0 and 13.5, registers, barriers of the loop (those of the CTA, and
+# operations on mbarriers), and bytes of shared memory. `python benchmarks/gpu_ablation.py` prints them.
+FIGURES: dict[str, tuple[tuple[int, int], int, int, int]] = {
+    "matmul f16 NN 128×128×64, 4 warps": ((80, 102), 154, 3, 98328),
+    "matmul f16 NT 128×128×64, 4 warps": ((72, 97), 154, 3, 98328),
+    "matmul f16 NN 128×128×64, 8 warps": ((68, 91), 90, 3, 98328),
+    "matmul f16 NT 128×128×64, 8 warps": ((60, 80), 90, 3, 98328),
+    "matmul f16 NN 128×256×64, programs in turn": ((42, 58), 168, 2, 213040),
+    "matmul f8e4m3 NN 128×256×128": ((108, 111), 187, 3, 147480),
+    "matmul f8e4m3 TN 128×256×128": ((157, 160), 198, 5, 196656),
+    "matmul f16 by TMA 128×256×64, roles": ((42, 52), 168, 2, 213040),
+    "matmul f16 by TMA, two blocks of 64×256": ((43, 53), 168, 2, 213088),
+    "matmul f16 by TMA 128×128×64, scales": ((141, 160), 146, 3, 98328),
+    "attention f16 D64, 4 warps": ((510, 528), 188, 5, 65584),
+    "attention f16 D128, 8 warps": ((343, 368), 138, 5, 131120),
+    "attention f16 D128 causal, 4 warps": ((622, 630), 252, 5, 98336),
+    "attention f16 D128 causal, 8 warps": ((342, 378), 142, 5, 131120),
+    "attention f16 D128, roles": ((455, 485), 168, 4, 163912),
+    "attention f16 D256, roles": ((426, 452), 168, 4, 196680),
+    "attention f16 D64, three blocks": ((414, 433), 128, 4, 114800),
+    "attention f16 D128, two blocks": ((443, 475), 168, 4, 196704),
+    "attention f16 D64, three CTAs per SM": ((253, 269), 80, 4, 65648),
+    "attention f16 D256, tiles": ((425, 454), 168, 4, 229456),
+    "attention backward f16 D64, keys": ((314, 328), 186, 5, 65568),
+    "layer norm f16, blocks of 2048": ((84, 84), 38, 0, 64),
+    "softmax of 8192 in bf16": ((339, 339), 47, 2, 48),
+    "softmax of 131072 in f32": ((271, 271), 48, 3, 208),
+    "add f32, blocks of 65536": ((235, 235), 118, 0, 0),
 }
 SLACK = 1.04  # By which a figure may be exceeded.
 
+# For each pass a kernel whose figures are missed without it; and, of a pass that hides latency or tells a cache what is
+# read again, what only its code has: the order of instructions, or one of them.
+WON: dict[str, tuple[str, str]] = {
+    "tma": ("matmul f16 NN 128×128×64, 8 warps", ""),
+    "stores by tma": ("attention f16 D128 causal, 8 warps", ""),
+    "divide": ("matmul f16 by TMA, two blocks of 64×256", ""),
+    "pairs": ("softmax of 8192 in bf16", ""),
+    "maxnreg": ("attention f16 D64, three CTAs per SM", ""),
+    "contract": ("layer norm f16, blocks of 2048", ""),
+    "spread": ("softmax of 131072 in f32", ""),
+    "raise_pointers": ("matmul f16 NN 128×128×64, 8 warps", ""),
+    "persist": ("matmul f16 NN 128×256×64, programs in turn", ""),
+    # The hint "evict first".
+    "last_reads": ("layer norm f16, blocks of 2048", r"LDG\.E\.EF"),
+    "divide_blocks": ("add f32, blocks of 65536", ""),
+    # Two dots stay in flight.
+    "sink_waits": ("attention backward f16 D64, keys", r"DEPBAR\.LE gsb0, 0x2"),
+    "share_buffers": ("attention f16 D128 causal, 8 warps", ""),
+    "specialize": ("matmul f16 by TMA 128×256×64, roles", ""),
+    # Two loads of scales before the loop, and two in it.
+    "prefetch_loads": ("matmul f16 by TMA 128×128×64, scales", r"LDG\S+ SYNCS.*LDG\S+ HGMMA"),
+    "pipeline_loads": ("matmul f16 NN 128×128×64, 8 warps", ""),
+    # A branch around the scaling of each of two rows.
+    "rescale": ("attention f16 D128, roles", r"(FSETP\.NEU\S* ){2}"),
+    # The queries are loaded to registers.
+    "hold_operands": ("attention f16 D64, three CTAs per SM", "LDSM"),
+    # The queries of a tile are free before the last dot with the values.
+    "release_early": ("attention f16 D256, tiles", r"FSETP\S+ SYNCS\.ARRIVE HGMMA"),
+    # One store is in flight while the next block is put there.
+    "defer_stores": ("attention f16 D256, tiles", r"DEPBAR\.LE SB0, 0x1"),
+}
+UNCHANGED = {"cse"}  # It merges index arithmetic, as LLVM would.
+EVENTS = r"HGMMA|SYNCS\.ARRIVE|DEPBAR\.LE \w+, 0x\d+|\bLDG\.\S+|FSETP\.NEU\S+|LDSM"
 
 COUNTED = ("QGMMA", "LDSM", "WARPGROUP.DEPBAR", "STS", "BAR")
 
@@ -55,36 +97,39 @@ def ablation() -> Any:
         sys.path.remove(str(BENCHMARKS))
 
 
-@cache
 def figures(name: str, without: str | None = None) -> Any:
     return ablation().figures(name, without)
 
 
-def test_all_kernels_have_a_limit():
+def check(name: str, made: Any) -> None:
+    """Compare the machine code of a kernel with its figures, and with what passes have won in it."""
+    instructions, registers, barriers, shared = FIGURES[name]
+    assert made.instructions <= SLACK * instructions[ablation().assembler() > (13, 0)], made.loop
+    assert made.registers <= SLACK * registers
+    assert made.barriers == barriers, made.loop
+    assert made.shared == shared
+    assert made.spills == 0 and not any("C75" in warning for warning in made.warnings)
+    events = " ".join(re.findall(EVENTS, made.code))
+    for kernel, pattern in WON.values():
+        assert kernel != name or re.search(pattern, events), events
+
+
+def test_all_kernels_and_passes_have_figures():
     assert set(FIGURES) == set(ablation().KERNELS)
+    assert set(WON) | UNCHANGED == set(ablation().LEFT_OUT)
 
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_the_main_loop_is_short_and_nothing_spills(name: str):
-    made, (instructions, registers, barriers) = figures(name), FIGURES[name]
-    assert made.instructions <= SLACK * instructions[ablation().assembler() > (13, 0)], made.loop
-    assert made.registers <= SLACK * registers
-    assert sum(count for one, count in made.loop.items() if one.startswith(("BAR", "SYNCS"))) == barriers, made.loop
-    assert made.spills == 0 and not any("C75" in warning for warning in made.warnings)
+    check(name, figures(name))
 
 
-@pytest.mark.parametrize(
-    "name, without, least",
-    [
-        ("attention f16 D64, 4 warps", "contract", 30),
-        ("attention f16 D128, 8 warps", "contract", 15),
-        ("layer norm f16, blocks of 2048", "contract", 10),
-        ("matmul f16 by TMA 128×256×64, roles", "specialize", 20),
-        ("matmul f16 NN 128×128×64, 4 warps", "raise_pointers", 40),
-    ],
-)
-def test_passes_that_shorten_the_loop(name: str, without: str, least: int):
-    assert figures(name, without).instructions >= figures(name).instructions + least
+@pytest.mark.parametrize("without", WON)
+def test_the_figures_are_missed_without_a_pass(without: str):
+    name, _ = WON[without]
+    # ptxas refuses code that has too few registers.
+    with pytest.raises((AssertionError, TargetError)):
+        check(name, figures(name, without))
 
 
 @pytest.mark.parametrize("name", ["attention f16 D128, roles", "attention f16 D256, roles"])
@@ -94,12 +139,6 @@ def test_the_dot_with_the_values_is_in_flight_during_the_softmax(name: str):
     assert waits == [2] and loop["MUFU.EX2"] >= 32, loop
     # The accumulator is multiplied in a row whose maximum has changed: a comparison for each of two rows.
     assert loop["FSETP.NEU.AND"] == 2, loop
-
-
-def test_queries_are_in_registers_where_there_is_room():
-    """Their descriptor in the loop took some 20 instructions, and wgmma read them from shared memory."""
-    name = "attention f16 D128, roles"
-    assert figures(name, "hold_operands").instructions >= figures(name).instructions + 15
 
 
 def test_nothing_overwrites_operands_in_registers():
@@ -127,13 +166,6 @@ def test_operands_that_are_not_along_k(name: str, stores: int, further: int):
     loop = Counter({prefix: sum(found[one] for one in found if one.startswith(prefix)) for prefix in COUNTED})
     assert loop["QGMMA"] == 8 and loop["LDSM"] == 8 + further and loop["WARPGROUP.DEPBAR"] == 3, found
     assert loop["STS"] == stores and loop["BAR"] == 1, found
-
-
-def test_buffers_with_one_value_are_one():
-    """Causal attention reads Q in both of its loops, which took registers for a second address of each operand."""
-    name = "attention f16 D128 causal, {} warps"
-    assert figures(name.format(8), "share_buffers").registers >= figures(name.format(8)).registers + 20
-    assert figures(name.format(4), "share_buffers").spills > 0 and figures(name.format(4)).spills == 0
 
 
 def test_wgmma_descriptors_are_in_uniform_registers():

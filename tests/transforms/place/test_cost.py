@@ -199,12 +199,46 @@ CYCLES: dict[str, tuple[int | None, tuple[int, ...], int]] = {
 
 @pytest.mark.parametrize("name", CYCLES)
 def test_the_cycles_of_main_loops_stay(name: str):
-    kernel, types, options = ablation.KERNELS[name]
     number, exact, most = CYCLES[name]
-    found = cost(kernel, types, **options)
+    found = cost_of(ablation.compiled(name).stages["gpu"])
     cycles = total(found.entries if number is None else in_loop(found, number)).cycles
     issued = cycles.pop("issue slots")
     assert tuple(cycles.values()) == exact and issued <= most
+
+
+# Thousand cycles of a launch.
+LAUNCHES: dict[str, int] = {
+    "matmul f16 NN 128×128×64, 4 warps": 326,
+    "matmul f16 NT 128×128×64, 4 warps": 326,
+    "matmul f16 NN 128×128×64, 8 warps": 326,
+    "matmul f16 NT 128×128×64, 8 warps": 326,
+    "matmul f16 NN 128×256×64, programs in turn": 258,
+    "matmul f8e4m3 NN 128×256×128": 150,
+    "matmul f8e4m3 TN 128×256×128": 183,
+    "matmul f16 by TMA 128×256×64, roles": 258,
+    "matmul f16 by TMA, two blocks of 64×256": 258,
+    "matmul f16 by TMA 128×128×64, scales": 326,
+    "attention f16 D64, 4 warps": 541,
+    "attention f16 D128, 8 warps": 1037,
+    "attention f16 D128 causal, 4 warps": 544,
+    "attention f16 D128 causal, 8 warps": 552,
+    "attention f16 D128, roles": 1017,
+    "attention f16 D256, roles": 2057,
+    "attention f16 D64, three blocks": 543,
+    "attention f16 D128, two blocks": 1017,
+    "attention f16 D64, three CTAs per SM": 542,
+    "attention f16 D256, tiles": 2057,
+    "attention backward f16 D64, keys": 1017,
+    "layer norm f16, blocks of 2048": 48,
+    "softmax of 8192 in bf16": 21,
+    "softmax of 131072 in f32": 32,
+    "add f32, blocks of 65536": 24,
+}
+
+
+@pytest.mark.parametrize("name", ablation.KERNELS)
+def test_the_cycles_of_launches_stay(name: str):
+    assert round(ablation.cycles(name) / 1000) == LAUNCHES[name]
 
 
 @pytest.mark.parametrize(("element", "rate"), [(zg.f8e4m3, 2), (zg.f32, 0.5)])

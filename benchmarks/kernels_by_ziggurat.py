@@ -1,0 +1,26 @@
+"""The kernels of `kernels_triton.py` by ziggurat, whose modules its `import triton` finds: `KERNELS`, a module."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import ziggurat.triton
+import ziggurat.triton.language
+
+
+def _loaded() -> Any:
+    spec = importlib.util.spec_from_file_location("kernels_of_ziggurat", Path(__file__).with_name("kernels_triton.py"))
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    with patch.dict(sys.modules, {"triton": ziggurat.triton, "triton.language": ziggurat.triton.language}):
+        sys.modules.pop("kernels_attention", None)
+        spec.loader.exec_module(module)
+    return module
+
+
+KERNELS = _loaded()
