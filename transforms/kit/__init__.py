@@ -18,9 +18,9 @@ from ziggurat.transforms.kit.calls import replace_calls
 from ziggurat.transforms.kit.dataflow import derived, origins, parameter_number, read_parameters, written_parameters
 from ziggurat.transforms.kit.difference import difference
 from ziggurat.transforms.kit.fuse import fuse, joined
-from ziggurat.transforms.kit.parameters import kernel_of, specialize, unspecialize
 from ziggurat.transforms.kit.patterns import anything, capture, constant, either, match, op_
 from ziggurat.transforms.kit.retype import retype
+from ziggurat.transforms.parameters import kernel_of, specialize, unspecialize
 from ziggurat.transforms.simplify import SIMPLIFY, inline, inline_call, lower_structured, simplify
 
 __all__ = [
