@@ -491,15 +491,6 @@ def _reinterpreted(op: Op, array: Array) -> Array:
     return np.ascontiguousarray(array).view(scalar_element(op.result.type).dtype)
 
 
-# The op that an atomic access applies to memory and its operand.
-ATOMICS: dict[tt.AtomicKind, type[Op]] = {
-    tt.AtomicKind.ADD: arith.AddI, tt.AtomicKind.AND: arith.AndI, tt.AtomicKind.OR: arith.OrI,
-    tt.AtomicKind.XOR: arith.XOrI, tt.AtomicKind.MAX: arith.MaxSI, tt.AtomicKind.MIN: arith.MinSI,
-    tt.AtomicKind.UMAX: arith.MaxUI, tt.AtomicKind.UMIN: arith.MinUI, tt.AtomicKind.FADD: arith.AddF,
-    tt.AtomicKind.FMAX: arith.MaxNumF, tt.AtomicKind.FMIN: arith.MinNumF,
-}  # fmt: skip
-
-
 # Numbers of Python.
 
 

@@ -14,7 +14,6 @@ from ziggurat.backend.ptx.routines import Number, by_lane, suffix, together
 from ziggurat.codemodel.dialects import cpu, scf, tt
 from ziggurat.codemodel.dialects.tt import AtomicKind
 from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value
-from ziggurat.codemodel.scalars import ATOMICS
 from ziggurat.codemodel.types import (
     PtrType,
     ScalarType,
@@ -429,7 +428,7 @@ def _update(emitter: Emitter, kind: AtomicKind, place: str, value: Number, scala
         made = mine if bit == "xchg" else emitter.made("i1", f"{bit} i1 {held}, {mine}")
         new = made.to("zext", "i8")
     else:
-        new = combined(ATOMICS[kind], scalar, old, value)
+        new = combined(tt.ATOMIC_OPS[kind], scalar, old, value)
     bits = new if new.kind == whole else new.to("bitcast", whole)
     pair = emitter.effect(f"cmpxchg ptr {place}, {found.typed}, {bits.typed} seq_cst seq_cst")
     seen = emitter.effect(f"extractvalue {{ {whole}, i1 }} {pair}, 0")

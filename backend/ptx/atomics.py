@@ -36,7 +36,6 @@ from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.dialects.tt import AtomicKind, MemSemantic
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.op import Value
-from ziggurat.codemodel.scalars import ATOMICS
 from ziggurat.codemodel.types import ScalarType, bf16, f16, f32, scalar_element
 
 # The instruction for an access of integers.
@@ -201,7 +200,7 @@ def _combined(emitter: Emitter, kind: AtomicKind, scalar: ScalarType, old: str, 
     """The element that an access writes."""
     if kind is AtomicKind.XCHG:
         return value
-    cls, (a, b) = ATOMICS[kind], (emitter.of(llvm_type(scalar), name) for name in (old, value))
+    cls, (a, b) = tt.ATOMIC_OPS[kind], (emitter.of(llvm_type(scalar), name) for name in (old, value))
     rule = partial(instruction, INSTRUCTIONS[cls])
     if scalar.is_fp8 or kind is AtomicKind.FADD:
         return in_f32(conversions(emitter), cls, scalar, rule, a, b).name
@@ -225,7 +224,7 @@ def _float_choice(access: _Access, kind: AtomicKind, address: str, value: str, m
 def _update(access: _Access, kind: AtomicKind, address: str, value: str, mask: str | None) -> list[str]:
     """Emit one read-modify-write; the bits that were in memory, if they are used."""
     emitter, scalar = access.emitter, access.scalar
-    if ATOMICS.get(kind) in CHOICES and scalar.bits >= 32:
+    if tt.ATOMIC_OPS.get(kind) in CHOICES and scalar.bits >= 32:
         return _float_choice(access, kind, address, value, mask)
     name = _instruction(emitter, kind, scalar)
     if name is not None:

@@ -17,7 +17,7 @@ from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.dialects.tt import AtomicKind
 from ziggurat.codemodel.interpret import Meaning
 from ziggurat.codemodel.op import Op, Value
-from ziggurat.codemodel.scalars import ATOMICS, bits_of, float_binary, int_binary
+from ziggurat.codemodel.scalars import bits_of, float_binary, int_binary
 from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, element_of, scalar_element, shape_of
 
 Operands = tuple[Any, ...]
@@ -238,7 +238,7 @@ _ORDERED = (AtomicKind.FADD, AtomicKind.XCHG)  # They do not commute: a sum of f
 def _update(kind: AtomicKind, scalar: ScalarType, old: Array, value: Array) -> Array:
     if kind is AtomicKind.XCHG:
         return value
-    cls = ATOMICS[kind]
+    cls = tt.ATOMIC_OPS[kind]
     return float_binary(cls, old, value, scalar) if scalar.is_float else int_binary(cls, old, value)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from ziggurat.codemodel import traits
+from ziggurat.codemodel.dialects import arith
 from ziggurat.codemodel.dialects.arith import axis_of, scalar_of, tensor_of
 from ziggurat.codemodel.fields import attribute, operand, operands, result_type
 from ziggurat.codemodel.op import Op, Value, expect, require
@@ -28,7 +29,7 @@ from ziggurat.codemodel.types import (
 )
 
 __all__ = [
-    "AddPtr", "AtomicCAS", "AtomicKind", "AtomicRMW", "Bitcast", "CacheModifier", "DescriptorFact",
+    "ATOMIC_OPS", "AddPtr", "AtomicCAS", "AtomicKind", "AtomicRMW", "Bitcast", "CacheModifier", "DescriptorFact",
     "DescriptorGather", "DescriptorLoad", "DescriptorReduce", "DescriptorScatter", "DescriptorSize",
     "DescriptorStore", "DescriptorStride", "EvictionPolicy", "IntToPtr", "Load", "MakeTensorDescriptor", "MemScope",
     "MemSemantic", "Padding", "PtrToInt", "Store", "pointee_of",
@@ -88,6 +89,14 @@ class AtomicKind(enum.Enum):
     XOR = "xor"
     XCHG = "xchg"
 
+
+# The op that an atomic applies to memory and its operand.
+ATOMIC_OPS: dict[AtomicKind, type[Op]] = {
+    AtomicKind.ADD: arith.AddI, AtomicKind.AND: arith.AndI, AtomicKind.OR: arith.OrI, AtomicKind.XOR: arith.XOrI,
+    AtomicKind.MAX: arith.MaxSI, AtomicKind.MIN: arith.MinSI, AtomicKind.UMAX: arith.MaxUI,
+    AtomicKind.UMIN: arith.MinUI, AtomicKind.FADD: arith.AddF, AtomicKind.FMAX: arith.MaxNumF,
+    AtomicKind.FMIN: arith.MinNumF,
+}  # fmt: skip
 
 # The kinds of numbers that an atomic takes; integers where it is not listed.
 _ATOMIC_OPERANDS: dict[AtomicKind, str] = {
