@@ -1,8 +1,8 @@
-"""Elementwise ops as LLVM text, as far as all machines have it in common; `codemodel/scalars.py` has their meanings.
+"""Rules that write elementwise ops as LLVM text for GPUs and CPUs; `codemodel/scalars.py` has their meanings.
 
 A rule takes an op and its operands, numbers or vectors, and gives the result. A rule of floats computes in the LLVM
-type of the operands: a machine widens small floats before it, and rounds the result, where it has to. For an op that a
-machine computes in another way, it has an emitter of its own.
+type of the operands: a machine widens small floats before it, and rounds the result, where it has to. A machine that
+computes an op in another way has an emitter of its own for it.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def _routine(op: Op, a: Number, *others: Number) -> Number:
 
 
 class Conversions(NamedTuple):
-    """A machine's conversions of floats: of up to 32 bits to f32, exactly; and from f32 or f64, rounded once."""
+    """A machine's conversions of floats: of fewer than 32 bits to f32, exactly; and from f32 or f64, rounded once."""
 
     widen: Callable[[Number, ScalarType], Number]
     narrow: Callable[[Number, ScalarType, ScalarType], Number]
@@ -132,7 +132,7 @@ def in_f32(
     if cls is arith.CmpF:
         return rule(*wide)
     found = to.narrow(rule(*wide), f32, scalar)
-    if cls in (math.Floor, math.Ceil) and scalar.is_fp8:  # The same is true here. NaN stays as well.
+    if cls in (math.Floor, math.Ceil) and scalar.is_fp8:  # Rounding would make an infinity finite here, too; NaN stays.
         found = (a & 127).test("ugt", bits_of_number(scalar.format.largest, scalar)).select(a, found)
     return found
 

@@ -29,7 +29,7 @@ def catalogue() -> str:
 
     modules = [f"{dialects.__name__}.{name}" for name in dialects.__all__]
     by_module: dict[str, list[type[Op]]] = {name: [] for name in [*modules, dialect.__name__]}
-    for cls in OPS.values():
+    for cls in sorted(OPS.values(), key=lambda cls: cls.__module__ != _main(cls.__module__)):
         module = _main(cls.__module__)
         if module in by_module:
             by_module[module].append(cls)
@@ -41,9 +41,8 @@ def catalogue() -> str:
 
 
 def _main(module: str) -> str:
-    """The module from which the ops of a module are taken: `tt` has those of `tt_memory` and `tt_shapes`."""
-    package, _, name = module.rpartition(".")
-    return f"{package}.{name.partition('_')[0]}"
+    """The module from which the ops of a module are taken: `tt` has those of `tt_memory` and `tt_shapes`, and so on."""
+    return module.partition("_")[0]
 
 
 def _dialect(module: str) -> str:

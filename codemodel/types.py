@@ -113,10 +113,6 @@ class FloatFormat:
         return 2.0**self.smallest_exponent
 
     @property
-    def smallest_subnormal(self) -> float:
-        return math.ldexp(self.epsilon, self.smallest_exponent)
-
-    @property
     def epsilon(self) -> float:
         """Distance from 1 to the next larger number."""
         return 2.0**-self.mantissa_bits

@@ -1,7 +1,7 @@
 """Emission of conversions: between floats, integers, and both; and of bits.
 
-Two floats at a time are converted to 16 or 8 bits, and from 8 bits, where the target does so. The rest is as
-`backend/casts.py` has it.
+Where the target has instructions for it, two floats at a time are converted to 16 or 8 bits, and from 8 bits. All else
+is in `backend/elementwise.py`.
 """
 
 from __future__ import annotations

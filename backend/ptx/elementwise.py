@@ -102,7 +102,7 @@ def computed(emitter: Emitter, op: Op, make: Callable[..., Number], bits: int = 
     return emitter.all(op.result.type, op.operands, apply)
 
 
-# The ops that the machine, or LLVM for it, computes in 16 bits; and those that do more to 8-bit floats than to round.
+# Ops with instructions of 16 bits, and ops whose result on 8-bit floats is not that on f32, rounded.
 _IN_16_BITS = (arith.AddF, arith.SubF, arith.MulF, arith.NegF, math.AbsF, math.Fma, *CHOICES)
 _ON_8_BITS = (arith.NegF, arith.CmpF, math.AbsF, math.Floor, math.Ceil, *CHOICES)
 

@@ -157,6 +157,7 @@ class Number:
         return self.made(self.kind, f"extractelement {self.typed}, i64 {lane}", 0) if self.lanes else self
 
     def made(self, kind: str, text: str, lanes: int) -> Number:
+        """The value of an instruction, by its text and the type of its result."""
         return Number(self.code, kind, self.code.emit(text), lanes)
 
     def _operation(self, opcode: str, other: Number | float, swapped: bool = False) -> Number:

@@ -15,8 +15,7 @@ from ziggurat.codemodel.traits import Pure
 from ziggurat.codemodel.types import SharedType, TensorType, Type, i32, i64
 
 __all__ = [
-    "LocalAlloc", "LocalAtomicAdd", "LocalGather", "LocalLoad", "LocalStore", "LocalTrans", "LocalView", "buffer_of",
-    "laid_out", "require_mbarriers", "require_types", "transposed"
+    "LocalAlloc", "LocalAtomicAdd", "LocalGather", "LocalLoad", "LocalStore", "LocalTrans", "LocalView", "transposed"
 ]  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from ziggurat.codemodel.gpu.targets import TARGETS
 
 MAX_WARPS: Final = 32
 MAX_CTAS: Final = 16  # Of a cluster.
-MAX_REGISTERS: Final = 255  # Of a thread.
+MAX_REGISTERS: Final = 255  # Of a thread: PTX and SASS encode their numbers in 8 bits.
 CPU: Final = "cpu"  # The target of native code for this machine.
 USUAL_WARPS: Final = 4
 USUAL_STAGES: Final = 3

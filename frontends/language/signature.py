@@ -117,7 +117,7 @@ class Parameter:
 class Signature:
     """A call of the language: `zg.<name>`, or `tl.<name>`.
 
-    `declared()` makes the parameters by name, at their first use: a program has few of the calls. `text` is the
+    `declared()` makes the parameters by name, at their first use: a program uses few of the calls. `text` is the
     docstring of the declaration. `results` is the number of its results; or the parameter that decides: one that is
     true or a tuple gives a tuple.
     """

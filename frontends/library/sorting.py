@@ -87,7 +87,8 @@ def sorted_keys(keys: Any, descending: zg.constexpr) -> Any:
     last = len(cube) - 1
     values = zg.reshape(keys, cube)
     for stage in zg.static_range(1, len(cube) - first + 1):
-        # Runs of 2^stage are sorted in alternating directions, by the next bit of the index; the last stage in one.
+        # Runs of 2^stage are sorted in directions that alternate by the next bit of the index: those of descending
+        # runs are inverted, and sorted in ascending order. The last stage has one run.
         if stage > 1:
             values = inverted(values, last - stage + 1)
         if first + stage <= last:
@@ -115,7 +116,8 @@ def is_second(x: Any, axis: zg.constexpr) -> Any:
 
 @function
 def inverted(x: Any, axis: zg.constexpr) -> Any:
-    """The second elements along an axis with all bits inverted: ascending, they have been in descending order."""
+    """The second elements along an axis with all bits inverted: ascending, they are in descending order by
+    their own bits."""
     return zg.xor(x, zg.cast(zg.where(is_second(x, axis), -1, 0), x.dtype))
 
 
@@ -123,7 +125,8 @@ def inverted(x: Any, axis: zg.constexpr) -> Any:
 def exchange(x: Any, axis: zg.constexpr) -> Any:
     """Compare each element with its partner along the axis and exchange them where they are out of order.
 
-    The left element moves when it is greater, the right one when it is not. Equal keys may move: they are alike.
+    The left element moves when it is greater, the right one when it is not. Equal keys may
+    move: they have the same bits.
     """
     partner = zg.xor(x, zg.xor_sum(x, axis, keep_dims=True))
     return zg.where(zg.xor(zg.greater(x, partner), is_second(x, axis)), partner, x)

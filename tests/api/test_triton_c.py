@@ -261,7 +261,7 @@ def test_the_front_half_is_quick():
         start = time.process_time()
         read_kernel(source, "<dot>", macros)
         times.append(time.process_time() - start)
-    assert min(times) < 0.04
+    assert min(times) < 0.08
 
 
 def test_options_are_those_of_other_kernels():

@@ -154,11 +154,16 @@ def test_fma_rounds_once(type_: ScalarType, values: tuple[float, ...]) -> None:
         assert abs(Fraction(made) - exact) == abs(Fraction(expected) - exact)
 
 
+def smallest(type_: ScalarType) -> float:
+    """The smallest number above 0."""
+    return math.ldexp(type_.format.epsilon, type_.format.smallest_exponent)
+
+
 @pytest.mark.parametrize("type_", [f16, f32], ids=str)
 def test_fma_at_numbers_midway_between_two_of_the_type(type_: ScalarType) -> None:
     # 1 + half an ulp is a tie; any addend, however small, decides it.
     half = type_.format.epsilon / 2
-    tiny = type_.format.smallest_subnormal
+    tiny = smallest(type_)
     for addend, expected in ((0.0, 1.0), (tiny, 1.0 + 2 * half), (-tiny, 1.0)):
         total = Fraction(1) + Fraction(half) + Fraction(addend)
         product = [scalars.array_of(value, type_) for value in (1.0 + 4 * half, 1.0 - 2 * half, addend)]
@@ -189,7 +194,7 @@ def special(type_: ScalarType) -> list[Any]:
         return [False, True]
     if type_.is_int:
         return [*type_.limits, 0, 1, 7, type_.limits[1] // 2 + 1, *((-1, -7) if type_.signed else ())]
-    top, small = type_.format.largest, type_.format.smallest_subnormal
+    top, small = type_.format.largest, smallest(type_)
     found = [math.nan, 0.0, -0.0, 1.0, -2.5, top, -top, small, type_.format.smallest_normal]
     return found if type_.saturates else [*found, math.inf, -math.inf]
 

@@ -25,11 +25,16 @@ from ziggurat.transforms.place.affine import ONE, Forms
 
 def _is_the_same_everywhere(value: Value) -> bool:
     """Whether all programs are known to have the same value: it is computed from the kernel's arguments alone."""
-    if not isinstance(value, OpResult):
-        return True  # A parameter of the kernel: bodies are not looked into.
-    op = value.op
-    known = isinstance(op, Pure) and not isinstance(op, tt.GetProgramId | tt.SmId | tt.Poison) and not op.bodies
-    return known and all(map(_is_the_same_everywhere, op.operands))
+    left, seen = [value], {value}
+    while left:
+        op = value.op if isinstance(value := left.pop(), OpResult) else None
+        if op is None:
+            continue  # A parameter of the kernel: bodies are not looked into.
+        if not isinstance(op, Pure) or isinstance(op, tt.GetProgramId | tt.SmId | tt.Poison) or op.bodies:
+            return False
+        left += (one for one in op.operands if one not in seen)
+        seen.update(op.operands)
+    return True
 
 
 def _is_one_to_one(kernel: tt.Func, pointer: Value, axes: set[int]) -> bool:

@@ -7,7 +7,7 @@
 
 In one iteration the two blocks are a constant distance apart. In different iterations a and b are digits of the
 address: 128 is no less than the elements of both blocks, and n is no less than the numbers that the masks let through.
-So equal addresses have equal digits, and as a and b tell the tile, they are of one iteration.
+So equal addresses have equal digits, and as a and b determine the tile, they are of one iteration.
 
 Sizes and divisors are taken to be positive, and the rows of a matrix not to overlap.
 """
@@ -29,11 +29,12 @@ _PARTS = (arith.DivSI, arith.RemSI)
 Part = int | tuple[type[Op], int, frozenset[tuple[tuple[int, ...], int]]]
 
 
-def are_apart(forms: Forms, one: tt.Store, other: tt.Store, around: Collection[Op]) -> bool:
-    """Whether two stores write through other arguments, or never the same element of a matrix: blocks of the same
-    strides, a constant distance apart along an axis, in iterations of which the addresses tell the loops' indices.
+def are_apart(forms: Forms, one: tt.Store, other: tt.Store, unordered: Collection[Op]) -> bool:
+    """Whether two stores are known never to write one element: they write through different arguments, or to blocks of
+    equal shapes and strides that are a constant distance apart along an axis, and equal addresses imply equal indices
+    of the loops around both.
 
-    Iterations of the loops `around` have no order.
+    Iterations of the loops in `unordered` have no order, and are not compared.
     """
     a, b = forms.form(one.ptr), forms.form(other.ptr)
     if a is None or b is None or a.origin is None or b.origin is None:
@@ -41,20 +42,21 @@ def are_apart(forms: Forms, one: tt.Store, other: tt.Store, around: Collection[O
     if a.origin is not b.origin:
         return True
     between = sum_of(b.base, a.base, -1)
-    if a.axes != b.axes or any(axis.wrap for axis in a.axes) or not between:
+    alike = a.axes == b.axes and shape_of(one.ptr.type) == shape_of(other.ptr.type)
+    if not alike or any(axis.wrap for axis in a.axes) or not between:
         return False
     shared = {*other.path()}
-    loops = [op for op in one.path() if isinstance(op, scf.For) and op in shared and op not in around]
+    loops = [op for op in one.path() if isinstance(op, scf.For) and op in shared and op not in unordered]
     # The distance is `steps` strides.
     for axis, (stride, size) in enumerate(zip((one.stride for one in a.axes), shape_of(one.ptr.type), strict=True)):
         for key in set(stride) & set(between):
             steps = between[key] // stride[key]
             if abs(steps) >= size and between == product_of(stride, {(): steps}):
-                return not loops or _Tiles(forms, loops, (one, other), {axis: steps}).differ(a)
+                return not loops or _Iterations(forms, loops, (one, other), {axis: steps}).differ(a)
     return False
 
 
-class _Tiles:
+class _Iterations:
     """The blocks of two stores in different iterations of loops, inner before outer: the second one is `steps` further
     along an axis."""
 

@@ -7,7 +7,8 @@ shared memory, the units for functions (MUFU), and issue slots. It leaves out wh
 
 * instructions that LLVM or ptxas may remove: all arithmetic of integers and pointers, conversions, products that may be
   part of an FMA. Of floats, operations count, and of neighbours of 16 bits half;
-* values of a thread that may be known to be equal, and those that nothing may need (`cost_of`, with `at_least`);
+* values of a thread that may be known to be equal, also as they are loaded from one address, and those that nothing may
+  need (`cost_of`, with `at_least`);
 * what does not change in a loop, which may be computed before it, and what only a branch or loop uses that is not run;
 * bytes of global memory: caches and masks save them, and TMA does not move what lies outside of a matrix (but writes
   zeros to shared memory);
@@ -111,7 +112,7 @@ def certain(entry: Entry, wide: bool) -> Work:
 
 
 def _has_inverse(op: Op) -> bool:
-    """Whether an op divides by a constant, or by what another op divides by as well."""
+    """Whether an op divides by a constant, or by a value that an earlier division in the model has inverted."""
     if not isinstance(op, _DIVISIONS):
         return False
     others = (user for user in op.rhs.uses if isinstance(user, _DIVISIONS) and user.rhs is op.rhs)

@@ -34,7 +34,7 @@ from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value
 from ziggurat.codemodel.structured import Structured
 from ziggurat.codemodel.traits import BodyTerminator, Loop, Pure
 from ziggurat.codemodel.types import PtrType, ScalarType, SharedType, TensorType, Type, element_of, i1
-from ziggurat.transforms.place.affine import Forms
+from ziggurat.transforms.place.affine import Form, Forms
 from ziggurat.transforms.place.axis_info import AxisInfo, analyse, unknown_component
 from ziggurat.transforms.place.components import (
     Component,
@@ -150,8 +150,8 @@ class Cost:
 def cost_of(module: gpu.Module, names: tuple[str, ...] = (), *, at_least: bool = False) -> Cost:
     """The cost of a model after all passes. `names` are those of the arguments, for the reasons.
 
-    With `at_least`, values count as different only where LLVM cannot know better: loads whose addresses are affine, and
-    what is computed from these.
+    With `at_least`, elements count as different only if LLVM cannot know that they are equal: loads whose addresses are
+    affine, of each array the first one, and what is computed from these.
     """
     return _Costs(module, names, at_least).cost()
 
@@ -193,6 +193,7 @@ class _Costs:
         self.sectors = Sectors(self._info, self.groups)
         self.needed = _needed(func, self.groups, self._may_drop)
         self.forms = Forms(self.func)
+        self.first_loads: dict[Value | None, Op] = {}
         self.varies: dict[Value, tuple[int, int]] = {}
         self.passed: dict[Group, int] = {}
         self.entries: list[Entry] = []
@@ -467,7 +468,8 @@ class _Costs:
         return (bases, values) if isinstance(op, _OFFSET) or is_shaping(op) else (values, values)
 
     def _certain(self, value: Value, every: int) -> int | None:
-        """The bits of an element's number on which a value is certain to depend; None if its op tells."""
+        """The bits of an element's number on which a value is certain to depend; None if they follow from the
+        operands of its op, as in `_found`."""
         source, _ = component = component_of(value)
         if component in self.groups:
             return self._passed(self.groups[component])
@@ -478,8 +480,9 @@ class _Costs:
                 form, shape = self.forms.form(op.ptr), tensor_of(op.ptr).shape
                 if form is None or (op.mask is not None and self._is_fixed(op.mask)):
                     return 0
-                moving = (at for at, axis in enumerate(form.axes) if axis.stride and not axis.wrap)
-                return sum(sum(axis_bases(shape, axis)) for axis in moving)
+                if self.first_loads.setdefault(form.origin, op) is not op:
+                    return 0  # It may read what the other one has read.
+                return sum(sum(axis_bases(shape, axis)) for axis in _telling(form, shape))
             case gpu.ConvertLayout() as op:
                 return self._varies(op.value)[1]
             case tt.Reduce() | tt.Scan() | tt.Split() | tt.Join() | tt.Cat() as op:
@@ -505,7 +508,8 @@ class _Costs:
         return self.at_least and chooses is not None and self._is_fixed(chooses)
 
     def _is_fixed(self, value: Value) -> bool:
-        """Whether the numbers of threads may tell a value: it depends on nothing else but loads that they may mask."""
+        """Whether the compiler may know the value for each thread: it is computed from ranges, constants, scalars, and
+        loads whose mask is such a value."""
 
         def follow(component: Component) -> bool:
             op = component[0].op if isinstance(component[0], OpResult) else None
@@ -597,6 +601,21 @@ def _unique(type_: Type) -> int:
 def _bits(type_: Type) -> int:
     element = element_of(type_)
     return 64 if isinstance(element, PtrType) else element.bits if isinstance(element, ScalarType) else 32
+
+
+def _telling(form: Form, shape: Sequence[int]) -> Iterator[int]:
+    """Axes along which different indices are certain to give different addresses, whatever the arguments are."""
+    moving = [(at, axis.stride) for at, axis in enumerate(form.axes) if axis.stride and not axis.wrap]
+    if len(moving) == 1:
+        yield moving[0][0]
+        return
+    reach: dict[tuple[int, ...], int] = {}
+    for factor, at, product in sorted(
+        (abs(factor), at, product) for at, stride in moving if len(stride) == 1 for product, factor in stride.items()
+    ):
+        if factor > reach.get(product, 0):
+            reach[product] = reach.get(product, 0) + factor * (shape[at] - 1)
+            yield at
 
 
 def _of_element(op: Op) -> tuple[float, float]:

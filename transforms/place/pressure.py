@@ -13,6 +13,7 @@ import attrs
 
 from ziggurat.codemodel.errors import ResourceError
 from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.options import MAX_REGISTERS
 from ziggurat.codemodel.gpu.scope import Scope, scope_of
 from ziggurat.codemodel.gpu.targets import REGISTERS_OF_SM
 from ziggurat.codemodel.location import Location
@@ -22,7 +23,6 @@ from ziggurat.codemodel.types import ScalarType, TensorType, Type, void
 from ziggurat.transforms.place.components import component_types
 from ziggurat.transforms.place.obstacle import warn
 
-MAX_REGISTERS = 255  # A thread. PTX and SASS encode their numbers in 8 bits.
 MAX_VALUE_REGISTERS = 8 * MAX_REGISTERS  # A larger value takes 12 s to compile, the next ones minutes.
 SLOW_ELEMENTS = 512  # A thread. A masked tensor with more takes half a minute to compile.
 WGMMA_REGISTERS = 128  # The accumulator of the widest wgmma.

@@ -18,7 +18,8 @@ them, such as the queries of each tile in attention, have channels of one slot.
 A loop is specialised on request (`zg.range(…, warp_specialize=True)`), if it fetches only blocks for wgmma whose
 addresses follow from scalars, and if only for loops are around it. All loops of a kernel that ask are specialised, or
 none is. If one cannot be, or if there are too few warps or too little shared memory, a warning says why, and the loops
-are pipelined like any other. Loops that do not ask keep the registers of a thread without roles if they need them.
+are pipelined like any other. Loops that do not ask get no roles if only a thread without roles has enough registers for
+them.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ import attrs
 
 from ziggurat.codemodel.dialects import scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
-from ziggurat.codemodel.gpu.options import MAX_WARPS
+from ziggurat.codemodel.gpu.options import MAX_REGISTERS, MAX_WARPS
 from ziggurat.codemodel.gpu.scope import ROLE_REGISTERS, WARP_GROUP
 from ziggurat.codemodel.gpu.targets import REGISTERS_OF_SM, TARGETS
 from ziggurat.codemodel.op import Body, Op, Value
@@ -52,7 +53,7 @@ from ziggurat.transforms.place.memory_order import MemoryOrder
 from ziggurat.transforms.place.obstacle import Obstacle, warn_of
 from ziggurat.transforms.place.persist import is_persistent
 from ziggurat.transforms.place.pipeline_loads import StagedLoop, begin_copy, new_channels, rings_of, warn_of_loads
-from ziggurat.transforms.place.pressure import MAX_REGISTERS, loop_registers, registers_of_thread
+from ziggurat.transforms.place.pressure import loop_registers, registers_of_thread
 from ziggurat.transforms.place.queries import bytes_of, constant
 from ziggurat.transforms.place.schedule import carrying_loop
 from ziggurat.transforms.simplify.effects import is_pure
@@ -193,7 +194,7 @@ def _planned(
 def _split(num_warps: int, sliced: _Slice, parts: Sequence[Part], maxnreg: int | None) -> _Split | Obstacle:
     """The roles of a kernel, or the obstacle that keeps a part from being one."""
     registers, consumers = _registers(len(parts) * num_warps, maxnreg), list[_Consumer]()
-    alone = min(registers_of_thread(num_warps), maxnreg or MAX_REGISTERS)
+    without_roles = min(registers_of_thread(num_warps), maxnreg or MAX_REGISTERS)
     for part in parts:
         consumer = _consumer(part, sliced, registers)
         if isinstance(consumer, Obstacle):
@@ -203,8 +204,10 @@ def _split(num_warps: int, sliced: _Slice, parts: Sequence[Part], maxnreg: int |
             carried, beside = loop_registers(loop)
             if len(parts) > 1 and carried + LOOP_REGISTERS > registers:
                 return Obstacle(f"a thread of {len(parts)} consumers has {registers} registers for {carried}", loop)
-            if not loop.warp_specialize and registers < carried + beside <= alone:
-                return Obstacle(f"a thread that computes has {registers} registers for {carried + beside}", loop)
+            if not loop.warp_specialize and registers < carried + beside <= without_roles:
+                return Obstacle(
+                    f"a consumer's thread has {registers} registers, and the loop needs {carried + beside}", loop
+                )
     warps = (*[num_warps] * len(parts), WARP_GROUP)
     return _Split(sliced, consumers, warps, (*[registers] * len(parts), PRODUCER_REGISTERS))
 

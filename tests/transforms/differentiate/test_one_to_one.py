@@ -152,3 +152,14 @@ def test_a_store_covers_elements_that_do_not_count():
     zg.run(differentiate(model, [2], [0, 1]), 1, np.ones(8), dx, np.ones(8), dy, np.zeros(8), dout)
     np.testing.assert_array_equal(dx, np.zeros(8))
     np.testing.assert_array_equal(dy, dout)
+
+
+def test_a_long_address_is_looked_at_once():
+    @zg.kernel
+    def kernel(x, out, n, COUNT: zg.constexpr):
+        hashed = n
+        for _ in zg.static_range(COUNT):
+            hashed = hashed ^ (hashed >> 3)
+        zg.store(zg.add(out, zg.arange(0, 8)), zg.load(zg.add(x + hashed, zg.arange(0, 8))))
+
+    assert accumulates(kernel.triton(f64, f64, i32, 64), [1], [0]) == {0: False}

@@ -124,3 +124,14 @@ def divided(x, count, pitch, M: zg.constexpr, N: zg.constexpr, VARIES: zg.conste
 @pytest.mark.parametrize("varies", [False, True])
 def test_a_divisor_is_that_of_all_iterations(varies: bool) -> None:
     assert known(divided, POINTER, I32, I32, 16, 8, varies) != varies
+
+
+@zg.kernel
+def of_two_sizes(x, FIRST: zg.constexpr, SECOND: zg.constexpr):
+    zg.store(zg.add(x + SECOND, zg.arange(0, FIRST)), zg.full((FIRST,), 1.0, zg.f32))
+    zg.store(zg.add(x, zg.arange(0, SECOND)), zg.full((SECOND,), 2.0, zg.f32))
+
+
+def test_blocks_of_two_sizes_are_not_compared() -> None:
+    assert known(of_two_sizes, POINTER, 4, 4)
+    assert not known(of_two_sizes, POINTER, 4, 8) and not known(of_two_sizes, POINTER, 8, 4)

@@ -285,3 +285,22 @@ def test_no_bound_is_above_the_measured_time(name: str):
         assert cycles is not None
         shares.append(cycles / KHZ / milliseconds)
     assert shares and max(shares) < 1 and min(shares) > 0.15, shares
+
+
+@zg.kernel
+def of_neighbours(x, out, B: zg.constexpr):
+    at = zg.arange(0, B)
+    zg.store(zg.add(out, at), zg.sub(zg.exp2(zg.load(zg.add(x, zg.add(at, 1)))), zg.exp2(zg.load(zg.add(x, at)))))
+
+
+@zg.kernel
+def of_diagonals(x, out, B: zg.constexpr):
+    at = zg.add(zg.expand(zg.arange(0, B), 1), zg.expand(zg.arange(0, B), 0))
+    zg.store(zg.add(out, at), zg.exp2(zg.load(zg.add(x, at))))
+
+
+def test_what_is_loaded_from_one_address_counts_once():
+    for kernel, size, warps in ((of_neighbours, 1024, 4), (of_diagonals, 64, 1)):
+        made = kernel.compile(F32, F32, size, target="sm_90a", num_warps=warps)
+        powers = made.ptx.count("ex2.approx") * 32 * warps / 16
+        assert 0 < (least_cycles(made.stages["gpu"], Launch((1, 1, 1)), 1) or 0) <= powers
