@@ -6,9 +6,8 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import attrs
-
 from ziggurat.boundary import public
+from ziggurat.codemodel import records
 from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import BuildError
 from ziggurat.codemodel.types import Type
@@ -31,7 +30,7 @@ def trace(fn: Callable[..., Any], *arguments: Any) -> core.Module:
     return _triton(trace_function(fn, _plain(arguments)), arguments)
 
 
-@attrs.define
+@records.define
 class KernelBuilder:
     """A kernel under construction; see `build`. It has `arguments`, and when done `python` and `triton`, its models."""
 

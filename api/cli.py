@@ -13,9 +13,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-import attrs
-
 import ziggurat
+from ziggurat.codemodel import records
 from ziggurat.codemodel.errors import LaunchError, ZigguratError
 from ziggurat.codemodel.gpu.options import (
     COMPILE_OPTIONS,
@@ -161,7 +160,7 @@ def _add_macros(command: argparse.ArgumentParser) -> None:
 
 def _add_options(command: argparse.ArgumentParser) -> None:
     """The options of compilation as arguments of a command."""
-    for field in attrs.fields(CompileOptions):
+    for field in records.fields(CompileOptions):
         flag, documentation = f"--{field.name.replace('_', '-')}", documentation_of(field.name)
         default: Any = field.default
         if field.metadata["check"] is boolean:

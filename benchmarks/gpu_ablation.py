@@ -29,7 +29,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import attrs
 import kernels_gradients as gradients
 import kernels_ours as kernels
 from gpu_ladder import in_turn
@@ -37,6 +36,7 @@ from results import surroundings, table, write
 
 import ziggurat as zg
 from ziggurat.backend.ptx.sass import assembled, disassembled, tool
+from ziggurat.codemodel import records
 from ziggurat.codemodel.dialects import tt
 from ziggurat.transforms.place import passes
 
@@ -145,7 +145,7 @@ LEFT_OUT = (
 )
 
 
-@attrs.frozen
+@records.frozen
 class Figures:
     """The machine code of a kernel: instructions of its main loop, resources, and warnings of ptxas.
 
@@ -157,7 +157,7 @@ class Figures:
     spills: int
     shared: int
     warnings: tuple[str, ...]
-    code: str = attrs.field(repr=False)
+    code: str = records.field(repr=False)
 
     @property
     def instructions(self) -> int:
@@ -302,7 +302,7 @@ def prepared(name: str) -> tuple[str, dict[str, Any]]:
     """A kernel compiled without each of the passes that change it, "" for none, and assembled by the driver."""
     made: dict[str, Any] = {}
     for step in (None, *LEFT_OUT):
-        found = attrs.evolve(one := compiled(name, step), stages={"ptx": one.ptx})
+        found = records.evolve(one := compiled(name, step), stages={"ptx": one.ptx})
         if step is None or found.ptx != made[""].ptx:
             made[step or ""] = found
             print(f"{name}, {step}: {found.registers} registers", flush=True)

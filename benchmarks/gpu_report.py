@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("numpy", "attrs", "ml_dtypes", "llvmlite", "cuda-bindings", "torch", "triton", "cupy-cuda13x")
+PACKAGES = ("numpy", "ml_dtypes", "llvmlite", "cuda-bindings", "torch", "triton", "cupy-cuda13x")
 # Longest time of one part, in seconds: the device machine gives a command ten minutes.
 LIMIT = 300
 # JAX would take most of the card's memory in each process of the tests.

@@ -50,7 +50,7 @@ def surroundings(*packages: str) -> str:
         if line.startswith("model name"):
             cpu = line.partition(":")[2].strip()
             break
-    versions = ", ".join(f"{name} {version(name)}" for name in ("ziggurat", "numpy", "attrs", *packages))
+    versions = ", ".join(f"{name} {version(name)}" for name in ("ziggurat", "numpy", *packages))
     return (
         f"{datetime.date.today()}; {os.cpu_count()} cores of {cpu}, {platform.system()} {platform.release()}; "
         f"Python {platform.python_version()}, {versions}; load average at the start {os.getloadavg()[0]:.1f}."

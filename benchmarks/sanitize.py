@@ -132,12 +132,12 @@ def bad_access() -> None:
 
 def bad_race() -> None:
     """A sum over warps without its barriers."""
-    import attrs
     import numpy as np
 
     import ziggurat as zg
     from ziggurat.backend.cuda.launch import Launcher
     from ziggurat.backend.ptx.assemble import assemble
+    from ziggurat.codemodel import records
     from ziggurat.codemodel.gpu import dialect as gpu
     from ziggurat.codemodel.transform import DROP
     from ziggurat.compiler.compiled import binary_of
@@ -149,7 +149,7 @@ def bad_race() -> None:
     made = total.compile(zg.ptr(zg.f32), zg.ptr(zg.f32), 1024, num_warps=8)
     placed = zg.transform(made.stages["gpu"], lambda _, op, __: DROP if isinstance(op, gpu.Barrier) else None)
     assert placed != made.stages["gpu"] and isinstance(placed, gpu.Module)
-    racing = attrs.evolve(made, stages={**made.stages, "ptx": assemble(placed).ptx})
+    racing = records.evolve(made, stages={**made.stages, "ptx": assemble(placed).ptx})
     arguments = zg.to_device(np.ones(1024, np.float32)), zg.to_device(np.zeros(1, np.float32))
     Launcher(binary_of(racing, "total"))((1,), *arguments, check=True)
 

@@ -13,8 +13,7 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
-import attrs
-
+from ziggurat.codemodel import records
 from ziggurat.codemodel.dialects import core, py
 from ziggurat.codemodel.dispatch import OpTable
 from ziggurat.codemodel.errors import KernelNameError, KernelRuntimeError, ZigguratError
@@ -274,7 +273,7 @@ def _yield(interpreter: Interpreter, op: Op, operands: tuple[Any, ...]) -> Exit:
     return Yielded(operands)
 
 
-@attrs.frozen
+@records.frozen
 class Left(Exit):
     """The present iteration of the innermost loop is left by `op`, a `break` or a `continue`."""
 

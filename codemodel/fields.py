@@ -4,35 +4,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from ziggurat.codemodel import records
+
 if TYPE_CHECKING:
     from ziggurat.codemodel.op import Op
 
 REQUIRED: Final = object()  # Marks an attribute without a default.
 
 
+@records.define
 class Field:
     """One declared field. `role` is operand, operands, attribute, successor, body, bodies or type.
 
     A field is a class attribute of the op, which gives it its name; each op has its own value of that name.
     """
 
-    __slots__ = ("default", "ends", "follows", "keyword", "kind", "name", "optional", "role", "unnamed")
-
-    def __init__(
-        self,
-        role: str,
-        *,
-        optional: bool = False,
-        kind: Any = None,
-        default: Any = REQUIRED,
-        unnamed: bool = False,
-        keyword: bool = False,
-        ends: type[Op] | None = None,
-        follows: str | None = None,
-    ) -> None:
-        self.role, self.optional, self.kind, self.default = role, optional, kind, default
-        self.unnamed, self.keyword, self.ends, self.follows = unnamed, keyword, ends, follows
-        self.name = ""
+    role: str
+    optional: bool = False
+    kind: Any = None
+    default: Any = REQUIRED
+    unnamed: bool = False
+    keyword: bool = False
+    ends: type[Op] | None = None
+    follows: str | None = None
+    name: str = ""
 
     def __set_name__(self, owner: type[Op], name: str) -> None:
         self.name = name

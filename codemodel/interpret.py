@@ -16,8 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-import attrs
-
+from ziggurat.codemodel import records
 from ziggurat.codemodel.dispatch import OpTable
 from ziggurat.codemodel.errors import InternalError, ZigguratError
 from ziggurat.codemodel.op import Block, Body, Op, Successor, Value
@@ -30,28 +29,28 @@ class Exit:
     """The way in which control leaves a block."""
 
 
-@attrs.frozen
+@records.frozen
 class Yielded(Exit):
     """The body is left; its op gets the values."""
 
     values: tuple[Any, ...] = ()
 
 
-@attrs.frozen
+@records.frozen
 class Returned(Exit):
     """The function is left, from any depth, with the values."""
 
     values: tuple[Any, ...] = ()
 
 
-@attrs.frozen
+@records.frozen
 class Jump(Exit):
     """Another block of the same body comes next."""
 
     successor: Successor
 
 
-@attrs.frozen(eq=False)
+@records.distinct
 class Step:
     """An op ready to run: its meaning, and the values that are dead after it."""
 

@@ -19,7 +19,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, lru_cache
 
-import attrs
+from ziggurat.codemodel import records
 
 LANE_BITS = 5
 
@@ -122,7 +122,7 @@ def transposition(shape: Sequence[int], order: Sequence[int]) -> Callable[[int],
     return _renumbering(shape, [strides[order.index(axis)] for axis in range(len(shape))])
 
 
-@attrs.frozen(cache_hash=True)
+@records.frozen
 class Layout:
     """The bases of the register bits, of the five lane bits, and of the warp bits, each list from the lowest bit."""
 
@@ -130,7 +130,7 @@ class Layout:
     lanes: tuple[int, ...]
     warps: tuple[int, ...]
 
-    def __attrs_post_init__(self) -> None:
+    def __post_init__(self) -> None:
         if len(self.lanes) != LANE_BITS:
             raise ValueError(f"a layout must have {LANE_BITS} lane bits; got {len(self.lanes)}")
         if not _are_independent(self.bases):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import linecache
 
-import attrs
+from ziggurat.codemodel import records
 
 
-@attrs.frozen
+@records.frozen
 class Location:
     """A half-open span of a source file. Lines count from 1, columns from 0 and in UTF-8 bytes, as in Python's `ast`.
 
@@ -31,7 +31,7 @@ class Location:
 
     def called_from(self, caller: Location | None) -> Location:
         """This place, reached through a call at `caller`, the outermost one when helpers call each other."""
-        return attrs.evolve(self, caller=caller if self.caller is None else self.caller.called_from(caller))
+        return records.evolve(self, caller=caller if self.caller is None else self.caller.called_from(caller))
 
     def outside(self, folder: str) -> Location:
         """The place itself; for one in a file of this folder, the call from outside of the folder that led there."""

@@ -12,8 +12,7 @@ import sys
 import warnings
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-import attrs
-
+from ziggurat.codemodel import records
 from ziggurat.codemodel.errors import KernelTypeError
 from ziggurat.codemodel.layout import Layout
 
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-@attrs.frozen
+@records.frozen
 class TypeSyntax:
     """The spelling of a type: an identifier and its arguments. A leaf may be a quoted string."""
 
@@ -57,7 +56,7 @@ class Type:
             return text
 
 
-@attrs.frozen(str=False, cache_hash=True)
+@records.frozen
 class NamedType(Type):
     """A type without arguments."""
 
@@ -67,7 +66,7 @@ class NamedType(Type):
         return TypeSyntax(self.name)
 
 
-@attrs.frozen
+@records.frozen
 class FloatFormat:
     """The layout of a float type: a sign bit, `exponent_bits`, `mantissa_bits`.
 
@@ -127,7 +126,7 @@ class FloatFormat:
         return math.ceil(1 + self.precision * math.log10(2))
 
 
-@attrs.frozen(str=False, cache_hash=True)
+@records.frozen
 class ScalarType(NamedType):
     """A number of fixed width: one record for each dtype of the language, with its names elsewhere.
 
@@ -138,19 +137,19 @@ class ScalarType(NamedType):
     kind: str
     bits: int
     signed: bool = True
-    numpy: str = attrs.field(default="", kw_only=True, eq=False, repr=False)
+    numpy: str = records.field(default="", kw_only=True, eq=False, repr=False)
     """Name of the dtype in NumPy (with ml_dtypes), torch and JAX."""
-    llvm: str = attrs.field(default="", kw_only=True, eq=False, repr=False)
+    llvm: str = records.field(default="", kw_only=True, eq=False, repr=False)
     """LLVM's type; an integer of the width where LLVM has no such float."""
-    mlir: str = attrs.field(default="", kw_only=True, eq=False, repr=False)
+    mlir: str = records.field(default="", kw_only=True, eq=False, repr=False)
     """MLIR's type; its integers have no sign."""
-    ptx: str = attrs.field(default="", kw_only=True, eq=False, repr=False)
+    ptx: str = records.field(default="", kw_only=True, eq=False, repr=False)
     """Name of the type in PTX instructions that read elements, such as mma."""
-    tensor_map: str = attrs.field(default="", kw_only=True, eq=False, repr=False)
+    tensor_map: str = records.field(default="", kw_only=True, eq=False, repr=False)
     """Suffix of the driver's CU_TENSOR_MAP_DATA_TYPE_…"""
-    dlpack: int = attrs.field(default=-1, kw_only=True, eq=False, repr=False)
+    dlpack: int = records.field(default=-1, kw_only=True, eq=False, repr=False)
     """DLPack's DLDataTypeCode."""
-    format: FloatFormat = attrs.field(default=FloatFormat(0, 0), kw_only=True, eq=False, repr=False)
+    format: FloatFormat = records.field(default=FloatFormat(0, 0), kw_only=True, eq=False, repr=False)
     """Layout of a float; unused for other kinds."""
 
     KINDS: ClassVar[tuple[str, ...]] = ("bool", "int", "float")
@@ -304,7 +303,7 @@ pyobject = NamedType("object")  # Any Python object, before attribution.
 constexpr_type = NamedType("constexpr")  # The type of a parameter that takes a value known at compile time.
 
 
-@attrs.frozen(str=False, cache_hash=True)
+@records.frozen
 class FunctionType(Type):
     """`func<result, parameter, ...>`."""
 
@@ -315,7 +314,7 @@ class FunctionType(Type):
         return TypeSyntax("func", (self.result.syntax(), *(p.syntax() for p in self.parameters)))
 
 
-@attrs.frozen(str=False, cache_hash=True)
+@records.frozen
 class TupleType(Type):
     """`Tuple<component, ...>`: the type of an op with several results. `Tuple` alone is the empty tuple."""
 
@@ -325,7 +324,7 @@ class TupleType(Type):
         return TypeSyntax("Tuple", tuple(c.syntax() for c in self.components))
 
 
-@attrs.frozen(str=False, cache_hash=True)
+@records.frozen
 class VarType(Type):
     """`Var<type>`: the box of a variable, read by `var.load` and written by `var.store`."""
 
@@ -335,7 +334,7 @@ class VarType(Type):
         return TypeSyntax("Var", (self.value.syntax(),))
 
 
-@attrs.frozen(str=False, cache_hash=True)
+@records.frozen
 class PtrType(Type):
     """`ptr<scalar>`: the address of scalars in global memory.
 
@@ -355,7 +354,7 @@ class PtrType(Type):
 MAX_ELEMENTS: Final = 1 << 20
 
 
-@attrs.frozen(str=False, cache_hash=True)
+@records.frozen
 class TensorType(Type):
     """`tensor<x32, x64, f32>`: a block of constant shape, of scalars or of pointers.
 
@@ -385,7 +384,7 @@ class TensorType(Type):
         return self if self.layout is None else TensorType(self.shape, self.element)
 
 
-@attrs.frozen(str=False, cache_hash=True)
+@records.frozen
 class SharedType(Type):
     """`shared<n3, x128, x64, f16, "1 2 4 …">`: `count` (here 3) buffers in shared memory, each for one such tensor.
 
@@ -415,7 +414,7 @@ class SharedType(Type):
         return TypeSyntax("shared", (*count, *dims, self.element.syntax(), bases))
 
 
-@attrs.frozen(str=False, cache_hash=True)
+@records.frozen
 class DescriptorType(Type):
     """`descriptor<x64, x64, f16>`: a tensor in global memory that is moved in blocks of this shape.
 
@@ -435,7 +434,7 @@ class DescriptorType(Type):
         return TypeSyntax("descriptor", (*dims, self.element.syntax(), *padding))
 
 
-@attrs.frozen(str=False, eq=False)
+@records.distinct
 class ConstantType(Type):
     """`constant<i32, c64>`: a value known at compile time, below its type in the lattice of attribution.
 

@@ -27,9 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import attrs
-
-from ziggurat.codemodel import traits
+from ziggurat.codemodel import records, traits
 from ziggurat.codemodel.declare import convert_attribute
 from ziggurat.codemodel.dialects import core, scf, tt
 from ziggurat.codemodel.dominance import Dominance
@@ -40,7 +38,7 @@ from ziggurat.codemodel.structured import Structured
 from ziggurat.codemodel.types import Type, admits, constexpr_type, pyobject, size_error, void
 
 
-@attrs.frozen(eq=False)
+@records.distinct
 class Violation:
     """One broken invariant, of one op."""
 

@@ -23,10 +23,10 @@ OURS: dict[str, tuple[str, ...]] = {
     "backend": ("ziggurat.backend", "ziggurat.codemodel", "ziggurat.transforms"),
     "api": ("ziggurat",),
 }
-DEPENDENCIES = {"numpy", "attrs", "attr", "ml_dtypes", "llvmlite", "cuda"}
+DEPENDENCIES = {"numpy", "ml_dtypes", "llvmlite", "cuda"}
 THEIRS = dict.fromkeys(OURS, DEPENDENCIES) | {
     "frontends": DEPENDENCIES | {"lark", "pcpp"},  # Triton-C alone
-    "codemodel": {"numpy", "attrs", "attr", "ml_dtypes"},
+    "codemodel": {"numpy", "ml_dtypes"},
     # Where they are installed: plots and tables of benchmarks, operations of array libraries, what Triton's own tests
     # are run by; and `triton` by programs that run under `ziggurat.triton.install()`.
     "api": DEPENDENCIES | {"matplotlib", "pandas", "torch", "jax", "tensorflow", "pytest", "triton"},

@@ -6,8 +6,7 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
-import attrs
-
+from ziggurat.codemodel import records
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.gpu.fragments import STORED, box_and_swizzle
 from ziggurat.codemodel.gpu.options import DEFAULT_OPTIONS, CompileOptions
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from ziggurat.launches.simulated import Simulation
 
 
-@attrs.frozen
+@records.frozen
 class Argument:
     """A run-time argument of a compiled kernel: its type, and a number that is known to divide its value.
 
@@ -36,7 +35,7 @@ class Argument:
         return f"{self.name}{': ' if self.name else ''}{'descriptor' if self.type is None else self.type}"
 
 
-@attrs.frozen(repr=False)
+@records.frozen
 class Compiled:
     """A kernel compiled for a target. `stages` holds its models and texts in order; `ptx` is the last.
 

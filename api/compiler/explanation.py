@@ -9,9 +9,8 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
-import attrs
-
 from ziggurat.backend.ptx.sass import Resources, assembled, disassembled, tool
+from ziggurat.codemodel import records
 from ziggurat.codemodel.dialects import core, tt
 from ziggurat.codemodel.errors import LaunchError, ZigguratWarning
 from ziggurat.codemodel.gpu import dialect as gpu
@@ -39,7 +38,7 @@ _COLUMNS = {
 }  # fmt: skip
 
 
-@attrs.frozen
+@records.frozen
 class Line:
     """A line of the source, the file's name and the number; lines without a place come first."""
 
@@ -186,7 +185,7 @@ def _notes(compiled: Compiled) -> tuple[dict[Line, list[str]], str]:
     if compiled.persistent:
         text += "\nchosen: as many CTAs as fit run the programs in turn, and load during the stores of the one before"
     elif any(isinstance(op, tt.Dot) for op in prepared.walk()) and TARGETS[compiled.target].has_roles:
-        options = attrs.evolve(compiled.options, num_warps=whole.num_warps)
+        options = records.evolve(compiled.options, num_warps=whole.num_warps)
         text += f"\na CTA runs one program: {why_not_persistent(prepared, options)}"
     return found, text
 

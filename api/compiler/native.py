@@ -7,8 +7,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
-import attrs
-
+from ziggurat.codemodel import records
 from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import LaunchError, ZigguratError, warn
 from ziggurat.codemodel.op import Op
@@ -53,7 +52,7 @@ def warn_interpreted(name: str, error: ZigguratError, place: Location | None = N
     warn(f"'{name}' is interpreted, as no native code could be made: {reason}", error.location or place)
 
 
-@attrs.frozen(repr=False)
+@records.frozen
 class CompiledCpu:
     """A kernel compiled for this machine's CPU. `stages` holds its models and texts in order: python (where it is
     known), triton, cpu, llvm and asm. `arguments` are those of a launch.

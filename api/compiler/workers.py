@@ -21,10 +21,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import IO, TYPE_CHECKING, Any
 
-import attrs
-
 from ziggurat.backend.cuda.binary import Binary
-from ziggurat.codemodel import errors
+from ziggurat.codemodel import errors, records
 from ziggurat.codemodel.errors import InternalError, ZigguratError, ZigguratWarning
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import CompileOptions
@@ -44,7 +42,7 @@ LEAST = "least cycles"
 _SHOWN_BYTES = 2000  # of what a crashed process wrote
 
 
-@attrs.frozen
+@records.frozen
 class Job:
     """A model to compile with these options. `name` is the kernel's. A Triton model gives a `Binary`; a GPU model gives
     its texts, an `Assembly`.
@@ -85,9 +83,9 @@ class Job:
                 least = least_cycles(placed, self.launch, self.multiprocessors)
             begin("LLVM")
 
-        options = attrs.evolve(self.options, isolate=False)
+        options = records.evolve(self.options, isolate=False)
         binary = binary_of(compile_model(self.model, options, examine=examine, name=self.name), self.name)
-        return binary if least is None else attrs.evolve(binary, metadata={**binary.metadata, LEAST: least})
+        return binary if least is None else records.evolve(binary, metadata={**binary.metadata, LEAST: least})
 
 
 def compile_all(

@@ -11,10 +11,10 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import attrs
 import numpy as np
 
 from ziggurat.boundary import public
+from ziggurat.codemodel import records
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.frameworks.operation import Backward, Call, Operation, Outputs, exact, is_operand, scalar_of
 from ziggurat.frameworks.xla import handler
@@ -95,7 +95,7 @@ def _kept(handler: Any) -> Any:
     return handler
 
 
-@attrs.frozen(eq=False)
+@records.distinct
 class _Call(Call):
     """A call of an operation of JAX."""
 

@@ -10,9 +10,9 @@ import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Self, cast
 
-import attrs
 import numpy as np
 
+from ziggurat.codemodel import records
 from ziggurat.codemodel.errors import LaunchError, shown
 from ziggurat.codemodel.gpu.options import LAUNCH_OPTIONS
 from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType, find_scalar
@@ -383,7 +383,7 @@ def kind_of(operation: Operation, name: str, value: Any) -> Any:
     return operation.kernel.number_type(name, value)
 
 
-@attrs.frozen
+@records.frozen
 class Plan:
     """The results of a call: the outputs that it makes, and the arguments that it writes in place."""
 
@@ -422,7 +422,7 @@ class Plan:
         return tuple(named[name] for name in (*names, *(name for name in named if name not in names)))
 
 
-@attrs.frozen(eq=False)
+@records.distinct
 class Call:
     """A call of an operation of a library that does not change arrays in place. `names` are the names of the arguments
     that are arrays, in order; `rest` has the other arguments by name."""

@@ -11,9 +11,9 @@ import importlib
 import math
 from typing import Any
 
-import attrs
 import numpy as np
 
+from ziggurat.codemodel import records
 from ziggurat.frameworks.operation import Call, Operation, is_operand, listed, scalar_of, single
 
 tf: Any = importlib.import_module("tensorflow")
@@ -30,7 +30,7 @@ class TensorflowOperation(Operation):
         return call.plan.ordered(self, listed(run(*tensors.values())))
 
 
-@attrs.frozen(eq=False)
+@records.distinct
 class _Call(Call):
     """A call of an operation of TensorFlow."""
 

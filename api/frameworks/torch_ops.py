@@ -12,10 +12,10 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, cast
 
-import attrs
 import numpy as np
 
 from ziggurat.boundary import public
+from ziggurat.codemodel import records
 from ziggurat.codemodel.errors import LaunchError, shown
 from ziggurat.codemodel.types import PtrType, f32, i1, i32
 from ziggurat.frameworks.operation import (
@@ -160,7 +160,7 @@ def _defined(label: str, key: Key) -> str:
     return definers[label].define(key)
 
 
-@attrs.frozen(eq=False)
+@records.distinct
 class _Definition:
     """An operator for one list of kinds of arguments. Its leaves are the tensors, numbers and sizes of a call."""
 

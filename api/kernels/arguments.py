@@ -8,10 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import FunctionType
 from typing import Any, cast
 
-import attrs
-
 from ziggurat import compiler
 from ziggurat.boundary import public
+from ziggurat.codemodel import records
 from ziggurat.codemodel.errors import KernelValueError, LaunchError, shown
 from ziggurat.codemodel.gpu.options import LAUNCH_OPTIONS, SHARED_OPTIONS, checked_option, default_of
 from ziggurat.codemodel.numbers import wrapped
@@ -31,7 +30,7 @@ from ziggurat.frontends.language.signature import suggest
 from ziggurat.kernels.models import Models
 
 
-@attrs.frozen
+@records.frozen
 class Divisible:
     """The type of an argument whose value is known to be divisible by a number.
 
@@ -85,7 +84,7 @@ def descriptor(block: Sequence[int], dtype: ScalarType, padding: str = "zero") -
     return descriptor_type(block, dtype, padding)
 
 
-@attrs.frozen
+@records.frozen
 class Signature:
     """The types that a kernel is compiled for, one for each parameter, and the divisibility of run-time values.
 

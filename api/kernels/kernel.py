@@ -7,11 +7,10 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-import attrs
-
 from ziggurat import compiler
 from ziggurat.backend.launch.grids import computed_grid, sizes_of
 from ziggurat.boundary import no_faults, public
+from ziggurat.codemodel import records
 from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import LaunchError, ZigguratError
 from ziggurat.codemodel.gpu.options import COMPILE_OPTIONS, CPU, SHARED_OPTIONS, CompileOptions, default_of
@@ -154,8 +153,8 @@ class Kernel(Function):
         typed = zip(self.signature.parameters, signature.types, strict=True)
         names = [name for parameter, type_ in typed for name in run_time_names(parameter, type_)]
         names = [name for number, name in enumerate(names) if number not in (known or ())]
-        arguments = tuple(attrs.evolve(a, name=name) for a, name in zip(compiled.arguments, names, strict=True))
-        return attrs.evolve(compiled, name=self.name, arguments=arguments)
+        arguments = tuple(records.evolve(a, name=name) for a, name in zip(compiled.arguments, names, strict=True))
+        return records.evolve(compiled, name=self.name, arguments=arguments)
 
     def forget(self) -> None:
         """Forget the models and the code that was compiled from them."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-import attrs
-
 from ziggurat.backend.launch.grids import computed_grid
+from ziggurat.codemodel import records
 from ziggurat.codemodel.errors import KernelNameError
 from ziggurat.codemodel.gpu.options import LAUNCH_ONLY, SHARED_OPTIONS, CompileOptions, default_of
 from ziggurat.codemodel.op import Op
@@ -54,7 +53,7 @@ def dispatcher_of(kernel: Kernel, on_host: OnHost, shape: Sequence[Any] = ()) ->
     options = {name: default_of(name) for name in constexprs.intersection(SHARED_OPTIONS)}
     declared = _declared(kernel)
     parameters = [
-        attrs.evolve(
+        records.evolve(
             kernel.parameter(name),
             constexpr=name in constexprs,
             default=options.get(name, MISSING) if parameter.default is parameter.empty else parameter.default,
@@ -117,7 +116,7 @@ def _components(parameters: Sequence[KernelParameter], shape: Sequence[Any]) -> 
             name = parameter.name if one is None else f"{parameter.name}_{number}"
             while one is not None and any(name == other.name for other in (*parameters, *flat)):
                 name += "_"
-            flat.append(attrs.evolve(parameter, name=name))
+            flat.append(records.evolve(parameter, name=name))
     return flat
 
 

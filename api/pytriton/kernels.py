@@ -51,7 +51,7 @@ def zeros(shape: Sequence[int], dtype: Any) -> Empty:
 class Options:
     """The definitions that a kernel is compiled with, as a grid asks for them: `opt.d("TM")`.
 
-    `torch.compile` traces the making of one, which it cannot for a class of attrs.
+    `torch.compile` traces the making of one, which it cannot for a record.
     """
 
     def __init__(self, definitions: Mapping[str, Any]) -> None:

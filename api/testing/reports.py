@@ -24,8 +24,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-import attrs
-
+from ziggurat.codemodel import records
 from ziggurat.codemodel.errors import LaunchError
 
 # Characters that file systems, or shells without quotes, do not allow in a name.
@@ -42,7 +41,7 @@ def _listed(values: Any) -> tuple[Any, ...]:
     return tuple(given.tolist() if hasattr(given, "tolist") else given)
 
 
-@attrs.frozen
+@records.frozen
 class Benchmark:
     """A measurement: a line for each of `line_vals` of the argument `line_arg`, over `x_vals` of the arguments
     `x_names` (all get the value; or each its own, where the values are tuples or lists). `args` are further arguments.
@@ -51,20 +50,20 @@ class Benchmark:
     begin again where there are more lines. Raises `LaunchError` for settings that contradict each other.
     """
 
-    x_names: Sequence[str] = attrs.field(converter=_listed)
-    x_vals: Sequence[Any] = attrs.field(converter=_listed)
+    x_names: Sequence[str] = records.field(converter=_listed)
+    x_vals: Sequence[Any] = records.field(converter=_listed)
     line_arg: str
-    line_vals: Sequence[Any] = attrs.field(converter=_listed)
-    line_names: Sequence[str] = attrs.field(converter=_listed)
+    line_vals: Sequence[Any] = records.field(converter=_listed)
+    line_names: Sequence[str] = records.field(converter=_listed)
     plot_name: str
-    args: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
+    args: Mapping[str, Any] = records.field(factory=dict[str, Any])
     xlabel: str = ""
     ylabel: str = ""
     x_log: bool = False
     y_log: bool = False
-    styles: Sequence[tuple[str, str]] = attrs.field(default=None, converter=_listed)
+    styles: Sequence[tuple[str, str]] = records.field(default=None, converter=_listed)
 
-    def __attrs_post_init__(self) -> None:
+    def __post_init__(self) -> None:
         if len(self.line_vals) != len(self.line_names):
             raise self._wrong(f"has {len(self.line_vals)} line_vals and {len(self.line_names)} line_names")
         for name in ("x_names", "x_vals", "line_vals"):
@@ -102,7 +101,7 @@ class Benchmark:
         return LaunchError(f"the benchmark '{self.plot_name}' {what}", hint=hint)
 
 
-@attrs.frozen
+@records.frozen
 class Table:
     """The results: for each x, a (median, low, high) for each line; low and high are the median if the function gives
     one number."""

@@ -16,8 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
-import attrs
-
+from ziggurat.codemodel import records
 from ziggurat.codemodel.errors import ZigguratWarning
 
 propagate_env: bool = True
@@ -169,7 +168,7 @@ class env_class(env_base):
         return found
 
 
-@attrs.frozen
+@records.frozen
 class NvidiaTool:
     """A program of NVIDIA's toolkit: its path, and its release, such as 12.8."""
 
@@ -209,7 +208,7 @@ class env_nvidia_tool(env_base):
         raise RuntimeError(f"cannot find {self.binary}")
 
 
-@attrs.frozen
+@records.frozen
 class CompileTimes:
     """The times of one compilation in microseconds: making the first model, each later stage by name, and storing."""
 

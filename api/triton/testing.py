@@ -7,10 +7,10 @@ import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-import attrs
 import numpy as np
 
 from ziggurat.backend.launch.timing import MODES, host_times
+from ziggurat.codemodel import records
 from ziggurat.testing import reports
 from ziggurat.triton.runtime.driver import HostDriver, driver
 
@@ -111,7 +111,7 @@ class Mark:
         """
         single = isinstance(self.benchmarks, Benchmark)
         listed = [self.benchmarks] if isinstance(self.benchmarks, Benchmark) else self.benchmarks
-        given = [attrs.evolve(one, args={**one.args, **kwargs}) for one in listed]
+        given = [records.evolve(one, args={**one.args, **kwargs}) for one in listed]
         report = reports.Report(self.fn, given)
         tables = report.run(print_data=print_data, show_plots=show_plots, save_path=save_path or None)
         if not return_df:

@@ -18,9 +18,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
-import attrs
-
 from ziggurat.boundary import public
+from ziggurat.codemodel import records
 from ziggurat.codemodel.errors import LaunchError, shown
 from ziggurat.codemodel.gpu.options import LAUNCH_OPTIONS, checked_option
 from ziggurat.codemodel.op import require_argument
@@ -37,7 +36,7 @@ Hook = Callable[[dict[str, Any]], None]
 Measure = Callable[[Callable[[], None]], float]
 
 
-@attrs.frozen(init=False)
+@records.frozen
 class Config:
     """Values for some of a kernel's parameters, and the options of its compilation; the compiler chooses those of None.
 
@@ -47,11 +46,9 @@ class Config:
     values: Mapping[str, Any]
     num_warps: int | None
     num_stages: int | None
-    pre_hook: Hook | None = attrs.field(default=None, kw_only=True, eq=False)
+    pre_hook: Hook | None = records.field(default=None, kw_only=True, eq=False)
 
-    keywords: dict[str, Any] = attrs.field(
-        init=False, eq=False, repr=False, default=attrs.Factory(lambda self: _keywords(self), takes_self=True)
-    )
+    keywords: dict[str, Any] = records.field(init=False, eq=False, repr=False)
     """The keywords that this configuration adds to a launch."""
 
     def __init__(
@@ -61,8 +58,11 @@ class Config:
         for name in unknown:
             near = suggest(name, ("num_warps", "num_stages", "pre_hook"))
             raise LaunchError(f"zg.Config has no '{name}'", hint=near or f'zg.Config({{"{name}": …}})')
-        init: Callable[..., None] = cast(Any, self).__attrs_init__
-        init(values, num_warps, num_stages, pre_hook=pre_hook)
+        records.fill(self, "values", values)
+        records.fill(self, "num_warps", num_warps)
+        records.fill(self, "num_stages", num_stages)
+        records.fill(self, "pre_hook", pre_hook)
+        records.fill(self, "keywords", _keywords(self))
 
     def __str__(self) -> str:
         return ", ".join(f"{name}={value}" for name, value in self.keywords.items())
@@ -97,7 +97,7 @@ def _settings(given: Mapping[str, Any] | None) -> dict[str, Any]:
     return dict(given or {})
 
 
-@attrs.frozen
+@records.frozen
 class autotune:
     """Decorator, above or below `@zg.kernel`: launch with the fastest of several configurations.
 
@@ -114,18 +114,18 @@ class autotune:
     Raises `LaunchError` for settings that do not fit the kernel, and at a launch if no configuration is left.
     """
 
-    configs: tuple[Config, ...] = attrs.field(converter=_listed)
-    key: tuple[str, ...] = attrs.field(default=(), converter=_names)
-    prune_configs_by: dict[str, Any] = attrs.field(default=None, converter=_settings, kw_only=True)
-    reset_to_zero: tuple[str, ...] = attrs.field(default=(), converter=_names, kw_only=True)
-    restore_value: tuple[str, ...] = attrs.field(default=(), converter=_names, kw_only=True)
-    measure: Measure | None = attrs.field(default=None, kw_only=True)
-    warmup: float = attrs.field(default=25.0, kw_only=True)
-    rep: float = attrs.field(default=100.0, kw_only=True)
-    use_cuda_graph: bool = attrs.field(default=False, kw_only=True)
-    cache_results: bool = attrs.field(default=True, kw_only=True)
-    quiet: bool = attrs.field(default=False, kw_only=True)
-    processes: int | None = attrs.field(default=None, kw_only=True)
+    configs: tuple[Config, ...] = records.field(converter=_listed)
+    key: tuple[str, ...] = records.field(default=(), converter=_names)
+    prune_configs_by: dict[str, Any] = records.field(default=None, converter=_settings, kw_only=True)
+    reset_to_zero: tuple[str, ...] = records.field(default=(), converter=_names, kw_only=True)
+    restore_value: tuple[str, ...] = records.field(default=(), converter=_names, kw_only=True)
+    measure: Measure | None = records.field(default=None, kw_only=True)
+    warmup: float = records.field(default=25.0, kw_only=True)
+    rep: float = records.field(default=100.0, kw_only=True)
+    use_cuda_graph: bool = records.field(default=False, kw_only=True)
+    cache_results: bool = records.field(default=True, kw_only=True)
+    quiet: bool = records.field(default=False, kw_only=True)
+    processes: int | None = records.field(default=None, kw_only=True)
 
     def __call__(self, target: Any) -> Any:
         """The tuned kernel of a kernel, or of a function that `zg.kernel` decorates next."""

@@ -11,8 +11,6 @@ from contextlib import closing, contextmanager
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
-import attrs
-
 from ziggurat.backend.cuda import testing
 from ziggurat.backend.cuda.arrays import device_of, place_of, reader_of, view
 from ziggurat.backend.cuda.binary import Binary
@@ -25,6 +23,7 @@ from ziggurat.backend.cuda.specialize import RunTime, Specialization
 from ziggurat.backend.launch.arrays import as_array, is_array, on_gpu
 from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.backend.launch.grids import padded
+from ziggurat.codemodel import records
 from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError, ResourceError, TargetError, ZigguratError
 from ziggurat.codemodel.gpu.options import LAUNCH_ONLY, LAUNCH_OPTIONS
 from ziggurat.compiler.workers import LEAST, Job, compile_all
@@ -163,7 +162,7 @@ class Tuner:
                 metadata = dict(result.metadata)
                 cycles = metadata.pop(LEAST, 0.0)  # Of this launch: it is not kept with the binary.
                 self.least[str(config)] = cycles / current_device().attribute("CLOCK_RATE")
-                result = attrs.evolve(result, metadata=metadata)
+                result = records.evolve(result, metadata=metadata)
                 cache.put(digest, result)
                 dispatcher.offer(spec, result)
             else:
@@ -182,7 +181,7 @@ class Tuner:
             return spec, job  # A measure need not be in milliseconds, and a tuple has several arguments.
         given = [value for value, one in zip(bound.values(), spec.arguments, strict=True) if isinstance(one, RunTime)]
         launch = Launch(padded(kernel.sizes(self.grid, bound)), numbers_of(given))
-        return spec, attrs.evolve(
+        return spec, records.evolve(
             job, launch=launch, multiprocessors=current_device().attribute("MULTIPROCESSOR_COUNT")
         )
 

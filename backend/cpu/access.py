@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import attrs
-
 from ziggurat.backend.cpu import memory
 from ziggurat.backend.cpu.emitter import Coord, Emitter, Index, memory_kind
 from ziggurat.backend.ptx.routines import Number, together
+from ziggurat.codemodel import records
 from ziggurat.codemodel.dialects import cpu
 from ziggurat.codemodel.op import Block, BlockParameter, OpResult
 from ziggurat.codemodel.types import element_bytes
@@ -309,7 +308,7 @@ def step_of(emitter: Emitter, access: cpu.Access, block: Block | None) -> Number
     return emitter.steps[access.result]
 
 
-@attrs.frozen
+@records.frozen
 class Matrix:
     """A matrix in memory: the address, the bytes from a row to the next, and whether that is where an access has it,
     and not a buffer."""

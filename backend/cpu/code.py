@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import attrs
-
 from ziggurat.backend.cpu.runtime.loading import host
 from ziggurat.backend.cpu.sites import Site
+from ziggurat.codemodel import records
 
 
-@attrs.frozen
+@records.frozen
 class CpuOptions:
     """The options of a compilation. `cpu` and `features` are LLVM's names; "" is this machine. Without `check`, stray
     accesses are not found. If they are `tolerant` (`Policy.tolerant_memory`), stray accesses and divisions by zero are
@@ -27,10 +26,10 @@ class CpuOptions:
         if self.cpu:
             return self
         name, features = host()
-        return attrs.evolve(self, cpu=name, features=self.features or features)
+        return records.evolve(self, cpu=name, features=self.features or features)
 
 
-@attrs.frozen
+@records.frozen
 class Parameter:
     """A slot of the arguments: the text of its type, the number of the launch's argument, and of a descriptor the
     part: "base", "shape0", "stride1"."""
@@ -40,14 +39,14 @@ class Parameter:
     part: str = ""
 
 
-@attrs.frozen
+@records.frozen
 class CpuCode:
     """A kernel compiled for a CPU."""
 
     symbol: str
-    object: bytes = attrs.field(repr=False)
-    llvm: str = attrs.field(repr=False)
-    model: str = attrs.field(repr=False)
+    object: bytes = records.field(repr=False)
+    llvm: str = records.field(repr=False)
+    model: str = records.field(repr=False)
     parameters: tuple[Parameter, ...]
     bounds: tuple[int, ...]
     scratch: int

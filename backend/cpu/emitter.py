@@ -15,12 +15,11 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 
-import attrs
-
 from ziggurat.backend.cpu.code import CpuOptions
 from ziggurat.backend.cpu.sites import Site
 from ziggurat.backend.ptx.lines import LineInfo, first_place
 from ziggurat.backend.ptx.routines import Code, Number, literal
+from ziggurat.codemodel import records
 from ziggurat.codemodel.dialects import cpu, tt
 from ziggurat.codemodel.dispatch import OpTable
 from ziggurat.codemodel.op import Op, OpResult, Value
@@ -64,7 +63,7 @@ def memory_kind(type_: Type) -> str:
     return "i8" if element_of(type_) == i1 else kind_of(type_)
 
 
-@attrs.frozen(eq=False)
+@records.distinct
 class Coord:
     """The index along an axis: an i64, or with `run` the neighbours from it on, one for each lane."""
 
@@ -80,13 +79,13 @@ class Coord:
 Index = tuple[Coord, ...]
 
 
-@attrs.define(eq=False)
+@records.define
 class Level:
     """The text of a level, the label of its present block, and the values that are known there."""
 
     lines: list[str]
     label: str
-    memo: dict[Any, Any] = attrs.field(factory=dict[Any, Any])
+    memo: dict[Any, Any] = records.field(factory=dict[Any, Any])
 
 
 class Emitter(Code):

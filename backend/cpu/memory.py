@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import attrs
-
 from ziggurat.backend.cpu.elementwise import combined
 from ziggurat.backend.cpu.emitter import CACHE_LINE, Coord, Emitter, Index, indexed, memory_kind
 from ziggurat.backend.cpu.runtime.host import BOUNDS
 from ziggurat.backend.elementwise import extended
 from ziggurat.backend.ptx.routines import Number, by_lane, suffix, together
+from ziggurat.codemodel import records
 from ziggurat.codemodel.dialects import cpu, scf, tt
 from ziggurat.codemodel.dialects.tt import AtomicKind
 from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value
@@ -204,7 +203,7 @@ def _stays(value: Value, parameter: Value) -> bool:
     return value is parameter
 
 
-@attrs.frozen
+@records.frozen
 class Bounds:
     """The addresses of an array's region, and whether it may be written."""
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import attrs
-
+from ziggurat.codemodel import records
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op
 
 
-@attrs.frozen
+@records.frozen
 class Site:
     """The place of a check. `verb` is "reads", "writes", "updates", "divides", "asserts", "gathers", "loops", "reaches"
     or "prints"; `dtype` the name of the elements' type; `message` that of an assertion, or the prefix of a print."""

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-import attrs
-
 from ziggurat.backend.cpu import memory
 from ziggurat.backend.cpu.emitter import CACHE_LINE
 from ziggurat.backend.ptx.routines import Number
+from ziggurat.codemodel import records
 from ziggurat.codemodel.dialects import cpu, tt
 from ziggurat.codemodel.traits import MayTrap
 from ziggurat.transforms.cpu.plan import moved_operands
@@ -26,7 +25,7 @@ FENCE = "void @llvm.x86.sse.sfence()"  # Before the other threads may see what w
 _READS = (cpu.Load, tt.Load, tt.AtomicRMW, tt.AtomicCAS)
 
 
-@attrs.frozen
+@records.frozen
 class Stream:
     """Whether a row is streamed, and the index of the element with which its first whole line begins; else 0."""
 

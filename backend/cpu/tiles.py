@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import attrs
-
 from ziggurat.backend.cpu.access import Matrix
 from ziggurat.backend.cpu.casts import narrow, to_f64, widen
 from ziggurat.backend.cpu.control import apply, is_straight
 from ziggurat.backend.cpu.emitter import Emitter, emits
 from ziggurat.backend.cpu.memory import read, write
 from ziggurat.backend.ptx.routines import Number
+from ziggurat.codemodel import records
 from ziggurat.codemodel.dialects import arith, cpu
 from ziggurat.codemodel.dialects.tt import InputPrecision
 from ziggurat.codemodel.op import Value
@@ -79,7 +78,7 @@ def _dot(emitter: Emitter, op: cpu.Dot, a: Number, b: Number, c: Number) -> None
     for position, (left, right) in enumerate(products):
         for number in range(batch[0] if batch else 1):
             x, y = (
-                attrs.evolve(matrix, base=emitter.moved(matrix.base, number * size, accumulator.bytes))
+                records.evolve(matrix, base=emitter.moved(matrix.base, number * size, accumulator.bytes))
                 for matrix, size in ((left, rows * depth), (right, depth * columns))
             )
             part = emitter.moved(target, number * rows * columns, accumulator.bytes)

@@ -14,15 +14,14 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import Any
 
-import attrs
-
 from ziggurat.backend.cuda import driver
 from ziggurat.backend.launch.arrays import CUDA_KINDS, element_named, on_gpu
+from ziggurat.codemodel import records
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.types import BY_NUMPY_NAME, SCALARS, ScalarType, find_scalar
 
 
-@attrs.frozen
+@records.frozen
 class View:
     """An array as a launch sees it: the address of its first element, the elements' type, the number of its device or
     None, and the address of the stream on which it was last written, or None."""
@@ -33,7 +32,7 @@ class View:
     stream: int | None = None
 
 
-@attrs.frozen
+@records.frozen
 class Reader:
     """The reading of arrays of a type in a launch: expressions over `{0}`, the array.
 

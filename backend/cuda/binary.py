@@ -6,9 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-import attrs
-from attrs.validators import instance_of
-
+from ziggurat.codemodel import records
 from ziggurat.codemodel.types import SCALARS
 
 POINTER: Final = "ptr"
@@ -16,7 +14,7 @@ TENSOR_MAP: Final = "tensormap"
 KINDS: Final = (*SCALARS, POINTER, TENSOR_MAP)
 
 
-@attrs.frozen
+@records.frozen
 class Parameter:
     """One parameter of the PTX kernel.
 
@@ -27,12 +25,12 @@ class Parameter:
     """
 
     kind: str
-    box: tuple[int, ...] = attrs.field(default=(), converter=tuple[int, ...])
+    box: tuple[int, ...] = records.field(default=(), converter=tuple[int, ...])
     swizzle: int = 0
     part: str = ""
     argument: int | None = None
 
-    def __attrs_post_init__(self) -> None:
+    def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise ValueError(f"the kind of a parameter must be one of {', '.join(KINDS)}; got {self.kind!r}")
         numbers = (*self.box, self.swizzle, 0 if self.argument is None else self.argument)
@@ -40,7 +38,7 @@ class Parameter:
             raise ValueError("box, swizzle and argument of a parameter must be numbers, and its part a string")
 
 
-@attrs.frozen
+@records.frozen
 class LaunchMap:
     """A tensor map that a launch makes, of a matrix of this type of elements, for a box and a swizzle.
 
@@ -49,13 +47,13 @@ class LaunchMap:
     """
 
     element: str
-    box: tuple[int, ...] = attrs.field(converter=tuple[int, ...])
+    box: tuple[int, ...] = records.field(converter=tuple[int, ...])
     swizzle: int
-    sources: tuple[str, ...] = attrs.field(converter=tuple[str, ...])
+    sources: tuple[str, ...] = records.field(converter=tuple[str, ...])
     stored: bool = False
 
 
-@attrs.frozen
+@records.frozen
 class Binary:
     """A kernel for one target: PTX text, or the bytes of a cubin.
 
@@ -68,20 +66,20 @@ class Binary:
     CTAs along the first axis.
     """
 
-    symbol: str = attrs.field(validator=instance_of(str))
-    code: str | bytes = attrs.field(repr=False)
-    num_warps: int = attrs.field(validator=instance_of(int))
-    shared: int = attrs.field(validator=instance_of(int))
+    symbol: str = records.field(validator=records.instance_of(str))
+    code: str | bytes = records.field(repr=False)
+    num_warps: int = records.field(validator=records.instance_of(int))
+    shared: int = records.field(validator=records.instance_of(int))
     parameters: tuple[Parameter, ...]
-    target: str = attrs.field(validator=instance_of(str))
-    name: str = attrs.field(default="", validator=instance_of(str))
-    metadata: Mapping[str, Any] = attrs.field(factory=dict[str, Any], hash=False, validator=instance_of(dict))
-    disjoint: tuple[int, ...] = attrs.field(default=(), converter=tuple[int, ...])
-    launched: tuple[str, ...] = attrs.field(default=(), converter=tuple[str, ...])
-    scratch: int = attrs.field(default=0, validator=instance_of(int))
-    maps: tuple[LaunchMap, ...] = attrs.field(default=(), converter=tuple[LaunchMap, ...])
-    persistent: bool = attrs.field(default=False, validator=instance_of(bool))
-    num_ctas: int = attrs.field(default=1, validator=instance_of(int))
+    target: str = records.field(validator=records.instance_of(str))
+    name: str = records.field(default="", validator=records.instance_of(str))
+    metadata: Mapping[str, Any] = records.field(factory=dict[str, Any], hash=False, validator=records.instance_of(dict))
+    disjoint: tuple[int, ...] = records.field(default=(), converter=tuple[int, ...])
+    launched: tuple[str, ...] = records.field(default=(), converter=tuple[str, ...])
+    scratch: int = records.field(default=0, validator=records.instance_of(int))
+    maps: tuple[LaunchMap, ...] = records.field(default=(), converter=tuple[LaunchMap, ...])
+    persistent: bool = records.field(default=False, validator=records.instance_of(bool))
+    num_ctas: int = records.field(default=1, validator=records.instance_of(int))
 
     @property
     def arguments(self) -> tuple[int, ...]:
@@ -105,10 +103,10 @@ class Binary:
 
     def to_bytes(self) -> bytes:
         """This value as bytes: a line of JSON, then the code."""
-        head = attrs.asdict(self)
+        head = records.asdict(self)
         code = head.pop("code")
         head["ptx"] = isinstance(code, str)
-        return json.dumps(head).encode() + b"\n" + (code.encode() if head["ptx"] else code)
+        return json.dumps(head, default=records.asdict).encode() + b"\n" + (code.encode() if head["ptx"] else code)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Binary:

@@ -21,9 +21,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
 
-import attrs
-
 from ziggurat.backend.cuda.binary import Binary
+from ziggurat.codemodel import records
 from ziggurat.codemodel.errors import LaunchError, ZigguratWarning
 
 # Folders on disk that only this user can write, for compiled kernels and for choices of tuning. Whoever can write an
@@ -132,7 +131,7 @@ def remove(path: Path) -> bool:
     return True
 
 
-@attrs.frozen
+@records.frozen
 class Folder:
     """The entries in a folder: its files with the `SUFFIX` of the class. A folder that cannot be used, or is not
     trusted, counts as empty."""
@@ -210,7 +209,7 @@ _MAGIC: Final = "ziggurat kernel 2"
 DEFAULT_LIMIT: Final = 1 << 30
 
 
-@attrs.frozen
+@records.frozen
 class Entry:
     """A kernel in the cache. `size` is in bytes, `used` when it was last read or written, in seconds since 1970."""
 
@@ -234,14 +233,14 @@ class Kept(Protocol):
 K = TypeVar("K", bound=Kept)
 
 
-@attrs.frozen
+@records.frozen
 class Kernels(Folder, Generic[K]):
     """The kernels of one class in a folder, together of at most `limit` bytes: the least recently used make room.
 
     A folder that cannot be written or read counts as empty: kernels are compiled, and not kept.
     """
 
-    directory: Path = attrs.field(factory=default_directory, converter=Path)
+    directory: Path = records.field(factory=default_directory, converter=Path)
     limit: int = DEFAULT_LIMIT
 
     def read(self, payload: bytes) -> K:
@@ -296,7 +295,7 @@ class Kernels(Folder, Generic[K]):
         return self.read(payload)
 
 
-@attrs.frozen
+@records.frozen
 class Cache(Kernels[Binary]):
     """Kernels for GPUs in a folder."""
 
@@ -313,7 +312,7 @@ def _head(key: str, payload: bytes) -> bytes:
 _FORMAT: Final = "ziggurat choices 1"
 
 
-@attrs.frozen
+@records.frozen
 class Record:
     """A choice. `about` says what it was made for: the kernel's name, the structure of its model, the values of the
     key, the arrays' types, the device, the compiler and the configurations. `config` is the text of the chosen one,
@@ -322,9 +321,9 @@ class Record:
     about: Mapping[str, Any]
     config: str
     times: Mapping[str, float]
-    left_out: Mapping[str, str] = attrs.field(factory=dict[str, str])
+    left_out: Mapping[str, str] = records.field(factory=dict[str, str])
 
-    def __attrs_post_init__(self) -> None:
+    def __post_init__(self) -> None:
         about = self.about
         texts = [self.config, about["kernel"], about["device"]]
         for given in (about["key"], about["types"], self.left_out):
@@ -338,7 +337,7 @@ class Record:
         return digest_of(self.about)
 
     def to_json(self) -> dict[str, Any]:
-        body = attrs.asdict(self)
+        body = records.asdict(self)
         return {**body, "checksum": digest_of(body)}
 
     @classmethod
@@ -357,13 +356,13 @@ def digest_of(data: Any) -> str:
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
 
-@attrs.frozen
+@records.frozen
 class Records(Folder):
     """The records in a folder. A folder that cannot be used counts as empty."""
 
     SUFFIX = ".choice.json"
 
-    directory: Path = attrs.field(factory=lambda: default_directory() / "choices", converter=Path)
+    directory: Path = records.field(factory=lambda: default_directory() / "choices", converter=Path)
 
     def get(self, about: Mapping[str, Any]) -> Record | None:
         """The choice that was made for this, or None. A damaged record is removed."""

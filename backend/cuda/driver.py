@@ -15,11 +15,10 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
 
-import attrs
-
 from ziggurat.backend.cuda.binary import Binary
 from ziggurat.backend.cuda.failures import failure, out_of_resources
 from ziggurat.backend.ptx.lines import refused_at
+from ziggurat.codemodel import records
 from ziggurat.codemodel.errors import LaunchError, ResourceError, TargetError, ZigguratError, shown
 from ziggurat.codemodel.gpu.targets import PORTABLE_CTAS, target_for
 
@@ -63,7 +62,7 @@ def check(result: tuple[Any, ...], doing: str) -> Any:
     return None if not values else values[0] if len(values) == 1 else tuple(values)
 
 
-@attrs.frozen
+@records.frozen
 class Device:
     """A GPU, by its number in the driver's order. Reading a property asks the driver."""
 
@@ -242,7 +241,7 @@ def synchronize(kernel: str | None = None) -> None:
 # Kernels.
 
 
-@attrs.frozen(eq=False, slots=False)
+@records.distinct
 class Loaded:
     """A binary loaded into a context, by the context's address.
 
@@ -251,9 +250,9 @@ class Loaded:
 
     binary: Binary
     context: int
-    function: Any = attrs.field(repr=False)
-    module: Any = attrs.field(repr=False)
-    otherwise: Callable[[], Loaded] | None = attrs.field(default=None, repr=False)
+    function: Any = records.field(repr=False)
+    module: Any = records.field(repr=False)
+    otherwise: Callable[[], Loaded] | None = records.field(default=None, repr=False)
 
     @functools.cached_property
     def launch(self) -> Callable[..., Any]:

@@ -7,8 +7,6 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
-import attrs
-
 from ziggurat.backend.cuda import driver
 from ziggurat.backend.cuda.arrays import OWN, device_of, reader_of, view
 from ziggurat.backend.cuda.binary import POINTER, Binary
@@ -19,6 +17,7 @@ from ziggurat.backend.cuda.specialize import MISSING, KernelParameter, Kind, Run
 from ziggurat.backend.launch.arrays import HostArrayError
 from ziggurat.backend.launch.descriptors import TensorDescriptor, check_disjoint
 from ziggurat.backend.launch.grids import computed_grid, gpu_sizes
+from ziggurat.codemodel import records
 from ziggurat.codemodel.errors import LaunchError, ZigguratError
 from ziggurat.codemodel.location import Location
 
@@ -283,7 +282,7 @@ class Dispatcher:
                     binary = self._binaries.get(spec)
                     if binary is None:
                         binary = self._binaries[spec] = self._build(spec)
-                    plain = attrs.evolve(spec, options=(*spec.options, ("raise_pointers", False)))
+                    plain = records.evolve(spec, options=(*spec.options, ("raise_pointers", False)))
                     loaded = driver.load(binary, lambda: self._load(plain, context))
                     self.loaded[spec, context] = loaded
         return loaded

@@ -12,9 +12,8 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
-import attrs
-
 from ziggurat.backend.cuda.binary import POINTER, TENSOR_MAP
+from ziggurat.codemodel import records
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.gpu.fragments import MAP_BYTES
 from ziggurat.codemodel.types import SCALARS
@@ -30,7 +29,7 @@ FIELDS: dict[str, str] = {
 AS_BITS = frozenset(scalar.name for scalar in SCALARS.values() if scalar.is_float and FIELDS[scalar.name] == "Q")
 
 
-@attrs.frozen
+@records.frozen
 class Packing:
     """The layout of values of these kinds: `format` is struct's, `offsets` and `size` are in bytes."""
 

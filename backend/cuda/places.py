@@ -11,10 +11,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import attrs
-
 from ziggurat.backend.cuda.binary import Binary
 from ziggurat.backend.ptx.lines import directive_name, files_of
+from ziggurat.codemodel import records
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op
 
@@ -66,7 +65,7 @@ def placed_as(model: Op, binary: Binary) -> Binary:
         changed.append([*moved[old], number, calls])
     if all(old == new for old, new in moved.items()):
         return binary
-    return attrs.evolve(
+    return records.evolve(
         binary, code=_rewritten(binary.code, moved), metadata={**binary.metadata, "places": sorted(changed)}
     )
 

@@ -11,12 +11,11 @@ import inspect
 import struct
 from typing import Any, Final, cast
 
-import attrs
-
 from ziggurat.backend.cuda.arrays import Reader, reader_of, view
 from ziggurat.backend.cuda.binary import POINTER, TENSOR_MAP
 from ziggurat.backend.launch.arrays import is_array, no_argument, number_type
 from ziggurat.backend.launch.descriptors import TensorDescriptor
+from ziggurat.codemodel import records
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.types import NUMPY, DescriptorType, PtrType, ScalarType, constant_key, i1
 
@@ -29,7 +28,7 @@ def takes_any_width(type_: type | None) -> bool:
     return type_ is int or type_ is NUMPY.int64
 
 
-@attrs.frozen
+@records.frozen
 class KernelParameter:
     """A parameter as the kernel's author declared it. With `specialize` False, one kernel serves all its values.
 
@@ -66,7 +65,7 @@ class KernelParameter:
         return self.declared if is_float and self.declared is not None and self.declared.is_float else scalar
 
 
-@attrs.frozen
+@records.frozen
 class RunTime:
     """An argument that is passed to the kernel: its type, and a number that divides it, 1 or 16. The value of a pointer
     is its address in bytes."""
@@ -83,21 +82,27 @@ class RunTime:
         return TENSOR_MAP if isinstance(self.type, DescriptorType) else self.type.name
 
 
-def _same(value: Any) -> Any:
-    return constant_key(value)
-
-
-@attrs.frozen
+@records.frozen
 class Constant:
     """An argument that is compiled into the kernel. `type` is the type of a run-time parameter with a known value, and
     None for a constexpr, which has Python's arithmetic."""
 
     name: str
-    value: Any = attrs.field(eq=_same, hash=False)  # pyright: ignore[reportUnknownVariableType]
+    value: Any
     type: ScalarType | None = None
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Constant) and self._key == other._key
 
-@attrs.frozen
+    def __hash__(self) -> int:
+        return hash(self._key[:2])
+
+    @property
+    def _key(self) -> tuple[Any, ...]:
+        return self.name, self.type, constant_key(self.value)
+
+
+@records.frozen
 class Specialization:
     """The arguments that a kernel is compiled for, in the order of the parameters, the target, and the options of the
     launch."""
@@ -112,7 +117,7 @@ class Specialization:
         return tuple(argument for argument in self.arguments if isinstance(argument, RunTime))
 
 
-@attrs.frozen
+@records.frozen
 class Kind:
     """The treatment of a parameter's arguments by a launch: the same source text serves all arguments of one kind.
 

@@ -12,11 +12,10 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
-import attrs
-
 from ziggurat.backend.cuda.driver import Loaded, check, cuda
 from ziggurat.backend.cuda.scratch import allocated
 from ziggurat.backend.launch.descriptors import TensorDescriptor
+from ziggurat.codemodel import records
 from ziggurat.codemodel.errors import LaunchError, ZigguratError
 from ziggurat.codemodel.types import SCALARS, ScalarType
 
@@ -29,7 +28,7 @@ _KEPT = 256  # Sets of tensor maps, and buffers, that a kernel keeps for launche
 _SWIZZLES = {0: "NONE", 32: "32B", 64: "64B", 128: "128B"}
 
 
-@attrs.frozen
+@records.frozen
 class Matrix:
     """A matrix in memory, with the fields of a descriptor that `encode` reads."""
 

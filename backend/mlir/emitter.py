@@ -14,9 +14,8 @@ import re
 from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
-import attrs
-
 from ziggurat.backend.mlir.releases import NEWEST, SINCE
+from ziggurat.codemodel import records
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.dispatch import OpTable
 from ziggurat.codemodel.errors import TargetError
@@ -161,14 +160,14 @@ def dictionary(attributes: Attributes) -> str:
     return f" {{{inside}}}" if inside else ""
 
 
-@attrs.define(eq=False)
+@records.define
 class Line:
     """One line of the text: an op, or the first or last line of one. Hints add attributes to it later."""
 
     indent: int
     before: str
     after: str = ""
-    attributes: Attributes = attrs.field(factory=lambda: Attributes())
+    attributes: Attributes = records.field(factory=lambda: Attributes())
     place: str = ""
 
     def __str__(self) -> str:

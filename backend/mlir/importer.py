@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import attrs
-
 # The readers register themselves when these are imported.
 from ziggurat.backend.mlir import arithmetic, control, memory, tensors  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from ziggurat.backend.mlir.emitter import DIVISIBILITY, FACTS, STEP, SYMBOL, TYPE, leaves
 from ziggurat.backend.mlir.reader import Reader, own_type
 from ziggurat.backend.mlir.syntax import Cursor
+from ziggurat.codemodel import records
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import core, tt
 from ziggurat.codemodel.errors import BuildError, ParseError, shown
@@ -62,26 +61,27 @@ def _module(r: Reader, headers: Sequence[_Header]) -> core.Module:
     return core.Module(outside.finish())
 
 
-def _own_name(header: _Header) -> str:
-    return header.name
-
-
-@attrs.define
+@records.define
 class _Header:
     """A function of the module before its body is read."""
 
     name: str
     at: int
-    names: list[str] = attrs.field(factory=list[str])
-    types: list[Type] = attrs.field(factory=list[Type])
-    divisibility: list[int] = attrs.field(factory=list[int])
-    results: list[Type] = attrs.field(factory=list[Type])
-    symbol: str = attrs.field(default=attrs.Factory(_own_name, takes_self=True))  # In the model.
+    names: list[str] = records.field(factory=list[str])
+    types: list[Type] = records.field(factory=list[Type])
+    divisibility: list[int] = records.field(factory=list[int])
+    results: list[Type] = records.field(factory=list[Type])
+    symbol: str = ""  # In the model.
     noinline: bool = False
     # The parameters that are the size or the stride, along an axis, of the descriptor before them.
-    facts: dict[int, tuple[type[tt.DescriptorFact], int]] = attrs.field(factory=lambda: {})
+    facts: dict[int, tuple[type[tt.DescriptorFact], int]] = records.field(
+        factory=dict[int, tuple[type[tt.DescriptorFact], int]]
+    )
     region: int = 0
     location: Location | None = None
+
+    def __post_init__(self) -> None:
+        self.symbol = self.symbol or self.name
 
     @property
     def result(self) -> Type:

@@ -12,8 +12,7 @@ from __future__ import annotations
 import re
 from typing import Any, NoReturn
 
-import attrs
-
+from ziggurat.codemodel import records
 from ziggurat.codemodel.errors import ParseError
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.numbers import number_of_bits
@@ -41,7 +40,7 @@ _MLIR_SCALARS: dict[str, ScalarType] = {
 _DIMENSIONS = re.compile(r"((?:\d+x)*)(.*)")
 
 
-@attrs.frozen
+@records.frozen
 class Raw:
     """An attribute whose parts have no meaning here: `#tt.cache_policy<…>`, with its text and its words."""
 
@@ -56,7 +55,7 @@ class Raw:
         return None
 
 
-@attrs.frozen
+@records.frozen
 class Dense:
     """`dense<…> : type`: the elements in order, or one for all of them."""
 
@@ -64,24 +63,24 @@ class Dense:
     type: Type
 
 
-@attrs.define(eq=False)
+@records.define
 class Statement:
     """An op of the text, before it has a meaning."""
 
     name: str
     at: int  # The token of the name.
-    results: list[tuple[str, int]] = attrs.field(
+    results: list[tuple[str, int]] = records.field(
         factory=list[tuple[str, int]]
     )  # The names, each with its number of values.
-    operands: list[str] = attrs.field(factory=list[str])
-    groups: list[list[str]] = attrs.field(factory=list[list[str]])  # The operands in each pair of brackets.
-    words: list[str] = attrs.field(factory=list[str])
-    strings: list[str] = attrs.field(factory=list[str])
-    attributes: dict[str, Any] = attrs.field(factory=dict[str, Any])
-    types: list[Type] = attrs.field(factory=list[Type])
-    result_types: list[Type] = attrs.field(factory=list[Type])
-    successors: list[tuple[str, list[str]]] = attrs.field(factory=list[tuple[str, list[str]]])
-    regions: list[int] = attrs.field(factory=list[int])  # The token of each opening brace.
+    operands: list[str] = records.field(factory=list[str])
+    groups: list[list[str]] = records.field(factory=list[list[str]])  # The operands in each pair of brackets.
+    words: list[str] = records.field(factory=list[str])
+    strings: list[str] = records.field(factory=list[str])
+    attributes: dict[str, Any] = records.field(factory=dict[str, Any])
+    types: list[Type] = records.field(factory=list[Type])
+    result_types: list[Type] = records.field(factory=list[Type])
+    successors: list[tuple[str, list[str]]] = records.field(factory=list[tuple[str, list[str]]])
+    regions: list[int] = records.field(factory=list[int])  # The token of each opening brace.
     parameters: list[str] | None = None  # The names of the first region's parameters, if the op's own form has them.
     location: Location | None = None
 

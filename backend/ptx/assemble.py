@@ -19,13 +19,12 @@ from functools import lru_cache
 from importlib import import_module
 from typing import Any
 
-import attrs
-
 from ziggurat.backend.llvm import llvm
 from ziggurat.backend.ptx import control, roles
 from ziggurat.backend.ptx.emitter import Emitter, kernel_of, symbol_of
 from ziggurat.backend.ptx.routines import llvm_type
 from ziggurat.backend.ptx.tma import MAP_PARAMETER
+from ziggurat.codemodel import records
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.errors import InternalError, ResourceError
 from ziggurat.codemodel.gpu import dialect as gpu
@@ -47,7 +46,7 @@ PARTS = tuple(
 )  # fmt: skip
 
 
-@attrs.frozen
+@records.frozen
 class Assembly:
     """The texts of a kernel. `symbol` is its name in the PTX."""
 

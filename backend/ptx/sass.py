@@ -12,13 +12,12 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-import attrs
-
 from ziggurat.backend.ptx.lines import refused_at
+from ziggurat.codemodel import records
 from ziggurat.codemodel.errors import LaunchError, TargetError
 
 
-@attrs.frozen
+@records.frozen
 class Resources:
     """Resources of a kernel from ptxas: registers a thread, bytes of stack and of spills, and warnings."""
 

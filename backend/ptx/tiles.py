@@ -10,8 +10,7 @@ import math
 from collections.abc import Sequence
 from itertools import product
 
-import attrs
-
+from ziggurat.codemodel import records
 from ziggurat.codemodel.gpu import fragments
 from ziggurat.codemodel.gpu.dialect import transposed
 from ziggurat.codemodel.gpu.scope import WARP_GROUP
@@ -52,7 +51,7 @@ def places_b(unit: fragments.Unit) -> list[tuple[int, int]]:
     return [(k + part, 0) for k in range(0, unit.k, 4 * unit.pack) for part in range(unit.pack)]
 
 
-@attrs.frozen
+@records.frozen
 class Tiles:
     """The mma.syncs of a dot m × n × k, or of a `batch` of them: each warp has one for each start of a part of a
     tile."""
@@ -112,7 +111,7 @@ def mma_tiles(a: TensorType | SharedType, b: TensorType | SharedType, c: TensorT
     return Tiles(unit, warps, m, n, k, math.prod(batch))
 
 
-@attrs.frozen
+@records.frozen
 class Async:
     """One wgmma.mma_async: the registers of c, the registers of a or its byte in its buffer, and b's byte in its
     buffer."""
@@ -123,7 +122,7 @@ class Async:
     first: bool  # Whether it is the first to write these registers.
 
 
-@attrs.frozen
+@records.frozen
 class Group:
     """The wgmmas of one tile, or of its transpose if `warps` says so; then `a` and `b` are each other's transposes.
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import attrs
 import numpy as np
 
 from ziggurat.backend.reference import access, reductions, tensors
@@ -17,6 +16,7 @@ from ziggurat.backend.reference.control import packed
 from ziggurat.backend.reference.machine import UNWRITTEN, AllLeft, Machine, triton
 from ziggurat.backend.reference.marks import marks
 from ziggurat.backend.reference.values import Array, element_dtype, expand, plain
+from ziggurat.codemodel import records
 from ziggurat.codemodel.dialects import cpu
 from ziggurat.codemodel.errors import KernelRuntimeError
 from ziggurat.codemodel.interpret import Exit, Meaning, Yielded
@@ -26,7 +26,7 @@ from ziggurat.codemodel.types import ScalarType, shape_of
 Operands = tuple[Any, ...]
 
 
-@attrs.frozen(eq=False)
+@records.distinct
 class Buffer:
     """Memory of the thread, as bytes, for a tensor of this shape."""
 

@@ -6,12 +6,12 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
-import attrs
 import numpy as np
 
 from ziggurat.backend.reference.marks import Sources, marks, undefined_error
 from ziggurat.backend.reference.memory import Access, Conflict, Memory, Sharing
 from ziggurat.backend.reference.values import Array, Frame, Marked, element_dtype, is_tuple
+from ziggurat.codemodel import records
 from ziggurat.codemodel.dispatch import OpTable
 from ziggurat.codemodel.errors import InternalError, KernelRuntimeError
 from ziggurat.codemodel.interpret import Exit, Interpreter, Jump, Meaning, Yielded
@@ -30,7 +30,7 @@ class AllLeft(Exit):
     """All programs of the frame have returned from the function."""
 
 
-@attrs.frozen
+@records.frozen
 class Fork(Exit):
     """Some of the programs branch to one block, and the others to another."""
 

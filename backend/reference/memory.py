@@ -12,12 +12,12 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import attrs
 import numpy as np
 
 from ziggurat.backend.launch import regions
 from ziggurat.backend.launch.arrays import address, tensor_at
 from ziggurat.backend.reference.values import Array
+from ziggurat.codemodel import records
 from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError, MemoryAccessError, warn
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import MAX_ELEMENTS
@@ -40,7 +40,7 @@ def _origin(number: int) -> int:
     return (number << 1 | 1) << _ADDRESS_BITS if number else 0
 
 
-@attrs.frozen(eq=False)
+@records.distinct
 class Argument:
     """An array that was passed for the pointer or descriptor parameter number `index`.
 
@@ -50,7 +50,11 @@ class Argument:
     index: int
     name: str
     array: Array
-    memory: Array = attrs.field(default=attrs.Factory(lambda self: self.array, takes_self=True))
+    memory: Array = records.field(default=None)
+
+    def __post_init__(self) -> None:
+        if self.memory is None:  # pyright: ignore[reportUnnecessaryComparison]
+            records.fill(self, "memory", self.array)
 
     @property
     def address(self) -> int:
@@ -91,7 +95,7 @@ class Region(regions.Region):
         return view
 
 
-@attrs.frozen(eq=False)
+@records.distinct
 class Target:
     """Elements of one region: their numbers from its base, and their lanes in the access (None: all of them)."""
 
@@ -100,7 +104,7 @@ class Target:
     lanes: Array | None
 
 
-@attrs.frozen(eq=False)
+@records.distinct
 class Access:
     """An access as it happens, to elements of this dtype, in a tensor of this shape. `verb` is "reads", "writes" or
     "updates"."""

@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, TypeGuard
 
-import attrs
 import numpy as np
 
+from ziggurat.codemodel import records
 from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, TensorType, TupleType, Type
 
@@ -24,7 +24,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 POINTER = np.dtype(np.int64)
 
 
-@attrs.frozen(eq=False)
+@records.distinct
 class Marked:
     """An array with marks on its elements: `marks` broadcasts to the array, and is 0 for an element without a mark."""
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import attrs
 import ml_dtypes
 import numpy as np
 
 from ziggurat.backend.simulator.shared import Array, SimulationError
+from ziggurat.codemodel import records
 
 BYTES = 128
 _FIELDS = np.dtype(
@@ -32,7 +32,7 @@ _ELEMENTS = {
 _SWIZZLES = (0, 32, 64, 128)
 
 
-@attrs.frozen(eq=False)
+@records.distinct
 class TensorMap:
     """A tensor map of a matrix: its upper left part of `shape`, moved box by box.
 
@@ -57,7 +57,7 @@ class TensorMap:
         return Tensor(address, self.array.dtype, self.box, self.swizzle, self.extent, stride, self.nan)
 
 
-@attrs.frozen(eq=False)
+@records.distinct
 class Tensor:
     """A matrix that TMA moves box by box: as `TensorMap`, at an address of the simulation."""
 

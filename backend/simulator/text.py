@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-import attrs
 import ml_dtypes
 import numpy as np
 
+from ziggurat.codemodel import records
 from ziggurat.codemodel.errors import TargetError
 from ziggurat.codemodel.graphs import reached, reverse_postorder
 from ziggurat.codemodel.location import Location
@@ -181,7 +181,7 @@ def targets(line: str) -> list[str]:
     return re.findall(r"label %([\w.$-]+)", line)
 
 
-@attrs.frozen
+@records.frozen
 class Function:
     """A function of a text: its parameters (type, name), and its blocks in the order of `arranged`.
 
@@ -192,7 +192,7 @@ class Function:
     places: dict[str, list[int | None]]
 
 
-@attrs.frozen
+@records.frozen
 class Module:
     """A text: its functions, one of them the kernel; its variables (address space, type, initial value); the numbers in
     attributes ("nvvm.reqntid", "nvvm.maxnreg", "nvvm.cluster_dim" along x); and its metadata by number."""

@@ -19,7 +19,6 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-import attrs
 import numpy as np
 
 from ziggurat.backend.launch import arrays
@@ -28,6 +27,7 @@ from ziggurat.backend.simulator.program import Blocked, unit
 from ziggurat.backend.simulator.shared import Array, SimulationError
 from ziggurat.backend.simulator.tensor_maps import BYTES, Tensor, TensorMap, mark_of, place_of, tensor_of
 from ziggurat.backend.simulator.text import unknown
+from ziggurat.codemodel import records
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.gpu.fragments import GRID, MAP, SCRATCH, STORED, box_and_swizzle, is_of_launch
@@ -103,7 +103,7 @@ def _part(argument: Any, part: str) -> Any:
 # Copies in flight.
 
 
-@attrs.define(eq=False)
+@records.define
 class _Mbarrier:
     """An mbarrier: the arrivals and bytes that its phase still waits for, and the number of phases that have ended."""
 
@@ -126,7 +126,7 @@ class _Mbarrier:
             self.known = self.coming
 
 
-@attrs.define(eq=False)
+@records.define
 class _Load:
     """A load of a box into shared memory."""
 
@@ -136,7 +136,7 @@ class _Load:
     map: int  # The address of the tensor map.
 
 
-@attrs.define(eq=False)
+@records.define
 class _Store:
     """A store of a box from shared memory, with the targets of its bytes in an array's memory."""
 

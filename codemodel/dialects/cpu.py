@@ -9,9 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import attrs
-
-from ziggurat.codemodel import traits
+from ziggurat.codemodel import records, traits
 from ziggurat.codemodel.dialects.core import Unreachable
 from ziggurat.codemodel.dialects.tt import InputPrecision, Reduce, ScanReturn
 from ziggurat.codemodel.fields import attribute, body, operand, operands, result_type
@@ -33,7 +31,7 @@ from ziggurat.codemodel.types import (
 )
 
 
-@attrs.frozen(str=False, cache_hash=True)
+@records.frozen
 class BufferType(Type):
     """`buffer<x64, x64, f32>`: memory of the thread for one such tensor, in row-major order."""
 
@@ -54,7 +52,7 @@ class BufferType(Type):
         return TypeSyntax("buffer", (*(TypeSyntax(f"x{size}") for size in self.shape), self.element.syntax()))
 
 
-@attrs.frozen(str=False, cache_hash=True)
+@records.frozen
 class AccessType(Type):
     """`access<x64, x64, f32>`: the addresses and the mask of an affine access to a block of this shape."""
 

@@ -17,14 +17,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import attrs
-
+from ziggurat.codemodel import records
 from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.layout import Layout, bits_of, combine, inverted
 from ziggurat.codemodel.types import ScalarType, SharedType
 
 
-@attrs.frozen
+@records.frozen
 class Unit:
     """The shape m × n × k of a matrix instruction of one warp.
 
@@ -70,7 +69,7 @@ def unit_for(element: ScalarType, shape: tuple[int, int, int], target: str) -> U
     return next(fits, None)
 
 
-@attrs.frozen
+@records.frozen
 class Warps:
     """The division of a tile among the warps of a CTA: `rows` × `columns` of them; the others of `count` have copies.
 
@@ -116,13 +115,13 @@ def accumulator(unit: Unit, shape: Shape, warps: Warps) -> Layout:
     """The layout of c and of the result, m × n: each warp has neighbouring columns, the rows go around the warps."""
     if warps.swapped:
         across = shape[::-1]
-        layout = accumulator(unit, across, attrs.evolve(warps, swapped=False)).transposed(across, (1, 0))
+        layout = accumulator(unit, across, records.evolve(warps, swapped=False)).transposed(across, (1, 0))
         right, pair, *further = layout.registers  # Neighbours come first, as stores of vectors need them.
-        return attrs.evolve(layout, registers=(pair, right, *further))
+        return records.evolve(layout, registers=(pair, right, *further))
     if warps.paired:
         rows = zip((8, 1, 2, 4, 16, 32), PAIRED_ROWS[unit.pack], strict=True)
         places = {old * shape[-1]: new * shape[-1] for old, new in rows}
-        return accumulator(unit, shape, attrs.evolve(warps, paired=False)).map(lambda basis: places.get(basis, basis))
+        return accumulator(unit, shape, records.evolve(warps, paired=False)).map(lambda basis: places.get(basis, basis))
     m, n = shape[-2:]
     own, around = n // warps.columns, unit.m * warps.rows
     registers = [1, *_powers(8, unit.m, n), *_powers(8, own, 1), *_powers(around, m, n)]
@@ -173,7 +172,7 @@ def _shares(most: int) -> list[int]:
 # Shared memory in the form that the matrix descriptors of wgmma describe.
 
 
-@attrs.frozen
+@records.frozen
 class Panels:
     """The form of an operand in shared memory for wgmma: panels of `width` bytes (128, 64 or 32) along the major axis.
 

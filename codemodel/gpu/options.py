@@ -13,8 +13,7 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
-import attrs
-
+from ziggurat.codemodel import records
 from ziggurat.codemodel.errors import LaunchError, shown
 from ziggurat.codemodel.gpu.targets import TARGETS
 
@@ -112,10 +111,10 @@ def _option(
     """An option. A launch takes it if `launch`; a constexpr parameter of its name is it if `shared`; code for
     GPUs depends on it if `in_key`."""
     facts = {"check": check, "doc": documentation, "launch": launch, "shared": shared, "in_key": in_key}
-    return attrs.field(default=default, metadata=facts)
+    return records.field(default=default, metadata=facts)
 
 
-@attrs.frozen
+@records.frozen
 class CompileOptions:
     """Options of one compilation. `of` checks values that users give; the constructor takes checked values."""
 
@@ -184,7 +183,7 @@ class CompileOptions:
         """Options from checked values by name; a value of None counts as not given. Other options are those of `base`,
         or the defaults. Raises `LaunchError` for a value that an option cannot have."""
         checked = {name: checked_option(name, value) for name, value in given.items() if value is not None}
-        return attrs.evolve(base or DEFAULT_OPTIONS, **checked)
+        return records.evolve(base or DEFAULT_OPTIONS, **checked)
 
     @property
     def warps(self) -> int:
@@ -194,17 +193,17 @@ class CompileOptions:
     @property
     def key(self) -> tuple[tuple[str, Any], ...]:
         """The names and values of the options that compiled code depends on."""
-        fields = attrs.fields(CompileOptions)
+        fields = records.fields(CompileOptions)
         return tuple((field.name, getattr(self, field.name)) for field in fields if field.metadata["in_key"])
 
 
-@attrs.frozen
+@records.frozen
 class LaunchOptions:
     """Options of one launch that compiled code does not depend on."""
 
     strict: bool = _option(False, boolean, "on arrays in memory: interpret, and report a use of undefined lanes")
     interpret: bool = _option(False, boolean, "on arrays in memory: run by the interpreter, not as native code")
-    stream: Any = _option(None, _stream, "the stream of the launch: an address, or a stream of torch or CuPy")  # noqa: RUF009
+    stream: Any = _option(None, _stream, "the stream of the launch: an address, or a stream of torch or CuPy")
     check: bool | None = _option(
         None,
         boolean,
@@ -214,9 +213,9 @@ class LaunchOptions:
 
 
 DEFAULT_OPTIONS: Final = CompileOptions()
-_FIELDS: Final = {field.name: field for field in (*attrs.fields(CompileOptions), *attrs.fields(LaunchOptions))}
-COMPILE_OPTIONS: Final = tuple(field.name for field in attrs.fields(CompileOptions))
-LAUNCH_ONLY: Final = tuple(field.name for field in attrs.fields(LaunchOptions))
+_FIELDS: Final = {field.name: field for field in (*records.fields(CompileOptions), *records.fields(LaunchOptions))}
+COMPILE_OPTIONS: Final = tuple(field.name for field in records.fields(CompileOptions))
+LAUNCH_ONLY: Final = tuple(field.name for field in records.fields(LaunchOptions))
 # Keywords that a launch takes besides the kernel's parameters.
 LAUNCH_OPTIONS: Final = tuple(name for name, field in _FIELDS.items() if field.metadata["launch"])
 SHARED_OPTIONS: Final = tuple(name for name, field in _FIELDS.items() if field.metadata["shared"])

@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
 
-import attrs
-
+from ziggurat.codemodel import records
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.gpu.options import MAX_WARPS
 from ziggurat.codemodel.gpu.targets import REGISTERS_OF_SM
@@ -26,7 +25,7 @@ MAX_BARRIERS = 16  # Named barriers of a CTA.
 ROLE_REGISTERS = range(24, 257, 8)  # The registers a thread that setmaxnreg takes.
 
 
-@attrs.frozen
+@records.frozen
 class Scope:
     """The warps that run some ops: `warps` of a CTA, from number `first` on.
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import attrs
+from ziggurat.codemodel import records
 
 REGISTERS_OF_SM = 65536  # Registers of 32 bits that an SM has for the threads of a CTA, since sm_30.
 DRIVER_BYTES = 1024  # Shared memory that the driver takes for each CTA.
 PORTABLE_CTAS = 8  # Of a cluster that every GPU with clusters can run.
 
 
-@attrs.frozen
+@records.frozen
 class Target:
     """An architecture: the PTX version that a kernel for it is written in, and the bytes of shared memory that a
     CTA can have.

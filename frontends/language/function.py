@@ -7,8 +7,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
-import attrs
-
+from ziggurat.codemodel import records
 from ziggurat.codemodel.errors import KernelSyntaxError, LaunchError, ZigguratError, shown, warn
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op
@@ -35,7 +34,7 @@ else:
 T = TypeVar("T")
 
 
-@attrs.define(eq=False)
+@records.define
 class Use:
     """A value that a model has from outside its function: a global, an enclosing function's variable, a module's name.
 
@@ -63,7 +62,7 @@ class Use:
             return GONE
 
 
-@attrs.frozen
+@records.frozen
 class Default:
     """The default value of a parameter, for a call that leaves it out."""
 

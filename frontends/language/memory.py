@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-import attrs
-
+from ziggurat.codemodel import records
 from ziggurat.frontends.language.kinds import ConstBool, ConstInts, ConstShape, ConstStr, Value, Values
 from ziggurat.frontends.language.signature import call
 
@@ -330,13 +329,13 @@ def reduce_tensor_descriptor(desc: Value, offsets: Values, value: Value, kind: C
     """
 
 
-@attrs.frozen
+@records.frozen
 class Method:
     """The call that a method of a descriptor stands for, with the descriptor as its first argument and `constants` as
     arguments by name."""
 
     call: str
-    constants: Mapping[str, str] = attrs.field(factory=dict[str, str])
+    constants: Mapping[str, str] = records.field(factory=dict[str, str])
 
 
 # The methods of descriptors.

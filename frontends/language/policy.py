@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import attrs
+from ziggurat.codemodel import records
 
 
 def _differs(about: str, explicit: Any = False, triton: Any = True) -> Any:
     """A field with its values in the two languages; `about` is its row in the table of differences."""
-    return attrs.field(default=explicit, kw_only=True, metadata={"about": about, "triton": triton})
+    return records.field(default=explicit, kw_only=True, metadata={"about": about, "triton": triton})
 
 
-@attrs.frozen
+@records.frozen
 class Policy:
     """The rules of one language. `prefix` stands before the name of a call in messages: `zg.load`, `tl.load`."""
 
@@ -91,7 +91,7 @@ class Policy:
 
 
 EXPLICIT: Final = Policy("zg")
-TRITON: Final = Policy("tl", **{field.name: field.metadata["triton"] for field in attrs.fields(Policy)[1:]})
+TRITON: Final = Policy("tl", **{field.name: field.metadata["triton"] for field in records.fields(Policy)[1:]})
 
 
 def differences() -> list[tuple[str, str, str]]:
@@ -102,5 +102,5 @@ def differences() -> list[tuple[str, str, str]]:
 
     return [
         (field.metadata["about"], shown(getattr(EXPLICIT, field.name)), shown(getattr(TRITON, field.name)))
-        for field in attrs.fields(Policy)[1:]
+        for field in records.fields(Policy)[1:]
     ]

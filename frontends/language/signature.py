@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, Final, Generic, ParamSpec, TypeVar
 
-import attrs
-
+from ziggurat.codemodel import records
 from ziggurat.codemodel.errors import KernelTypeError, KernelValueError, shown
 from ziggurat.codemodel.location import Location
 from ziggurat.frontends.language.host import plain, run_body
@@ -83,7 +82,7 @@ def suggest(name: str, known: Iterable[str], prefix: str = "") -> str | None:
     return f"did you mean {prefix}{near[0]}?" if near else None
 
 
-@attrs.frozen
+@records.frozen
 class Parameter:
     """A parameter of a call. `kind` and `default` are as in `inspect.Parameter`.
 
@@ -112,7 +111,7 @@ class Parameter:
         return value if convert is None else convert(value)
 
 
-@attrs.frozen
+@records.frozen
 class Signature:
     """A call of the language: `zg.<name>`, or `tl.<name>`.
 

@@ -7,8 +7,7 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-import attrs
-
+from ziggurat.codemodel import records
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import core, py
 from ziggurat.codemodel.errors import (
@@ -47,12 +46,12 @@ _UNARY: dict[type[ast.unaryop], type[py.Unary]] = {
 _CLASSES = (bool, int, float, str, tuple)
 
 
-@attrs.frozen
+@records.frozen
 class Outer:
     """The functions and the other objects of Python from outside of a function, by the symbols in its model."""
 
-    callees: dict[str, Function] = attrs.field(factory=dict[str, Function])
-    objects: dict[str, Any] = attrs.field(factory=dict[str, Any])
+    callees: dict[str, Function] = records.field(factory=dict[str, Function])
+    objects: dict[str, Any] = records.field(factory=dict[str, Any])
 
 
 class Expressions(ast.NodeVisitor, Bodies):

@@ -11,13 +11,13 @@ import ast
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-import attrs
+from ziggurat.codemodel import records
 
 # The statements around a mention of a variable, from the function's body inwards, each with a number for its suite.
 _Path = tuple[tuple[int, ast.stmt], ...]
 
 
-@attrs.define
+@records.define
 class Declaration:
     """A variable to declare, by an assignment or without a value. `node` is its first mention."""
 
@@ -25,10 +25,12 @@ class Declaration:
     node: ast.AST
     _path: _Path
     _stored: bool  # Whether the first mention is an assignment.
-    assigned: bool = attrs.field(init=False)  # Whether any mention is one. An unsupported statement may bind the name.
-    _depth: int = attrs.field(init=False)  # The number of suites around all mentions so far.
+    assigned: bool = records.field(
+        init=False
+    )  # Whether any mention is one. An unsupported statement may bind the name.
+    _depth: int = records.field(init=False)  # The number of suites around all mentions so far.
 
-    def __attrs_post_init__(self) -> None:
+    def __post_init__(self) -> None:
         self.assigned, self._depth = self._stored, len(self._path)
 
     def mention(self, stored: bool, path: _Path) -> None:

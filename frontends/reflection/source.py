@@ -14,8 +14,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import attrs
-
+from ziggurat.codemodel import records
 from ziggurat.codemodel.errors import KernelSyntaxError
 from ziggurat.codemodel.location import Location
 
@@ -23,7 +22,7 @@ _DEF = re.compile(r"\s*(async\s+)?def\b")
 _GUESSES = 4  # The number of ends of the block to try before the whole file is parsed.
 
 
-@attrs.frozen
+@records.frozen
 class Source:
     """The definition of a function. Line `n` of the tree is line `n + offset` of the file."""
 

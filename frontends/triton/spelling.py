@@ -12,8 +12,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-import attrs
-
+from ziggurat.codemodel import records
 from ziggurat.codemodel.errors import KernelTypeError
 from ziggurat.frontends.language.function import Function
 from ziggurat.frontends.language.signature import CALLS, SIGNATURES, Signature, signature_of
@@ -25,7 +24,7 @@ Adapt = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 HINTS: Final = ("max_constancy", "max_contiguous", "multiple_of")
 
 
-@attrs.frozen(eq=False)
+@records.distinct
 class Spelling:
     """A name of Triton's language: its signature there, and the call that it is, or the function `body`.
 
@@ -104,9 +103,9 @@ def same(
     """
     ours = SIGNATURES[call]
     theirs = {own: triton for triton, own in renamed.items()}
-    parameters = [attrs.evolve(one, name=theirs.get(one.name, one.name)) for one in ours.parameters]
+    parameters = [records.evolve(one, name=theirs.get(one.name, one.name)) for one in ours.parameters]
     by_name = {one.name: one for one in parameters}
-    signature = attrs.evolve(ours, name=name or call, group="Triton", by_name=by_name, doc="", prefix="tl")
+    signature = records.evolve(ours, name=name or call, group="Triton", by_name=by_name, doc="", prefix="tl")
     return declared(Spelling(signature, call, adapt or _adapted(call, renamed), method))
 
 

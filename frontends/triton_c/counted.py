@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import attrs
 import lark
 
+from ziggurat.codemodel import records
 from ziggurat.codemodel.errors import warn
 from ziggurat.codemodel.types import ScalarType, i32
 from ziggurat.frontends.triton_c.grammar import Node
@@ -26,7 +26,7 @@ _COMPARISONS = {"<": (1, 0), "<=": (1, 1), ">": (-1, 0), ">=": (-1, -1)}
 _EXCHANGED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "!=": "!="}
 
 
-@attrs.frozen
+@records.frozen
 class Counted:
     """The head of a loop that counts: the range from `start` to `stop + offset` by `step`.
 

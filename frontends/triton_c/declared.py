@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-import attrs
-
+from ziggurat.codemodel import records
 from ziggurat.codemodel.types import (
     PtrType,
     ScalarType,
@@ -79,7 +78,7 @@ def spelled(type_: Type) -> str:
     return str(type_)
 
 
-@attrs.frozen
+@records.frozen
 class Specifiers:
     """The beginning of a declaration. `type` is None for `void`; `multiple` and `aligned` are 1 where nothing is said.
 

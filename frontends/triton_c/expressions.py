@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-import attrs
 import lark
 
+from ziggurat.codemodel import records
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import core, py
 from ziggurat.codemodel.errors import KernelNameError, KernelTypeError
@@ -41,7 +41,7 @@ class Reported(Exception):
     """A use of a variable whose declaration is in error. The error is reported there."""
 
 
-@attrs.define(eq=False)
+@records.define
 class Variable:
     """A variable: its `var`, declared element type, and shape as a value (None for an array of any shape).
 
@@ -56,7 +56,7 @@ class Variable:
     readonly: bool = False
 
 
-@attrs.frozen
+@records.frozen
 class Condition:
     """A condition under which an operand is evaluated: `value` makes it when it is first needed."""
 
@@ -302,7 +302,7 @@ class Expressions(Bodies):
         """The beginning of a declaration with the attributes and qualifiers that follow the name."""
         for attribute in attributes:
             if isinstance(attribute, lark.Token):
-                made = attrs.evolve(made, qualifiers=made.qualifiers | {str(attribute)})
+                made = records.evolve(made, qualifiers=made.qualifiers | {str(attribute)})
                 continue
             name, argument = str(attribute.children[0]), attribute.children[1]
             number = None if argument is None else self.known(argument)
@@ -310,7 +310,7 @@ class Expressions(Bodies):
                 raise self.source.syntax(f"{name} must have a positive number", attribute, f"write {name}(16)")
             divisor = min(number & -number, 1 << 30)  # The greatest power of two that divides it.
             field = "multiple" if name == "__multipleof" else "aligned"
-            made = attrs.evolve(made, **{field: divisor})
+            made = records.evolve(made, **{field: divisor})
         return made
 
     def pointed(self, made: Specifiers, stars: Node, node: Node) -> ScalarType | PtrType:

@@ -10,10 +10,10 @@ import functools
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-import attrs
 import lark
 from lark.exceptions import UnexpectedToken
 
+from ziggurat.codemodel import records
 from ziggurat.codemodel.errors import KernelSyntaxError
 from ziggurat.frontends.language.signature import suggest
 from ziggurat.frontends.triton_c import preprocess
@@ -192,8 +192,8 @@ def merged(tokens: Sequence[Token]) -> list[Token]:
                 made.append(token)  # `a @ = b` is an error.
                 continue
             if (place.file, place.end_line) == (token.place.file, token.place.line):
-                place = attrs.evolve(place, end_column=token.place.end_column)
-            made[-1] = attrs.evolve(last, text=last.text + token.text, place=place)
+                place = records.evolve(place, end_column=token.place.end_column)
+            made[-1] = records.evolve(last, text=last.text + token.text, place=place)
         else:
             made.append(token)
     return made
@@ -277,7 +277,7 @@ def _unexpected(tokens: Sequence[Token], number: int, accepted: set[str]) -> Ker
     at = before if before is not None and said == "';'" and not ended else token
     place = at.place
     if at is before and not ended:
-        end = attrs.evolve(place, line=place.end_line, column=place.end_column, end_column=place.end_column + 1)
+        end = records.evolve(place, line=place.end_line, column=place.end_column, end_column=place.end_column + 1)
         return KernelSyntaxError(f"';' is expected here; {got} next", end)
     return error_at(token, f"{said} is expected; {got}")
 

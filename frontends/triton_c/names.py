@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import attrs
-
+from ziggurat.codemodel import records
 from ziggurat.frontends.language.signature import SIGNATURES
 from ziggurat.frontends.triton_c.declared import TYPE_WORDS
 from ziggurat.frontends.triton_c.grammar import ATTRIBUTES, NOT_C, QUALIFIERS, WORDS
@@ -23,7 +22,7 @@ _OPENING, _CLOSING = ("(", "[", "{"), (")", "]", "}")
 _BEFORE = (";", "{", "}", "(", ")", "else", "do")
 
 
-@attrs.frozen
+@records.frozen
 class Header:
     """The name of a function, the names of its parameters, and whether `__global__` is before it."""
 

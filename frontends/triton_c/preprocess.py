@@ -19,10 +19,10 @@ from bisect import bisect_right
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 
-import attrs
 from pcpp import parser as pcpp_rules
 from pcpp import preprocessor as pcpp
 
+from ziggurat.codemodel import records
 from ziggurat.codemodel.errors import KernelSyntaxError, ZigguratError, warn
 from ziggurat.codemodel.location import Location
 
@@ -41,7 +41,7 @@ _RULES = {
 }
 
 
-@attrs.frozen
+@records.frozen
 class Token:
     """A token after the preprocessor. `defined` is its place in the definition of the macro that it comes from."""
 
@@ -52,7 +52,7 @@ class Token:
     macro: str | None = None
 
 
-@attrs.frozen
+@records.frozen
 class Preprocessed:
     """The tokens of a source. `asked` are the names, not defined in the end, that conditions of `#if` ask for.
 
@@ -127,7 +127,7 @@ class _Preprocessor(pcpp.Preprocessor):
                     and token.value.startswith("*")
                     and (before.lexpos + 1 == token.lexpos)
                 ):  # A comment that is closed is one token.
-                    place = attrs.evolve(before.place, end_column=column + 1)
+                    place = records.evolve(before.place, end_column=column + 1)
                     raise KernelSyntaxError("the comment is not closed", place, "write */ at its end")
                 before = token
             yield line
@@ -178,7 +178,7 @@ class _Preprocessor(pcpp.Preprocessor):
         if not tokens:
             raise IndexError
         first, last = tokens[0].place, tokens[-1].place
-        self.condition = attrs.evolve(first, end_line=last.end_line, end_column=last.end_column)
+        self.condition = records.evolve(first, end_line=last.end_line, end_column=last.end_column)
         self.called = None
         found = super().evalexpr(tokens)
         if self.called is not None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import attrs
-
+from ziggurat.codemodel import records
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import KernelErrors, KernelNameError, KernelSyntaxError, ZigguratError
@@ -19,7 +18,7 @@ from ziggurat.frontends.triton_c.source import Source
 from ziggurat.frontends.triton_c.statements import Statements
 
 
-@attrs.define(eq=False)
+@records.define
 class FunctionSource:
     """A function of a source. `result` is its declared type, None for `void`."""
 
@@ -50,7 +49,7 @@ class FunctionSource:
         return made, type_, str(name)
 
 
-@attrs.frozen
+@records.frozen
 class ParameterSource:
     """A parameter of the kernel: its declared type, and the power of two that its value is a multiple of."""
 
@@ -60,7 +59,7 @@ class ParameterSource:
     is_readonly: bool
 
 
-@attrs.frozen
+@records.frozen
 class KernelSource:
     """A kernel that was read: the models of its functions by name, itself last, and its declared parameters."""
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-import attrs
-
+from ziggurat.codemodel import records
 from ziggurat.codemodel.errors import KernelSyntaxError, ZigguratError
 from ziggurat.codemodel.location import Location
 from ziggurat.frontends.triton_c.grammar import Node, span
@@ -17,12 +16,12 @@ E = TypeVar("E", bound=ZigguratError)
 _MAX_DEFINITIONS = 3  # The number of macros whose definitions an error shows.
 
 
-@attrs.frozen
+@records.frozen
 class Source:
     """The tokens of a source. `macros` has the places of the definitions that a place in the source comes from."""
 
     tokens: Sequence[Token]
-    macros: dict[Location, tuple[tuple[str, Location], ...]] = attrs.field(
+    macros: dict[Location, tuple[tuple[str, Location], ...]] = records.field(
         factory=lambda: dict[Location, tuple[tuple[str, Location], ...]]()
     )
 
@@ -60,7 +59,7 @@ class Source:
         for one in error.parts:
             place = one.location
             while place is not None:
-                bare = attrs.evolve(place, caller=None)
+                bare = records.evolve(place, caller=None)
                 for name, defined in self.macros.get(bare, ()):
                     text = f"in the definition of the macro '{name}'"
                     if (text, defined) not in one.related:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
-import attrs
 import lark
 
+from ziggurat.codemodel import records
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import core, py
 from ziggurat.codemodel.errors import KernelErrors, ZigguratError
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _VARIABLE = VarType(pyobject)
 
 
-@attrs.define(eq=False)
+@records.define
 class Loop:
     """A loop whose suite is being read.
 

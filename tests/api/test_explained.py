@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import attrs
 import pytest
 
 import ziggurat as zg
 from ziggurat.cli import main
+from ziggurat.codemodel import records
 from ziggurat.launches import explained
 
 SOURCE = """
@@ -85,7 +85,7 @@ def test_misuse(file: str, options: list[str], said: str, capsys: pytest.Capture
     assert said in capsys.readouterr().err
 
 
-@attrs.frozen
+@records.frozen
 class Device:
     """A GPU of 2 SMs at 1 GHz, with memory of 2 × 1 GHz × 32 bits: 8 bytes a nanosecond."""
 

@@ -9,13 +9,13 @@ import types
 from contextlib import contextmanager
 from types import SimpleNamespace
 
-import attrs
 import numpy as np
 import pytest
 
 import ziggurat as zg
 from ziggurat.backend.cuda.cache import Records
 from ziggurat.backend.cuda.driver import own_stream
+from ziggurat.codemodel import records
 from ziggurat.codemodel.errors import KernelErrors, ResourceError
 from ziggurat.tuning import tuner as module
 from ziggurat.tuning.tuner import Progress, Tuner, _reason
@@ -118,7 +118,7 @@ def test_one_configuration_is_not_measured(gpu):
 def test_a_record_that_names_none_of_the_configurations_is_made_anew(gpu):
 
     record, _ = tuner(tuned(gpu)).choice(CONFIGS)
-    Records().put(attrs.evolve(record, config="BLOCK=1"))
+    Records().put(records.evolve(record, config="BLOCK=1"))
     again, config = tuner(tuned(gpu)).choice(CONFIGS)
     assert again == record and config is CONFIGS[1] and len(gpu.measured) == 6
 

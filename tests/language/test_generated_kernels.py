@@ -11,10 +11,11 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-import attrs
 import numpy as np
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+
+from ziggurat.codemodel import records
 
 DTYPES = {
     "i8": np.int8, "u8": np.uint8, "i32": np.int32, "u32": np.uint32, "i64": np.int64, "f16": np.float16,
@@ -24,7 +25,7 @@ SHAPES = ((), (4,), (2, 4), (2, 1))
 Env = dict[str, Any]
 
 
-@attrs.frozen
+@records.frozen
 class Expression:
     """A part of a kernel: its text, its dtype and shape, and what it is for variables' values."""
 

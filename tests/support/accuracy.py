@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, cast
 
-import attrs
 import ml_dtypes
 import numpy as np
 
+from ziggurat.codemodel import records
 from ziggurat.codemodel.dialects import arith, core, math, scf, tt
 from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value
 from ziggurat.codemodel.traits import BodyTerminator, Loop
@@ -55,7 +55,7 @@ DOT = {"f64": 2.0**-48, "tf32": 2.0**-9, "tf32x3": 2.0**-18, "f8": 2.0**-10, "f3
 LOOPED = 8
 
 
-@attrs.frozen
+@records.frozen
 class Bound:
     """An error `relative` to the number (of a sum, `summed`, to the largest of the array), and an `absolute` one.
 

@@ -14,10 +14,10 @@ import sys
 from collections.abc import Sequence
 from typing import Any, cast
 
-import attrs
 import numpy as np
 
 from ziggurat.backend.cuda.binary import Binary
+from ziggurat.codemodel import records
 from ziggurat.codemodel.errors import KernelRuntimeError
 
 Array = np.ndarray[Any, Any]
@@ -27,7 +27,7 @@ _PATTERN = 0xA5
 _ALIGNED = 256  # Allocations are this well aligned, so that an array lies as it does in the host's memory.
 
 
-@attrs.frozen(eq=False)
+@records.distinct
 class Image:
     """Some memory as it is to be on the device: `memory` with guards around it, as well aligned as it is here."""
 

@@ -19,7 +19,6 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-import attrs
 import ml_dtypes
 import numpy as np
 from guarded import POSSIBLE, guarded
@@ -29,6 +28,7 @@ import ziggurat as zg
 from ziggurat.backend.cpu.code import CpuOptions
 from ziggurat.backend.cpu.compile import HOST
 from ziggurat.backend.reference.run import run
+from ziggurat.codemodel import records
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.verify import verify
 from ziggurat.transforms.cpu.passes import LOWER
@@ -105,7 +105,7 @@ def early(x, n):
 '''
 
 
-@attrs.frozen
+@records.frozen
 class Drawn:
     """An expression: its text, the dtype and the shape of its value."""
 
@@ -163,7 +163,7 @@ class Kernel:
         name = self.name(prefix)
         self.line(f"{name} = {value.text}")
         self.scope[name] = value.dtype, value.shape
-        return attrs.evolve(value, text=name)
+        return records.evolve(value, text=name)
 
     # Conversions.
 

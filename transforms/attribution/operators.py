@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
-import attrs
-
-from ziggurat.codemodel import execute
+from ziggurat.codemodel import execute, records
 from ziggurat.codemodel.dialects import py
 from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
 from ziggurat.codemodel.op import Op
@@ -36,7 +34,7 @@ PYTHON = execute.OPERATORS | _OWN
 MAX_TEXT = 1 << 16
 
 
-@attrs.frozen
+@records.frozen
 class Operator:
     """An operator: its sign, and the call that it is on run-time scalars, if there is one."""
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-import attrs
-
+from ziggurat.codemodel import records
 from ziggurat.codemodel.assembly import LETTERS, parts_of, template_error
 from ziggurat.codemodel.errors import KernelValueError
 from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType, Type, element_bytes, element_of
@@ -27,7 +26,7 @@ def per_register(type_: Type, pack: int) -> int:
     return max(1, min(pack, 4 // element_bytes(type_)))
 
 
-@attrs.frozen
+@records.frozen
 class _Register:
     """A register of a "result" or an "operand" (`what`), whose type was `given`, in assembly for `pack` elements."""
 

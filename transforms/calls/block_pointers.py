@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import attrs
-
+from ziggurat.codemodel import records
 from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
 from ziggurat.codemodel.op import Value
@@ -22,7 +21,7 @@ from ziggurat.transforms.calls.rule import Rule, Typing, choice, scalar_integers
 PADDING = {"": 0.0, "zero": 0.0, "nan": float("nan")}
 
 
-@attrs.frozen
+@records.frozen
 class Block:
     """The parts of a block pointer: its type, the base, and for each axis the size, the stride and the offset, i64."""
 
@@ -115,7 +114,7 @@ def _advanced(call: Typing, base: Type, offsets: Type) -> Type:
 def _advance(emit: Emitter, result: Type, base: Operand, offsets: Operand) -> Built:
     block = Block.of(base)
     steps = zip(block.offsets, emit.converted(offsets, i64), strict=True)
-    return attrs.evolve(block, offsets=tuple(emit.add(arith.AddI(at, step)) for at, step in steps)).values()
+    return records.evolve(block, offsets=tuple(emit.add(arith.AddI(at, step)) for at, step in steps)).values()
 
 
 def axes_of(given: Any) -> tuple[int, ...]:

@@ -6,8 +6,7 @@ import enum
 from collections.abc import Callable
 from typing import Any
 
-import attrs
-
+from ziggurat.codemodel import records
 from ziggurat.codemodel.errors import KernelTypeError
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType, TupleType, Type, TypeSyntax
@@ -15,16 +14,16 @@ from ziggurat.frontends.language import CompareKind, Function
 from ziggurat.frontends.language.signature import Parameter
 
 
-@attrs.frozen(str=False, repr=False)
+@records.frozen
 class FunctionName(Type):
     """The value of a constant that is a function: its name, its Python model, and where it comes from, if known."""
 
     symbol: str
-    model: Op = attrs.field(eq=False)
-    function: Function | None = attrs.field(default=None, eq=False)
-    identity: int = attrs.field(init=False)
+    model: Op = records.field(eq=False)
+    function: Function | None = records.field(default=None, eq=False)
+    identity: int = records.field(init=False)
 
-    def __attrs_post_init__(self) -> None:
+    def __post_init__(self) -> None:
         object.__setattr__(self, "identity", id(self.model))
 
     def syntax(self) -> TypeSyntax:
@@ -36,7 +35,7 @@ class FunctionName(Type):
         return self.symbol.rpartition(".")[2]
 
 
-@attrs.frozen(str=False, repr=False, eq=False)
+@records.distinct
 class HostObject(Type):
     """The value of a constant that is an object of Python's: a class, a member of an enum, a dtype of torch."""
 

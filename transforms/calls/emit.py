@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
-import attrs
-
+from ziggurat.codemodel import records
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, core, tt
 from ziggurat.codemodel.op import Op, Value
@@ -43,7 +42,7 @@ Built = Value | tuple["Built", ...] | None
 Builds = Callable[..., Built]
 
 
-@attrs.frozen
+@records.frozen
 class Operand:
     """An argument of a call: its attributed type, and what was built for it."""
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 import inspect
 from typing import Any, cast
 
-import attrs
-
+from ziggurat.codemodel import records
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType, TupleType, Type, TypeSyntax, i64
 from ziggurat.frontends.language import Function
@@ -20,7 +19,7 @@ from ziggurat.transforms.calls.constants import HostObject, function_name
 from ziggurat.transforms.calls.promotion import constant, is_number, promote_types, run_time_type, scalar_type
 
 
-@attrs.frozen(str=False)
+@records.frozen
 class ErrorType(Type):
     """The type of a value whose op was in error; ops that depend on it are not reported again."""
 
@@ -28,7 +27,7 @@ class ErrorType(Type):
         return TypeSyntax("error")
 
 
-@attrs.frozen(str=False)
+@records.frozen
 class RangeType(Type):
     """The range of a `for` loop: bounds as attributed types, `static` when it is unrolled, and the loop's options."""
 
@@ -42,7 +41,7 @@ class RangeType(Type):
         return TypeSyntax("range", (self.start.syntax(), self.stop.syntax(), self.step.syntax()))
 
 
-@attrs.frozen(str=False)
+@records.frozen
 class BlockPtrType(Type):
     """`block_ptr<x64, x32, f16>`: a block of this shape in a tensor in global memory.
 
@@ -60,7 +59,7 @@ class BlockPtrType(Type):
         return TypeSyntax("block_ptr", (*(TypeSyntax(f"x{size}") for size in self.block), self.element.syntax()))
 
 
-@attrs.frozen(str=False)
+@records.frozen
 class Unusable(Type):
     """The type of a variable that must not be read: its `types` on two paths, or () if it has no value on one.
 
@@ -68,7 +67,7 @@ class Unusable(Type):
     """
 
     types: tuple[Type, ...] = ()
-    place: Location | None = attrs.field(default=None, eq=False)
+    place: Location | None = records.field(default=None, eq=False)
     loop: bool = False
     partly: bool = False
 
@@ -76,7 +75,7 @@ class Unusable(Type):
         return TypeSyntax("unusable", tuple(type_.syntax() for type_ in self.types))
 
 
-@attrs.frozen
+@records.frozen
 class Record:
     """A named tuple, or an aggregate, a class of a Triton program: the class, and its fields."""
 
@@ -88,11 +87,11 @@ class Record:
         return getattr(self.cls, "__triton_aggregate__", False)
 
 
-@attrs.frozen(str=False, cache_hash=True)
+@records.frozen
 class RecordType(TupleType):
     """The type of an object of a record: a tuple whose components have names."""
 
-    record: Record = attrs.field(kw_only=True)
+    record: Record = records.field(kw_only=True)
 
     def syntax(self) -> TypeSyntax:
         return TypeSyntax(self.record.cls.__name__, tuple(component.syntax() for component in self.components))
@@ -164,7 +163,7 @@ def is_aggregate(type_: Type) -> bool:
 
 def tuple_like(type_: Type, parts: tuple[Type, ...]) -> TupleType:
     """The type of a tuple with these components, of the record of `type_` if that has one."""
-    return attrs.evolve(type_, components=parts) if isinstance(type_, RecordType) else TupleType(parts)
+    return records.evolve(type_, components=parts) if isinstance(type_, RecordType) else TupleType(parts)
 
 
 def at_run_time(type_: Type, policy: Policy) -> Type:

@@ -9,8 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import attrs
-
+from ziggurat.codemodel import records
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.errors import BuildError, KernelTypeError, KernelValueError, ZigguratError
 from ziggurat.codemodel.op import Op, Value
@@ -26,7 +25,7 @@ from ziggurat.transforms.calls.promotion import constant, is_number, is_pointer,
 _OP_NAME = re.compile(r"^[a-z_]+\.\w+")
 
 
-@attrs.frozen
+@records.frozen
 class Typing:
     """The context of a type rule: the name of the call; `combiner`, which attributes the function of a reduction;
     `applier`, which attributes a function for parameters of some types and gives the type of its result; and `warner`,
@@ -102,7 +101,7 @@ class Typing:
             raise error(_OP_NAME.sub(str(self), objection.summary), hint=hint) from None
 
 
-@attrs.frozen
+@records.frozen
 class Rule:
     """The meaning of a call of the language for the tiers below Python.
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import attrs
-
+from ziggurat.codemodel import records
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.dialects.arith import IntPredicate
@@ -21,7 +20,7 @@ from ziggurat.transforms.cpu.carried import widened
 Term = Value | int  # A scalar i64 of the model, or a constant.
 
 
-@attrs.frozen(eq=False)
+@records.distinct
 class Form:
     """An integer for each index: base + Σ index · stride."""
 

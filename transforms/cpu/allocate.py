@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import attrs
-
+from ziggurat.codemodel import records
 from ziggurat.codemodel.dialects import cpu, tt
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.traits import Loop
@@ -12,7 +11,7 @@ from ziggurat.codemodel.transform import Outcome, Rewriter, transform, with_attr
 ALIGNMENT = 64
 
 
-@attrs.define(eq=False)
+@records.define
 class _Range:
     """The first and the last op, by number, that need a buffer."""
 

@@ -14,8 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-import attrs
-
+from ziggurat.codemodel import records
 from ziggurat.codemodel.dialects import arith, cf, core, cpu, math, scf, tt
 from ziggurat.codemodel.op import Block, BlockParameter, Body, Op, OpResult, Value
 from ziggurat.codemodel.structured import Structured
@@ -48,7 +47,7 @@ _ATOMICS = (tt.AtomicRMW, tt.AtomicCAS)
 _FAILING = (tt.Load, MemoryWrite, MayTrap, tt.Gather, tt.Assert)
 
 
-@attrs.frozen(eq=False)
+@records.distinct
 class Statement:
     """A step of a loop nest: an op; or, without one, a tensor that is stored to the home of `target`. It is read from
     the home of `source`, if there is one."""
@@ -59,30 +58,30 @@ class Statement:
     source: Component | None = None
 
 
-@attrs.define(eq=False)
+@records.define
 class Item:
     """A loop nest over a shape; or an op on whole buffers, for which `shape` is None. `axis` is the one along which it
     reduces, -1 for none."""
 
     index: int
     shape: tuple[int, ...] | None
-    statements: list[Statement] = attrs.field(factory=list[Statement])
+    statements: list[Statement] = records.field(factory=list[Statement])
     axis: int = -1
     ordered: bool = False  # Whether indices must come in row-major order.
     alone: bool = False  # Whether no other statement may join.
-    moved: set[Component] = attrs.field(factory=set[Component])  # Homes that are read at another index.
+    moved: set[Component] = records.field(factory=set[Component])  # Homes that are read at another index.
     late: bool = False  # Whether a store may compute its mask once more after the loops.
 
 
-@attrs.define(eq=False)
+@records.define
 class Segment:
     """Items in order. `scalars[i]` are the ops on scalars that come before item i, and after all for the last i."""
 
-    items: list[Item] = attrs.field(factory=list[Item])
-    scalars: list[list[Op]] = attrs.field(factory=lambda: [[]])
+    items: list[Item] = records.field(factory=list[Item])
+    scalars: list[list[Op]] = records.field(factory=lambda: [list[Op]()])
 
 
-@attrs.frozen(eq=False)
+@records.distinct
 class Edge:
     """A branch to a block that takes tensors: the segment that stores them to its homes."""
 
@@ -93,7 +92,7 @@ class Edge:
 Entry = Segment | Edge | Op
 
 
-@attrs.frozen(eq=False)
+@records.distinct
 class _Inline:
     """A tensor without an item: the components of anchors that it needs, with whether at the same index; the rank of
     the scalars that it needs; what it costs."""

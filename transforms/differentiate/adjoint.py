@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
-import attrs
-
+from ziggurat.codemodel import records
 from ziggurat.codemodel.dialects import arith, core, tt
 from ziggurat.codemodel.dispatch import OpTable
 from ziggurat.codemodel.errors import KernelTypeError
@@ -49,7 +48,7 @@ class Rule(Protocol):
 gradients: OpTable[Rule] = OpTable("gradient")
 
 
-@attrs.frozen
+@records.frozen
 class Access:
     """An access of an array that has a gradient: the pointer or descriptor of the same place in the gradient."""
 
@@ -59,7 +58,7 @@ class Access:
     gradient: Value
 
 
-@attrs.frozen
+@records.frozen
 class Plan:
     """The facts about a forward kernel that the rules need."""
 

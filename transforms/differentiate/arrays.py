@@ -15,8 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-import attrs
-
+from ziggurat.codemodel import records
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import core, scf, tt
 from ziggurat.codemodel.errors import KernelTypeError
@@ -30,7 +29,7 @@ from ziggurat.transforms.differentiate.scaling import Scaled
 from ziggurat.transforms.kit.dataflow import origins
 
 
-@attrs.frozen
+@records.frozen
 class Arrays:
     """A kernel that has the gradients of its arrays among its parameters."""
 

@@ -23,8 +23,7 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
-import attrs
-
+from ziggurat.codemodel import records
 from ziggurat.codemodel.dialects import arith, core, scf, tt
 from ziggurat.codemodel.dialects import math as maths
 from ziggurat.codemodel.op import Op, OpResult, Value, constant_of
@@ -40,7 +39,7 @@ MAXIMA: Final = (arith.MaxNumF, arith.MaximumF, arith.MinNumF, arith.MinimumF)
 """Minima count as well: they keep the exponentials of negated numbers small."""
 
 
-@attrs.frozen
+@records.frozen
 class Shift:
     """The change of a value when maxima are shifted: it is shifted, or multiplied by `base` to a power.
 
@@ -58,15 +57,15 @@ class Shift:
         return _shift(self.base, {name: factor * multiple for name, multiple in self.multiples}, self.axes)
 
     def renamed(self, old: str, new: str) -> Shift:
-        return attrs.evolve(self, multiples=tuple((new if name == old else name, m) for name, m in self.multiples))
+        return records.evolve(self, multiples=tuple((new if name == old else name, m) for name, m in self.multiples))
 
 
-@attrs.frozen
+@records.frozen
 class _Unknown:
     """A value that changes in another way."""
 
 
-@attrs.frozen
+@records.frozen
 class _Undetermined:
     """A change that is not determined yet: of the carried value of a loop."""
 
@@ -151,17 +150,17 @@ _BASES: Final[dict[type[Op], float]] = {
 def _power(op: Op, a: Change) -> Change:
     if a is UNDETERMINED:
         return UNDETERMINED
-    return attrs.evolve(a, base=_BASES[type(op)]) if isinstance(a, Shift) and a.base is None else UNKNOWN
+    return records.evolve(a, base=_BASES[type(op)]) if isinstance(a, Shift) and a.base is None else UNKNOWN
 
 
 def _logarithm(op: Op, a: Change) -> Change:
     if a is UNDETERMINED:
         return UNDETERMINED
-    return attrs.evolve(a, base=None) if isinstance(a, Shift) and a.base == _BASES[type(op)] else UNKNOWN
+    return records.evolve(a, base=None) if isinstance(a, Shift) and a.base == _BASES[type(op)] else UNKNOWN
 
 
 def _with_axes(change: Change, axes: Callable[[int], int]) -> Change:
-    return attrs.evolve(change, axes=tuple(map(axes, change.axes))) if isinstance(change, Shift) else change
+    return records.evolve(change, axes=tuple(map(axes, change.axes))) if isinstance(change, Shift) else change
 
 
 def _reshaped(op: tt.Reshape, change: Change) -> Change:
@@ -240,7 +239,7 @@ def _change(op: Op, changes: Sequence[Change]) -> Change:
             return UNKNOWN
 
 
-@attrs.frozen
+@records.frozen
 class Rescaling:
     """A loop that scales what it sums up by a running maximum."""
 
@@ -424,7 +423,7 @@ def _matters(
 # The kernel with the loops that use the last maximum.
 
 
-@attrs.frozen
+@records.frozen
 class Scaled:
     """A kernel in which a loop with the last maximum follows each loop that keeps a running one."""
 

@@ -25,8 +25,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import attrs
-
+from ziggurat.codemodel import records
 from ziggurat.codemodel.declare import OPS
 from ziggurat.codemodel.op import OpResult, Value, require_argument
 from ziggurat.codemodel.traits import Commutative, Constant
@@ -35,7 +34,7 @@ from ziggurat.codemodel.types import constant_key
 Captures = dict[str, Value]
 
 
-@attrs.frozen
+@records.frozen
 class Pattern:
     """A form of values. Make one with `op_`, `capture`, `constant`, `anything` or `either`.
 
@@ -82,9 +81,9 @@ def capture(name: str, pattern: Pattern | None = None) -> Pattern:
     return Pattern(matches)
 
 
-def constant(name: str | None = None, *, value: Any = attrs.NOTHING) -> Pattern:
+def constant(name: str | None = None, *, value: Any = records.NOTHING) -> Pattern:
     """The result of a constant op, of this value where one is given; 1, 1.0 and True are not the same."""
-    wanted = {} if value is attrs.NOTHING else {"value": value}
+    wanted = {} if value is records.NOTHING else {"value": value}
     pattern = op_(Constant, **wanted)
     return pattern if name is None else capture(name, pattern)
 

@@ -6,8 +6,7 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import attrs
-
+from ziggurat.codemodel import records
 from ziggurat.codemodel.dialects import arith, core, py, scf, tt
 from ziggurat.codemodel.errors import warn
 from ziggurat.codemodel.op import Body, Op, Value
@@ -74,7 +73,7 @@ class Joined:
                 self.walk.variables.pop(var, None)
 
 
-@attrs.frozen
+@records.frozen
 class _Frame:
     """The values, of `types`, that each path through a sequence of ops gives.
 
@@ -202,7 +201,7 @@ def if_with_exit(walk: FunctionMirror, op: py.If, rest: _Rest, frame: _Frame) ->
         return [walk.emit.constant(False, i1), *map(walk.emit.placeholder, frame.results), *joined.values()]
 
     types = [i1, *frame.results, *joined.types]
-    flag, *parts = _both(walk, op, (), attrs.evolve(frame, types=types, left=left, at_end=at_end))
+    flag, *parts = _both(walk, op, (), records.evolve(frame, types=types, left=left, at_end=at_end))
     count = len(frame.results)
 
     def go_on() -> list[Value]:

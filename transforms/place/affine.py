@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import attrs
-
+from ziggurat.codemodel import records
 from ziggurat.codemodel.dialects import arith, scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value
@@ -27,7 +26,7 @@ ZERO: Poly = {}
 ONE: Poly = {(): 1}
 
 
-@attrs.frozen
+@records.frozen
 class Axis:
     """The numbers along an axis: `stride` · index. The index counts from 0, or it is (`wrap`[0] + the count) modulo
     `wrap`[1]."""
@@ -36,7 +35,7 @@ class Axis:
     wrap: tuple[Poly, Poly] | None = None
 
 
-@attrs.frozen
+@records.frozen
 class Form:
     """Integers or pointers, as the sum of `base` and the numbers along each axis. Pointers are so many elements after
     the parameter `origin`. `wide` is the part of `base` that an i32 may not hold, as 64 bits were computed with."""
@@ -109,7 +108,7 @@ class Forms:
             if found is None and value.type in (i32, i64):
                 found = Form(self._atom(value))
             if found is not None and isinstance(value, OpResult) and self._is_wide(value.op):
-                found = attrs.evolve(found, wide=found.base)
+                found = records.evolve(found, wide=found.base)
             self.forms[value] = found
         return self.forms[value]
 
@@ -143,10 +142,10 @@ class Forms:
                 return Form(sum_of({}, {(): op.start}), (Axis(ONE),))
             case tt.Splat() as op:
                 inner = self.form(op.value)
-                return None if inner is None else attrs.evolve(inner, axes=(Axis(),) * rank)
+                return None if inner is None else records.evolve(inner, axes=(Axis(),) * rank)
             case tt.ExpandDims() | tt.Broadcast() | tt.Trans() as op:
                 inner = self.form(op.value)
-                return None if inner is None else attrs.evolve(inner, axes=_moved(op, inner.axes))
+                return None if inner is None else records.evolve(inner, axes=_moved(op, inner.axes))
             case arith.AddI() | arith.SubI() as op:
                 return added(self.form(op.lhs), self.form(op.rhs), 1 if isinstance(op, arith.AddI) else -1)
             case tt.AddPtr() as op:
@@ -206,7 +205,7 @@ class Forms:
         # Pointers advance in 64 bits: an i32 may not hold what all iterations add.
         is_wide = bool(moved.wide) or isinstance(value.type, PtrType) or value.type == i64
         wide = sum_of(made.wide, further) if is_wide else made.wide
-        return attrs.evolve(made, base=sum_of(made.base, further), wide=wide)
+        return records.evolve(made, base=sum_of(made.base, further), wide=wide)
 
     @staticmethod
     def _owners(value: Value) -> list[Op]:

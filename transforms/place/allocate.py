@@ -27,8 +27,7 @@ import ast
 import linecache
 from collections.abc import Iterable, Mapping, Sequence
 
-import attrs
-
+from ziggurat.codemodel import records
 from ziggurat.codemodel.dialects import scf, tt
 from ziggurat.codemodel.errors import ResourceError
 from ziggurat.codemodel.gpu import dialect as gpu
@@ -46,7 +45,7 @@ SPARE_BYTES = 4096
 SMALL = 4096  # Bytes of a buffer that is kept longer to save a barrier.
 
 
-@attrs.define(eq=False)
+@records.define
 class Interval:
     """The live range of a buffer: from the op of number `start` to the op of number `end` of the model, in a scope."""
 

@@ -18,8 +18,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial, reduce
 
-import attrs
-
+from ziggurat.codemodel import records
 from ziggurat.codemodel.dialects import arith, scf, tt
 from ziggurat.codemodel.dialects import math as math_dialect
 from ziggurat.codemodel.dialects.arith import IntPredicate
@@ -41,7 +40,7 @@ from ziggurat.transforms.place.queries import constant_of, is_elementwise
 LIMIT = 1 << 40  # The largest divisor that is counted; that of zero.
 
 
-@attrs.frozen
+@records.frozen
 class AxisInfo:
     """Facts about a tensor of integers or pointers. Each tuple has a number, a power of two, for each axis.
 

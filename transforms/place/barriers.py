@@ -21,8 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
 
-import attrs
-
+from ziggurat.codemodel import records
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.op import Op, Value
@@ -35,7 +34,7 @@ from ziggurat.transforms.place.swizzle import matrix_view
 READ, WRITE, COUNT = "read", "write", "count"
 
 
-@attrs.frozen
+@records.frozen
 class Hazard:
     """Two ops between which something is missing on some path: a "barrier", "fence", "wait", "commit", "release" …
 
@@ -51,7 +50,7 @@ class Hazard:
         return f"no {self.missing} {place}"
 
 
-@attrs.frozen(eq=False)
+@records.distinct
 class _Access(Access):
     """An access of one op, which may touch all bytes of an allocation.
 
@@ -105,10 +104,10 @@ def _holder(op: Op, buffer: Value, start: int) -> object:
         return None
     if together or any(layout.free[1:]):
         return None
-    return start, attrs.evolve(shared, count=1), layout
+    return start, records.evolve(shared, count=1), layout
 
 
-@attrs.frozen
+@records.frozen
 class _State:
     """Sets of accesses, as masks: those since the last barrier, those in flight, plain writes since the last fence."""
 

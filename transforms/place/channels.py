@@ -20,8 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import dropwhile
 
-import attrs
-
+from ziggurat.codemodel import records
 from ziggurat.codemodel.dialects import arith, scf
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.scope import Scope, scope_of
@@ -32,7 +31,7 @@ from ziggurat.transforms.place.flow import READERS, USERS, allocation, read_in_f
 from ziggurat.transforms.place.queries import constant_of
 
 
-@attrs.frozen
+@records.frozen
 class _State:
     """The facts about a channel at a point of the program.
 
@@ -146,7 +145,7 @@ class ChannelProof:
             self._note(op, op, "same number of slots on all paths")
         depth = max(len(state.dots) for state in states)
         groups = [[state.dots[-at] for state in states if at <= len(state.dots)] for at in range(depth, 0, -1)]
-        return attrs.evolve(states[0], dots=tuple(frozenset[tuple[Value, int]]().union(*group) for group in groups))
+        return records.evolve(states[0], dots=tuple(frozenset[tuple[Value, int]]().union(*group) for group in groups))
 
     def _op(self, op: Op, state: _State, first: bool) -> _State:
         """The state after an op without bodies."""
@@ -158,12 +157,12 @@ class ChannelProof:
                 if not self.between_roles and state.in_flight + len(state.held) >= self.stages:
                     self._note(next(iter(self.readers), op), op, "release")
                 self._count(op, state)
-                return attrs.evolve(state, acquired=op.result, filled=())
+                return records.evolve(state, acquired=op.result, filled=())
             case gpu.ChannelCommit() if op.channel is channel:
                 if state.acquired is None or sorted(map(id, state.filled)) != sorted(map(id, self.op.rings)):
                     self._note(op, op, "load into each ring")
                 # The other role counts its waits for itself.
-                return attrs.evolve(state, in_flight=state.in_flight + (not self.between_roles), acquired=None)
+                return records.evolve(state, in_flight=state.in_flight + (not self.between_roles), acquired=None)
             case gpu.ChannelWait() if op.channel is channel:
                 if not self.between_roles and not state.in_flight:
                     self._note(op, op, "commit")
@@ -172,13 +171,13 @@ class ChannelProof:
                 self._count(op, state)
                 dots = tuple(frozenset((dot, slot + 1) for dot, slot in group) for group in state.dots)
                 in_flight = max(state.in_flight - 1, 0)
-                return attrs.evolve(state, in_flight=in_flight, held=(*state.held, op.result), dots=dots)
+                return records.evolve(state, in_flight=in_flight, held=(*state.held, op.result), dots=dots)
             case gpu.ChannelRelease() if op.channel is channel:
                 return self._release(op, state, first)
             case gpu.ChannelClose() if channel in op.channels:
-                return attrs.evolve(state, in_flight=0)
+                return records.evolve(state, in_flight=0)
             case gpu.WgmmaWait():
-                return attrs.evolve(state, dots=state.dots[-op.pending :] if op.pending else ())
+                return records.evolve(state, dots=state.dots[-op.pending :] if op.pending else ())
             case _ if isinstance(op, USERS):
                 return self._use(op, state)
             case _:
@@ -195,7 +194,7 @@ class ChannelProof:
         for dot in (dot for group in state.dots for dot, slot in group if slot >= op.held):
             assert isinstance(dot, OpResult)
             self._note(dot.op, op, "wait")
-        return attrs.evolve(state, held=state.held[freed:])
+        return records.evolve(state, held=state.held[freed:])
 
     def _use(self, op: Op, state: _State) -> _State:
         """The state after an access to shared memory."""
@@ -208,7 +207,7 @@ class ChannelProof:
                     read.add((op.result, held[0]))
                 elif not held:
                     self._note(self.loads.get(ring, self.op), op, "wait")
-            return attrs.evolve(state, dots=(*state.dots, frozenset(read))) if isinstance(op, gpu.Wgmma) else state
+            return records.evolve(state, dots=(*state.dots, frozenset(read))) if isinstance(op, gpu.Wgmma) else state
         for ring, index in slots[:1]:
             acquire = state.acquired.op if isinstance(state.acquired, OpResult) else None
             own = not isinstance(op, gpu.TmaLoad) or (
@@ -218,7 +217,7 @@ class ChannelProof:
             )
             if not own or acquire is None or (index is not None and index is not acquire.result):
                 self._note(op, op, "acquire")
-            state = attrs.evolve(state, filled=(*state.filled, ring))
+            state = records.evolve(state, filled=(*state.filled, ring))
         return state
 
 

@@ -14,8 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import attrs
-
+from ziggurat.codemodel import records
 from ziggurat.codemodel.dialects import core, scf, tt
 from ziggurat.codemodel.gpu.options import USUAL_WARPS
 from ziggurat.codemodel.gpu.targets import TARGETS
@@ -30,7 +29,7 @@ MAX_ACCUMULATORS = 256  # Registers a thread: as many as it has.
 MAX_ACCUMULATORS_BESIDE_LOADS = 128  # The same, where its threads load the operands.
 
 
-@attrs.frozen
+@records.frozen
 class Warps:
     """The number of warps, and the reason for it as a clause."""
 

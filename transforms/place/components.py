@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 
-import attrs
-
+from ziggurat.codemodel import records
 from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.op import Body, Op, OpResult, Value
@@ -59,7 +58,7 @@ def tensor_operands(op: Op) -> list[tuple[int, Component, TensorType]]:
     return [(at, component_of(value), value.type) for at, value in operands if isinstance(value.type, TensorType)]
 
 
-@attrs.frozen(eq=False)
+@records.distinct
 class Group:
     """Components that control flow joins. A source is an op and the component that it passes on, inner ops first."""
 

@@ -21,8 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import reduce
 
-import attrs
-
+from ziggurat.codemodel import records
 from ziggurat.codemodel.dialects import arith, core, scf, tt
 from ziggurat.codemodel.dialects import math as functions
 from ziggurat.codemodel.gpu import dialect as gpu
@@ -68,7 +67,7 @@ L2_BYTES = 64  # The width of an SM's port.
 _WGMMA_COLUMNS = 256  # The most columns of one wgmma.
 
 
-@attrs.frozen
+@records.frozen
 class Work:
     """Demands on an SM. `read` and `written` are bytes of global memory that are used. `moved` are those of different
     sectors, and `asked` those of the sectors of each instruction, which L1 may have.
@@ -91,11 +90,12 @@ class Work:
     barriers: float = 0
 
     def __add__(self, other: Work) -> Work:
-        return Work(*(a + b for a, b in zip(attrs.astuple(self), attrs.astuple(other), strict=True)))
+        mine, others = records.asdict(self).values(), records.asdict(other).values()
+        return Work(*(a + b for a, b in zip(mine, others, strict=True)))
 
     def times(self, count: float) -> Work:
         """The work of so many times this."""
-        return Work(*(count * number for number in attrs.astuple(self)))
+        return Work(*(count * number for number in records.asdict(self).values()))
 
     @property
     def cycles(self) -> dict[str, float]:
@@ -109,7 +109,7 @@ class Work:
         }
 
 
-@attrs.frozen(eq=False)
+@records.distinct
 class Entry:
     """The cost of an op. `loop` is the innermost loop around it, `role` the number of its warps' role.
 
@@ -124,7 +124,7 @@ class Entry:
     reasons: tuple[str, ...] = ()
 
 
-@attrs.frozen(eq=False)
+@records.distinct
 class Cost:
     """The cost of a model: of each op in order, and of a CTA."""
 

@@ -21,8 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import attrs
-
+from ziggurat.codemodel import records
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.targets import DRIVER_BYTES, TARGETS
 from ziggurat.codemodel.op import Op, OpResult, Value
@@ -33,7 +32,7 @@ from ziggurat.transforms.place.allocate import intervals_of, place
 from ziggurat.transforms.place.pressure import ctas_by_registers
 
 
-@attrs.frozen(eq=False)
+@records.distinct
 class _Stored:
     """A block that goes through a buffer of its own: put there, stored by TMA, waited for. `loop` is the outermost one
     around it."""

@@ -16,8 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, product
 
-import attrs
-
+from ziggurat.codemodel import records
 from ziggurat.codemodel.dialects import core, scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.op import BlockParameter, Body, Op, OpResult, Value
@@ -37,7 +36,7 @@ from ziggurat.transforms.simplify.effects import is_pure
 _STORES = (tt.DescriptorStore, tt.DescriptorReduce, tt.Store)
 
 
-@attrs.frozen(eq=False)
+@records.distinct
 class Part:
     """A part of a kernel, as a module; `origin` has, for the results of its ops, those of the ops of the kernel."""
 

@@ -24,8 +24,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import chain
 
-import attrs
-
+from ziggurat.codemodel import records
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
@@ -49,7 +48,7 @@ _ROW_BYTES = 32  # Along k, which ldmatrix and wgmma read at once.
 _PARTS = {tt.InputPrecision.BF16X3: bf16, tt.InputPrecision.BF16X6: bf16}
 
 
-@attrs.frozen
+@records.frozen
 class MmaChoice:
     """The unit for a dot: of the subclasses, one for each kind of unit.
 
@@ -60,7 +59,7 @@ class MmaChoice:
     elements: tuple[ScalarType, ScalarType]
     accumulator: ScalarType
     layout: Layout
-    products: tuple[tuple[int, int], ...] = attrs.field(default=(), kw_only=True)
+    products: tuple[tuple[int, int], ...] = records.field(default=(), kw_only=True)
 
     def operand(self, builder: Builder, value: Value, k_axis: int) -> Value:
         """An operand where the unit reads it: a (with k_axis 1), or b (with k_axis 0)."""
@@ -71,7 +70,7 @@ class MmaChoice:
         raise NotImplementedError
 
 
-@attrs.frozen
+@records.frozen
 class Fma(MmaChoice):
     """No matrix unit: the threads multiply, with both operands in shared memory."""
 
@@ -83,7 +82,7 @@ class Fma(MmaChoice):
         return builder.add(gpu.DotFma(a, b, c))
 
 
-@attrs.frozen
+@records.frozen
 class MmaSync(MmaChoice):
     """mma.sync, the matrix instruction of a warp. `by_rows` says that its operands are rows of 32 bytes along k, which
     may be in shared memory."""
@@ -114,7 +113,7 @@ class MmaSync(MmaChoice):
         return builder.add(gpu.Mma(a, b, c) if in_shared else tt.Dot(a, b, c))
 
 
-@attrs.frozen
+@records.frozen
 class Wgmma(MmaSync):
     """wgmma, the matrix instruction of a warp group.
 
@@ -185,7 +184,7 @@ def mma_of(
         if wgmma and factor.bytes != 2 and not products and not rows_first:
             of_a, of_b = inner(op.a) == 0, inner(op.b) == 1 and n >= 64
             # One of two such operands takes a buffer: the smaller one.
-            start = attrs.evolve(start, paired=of_a or of_b, swapped=of_b and not (of_a and m >= n))
+            start = records.evolve(start, paired=of_a or of_b, swapped=of_b and not (of_a and m >= n))
         down, across = (n, m) if start.swapped else (m, n)
         warps = _divided(unit, down, across, start, rows_first=wgmma or rows_first)
         layout = accumulator(unit, c.shape, warps)
@@ -210,7 +209,7 @@ def _divided(unit: Unit, m: int, n: int, warps: Warps, *, rows_first: bool) -> W
             columns *= 2
         else:
             break
-    return attrs.evolve(warps, rows=rows, columns=columns)
+    return records.evolve(warps, rows=rows, columns=columns)
 
 
 def fma_layout(shape: tuple[int, ...], num_warps: int) -> Layout:
@@ -249,7 +248,7 @@ def place_dots(module: gpu.Module) -> Op:
         layout = layout_of(op.result.type)
         chosen = warps_of(layout, mma.unit, tensor_of(op.c).shape) if isinstance(mma, Wgmma) else None
         if chosen is not None and chosen.paired:
-            mma = attrs.evolve(mma, layout=layout, warps=chosen)
+            mma = records.evolve(mma, layout=layout, warps=chosen)
         a, b, c = operands
         start = None
         if not isinstance(mma, Wgmma) or constant_of(op.c) != 0:

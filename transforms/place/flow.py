@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-import attrs
-
+from ziggurat.codemodel import records
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.fragments import panels_of
 from ziggurat.codemodel.op import Block, Body, Op, OpResult, Value
@@ -86,7 +85,7 @@ def interval(alloc: Value) -> tuple[int, int]:
     return alloc.op.offset, alloc.op.offset + shared_of(alloc).bytes
 
 
-@attrs.frozen
+@records.frozen
 class Access:
     """The bytes of shared memory that an op touches."""
 
@@ -99,14 +98,14 @@ class Access:
         return self.start < other.end and other.start < self.end
 
 
-@attrs.frozen(eq=False)
+@records.distinct
 class Node:
     """An op that matters, or a place where paths meet; `depth` is the number of loops around it, and `following` has
     the numbers of the nodes to which paths go on."""
 
     op: Op | None
     depth: int
-    following: list[int] = attrs.field(factory=list[int])
+    following: list[int] = records.field(factory=list[int])
 
 
 class Graph:

@@ -15,8 +15,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-import attrs
-
+from ziggurat.codemodel import records
 from ziggurat.codemodel.dialects import arith, scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.fragments import GRID
@@ -35,13 +34,13 @@ _ITERATIONS = (1024, 64, 8)  # The most iterations of a loop, by the number of l
 _GOLDEN = (math.sqrt(5) - 1) / 2
 
 
-@attrs.frozen
+@records.frozen
 class Launch:
     """A launch on a grid of three axes. `numbers` has the values of scalars by the names of the function's parts: of an
     argument ("2"), or of a size or stride of a descriptor ("0.shape1")."""
 
     grid: tuple[int, int, int]
-    numbers: Mapping[str, Number] = attrs.field(factory=dict[str, Number])
+    numbers: Mapping[str, Number] = records.field(factory=dict[str, Number])
 
     @property
     def programs(self) -> int:
@@ -49,7 +48,7 @@ class Launch:
         return math.prod(self.grid)
 
 
-@attrs.frozen
+@records.frozen
 class Runs:
     """How often all programs of a launch run each body, and how often they come to each loop and run its body."""
 

@@ -22,8 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import dropwhile, takewhile
 
-import attrs
-
+from ziggurat.codemodel import records
 from ziggurat.codemodel.dialects import core, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.fragments import MAP_BYTES
@@ -106,7 +105,7 @@ def _begun_between(wait: gpu.WgmmaWait) -> int:
 # Shared memory, state by state.
 
 
-@attrs.frozen(eq=False)
+@records.distinct
 class _Use(Access):
     """An access of an op to a buffer of an allocation."""
 
@@ -122,7 +121,7 @@ Uses = frozenset[_Use]
 Groups = tuple[Uses, ...]
 
 
-@attrs.frozen(cache_hash=True)
+@records.frozen
 class _State:
     """The asynchronous accesses at a point of the program.
 
@@ -204,56 +203,56 @@ class _Run:
             self._meets("wait", uses[:1], (*state.dots, *state.stores))
         match op:
             case gpu.ClusterWait():
-                return attrs.evolve(state, started=True)
+                return records.evolve(state, started=True)
             case gpu.ClusterStore():
                 if not state.started or op in state.sent:
                     self._note(op, op, "wait for the other CTAs")
-                return attrs.evolve(state, sent=state.sent | {op})
+                return records.evolve(state, sent=state.sent | {op})
             case gpu.LocalLoad() | gpu.LocalGather() if any(use.buffer in self.gathered for use in uses):
                 for store in self.stores:
                     if store not in state.arrived and allocation(store.buffer) is uses[0].buffer:
                         self._note(store, op, "wait")
                 return state
             case gpu.AsyncCopy():
-                return attrs.evolve(state, open=state.open | {*uses})
+                return records.evolve(state, open=state.open | {*uses})
             case gpu.AsyncCommit():
-                return attrs.evolve(state, open=frozenset(), copies=_begun(state.copies, state.open))
+                return records.evolve(state, open=frozenset(), copies=_begun(state.copies, state.open))
             case gpu.AsyncWait():
-                return attrs.evolve(state, copies=_pending(state.copies, op.pending))
+                return records.evolve(state, copies=_pending(state.copies, op.pending))
             case gpu.Wgmma():
-                return attrs.evolve(state, dots=_begun(state.dots, uses))
+                return records.evolve(state, dots=_begun(state.dots, uses))
             case gpu.WgmmaWait():
-                return attrs.evolve(state, dots=_pending(state.dots, op.pending))
+                return records.evolve(state, dots=_pending(state.dots, op.pending))
             case gpu.TmaStore():
-                return attrs.evolve(self._uses_map(op, state), stores=_begun(state.stores, uses))
+                return records.evolve(self._uses_map(op, state), stores=_begun(state.stores, uses))
             case gpu.TmaStoreWait():
-                return attrs.evolve(state, stores=_pending(state.stores, op.pending))
+                return records.evolve(state, stores=_pending(state.stores, op.pending))
             case gpu.TmaLoad() if _map_of(op) is not None:
                 loads = state.loads | {(op, allocation(op.barrier))}
-                return attrs.evolve(self._uses_map(op, state), loads=loads)
+                return records.evolve(self._uses_map(op, state), loads=loads)
             case gpu.MakeTensorMap():
                 for copy in (*(load for load, _ in state.loads), *(one.op for group in state.stores for one in group)):
                     if _map_of(copy) == op.index:
                         self._note(copy, op, "wait")
                 for copy in (copy for copy in state.used if op.warp and _map_of(copy) == op.index):
                     self._note(copy, op, "barrier")
-                return attrs.evolve(
+                return records.evolve(
                     state, made=state.made | {op}, apart=state.apart | ({op} if op.warp else frozenset())
                 )
             case gpu.AcquireTensorMaps():
                 made = {value.op for value in op.maps if isinstance(value, OpResult)}
                 for one in state.apart & made:
                     self._note(one, op, "barrier")
-                return attrs.evolve(state, made=state.made - made)
+                return records.evolve(state, made=state.made - made)
             case gpu.Barrier() | tt.Barrier() | gpu.ClusterBarrier():
-                return attrs.evolve(state, apart=frozenset(), used=frozenset())
+                return records.evolve(state, apart=frozenset(), used=frozenset())
             case gpu.MbarrierInval() | gpu.MbarrierWait():
                 mbarriers = uses[0].buffer
                 here = {store for store in state.sent if allocation(store.barrier) is mbarriers}
-                state = attrs.evolve(state, arrived=state.arrived | here)
+                state = records.evolve(state, arrived=state.arrived | here)
                 if isinstance(op, gpu.MbarrierWait) and shared_of(mbarriers).count > 1:
                     return state  # The loads of other slots are still in flight.
-                return attrs.evolve(state, loads=frozenset(one for one in state.loads if one[1] is not mbarriers))
+                return records.evolve(state, loads=frozenset(one for one in state.loads if one[1] is not mbarriers))
             case tt.Return():
                 for sent in state.sent - state.arrived:
                     self._note(sent, sent, "wait")
@@ -270,7 +269,7 @@ class _Run:
             return state
         for made in (one for one in state.made if one.index == _map_of(op)):
             self._note(made, op, "acquire")
-        return attrs.evolve(state, used=state.used | {op})
+        return records.evolve(state, used=state.used | {op})
 
     def _meets(self, missing: str, uses: Iterable[_Use], groups: Groups) -> None:
         """Note what conflicts with these accesses."""

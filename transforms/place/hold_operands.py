@@ -21,8 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-import attrs
-
+from ziggurat.codemodel import records
 from ziggurat.codemodel.dialects import scf
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.fragments import UNITS, Unit, operand_a, warps_of
@@ -77,7 +76,7 @@ def hold_operands(module: gpu.Module) -> Op:
     return transform(module, read, pass_name="hold_operands")
 
 
-@attrs.frozen(eq=False)
+@records.distinct
 class _Block:
     """A block that TMA loads before the loops of a role that read it: its buffer and channel, and the op after which it
     is there.

@@ -33,8 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 
-import attrs
-
+from ziggurat.codemodel import records
 from ziggurat.codemodel.dialects import arith, scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.graphs import reached
@@ -70,7 +69,7 @@ _DEPENDS = "its address depends on what an earlier iteration loads, or may not b
 _SHARED = "all programs load it, so that it is in the L1, which copies do not read"
 
 
-@attrs.frozen(eq=False)
+@records.distinct
 class LoadsAhead:
     """The loads of a loop that begin in earlier iterations.
 
@@ -108,7 +107,7 @@ class LoadsAhead:
 
         def ring(value: Value) -> Value:
             type_, alignment = self.rings[value]
-            slots = attrs.evolve(type_, count=self.own - self.loads[value])
+            slots = records.evolve(type_, count=self.own - self.loads[value])
             return builder.add(gpu.LocalAlloc(slots, alignment=alignment), _op(value).location)
 
         made = [[ring(value) for value in group] for group in self.groups]

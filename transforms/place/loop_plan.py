@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterator, Sequence
 from functools import partial
 
-import attrs
-
+from ziggurat.codemodel import records
 from ziggurat.codemodel.dialects import core, scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import USUAL_STAGES
@@ -39,7 +38,7 @@ LOOP_REGISTERS = 25  # Of a thread, where its accumulators and operands are coun
 Occupancy = Callable[[int, int], int]
 
 
-@attrs.frozen(eq=False)
+@records.distinct
 class Copy:
     """A load that becomes copies: through `transposed`, stored by `store` to `buffer`, `width` elements at a time.
 
@@ -69,7 +68,7 @@ class Copy:
         return shared_of(self.buffer.result)
 
 
-@attrs.frozen(eq=False)
+@records.distinct
 class LoopPlan:
     """The plan for pipelining `loop`, with copies to rings of `stages` slots.
 

@@ -20,8 +20,7 @@ from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import Any
 
-import attrs
-
+from ziggurat.codemodel import records
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, scf, tt
 from ziggurat.codemodel.dispatch import OpTable
@@ -131,7 +130,7 @@ def _stored_for(builder: Builder, value: Value, layout: Layout, stmatrix: bool) 
 # for a scan along an axis of which no warp holds neighbours.
 
 
-@attrs.frozen
+@records.frozen
 class Stage:
     """A reduction along one axis, and the moves that make its operand from the result of the stage before.
 

@@ -29,8 +29,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import dropwhile, islice
 
-import attrs
-
+from ziggurat.codemodel import records
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, scf
 from ziggurat.codemodel.errors import InternalError
@@ -48,7 +47,7 @@ from ziggurat.transforms.place.schedule import carrying_loop
 _Key = tuple[object, ...]
 
 
-@attrs.frozen
+@records.frozen
 class _Count:
     """The next slot index of a channel and its phase; numbers where they are known."""
 

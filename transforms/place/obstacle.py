@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import os
 
-import attrs
-
 import ziggurat.frontends.library
-from ziggurat.codemodel import errors
+from ziggurat.codemodel import errors, records
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op
 
 LIBRARY = os.path.join(os.path.dirname(os.path.abspath(ziggurat.frontends.library.__file__)), "")
 
 
-@attrs.frozen
+@records.frozen
 class Obstacle:
     """The reason why something cannot be done, as a clause, and the op that is in the way."""
 

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import attrs
-
+from ziggurat.codemodel import records
 from ziggurat.codemodel.dialects import core, tt
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.gpu import dialect as gpu
@@ -145,10 +144,10 @@ def _chosen(model: Op, options: CompileOptions) -> CompileOptions:
         (func,) = model.functions().values()
         assert isinstance(func, tt.Func)
         ctas = (options.num_ctas or 1) if func.num_ctas == 1 else 1
-        return attrs.evolve(options, num_warps=min(MAX_WARPS, options.num_warps * ctas))
+        return records.evolve(options, num_warps=min(MAX_WARPS, options.num_warps * ctas))
     warps = choose_warps(model, options.target).count
     roles = options.warp_specialize
-    return attrs.evolve(options, num_warps=warps, warp_specialize=warps > USUAL_WARPS if roles is None else roles)
+    return records.evolve(options, num_warps=warps, warp_specialize=warps > USUAL_WARPS if roles is None else roles)
 
 
 def _run(step: Step, options: CompileOptions, model: Op) -> Op:

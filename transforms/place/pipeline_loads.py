@@ -38,8 +38,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import dropwhile, pairwise, takewhile
 
-import attrs
-
+from ziggurat.codemodel import records
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
@@ -162,7 +161,7 @@ class StagedLoop:
         """The writer of the loop of a part of the kernel (`divide`), which reads some of these rings."""
         order = {op.result: at for at, op in enumerate(plan.loop.body.entry.ops)}
         own = {origin[copy.buffer.result]: copy for copy in plan.copies}
-        made = StagedLoop(attrs.evolve(plan, turned=()), ())
+        made = StagedLoop(records.evolve(plan, turned=()), ())
         for copies, channel in self.channels.items():
             read = {own[copy.buffer.result]: self.rings[copy] for copy in copies if copy.buffer.result in own}
             if read:
@@ -340,7 +339,7 @@ def new_channels(builder: Builder, plan: LoopPlan) -> list[Value]:
 
     def ring(buffer: Value, count: int) -> Value:
         assert isinstance(buffer, OpResult) and isinstance(buffer.op, gpu.LocalAlloc)
-        type_ = attrs.evolve(shared_of(buffer), count=count)
+        type_ = records.evolve(shared_of(buffer), count=count)
         return builder.add(gpu.LocalAlloc(type_, alignment=buffer.op.alignment), buffer.op.location)
 
     rings = {copy: ring(copy.buffer.result, plan.stages) for copy in plan.copies}

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import attrs
-
+from ziggurat.codemodel import records
 from ziggurat.codemodel.errors import ResourceError
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.scope import Scope, scope_of
@@ -29,7 +28,7 @@ WGMMA_REGISTERS = 128  # The accumulator of the widest wgmma.
 BESIDE_WGMMA = 26  # Registers that ptxas needs beside those of a wgmma.
 
 
-@attrs.frozen
+@records.frozen
 class Pressure:
     """The values that a loop carries: registers of 32 bits a thread, and the location of the loop.
 

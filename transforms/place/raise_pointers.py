@@ -26,8 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import attrs
-
+from ziggurat.codemodel import records
 from ziggurat.codemodel.dialects import arith, core, scf, tt
 from ziggurat.codemodel.dialects.arith import IntPredicate
 from ziggurat.codemodel.gpu.options import CompileOptions
@@ -125,7 +124,7 @@ def _is_made_at_launch(descriptor: Value) -> bool:
     return isinstance(made, tt.MakeTensorDescriptor) and made.at_launch
 
 
-@attrs.frozen(eq=False)
+@records.distinct
 class _Raised:
     """A load or a store as one of a block at `offsets` of a matrix in memory: rows of `shape` are `pitch` apart, in
     elements. The tensor is the transpose of the block if `turned`.

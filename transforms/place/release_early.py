@@ -14,8 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import attrs
-
+from ziggurat.codemodel import records
 from ziggurat.codemodel.dialects import core, scf
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.op import Op, OpResult, Value
@@ -23,7 +22,7 @@ from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.transforms.place.flow import allocation, users_of
 
 
-@attrs.frozen(eq=False)
+@records.distinct
 class _Place:
     """The loop that a release may follow directly, and the end of the other branch."""
 

@@ -14,8 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import attrs
-
+from ziggurat.codemodel import records
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.op import Block, Op, OpResult, Value
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
@@ -25,7 +24,7 @@ from ziggurat.transforms.place.queries import shared_of
 from ziggurat.transforms.place.tma import before_transposition
 
 
-@attrs.frozen(eq=False)
+@records.distinct
 class _Stored:
     """A buffer that is filled by one store, with axis i of it being axis `order[i]` of the tensor `value`."""
 

@@ -20,8 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-import attrs
-
+from ziggurat.codemodel import records
 from ziggurat.codemodel.layout import LANE_BITS, Layout, Span, combine, inverted
 from ziggurat.transforms.place.swizzle import extended
 
@@ -31,7 +30,7 @@ _BARRIERS = 24  # The cost of two barriers in cycles; a shuffle moves one word o
 Factor = tuple[int, int]
 
 
-@attrs.frozen
+@records.frozen
 class Exchange:
     """The exchange of registers, round by round. Rounds are numbered like the target's registers without copies.
 

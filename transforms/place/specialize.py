@@ -26,8 +26,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Sequence
 from itertools import product
 
-import attrs
-
+from ziggurat.codemodel import records
 from ziggurat.codemodel.dialects import scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import MAX_WARPS
@@ -116,7 +115,7 @@ def _loops_of_wgmma(module: gpu.Module) -> list[scf.For]:
     return [loop for loop in loops if any(isinstance(op, gpu.Wgmma) for op in loop.body.entry.ops)]
 
 
-@attrs.frozen(eq=False)
+@records.distinct
 class _Consumer:
     """A part of a kernel that is a role, the plans for its loops, and the blocks that loops around load for these."""
 
@@ -125,7 +124,7 @@ class _Consumer:
     once: Sequence[Copy]
 
 
-@attrs.frozen(eq=False)
+@records.distinct
 class _Split:
     """A kernel as roles: the producer's slice, and the consumers."""
 
@@ -175,7 +174,7 @@ def _planned(
         found[loop.result] = plan
     # All channels live from the beginning of the kernel to its end.
     for most, once in product(range(max(plan.stages for plan in found.values()), 1, -1), (_once(loops), ())):
-        fewer = {result: attrs.evolve(plan, stages=min(plan.stages, most)) for result, plan in found.items()}
+        fewer = {result: records.evolve(plan, stages=min(plan.stages, most)) for result, plan in found.items()}
         shapes = {_shape_of(plan): plan for plan in fewer.values()}
         copies = [copy for plan in fewer.values() for copy in plan.copies] + [*once]
         size = sum(plan.stages * copy.shared.bytes for plan in shapes.values() for copy in plan.copies)
@@ -224,8 +223,8 @@ def _consumer(part: Part, sliced: _Slice, registers: int) -> _Consumer | Obstacl
             return plan
         if not buffers.issuperset(part.origin[copy.buffer.result] for copy in plan.copies):
             return Obstacle("parts of the kernel read different loads of it", kernel.loop)
-        plan = attrs.evolve(plan, stages=kernel.stages)
-        plans[op.result] = attrs.evolve(plan, deferred=deferred(plan, registers))
+        plan = records.evolve(plan, stages=kernel.stages)
+        plans[op.result] = records.evolve(plan, deferred=deferred(plan, registers))
     return _Consumer(part, plans, once)
 
 
@@ -253,7 +252,7 @@ def _is_for_wgmma(copy: Copy) -> bool:
     return copy.by_tma and all(copy.buffer.result in read_in_flight(user) for user in copy.readers)
 
 
-@attrs.frozen(eq=False)
+@records.distinct
 class _Slice:
     """The ops and carried values on which the addresses of fetched blocks, and the loops around, depend.
 

@@ -24,8 +24,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import product
 
-import attrs
-
+from ziggurat.codemodel import records
 from ziggurat.codemodel.layout import LANE_BITS, Layout, Span, bits_of, combine, inverse, inverted
 
 LINE = 128  # Bytes: 32 banks of 4.
@@ -160,7 +159,7 @@ def vector_bits(layout: Layout, offsets: tuple[int, ...], size: int) -> tuple[in
 # Moves by vectors and by matrices.
 
 
-@attrs.frozen
+@records.frozen
 class View:
     """A tensor as matrices. `layout` says which lane gives the address of which row.
 
@@ -212,7 +211,7 @@ def _conflicts(layout: Layout, offsets: tuple[int, ...], size: int, width: int) 
     return 1 << (len(words) - len(banks))
 
 
-@attrs.frozen
+@records.frozen
 class Moves:
     """The moves of a tensor to or from a buffer by a warp: instructions, and the bytes that each moves for a lane.
 

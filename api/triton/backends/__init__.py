@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import attrs
-
+from ziggurat.codemodel import records
 from ziggurat.triton.backends.compiler import BaseBackend, GPUTarget
 from ziggurat.triton.backends.driver import DriverBase
 
@@ -13,7 +12,7 @@ if TYPE_CHECKING:
     backends: dict[str, Backend]
 
 
-@attrs.frozen
+@records.frozen
 class Backend:
     """A kind of machine: the class of its compiler, and that of its driver."""
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import attrs
+from ziggurat.codemodel import records
 
 
-@attrs.frozen
+@records.frozen
 class GPUTarget:
     """A target: "cuda" with the compute capability as a number, 90, or "cpu"; and the threads of a warp."""
 

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import attrs
-
+from ziggurat.codemodel import records
 from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import ZigguratError, warn
 from ziggurat.codemodel.gpu.fragments import MAP_BYTES
@@ -116,7 +115,7 @@ class Stages(Mapping[str, Any]):
         return sass(self._ptx, self._compiled.binary.target)
 
 
-@attrs.frozen
+@records.frozen
 class KernelMetadata:
     """Facts about a compiled kernel. `shared` is in bytes."""
 
@@ -145,7 +144,7 @@ class KernelMetadata:
     triton_version: str = __version__
 
     def _asdict(self) -> dict[str, Any]:
-        return attrs.asdict(self, recurse=False)
+        return records.asdict(self)
 
 
 class CompiledKernel:
@@ -230,7 +229,7 @@ class CompiledKernel:
                 from ziggurat.backend.ptx.sass import assembled
 
                 code, _ = assembled(self.stages.ptx, made.target, self._assembler)
-                made = attrs.evolve(made, code=code)
+                made = records.evolve(made, code=code)
             times.append(time.perf_counter())
             cache.put(self.hash, made)
         times.append(time.perf_counter())

@@ -11,8 +11,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import attrs
-
+from ziggurat.codemodel import records
 from ziggurat.codemodel.dialects import core, tt
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.gpu import dialect as gpu
@@ -28,7 +27,7 @@ _LAYOUT = re.compile(r",\s*#\w+>")
 _MODULE_ATTRIBUTES = re.compile(r"module attributes \{.*?\} \{", re.DOTALL)
 
 
-@attrs.frozen
+@records.frozen
 class Override:
     """The text of a stage, which is made from `path`."""
 
@@ -111,7 +110,7 @@ class Override:
             texts = {"llvm": self.text, "ptx": to_ptx(self.text, compiled.target)}
         count = len(compiled.parameters) + 3 * compiled.persistent + len(compiled.maps) + bool(compiled.scratch)
         symbol, texts["ptx"] = self._entry(texts["ptx"], count)
-        return attrs.evolve(compiled, symbol=symbol, stages={**compiled.stages, **texts})
+        return records.evolve(compiled, symbol=symbol, stages={**compiled.stages, **texts})
 
     def _entry(self, ptx: str, count: int) -> tuple[str, str]:
         """The name of the kernel in PTX, and the text with `count` parameters: Triton's own, which come last and are

@@ -9,23 +9,22 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-import attrs
-
+from ziggurat.codemodel import records
 from ziggurat.triton import knobs
 from ziggurat.triton.runtime.driver import driver
 
 DEFAULT_PROFILE_NAME: Final = "proton"
 
 
-@attrs.define
+@records.define
 class Node:
     """A kernel or a scope: the number of its calls, the sum of their nanoseconds, and sums of further numbers."""
 
     name: str
     count: int = 0
     nanoseconds: float = 0.0
-    metrics: dict[str, float] = attrs.Factory(dict[str, float])
-    children: dict[str, Node] = attrs.Factory(dict[str, "Node"])
+    metrics: dict[str, float] = records.field(factory=dict[str, float])
+    children: dict[str, Node] = records.field(factory=dict[str, "Node"])
 
     def child(self, name: str) -> Node:
         return self.children.setdefault(name, Node(name))
@@ -40,15 +39,15 @@ class Node:
         }
 
 
-@attrs.define
+@records.define
 class Session:
     """A file's name, the tree of what was measured, and whether it is measured now."""
 
     name: str
-    root: Node = attrs.Factory(lambda: Node("ROOT"))
+    root: Node = records.field(factory=lambda: Node("ROOT"))
     active: bool = True
     # Calls whose events are not read yet, each with its node and the events of its start and its end.
-    pending: list[tuple[Node, Any, Any]] = attrs.Factory(list[tuple[Node, Any, Any]])
+    pending: list[tuple[Node, Any, Any]] = records.field(factory=list[tuple[Node, Any, Any]])
 
     def settle(self) -> None:
         """Wait for the measured calls, and add their times."""

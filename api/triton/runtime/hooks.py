@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import attrs
-
+from ziggurat.codemodel import records
 from ziggurat.codemodel.gpu.options import DEFAULT_OPTIONS
 from ziggurat.codemodel.types import ConstantType, ScalarType, Type, find_scalar
 from ziggurat.kernels.arguments import Signature, components_of, constant_of
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from ziggurat.triton.runtime.jit import JITFunction
 
 
-@attrs.frozen
+@records.frozen
 class JitFunctionInfo:
     """The function that a hook is told of."""
 
@@ -92,7 +91,7 @@ def written_specialization(fn: JITFunction, made: CompiledKernel, key: str) -> s
     return json.dumps(
         {
             "name": fn.repr(None),
-            "target": attrs.asdict(target),
+            "target": records.asdict(target),
             "types": [_written(type_) for type_ in signature.types],
             "divisibility": signature.divisibility,
             "options": {name: value for name, value in made.launch_options.items() if name != "extern_libs"},
@@ -107,7 +106,7 @@ def read_specialization(fn: JITFunction, text: str) -> tuple[Signature, dict[str
     import json
 
     data = json.loads(text)
-    expected = {"name": fn.repr(None), "target": attrs.asdict(driver.active.get_current_target())}
+    expected = {"name": fn.repr(None), "target": records.asdict(driver.active.get_current_target())}
     for field, value in expected.items():
         if data[field] != value:
             raise RuntimeError(f"Specialization data is for {data[field]} but trying to preload for {value}")

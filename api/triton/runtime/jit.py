@@ -9,10 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
-import attrs
-
 from ziggurat import compiler
 from ziggurat.boundary import public
+from ziggurat.codemodel import records
 from ziggurat.codemodel.dialects import core, tt
 from ziggurat.codemodel.errors import KernelValueError, ZigguratError
 from ziggurat.codemodel.gpu.options import LAUNCH_ONLY, CompileOptions
@@ -126,7 +125,7 @@ class TritonModels(PythonModels):
                 )
 
         def num_warps() -> int:
-            kernel.by_warps.add(attrs.evolve(signature, num_warps=None))
+            kernel.by_warps.add(records.evolve(signature, num_warps=None))
             return signature.num_warps or options.DEFAULTS["num_warps"]
 
         return compiler.triton_model(
@@ -162,7 +161,7 @@ class JITFunction(Kernel, JITCallable):
         launch_metadata: Callable[..., Any] | None = None,
     ) -> None:
         if knobs.compilation.allow_non_constexpr_globals:
-            self.policy = attrs.evolve(TRITON, strict_globals=False)
+            self.policy = records.evolve(TRITON, strict_globals=False)
         super().__init__(fn)
         parameters = self.signature.parameters
         self.arg_names = [*parameters]
@@ -452,7 +451,7 @@ class JITFunction(Kernel, JITCallable):
     def model_with(self, signature: Signature, num_warps: int | None) -> core.Module:
         if signature in self._models and signature not in self.by_warps:
             return self.model_for(signature)
-        model = self.model_for(attrs.evolve(signature, num_warps=num_warps))
+        model = self.model_for(records.evolve(signature, num_warps=num_warps))
         if signature not in self.by_warps:
             self._models[signature] = model  # It serves every number of warps.
         return model
@@ -471,7 +470,7 @@ class JITFunction(Kernel, JITCallable):
         `sanitize_overflow`, which is on by default, adds those of integers."""
         debug, num_warps = bool(options.get("debug")), options.get("num_warps")
         if debug and options.get("sanitize_overflow", True):
-            return self._checked(attrs.evolve(signature, num_warps=num_warps))
+            return self._checked(records.evolve(signature, num_warps=num_warps))
         model = self.model_with(signature, num_warps)
         if debug:
             return model
@@ -532,8 +531,8 @@ class JITFunction(Kernel, JITCallable):
 def _constant(type_: Type) -> Type:
     """The type of an argument whose pointers are not written through."""
     if isinstance(type_, TupleType):
-        return attrs.evolve(type_, components=tuple(map(_constant, type_.components)))
-    return attrs.evolve(type_, const=True) if isinstance(type_, PtrType) else type_
+        return records.evolve(type_, components=tuple(map(_constant, type_.components)))
+    return records.evolve(type_, const=True) if isinstance(type_, PtrType) else type_
 
 
 def without_assertions(model: core.Module) -> core.Module:

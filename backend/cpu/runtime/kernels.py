@@ -7,7 +7,6 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any, Final, cast
 
-import attrs
 import numpy as np
 
 from ziggurat.backend.cpu.code import CpuCode, Parameter
@@ -22,6 +21,7 @@ from ziggurat.backend.launch.arrays import address, whole
 from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.backend.launch.grids import MAX_SIZE
 from ziggurat.backend.reference.memory import Argument
+from ziggurat.codemodel import records
 from ziggurat.codemodel.errors import ForeignError, KernelRuntimeError, LaunchError, ResourceError, ZigguratError
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.scalars import array_of
@@ -166,7 +166,7 @@ def _bounds(numbers: Sequence[int], arrays: dict[int, Array]) -> list[tuple[int,
 
 def stored(code: CpuCode, name: str) -> StoredObject:
     """A compiled kernel as the cache on disk keeps it: without the texts of its stages."""
-    facts = attrs.asdict(code, filter=attrs.filters.exclude("object", "llvm", "model"))
+    facts = {name: value for name, value in records.asdict(code).items() if name not in ("object", "llvm", "model")}
     return StoredObject(name, code.cpu, code.object, facts)
 
 

@@ -6,25 +6,23 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-import attrs
-from attrs.validators import instance_of
-
 from ziggurat.backend.cuda.cache import Kernels
+from ziggurat.codemodel import records
 
 
-@attrs.frozen
+@records.frozen
 class StoredObject:
     """An object file, and facts about it that JSON can hold. `title` is the kernel's name, `target` that of the CPU."""
 
-    title: str = attrs.field(validator=instance_of(str))
-    target: str = attrs.field(validator=instance_of(str))
-    image: bytes = attrs.field(repr=False)
-    facts: Mapping[str, Any] = attrs.field(factory=dict[str, Any], hash=False, validator=instance_of(dict))
+    title: str = records.field(validator=records.instance_of(str))
+    target: str = records.field(validator=records.instance_of(str))
+    image: bytes = records.field(repr=False)
+    facts: Mapping[str, Any] = records.field(factory=dict[str, Any], hash=False, validator=records.instance_of(dict))
 
     def to_bytes(self) -> bytes:
         """This value as bytes: a line of JSON, then the object file."""
         head = {"title": self.title, "target": self.target, "facts": self.facts}
-        return json.dumps(head).encode() + b"\n" + self.image
+        return json.dumps(head, default=records.asdict).encode() + b"\n" + self.image
 
     @classmethod
     def from_bytes(cls, data: bytes) -> StoredObject:
@@ -36,7 +34,7 @@ class StoredObject:
             raise ValueError(f"these bytes are not an object file: {error}") from None
 
 
-@attrs.frozen
+@records.frozen
 class Objects(Kernels[StoredObject]):
     """Kernels for CPUs in a folder."""
 

@@ -6,12 +6,12 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, cast
 
-import attrs
 import numpy as np
 
 from ziggurat.backend.cpu.runtime import launcher
 from ziggurat.backend.cpu.runtime.kernels import NativeKernel
 from ziggurat.backend.launch import checks
+from ziggurat.codemodel import records
 from ziggurat.codemodel.types import PtrType, ScalarType, Type, f32, f64, i1, i32
 
 # A constant of these types may be another object with an equal value.
@@ -20,7 +20,7 @@ _FLOATS: Final = {f32: checks.F32, f64: checks.F64}
 _NAMES: Final = tuple(sys.intern(name) for name in launcher.ATTRIBUTES)
 
 
-@attrs.frozen
+@records.frozen
 class Given:
     """An argument of a launch: the type that the kernel is compiled for, or None for a value that is compiled in.
 

@@ -2,10 +2,10 @@
 
 import json
 
-import attrs
 import pytest
 
 from ziggurat.backend.cuda.binary import KINDS, Binary, Parameter
+from ziggurat.codemodel import records
 from ziggurat.codemodel.types import SCALARS
 
 FULL = Binary(
@@ -22,7 +22,7 @@ FULL = Binary(
 
 @pytest.mark.parametrize("code", [FULL.code, b"\x7fELF\n\0\xff", "", b""])
 def test_what_was_written_is_read(code):
-    binary = attrs.evolve(FULL, code=code)
+    binary = records.evolve(FULL, code=code)
     read = Binary.from_bytes(binary.to_bytes())
     assert read == binary and type(read.code) is type(code)
     assert read.parameters[1].box == (16, 32)  # JSON has no tuples
@@ -56,12 +56,12 @@ def test_other_bytes_are_no_kernel(damage):
 
 def test_threads_and_title():
     assert FULL.threads == 256 and FULL.title == "add"
-    assert attrs.evolve(FULL, name="").title == "entry"
+    assert records.evolve(FULL, name="").title == "entry"
     assert "ret;" not in repr(FULL)
 
 
 def test_metadata_does_not_keep_it_out_of_sets():
-    assert len({FULL, attrs.evolve(FULL, metadata=dict(FULL.metadata)), attrs.evolve(FULL, name="mul")}) == 2
+    assert len({FULL, records.evolve(FULL, metadata=dict(FULL.metadata)), records.evolve(FULL, name="mul")}) == 2
 
 
 def test_kinds_of_parameters():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 
-import attrs
 import pytest
 
 from ziggurat.backend.cuda import tensormap
@@ -12,6 +11,7 @@ from ziggurat.backend.cuda.binary import Binary, LaunchMap, Parameter
 from ziggurat.backend.cuda.launch import Dispatcher, Launcher
 from ziggurat.backend.cuda.memory import DeviceArray
 from ziggurat.backend.cuda.specialize import KernelParameter
+from ziggurat.codemodel import records
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.types import f16
 
@@ -116,7 +116,7 @@ def test_a_persistent_kernel_gets_the_sizes_of_its_grid(fake, persistent):
 
 
 def test_nothing_is_stored_to_the_zero_that_stands_for_an_empty_matrix(fake):
-    stored = attrs.evolve(binary(), maps=(attrs.evolve(MAPS[0], stored=True), MAPS[1]))
+    stored = records.evolve(binary(), maps=(records.evolve(MAPS[0], stored=True), MAPS[1]))
     assert Binary.from_bytes(stored.to_bytes()) == stored
     with pytest.raises(LaunchError, match="nothing to store to"):
         Launcher(stored)((1,), array(), 0, 20, 32)

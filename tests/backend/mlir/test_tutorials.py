@@ -13,13 +13,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import attrs
 import ml_dtypes
 import numpy as np
 import pytest
 
 import ziggurat as zg
 from ziggurat.backend.ptx.sass import assembled, tool
+from ziggurat.codemodel import records
 from ziggurat.codemodel.op import Op
 
 HERE = Path(__file__).parent
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.skipif(
 Check = Callable[[Op], None]
 
 
-@attrs.frozen
+@records.frozen
 class Tutorial:
     """A kernel of a tutorial, for these types and constants."""
 

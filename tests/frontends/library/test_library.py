@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import Any
 
-import attrs
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import ziggurat as zg
+from ziggurat.codemodel import records
 from ziggurat.codemodel.types import SCALARS, ScalarType
 from ziggurat.frontends import language
 from ziggurat.frontends.language import SIGNATURES
@@ -26,7 +26,7 @@ NUMPY = {
 OURS = {np.dtype(theirs): SCALARS[ours] for ours, theirs in NUMPY.items()}
 
 
-@attrs.frozen(eq=False)
+@records.distinct
 class Tensor:
     """A NumPy array as a kernel sees it: no operators, `shape` and `dtype` in our terms."""
 

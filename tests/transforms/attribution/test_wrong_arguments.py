@@ -214,7 +214,6 @@ def check_words(line: str, error: ZigguratError) -> None:
         "ScalarType",
         "object at",
         "NoneType",
-        "attrs",
         "Traceback",
         "<class",
         "TensorType(",

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import attrs
 import pytest
 
 import ziggurat as zg
+from ziggurat.codemodel import records
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.types import Type
@@ -16,7 +16,7 @@ from ziggurat.transforms.calls import RULES
 from ziggurat.transforms.calls.emit import Emitter, packed_type
 
 
-@attrs.frozen
+@records.frozen
 class Built:
     """The result of `build`, and the function that it built into."""
 

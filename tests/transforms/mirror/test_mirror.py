@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import attrs
 import pytest
 
 import ziggurat as zg
+from ziggurat.codemodel import records
 from ziggurat.codemodel.dialects import core, py, tt
 from ziggurat.codemodel.errors import BuildError, InternalError
 from ziggurat.codemodel.types import PtrType, f32, i32
@@ -99,7 +99,7 @@ def test_a_failure_to_build_is_a_fault_that_shows_the_model(monkeypatch):
         raise BuildError("no such operand")
 
     found = attribute(kernel, (P, f32, constant(7)))
-    monkeypatch.setitem(RULES, "mul", attrs.evolve(RULES["mul"], build=fails))
+    monkeypatch.setitem(RULES, "mul", records.evolve(RULES["mul"], build=fails))
     with pytest.raises(InternalError, match="building 'leaf_f32_2_f32': no such operand") as caught:
         mirror(found)
     assert '@"leaf"' in str(caught.value)

@@ -10,12 +10,12 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import attrs
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ziggurat.codemodel import records
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.dialects import math as math_dialect
@@ -287,7 +287,7 @@ def test_other_elementwise_ops_give_equal_results_of_equal_operands() -> None:
     assert type(op) not in RULES
     assert infer(op, [known(type_, (), (), (4,)), known(type_, (), (), (8,))]).constancy == (4,)
     # A scalar among tensors is equal everywhere; an op that is not elementwise has no facts.
-    condition, x = known(i1), attrs.evolve(known(type_, (), (), (2,)))
+    condition, x = known(i1), records.evolve(known(type_, (), (), (2,)))
     chosen = arith.Select(*Builder.root([i1, type_, type_]).parameters)
     assert infer(chosen, [condition, x, x]).constancy == (2,)
     index = tt.Gather(*Builder.root([ROW, ROW]).parameters, 0)

@@ -12,12 +12,12 @@ import math
 from random import Random
 from typing import Any
 
-import attrs
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import ziggurat as zg
+from ziggurat.codemodel import records
 from ziggurat.codemodel.dialects import core, scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import CompileOptions
@@ -254,7 +254,7 @@ def generated(random: Random) -> tuple[str, Op]:
 def checked(source: str, model: Op, options: CompileOptions) -> gpu.Module:
     """Place a kernel; each model is verified."""
     try:
-        placed = place(model, attrs.evolve(options, verify=True))
+        placed = place(model, records.evolve(options, verify=True))
     except zg.ResourceError:
         raise
     except Exception as error:
