@@ -77,6 +77,8 @@ def sorted_keys(keys: Any, descending: zg.constexpr) -> Any:
     """The keys sorted along the last axis."""
     if keys.shape[-1] == 1:
         return keys
+    if descending:
+        keys = zg.invert(keys)
     cube = outer_sizes(keys)
     first = len(cube)
     for level in zg.static_range(MAX_LEVELS):
@@ -86,10 +88,13 @@ def sorted_keys(keys: Any, descending: zg.constexpr) -> Any:
     values = zg.reshape(keys, cube)
     for stage in zg.static_range(1, len(cube) - first + 1):
         # Runs of 2^stage are sorted in alternating directions, by the next bit of the index; the last stage in one.
-        down = descending if first + stage > last else is_second(values, last - stage)
+        if stage > 1:
+            values = inverted(values, last - stage + 1)
+        if first + stage <= last:
+            values = inverted(values, last - stage)
         for step in zg.static_range(stage):
-            values = exchange(values, last - stage + step + 1, down)
-    return zg.reshape(values, keys.shape)
+            values = exchange(values, last - stage + step + 1)
+    return zg.reshape(zg.invert(values) if descending else values, keys.shape)
 
 
 @function
@@ -103,20 +108,25 @@ def outer_sizes(x: Any) -> Any:
 
 @function
 def is_second(x: Any, axis: zg.constexpr) -> Any:
-    """True of the second element along an axis of size 2, in the rank of `x`."""
+    """True of the second element along an axis of size 2, in the rank of `x`, to be broadcast."""
     sizes = (1,) * axis + (2,) + (1,) * (len(x.shape) - axis - 1)
-    return zg.broadcast(zg.not_equal(zg.reshape(zg.arange(0, 2), sizes), 0), x.shape)
+    return zg.not_equal(zg.reshape(zg.arange(0, 2), sizes), 0)
 
 
 @function
-def exchange(x: Any, axis: zg.constexpr, down: Any) -> Any:
+def inverted(x: Any, axis: zg.constexpr) -> Any:
+    """The second elements along an axis with all bits inverted: ascending, they have been in descending order."""
+    return zg.xor(x, zg.cast(zg.where(is_second(x, axis), -1, 0), x.dtype))
+
+
+@function
+def exchange(x: Any, axis: zg.constexpr) -> Any:
     """Compare each element with its partner along the axis and exchange them where they are out of order.
 
-    The left element moves when it is greater, the right one when it is less; reversed where `down` is true.
+    The left element moves when it is greater, the right one when it is not. Equal keys may move: they are alike.
     """
     partner = zg.xor(x, zg.xor_sum(x, axis, keep_dims=True))
-    swap_sides = zg.xor(is_second(x, axis), down)
-    return zg.where(zg.where(swap_sides, zg.less(x, partner), zg.greater(x, partner)), partner, x)
+    return zg.where(zg.xor(zg.greater(x, partner), is_second(x, axis)), partner, x)
 
 
 @function
