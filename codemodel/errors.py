@@ -15,25 +15,10 @@ if TYPE_CHECKING:
 
 # The public names, which are those of `ziggurat` too.
 __all__ = [
-    "BuildError",
-    "InternalError",
-    "KernelErrors",
-    "KernelNameError",
-    "KernelRuntimeError",
-    "KernelSyntaxError",
-    "KernelTypeError",
-    "KernelValueError",
-    "LaunchError",
-    "MemoryAccessError",
-    "ParseError",
-    "ResourceError",
-    "SimulationError",
-    "StaticAssertionError",
-    "TargetError",
-    "VerifyError",
-    "ZigguratError",
-    "ZigguratWarning",
-]
+    "BuildError", "InternalError", "KernelErrors", "KernelNameError", "KernelRuntimeError", "KernelSyntaxError",
+    "KernelTypeError", "KernelValueError", "LaunchError", "MemoryAccessError", "ParseError", "ResourceError",
+    "SimulationError", "StaticAssertionError", "TargetError", "VerifyError", "ZigguratError", "ZigguratWarning",
+]  # fmt: skip
 
 
 def shown(value: Any) -> str:

@@ -65,19 +65,6 @@ class Scope:
     Tables about an op are keyed by its result.
     """
 
-    __slots__ = (
-        "arguments",
-        "callees",
-        "chosen",
-        "exits",
-        "joins",
-        "parent",
-        "ranges",
-        "static_branches",
-        "types",
-        "unrolled",
-    )
-
     def __init__(self, parent: Scope | None = None) -> None:
         self.parent = parent
         # The type of each value.

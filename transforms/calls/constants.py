@@ -29,8 +29,6 @@ class FunctionName(Type):
     def syntax(self) -> TypeSyntax:
         return TypeSyntax("function", (TypeSyntax(self.symbol, quoted=True),))
 
-    __str__ = Type.__str__
-
     def __repr__(self) -> str:
         return self.symbol.rpartition(".")[2]
 
@@ -51,8 +49,6 @@ class HostObject(Type):
 
     def syntax(self) -> TypeSyntax:
         return TypeSyntax("object", (TypeSyntax(repr(self), quoted=True),))
-
-    __str__ = Type.__str__
 
     def __repr__(self) -> str:
         return getattr(self.value, "__name__", None) or repr(self.value)

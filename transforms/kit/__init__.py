@@ -18,48 +18,15 @@ from ziggurat.transforms.kit.calls import replace_calls
 from ziggurat.transforms.kit.dataflow import derived, origins, parameter_number, read_parameters, written_parameters
 from ziggurat.transforms.kit.difference import difference
 from ziggurat.transforms.kit.fuse import fuse, joined
-from ziggurat.transforms.kit.parameters import kernel_of, specialize, unspecialize
 from ziggurat.transforms.kit.patterns import anything, capture, constant, either, match, op_
 from ziggurat.transforms.kit.retype import retype
+from ziggurat.transforms.parameters import kernel_of, specialize, unspecialize
 from ziggurat.transforms.simplify import SIMPLIFY, inline, inline_call, lower_structured, simplify
 
 __all__ = [
-    "DROP",
-    "SIMPLIFY",
-    "Rewriter",
-    "Snapshot",
-    "anything",
-    "capture",
-    "cast",
-    "compose",
-    "constant",
-    "derived",
-    "difference",
-    "either",
-    "element_of",
-    "fuse",
-    "inline",
-    "inline_call",
-    "joined",
-    "kernel_of",
-    "lower_structured",
-    "match",
-    "op_",
-    "origins",
-    "parameter_number",
-    "read_parameters",
-    "rebuilt",
-    "replace_calls",
-    "retype",
-    "run_passes",
-    "shape_of",
-    "shaped",
-    "simplify",
-    "specialize",
-    "ssa",
-    "transform",
-    "unspecialize",
-    "with_attributes",
-    "with_element",
-    "written_parameters",
-]
+    "DROP", "SIMPLIFY", "Rewriter", "Snapshot", "anything", "capture", "cast", "compose", "constant", "derived",
+    "difference", "either", "element_of", "fuse", "inline", "inline_call", "joined", "kernel_of",
+    "lower_structured", "match", "op_", "origins", "parameter_number", "read_parameters", "rebuilt",
+    "replace_calls", "retype", "run_passes", "shape_of", "shaped", "simplify", "specialize", "ssa", "transform",
+    "unspecialize", "with_attributes", "with_element", "written_parameters",
+]  # fmt: skip

@@ -19,18 +19,9 @@ from ziggurat.transforms.simplify.lower_structured import lower_structured
 from ziggurat.transforms.simplify.normalize_blocks import normalize_blocks
 
 __all__ = [
-    "SIMPLIFY",
-    "cse",
-    "dce",
-    "fold",
-    "hoist",
-    "inline",
-    "inline_call",
-    "lower_structured",
-    "normalize_blocks",
-    "remove_unused",
-    "simplify",
-]
+    "SIMPLIFY", "cse", "dce", "fold", "hoist", "inline", "inline_call", "lower_structured", "normalize_blocks",
+    "remove_unused", "simplify",
+]  # fmt: skip
 
 SIMPLIFY: Final[tuple[Callable[[Op], Op], ...]] = (
     inline,  # First: the others do not look through calls.

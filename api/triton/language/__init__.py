@@ -35,27 +35,8 @@ if TYPE_CHECKING:
 
 
 __all__ = [
-    "TRITON_MAX_TENSOR_NUMEL",
-    "PropagateNan",
-    "block_type",
-    "const",
-    "constexpr",
-    "constexpr_type",
-    "core",
-    "dtype",
-    "extra",
-    "libdevice",
-    "math",
-    "pi32_t",
-    "pointer_type",
-    "random",
-    "slice",
-    "standard",
-    "str_to_ty",
-    "target_info",
-    "tensor",
-    "tensor_descriptor",
-    "tuple",
-    "tuple_type",
+    "TRITON_MAX_TENSOR_NUMEL", "PropagateNan", "block_type", "const", "constexpr", "constexpr_type", "core",
+    "dtype", "extra", "libdevice", "math", "pi32_t", "pointer_type", "random", "slice", "standard", "str_to_ty",
+    "target_info", "tensor", "tensor_descriptor", "tuple", "tuple_type",
 ]  # fmt: skip
 __all__ += [*dtypes.DTYPES, *(name for name in _CALLS if name not in _ELSEWHERE)]
