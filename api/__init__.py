@@ -14,7 +14,6 @@ from ziggurat.codemodel import errors as _errors
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.errors import *
 from ziggurat.codemodel.op import Block, BlockParameter, Body, Op, OpResult, Value
-from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.text.writer import to_text
 from ziggurat.codemodel.transform import DROP, transform
 from ziggurat.codemodel.types import bf16, f8e4m3, f8e5m2, f16, f32, f64, i1, i8, i16, i32, i64, u8, u16, u32, u64
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from ziggurat.backend.launch.descriptors import TensorDescriptor
     from ziggurat.backend.mlir import from_mlir, to_mlir
     from ziggurat.building import KernelBuilder, build, trace
+    from ziggurat.codemodel.text.parser import parse
     from ziggurat.compiler.compiled import Compiled
     from ziggurat.compiler.native import CompiledCpu
     from ziggurat.compiler.pipeline import compile
@@ -57,6 +57,7 @@ __getattr__ = lazily(
         "backend.launch.descriptors": ("TensorDescriptor",),
         "backend.mlir": ("from_mlir", "to_mlir"),
         "building": ("KernelBuilder", "build", "trace"),
+        "codemodel.text.parser": ("parse",),
         "compiler.compiled": ("Compiled",),
         "compiler.native": ("CompiledCpu",),
         "compiler.pipeline": ("compile",),

@@ -29,7 +29,7 @@ from ziggurat.frontends.language.signature import suggest
 from ziggurat.kernels.arguments import Signature, signature_of
 from ziggurat.kernels.kernel import Grid, Kernel
 from ziggurat.kernels.models import Models
-from ziggurat.transforms.kit.parameters import kernel_of
+from ziggurat.transforms.parameters import kernel_of
 
 if TYPE_CHECKING:
     from ziggurat.tuning.autotune import Config, autotune

@@ -20,7 +20,7 @@ from ziggurat.frontends.language.signature import suggest
 from ziggurat.kernels.arguments import check_options, components_of, constexpr_names, signature_of
 from ziggurat.kernels.kernel import Grid, Kernel
 from ziggurat.transforms.kit.dataflow import read_parameters, written_parameters
-from ziggurat.transforms.kit.parameters import kernel_of
+from ziggurat.transforms.parameters import kernel_of
 
 
 class Empty(NamedTuple):

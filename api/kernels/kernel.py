@@ -142,7 +142,7 @@ class Kernel(Function):
         model: Op = self.model_with(signature, chosen.num_warps)
         python = self.models.python_for(self, signature.types)
         if known:
-            from ziggurat.transforms.kit.parameters import specialize
+            from ziggurat.transforms.parameters import specialize
 
             model = specialize(model, known)
         compiled = (
@@ -196,9 +196,10 @@ class Kernel(Function):
     def dispatcher(self) -> Dispatcher:
         """The dispatcher that launches the kernel on GPUs."""
         if self._dispatcher is None:
-            from ziggurat.launches.gpu import dispatcher_of
+            with compiler.compiling:
+                from ziggurat.launches.gpu import dispatcher_of
 
-            self._dispatcher = dispatcher_of(self, self.on_host)
+                self._dispatcher = dispatcher_of(self, self.on_host)
         if self._launches is not self._dispatcher.known_grids:
             self._launches, self._at = self._dispatcher.known_grids, self._dispatcher.at
         return self._dispatcher
@@ -234,7 +235,8 @@ class Kernel(Function):
         """The kernel compiled for a launch on a GPU; see `ziggurat.launches.gpu.built`."""
         from ziggurat.launches.gpu import built
 
-        return built(self, spec, shape)
+        with compiler.compiling:
+            return built(self, spec, shape)
 
     def launched(self, spec: Specialization, loaded: Loaded, shape: Sequence[Any]) -> Any:
         """The result of launches of a kernel on a GPU."""

@@ -16,7 +16,6 @@ from ziggurat.compiler.pipeline import compile_model
 from ziggurat.kernels.arguments import Signature as KernelSignature
 from ziggurat.kernels.arguments import constant_of, constexpr_names, is_tuple_of_arguments
 from ziggurat.transforms.calls.lattice import given_tuple
-from ziggurat.transforms.kit.parameters import specialize
 
 if TYPE_CHECKING:
     from ziggurat.backend.cuda.binary import Binary
@@ -125,7 +124,6 @@ def built(kernel: Kernel, spec: Specialization, shape: Sequence[Any] = ()) -> Bi
     of its parameters take tuples."""
     from ziggurat.backend.cuda.cache import Cache
     from ziggurat.backend.cuda.keys import key
-    from ziggurat.backend.cuda.places import placed_as
 
     options = options_of(kernel, spec)
     model = model_of(kernel, spec, shape)
@@ -136,6 +134,8 @@ def built(kernel: Kernel, spec: Specialization, shape: Sequence[Any] = ()) -> Bi
         binary = binary_of(compile_model(model, options, name=kernel.name), kernel.name)
         cache.put(digest, binary)
         return binary
+    from ziggurat.backend.cuda.places import placed_as
+
     return placed_as(model, binary)
 
 
@@ -152,7 +152,12 @@ def options_of(kernel: Kernel, spec: Specialization) -> CompileOptions:
 def model_of(kernel: Kernel, spec: Specialization, shape: Sequence[Any] = ()) -> Op:
     """The Triton model that is compiled for the arguments of a launch; `shape` is that of `built`."""
     signature, known = signature_of(kernel, spec, shape)
-    return specialize(kernel.model_for(signature), known)
+    model = kernel.model_for(signature)
+    if not known:
+        return model
+    from ziggurat.transforms.parameters import specialize
+
+    return specialize(model, known)
 
 
 def signature_of(

@@ -6,6 +6,7 @@ the messages of errors. A parameter whose annotation starts with `Const` takes a
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
@@ -115,16 +116,28 @@ class Parameter:
 class Signature:
     """A call of the language: `zg.<name>`, or `tl.<name>`.
 
-    `results` is the number of its results; or the parameter that decides: one that is true or a tuple gives a tuple.
+    `declared()` makes the parameters by name, at their first use: a program has few of the calls. `text` is the
+    docstring of the declaration. `results` is the number of its results; or the parameter that decides: one that is
+    true or a tuple gives a tuple.
     """
 
     name: str
     group: str
-    by_name: Mapping[str, Parameter]
-    doc: str
+    declared: Callable[[], Mapping[str, Parameter]]
+    text: str
     results: int | str = 1
     # The language: "zg", or "tl" of Triton's.
     prefix: str = "zg"
+
+    @functools.cached_property
+    def by_name(self) -> Mapping[str, Parameter]:
+        """The parameters by their names, in order."""
+        return self.declared()
+
+    @property
+    def doc(self) -> str:
+        """The documentation, without the indentation of its source."""
+        return inspect.cleandoc(self.text)
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -231,6 +244,9 @@ def call(
 
 def signature_of(stub: Callable[..., Any], group: str, results: int | str, prefix: str = "zg") -> Signature:
     """The signature that a declaration states; its annotations are text."""
-    parameters = {name: Parameter.of(plain) for name, plain in inspect.signature(stub).parameters.items()}
     count = 0 if stub.__annotations__.get("return") == "None" else results
-    return Signature(stub.__name__, group, parameters, inspect.cleandoc(stub.__doc__ or ""), count, prefix)
+    return Signature(stub.__name__, group, functools.partial(_parameters, stub), stub.__doc__ or "", count, prefix)
+
+
+def _parameters(stub: Callable[..., Any]) -> Mapping[str, Parameter]:
+    return {name: Parameter.of(plain) for name, plain in inspect.signature(stub).parameters.items()}

@@ -15,7 +15,7 @@ from typing import Any, Final
 from ziggurat.codemodel import records
 from ziggurat.codemodel.errors import KernelTypeError
 from ziggurat.frontends.language.function import Function
-from ziggurat.frontends.language.signature import CALLS, SIGNATURES, Signature, signature_of
+from ziggurat.frontends.language.signature import CALLS, SIGNATURES, Parameter, Signature, signature_of
 
 # The arguments of the call by its parameters, from those of the spelling by Triton's: a value or a constant each, and a
 # tuple for a `*` parameter.
@@ -80,9 +80,9 @@ def declared(made: Spelling) -> Spelling:
 
 def _adapted(call: str, renamed: Mapping[str, str]) -> Adapt:
     """Gives the parameters of a call the arguments of Triton's that they have by name, or by `renamed`."""
-    known = SIGNATURES[call].by_name
 
     def by_name(bound: Mapping[str, Any]) -> Mapping[str, Any]:
+        known = SIGNATURES[call].by_name
         given = {renamed.get(name, name): value for name, value in bound.items()}
         # Triton takes None for parameters that have a default in the call.
         return {
@@ -102,10 +102,13 @@ def same(
     `renamed` gives the parameters of the call by Triton's where the names differ. `adapt` is that of `spells`.
     """
     ours = SIGNATURES[call]
-    theirs = {own: triton for triton, own in renamed.items()}
-    parameters = [records.evolve(one, name=theirs.get(one.name, one.name)) for one in ours.parameters]
-    by_name = {one.name: one for one in parameters}
-    signature = records.evolve(ours, name=name or call, group="Triton", by_name=by_name, doc="", prefix="tl")
+
+    def parameters() -> Mapping[str, Parameter]:
+        theirs = {own: triton for triton, own in renamed.items()}
+        renaming = ((theirs.get(one.name, one.name), one) for one in ours.parameters)
+        return {new: records.evolve(one, name=new) for new, one in renaming}
+
+    signature = Signature(name or call, "Triton", parameters, "", ours.results, "tl")
     return declared(Spelling(signature, call, adapt or _adapted(call, renamed), method))
 
 

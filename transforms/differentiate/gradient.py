@@ -36,7 +36,7 @@ from ziggurat.transforms.differentiate.one_to_one import plain_stores
 from ziggurat.transforms.differentiate.scaling import scaled
 from ziggurat.transforms.differentiate.undifferentiated import is_constant
 from ziggurat.transforms.kit.dataflow import Node, flow, nodes
-from ziggurat.transforms.kit.parameters import kernel_of
+from ziggurat.transforms.parameters import kernel_of
 from ziggurat.transforms.simplify import simplify
 
 # Ops of the kernel that its gradient leaves out.

@@ -15,7 +15,7 @@ from ziggurat.codemodel.traits import MemoryRead, MemoryWrite
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.codemodel.types import DescriptorType, PtrType
 from ziggurat.transforms.kit.dataflow import derived
-from ziggurat.transforms.kit.parameters import kernel_of, without_parameter
+from ziggurat.transforms.parameters import kernel_of, without_parameter
 from ziggurat.transforms.simplify import cse, dce, fold, inline, inline_call
 
 

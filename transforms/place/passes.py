@@ -23,7 +23,6 @@ from ziggurat.transforms.place.contract import contract
 from ziggurat.transforms.place.defer_stores import defer_stores
 from ziggurat.transforms.place.descriptors import lower_descriptors
 from ziggurat.transforms.place.dots import anchors, place_dots
-from ziggurat.transforms.place.hazards import hazards
 from ziggurat.transforms.place.hold_operands import hold_operands
 from ziggurat.transforms.place.last_reads import mark_last_reads
 from ziggurat.transforms.place.lower import lower
@@ -130,8 +129,11 @@ def place(model: Op, options: CompileOptions, snapshots: list[Snapshot] | None =
         options = _chosen(model, options)
     placed = model
     assert isinstance(placed, gpu.Module)
-    if options.verify and (found := hazards(placed)):
-        raise InternalError("; ".join(map(str, found)), str(placed))
+    if options.verify:
+        from ziggurat.transforms.place.hazards import hazards
+
+        if found := hazards(placed):
+            raise InternalError("; ".join(map(str, found)), str(placed))
     return placed
 
 
