@@ -85,25 +85,27 @@ def _write(
 def compiler_version(*, by_contents: bool = False) -> str:
     """A name for the version of the compiler's sources and of LLVM: by the sizes and times of the files, or by their
     contents, which are equal wherever and whenever they were installed."""
-    digest = hashlib.sha256()
+    found: list[str] = []
     for package in (codemodel, transforms, backend):
         assert package.__file__ is not None
         folder = os.path.dirname(package.__file__)
-        for path in sorted(_sources(folder)):
-            state = os.stat(path)
-            digest.update(f"{os.path.relpath(path, folder)} {state.st_size}\n".encode())
-            digest.update(Path(path).read_bytes() if by_contents else str(state.st_mtime_ns).encode())
+        above = os.path.dirname(folder)
+        for entry in _sources(folder):
+            state = entry.stat()
+            facts = hashlib.sha256(Path(entry).read_bytes()).hexdigest() if by_contents else state.st_mtime_ns
+            found.append(f"{entry.path.removeprefix(above)} {state.st_size} {facts}")
+    digest = hashlib.sha256("\n".join(sorted(found)).encode()).hexdigest()
     try:
         llvm = importlib.import_module("llvmlite").__version__
     except ImportError:
         llvm = "none"
-    return f"llvmlite {llvm} {digest.hexdigest()}"
+    return f"llvmlite {llvm} {digest}"
 
 
-def _sources(folder: str) -> Iterator[str]:
+def _sources(folder: str) -> Iterator[os.DirEntry[str]]:
     """The Python files in a folder, at any depth."""
     for entry in os.scandir(folder):
         if entry.name.endswith(".py"):
-            yield entry.path
+            yield entry
         elif entry.is_dir() and entry.name != "__pycache__":
             yield from _sources(entry.path)
