@@ -156,8 +156,7 @@ def _reduce(record: Any) -> tuple[Any, ...]:
 
 def _restored(cls: Any, values: Mapping[str, Any]) -> Any:
     record = cls.__new__(cls)
-    for name, value in values.items():
-        fill(record, name, value)
+    vars(record).update(values)
     return record
 
 

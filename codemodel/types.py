@@ -39,8 +39,6 @@ class TypeSyntax:
 class Type:
     """Base of all types."""
 
-    __slots__ = ("_text",)
-
     _text: str
 
     def syntax(self) -> TypeSyntax:
@@ -434,7 +432,7 @@ class DescriptorType(Type):
         return TypeSyntax("descriptor", (*dims, self.element.syntax(), *padding))
 
 
-@records.distinct
+@records.frozen
 class ConstantType(Type):
     """`constant<i32, c64>`: a value known at compile time, below its type in the lattice of attribution.
 
@@ -444,16 +442,12 @@ class ConstantType(Type):
     what they are.
     """
 
-    value: Any
+    value: Any = records.field(eq=False)
     type: Type
+    key: Any = records.field(init=False, repr=False)
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, ConstantType):
-            return NotImplemented
-        return self.type == other.type and constant_key(self.value) == constant_key(other.value)
-
-    def __hash__(self) -> int:
-        return hash((self.type, constant_key(self.value)))
+    def __post_init__(self) -> None:
+        records.fill(self, "key", constant_key(self.value))
 
     def syntax(self) -> TypeSyntax:
         value = self.value

@@ -88,18 +88,12 @@ class Constant:
     None for a constexpr, which has Python's arithmetic."""
 
     name: str
-    value: Any
+    value: Any = records.field(eq=False)
     type: ScalarType | None = None
+    key: Any = records.field(init=False, repr=False, hash=False)  # Equal for equal values of one type.
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Constant) and self._key == other._key
-
-    def __hash__(self) -> int:
-        return hash(self._key[:2])
-
-    @property
-    def _key(self) -> tuple[Any, ...]:
-        return self.name, self.type, constant_key(self.value)
+    def __post_init__(self) -> None:
+        records.fill(self, "key", constant_key(self.value))
 
 
 @records.frozen

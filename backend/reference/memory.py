@@ -50,11 +50,7 @@ class Argument:
     index: int
     name: str
     array: Array
-    memory: Array = records.field(default=None)
-
-    def __post_init__(self) -> None:
-        if self.memory is None:  # pyright: ignore[reportUnnecessaryComparison]
-            records.fill(self, "memory", self.array)
+    memory: Array
 
     @property
     def address(self) -> int:
@@ -201,7 +197,7 @@ class Memory:
         found = tensor_at(pointer) if self.argument_of(pointer) is None else None
         if found is None:
             return False
-        added = Region([Argument(_MAX_NUMBER, "a tensor", found)])
+        added = Region([Argument(_MAX_NUMBER, "a tensor", found, found)])
         if any(added.low < region.high and region.low < added.high for region in self.regions):
             return False  # The tensor has elements on both sides of an argument, which is a view of it.
         self.regions.append(added)

@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from ziggurat.codemodel import records
 from ziggurat.frontends.triton.constexpr import constexpr
 from ziggurat.frontends.triton.dtypes import block_type, dtype
 
@@ -47,17 +48,11 @@ class tensor_descriptor:
         self.block_type, self.block_shape, self.dtype = block_type, block_type.shape, block_type.element_ty
 
 
+@records.frozen
 class constexpr_type:
     """The type of a constant."""
 
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, constexpr_type) and self.value == other.value
-
-    def __hash__(self) -> int:
-        return hash(self.value)
+    value: Any
 
     def __repr__(self) -> str:
         return f"constexpr_type[{self.value}]"

@@ -59,7 +59,8 @@ def lower(module: gpu.Module) -> Op:
         lowering = _LOWERINGS.get(type(op))
         return None if lowering is None else lowering(builder, op, operands)
 
-    made = transform(module, lowered, pass_name="lower")
+    has_any = any(_LOWERINGS.get(type(op)) is not None for op in module.walk())
+    made = transform(module, lowered, pass_name="lower") if has_any else module
     if not any(isinstance(op, gpu.ConvertLayout) for op in made.walk()):
         return made
     stmatrix = TARGETS[module.target].has_stmatrix

@@ -32,7 +32,8 @@ def rescale(module: Op) -> Op:
                 return builder.add(gpu.Rescale(operands[at], operands[1 - at]))
         return None
 
-    if not any(isinstance(op, gpu.WgmmaWait) for op in module.walk()):
+    kinds = {type(op) for op in module.walk()}
+    if gpu.WgmmaWait not in kinds or arith.MulF not in kinds:
         return module
     return transform(module, rescaled, pass_name="rescale")
 

@@ -115,7 +115,7 @@ class NativeKernel:
 def _given(names: Sequence[str], values: Sequence[Any]) -> list[Argument]:
     """The arrays among run-time arguments."""
     arrays = enumerate(map(_host, values))
-    return [Argument(number, names[number], array) for number, array in arrays if array is not None]
+    return [Argument(number, names[number], array, array) for number, array in arrays if array is not None]
 
 
 def number_of_programs(grid: tuple[int, int, int], name: str) -> int:
