@@ -10,11 +10,12 @@ import re
 # The letters of LLVM's NVPTX target, and the bits that a register of each holds.
 LETTERS = {"b": 1, "c": 8, "h": 16, "r": 32, "l": 64, "f": 32, "d": 64}
 
+# Patterns, which `re` compiles at their first use: few kernels have inline assembly.
 # "$$" is a dollar sign, "${:uid}" a number that differs between two copies of the text.
-_NAMED = re.compile(r"\$(?:(\$)|(\d+)|\{(\d+)\}|(\{:uid\}))")
+_NAMED = r"\$(?:(\$)|(\d+)|\{(\d+)\}|(\{:uid\}))"
 # Control characters but tabs and ends of lines, and surrogates, which have no bytes.
-_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
-_CONSTRAINT = re.compile(rf"=&?[{''.join(LETTERS)}]|[n{''.join(LETTERS)}]|\d+|~\{{\w+\}}")
+_UNPRINTABLE = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]"
+_CONSTRAINT = rf"=&?[{''.join(LETTERS)}]|[n{''.join(LETTERS)}]|\d+|~\{{\w+\}}"
 
 
 def parts_of(constraints: str) -> list[str]:
@@ -26,7 +27,7 @@ def template_error(text: str, registers: int) -> tuple[str, str] | None:
     """The message and the hint for a template that cannot be assembled with so many registers; None for others."""
     at = 0
     while (at := text.find("$", at)) >= 0:
-        found = _NAMED.match(text, at)
+        found = re.compile(_NAMED).match(text, at)
         if found is None:
             piece = text[at : at + 8].split("\n")[0]
             return f"'$' must begin $0, ${{0}}, ${{:uid}} or $$; got {piece!r}", "write '$$' for a dollar sign"
@@ -35,7 +36,7 @@ def template_error(text: str, registers: int) -> tuple[str, str] | None:
             names = f"$0 to ${registers - 1}" if registers else "none"
             return f"the assembly names ${number[:9]}, and the constraints have {names}", "write '$$' for a dollar sign"
         at = found.end()
-    if wrong := _UNPRINTABLE.search(text):
+    if wrong := re.search(_UNPRINTABLE, text):
         return f"assembly must be printable text; got the character {wrong[0]!r}", "PTX is ASCII"
     return None
 
@@ -45,7 +46,7 @@ def constraints_error(constraints: str) -> str | None:
     parts = parts_of(constraints)
     outputs = sum(part.startswith("=") for part in parts)
     for at, part in enumerate(parts):
-        if _CONSTRAINT.fullmatch(part) is None:
+        if re.fullmatch(_CONSTRAINT, part) is None:
             return f"the constraint {part!r} must be one of PTX's: {', '.join(LETTERS)}, n, a number, ~{{memory}}"
         if part.startswith("=") != (at < outputs):
             return f"the constraints of results must come first; got {constraints!r}"

@@ -100,9 +100,10 @@ class LineInfo:
         ]  # fmt: skip
 
 
-_REFUSED = re.compile(r"\bline (\d+)\s*;")
-_FILE = re.compile(r'\.file\s+(\d+)\s+"((?:[^"\\]|\\.)*)"')
-_LOC = re.compile(r"\s*\.loc\s+(\d+)\s+(\d+)\s+(\d+)")
+# Patterns, which `re` compiles at their first use: few kernels need them.
+_REFUSED = r"\bline (\d+)\s*;"
+_FILE = r'\.file\s+(\d+)\s+"((?:[^"\\]|\\.)*)"'
+_LOC = r"\s*\.loc\s+(\d+)\s+(\d+)\s+(\d+)"
 
 
 def refused_at(ptx: str, said: str) -> Location | None:
@@ -110,11 +111,11 @@ def refused_at(ptx: str, said: str) -> Location | None:
 
     The last `.loc` before the line gives it; None where there is none.
     """
-    found = _REFUSED.search(said)
+    found = re.search(_REFUSED, said)
     lines = ptx.splitlines()
     if found is None or not 0 < int(found[1]) <= len(lines):
         return None
-    at = next((match for line in reversed(lines[: int(found[1])]) if (match := _LOC.match(line))), None)
+    at = next((match for line in reversed(lines[: int(found[1])]) if (match := re.match(_LOC, line))), None)
     if at is None:
         return None
     file, line, column = at.groups()
@@ -131,7 +132,7 @@ def directive_name(path: str) -> str:
 
 def files_of(ptx: str) -> dict[int, str]:
     """The names of the files that PTX names in `.file`, by number."""
-    return {int(number): _unquoted(name) for number, name in _FILE.findall(ptx)}
+    return {int(number): _unquoted(name) for number, name in re.findall(_FILE, ptx)}
 
 
 def _unquoted(text: str) -> str:
