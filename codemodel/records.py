@@ -66,7 +66,7 @@ def define(cls: C_) -> C_:
 
 def fields(cls: Any) -> tuple[Field, ...]:
     """The fields of a record's class, in order."""
-    return cls.__dict__["__fields__"]
+    return cls.__fields__
 
 
 def evolve(record: T_, **changes: Any) -> T_:

@@ -89,6 +89,13 @@ def test_records_are_equal_by_class_and_values():
     assert counter != Counter(1) and counter in {counter}
 
 
+def test_a_plain_subclass_is_a_record_of_its_base():
+    class Small(Box):
+        pass
+
+    assert Small((1,)) == Small([1]) != Box((1,)) and records.evolve(Small((1,)), name="s").name == "s"
+
+
 def test_own_methods_stay():
     assert Loud(3, twice=True).value == 6 and Loud(1) == Loud(11) and hash(Loud(12)) == 2 and repr(Loud(1)) == "LOUD 1"
 
