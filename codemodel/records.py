@@ -155,8 +155,8 @@ def _reduce(record: Any) -> tuple[Any, ...]:
 
 
 def _restored(cls: Any, values: Mapping[str, Any]) -> Any:
-    record = cls.__new__(cls)
-    vars(record).update(values)
+    record: Any = cls.__new__(cls)
+    record.__dict__.update(values)
     return record
 
 
