@@ -50,7 +50,8 @@ def telling(scalar: ScalarType) -> list[Any]:
         return sorted({low, high, 0, 1, 7, *((-1, -3, low + 1) if scalar.signed else (high // 2 + 1,))})
     form = scalar.format
     numbers = [
-        math.nan, 0.0, -0.0, 1.0, -1.0, 0.1, -2.5, form.largest, -form.largest, form.smallest_subnormal,
+        math.nan, 0.0, -0.0, 1.0, -1.0, 0.1, -2.5, form.largest, -form.largest,
+        math.ldexp(form.epsilon, form.smallest_exponent),
         form.smallest_normal, -form.smallest_normal,
     ]  # fmt: skip
     numbers = [rounded_number(number, scalar) for number in numbers]
