@@ -27,7 +27,7 @@ class Cluster:
         self.programs = programs
         self.arrivals = [0] * len(programs)
         self.waits = [0] * len(programs)
-        # What the threads of each CTA knew at each arrival, and the arrivals, from 1 on, that released its accesses.
+        # By CTA: the knowledge of its threads at each arrival, and the arrivals, from 1 on, that released its accesses.
         self.known: list[list[Array]] = [[] for _ in programs]
         self.released: list[list[int]] = [[0] for _ in programs]
         self.ended = [False] * len(programs)

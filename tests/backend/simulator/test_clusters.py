@@ -89,7 +89,7 @@ USE = PUT.replace("%p0", "%next").replace("i32 7", "i32 %loaded")
 
 
 def run_two(by_hand: Callable[..., None], first: tuple[str, ...], other: tuple[str, ...], seed: int) -> list[int]:
-    """What two CTAs, which run these lines, leave in memory."""
+    """The memory after two CTAs have run these lines."""
     lines = [
         RANK, "%is.first = icmp eq i32 %tid, 0", "%is.other = icmp eq i32 %rank, 1",
         "%next = getelementptr i32, ptr addrspace(1) %p0, i32 1", "br i1 %is.other, label %other, label %one",

@@ -58,7 +58,7 @@ def written(n: int, p: int, q: int, a: int, b: int, c: int, d: int, steps: int, 
 
 
 def test_what_is_known_is_so() -> None:
-    """Of random sums of digits, with and without masks."""
+    """Random sums of digits, with and without masks."""
     rng, found = random.Random(1), 0
     for _ in range(60):
         q = rng.choice([1, 1, 2, 4])

@@ -152,7 +152,7 @@ def of_equal_values(x, out, n, B: zg.constexpr, WHAT: zg.constexpr):
     ],
 )
 def test_what_a_thread_may_compute_once_or_never_counts_so(what: str, once: int):
-    """Where the numbers of threads alone tell which elements are equal, or not needed."""
+    """The numbers of threads alone tell which elements are equal, or not needed."""
     assert least(of_equal_values, [F32, F32, N, 1024, what], (1, 1, 1)) == once * 128 / 16
     assert least(of_equal_values, [F32, F32, N, 1024, ""], (1, 1, 1)) == 1024 / 16
 

@@ -213,7 +213,7 @@ def before_roles(model: Any, warps: int = 4) -> Any:
 
 
 def test_programs_in_turn_have_no_order() -> None:
-    """What two of them store is not compared."""
+    """Stores of two of them are not compared."""
     pointer = zg.divisible(zg.ptr(zg.f16))
     model = gated.triton(*[pointer] * 5, zg.i32, I32, zg.i32, I32, I32, I32, 128, 128, 64, True)
     made = before_roles(model, 8)
