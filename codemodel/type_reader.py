@@ -134,11 +134,16 @@ def _read_pointer(syntax: TypeSyntax) -> Type:
     return PtrType(_scalar(pointee), const)
 
 
-def _read_shared(syntax: TypeSyntax) -> Type:
+def _counted(syntax: TypeSyntax) -> tuple[int, list[TypeSyntax]]:
+    """The number that a type begins with, as in `n3`, or 1; and the other arguments."""
     arguments = list(syntax.arguments)
-    count = 1
     if arguments and arguments[0].name.startswith("n") and arguments[0].name[1:].isdecimal():
-        count = int(arguments.pop(0).name[1:])
+        return int(arguments[0].name[1:]), arguments[1:]
+    return 1, arguments
+
+
+def _read_shared(syntax: TypeSyntax) -> Type:
+    count, arguments = _counted(syntax)
     if not arguments or not arguments[-1].quoted:
         raise TypeSyntaxError(f"'shared' ends in the bases of its offsets, in quotes, in '{syntax}'")
     words = arguments.pop().name.split()
@@ -149,15 +154,15 @@ def _read_shared(syntax: TypeSyntax) -> Type:
 
 
 def _read_descriptor(syntax: TypeSyntax) -> Type:
-    padding = "zero"
-    if syntax.arguments and syntax.arguments[-1] == TypeSyntax("nan"):
+    padding, (parts, arguments) = "zero", _counted(syntax)
+    if arguments and arguments[-1] == TypeSyntax("nan"):
         padding = "nan"
-        syntax = TypeSyntax(syntax.name, syntax.arguments[:-1])
-    shape, element = read_shape(syntax)
+        arguments.pop()
+    shape, element = read_shape(TypeSyntax(syntax.name, tuple(arguments)))
     scalar = _scalar(element)
     if padding == "nan" and not scalar.is_float:
         raise TypeSyntaxError(f"only floats are padded with NaN; got '{element}'")
-    return DescriptorType(shape, scalar, padding)
+    return DescriptorType(shape, scalar, padding, parts)
 
 
 def _read_function(syntax: TypeSyntax) -> Type:

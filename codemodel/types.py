@@ -416,19 +416,22 @@ class DescriptorType(Type):
     """`descriptor<x64, x64, f16>`: a tensor in global memory that is moved in blocks of this shape.
 
     `padding` is the content of a block outside of the tensor: "zero", or (of floats) "nan", which the text shows:
-    `descriptor<x64, x64, f16, nan>`.
+    `descriptor<x64, x64, f16, nan>`. Where a block is loaded in several `parts`, by one CTA of a cluster each, the text
+    begins with their number: `descriptor<n2, x64, x64, f16>`.
     """
 
     block: tuple[int, ...]
     element: ScalarType
     padding: str = "zero"
+    parts: int = 1
 
     PADDINGS: ClassVar[tuple[str, ...]] = ("zero", "nan")
 
     def syntax(self) -> TypeSyntax:
         padding = () if self.padding == "zero" else (TypeSyntax(self.padding),)
+        parts = () if self.parts == 1 else (TypeSyntax(f"n{self.parts}"),)
         dims = (TypeSyntax(f"x{d}") for d in self.block)
-        return TypeSyntax("descriptor", (*dims, self.element.syntax(), *padding))
+        return TypeSyntax("descriptor", (*parts, *dims, self.element.syntax(), *padding))
 
 
 @attrs.frozen(str=False, eq=False)

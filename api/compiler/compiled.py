@@ -189,7 +189,7 @@ def _map_of(type_: Type, part: str) -> LaunchMap:
     assert isinstance(type_, DescriptorType)
     _, *sources = part.removesuffix(STORED).split()
     stored = part.endswith(STORED)
-    return LaunchMap(type_.element.name, *box_and_swizzle(type_.block, type_.element), tuple(sources), stored)
+    return LaunchMap(type_.element.name, *box_and_swizzle(type_), tuple(sources), stored)
 
 
 def parameter_of(type_: Type, part: str = "") -> Parameter:
@@ -203,6 +203,6 @@ def parameter_of(type_: Type, part: str = "") -> Parameter:
     number, _, field = part.partition(".")
     argument = int(number) if number else None
     if isinstance(type_, DescriptorType):
-        return Parameter("tensormap", *box_and_swizzle(type_.block, type_.element), "map", argument)
+        return Parameter("tensormap", *box_and_swizzle(type_), "map", argument)
     assert isinstance(type_, PtrType | ScalarType), f"a kernel has no parameter of type {type_}"
     return Parameter("ptr" if isinstance(type_, PtrType) else type_.name, part=field, argument=argument)

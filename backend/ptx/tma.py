@@ -6,15 +6,17 @@ of the kernel by value, or lies in the memory that the launch provides.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from ziggurat.backend.ptx.emitter import EFFECT, Argument, Emitted, Emitter, emits
+from ziggurat.backend.ptx.tensors import special_register
 from ziggurat.backend.ptx.words import GLOBAL, SHARED
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.fragments import MAP_BYTES, box_and_swizzle
 from ziggurat.codemodel.gpu.scope import WARP_GROUP
 from ziggurat.codemodel.op import Value
-from ziggurat.codemodel.types import i32
+from ziggurat.codemodel.types import DescriptorType, i32
 from ziggurat.transforms.place.queries import descriptor_of, shared_of
 
 # The type and the attributes of a parameter that is a tensor map.
@@ -23,6 +25,12 @@ MAP_PARAMETER = 'ptr byval([128 x i8]) align 64 "nvvm.grid_constant"'
 
 def _address(emitter: Emitter, buffer: Value) -> Argument:
     return SHARED, emitter.scalar(buffer)
+
+
+def _in_cta(emitter: Emitter, buffer: Value, cta: str) -> Argument:
+    """The address of the same place in the shared memory of another CTA of the cluster."""
+    own: Argument = "i32", emitter.emit(f"ptrtoint {SHARED} {emitter.scalar(buffer)} to i32")
+    return "i32", emitter.asm(("i32",), "mapa.shared::cluster.u32 $0, $1, $2;", own, ("i32", cta))[0]
 
 
 def _by_elected_thread(
@@ -70,9 +78,14 @@ def _arrive(emitter: Emitter, op: gpu.MbarrierArrive) -> Emitted:
     if op.each_warp:
         emitter.asm((), "bar.warp.sync -1;", effect=EFFECT)
     place = emitter.emit(f"and i32 {emitter.thread()}, {(32 if op.each_warp else 32 * WARP_GROUP) - 1}")
-    one = emitter.emit(f"icmp eq i32 {place}, 0")
-    line = "mbarrier.arrive.shared::cta.b64 _, [$0];"
-    _by_elected_thread(emitter, [line], _address(emitter, op.barrier), condition=op.predicate, thread=one)
+    if op.ctas > 1:
+        # A thread for each CTA. What it releases has been read, so the arrival orders no memory of the cluster.
+        one = emitter.emit(f"icmp ult i32 {place}, {op.ctas}")
+        line, there = "mbarrier.arrive.shared::cluster.b64 _, [$0];", _in_cta(emitter, op.barrier, place)
+    else:
+        one = emitter.emit(f"icmp eq i32 {place}, 0")
+        line, there = "mbarrier.arrive.shared::cta.b64 _, [$0];", _address(emitter, op.barrier)
+    _by_elected_thread(emitter, [line], there, condition=op.predicate, thread=one)
 
 
 @emits(gpu.MbarrierWait)
@@ -87,11 +100,19 @@ def _wait(emitter: Emitter, op: gpu.MbarrierWait) -> Emitted:
 
 @emits(gpu.TmaLoad)
 def _load(emitter: Emitter, op: gpu.TmaLoad) -> Emitted:
+    to, barrier = _address(emitter, op.buffer), _address(emitter, op.barrier)
+    map_ = ("ptr", emitter.scalar(op.descriptor))
+    if op.ctas > 1:
+        name = "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster"
+        mask: Argument = "i16", str((1 << op.ctas) - 1)
+        boxes, coordinates = _boxes(emitter, op, 4, op.ctas)
+        lines = [f"{name} [$0+{byte}], [$1, {{{at}}}], [$2], $3;" for byte, at in boxes]
+        own = to[0], emitter.emit(f"getelementptr i8, {to[0]} {to[1]}, i32 {_start_of_part(emitter, op)}")
+        _by_elected_thread(emitter, lines, own, map_, barrier, mask, *coordinates, condition=op.predicate)
+        return
     name = "cp.async.bulk.tensor.2d.shared::cta.global.tile.mbarrier::complete_tx::bytes"
     boxes, coordinates = _boxes(emitter, op, 3)
     lines = [f"{name} [$0+{byte}], [$1, {{{at}}}], [$2];" for byte, at in boxes]
-    to, barrier = _address(emitter, op.buffer), _address(emitter, op.barrier)
-    map_ = ("ptr", emitter.scalar(op.descriptor))
     _by_elected_thread(emitter, lines, to, map_, barrier, *coordinates, condition=op.predicate)
 
 
@@ -125,7 +146,7 @@ _SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
 @emits(gpu.MakeTensorMap)
 def _make_map(emitter: Emitter, op: gpu.MakeTensorMap) -> Emitted:
     type_ = descriptor_of(op.result)
-    box, swizzle = box_and_swizzle(type_.block, type_.element)
+    box, swizzle = box_and_swizzle(type_)
     buffer = _address(emitter, op.buffer)
     arguments: list[Argument] = [buffer, (GLOBAL, emitter.scalar(op.base))]
     fields: list[tuple[str, str, object]] = [
@@ -171,21 +192,44 @@ def _acquire_maps(emitter: Emitter, op: gpu.AcquireTensorMaps) -> Emitted:
 
 
 def _boxes(
-    emitter: Emitter, op: gpu.TmaLoad | gpu.TmaStore, first: int
+    emitter: Emitter, op: gpu.TmaLoad | gpu.TmaStore, first: int, ctas: int = 1
 ) -> tuple[list[tuple[int, str]], list[Argument]]:
     """The byte in the buffer and the coordinates of each box of a block, and the arguments that these name from
-    `$first` on. A box has up to 256 rows of up to 128 bytes."""
+    `$first` on. A box has up to 256 rows of up to 128 bytes. With several `ctas`, those of the part that this CTA of
+    the cluster loads, from the start of that part on."""
     type_ = descriptor_of(op.descriptor)
-    (rows, columns), _ = box_and_swizzle(type_.block, type_.element)
+    box, _ = box_and_swizzle(type_)
+    height = type_.block[0] // box[0]
+    own, axis = _part(type_, ctas)
     arguments: list[Argument] = []
-    for offset, size, step in zip(op.offsets, type_.block, (rows, columns), strict=True):
+    for at, (offset, count, step) in enumerate(zip(op.offsets, own, box, strict=True)):
         start = emitter.scalar(offset)
-        for at in range(0, size, step):
-            arguments.append(("i32", emitter.emit(f"add i32 {start}, {at}") if at else start))
-    height, width = type_.block[0] // rows, type_.block[1] // columns
+        if ctas > 1 and at == axis:
+            start = emitter.emit(f"add i32 {start}, {_times_rank(emitter, count * step)}")
+        for number in range(count):
+            arguments.append(("i32", emitter.emit(f"add i32 {start}, {number * step}") if number else start))
     boxes = [
-        ((j * height + i) * rows * columns * type_.element.bytes, f"${first + height + j}, ${first + i}")
-        for j in range(width)
-        for i in range(height)
+        ((j * height + i) * math.prod(box) * type_.element.bytes, f"${first + own[0] + j}, ${first + i}")
+        for j in range(own[1])
+        for i in range(own[0])
     ]
     return boxes, arguments
+
+
+def _part(type_: DescriptorType, ctas: int) -> tuple[tuple[int, int], int]:
+    """The boxes of a part of a block, down and across, and the axis that the parts divide: the columns, if they can."""
+    (rows, columns), _ = box_and_swizzle(type_)
+    height, width = type_.block[0] // rows, type_.block[1] // columns
+    return ((height, width // ctas), 1) if width % ctas == 0 else ((height // ctas, width), 0)
+
+
+def _times_rank(emitter: Emitter, number: int) -> str:
+    return emitter.emit(f"mul i32 {special_register(emitter, 'cluster.ctarank')}, {number}")
+
+
+def _start_of_part(emitter: Emitter, op: gpu.TmaLoad) -> str:
+    """The byte in the buffer where the part of this CTA begins: panels lie side by side, each with all rows."""
+    type_ = descriptor_of(op.descriptor)
+    box, _ = box_and_swizzle(type_)
+    (height, width), axis = _part(type_, op.ctas)
+    return _times_rank(emitter, (height * width if axis else height) * math.prod(box) * type_.element.bytes)

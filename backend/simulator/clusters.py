@@ -2,7 +2,10 @@
 
 A CTA runs until it waits for the others: at the barrier of the cluster, or at an mbarrier that they arrive at. Then
 another one runs, in an order by the seed. A store reaches the other CTA as a load by TMA does: as late as it may with
-the seed 0, as early as it may with 1. It is an error to store to a CTA that may not have started, or that has ended.
+the seed 0, as early as it may with 1. It is an error to store to a CTA that may not have started, or that has ended;
+so it is to arrive there, and to load by TMA to its shared memory.
+
+Threads know what orders their accesses and those of the other CTAs: they learn it at mbarriers at which those arrive.
 
 Accesses of global memory by different CTAs are ordered by the barrier of the cluster alone, if its arrival releases.
 """
@@ -34,6 +37,7 @@ class Cluster:
         self.changes = 0  # Counts what may let a CTA go on.
         for rank, program in enumerate(programs):
             program.cluster, program.rank = self, rank
+            program.shared.join_cluster(len(programs))
 
     def run(self, seed: int) -> None:
         """Run all CTAs. Raises `SimulationError` where each of them waits for another one."""
@@ -69,22 +73,49 @@ class Cluster:
         others = [count for count, ended in zip(self.arrivals, self.ended, strict=True) if not ended]
         if min(others) <= self.waits[rank]:
             raise Blocked(program.active, "deadlock: CTAs wait for others of the cluster that do not come")
-        program.shared.learn(program.numbers, self.known[rank][-1])
+        for target, (other, known) in enumerate(zip(self.programs, self.known, strict=True)):
+            if len(known) > self.waits[rank]:
+                other.shared.learn(self.row(target, rank, program.numbers), known[self.waits[rank]])
         program.memory.barrier(program.active)
         self.waits[rank] += 1
         program.memory.seen = [max(one for one in given if one <= self.waits[rank]) for given in self.released]
         self.changes += 1
 
-    def store(self, source: int, target: int, address: int, barrier: int, data: Array) -> None:
-        """Begin a store of bytes to the shared memory of a CTA, where an mbarrier counts them."""
+    # Accesses of other CTAs.
+
+    def row(self, target: int, source: int, thread: Any) -> Any:
+        """The number by which the shared memory of one CTA knows a thread, or threads, of another one."""
+        ctas = len(self.programs)
+        return thread + (source - target) % ctas * self.programs[target].threads
+
+    def told(self, source: int, thread: int) -> list[Array]:
+        """The knowledge of a thread of a CTA about the accesses to the shared memory of each CTA."""
+        return [
+            program.shared.knowledge(np.array([thread]))
+            if target == source
+            else program.shared.known[self.row(target, source, thread)].copy()
+            for target, program in enumerate(self.programs)
+        ]
+
+    def learn(self, source: int, threads: Array, knowledge: Sequence[Array]) -> None:
+        """Let threads of a CTA know what `told` returned."""
+        for target, (program, known) in enumerate(zip(self.programs, knowledge, strict=True)):
+            program.shared.learn(self.row(target, source, threads), known)
+
+    def reach(self, source: int, target: int, what: str) -> None:
+        """Note that a CTA accesses the shared memory of one that has started and has not ended."""
         if not 0 <= target < len(self.programs):
             raise SimulationError(f"a cluster of {len(self.programs)} CTAs has no CTA {target}")
-        if not self.waits[source]:
-            raise SimulationError("a CTA must wait until the others have started before it stores to them")
+        if len(self.programs) > 1 and not self.waits[source]:
+            raise SimulationError(f"a CTA must wait until the others have started before it {what} them")
         if self.ended[target]:
-            raise SimulationError("a CTA must not end before all stores of others to its shared memory")
-        tma.receive(self.programs[target], address, barrier, data, self.known[target][self.waits[source] - 1])
+            raise SimulationError(f"a CTA must not end before another one {what} it")
         self.changes += 1
+
+    def store(self, source: int, target: int, address: int, barrier: int, data: Array) -> None:
+        """Begin a store of bytes to the shared memory of a CTA, where an mbarrier counts them."""
+        self.reach(source, target, "stores to")
+        tma.receive(self.programs[target], address, barrier, data, self.known[target][self.waits[source] - 1])
 
 
 @unit(r"barrier\.cluster\.(arrive|wait)\.(release|relaxed|acquire)\.aligned")
@@ -94,6 +125,12 @@ def _barrier(program: Any, match: re.Match[str], operands: list[Any]) -> None:
         program.cluster.arrive(program.rank, releases=match[2] == "release")
     else:
         program.cluster.wait(program.rank)
+
+
+@unit(r"mapa\.shared::cluster\.u32 \$(\d+), \$(\d+), \$(\d+)")
+def _map(program: Any, match: re.Match[str], operands: list[Any]) -> None:
+    address, cta = (operands[int(match[at])].astype(np.uint32) for at in (2, 3))
+    operands[int(match[1])] = np.where(program.mask, tma.in_cta(address, cta), operands[int(match[1])])
 
 
 @unit(r"fence\.mbarrier_init\.release\.cluster")

@@ -28,7 +28,7 @@ class Shared:
     The agent of reads by several threads is `several`, that of reads by several threads of one role is of `by_role`,
     and the agent of atomics is `atomic`; `parts` has the time at which each thread last took part in such an access. No
     thread ever knows of the accesses of the agent `in_flight`. Reads by wgmma are kept apart: `wgmmas` has the last one
-    of each warp group.
+    of each warp group. After the knowledge of the threads of this CTA comes that of the other CTAs of its cluster.
     """
 
     def __init__(self, size: int, seed: int, threads: int = 128) -> None:
@@ -108,6 +108,11 @@ class Shared:
     def end_wgmma(self, group: int, time: int) -> None:
         """Note that a warp group has waited for its wgmmas that began before a time."""
         self.known[128 * group : 128 * group + 128, self._waited[group]] = time
+
+    def join_cluster(self, ctas: int) -> None:
+        """Make room for what the threads of the other CTAs know."""
+        threads, agents = len(self.parts), self.known.shape[1]
+        self.known = np.concatenate([self.known, np.ones(((ctas - 1) * threads, agents), np.int64)])
 
     def fence(self, threads: Array) -> None:
         """Make the writes of these threads visible to the asynchronous proxy."""

@@ -36,6 +36,7 @@ from ziggurat.codemodel.types import DescriptorType, Type
 _UNORDERED = (
     "an mbarrier is initialised or invalidated where another thread was since the last barrier: a barrier is missing"
 )
+_OF_CTA = 1 << 20  # The addresses of another CTA of the cluster are those here, plus a multiple of this.
 MAPS = 1 << 60  # The address of a tensor map of a launch is this plus the number of its array.
 
 
@@ -45,14 +46,19 @@ def in_parts(func: tt.Func, arguments: Sequence[Any], scratch: int = 0, grid: Se
     `grid` is what the launch asks for, and `scratch` the number of bytes for the tensor maps that all programs make.
     """
     parts = func.parts or [str(number) for number in range(len(arguments))]
-    given = [_part(arguments[int(part.partition(".")[0])], part) for part in parts if not is_of_launch(part)]
+    types = [parameter.type for parameter in func.body.parameters]
+    given = [
+        _part(arguments[int(part.partition(".")[0])], part, type_)
+        for part, type_ in zip(parts, types, strict=True)
+        if not is_of_launch(part)
+    ]
     maps = [
         _map(
-            parameter.type,
+            type_,
             [int(s[1:]) if s.startswith("=") else given[int(s)] for s in part.removesuffix(STORED).split()[1:]],
             part.endswith(STORED),
         )
-        for part, parameter in zip(parts, func.body.parameters, strict=True)
+        for part, type_ in zip(parts, types, strict=True)
         if part.startswith(MAP)
     ]
     sizes = [grid[int(part.split()[1])] for part in parts if part.startswith(GRID)]
@@ -73,7 +79,7 @@ def _map(type_: Type, sources: Sequence[Any], stored: bool) -> TensorMap:
         why = f"blocks are loaded by TMA from rows {pitch} elements apart: the distance must be positive"
     if why is not None:
         raise LaunchError(why, hint="compile the kernel with raise_pointers=False")
-    box, swizzle = box_and_swizzle(type_.block, type_.element)
+    box, swizzle = box_and_swizzle(type_)
     return TensorMap(array, (box[0], box[1]), swizzle, (int(rows), int(columns)), stride=int(pitch))
 
 
@@ -84,7 +90,7 @@ def _aligned(size: int) -> Array:
     return room[start : start + size]
 
 
-def _part(argument: Any, part: str) -> Any:
+def _part(argument: Any, part: str, type_: Type) -> Any:
     if not isinstance(argument, TensorDescriptor):
         return argument
     host, field = argument.host, part.partition(".")[2]
@@ -92,7 +98,8 @@ def _part(argument: Any, part: str) -> Any:
     if field == "base":
         return host
     if field in ("", "map"):
-        box, swizzle = box_and_swizzle(argument.block, argument.element)
+        assert isinstance(type_, DescriptorType)
+        box, swizzle = box_and_swizzle(type_)
         rows, columns = argument.shape
         nan, stride = argument.padding == "nan", argument.strides[0]
         return TensorMap(host, (box[0], box[1]), swizzle, (rows, columns), nan, stride)
@@ -112,8 +119,8 @@ class _Mbarrier:
     made: int  # The stamp of its initialisation.
     users: Array  # The stamp of each thread's last use.
     # What threads knew when they arrived: in this phase, and in ended phases, which those who waited learn.
-    coming: Array
-    known: Array
+    coming: Sequence[Array]  # Of the shared memory of each CTA of the cluster.
+    known: Sequence[Array]
     phase: int = 0
     bytes: int = 0
     fenced: bool = False  # Whether a fence has made it visible to the asynchronous proxy.
@@ -215,7 +222,8 @@ class _Tma:
             raise SimulationError(
                 "a thread uses an mbarrier that another has initialised since the last barrier: a barrier is missing"
             )
-        made.users[threads] = shared.stamp(threads)
+        own = threads[threads < self.program.threads]
+        made.users[own] = shared.stamp(own)
         return made
 
     def init(self, address: int, thread: int, arrivals: int) -> None:
@@ -230,7 +238,8 @@ class _Tma:
             raise SimulationError(_UNORDERED)
         shared.write(places, thread, self.random.integers(0, 256, 8, dtype=np.uint8))
         shared.writer[places] = shared.stamp(shared.in_flight)
-        users, known = np.zeros(self.program.threads, np.int64), np.zeros(shared.known.shape[1], np.int64)
+        users = np.zeros(self.program.threads, np.int64)
+        known = [np.zeros(shared.known.shape[1], np.int64) for _ in self.program.cluster.programs]
         self.barriers[address] = _Mbarrier(arrivals, arrivals, shared.stamp(thread), users, known, known)
 
     def invalidate(self, address: int, thread: int) -> None:
@@ -243,11 +252,13 @@ class _Tma:
         shared.write(places, thread, self.random.integers(0, 256, 8, dtype=np.uint8))
         del self.barriers[address]
 
-    def arrive(self, address: int, thread: int, expected: int) -> None:
-        made = self.mbarrier(address, np.array([thread]))
+    def arrive(self, address: int, thread: int, expected: int, source: int | None = None) -> None:
+        """Arrive at an mbarrier, by a thread of the CTA of rank `source`; without it, of this CTA."""
+        source = self.program.rank if source is None else source
+        made = self.mbarrier(address, self.program.cluster.row(self.program.rank, source, np.array([thread])))
         if made.missing == 0:
             raise SimulationError("an mbarrier must have no more arrivals in a phase than it was initialised with")
-        made.coming = np.maximum(made.coming, self.program.shared.knowledge(np.array([thread])))
+        made.coming = list(map(np.maximum, made.coming, self.program.cluster.told(source, thread)))
         made.bytes += expected
         made.missing -= 1
         made.step()
@@ -268,7 +279,7 @@ class _Tma:
             if made.phase % 2 == parity:
                 held |= threads
             else:
-                program.shared.learn(np.flatnonzero(threads), made.known)
+                program.cluster.learn(program.rank, np.flatnonzero(threads), made.known)
         if held.any():
             raise Blocked(held, "deadlock: threads wait for the phase of an mbarrier that never ends")
 
@@ -355,24 +366,39 @@ class _Tma:
             pass
         return self.program.memory.bytes_at(tensor.address)
 
-    def start_load(self, map_: int, address: int, at: tuple[int, int], barrier: int, thread: int) -> None:
-        tensor, shared = self.tensor(map_, thread), self.program.shared
+    def start_load(
+        self, map_: int, address: int, at: tuple[int, int], barrier: int, thread: int, mask: int | None = None
+    ) -> None:
+        """Begin to load a box, into the shared memory of the CTAs of a mask; without one, of this CTA."""
+        program, tensor = self.program, self.tensor(map_, thread)
         offsets, there, inside = self._box(tensor, *at)
-        places = self._places(tensor, address, offsets)
-        shared.check_free(places, thread, "a TMA load writes")
-        shared.check_fenced(places, "a TMA load overwrites")
-        made = self.mbarrier(barrier, np.array([thread]))
-        if not made.fenced:
-            raise SimulationError(
-                "a fence.proxy.async must be between the initialisation of an mbarrier "
-                "and a TMA load that arrives at it"
-            )
         outside = np.zeros(tensor.box, tensor.dtype)
         if tensor.nan:
             outside[:] = np.nan
         data = np.ascontiguousarray(outside).reshape(-1).view(np.uint8).copy()
         if inside.any():
             data[inside] = self._memory(tensor, there[inside], thread)[there[inside]]
+        if mask is None:
+            self._begin(tensor, address, offsets, data, barrier, map_, thread)
+            return
+        for rank in (rank for rank in range(mask.bit_length()) if mask >> rank & 1):
+            program.cluster.reach(program.rank, rank, "loads to")
+            row = program.cluster.row(rank, program.rank, thread)
+            program.cluster.programs[rank].unit(_Tma)._begin(tensor, address, offsets, data, barrier, map_, row)
+
+    def _begin(
+        self, tensor: Tensor, address: int, offsets: Array, data: Array, barrier: int, map_: int, row: int
+    ) -> None:
+        """Begin to load the bytes of a box into the shared memory of this CTA, by the thread that it knows by `row`."""
+        shared, places = self.program.shared, self._places(tensor, address, offsets)
+        shared.check_free(places, row, "a TMA load writes")
+        shared.check_fenced(places, "a TMA load overwrites")
+        made = self.mbarrier(barrier, np.array([row]))
+        if not made.fenced:
+            raise SimulationError(
+                "a fence.proxy.async must be between the initialisation of an mbarrier "
+                "and a TMA load that arrives at it"
+            )
         self._load(places, data, made, barrier, map_)
 
     def receive(self, address: int, barrier: int, data: Array, known: Array) -> None:
@@ -391,8 +417,10 @@ class _Tma:
         agent = shared.loads_of(barrier)
         shared.writer[places] = shared.stamp(agent)
         shared.time += 1
-        made.coming = made.coming.copy()
-        made.coming[agent] = shared.time  # Those who wait for the phase know that the load is complete.
+        rank: int = self.program.rank
+        own = made.coming[rank].copy()
+        own[agent] = shared.time  # Those who wait for the phase know that the load is complete.
+        made.coming = [own if at == rank else one for at, one in enumerate(made.coming)]
         self.loads.append(_Load(places, data, made, map_))
         self.some_land()
 
@@ -425,6 +453,11 @@ class _Tma:
                 self.written.append(store)
         if not read and pending == 0:
             self.write()
+
+
+def in_cta(address: Any, cta: Any) -> Any:
+    """The address in the shared memory of a CTA of the cluster of what is at an address in that of this CTA."""
+    return address % _OF_CTA + (cta + 1) * _OF_CTA
 
 
 def receive(program: Any, address: int, barrier: int, data: Array, known: Array) -> None:
@@ -476,6 +509,7 @@ def _statement_of_warps(program: Any, text: str, operands: list[Any], going: Arr
             raise unknown(text)
 
 
+_LOAD = "cp.async.bulk.tensor.2d.shared::cta.global.tile.mbarrier::complete_tx::bytes"
 _STORES = r"cp\.(?:reduce\.)?async\.bulk\.tensor\.2d\.global\.shared::cta(\.add)?\.tile\.bulk_group"
 
 
@@ -492,7 +526,14 @@ def _statement(tma: _Tma, text: str, values: list[int], thread: int) -> None:
         tma.arrive(given[0], thread, sum(constants))
     elif opcode == "fence.proxy.async.shared::cta":
         tma.fence(np.array([thread]))
-    elif opcode == "cp.async.bulk.tensor.2d.shared::cta.global.tile.mbarrier::complete_tx::bytes":
+    elif opcode == "mbarrier.arrive.shared::cluster.b64":
+        address, cta = given[0] % _OF_CTA, given[0] // _OF_CTA - 1
+        tma.program.cluster.reach(tma.program.rank, cta, "arrives at")
+        tma.program.cluster.programs[cta].unit(_Tma).arrive(address, thread, 0, tma.program.rank)
+    elif opcode == _LOAD.replace("::cta", "::cluster") + ".multicast::cluster":
+        address, map_, column, row, barrier, mask = given
+        tma.start_load(map_, address, (_signed(row), _signed(column)), barrier, thread, mask)
+    elif opcode == _LOAD:
         address, map_, column, row, barrier = given
         tma.start_load(map_, address, (_signed(row), _signed(column)), barrier, thread)
     elif form := re.fullmatch(_STORES, opcode):

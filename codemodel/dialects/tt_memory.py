@@ -257,7 +257,7 @@ class MakeTensorDescriptor(Op, traits.Pure, name="tt.make_tensor_descriptor"):
     def derive_type(self) -> Type:
         type_, base = self.type, self.base.type
         if isinstance(type_, DescriptorType) and isinstance(base, PtrType):
-            return DescriptorType(type_.block, base.pointee, type_.padding)
+            return DescriptorType(type_.block, base.pointee, type_.padding, type_.parts)
         return type_
 
     def check(self) -> None:

@@ -62,9 +62,13 @@ class Channel(Op, name="gpu.channel"):
     """A channel whose slots are those of these rings, which all have the same number of buffers: its stages.
 
     The slots are acquired, filled, committed, waited for and released in the order of the ring, from the first on.
+
+    Its scope is a CTA, or, with `ctas`, a cluster of so many: each of them has such rings, loads a part of some blocks
+    into those of all, and fills a slot once all of them have released it.
     """
 
     rings: Sequence[Value] = operands()
+    ctas: int = attribute(int, default=1)
 
     def infer_type(self) -> Type:
         return channel
@@ -184,11 +188,12 @@ class MbarrierExpect(Op, name="gpu.mbarrier_expect"):
 
 class MbarrierArrive(Op, name="gpu.mbarrier_arrive"):
     """mbarrier.arrive by one thread of each warp group of the scope, or of each warp after the others, where the
-    condition holds."""
+    condition holds: at this mbarrier, or at those in the same place of the `ctas` CTAs of the cluster."""
 
     barrier: Value = operand()
     predicate: Value = operand()
     each_warp: bool = attribute(bool, default=False)
+    ctas: int = attribute(int, default=1)
 
     def check(self) -> None:
         require_types(self, predicate=i1)
@@ -208,6 +213,9 @@ class TmaLoad(Op, MemoryRead, MemoryWrite, name="gpu.tma_load"):
     """cp.async.bulk.tensor: where the condition holds, begin to copy a block of a tensor into a buffer, in boxes.
 
     The mbarrier counts the bytes. One thread runs it. Before `lower_channels`, `barrier` is the channel of the buffer.
+
+    With several `ctas`, those of the cluster load the same block together: the one of rank r loads part r of it, into
+    the buffers in the same place of all of them, whose mbarriers count the bytes (`.multicast::cluster`).
     """
 
     descriptor: Value = operand()
@@ -215,9 +223,13 @@ class TmaLoad(Op, MemoryRead, MemoryWrite, name="gpu.tma_load"):
     barrier: Value = operand()
     predicate: Value = operand()
     offsets: Sequence[Value] = operands()
+    ctas: int = attribute(int, default=1)
 
     def check(self) -> None:
         _boxed(self, self.descriptor, self.buffer)
+        assert isinstance(self.descriptor.type, DescriptorType)
+        good = self.ctas in (1, self.descriptor.type.parts)
+        require(good, f"{self.ctas} CTAs load blocks of so many parts together; got {self.descriptor.type}")
         if self.barrier.type != channel:
             require_mbarriers(self, self.barrier)
         require_types(self, predicate=i1)

@@ -21,7 +21,7 @@ import attrs
 
 from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.layout import Layout, bits_of, combine, inverted
-from ziggurat.codemodel.types import ScalarType, SharedType
+from ziggurat.codemodel.types import DescriptorType, ScalarType, SharedType
 
 
 @attrs.frozen
@@ -261,15 +261,17 @@ def is_of_launch(part: str) -> bool:
 Tile = tuple[tuple[int, ...], int]
 
 
-def box_and_swizzle(block: Sequence[int], element: ScalarType) -> Tile:
+def box_and_swizzle(type_: DescriptorType) -> Tile:
     """The box of a block that one TMA copy moves, and the bytes of its swizzle.
 
     A row of the box is at most 128 bytes, and swizzled where it is 32, 64 or 128 of them, so that the copies lie as
-    `Panels`; a wider block takes several copies. No side is longer than 256.
+    `Panels`; a wider block takes several copies. No side is longer than 256. Each part of a block is whole boxes.
     """
-    inner = min(block[-1], 128 // element.bytes)
-    row = inner * element.bytes
-    return (*(min(size, 256) for size in block[:-1]), inner), row if row in (32, 64, 128) else 0
+    block, size = type_.block, type_.element.bytes
+    inner = min(block[-1], 128 // size)
+    row = inner * size
+    within = 1 if block[-1] // inner % type_.parts == 0 else type_.parts  # Parts that share the columns of a box.
+    return (*(min(side // within, 256) for side in block[:-1]), inner), row if row in (32, 64, 128) else 0
 
 
 def byte_of(shared: SharedType, row: int, column: int, batch: int = 0) -> int:

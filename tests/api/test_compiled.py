@@ -164,7 +164,7 @@ def test_parameters_that_are_the_arguments():
 @pytest.mark.parametrize("block", [(8,), (256, 64), (2, 512, 32)])
 def test_a_map_is_encoded_as_its_block_lies(block):
     """The compiler lays out the buffer by the same function."""
-    box, swizzle = box_and_swizzle(block, f16)
+    box, swizzle = box_and_swizzle(DescriptorType(block, f16))
     assert parameter_of(DescriptorType(block, f16), "3.map") == Parameter("tensormap", box, swizzle, "map", 3)
 
 

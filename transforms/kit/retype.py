@@ -118,7 +118,7 @@ class _Retyping:
         if isinstance(type_, PtrType):
             return PtrType(self.types.get(type_.pointee, type_.pointee))
         if isinstance(type_, DescriptorType):
-            made = DescriptorType(type_.block, self.types.get(type_.element, type_.element), type_.padding)
+            made = DescriptorType(type_.block, self.types.get(type_.element, type_.element), type_.padding, type_.parts)
             row = made.block[-1] * made.element.bytes
             require(row >= 16, f"a row of a descriptor's block must have at least 16 bytes; {made} has {row}")
             return made

@@ -22,13 +22,14 @@ from itertools import dropwhile
 
 import attrs
 
-from ziggurat.codemodel.dialects import arith, scf
+from ziggurat.codemodel.dialects import arith, scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.scope import Scope, scope_of
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.traits import Loop
 from ziggurat.transforms.place.barriers import Hazard
 from ziggurat.transforms.place.flow import READERS, USERS, allocation, read_in_flight, slot_index, users_of
+from ziggurat.transforms.place.multicast import Ranks
 from ziggurat.transforms.place.queries import constant_of
 
 
@@ -75,7 +76,7 @@ class ChannelProof:
         self.waits = [op for op in uses if isinstance(op, gpu.ChannelWait)]
         self.by_copies = any(isinstance(load, gpu.AsyncCopy) for load in self.loads.values())
         self.by_tma = any(isinstance(op, gpu.TmaLoad) for op in uses)
-        self.between_roles = not any(isinstance(op, gpu.ChannelClose) for op in uses)
+        self.between_roles = self.op.ctas > 1 or not any(isinstance(op, gpu.ChannelClose) for op in uses)
         self.in_flight: dict[Value, int] = {}
         self._frees: dict[tuple[Value, bool], bool] = {}
         self._found: dict[tuple[int, int, str], Hazard] = {}
@@ -121,10 +122,28 @@ class ChannelProof:
             self._note(load, load, "arrival of cp.async at another role")
         for store in (op for op in self.readers if isinstance(op, gpu.TmaStore)):
             self._note(store, store, "wait for TMA to read a slot of another role")
+        if self.op.ctas > 1:
+            self._check_cluster()
         for role in split.roles:
             state = self._ops(role.entry.ops, _State(), True)
             if state.held or state.acquired is not None:
                 self._note(self.op, self.op, "release" if state.held else "commit")
+
+    def _check_cluster(self) -> None:
+        """Check that all CTAs of a cluster fill slots equally often, and with the same blocks where they load together.
+
+        Then each slot gets all parts of a block: the bytes that are expected are those of whole blocks.
+        """
+        func = next(owner for owner in self.op.path() if isinstance(owner, tt.Func))
+        ranks, loads = Ranks(func), [op for op in self.op.result.uses if isinstance(op, gpu.TmaLoad)]
+        if self.op.ctas != func.num_ctas or not self.by_tma:
+            self._note(self.op, self.op, "cluster of CTAs that load by TMA")
+        for op in self.op.result.uses:
+            if not ranks.runs_equally(op) or (isinstance(op, gpu.ChannelAcquire) and not ranks.is_equal(op.predicate)):
+                self._note(op, op, "same number of slots in all CTAs")
+        for op in loads:
+            if op.ctas > 1 and not ranks.is_equal(*op.offsets):
+                self._note(op, op, "same block in all CTAs")
 
     def _ops(self, ops: Iterable[Op], state: _State, first: bool) -> _State:
         for op in ops:
@@ -215,6 +234,7 @@ class ChannelProof:
                 op.barrier is self.op.result
                 and isinstance(acquire, gpu.ChannelAcquire)
                 and op.predicate is acquire.predicate
+                and op.ctas in (1, self.op.ctas)
             )
             if not own or acquire is None or (index is not None and index is not acquire.result):
                 self._note(op, op, "acquire")

@@ -230,10 +230,11 @@ class _Costs:
             self._add(op, loop, role, *self._access(op))
         elif isinstance(op, gpu.TmaLoad | gpu.TmaStore):
             size, type_ = shared_of(op.buffer).bytes, descriptor_of(op.descriptor)
-            box, _ = box_and_swizzle(type_.block, type_.element)
-            issued = _ELECTED * math.prod(type_.block) / math.prod(box) * self.warps
-            used = {"read" if isinstance(op, gpu.TmaLoad) else "written": size}
-            work = Work(**used, moved=size, asked=size, wavefronts=size / LINE, least=size / LINE, issued=issued)
+            box, _ = box_and_swizzle(type_)
+            own = size / op.ctas if isinstance(op, gpu.TmaLoad) else size  # The others of the cluster load the rest.
+            issued = _ELECTED * math.prod(type_.block) / math.prod(box) * self.warps * own / size
+            used = {"read" if isinstance(op, gpu.TmaLoad) else "written": own}
+            work = Work(**used, moved=own, asked=own, wavefronts=size / LINE, least=size / LINE, issued=issued)
             self._add(op, loop, role, work)
         elif isinstance(op, gpu.LocalLoad | gpu.LocalStore):
             self._add(op, loop, role, *self._local(op))

@@ -32,6 +32,8 @@ import operator
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 
+import attrs
+
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, cf, core, scf, tt
 from ziggurat.codemodel.dialects.tt import Padding
@@ -66,14 +68,15 @@ _NONE: Mapping[Value, bool] = {}
 
 
 def lower_descriptors(
-    module: core.Module, kept: Mapping[Value, bool] = _NONE, disjoint: tuple[int, ...] = ()
-) -> core.Module:
+    module: core.Module, kept: Mapping[Value, bool] = _NONE, disjoint: tuple[int, ...] = (),
+    shared: Mapping[Value, int] = _NONE,
+) -> core.Module:  # fmt: skip
     """The prepared module with pointers instead of descriptors, except for accesses whose results are `kept`.
 
     Those go through descriptors that are parameters of the kernel, or that ops of it make. A parameter becomes the
     tensor map, if an access is kept, and the base, sizes and strides, if one is not; `parts` of the function says which
     parameter is what. A store for which `kept` is true is kept where the rows of the tensor are multiples of 16 bytes.
-    `disjoint` becomes an attribute of the function.
+    `disjoint` becomes an attribute of the function. The blocks of the descriptors in `shared` are loaded in parts.
     """
     (func,) = module.functions().values()
     assert isinstance(func, tt.Func)
@@ -85,7 +88,7 @@ def lower_descriptors(
     def lowered(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         match op:
             case tt.Func():
-                return _function(builder, op, kept, disjoint, maps)
+                return _function(builder, op, kept, disjoint, maps, shared)
             case Structured() if any(isinstance(type_, DescriptorType) for type_ in op.value_types):
                 return _structured(builder, op, operands)
             case scf.Yield() | scf.Condition() if _has_descriptor(op.handed):
@@ -97,7 +100,7 @@ def lower_descriptors(
                 ]
                 return builder.add(rebuilt(op, operands, (), successors))
             case tt.MakeTensorDescriptor():
-                return _with_hints(builder, op, operands)
+                return _with_hints(builder, op, operands, shared.get(op.result, 1))
             case core.TupleLoad() if isinstance(made := operands[0], OpResult) and isinstance(made.op, core.MakeTuple):
                 return made.op.operands[op.index]
             case tt.DescriptorLoad() | tt.DescriptorStore() | tt.DescriptorReduce() if op.result in kept:
@@ -174,12 +177,16 @@ def _joined(builder: Builder, types: Iterable[Type], parts: Iterable[Value]) -> 
 
 
 def _function(
-    builder: Rewriter, op: tt.Func, kept: Mapping[Value, bool], disjoint: tuple[int, ...], maps: dict[Value, Value]
-) -> Outcome:
+    builder: Rewriter, op: tt.Func, kept: Mapping[Value, bool], disjoint: tuple[int, ...], maps: dict[Value, Value],
+    shared: Mapping[Value, int],
+) -> Outcome:  # fmt: skip
     """The function with parts for parameters. `maps` gets the tensor maps."""
     old = op.body
     known: Sequence[int] = op.divisibility or (1,) * len(old.parameters)
-    columns = [_columns(parameter, divisor, kept) for parameter, divisor in zip(old.parameters, known, strict=True)]
+    columns = [
+        _columns(parameter, divisor, kept, shared.get(parameter, 1))
+        for parameter, divisor in zip(old.parameters, known, strict=True)
+    ]
     for column, part in zip(columns, op.parts, strict=False):
         column[:] = [(part, type_, divisor) for _, type_, divisor in column]
     new = [column for mine in columns for column in mine]
@@ -209,11 +216,14 @@ def _function(
         divisibility=divisibility if any(number > 1 for number in divisibility) else (),
         parts=parts if op.parts or any("." in part for part in parts) else (),
         disjoint=disjoint,
+        num_ctas=op.num_ctas,
     )
     return builder.add(made, op.location)
 
 
-def _columns(parameter: BlockParameter, divisor: int, kept: Mapping[Value, bool]) -> list[tuple[str, Type, int]]:
+def _columns(
+    parameter: BlockParameter, divisor: int, kept: Mapping[Value, bool], parts: int
+) -> list[tuple[str, Type, int]]:
     """The parameters that replace one: for each of them the part, the type, the divisibility."""
     number, type_ = parameter.index, parameter.type
     if not isinstance(type_, DescriptorType):
@@ -221,7 +231,7 @@ def _columns(parameter: BlockParameter, divisor: int, kept: Mapping[Value, bool]
     through_map = [user.result in kept for user in parameter.uses]
     columns: list[tuple[str, Type, int]] = []
     if any(through_map) or not through_map:
-        columns.append((f"{number}.map", type_, 1))
+        columns.append((f"{number}.map", attrs.evolve(type_, parts=parts), 1))
     if not all(through_map):
         # The host has checked that the base and all strides but the last are multiples of 16 bytes. A known divisor
         # of the bytes of a row is one of the last size.
@@ -254,11 +264,11 @@ def _structured(builder: Rewriter, op: Structured, operands: tuple[Value, ...]) 
     return repacked(builder, values)
 
 
-def _with_hints(builder: Builder, op: tt.MakeTensorDescriptor, operands: Sequence[Value]) -> Outcome:
+def _with_hints(builder: Builder, op: tt.MakeTensorDescriptor, operands: Sequence[Value], parts: int) -> Outcome:
     """The descriptor, with hints about its base, its strides, and the length of rows that are as long as they are
     apart: multiples of 16 bytes."""
     base, *numbers = operands
-    type_, rank = descriptor_of(op.result), len(op.shape)
+    type_, rank = attrs.evolve(descriptor_of(op.result), parts=parts), len(op.shape)
     hinted = [rank + axis for axis in range(rank - 1)] + [rank - 1] * is_contiguous(op)
     for at in hinted if type_.element.bytes < _UNIT else ():
         if constant_of(numbers[at]) is None:

@@ -51,9 +51,11 @@ def hazards(module: gpu.Module) -> list[Hazard]:
     * a wait or a commit for asynchronous ops: copies of cp.async, wgmma, stores of TMA;
     * a wait for what other CTAs of the cluster store;
     * memory of its own for each tensor map that the kernel makes, and barriers and an acquire before its use;
-    * as many arrivals in a phase of an mbarrier as it counts, from the scopes that arrive.
+    * as many arrivals in a phase of an mbarrier as it counts, from the scopes that arrive, in all CTAs of the cluster;
+    * a wait at the end for arrivals of other CTAs, and one for them before a load to the memory of all CTAs.
     """
-    return [*missing_barriers(module), *used_too_early(module), *_wrong_maps(module), *_wrong_arrivals(module)]
+    of_mbarriers = (*_wrong_arrivals(module), *_left_arrivals(module), *_loads_too_early(module))
+    return [*missing_barriers(module), *used_too_early(module), *_wrong_maps(module), *of_mbarriers]
 
 
 def used_too_early(module: gpu.Module) -> Iterator[Hazard]:
@@ -171,7 +173,7 @@ class _Run:
 
     def hazards(self) -> Iterable[Hazard]:
         """Run the function from its entry."""
-        followed = (*USERS, *_ASYNCHRONOUS, tt.Return)
+        followed = (*USERS, *_ASYNCHRONOUS, gpu.MbarrierArrive, tt.Return)
         if any(isinstance(op, gpu.MakeTensorMap) for op in self.func.walk()):
             followed += (*BARRIERS, gpu.AcquireTensorMaps)
         nodes = Graph(self.func.bodies[0], followed).nodes
@@ -202,6 +204,8 @@ class _Run:
         elif isinstance(op, USERS):
             self._meets_copies(uses[:1], state)
             self._meets("wait", uses[:1], (*state.dots, *state.stores))
+        if isinstance(op, gpu.TmaLoad | gpu.MbarrierArrive) and op.ctas > 1 and not state.started:
+            self._note(op, op, "wait for the other CTAs")
         match op:
             case gpu.ClusterWait():
                 return attrs.evolve(state, started=True)
@@ -294,11 +298,35 @@ def _wrong_arrivals(module: gpu.Module) -> Iterator[Hazard]:
             if isinstance(op, gpu.MbarrierExpect | gpu.MbarrierArrive):
                 scope, count = scope_of(op), 1
                 if isinstance(op, gpu.MbarrierArrive):
-                    count = scope.warps if op.each_warp else scope.warp_groups
+                    count = op.ctas * (scope.warps if op.each_warp else scope.warp_groups)
                 if found.setdefault(scope, count) != count:
                     yield Hazard(init, op, "equal arrivals in all phases")
         if found and sum(found.values()) != init.arrivals:
             yield Hazard(init, init, f"count of {sum(found.values())} arrivals")
+
+
+def _left_arrivals(module: gpu.Module) -> Iterator[Hazard]:
+    """The mbarriers at which other CTAs may arrive when this one has ended: no role ends with a wait for each."""
+    for init in (op for op in module.walk() if isinstance(op, gpu.MbarrierInit)):
+        users = list(users_of(init.buffer))
+        if not any(isinstance(op, gpu.MbarrierArrive) and op.ctas > 1 for op in users):
+            continue
+        waits = [op for op in users if isinstance(op, gpu.MbarrierWait)]
+        roles = [op.parent for op in waits[-1:] if op.parent and isinstance(op.parent_op, gpu.WarpSpecialize)]
+        last = [op for block in roles for op in takewhile(lambda op: not op.bodies, reversed(block.ops))]
+        if sum(op in waits for op in last) < shared_of(init.buffer).count:
+            yield Hazard(init, init, "wait for the last arrivals of other CTAs")
+
+
+def _loads_too_early(module: gpu.Module) -> Iterator[Hazard]:
+    """The loads to the shared memory of all CTAs without a wait in their block, for an mbarrier at which all arrive."""
+    for op in (op for op in module.walk() if isinstance(op, gpu.TmaLoad) and op.ctas > 1):
+        assert op.parent is not None
+        before = op.parent.ops[: op.parent.ops.index(op)]
+        waited = {allocation(other.barrier) for other in before if isinstance(other, gpu.MbarrierWait)}
+        arrivals = (user for buffer in waited for user in users_of(buffer) if isinstance(user, gpu.MbarrierArrive))
+        if not any(user.ctas == op.ctas for user in arrivals):
+            yield Hazard(op, op, "wait for the releases of all CTAs")
 
 
 # Tensor maps.

@@ -22,6 +22,8 @@ What becomes of the other ops:
 * In one role, a release becomes nothing: a barrier orders it and the next acquire (`barriers`).
 * Between roles, an acquire waits for the mbarrier `empty` of its slot, and a release arrives there, in each role that
   waits for the channel. Threads that store arrive at `full` when they commit.
+* Of a channel of a cluster, a release arrives at the `empty` of all CTAs, which count the arrivals of all. The roles
+  begin when all CTAs have started, and the one that fills the slots ends when all of them are free.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, scf
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.gpu import dialect as gpu
-from ziggurat.codemodel.gpu.scope import scope_of
+from ziggurat.codemodel.gpu.scope import Scope, scope_of
 from ziggurat.codemodel.op import Body, Op, Value
 from ziggurat.codemodel.traits import Loop
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, rebuilt, transform
@@ -101,7 +103,14 @@ class _Lowering:
                 self._close(builder, op)
                 return DROP
             case gpu.WarpSpecialize():
+                if any(proof.op.ctas > 1 for proof in self.proofs.values()):
+                    # All CTAs have started, and have initialised their mbarriers.
+                    builder.add(gpu.ClusterArrive())
+                    builder.add(gpu.ClusterWait())
                 return builder.add(rebuilt(op, (), [self._role(builder, role) for role in op.roles]), op.location)
+            case scf.Yield() if isinstance(op.parent_op, gpu.WarpSpecialize):
+                self._drain(builder, scope_of(op))
+                return None
             case scf.For() if keys := self._advancing(op):
                 return self._loop(builder, op, keys)
             case scf.If() if keys := self._advancing(op):
@@ -122,25 +131,49 @@ class _Lowering:
             scopes = {scope_of(wait) for wait in proof.waits}
             # Matrix units read for a warp group, and each warp for itself.
             each = (scope.warps if proof.by_threads(scope) else scope.warp_groups for scope in scopes)
-            self.empty[channel] = _mbarriers(builder, op.stages, sum(each))
+            self.empty[channel] = _mbarriers(builder, op.stages, op.ctas * sum(each))
         if not isinstance(next(later for later in _after(op) if not isinstance(later, gpu.LocalAlloc)), gpu.Channel):
             builder.add(gpu.Barrier())
         return self.full[channel]
 
     def _acquire(self, builder: Rewriter, op: gpu.ChannelAcquire, predicate: Value) -> Value:
         channel, proof = op.channel, self.proofs[op.channel]
-        slot, phase = self._at(builder, channel, 0 if proof.between_roles else proof.in_flight[op.result])
         if proof.between_roles:
-            # Before a slot is filled for the first time, its mbarrier is in its first phase: the one before counts as
-            # over.
-            other = builder.add(arith.XOrI(phase, constant(builder, 1)))
-            builder.add(gpu.MbarrierWait(_of_slot(builder, self.empty[channel], slot), other))
+            slot = self._wait_until_free(builder, channel)
             self.ahead[channel] += 1
+        else:
+            slot, _ = self._at(builder, channel, proof.in_flight[op.result])
         if channel in self.full:
             builder[channel] = self.filled[channel] = _of_slot(builder, self.full[channel], slot)
         if proof.by_tma:
             size = sum(shared_of(ring).bytes for ring in proof.op.rings) // proof.stages
             builder.add(gpu.MbarrierExpect(self.filled[channel], predicate, bytes=size))
+        return slot
+
+    def _drain(self, builder: Builder, scope: Scope) -> None:
+        """At the end of a role, wait until all CTAs of the cluster have released the slots that it has filled: they
+        arrive at mbarriers of this CTA, which must not have ended."""
+        mine = [
+            channel
+            for channel, proof in self.proofs.items()
+            if proof.op.ctas > 1 and scope_of(proof.acquires[0]) == scope
+        ]
+        for key in dict.fromkeys(self.keys[channel] for channel in mine):
+            alike = [channel for channel, other in self.keys.items() if other == key]
+            for _ in range(_stages(key)):
+                for channel in (channel for channel in alike if channel in mine):
+                    self._wait_until_free(builder, channel)
+                self.ahead.update((channel, self.ahead[channel] + 1) for channel in alike)
+                self._fold(builder, key)
+
+    def _wait_until_free(self, builder: Builder, channel: Value) -> Value:
+        """Wait until the next slot of a channel between roles is free; its index.
+
+        Before a slot is filled for the first time, its mbarrier is in its first phase: the one before counts as over.
+        """
+        slot, phase = self._at(builder, channel, 0)
+        other = builder.add(arith.XOrI(phase, constant(builder, 1)))
+        builder.add(gpu.MbarrierWait(_of_slot(builder, self.empty[channel], slot), other))
         return slot
 
     def _wait(self, builder: Rewriter, op: gpu.ChannelWait) -> Value:
@@ -180,7 +213,7 @@ class _Lowering:
             condition = builder.add(arith.CmpI(index, start, arith.IntPredicate.NE))
         slot, _ = self._at(builder, channel, -op.held - 1)
         mbarrier, each_warp = _of_slot(builder, self.empty[channel], slot), proof.by_threads(scope_of(op))
-        builder.add(gpu.MbarrierArrive(mbarrier, condition, each_warp=each_warp))
+        builder.add(gpu.MbarrierArrive(mbarrier, condition, each_warp=each_warp, ctas=proof.op.ctas))
 
     def _close(self, builder: Rewriter, op: gpu.ChannelClose) -> None:
         """Wait for the copies that are still in flight, whose iterations did not come, and give the memory of mbarriers

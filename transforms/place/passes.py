@@ -28,6 +28,7 @@ from ziggurat.transforms.place.hold_operands import hold_operands
 from ziggurat.transforms.place.last_reads import mark_last_reads
 from ziggurat.transforms.place.lower import lower
 from ziggurat.transforms.place.lower_channels import lower_channels
+from ziggurat.transforms.place.multicast import shared_blocks
 from ziggurat.transforms.place.persist import make_persistent
 from ziggurat.transforms.place.pipeline_loads import pipeline_loads
 from ziggurat.transforms.place.prefetch import prefetch_loads
@@ -43,6 +44,7 @@ from ziggurat.transforms.place.spread import spread
 from ziggurat.transforms.place.tensor_maps import make_tensor_maps
 from ziggurat.transforms.place.tma import aliasing, lower_tma, tma_accesses
 from ziggurat.transforms.simplify import cse, dce
+from ziggurat.transforms.simplify.demand import first_kernel
 
 
 def _assign(op: core.Module, options: CompileOptions) -> Op:
@@ -52,7 +54,7 @@ def _assign(op: core.Module, options: CompileOptions) -> Op:
 
 def _descriptors(op: core.Module, options: CompileOptions) -> Op:
     by_tma = tma_accesses(op, options.target, options.warps, options.launch_pdl)
-    return lower_descriptors(op, by_tma, aliasing(op, by_tma))
+    return lower_descriptors(op, by_tma, aliasing(op, by_tma), shared_blocks(first_kernel(op), by_tma))
 
 
 Step = Callable[[Any, CompileOptions], Op]  # Takes a `core.Module` or, after `assign`, a `gpu.Module`.
@@ -143,13 +145,13 @@ def _chosen(model: Op, options: CompileOptions) -> CompileOptions:
     cluster has the warps of all CTAs that were asked for."""
     if not isinstance(model, core.Module):
         return options
+    func, roles = first_kernel(model), options.warp_specialize
+    if roles is None and func.num_ctas > 1 and any(isinstance(op, tt.Dot) for op in func.walk()):
+        roles = True  # Between roles, the CTAs load together.
     if options.num_warps is not None:
-        (func,) = model.functions().values()
-        assert isinstance(func, tt.Func)
         ctas = (options.num_ctas or 1) if func.num_ctas == 1 else 1
-        return attrs.evolve(options, num_warps=min(MAX_WARPS, options.num_warps * ctas))
+        return attrs.evolve(options, num_warps=min(MAX_WARPS, options.num_warps * ctas), warp_specialize=roles)
     warps = choose_warps(model, options.target).count
-    roles = options.warp_specialize
     return attrs.evolve(options, num_warps=warps, warp_specialize=warps > USUAL_WARPS if roles is None else roles)
 
 

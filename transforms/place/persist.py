@@ -169,6 +169,7 @@ def _function(builder: Rewriter, op: tt.Func) -> Value:
             inner.finish(),
             divisibility=(*op.divisibility, *[1] * _AXES) if op.divisibility else (),
             parts=(*map(str, range(count)), *(f"{GRID} {axis}" for axis in range(_AXES))),
+            num_ctas=op.num_ctas,
         ),
         op.location,
     )

@@ -52,7 +52,7 @@ from ziggurat.transforms.place.flow import allocation
 from ziggurat.transforms.place.loop_plan import TURNED_SLOTS, Copy, LoopPlan, planned
 from ziggurat.transforms.place.memory_order import ATOMICS
 from ziggurat.transforms.place.obstacle import Obstacle, warn, warn_of
-from ziggurat.transforms.place.queries import constant, shared_of, unpacked
+from ziggurat.transforms.place.queries import constant, descriptor_of, shared_of, unpacked
 from ziggurat.transforms.place.schedule import carrying_loop
 
 _LOWERING_BYTES = 8192  # Shared memory that is left for what `lower` allocates.
@@ -312,7 +312,9 @@ def begin_copy(
     """Begin to copy what a load reads to a buffer, where a condition holds."""
     if isinstance(load, tt.DescriptorLoad):
         descriptor, *offsets = (builder[value] for value in load.operands)
-        builder.add(gpu.TmaLoad(descriptor, buffer, channel, condition, offsets), load.location)
+        assert isinstance(channel, OpResult) and isinstance(channel.op, gpu.Channel)
+        ctas = descriptor_of(descriptor).parts if channel.op.ctas > 1 else 1
+        builder.add(gpu.TmaLoad(descriptor, buffer, channel, condition, offsets, ctas=ctas), load.location)
         return
     pointers, mask = builder[load.ptr], mask_of(builder, load, condition)
     for step in transposed:
@@ -335,8 +337,10 @@ def mask_of(builder: Rewriter, load: tt.Load, condition: Value) -> Value:
     return condition if load.mask is None else builder.add(arith.AndI(builder[load.mask], condition))
 
 
-def new_channels(builder: Builder, plan: LoopPlan) -> list[Value]:
-    """The channels of a loop, with new rings: those of its copies, and those of its turned operands."""
+def new_channels(builder: Builder, plan: LoopPlan, *, between_roles: bool = False) -> list[Value]:
+    """The channels of a loop, with new rings: those of its copies, and those of its turned operands.
+
+    Between roles, the CTAs of a cluster share a channel with blocks of which each loads a part."""
 
     def ring(buffer: Value, count: int) -> Value:
         assert isinstance(buffer, OpResult) and isinstance(buffer.op, gpu.LocalAlloc)
@@ -345,8 +349,15 @@ def new_channels(builder: Builder, plan: LoopPlan) -> list[Value]:
 
     rings = {copy: ring(copy.buffer.result, plan.stages) for copy in plan.copies}
     groups = [[rings[copy] for copy in copies] for copies in plan.channels()]
+    ctas = [max(map(parts_of_load, copies)) if between_roles else 1 for copies in plan.channels()]
     groups += [[ring(store.buffer, TURNED_SLOTS)] for store in plan.turned]
-    return [builder.add(gpu.Channel(group)) for group in groups]
+    ctas += [1] * len(plan.turned)
+    return [builder.add(gpu.Channel(group, ctas=count)) for group, count in zip(groups, ctas, strict=True)]
+
+
+def parts_of_load(copy: Copy) -> int:
+    """The CTAs of a cluster that load a block together, each a part of it; 1 for a block that one CTA loads."""
+    return descriptor_of(copy.load.descriptor).parts if isinstance(copy.load, tt.DescriptorLoad) else 1
 
 
 def rings_of(channel: Value) -> Sequence[Value]:

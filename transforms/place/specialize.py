@@ -52,7 +52,14 @@ from ziggurat.transforms.place.loop_plan import (
 from ziggurat.transforms.place.memory_order import MemoryOrder
 from ziggurat.transforms.place.obstacle import Obstacle, warn_of
 from ziggurat.transforms.place.persist import is_persistent
-from ziggurat.transforms.place.pipeline_loads import StagedLoop, begin_copy, new_channels, rings_of, warn_of_loads
+from ziggurat.transforms.place.pipeline_loads import (
+    StagedLoop,
+    begin_copy,
+    new_channels,
+    parts_of_load,
+    rings_of,
+    warn_of_loads,
+)
 from ziggurat.transforms.place.pressure import loop_registers, registers_of_thread
 from ziggurat.transforms.place.queries import bytes_of, constant
 from ziggurat.transforms.place.schedule import carrying_loop
@@ -85,6 +92,8 @@ def specialize(module: gpu.Module, num_stages: int | None, every: bool = False, 
     if isinstance(found, Obstacle):
         for loop in asked:
             warn_of("the loop is not specialised for warps", loop, found)
+        if not asked and func.num_ctas > 1:
+            warn_of("each CTA of a cluster loads all blocks of the loop, without roles", loops[0], found)
         return module
     split = found
     for plan in split.sliced.plans.values() if asked else ():
@@ -316,7 +325,7 @@ class _Roles:
         for loop, plan in self.sliced.plans.items():
             key = _shape_of(plan), split.readers(plan)
             if key not in channels:
-                channels[key] = new_channels(outer, plan)
+                channels[key] = new_channels(outer, plan, between_roles=True)
             self.fills[loop] = StagedLoop(plan, channels[key])
         # The channels of blocks that loops around load, by the stores of the kernel.
         self.once: dict[Value, Value] = {}
@@ -416,4 +425,6 @@ def _registers(warps: int, maxnreg: int | None) -> int:
 
 def _shape_of(plan: LoopPlan) -> tuple[object, ...]:
     """A key that is equal for plans that can share channels."""
-    return plan.stages, tuple(tuple(copy.buffer.type for copy in copies) for copies in plan.channels())
+    return plan.stages, tuple(
+        tuple((copy.buffer.type, parts_of_load(copy)) for copy in copies) for copies in plan.channels()
+    )

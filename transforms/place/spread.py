@@ -12,18 +12,24 @@
 A row that one CTA cannot hold in its registers is read once so. The size that is divided is that of the longest
 reduction; all axes of this size are. Other tensors, and scalars, are computed by every CTA, and stored by the first.
 Program numbers are those of clusters. Only kernels whose ops can be divided so are: `obstacle_to` has the others.
+
+In a kernel with dots, the CTAs divide the rows or the columns of a dot's result, and all axes that these are axes of:
+of operands, accumulators, blocks of descriptors and stored tensors. The other operand is the same in all CTAs, which
+load it together (`multicast`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
+
+import attrs
 
 from ziggurat.codemodel.dialects import arith, core, scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.graphs import reached
-from ziggurat.codemodel.op import Op, Value
+from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.structured import Structured
 from ziggurat.codemodel.traits import Loop
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
@@ -37,22 +43,54 @@ from ziggurat.codemodel.types import (
     with_element,
 )
 from ziggurat.transforms.place.chunks import numbers_from
-from ziggurat.transforms.place.components import component_types
+from ziggurat.transforms.place.components import Component, component_of, component_types, components_of, groups_of
 from ziggurat.transforms.place.memory_order import MemoryOrder, may_order
 from ziggurat.transforms.place.obstacle import Obstacle, warn
-from ziggurat.transforms.place.queries import constant, is_elementwise, repacked, tensor_of, unpacked
+from ziggurat.transforms.place.queries import constant, is_elementwise, is_root, repacked, tensor_of, unpacked
+from ziggurat.transforms.simplify import cse, dce
+from ziggurat.transforms.simplify.demand import first_kernel
 from ziggurat.transforms.simplify.effects import is_pure, may_write
 
 LONG = 65536  # Elements of a tensor from which on the compiler chooses clusters.
 ELEMENTS_OF_CTA = 8192  # Of the largest tensor, then: 32 a thread of 8 warps (`choose`).
 _LEAST = 32  # Elements that a CTA has of an axis that is divided.
+_LEAST_ROWS = 64  # Of the rows of a dot's result: those of a wgmma.
 
 _DIVISIBLE = (
     tt.MakeRange, tt.Splat, tt.Broadcast, tt.Poison, arith.ConstantOp, tt.ExpandDims, tt.Trans, tt.Join, tt.Split,
     tt.Load, tt.Store, tt.MapElementwise, tt.InlineAsm, tt.Assert, Structured, scf.Yield, scf.Condition,
-    core.MakeTuple, core.TupleLoad,
+    core.MakeTuple, core.TupleLoad, tt.Func, tt.Dot, tt.MakeTensorDescriptor, tt.DescriptorLoad, tt.DescriptorStore,
 )  # fmt: skip
-_OF_ONE_CTA = (tt.SmId, tt.GlobalTimer, tt.Print, tt.Dot)
+_OF_ONE_CTA = (tt.SmId, tt.GlobalTimer, tt.Print)
+
+Axis = tuple[Component, int]
+
+
+@attrs.frozen
+class Division:
+    """The axes of tensors that the CTAs of a cluster divide: those of a size, or, of a kernel with dots, `axes`."""
+
+    size: int
+    axes: Collection[Axis] | None = None
+
+    def of(self, component: Component) -> list[int]:
+        """The axes of a tensor, or of the blocks of a descriptor, that are divided."""
+        value, sides = component[0], _sides(component)
+        if len(component_types(value.type)) == 1:
+            component = component_of(value)
+        if self.axes is None:
+            return [axis for axis, side in enumerate(sides) if side == self.size]
+        return [axis for axis in range(len(sides)) if (component, axis) in self.axes]
+
+    def axis(self, value: Value) -> int | None:
+        """The axis of a value that is divided."""
+        return next(iter(self.of(component_of(value))), None)
+
+
+def _sides(component: Component) -> tuple[int, ...]:
+    """The shape of a tensor, or of the blocks of a descriptor."""
+    type_ = component_types(component[0].type)[component[1]]
+    return type_.block if isinstance(type_, DescriptorType) else shape_of(type_)
 
 
 def spread(module: core.Module, options: CompileOptions) -> Op:
@@ -60,24 +98,49 @@ def spread(module: core.Module, options: CompileOptions) -> Op:
 
     Warns where it was asked for, and cannot be done.
     """
-    (func,) = module.functions().values()
-    assert isinstance(func, tt.Func)
-    asked, size = options.num_ctas, _divided_size(func)
-    if asked == 1 or (asked is None and size is None):
+    func, has_dots = first_kernel(module), any(isinstance(op, tt.Dot) for op in module.walk())
+    asked, most = options.num_ctas, TARGETS[options.target].cluster_ctas
+    if asked == 1:
         return module
-    most = TARGETS[options.target].cluster_ctas
     if asked is None:
-        count = 1 if options.launch_cooperative_grid else min(most, _chosen(func))
-        return module if count == 1 or obstacle_to(func, size, count) else _spread(module, func, size or 1, count)
-    found = obstacle_to(func, size, asked)
+        count = 1 if options.launch_cooperative_grid or has_dots else min(most, _chosen(func))
+        found = division_by(func, count) if count > 1 else None
+        return _spread(module, func, found, count) if isinstance(found, Division) else module
+    apart = _with_roots_apart(module) if has_dots else module
+    func = first_kernel(apart)
+    found = division_by(func, asked)
     if asked > most:
         of_target = "no clusters" if most == 1 else f"clusters of at most {most} CTAs"
         found = Obstacle(f"{options.target} has {of_target}", func)
-    if found is not None or size is None:
-        why = "it has no tensors" if found is None else found.reason(func)
+    if isinstance(found, Obstacle):
+        why = found.reason(func)
         warn(f"a program of '{func.sym_name}' is one CTA, not a cluster of num_ctas={asked}: {why}", func.location)
         return module
-    return _spread(module, func, size, asked)
+    made = _spread(apart, func, found, asked)
+    return cse(dce(made)) if has_dots else made
+
+
+def _with_roots_apart(module: core.Module) -> core.Module:
+    """The module whose ranges, splats and constants have one use each: rows and columns may be ranges of one size, and
+    only one of them is divided."""
+
+    def apart(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+        roots = [one.op if isinstance(one, OpResult) else None for one in op.operands]
+        roots = [
+            one if one is not None and is_root(one) and isinstance(one.result.type, TensorType) else None
+            for one in roots
+        ]
+        if not any(roots):
+            return None
+        own = (
+            new if one is None else builder.copy(one, [builder[given] for given in one.operands])
+            for one, new in zip(roots, operands, strict=True)
+        )
+        return builder.copy(op, tuple(own))
+
+    made = dce(transform(module, apart))
+    assert isinstance(made, core.Module)
+    return made
 
 
 def _chosen(func: tt.Func) -> int:
@@ -97,22 +160,103 @@ def _divided_size(func: tt.Func) -> int | None:
 # The ops that can be divided.
 
 
-def obstacle_to(func: tt.Func, size: int | None, count: int) -> Obstacle | None:
-    """The first op of a prepared kernel that `count` CTAs cannot share, dividing the axes of a size."""
-    if size is None:
-        return Obstacle("it has no tensors", func)
-    if size < _LEAST * count:
-        return Obstacle(f"its longest axis has only {size} elements", func)
+def division_by(func: tt.Func, count: int) -> Division | Obstacle:
+    """The axes of a prepared kernel that `count` CTAs divide, or the first op that they cannot share."""
+    if any(isinstance(op, tt.Dot) for op in func.walk()):
+        divisions = _divisions_of_dots(func, count)
+    else:
+        size = _divided_size(func)
+        divisions = [] if size is None else [Division(size)]
+    first: Obstacle | None = None
+    for division in divisions:
+        found = obstacle_to(func, division, count)
+        if found is None:
+            return division
+        first = first or found
+    return first or Obstacle("it has no tensors", func)
+
+
+def _divisions_of_dots(func: tt.Func, count: int) -> list[Division]:
+    """The rows and the columns of the results of dots, with what is divided with them.
+
+    The reads of the L2 are the same for all, as the CTAs load together what they do not divide. First come those that
+    leave a CTA the fewest elements of operands in shared memory, then rows: so an instruction has many columns.
+    """
+    links: dict[Axis, list[Axis]] = {}
+
+    def link(one: Axis, other: Axis) -> None:
+        links.setdefault(one, []).append(other)
+        links.setdefault(other, []).append(one)
+
+    for group in groups_of(func).values():
+        for other in (*group.members[1:], *(source for _, source in group.sources)):
+            for axis in range(len(_sides(group.members[0]))):
+                link((group.members[0], axis), (other, axis))
     for op in func.walk():
-        why = _why_not(op, size)
+        for one, other in _linked(op):
+            link(one, other)
+    seen: set[Axis] = set()
+    dots = [op for op in func.walk() if isinstance(op, tt.Dot)]
+    operands = {component_of(value): tensor_of(value).numel for op in dots for value in (op.a, op.b)}
+    found: list[tuple[int, int, Division]] = []
+    for op in dots:
+        for axis in range(2) if tensor_of(op.result).rank == 2 else ():
+            start: Axis = (op.result, 0), axis
+            if start not in seen:
+                axes: set[Axis] = reached([start], lambda one: links.get(one, ()))
+                seen |= axes
+                division = Division(tensor_of(op.result).shape[axis], frozenset(axes))
+                held = sum(size // (count if division.of(one) else 1) for one, size in operands.items())
+                found.append((held, axis, division))
+    return [division for _, _, division in sorted(found, key=lambda one: one[:2])]
+
+
+def _linked(op: Op) -> Iterator[tuple[Axis, Axis]]:
+    """The axes of the operands and results of an op that are divided together."""
+    given = [component_of(value) for value in op.operands if len(component_types(value.type)) == 1]
+    results = list(components_of(op.result))
+    match op:
+        case tt.Dot() if tensor_of(op.result).rank == 2:
+            a, b, c = given[:3]
+            rows, columns = ((results[0], axis) for axis in range(2))
+            yield from ((rows, (a, 0)), (rows, (c, 0)), (columns, (b, 1)), (columns, (c, 1)), ((a, 1), (b, 0)))
+        case tt.Trans():
+            yield from (((results[0], at), (given[0], axis)) for at, axis in enumerate(op.order))
+        case tt.ExpandDims():
+            for axis in range(len(_sides(given[0]))):
+                yield (given[0], axis), (results[0], axis + (axis >= op.axis))
+        case tt.Reduce():
+            for axis in range(len(_sides(given[0]))):
+                for one in given[1:]:
+                    yield (given[0], axis), (one, axis)
+                for one in results if axis != op.axis else ():
+                    yield (given[0], axis), (one, axis - (axis > op.axis))
+        case Structured() | scf.Yield() | scf.Condition() | core.TupleLoad():
+            pass  # Control flow joins whole values.
+        case _:
+            # Axes of one size are the same; a broadcast makes an axis of 1 another one.
+            tensors = [one for one in (*given, *results) if _sides(one)]
+            for one in tensors[1:]:
+                for axis, (a, b) in enumerate(zip(_sides(tensors[0]), _sides(one), strict=False)):
+                    if a == b:
+                        yield (tensors[0], axis), (one, axis)
+
+
+def obstacle_to(func: tt.Func, division: Division, count: int) -> Obstacle | None:
+    """The first op of a prepared kernel that `count` CTAs cannot share, dividing these axes."""
+    if division.size < _LEAST * count:
+        return Obstacle(f"its longest axis has only {division.size} elements", func)
+    for op in func.walk():
+        why = _why_not(op, division, count)
         if why is not None:
             return Obstacle(why, op)
-    store = _of_what_others_load(func, size)
+    store = _of_what_others_load(func, division)
     return None if store is None else Obstacle("it may store where the other CTAs have yet to load", store)
 
 
-def _of_what_others_load(func: tt.Func, size: int) -> tt.Store | None:
-    """A store by the first CTA to memory that a load before it reads in all CTAs, where they need it for their parts.
+def _of_what_others_load(func: tt.Func, division: Division) -> Op | None:
+    """A store by the first CTA to memory that a load before it reads in all CTAs, where they need it for their parts;
+    in a kernel with dots, a store by any CTA.
 
     Only a barrier makes all CTAs wait until such loads are done. One CTA needs none where each thread has its elements.
     """
@@ -120,48 +264,71 @@ def _of_what_others_load(func: tt.Func, size: int) -> tt.Store | None:
     for op in func.walk():
         if isinstance(op, tt.Barrier) and op.parent_op is func:
             loaded.clear()
-        elif isinstance(op, tt.Load) and size not in shape_of(op.result.type) and _reaches_parts(op, size):
-            loaded.append(op.ptr)
-        elif isinstance(op, tt.Store) and size not in shape_of(op.ptr.type) and memory.keeps_order(op, loaded):
-            return op
+        elif isinstance(op, tt.Load | tt.DescriptorLoad):
+            if division.axis(op.result) is None and _reaches_parts(op, division):
+                loaded.append(op.operands[0])
+        elif isinstance(op, tt.Store | tt.DescriptorStore):
+            by_first = division.axis(op.operands[0]) is None
+            if (by_first or division.axes is not None) and memory.keeps_order(op, loaded):
+                return op
     return None
 
 
-def _reaches_parts(op: Op, size: int) -> bool:
+def _reaches_parts(op: Op, division: Division) -> bool:
     """Whether anything but stores by the first CTA may depend on an op."""
     found = reached([op], lambda one: [] if isinstance(one, tt.Store) else one.result.uses)
     stays = (one for one in found if one is not op and not is_pure(one))
-    return any(not isinstance(one, tt.Store) or size in shape_of(one.ptr.type) for one in stays)
+    return any(not isinstance(one, tt.Store) or division.axis(one.ptr) is not None for one in stays)
 
 
-def _types(op: Op) -> Iterator[Type]:
-    for value in (op.result, *op.operands, *(parameter for body in op.bodies for parameter in body.parameters)):
-        yield from component_types(value.type)
+def _components(op: Op) -> Iterator[Component]:
+    """The tensors, descriptors and scalars of an op: its results, operands and parameters."""
+    for value in op.operands:
+        yield from [component_of(value)] if len(component_types(value.type)) == 1 else components_of(value)
+    for value in (op.result, *(parameter for body in op.bodies for parameter in body.parameters)):
+        yield from components_of(value)
 
 
-def _why_not(op: Op, size: int) -> str | None:
+def _is_described(component: Component) -> bool:
+    return isinstance(component_types(component[0].type)[component[1]], DescriptorType)
+
+
+def _why_not(op: Op, division: Division, count: int) -> str | None:
     """The reason why CTAs cannot share an op, as a clause."""
-    shapes = [shape_of(type_) for type_ in _types(op)]
-    if any(shape.count(size) > 1 for shape in shapes):
-        return f"a tensor has two axes of {size}"
-    if any(isinstance(type_, DescriptorType) for type_ in _types(op)):
+    axes = {component: division.of(component) for component in _components(op)}
+    if any(len(own) > 1 for own in axes.values()):
+        return f"a tensor has two axes of {division.size}"
+    if division.axes is None and any(map(_is_described, axes)):
         return "blocks of descriptors are not divided"
-    reduced = shape_of(op.values[0].type) if isinstance(op, tt.Reduce) else ()
-    if size in reduced and any(isinstance(outer, Loop) for outer in op.path()):
+    reduced = division.axis(op.values[0]) if isinstance(op, tt.Reduce) else None
+    if isinstance(op, tt.Reduce) and division.axes is not None and reduced == op.axis:
+        return "the CTAs divide what it reduces"
+    if reduced is not None and division.axes is None and any(isinstance(outer, Loop) for outer in op.path()):
         return "a loop reduces what the CTAs share"
+    if isinstance(op, tt.Dot):
+        if division.axes is None or (tensor_of(op.result).rank > 2 and any(axes.values())):
+            return f"{op.NAME} is of one CTA"
+        if division.axis(op.a) == 1:
+            return "the CTAs divide the sums of a dot"
+        if division.axis(op.result) == 0 and division.size < _LEAST_ROWS * count:
+            return f"the result of a dot has only {division.size} rows"
+    if isinstance(op, tt.DescriptorStore | tt.DescriptorReduce) and division.axis(op.descriptor) is None:
+        return f"{op.NAME} would be done by each CTA"
     if any(len(body.blocks) > 1 for body in op.bodies):
         return "control flow is not structured"
     if isinstance(op, _OF_ONE_CTA):
         return f"{op.NAME} is of one CTA"
     if isinstance(op, tt.Barrier):
-        return None
+        return None if division.axes is None else "roles have no barrier of all CTAs"
     if may_order(op) or (not op.bodies and may_write(op) and not _is_shared(op)):
         return f"{op.NAME} would be done by each CTA"
-    if not any(size in shape for shape in shapes):
+    if not any(axes.values()):
         return None
     if isinstance(op, tt.Reshape):
+        shapes = [shape_of(value.type) for value in (op.result, op.value)]
         narrow = [tuple(one for one in shape if one > 1) for shape in shapes]
-        return None if narrow[0] == narrow[1] else "a reshape moves elements between CTAs"
+        same = narrow[0] == narrow[1] and (division.axes is None or shapes[0] == shapes[1])
+        return None if same else "a reshape moves elements between CTAs"
     if isinstance(op, tt.Reduce):
         good = all(isinstance(type_, ScalarType) for value in op.values for type_ in [tensor_of(value).element])
         return None if good else "pointers are reduced"
@@ -170,50 +337,59 @@ def _why_not(op: Op, size: int) -> str | None:
 
 def _is_shared(op: Op) -> bool:
     """Whether an op with effects is right in each CTA for its elements, or can be done by the first one."""
-    return isinstance(op, tt.Store | tt.Return | tt.GridDependencyWait | tt.GridDependencyLaunch)
+    return isinstance(op, tt.Store | tt.DescriptorStore | tt.Return | tt.GridDependencyWait | tt.GridDependencyLaunch)
 
 
 # The division.
 
 
-def _spread(module: core.Module, func: tt.Func, size: int, count: int) -> Op:
-    part = size // count
+def _spread(module: core.Module, func: tt.Func, division: Division, count: int) -> Op:
+    part = division.size // count
     here: dict[str, Value] = {}  # The number of the first element of this CTA, and whether the CTA is the first.
 
-    def small(type_: Type) -> Type:
-        if not isinstance(type_, TensorType):
-            return type_
-        return TensorType(tuple(part if one == size else one for one in type_.shape), type_.element)
+    def small(component: Component) -> Type:
+        type_, axes = component_types(component[0].type)[component[1]], division.of(component)
+        sides = tuple(part if axis in axes else side for axis, side in enumerate(_sides(component)))
+        if isinstance(type_, DescriptorType):
+            return attrs.evolve(type_, block=sides)
+        return TensorType(sides, type_.element) if isinstance(type_, TensorType) else type_
 
     def divided(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         if op is func:
-            return _function(builder, func, part, count, here)
+            types = [small((parameter, 0)) for parameter in func.body.parameters]
+            return _function(builder, func, types, part, count, here)
         if isinstance(op, tt.Barrier):
             return builder.add(gpu.ClusterBarrier())
-        if isinstance(op, tt.Store) and size not in shape_of(op.ptr.type):
+        if isinstance(op, tt.Store) and division.axis(op.ptr) is None:
             return _stored_by_first(builder, op, operands, here["is first"])
-        if not any(size in shape_of(type_) for type_ in _types(op)):
+        if not any(map(division.of, _components(op))):
             return None
         if isinstance(op, tt.MakeRange):
             return numbers_from(builder, op, here["start"], part)
         if isinstance(op, tt.Hint):
-            axis = shape_of(op.result.type).index(size)
+            axis = division.axis(op.result)
+            assert axis is not None
             return operands[0] if part % op.values[axis] else None
-        if isinstance(op, tt.Reduce) and shape_of(op.values[0].type)[op.axis] == size:
+        if isinstance(op, tt.Reduce) and division.axis(op.values[0]) == op.axis:
             return _reduced(builder, op, operands, count)
+        if isinstance(op, tt.DescriptorLoad | tt.DescriptorStore):
+            axis = division.axis(op.descriptor)
+            assert axis is not None
+            first = len(operands) - len(op.offsets)
+            offset = builder.add(arith.AddI(operands[first + axis], here["start"]))
+            operands = (*operands[: first + axis], offset, *operands[first + axis + 1 :])
         # The types of ops with bodies follow from those of their operands.
-        return (
-            None
-            if op.bodies
-            else builder.copy(op, operands, scf.packed([*map(small, component_types(op.result.type))]))
-        )
+        types = [*map(small, components_of(op.result))]
+        return None if op.bodies else builder.copy(op, operands, scf.packed(types))
 
     return transform(module, divided, pass_name="spread")
 
 
-def _function(builder: Rewriter, func: tt.Func, part: int, count: int, here: dict[str, Value]) -> Value:
+def _function(
+    builder: Rewriter, func: tt.Func, types: Sequence[Type], part: int, count: int, here: dict[str, Value]
+) -> Value:
     body = func.body
-    inner = builder.inside([parameter.type for parameter in body.parameters], body.yield_type, isolated=True)
+    inner = builder.inside(types, body.yield_type, isolated=True)
     inner.mapping.values.update(zip(body.parameters, inner.parameters, strict=True))
     inner.location = func.location
     rank = inner.add(gpu.ClusterRank())

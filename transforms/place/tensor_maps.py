@@ -171,4 +171,5 @@ def _with_parameters(op: tt.Func, inner: Rewriter, parts: Sequence[str], divisor
         divisibility=(*(op.divisibility or (1,) * count), *[divisor] * len(parts)),
         parts=(*(op.parts or map(str, range(count))), *parts),
         disjoint=op.disjoint,
+        num_ctas=op.num_ctas,
     )

@@ -147,6 +147,8 @@ def _no_map(op: Access, func: tt.Func, target: str) -> Obstacle | None:
         return Obstacle("control flow chooses the descriptor", op)
     if made.at_launch:
         return None
+    if func.num_ctas > 1:
+        return Obstacle("the CTAs of a cluster make no tensor maps: they have the memory for them together", made)
     if not TARGETS[target].makes_tensor_maps:
         return Obstacle(f"kernels for {target} make no tensor maps, as those for {target}a do", made)
     if not _loops(op) - _loops(made):
@@ -246,7 +248,7 @@ def _is_movable(descriptor: Value) -> bool:
 
 def _panels(type_: DescriptorType) -> Panels | None:
     """The form of a block in shared memory; None if a row is too short to be swizzled, or there are too few rows."""
-    _, swizzle = box_and_swizzle(type_.block, type_.element)
+    _, swizzle = box_and_swizzle(type_)
     return Panels(swizzle, k_major=True) if swizzle and type_.block[0] >= 8 else None
 
 

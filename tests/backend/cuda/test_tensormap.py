@@ -36,7 +36,7 @@ def array(*shape, element=f16, pointer=0x1000):
     ],
 )
 def test_the_usual_box(block, element, expected):
-    assert box_and_swizzle(block, element) == expected
+    assert box_and_swizzle(DescriptorType(block, element)) == expected
 
 
 def test_encoding(fake):

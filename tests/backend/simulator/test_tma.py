@@ -201,7 +201,9 @@ def test_rows_that_are_not_whole_16_bytes_are_not_stored(by_hand) -> None:
 
 
 def func(parts: str, count: int) -> tt.Func:
-    parameters = ", ".join(f"%{at} : i64" for at in range(count))
+    maps = [part.endswith('.map"') for part in parts.split(", ")] if parts else [False] * count
+    kinds = ["descriptor<x4, x16, f16, nan>" if is_map else "i64" for is_map in maps]
+    parameters = ", ".join(f"%{at} : {kind}" for at, kind in zip(range(count), kinds, strict=True))
     given = f" @parts=[{parts}]" if parts else ""
     module = parse(f"""gpu.module @target="sm_90a" @num_warps=4 ()void -> {{
         tt.func @"k"{given} ({parameters})void -> {{ tt.return; }}; unreachable; }};""")
