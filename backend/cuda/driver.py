@@ -302,13 +302,18 @@ class Loaded:
         )
 
     @functools.cached_property
-    def ctas_at_once(self) -> int:
-        """The number of CTAs that the device runs at once."""
-        each = cuda().cuOccupancyMaxActiveBlocksPerMultiprocessor(
-            self.function, self.binary.threads, self.binary.shared
-        )
-        on_one = int(check(each, f"asking for the occupancy of '{self.binary.title}'"))
-        return max(1, on_one) * current_device().attribute("MULTIPROCESSOR_COUNT")
+    def programs_at_once(self) -> int:
+        """The number of programs that the device runs at once: CTAs, or clusters of them."""
+        driver, binary, what = cuda(), self.binary, f"asking for the occupancy of '{self.binary.title}'"
+        if binary.num_ctas > 1:
+            # A cluster runs on one GPC, whose SMs may be no multiple of its CTAs. The code says how many these are.
+            config = driver.CUlaunchConfig()
+            config.gridDimX, config.gridDimY, config.gridDimZ = binary.num_ctas, 1, 1
+            config.blockDimX, config.blockDimY, config.blockDimZ = binary.threads, 1, 1
+            config.sharedMemBytes = binary.shared
+            return max(1, int(check(driver.cuOccupancyMaxActiveClusters(self.function, config), what)))
+        each = driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(self.function, binary.threads, binary.shared)
+        return max(1, int(check(each, what))) * current_device().attribute("MULTIPROCESSOR_COUNT")
 
     @property
     def registers(self) -> int:

@@ -47,8 +47,8 @@ class Described:
     have no maps, the other kernel of `loaded` is launched, which takes the same parameters but for the maps, or the
     `LaunchError` is raised. A buffer whose bytes are those of its launch before has the right maps already.
 
-    A persistent kernel gets the sizes of the grid as well, and as many CTAs as run at once, or as there are programs.
-    Where they are too many to count, the other kernel is launched.
+    A persistent kernel gets the sizes of the grid as well, and as many CTAs, or clusters of them, as run at once, or as
+    there are programs. Where they are too many to count, the other kernel is launched.
     """
 
     def __init__(self, launch: Callable[..., Any], loaded: Loaded) -> None:
@@ -57,7 +57,7 @@ class Described:
         sources = [source for one in loaded.binary.maps for source in one.sources]
         self._numbers = [int(source) for source in sources if not source.startswith("=")]
         self._persistent, self._sizes = loaded.binary.persistent, len(loaded.binary.parameters)
-        self._most = loaded.ctas_at_once if self._persistent else 0
+        self._most = loaded.programs_at_once if self._persistent else 0
         self._count = self._sizes + 3 * self._persistent
         self._places = struct.Struct(f"={self._count + 1}Q")
         self._known: dict[tuple[int, ...], bytes | LaunchError] = {}

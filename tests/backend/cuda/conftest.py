@@ -234,6 +234,10 @@ class FakeDriver(types.ModuleType):
     def cuOccupancyMaxActiveBlocksPerMultiprocessor(self, function, threads, shared):
         return OK, 2
 
+    def cuOccupancyMaxActiveClusters(self, function, config):
+        self.asked = {name: getattr(config, name) for name in ("gridDimX", "blockDimX", "sharedMemBytes")}
+        return OK, 5
+
     def cuTensorMapEncodeTiled(self, *arguments):
         self.encoded = arguments
         buffer = ctypes.create_string_buffer(bytes(range(128)), 128)

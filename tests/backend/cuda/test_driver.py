@@ -78,6 +78,13 @@ def test_a_program_that_is_a_cluster_is_several_ctas_of_the_grid(fake, ctas, lau
     assert launch["grid"] == (2 * ctas, 3, 4) and ("attributes" in launch) == bool(launched)
 
 
+def test_programs_at_once_are_ctas_or_clusters(fake):
+    """The fake driver has two CTAs on each of three SMs, and five clusters."""
+    assert load(Binary("entry", "", 4, 64, (), "sm_90a")).programs_at_once == 6
+    assert load(Binary("entry", "", 4, 64, (), "sm_90a", num_ctas=2)).programs_at_once == 5
+    assert fake.asked == {"gridDimX": 2, "blockDimX": 128, "sharedMemBytes": 64}
+
+
 @pytest.mark.parametrize(
     ("status", "log", "target", "error", "said"),
     [
