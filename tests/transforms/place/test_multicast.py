@@ -14,6 +14,7 @@ from persistent_products import arguments, matrices, product, types
 import ziggurat as zg
 from ziggurat.backend.ptx.assemble import to_llvm
 from ziggurat.backend.ptx.emitter import kernel_of
+from ziggurat.backend.ptx.sass import assembled, disassembled, tool
 from ziggurat.backend.reference.run import run
 from ziggurat.backend.simulator.simulate import simulate
 from ziggurat.backend.simulator.tma import in_parts
@@ -135,6 +136,16 @@ def test_the_model_after_each_pass(golden: Any) -> None:
     by_name = {snapshot.name: snapshot.model for snapshot in snapshots}
     for name in ("prepare", "spread", "descriptors", "specialize", "lower_channels", "barriers"):
         golden(f"multicast.{name}", by_name[name])
+
+
+@pytest.mark.skipif(tool("ptxas") is None or tool("nvdisasm") is None, reason="ptxas and nvdisasm are not installed")
+def test_machine_code() -> None:
+    """A tile of 128×256 for each CTA takes the registers that it takes alone, and releases need no fence."""
+    made = zg.compile(product.triton(*types(tile=(256, 256, 64))), num_warps=8, num_ctas=2)
+    code, resources = assembled(made.ptx, made.target)
+    text = disassembled(code)
+    assert (resources.spills, resources.warnings) == (0, ())
+    assert text.count("UTMALDG.2D.MULTICAST") == 2 and "MEMBAR.ALL.GPU" not in text
 
 
 # What is not shared.
