@@ -154,7 +154,7 @@ KERNELS: Table = {
     ),
     "matmul f16 by TMA, two blocks of 64×256": Case(
         triton_kernels.matmul_rows,
-        [block(64, 64), block(256, 64), block(64, 256), N, N, N],
+        [block(64, 64), block(256, 64), block(64, 256), None, None, N, N, N, ""],
         (SMS,),
         [*[SQUARE] * 3, *[SIZE] * 3],
         {"M": 64, "N": 256, "K": 64, "GROUP": 8, "BLOCKS": 2, "ROLES": True, "num_warps": 4, "num_stages": 3},

@@ -89,7 +89,7 @@ def described(m: int, n: int, k: int) -> tuple[dict[str, list[Setting]], Launch,
         count = -(-m // (M * setting.get("BLOCKS", 1))) * -(-n // N)
         grid = (min(count, MULTIPROCESSORS // setting.get("num_ctas", 1)),)
         if "BLOCKS" in setting:
-            OURS.matmul_rows[grid](one, two, three, m, n, k, **setting)
+            OURS.matmul_rows[grid](one, two, three, bias, three, m, n, k, EPILOGUE="", **setting)
         else:
             OURS.matmul_blocks[grid](one, two, three, bias, three, m, n, k, EPILOGUE="", **setting)
 

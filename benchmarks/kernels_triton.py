@@ -99,12 +99,37 @@ def idle(
 
 
 @triton.jit
+def turn(x_ptr, y_ptr, rows, columns, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """y = xᵀ, both stored by rows."""
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    x = tl.load(x_ptr + row[:, None] * columns + column[None, :])
+    tl.store(y_ptr + column[:, None] * rows + row[None, :], x.T)
+
+
+@triton.jit
+def ended(acc, bias_ptr, rest_desc, row, column, N: tl.constexpr, EPILOGUE: tl.constexpr):
+    """The epilogue of N columns: "", "gelu", "quick gelu" by the tanh of GPUs (to 11 bits), or "residual"."""
+    if EPILOGUE == "gelu" or EPILOGUE == "quick gelu":
+        acc += tl.load(bias_ptr + column + tl.arange(0, N)).to(tl.float32)[None, :]
+        if EPILOGUE == "gelu":
+            acc = acc / (1 + tl.math.exp2(acc * (-2.302208198 - 0.1029432397 * (acc * acc))))
+        else:
+            bent = acc * (0.7978845608 + 0.0356774081 * (acc * acc))
+            bent = tl.inline_asm_elementwise("tanh.approx.f32 $0, $1;", "=f,f", [bent], tl.float32, True, 1)
+            acc = 0.5 * acc * bent + 0.5 * acc
+    if EPILOGUE == "residual":
+        acc += rest_desc.load([row, column]).to(tl.float32)
+    return acc
+
+
+@triton.jit
 def matmul_blocks(
-    a_desc, b_desc, c_desc, bias_ptr, rest_desc, m, n, k, EPILOGUE: tl.constexpr,
-    M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, GROUP: tl.constexpr, ROLES: tl.constexpr,
+    a_desc, b_desc, c_desc, bias_ptr, rest_desc, m, n, k, EPILOGUE: tl.constexpr, M: tl.constexpr, N: tl.constexpr,
+    K: tl.constexpr, GROUP: tl.constexpr, ROLES: tl.constexpr, HALVES: tl.constexpr = False,
 ):  # fmt: skip
-    """a · bᵀ through descriptors; a program takes tiles, grid-stride. EPILOGUE is "", "gelu", "quick gelu" by the tanh
-    of GPUs (to 11 bits), "residual", or "early residual": loaded before the dots, and added and stored by halves."""
+    """a · bᵀ through descriptors; a program takes tiles, grid-stride. EPILOGUE is one of `ended`. With HALVES a half of
+    the columns is ended and stored after the other, and residuals are loaded before the dots."""
     rows, columns = tl.cdiv(m, M), tl.cdiv(n, N)
     in_group = GROUP * columns
     for tile in tl.range(tl.program_id(0), rows * columns, tl.num_programs(0), flatten=not ROLES):
@@ -112,35 +137,31 @@ def matmul_blocks(
         height = min(rows - first, GROUP)
         row = (first + tile % in_group % height) * M
         column = tile % in_group // height * N
-        if EPILOGUE == "early residual":
+        if HALVES and EPILOGUE == "residual":
             left_rest, right_rest = rest_desc.load([row, column]), rest_desc.load([row, column + N // 2])
         acc = tl.zeros((M, N), tl.float32)
         for start in tl.range(0, k, K, warp_specialize=ROLES):
             a = a_desc.load([row, start])
             b = b_desc.load([column, start])
             acc = tl.dot(a, b.T, acc)
-        if EPILOGUE == "gelu" or EPILOGUE == "quick gelu":
-            acc += tl.load(bias_ptr + column + tl.arange(0, N)).to(tl.float32)[None, :]
-            if EPILOGUE == "gelu":
-                acc = acc / (1 + tl.math.exp2(acc * (-2.302208198 - 0.1029432397 * (acc * acc))))
-            else:
-                bent = acc * (0.7978845608 + 0.0356774081 * (acc * acc))
-                bent = tl.inline_asm_elementwise("tanh.approx.f32 $0, $1;", "=f,f", [bent], tl.float32, True, 1)
-                acc = 0.5 * acc * bent + 0.5 * acc
-        if EPILOGUE == "residual":
-            acc += rest_desc.load([row, column]).to(tl.float32)
-        if EPILOGUE == "early residual":
+        if HALVES:
             left, right = tl.split(tl.permute(tl.reshape(acc, (M, 2, N // 2)), (0, 2, 1)))
-            c_desc.store([row, column], (left + left_rest.to(tl.float32)).to(a_desc.dtype))
-            c_desc.store([row, column + N // 2], (right + right_rest.to(tl.float32)).to(a_desc.dtype))
+            if EPILOGUE == "residual":
+                left, right = left + left_rest.to(tl.float32), right + right_rest.to(tl.float32)
+            else:
+                left = ended(left, bias_ptr, rest_desc, row, column, N // 2, EPILOGUE)
+                right = ended(right, bias_ptr, rest_desc, row, column + N // 2, N // 2, EPILOGUE)
+            c_desc.store([row, column], left.to(a_desc.dtype))
+            c_desc.store([row, column + N // 2], right.to(a_desc.dtype))
         else:
+            acc = ended(acc, bias_ptr, rest_desc, row, column, N, EPILOGUE)
             c_desc.store([row, column], acc.to(a_desc.dtype))
 
 
 @triton.jit
 def matmul_rows(
-    a_desc, b_desc, c_desc, m, n, k, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, GROUP: tl.constexpr,
-    BLOCKS: tl.constexpr, ROLES: tl.constexpr,
+    a_desc, b_desc, c_desc, bias_ptr, rest_desc, m, n, k, EPILOGUE: tl.constexpr, M: tl.constexpr, N: tl.constexpr,
+    K: tl.constexpr, GROUP: tl.constexpr, BLOCKS: tl.constexpr, ROLES: tl.constexpr,
 ):  # fmt: skip
     """`matmul_blocks` with two or three blocks of rows a tile: with roles, each is the work of warps of its own."""
     rows, columns = tl.cdiv(m, BLOCKS * M), tl.cdiv(n, N)
@@ -159,9 +180,12 @@ def matmul_rows(
             acc1 = tl.dot(a_desc.load([row + M, start]), b.T, acc1)
             if BLOCKS == 3:
                 acc2 = tl.dot(a_desc.load([row + 2 * M, start]), b.T, acc2)
+        acc0 = ended(acc0, bias_ptr, rest_desc, row, column, N, EPILOGUE)
         c_desc.store([row, column], acc0.to(a_desc.dtype))
+        acc1 = ended(acc1, bias_ptr, rest_desc, row + M, column, N, EPILOGUE)
         c_desc.store([row + M, column], acc1.to(a_desc.dtype))
         if BLOCKS == 3:
+            acc2 = ended(acc2, bias_ptr, rest_desc, row + 2 * M, column, N, EPILOGUE)
             c_desc.store([row + 2 * M, column], acc2.to(a_desc.dtype))
 
 

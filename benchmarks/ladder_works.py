@@ -77,11 +77,19 @@ def matmul(dtype: Any, form: str, m: int, n: int, k: int) -> Work:
         tl = kernels.tl
         grid = (-(-m // setting["M"]) * -(-n // setting["N"]),)
         more = {"GROUP": 8, "SUM": tl.int32 if whole else tl.float32} | setting
+        if more.pop("TURNED", 0):
+            kernels.turn[k // 128, m // 128](a.view(torch.int8), by_rows.view(torch.int8), k, m, 128, 128, num_warps=8)
+            a = by_rows
         kernels.matmul[grid](a, b, out, m, n, k, *a.stride(), *b.stride(), n, 1, **more)
 
     settings = tiles(*(RAGGED if n % 8 else shapes))
     settings += [settings[0] | {"GROUP": group} for group in (4, 16)]
-    runs = by(launch, settings)
+    theirs, by_rows = [*settings], a
+    if shapes is BYTES and form == "TN":
+        # wgmma reads both operands with their neighbours along k. A kernel turns the first, and the product the second.
+        by_rows = torch.empty_like(a, memory_format=torch.contiguous_format)
+        settings += [one | {"TURNED": 1} for one in settings[:2]]
+    runs = by(launch, settings, theirs)
     bars: dict[str, float] = {"cuBLAS": 0.95, "Triton": 1.0}
     if dtype == torch.float32:
         bars = {"cuBLAS": 0.85}
@@ -89,7 +97,7 @@ def matmul(dtype: Any, form: str, m: int, n: int, k: int) -> Work:
         bars = {"cuBLAS": 1.0, "Triton": 1.0} if form == "NT" else {"ours NT": 0.8}
     if "ours NT" in bars:
         turned = functools.partial(launch, a=a.contiguous(), b=laid_out(b, "T"))
-        runs["ours NT"] = {label(one): functools.partial(turned, OURS, one) for one in settings}
+        runs["ours NT"] = {label(one): functools.partial(turned, OURS, one) for one in theirs}
     if GPU:
         runs["cuBLAS"] = {"": library_product(a, b, torch.empty_like(out))}
     return Work(
@@ -102,33 +110,28 @@ def matmul_described(m: int, n: int, k: int, epilogue: str = "") -> Work:
     out, described = empty(m, n, dtype=torch.float16), describer()
 
     def launch(kernels: Any, setting: Setting, plain: bool = False) -> Any:
-        setting = {"GROUP": 8, **setting}
-        turn, early = setting.pop("persistent", 0), setting.pop("early", 0)
-        ending = "" if plain else "early residual" if early else epilogue
-        ending = "quick gelu" if GPU and ending == "gelu" else ending
+        setting = {"GROUP": 8, "EPILOGUE": "" if plain else ending, **setting}
+        turn, halves, blocks = setting.pop("persistent", 0), setting.get("HALVES", 0), setting.get("BLOCKS", 1)
         M, N, K = (setting[name] for name in "MNK")
-        count, width = -(-m // (M * setting.get("BLOCKS", 1))) * -(-n // N), N // 2 if early else N
-        shapes = ((a, M, K), (b, N, K), (out, M, width))
-        one, two, three = (described(kernels, *shape) for shape in shapes)
-        last = described(kernels, rest, M, width)
+        count, width = -(-m // (M * blocks)) * -(-n // N), N // 2 if halves else N
+        shapes = ((a, M, K), (b, N, K), (out, M, width), (rest, M, width))
+        one, two, three, last = (described(kernels, *shape) for shape in shapes)
         grid = (min(count, MULTIPROCESSORS) if turn else count,)
-        if "BLOCKS" in setting:
-            kernels.matmul_rows[grid](one, two, three, m, n, k, **setting)
-            return
-        kernels.matmul_blocks[grid](one, two, three, bias, last, m, n, k, EPILOGUE=ending, **setting)
+        kernel = kernels.matmul_rows if blocks > 1 else kernels.matmul_blocks
+        kernel[grid](one, two, three, bias, last, m, n, k, **setting)
         return [] if plain else None
 
+    ending = "quick gelu" if GPU and epilogue == "gelu" else epilogue
     plain = tiles((128, 256, 64, 8, 3), (128, 128, 64, 4, 3), ROLES=False)
     roles = [
-        *tiles((128, 256, 64, 8, 3), ROLES=True), *tiles((128, 256, 64, 8, 3), ROLES=True, persistent=1)
-    ]  # fmt: skip
-    early = tiles((128, 256, 64, 8, 3), ROLES=True, persistent=1, early=1) if epilogue == "residual" else []
-    if not epilogue:
+        *tiles((128, 256, 64, 8, 3), ROLES=True), *tiles((128, 256, 64, 8, 3), ROLES=True, persistent=1),
         # Two blocks of rows, each of warps of its own.
-        both = tiles((64, 256, 64, 4, 3), BLOCKS=2, ROLES=True, persistent=1)
-        roles += [*both, *(one | {"GROUP": 16} for one in both)]
+        *tiles((64, 256, 64, 4, 3), BLOCKS=2, ROLES=True, persistent=1),
+        *tiles((64, 256, 64, 4, 3), BLOCKS=2, ROLES=True, persistent=1, GROUP=16),
+    ]  # fmt: skip
+    halves = tiles((128, 256, 64, 8, 3), ROLES=True, persistent=1, HALVES=1) if epilogue else []
     smaller = tiles((128, 128, 64, 8, 3), ROLES=False) if epilogue else []
-    runs = by(launch, plain + roles + early, plain + smaller + tiles((128, 256, 64, 8, 3), ROLES=False, persistent=1))
+    runs = by(launch, plain + roles + halves, plain + smaller + tiles((128, 256, 64, 8, 3), ROLES=False, persistent=1))
     bars = {"Triton": 1.0, "ours, plain": 0.95} if epilogue else {"cuBLAS": 1.0}
     if epilogue:
         runs["ours, plain"] = {
@@ -157,8 +160,11 @@ def matmul_few_rows(m: int, n: int, k: int) -> Work:
         given = described(kernels, a, m, setting["K"]), described(kernels, b, setting["N"], setting["K"]), out
         kernels.matmul_few_rows[(n // setting["N"],)](*given, m, n, k, M=m, **setting)
 
-    few = {"N": 64, "K": 128, "num_warps": 4, "num_stages": 4, "ROLES": False}
-    return product_by_cublas(a, b, out, by(launch, [few | {"APART": apart} for apart in (0, 3)]))
+    few = {"K": 128, "num_warps": 4, "num_stages": 4}
+    settings = [few | {"N": 64, "ROLES": False, "APART": apart} for apart in (0, 3)]
+    # Two CTAs that load the rows together.
+    settings += [few | {"N": 128, "ROLES": True, "APART": apart, "num_ctas": 2} for apart in (0, 3)]
+    return product_by_cublas(a, b, out, by(launch, settings, settings[:2]))
 
 
 def matmul_parts(m: int, n: int, k: int) -> Work:

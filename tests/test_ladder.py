@@ -26,6 +26,7 @@ CASES = {
     "matmul bf16": lambda w: w.matmul(w.torch.bfloat16, "TN", 128, 256, 64),
     "matmul e4m3": lambda w: w.matmul(w.E4M3, "NT", 128, 256, 128),
     "matmul int8": lambda w: w.matmul(w.torch.int8, "NN", 128, 256, 128),
+    "matmul int8, an operand turned before": lambda w: w.matmul(w.torch.int8, "TN", 128, 256, 128),
     "matmul tf32": lambda w: w.matmul(w.torch.float32, "TN", 128, 256, 64),
     "descriptors": lambda w: w.matmul_described(256, 512, 128),
     "GELU": lambda w: w.matmul_described(256, 256, 128, "gelu"),

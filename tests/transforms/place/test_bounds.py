@@ -205,6 +205,7 @@ Setting = dict[str, int]
 
 
 def matmul(form: str, m: int, n: int, k: int, setting: Setting, type_: Any = zg.f16, out: Any = None) -> Any:
+    form = "N" + form[1] if setting.get("TURNED") else form
     strides = (*((k, 1) if form[0] == "N" else (1, m)), *((n, 1) if form[1] == "N" else (1, k)), n, 1)
     numbers = [m, n, k, *strides]
     types = [1 if number == 1 else N if number % 16 == 0 else zg.i32 for number in numbers]
@@ -226,10 +227,11 @@ def matmul_blocks(size: int, setting: Setting) -> Any:
     count, shapes = setting.get("BLOCKS", 1), ((m, k), (n, k), (m, n))
     given = {"GROUP": setting.get("GROUP", 8), "M": m, "N": n, "K": k, "ROLES": bool(setting.get("ROLES", False))}
     if count > 1:
-        types, kernel, given = [], kernels.matmul_rows, given | {"BLOCKS": count}
+        kernel, given = kernels.matmul_rows, given | {"BLOCKS": count}
     else:
-        types, kernel, given = [F16, described(m, n)], kernels.matmul_blocks, given | {"EPILOGUE": ""}
-    compiled = compile(kernel, setting, *(described(*shape) for shape in shapes), *types, N, N, N, **given)
+        kernel = kernels.matmul_blocks
+    blocks = [described(*shape) for shape in shapes]
+    compiled = compile(kernel, setting, *blocks, F16, blocks[-1], N, N, N, "", **given)
     tiles = math.ceil(size / (m * count)) * (size // n)
     return compiled, min(tiles, SMS) if setting.get("persistent") else tiles, dict.fromkeys("mnk", size)
 
