@@ -166,6 +166,13 @@ KERNELS: Table = {
         [*[SQUARE] * 3, (SIZE // 64 * SIZE,), SIZE, SIZE],
         {"num_warps": 8, "num_stages": 3},
     ),
+    "matmul f16 NT of 128 rows, clusters of two": Case(
+        triton_kernels.matmul_few_rows,
+        [block(128, 128), block(128, 128), F16, N, N, N],
+        (8192 // 128,),
+        [(128, 8192), (8192, 8192), (128, 8192), 128, 8192, 8192],
+        {"M": 128, "N": 128, "K": 128, "APART": 3, "ROLES": True, "num_warps": 4, "num_stages": 4, "num_ctas": 2},
+    ),
     "attention f16 D64, 4 warps": attention(64, False, num_warps=4, num_stages=3),
     "attention f16 D128, 8 warps": attention(128, False, num_stages=3),
     "attention f16 D128 causal, 4 warps": attention(128, True, num_warps=4),
@@ -219,11 +226,12 @@ def no_pairs(*_: Any) -> bool:
 
 
 # The passes that only make code faster, and the options that take part in that. After them what is done within passes
-# that cannot be left out, by functions that are replaced then: what TMA loads and stores, each store as the work of a
-# consumer of its own, and arithmetic of 16 bits in pairs.
+# that cannot be left out, by functions that are replaced then: what TMA loads and stores, and loads for all CTAs of a
+# cluster, each store as the work of a consumer of its own, and arithmetic of 16 bits in pairs.
 WITHIN: dict[str, Sequence[tuple[Any, str, Any]]] = {
     "tma": ((passes, "tma_accesses", no_accesses),),
     "stores by tma": ((passes, "tma_accesses", loads_alone),),
+    "multicast": ((passes, "shared_blocks", no_accesses),),
     "divide": ((specialize, "parts_of", one_part),),
     "pairs": ((pairs, "has_pairs", no_pairs), (reductions, "has_pairs", no_pairs)),
 }
@@ -383,7 +391,7 @@ def launched(name: str) -> tuple[Any, list[Any]]:
 
     dtypes = {zg.f16: torch.float16, zg.bf16: torch.bfloat16, zg.f32: torch.float32, zg.f8e4m3: torch.float8_e4m3fn}
     case, arguments = KERNELS[name], list[Any]()
-    types = [type_ for type_ in case.types if not isinstance(type_, int)]
+    types = [type_ for type_ in case.types if not isinstance(type_, int | str | None)]
     for type_, given in zip(types, case.given, strict=True):
         if isinstance(given, tuple):
             element = type_.type.element if hasattr(type_.type, "block") else type_.type.pointee

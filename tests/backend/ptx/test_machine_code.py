@@ -33,6 +33,7 @@ FIGURES: dict[str, tuple[tuple[int, int], int, int, int]] = {
     "matmul f16 by TMA 128×256×64, roles": ((42, 52), 168, 2, 213040),
     "matmul f16 by TMA, two blocks of 64×256": ((43, 53), 168, 2, 213088),
     "matmul f16 by TMA 128×128×64, scales": ((141, 160), 146, 3, 98328),
+    "matmul f16 NT of 128 rows, clusters of two": ((56, 82), 128, 2, 213056),
     "attention f16 D64, 4 warps": ((510, 528), 188, 5, 65584),
     "attention f16 D128, 8 warps": ((343, 368), 138, 5, 131120),
     "attention f16 D128 causal, 4 warps": ((622, 630), 252, 5, 98336),
@@ -56,6 +57,7 @@ SLACK = 1.04  # By which a figure may be exceeded.
 WON: dict[str, tuple[str, str]] = {
     "tma": ("matmul f16 NN 128×128×64, 8 warps", ""),
     "stores by tma": ("attention f16 D128 causal, 8 warps", ""),
+    "multicast": ("matmul f16 NT of 128 rows, clusters of two", "MULTICAST"),
     "divide": ("matmul f16 by TMA, two blocks of 64×256", ""),
     "pairs": ("softmax of 8192 in bf16", ""),
     "maxnreg": ("attention f16 D64, three CTAs per SM", ""),
@@ -83,7 +85,7 @@ WON: dict[str, tuple[str, str]] = {
     "defer_stores": ("attention f16 D256, tiles", r"DEPBAR\.LE SB0, 0x1"),
 }
 UNCHANGED = {"cse"}  # It merges index arithmetic, as LLVM would.
-EVENTS = r"HGMMA|SYNCS\.ARRIVE|DEPBAR\.LE \w+, 0x\d+|\bLDG\.\S+|FSETP\.NEU\S+|LDSM"
+EVENTS = r"HGMMA|SYNCS\.ARRIVE|DEPBAR\.LE \w+, 0x\d+|\bLDG\.\S+|FSETP\.NEU\S+|LDSM|MULTICAST"
 
 COUNTED = ("QGMMA", "LDSM", "WARPGROUP.DEPBAR", "STS", "BAR")
 
