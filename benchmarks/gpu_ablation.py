@@ -407,8 +407,12 @@ def prepared(name: str) -> tuple[str, dict[str, Any]]:
     for step in (None, *LEFT_OUT):
         if step is None or is_changed(name, step):
             one = compiled(name, step)
-            made[step or ""] = attrs.evolve(one, stages={"ptx": one.ptx})
-            print(f"{name}, {step}: {one.registers} registers", flush=True)
+            try:
+                print(f"{name}, {step}: {one.registers} registers", flush=True)
+            except zg.TargetError as problem:  # ptxas refuses it.
+                print(f"{name}, {step}: {problem}", flush=True)
+            else:
+                made[step or ""] = attrs.evolve(one, stages={"ptx": one.ptx})
     return name, made
 
 
