@@ -20,7 +20,7 @@ import attrs
 from ziggurat.backend.cuda.binary import Binary
 from ziggurat.backend.cuda.failures import failure, out_of_resources
 from ziggurat.backend.ptx.lines import refused_at
-from ziggurat.codemodel.errors import LaunchError, ResourceError, TargetError, ZigguratError, shown
+from ziggurat.codemodel.errors import InternalError, LaunchError, ResourceError, TargetError, ZigguratError, shown
 from ziggurat.codemodel.gpu.targets import PORTABLE_CTAS, target_for
 
 _LOG_BYTES = 16384
@@ -262,6 +262,8 @@ class Loaded:
         from ziggurat.backend.cuda.tensormap import Described
 
         launch, binary = self._plain_launch(), self.binary
+        if binary.persistent and not binary.maps:
+            raise InternalError("programs are taken in turn by a kernel without tensor maps", binary.title)
         if binary.scratch:
             count = len(binary.parameters) + 3 * binary.persistent + len(binary.maps)
             launch = launching(launch, self.context, binary.scratch, count)
