@@ -211,8 +211,10 @@ def _split(num_warps: int, sliced: _Slice, parts: Sequence[Part], maxnreg: int |
         consumers.append(consumer)
         for loop in (plan.loop for plan in consumer.plans.values()):
             carried, beside = loop_registers(loop)
-            if len(parts) > 1 and carried + LOOP_REGISTERS > registers:
-                return Obstacle(f"a thread of {len(parts)} consumers has {registers} registers for {carried}", loop)
+            if carried + (LOOP_REGISTERS if len(parts) > 1 else 0) > registers:
+                return Obstacle(
+                    f"a thread of a consumer has {registers} registers, and the loop carries {carried}", loop
+                )
             if not loop.warp_specialize and registers < carried + beside <= without_roles:
                 return Obstacle(
                     f"a consumer's thread has {registers} registers, and the loop needs {carried + beside}", loop
