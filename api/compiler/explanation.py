@@ -91,6 +91,9 @@ def _summary(compiled: Compiled, cost: Cost, resources: Resources | None) -> str
     allowed = cost.ctas(resources.registers)
     least = min(allowed, key=allowed.__getitem__)
     text = f"{title}\nCTAs per SM: {allowed[least]}, limited by {least}"
+    if compiled.num_ctas > 1:
+        chosen = "chosen: " if compiled.options.num_ctas is None else ""
+        text += f"\n{chosen}a program is a cluster of {compiled.num_ctas} CTAs; the figures are of one of them"
     return "\n".join([text, *(f"ptxas: {warning.strip()}" for warning in resources.warnings)])
 
 
@@ -150,6 +153,11 @@ def _notes(compiled: Compiled) -> tuple[dict[Line, list[str]], str]:
     found: dict[Line, list[str]] = {}
     for warning in caught:
         found.setdefault(Line(warning.filename, warning.lineno), []).append(str(warning.message))
+    for op in compiled.stages["gpu"].walk():
+        if isinstance(op, gpu.TmaLoad) and op.ctas > 1:
+            found.setdefault(Line.of(op.location), []).append(
+                f"{op.ctas} CTAs load a block together: each a part, for all"
+            )
     models = {after.name: before.model for before, after in pairwise(snapshots)}  # By the pass that comes next.
     plain, whole, before = models["raise_pointers"], models["specialize"], models["pipeline_loads"]
     assert isinstance(plain, core.Module)
@@ -183,11 +191,14 @@ def _notes(compiled: Compiled) -> tuple[dict[Line, list[str]], str]:
         assert isinstance(module, core.Module)
         split = "; and roles, as TMA loads all operands" if roles and compiled.options.warp_specialize is None else ""
         text = f"\nchosen: {whole.num_warps} warps, as {choose_warps(module, compiled.target).why}{split}"
+    runner = "CTA" if compiled.num_ctas == 1 else "cluster"
     if compiled.persistent:
-        text += "\nchosen: as many CTAs as fit run the programs in turn, and load during the stores of the one before"
+        text += (
+            f"\nchosen: as many {runner}s as fit run the programs in turn, and load during the stores of the one before"
+        )
     elif any(isinstance(op, tt.Dot) for op in prepared.walk()) and TARGETS[compiled.target].has_roles:
         options = attrs.evolve(compiled.options, num_warps=whole.num_warps)
-        text += f"\na CTA runs one program: {why_not_persistent(prepared, options)}"
+        text += f"\na {runner} runs one program: {why_not_persistent(prepared, options)}"
     return found, text
 
 

@@ -101,6 +101,15 @@ def test_why_a_cta_runs_one_program_is_said():
     assert "\na CTA runs one program: its loops have 2 stages, not 3" in by_pointers(128, 256, num_stages=2)
 
 
+def test_a_cluster_is_named_with_what_its_ctas_load_together():
+    text = by_pointers(256, 256, num_warps=8, num_ctas=2)
+    assert "\na program is a cluster of 2 CTAs; the figures are of one of them\n" in text
+    assert "\nchosen: as many clusters as fit run the programs in turn" in text
+    assert text.count("^ 2 CTAs load a block together: each a part, for all\n") == 1
+    longest = kernels.softmax.compile(F32, F32, N, N, 131072).explain()
+    assert "\nchosen: a program is a cluster of 16 CTAs; the figures are of one of them\n" in longest
+
+
 def test_chunks_of_blocks_have_a_table():
     text = kernels.add.compile(F32, F32, F32, N, 1 << 16, num_warps=4).explain()
     assert "runs one program" not in text

@@ -231,7 +231,7 @@ class _Costs:
         elif isinstance(op, gpu.TmaLoad | gpu.TmaStore):
             size, type_ = shared_of(op.buffer).bytes, descriptor_of(op.descriptor)
             box, _ = box_and_swizzle(type_)
-            own = size / op.ctas if isinstance(op, gpu.TmaLoad) else size  # The others of the cluster load the rest.
+            own = size // op.ctas if isinstance(op, gpu.TmaLoad) else size  # The others of the cluster load the rest.
             issued = _ELECTED * math.prod(type_.block) / math.prod(box) * self.warps * own / size
             used = {"read" if isinstance(op, gpu.TmaLoad) else "written": own}
             work = Work(**used, moved=own, asked=own, wavefronts=size / LINE, least=size / LINE, issued=issued)

@@ -218,6 +218,7 @@ LAUNCHES: dict[str, int] = {
     "matmul f16 by TMA 128×256×64, roles": 258,
     "matmul f16 by TMA, two blocks of 64×256": 258,
     "matmul f16 by TMA 128×128×64, scales": 326,
+    "matmul f16 NT of 128 rows, clusters of two": 48,
     "attention f16 D64, 4 warps": 541,
     "attention f16 D128, 8 warps": 1037,
     "attention f16 D128 causal, 4 warps": 544,
