@@ -129,7 +129,8 @@ def matmul_described(m: int, n: int, k: int, epilogue: str = "") -> Work:
         *tiles((64, 256, 64, 4, 3), BLOCKS=2, ROLES=True, persistent=1),
         *tiles((64, 256, 64, 4, 3), BLOCKS=2, ROLES=True, persistent=1, GROUP=16),
     ]  # fmt: skip
-    halves = tiles((128, 256, 64, 8, 3), ROLES=True, persistent=1, HALVES=1) if epilogue else []
+    how: Setting = {"ROLES": True, "persistent": 1} if epilogue else {"ROLES": False}
+    halves = [one | {"GROUP": group} for one in tiles((128, 256, 64, 8, 3), HALVES=1, **how) for group in (4, 8)]
     smaller = tiles((128, 128, 64, 8, 3), ROLES=False) if epilogue else []
     runs = by(launch, plain + roles + halves, plain + smaller + tiles((128, 256, 64, 8, 3), ROLES=False, persistent=1))
     bars = {"Triton": 1.0, "ours, plain": 0.95} if epilogue else {"cuBLAS": 1.0}

@@ -224,12 +224,12 @@ def described(*shape: int, type_: Any = zg.f16) -> Any:
 
 def matmul_blocks(size: int, setting: Setting) -> Any:
     m, n, k = (setting[name] for name in "MNK")
-    count, shapes = setting.get("BLOCKS", 1), ((m, k), (n, k), (m, n))
+    count, shapes = setting.get("BLOCKS", 1), ((m, k), (n, k), (m, n >> setting.get("HALVES", 0)))
     given = {"GROUP": setting.get("GROUP", 8), "M": m, "N": n, "K": k, "ROLES": bool(setting.get("ROLES", False))}
     if count > 1:
         kernel, given = kernels.matmul_rows, given | {"BLOCKS": count}
     else:
-        kernel = kernels.matmul_blocks
+        kernel, given = kernels.matmul_blocks, given | {"HALVES": bool(setting.get("HALVES", False))}
     blocks = [described(*shape) for shape in shapes]
     compiled = compile(kernel, setting, *blocks, F16, blocks[-1], N, N, N, "", **given)
     tiles = math.ceil(size / (m * count)) * (size // n)
