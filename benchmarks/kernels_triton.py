@@ -584,16 +584,21 @@ def gather(table_ptr, token_ptr, out_ptr, width, BLOCK: tl.constexpr, ROWS: tl.c
 @triton.jit
 def chain(token_ptr, first_ptr, next_ptr, BLOCK: tl.constexpr):
     """Chain the places of each token: the number of one in `first_ptr`, of the following ones in `next_ptr`."""
+    tl.extra.cuda.gdc_launch_dependents()
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    after = tl.atomic_xchg(first_ptr + tl.load(token_ptr + at), at, sem="relaxed")
+    tokens = tl.load(token_ptr + at)
+    tl.extra.cuda.gdc_wait()
+    after = tl.atomic_xchg(first_ptr + tokens, at, sem="relaxed")
     tl.store(next_ptr + at, after)
 
 
 @triton.jit
 def sum_chains(dout_ptr, first_ptr, next_ptr, dtable_ptr, width, BLOCK: tl.constexpr):
-    """The sums of the rows of each chain, which ends with -1. No row of the table is written twice."""
+    """The sums of the rows of each chain, which ends with -1. No row of the table is written twice. The launch begins
+    before that of `chain` has ended."""
     columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     total = tl.zeros((BLOCK,), tl.float32)
+    tl.extra.cuda.gdc_wait()
     row = tl.load(first_ptr + tl.program_id(0))
     while row >= 0:
         after = tl.load(next_ptr + row)

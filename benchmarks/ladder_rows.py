@@ -298,8 +298,8 @@ def embedding(words: int, width: int, count: int, back: bool) -> Work:
         columns = -(-width // setting["BLOCK"])
         if back:
             first.fill_(-1)
-            kernels.chain[(count // 128,)](tokens, first, after, BLOCK=128)
-            kernels.sum_chains[words, columns](dout, first, after, out, width, **setting)
+            kernels.chain[(count // 128,)](tokens, first, after, BLOCK=128, launch_pdl=True)
+            kernels.sum_chains[words, columns](dout, first, after, out, width, launch_pdl=True, **setting)
         else:
             kernels.gather[count // setting["ROWS"], columns](table, tokens, out, width, **setting)
 

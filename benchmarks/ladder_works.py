@@ -117,8 +117,9 @@ def matmul_described(m: int, n: int, k: int, epilogue: str = "") -> Work:
         shapes = ((a, M, K), (b, N, K), (out, M, width), (rest, M, width))
         one, two, three, last = (described(kernels, *shape) for shape in shapes)
         grid = (min(count, MULTIPROCESSORS) if turn else count,)
+        used = bias if "gelu" in setting["EPILOGUE"] else None, last if setting["EPILOGUE"] == "residual" else None
         kernel = kernels.matmul_rows if blocks > 1 else kernels.matmul_blocks
-        kernel[grid](one, two, three, bias, last, m, n, k, **setting)
+        kernel[grid](one, two, three, *used, m, n, k, **setting)
         return [] if plain else None
 
     ending = "quick gelu" if GPU and epilogue == "gelu" else epilogue
@@ -164,7 +165,7 @@ def matmul_few_rows(m: int, n: int, k: int) -> Work:
     few = {"K": 128, "num_warps": 4, "num_stages": 4}
     settings = [few | {"N": 64, "ROLES": False, "APART": apart} for apart in (0, 3)]
     # Two CTAs that load the rows together.
-    settings += [few | {"N": 128, "ROLES": True, "APART": apart, "num_ctas": 2} for apart in (0, 3)]
+    settings += [few | {"N": 128, "ROLES": True, "APART": apart, "num_ctas": 2} for apart in (1, 3)]
     return product_by_cublas(a, b, out, by(launch, settings, settings[:2]))
 
 

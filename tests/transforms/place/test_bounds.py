@@ -231,7 +231,7 @@ def matmul_blocks(size: int, setting: Setting) -> Any:
     else:
         kernel, given = kernels.matmul_blocks, given | {"HALVES": bool(setting.get("HALVES", False))}
     blocks = [described(*shape) for shape in shapes]
-    compiled = compile(kernel, setting, *blocks, F16, blocks[-1], N, N, N, "", **given)
+    compiled = compile(kernel, setting, *blocks, None, None, N, N, N, "", **given)
     tiles = math.ceil(size / (m * count)) * (size // n)
     return compiled, min(tiles, SMS) if setting.get("persistent") else tiles, dict.fromkeys("mnk", size)
 
