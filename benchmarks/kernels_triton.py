@@ -582,24 +582,25 @@ def gather(table_ptr, token_ptr, out_ptr, width, BLOCK: tl.constexpr, ROWS: tl.c
 
 
 @triton.jit
-def chain(token_ptr, first_ptr, next_ptr, BLOCK: tl.constexpr):
-    """Chain the places of each token: the number of one in `first_ptr`, of the following ones in `next_ptr`."""
+def chain(token_ptr, first_ptr, next_ptr, base, BLOCK: tl.constexpr):
+    """Chain the places of each token: the number of one in `first_ptr`, plus `base`, and of the following ones in
+    `next_ptr`. A launch has a base above all numbers that the one before has left, so nothing needs to be cleared."""
     tl.extra.cuda.gdc_launch_dependents()
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tokens = tl.load(token_ptr + at)
     tl.extra.cuda.gdc_wait()
-    after = tl.atomic_xchg(first_ptr + tokens, at, sem="relaxed")
-    tl.store(next_ptr + at, after)
+    after = tl.atomic_xchg(first_ptr + tokens, base + at, sem="relaxed")
+    tl.store(next_ptr + at, after - base)
 
 
 @triton.jit
-def sum_chains(dout_ptr, first_ptr, next_ptr, dtable_ptr, width, BLOCK: tl.constexpr):
-    """The sums of the rows of each chain, which ends with -1. No row of the table is written twice. The launch begins
-    before that of `chain` has ended."""
+def sum_chains(dout_ptr, first_ptr, next_ptr, dtable_ptr, base, width, BLOCK: tl.constexpr):
+    """The sums of the rows of each chain, which ends with a negative number. No row of the table is written twice. The
+    launch begins before that of `chain` has ended."""
     columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     total = tl.zeros((BLOCK,), tl.float32)
     tl.extra.cuda.gdc_wait()
-    row = tl.load(first_ptr + tl.program_id(0))
+    row = tl.load(first_ptr + tl.program_id(0)) - base
     while row >= 0:
         after = tl.load(next_ptr + row)
         total += tl.load(dout_ptr + row * width + columns, columns < width, other=0.0).to(tl.float32)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.util
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -291,15 +292,15 @@ def embedding(words: int, width: int, count: int, back: bool) -> Work:
     tokens = torch.randint(0, words, (count,), device=DEVICE)
     out = torch.empty_like(table if back else dout)
 
-    first = torch.empty(words, dtype=torch.int32, device=DEVICE)
-    after = torch.empty(count, dtype=torch.int32, device=DEVICE)
+    first, after = zeros(words), zeros(count)
+    bases = itertools.count(count, count)
 
     def launch(kernels: Any, setting: Setting) -> None:
         columns = -(-width // setting["BLOCK"])
         if back:
-            first.fill_(-1)
-            kernels.chain[(count // 128,)](tokens, first, after, BLOCK=128, launch_pdl=True)
-            kernels.sum_chains[words, columns](dout, first, after, out, width, launch_pdl=True, **setting)
+            base = next(bases)
+            kernels.chain[(count // 128,)](tokens, first, after, base, BLOCK=128, launch_pdl=True)
+            kernels.sum_chains[words, columns](dout, first, after, out, base, width, launch_pdl=True, **setting)
         else:
             kernels.gather[count // setting["ROWS"], columns](table, tokens, out, width, **setting)
 
