@@ -3,6 +3,11 @@
 It is a bitonic sort of integer keys along the last axis. The last axis of size 2^n is viewed as n axes of size 2, so
 that the partner in a compare-and-exchange is the other element along one axis: the element xor the xor of both. Floats
 are sorted by integer keys of the same order, with every NaN last.
+
+The stages of the network are a loop, so that the code of a sort grows with n·log n. All steps stand once in the loop,
+and each stage skips those that it does not have. The first stages are unrolled: they have few steps, which the later
+ones then never skip. All stages of small tensors are unrolled: their code is short, and a thread has too few elements
+to make the branches cheap.
 """
 
 # ruff: noqa: RUF005 (the language has no starred items)
@@ -16,6 +21,8 @@ from ziggurat.frontends import language as zg
 from ziggurat.frontends.reflection import function
 
 MAX_LEVELS: Final = 20
+MAX_UNROLLED: Final = 512  # Elements of a tensor.
+FIRST_STAGES: Final = 4
 
 
 @function
@@ -79,32 +86,44 @@ def sorted_keys(keys: Any, descending: zg.constexpr) -> Any:
         return keys
     if descending:
         keys = zg.invert(keys)
-    cube = outer_sizes(keys)
-    first = len(cube)
+    cube = ()
     for level in zg.static_range(MAX_LEVELS):
         if 1 << level < keys.shape[-1]:
             cube = cube + (2,)
-    last = len(cube) - 1
-    values = zg.reshape(keys, cube)
-    for stage in zg.static_range(1, len(cube) - first + 1):
-        # Runs of 2^stage are sorted in directions that alternate by the next bit of the index: those of descending
-        # runs are inverted, and sorted in ascending order. The last stage has one run.
-        if stage > 1:
-            values = inverted(values, last - stage + 1)
-        if first + stage <= last:
-            values = inverted(values, last - stage)
-        for step in zg.static_range(stage):
-            values = exchange(values, last - stage + step + 1)
+    values = zg.reshape(keys, split_sizes(keys, cube))
+    levels, first = len(cube), len(keys.shape) - 1
+    unrolled = levels if keys.numel <= MAX_UNROLLED else min(levels, FIRST_STAGES)
+    for stage in zg.static_range(1, unrolled + 1):
+        values = merge(values, stage, 1, first)
+    if unrolled < levels:
+        for stage in zg.range(unrolled + 1, levels + 1):
+            values = merge(values, stage, unrolled, first)
     return zg.reshape(zg.invert(values) if descending else values, keys.shape)
 
 
 @function
-def outer_sizes(x: Any) -> Any:
-    """The sizes of all axes but the last."""
+def merge(values: Any, stage: Any, least: zg.constexpr, first: zg.constexpr) -> Any:
+    """The values after a stage, at least `least`: runs of 2^stage are sorted, each of two sorted runs.
+
+    The axes from `first` on are sorted. The directions of runs alternate by the next bit of the index. Descending runs
+    are inverted, and sorted in ascending order; those of the stage before are turned back. The last stage has one run.
+    """
+    for axis in zg.static_range(first, len(values.shape)):
+        step = len(values.shape) - axis  # Stage n begins with step n. Step 1 compares neighbours.
+        if step > least and zg.or_(zg.equal(step, stage), zg.equal(step, zg.add(stage, 1))):
+            values = inverted(values, axis)
+        if step <= least or step <= stage:
+            values = exchange(values, axis)
+    return values
+
+
+@function
+def split_sizes(x: Any, last: zg.constexpr) -> Any:
+    """The sizes of all axes, with these in place of the last one."""
     sizes = ()
     for axis in zg.static_range(len(x.shape) - 1):
         sizes = sizes + (x.shape[axis],)
-    return sizes
+    return sizes + last
 
 
 @function
@@ -137,10 +156,9 @@ def take_first(keys: Any, count: zg.constexpr) -> Any:
     """The first `count` along the last axis: all other rows are made zero and or-ed away."""
     if keys.shape[-1] == count:
         return keys
-    outer = outer_sizes(keys)
-    rows = zg.reshape(keys, outer + (keys.shape[-1] // count, count))
+    rows = zg.reshape(keys, split_sizes(keys, (keys.shape[-1] // count, count)))
     number = zg.expand(zg.arange(0, keys.shape[-1] // count), 1)
-    return zg.reduce_or(zg.where(zg.equal(number, 0), rows, 0), len(outer))
+    return zg.reduce_or(zg.where(zg.equal(number, 0), rows, 0), -2)
 
 
 @function

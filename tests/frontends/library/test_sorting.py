@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 
 import ziggurat as zg
-from ziggurat.codemodel.dialects import tt
+from ziggurat.codemodel.dialects import scf, tt
 from ziggurat.codemodel.types import TensorType, TupleType, bf16, f8e4m3, f16, f32, f64, i1, i8, i16, i32, i64, u8, u32
 from ziggurat.frontends.library import LIBRARY
-from ziggurat.frontends.library.sorting import sorted_keys, take_first, to_keys, to_values
+from ziggurat.frontends.library.sorting import MAX_UNROLLED, sorted_keys, take_first, to_keys, to_values
 from ziggurat.transforms.attribution import constant, function_name
 from ziggurat.transforms.attribution.attribute import Attributor
+from ziggurat.transforms.simplify import simplify
 
 NUMPY = {
     i1: np.bool_, i8: np.int8, i16: np.int16, i32: np.int32, i64: np.int64, u8: np.uint8, u32: np.uint32,
@@ -85,12 +86,24 @@ def test_keys_compare_as_values_do_and_give_them_back(element):
 
 
 @pytest.mark.parametrize("descending", [False, True])
-@pytest.mark.parametrize("shape", [(1,), (2,), (16,), (64,), (2, 8), (2, 2, 4)], ids=str)
+@pytest.mark.parametrize("shape", [(1,), (2,), (16,), (64,), (1024,), (2, 8), (2, 2, 4), (2, 8, 64)], ids=str)
 def test_sorting_along_the_last_axis(shape, descending):
     values = np.random.default_rng(0).integers(-20, 20, shape).astype(np.int32)
     found = computed(values, i32, falling if descending else rising, i32)
     expected = np.sort(values, axis=-1)
     np.testing.assert_array_equal(found, expected[..., ::-1] if descending else expected)
+
+
+def test_the_stages_of_a_large_sort_are_a_loop():
+    """All steps stand in it once, so that the model of a sort of 2^n keys grows with n."""
+
+    def ops(size, kind=object):
+        model = simplify(apply.triton(zg.ptr(i32), zg.ptr(i32), (size,), size, rising))
+        return sum(isinstance(op, kind) for op in model.walk())
+
+    assert [ops(size, scf.For) for size in (MAX_UNROLLED, 2 * MAX_UNROLLED)] == [0, 1]
+    assert ops(2 * MAX_UNROLLED) < ops(MAX_UNROLLED)
+    assert ops(1 << 14) - ops(1 << 12) == ops(1 << 12) - ops(1 << 10) > 0
 
 
 def test_unsigned_numbers_are_compared_as_such():
