@@ -2,9 +2,9 @@
 
 The primary layout of a tensor that is computed once is the layout in which its op gives it. Accesses to memory
 (coalesced) and dots are anchors: their layouts are given. From there, layouts spread forward through elementwise ops,
-reductions and control flow. A layout that comes from a dot outranks one from memory, which outranks that of a widened
-narrow tensor. Flexible tensors, such as indices, have no primary layout: they are computed in each layout in which they
-are needed.
+reductions and control flow. A layout that comes from a dot outranks that of a sorting network, which outranks one from
+memory, which outranks that of a widened narrow tensor. Flexible tensors, such as indices, have no primary layout: they
+are computed in each layout in which they are needed.
 
 Both the layout in which an access to global memory is coalesced, and its width in a layout, follow from the facts of
 `axis_info`. The layout decides the speed; the width decides the correctness.
@@ -13,6 +13,7 @@ Both the layout in which an access to global memory is coalesced, and its width 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
@@ -57,19 +58,24 @@ class Accesses:
 
     `widest` has the widest vector of all accesses of the same shape and order. `scanned` are the shapes of tensors that
     are scanned along one of several axes. Each warp holds a contiguous part of these, which is as good for memory: so
-    it has all of the axis, or a long run.
+    it has all of the axis, or a long run. `cubes` are the shapes of tensors that are reduced along several axes of two
+    elements, as sorting networks do, the last axes most often. Each thread holds a contiguous part of these.
     """
 
     def __init__(self, func: Op, infos: Mapping[Component, AxisInfo], num_warps: int) -> None:
         self.infos, self.num_warps = infos, num_warps
         self.widest: dict[Key, int] = {}
         self.scanned: set[tuple[int, ...]] = set()
+        pairs: set[tuple[tuple[int, ...], int]] = set()
         for op in func.walk():
             if isinstance(op, tt.Scan) and len(shape := shape_of(op.values[0].type)) > 1:
                 self.scanned.add(shape)
+            if isinstance(op, tt.Reduce) and (shape := shape_of(op.values[0].type))[op.axis] == 2:
+                pairs.add((shape, op.axis))
             if isinstance(op, tt.Load | tt.Store) and isinstance(op.ptr.type, TensorType):
                 key = (op.ptr.type.shape, self.order(op))
                 self.widest[key] = max(self.widest.get(key, 1), self.vector(op))
+        self.cubes = {shape for shape, count in Counter(shape for shape, _ in pairs).items() if count > 1}
 
     def info(self, value: Value) -> AxisInfo:
         """The facts about a value."""
@@ -111,8 +117,10 @@ class Accesses:
 
     def default(self, shape: Sequence[int]) -> Layout:
         """The layout of a tensor that no access decides: that of accesses of this shape, if there are any."""
-        order = tuple(reversed(range(len(shape))))
-        vector = self.widest.get((tuple(shape), order), min(4, self._share(math.prod(shape))))
+        order, share = tuple(reversed(range(len(shape)))), self._share(numel := math.prod(shape))
+        if tuple(shape) in self.cubes:
+            return blocked((numel,), (0,), share, self.num_warps)
+        vector = self.widest.get((tuple(shape), order), min(4, share))
         return self._blocked(shape, order, vector)
 
     def _blocked(self, shape: Sequence[int], order: Sequence[int], vector: int) -> Layout:
@@ -170,7 +178,7 @@ Ranked = tuple[int, Layout]
 
 _PASSING_ON = (Structured, BodyTerminator, BlockTerminator)
 _TENSORS = (TensorType, TupleType)  # A Tuple may hold tensors.
-_DOT, _MEMORY, _WEAK, _FORCED = 3, 2, 1, 0
+_DOT, _CUBE, _MEMORY, _WEAK, _FORCED = 4, 3, 2, 1, 0
 
 
 def flexible_components(func: Op, groups: Mapping[Component, Group], num_warps: int) -> set[Component]:
@@ -307,6 +315,8 @@ class PrimaryLayouts:
             alone = isinstance(op, tt.Join | tt.InlineAsm) and isinstance(own, TensorType)
             return self._default(own, _MEMORY) if alone else None
         first = operands[0][2]
+        if isinstance(op, tt.Reshape) and shape_of(own) in self.accesses.cubes:
+            return self._default(own, _CUBE)
         if is_elementwise(op) or is_shaping(op):
             found = self._best(sources, self.accesses.default(first.shape))
             if found is None:

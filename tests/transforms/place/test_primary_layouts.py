@@ -74,6 +74,18 @@ def test_a_carried_tensor_is_as_flexible_as_its_sources() -> None:
     assert (loop, 1) not in found.flexible and found.of((loop, 1)) == COALESCED
 
 
+@pytest.mark.parametrize(("axis", "layout"), [(1, blocked((1024,), (0,), 8, 4)), (2, COALESCED)])
+def test_each_thread_has_a_contiguous_part_of_what_is_reduced_by_pairs_along_several_axes(axis: int, layout: Layout):
+    """A step of a sorting network is such a reduction. Steps along the last axes, the most, stay within a thread."""
+    body = "(%c : f32, %d : f32)f32 -> { %e : f32 = arith.addf %c %d; tt.reduce.return %e; }"
+    func, found = layouts_of(INDEX + f"""%4 : tensor<x256, x2, x2, f32> = tt.reshape %3;
+        %5 : tensor<x256, x2, f32> = tt.reduce %4 @axis=2 {body};
+        %6 : tensor<x256, x2, f32> = tt.reduce %4 @axis={axis} {body};""")  # fmt: skip
+    assert found.of((result(func, tt.Reshape), 0)) == layout
+    assert found.of((result(func, tt.Load), 0)) == COALESCED
+    assert found.of((result(func, tt.Reduce), 0)) == layout.dropped((256, 2, 2), 2)
+
+
 PRODUCT = """%a : tensor<x16, x16, f16> = tt.splat %h; %b : tensor<x16, x32, f16> = tt.splat %h;
     %z : f32 = arith.constant @0.0; %d0 : tensor<x16, x32, f32> = tt.splat %z;
     %d : tensor<x16, x32, f32> = tt.dot %a %b %d0;"""
