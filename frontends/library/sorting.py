@@ -21,7 +21,7 @@ from ziggurat.frontends import language as zg
 from ziggurat.frontends.reflection import function
 
 MAX_LEVELS: Final = 20
-MAX_UNROLLED: Final = 512  # Elements of a tensor.
+MAX_UNROLLED: Final = 1024  # Elements of a tensor.
 FIRST_STAGES: Final = 4
 
 
