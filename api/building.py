@@ -11,6 +11,7 @@ import attrs
 from ziggurat.boundary import public
 from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import BuildError
+from ziggurat.codemodel.op import expect
 from ziggurat.codemodel.types import Type
 from ziggurat.compiler.pipeline import triton_model
 from ziggurat.frontends.language import Function
@@ -48,9 +49,7 @@ class KernelBuilder:
     @property
     def python(self) -> core.Func:
         """The Python code model."""
-        model = self._function().model
-        assert isinstance(model, core.Func)
-        return model
+        return expect(self._function().model, core.Func)
 
     @property
     def triton(self) -> core.Module:

@@ -11,7 +11,7 @@ from ziggurat.boundary import no_faults, public
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import core, py
 from ziggurat.codemodel.errors import KernelTypeError, LaunchError
-from ziggurat.codemodel.op import Op, Value, require_argument
+from ziggurat.codemodel.op import Op, Value, expect, require_argument
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import (
     ConstantType,
@@ -242,8 +242,7 @@ class GradientKernel(Kernel):
         be zero before the launch. Any other gradient is stored to, in each element that belongs to an element which
         the kernel reads. Raises the errors of `triton`.
         """
-        assert isinstance(self.models, _Gradient)
-        return self.models.accumulates(signature_of(self, arguments, keywords))
+        return expect(self.models, _Gradient).accumulates(signature_of(self, arguments, keywords))
 
 
 def _run_time(type_: Type) -> list[Type]:
@@ -264,6 +263,4 @@ def _with_divisibility(model: core.Module, divisibility: Sequence[int]) -> core.
         body = builder.rewrite_body(kernel.body, isolated=True)
         return builder.add(kernel.evolve(body=body, divisibility=known), op.location)
 
-    made = transform(model, transformer)
-    assert isinstance(made, core.Module)
-    return made
+    return expect(transform(model, transformer), core.Module)

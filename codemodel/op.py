@@ -488,9 +488,11 @@ def require(condition: bool, message: str, hint: str | None = None) -> None:
         raise BuildError(message, hint=hint)
 
 
-def expect(thing: object, cls: type[T_], message: str) -> T_:
-    """The thing, as an instance of the class. Raises `BuildError` with the message for anything else."""
+def expect(thing: object, cls: type[T_], message: str | None = None) -> T_:
+    """The thing, as an instance of the class. Raises `BuildError` with the message for anything else; without a message
+    that is a fault of the compiler."""
     if not isinstance(thing, cls):
+        assert message is not None, f"expected {cls.__name__}; got {thing!r}"
         raise BuildError(message)
     return thing
 

@@ -443,9 +443,7 @@ def _fused(op: Op, a: Array, b: Array, c: Array) -> Array:
     return fma(a, b, c, scalar_element(op.result.type))
 
 
-@MEANINGS.of(maths.Directed)
-def _directed(op: maths.Directed, *values: Array) -> Array:
-    return directed(op, *values)
+MEANINGS.of(maths.Directed)(directed)
 
 
 @MEANINGS.of(arith.CmpI, arith.CmpF)

@@ -13,7 +13,7 @@ says which bodies may run next. An op that carries nothing in, such as `scf.if`,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from ziggurat.codemodel.op import BlockParameter, Body, Op, Value
 from ziggurat.codemodel.traits import BodyTerminator, Returns
@@ -25,6 +25,13 @@ def packed(types: Sequence[Type]) -> Type:
     if not types:
         return void
     return types[0] if len(types) == 1 else TupleType(tuple(types))
+
+
+def packed_values(values: Sequence[Any]) -> Any:
+    """Several values as one, as `packed` packs their types: None for none, a value itself, a tuple of more."""
+    if not values:
+        return None
+    return values[0] if len(values) == 1 else tuple(values)
 
 
 def leaves_structure(op: Op) -> bool:

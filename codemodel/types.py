@@ -483,6 +483,15 @@ def read_value(text: str) -> Any:
         return text
 
 
+def is_hashable(value: Any) -> bool:
+    """Whether an object has a hash. A tuple has one if all its items have."""
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
 def constant_key(value: Any) -> Any:
     """A hashable key by which constants are compared: by Python type as well as by value, floats by their text."""
     if isinstance(value, float):
@@ -504,11 +513,23 @@ def scalar_element(type_: Type) -> ScalarType:
     return element
 
 
+def value_element(type_: Type) -> ScalarType | PtrType:
+    """The type of a number or a pointer, or of the elements of a tensor of these."""
+    element = element_of(type_)
+    assert isinstance(element, ScalarType | PtrType), f"{type_} is no number and no pointer"
+    return element
+
+
+def pointee_of(type_: Type) -> ScalarType:
+    """The type of the numbers that a pointer, or each of a tensor of pointers, points to."""
+    element = element_of(type_)
+    assert isinstance(element, PtrType), f"{type_} is no pointer"
+    return element.pointee
+
+
 def element_bytes(type_: Type) -> int:
     """The size in memory of a number or a pointer, or of an element of a tensor: a byte of an i1, 8 of a pointer."""
-    element = element_of(type_)
-    assert isinstance(element, ScalarType | PtrType)
-    return element.bytes
+    return value_element(type_).bytes
 
 
 def shape_of(type_: Type) -> tuple[int, ...]:

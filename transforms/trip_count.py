@@ -6,15 +6,14 @@ from collections.abc import Callable
 
 from ziggurat.codemodel.dialects import arith
 from ziggurat.codemodel.dialects.arith import IntPredicate
-from ziggurat.codemodel.op import Op, Value, constant_of
+from ziggurat.codemodel.op import Op, Value, constant_of, expect
 from ziggurat.codemodel.types import ScalarType, i32, i64, u32, u64
 
 
 def trip_count(emit: Callable[[Op], Value], start: Value, stop: Value, step: Value) -> Value:
     """The number of iterations. It is right wherever it fits the type: `stop - start` may be beyond the signed numbers,
     and is an unsigned one."""
-    type_ = start.type
-    assert isinstance(type_, ScalarType)
+    type_ = expect(start.type, ScalarType)
     unsigned = {i32: u32, i64: u64}.get(type_, type_)
 
     def number(value: int) -> Value:

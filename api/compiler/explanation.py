@@ -17,7 +17,7 @@ from ziggurat.codemodel.errors import LaunchError, ZigguratWarning
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.targets import TARGETS, Target
 from ziggurat.codemodel.location import Location
-from ziggurat.codemodel.op import Op, OpResult
+from ziggurat.codemodel.op import Op, OpResult, expect
 from ziggurat.codemodel.passes import Snapshot
 from ziggurat.compiler.compiled import Compiled
 from ziggurat.transforms.place.choose import choose_warps
@@ -159,13 +159,12 @@ def _notes(compiled: Compiled) -> tuple[dict[Line, list[str]], str]:
                 f"{op.ctas} CTAs load a block together: each a part, for all"
             )
     models = {after.name: before.model for before, after in pairwise(snapshots)}  # By the pass that comes next.
-    plain, whole, before = models["raise_pointers"], models["specialize"], models["pipeline_loads"]
-    assert isinstance(plain, core.Module)
+    plain = expect(models["raise_pointers"], core.Module)
+    whole, before = (expect(models[name], gpu.Module) for name in ("specialize", "pipeline_loads"))
     for value, obstacle in why_not_raised(plain, compiled.options).items():
         if isinstance(value, OpResult) and TARGETS[compiled.target].has_tma:
             reason = obstacle.reason(value.op)
             found.setdefault(Line.of(value.op.location), []).append(f"the threads load it, not TMA: {reason}")
-    assert isinstance(whole, gpu.Module) and isinstance(before, gpu.Module)
     given = compiled.options.num_warps is not None
     roles = before.num_warps != whole.num_warps
     obstacle = None if roles else why_no_roles(whole, compiled.options.num_stages)
@@ -183,12 +182,10 @@ def _notes(compiled: Compiled) -> tuple[dict[Line, list[str]], str]:
             found.setdefault(Line.of(loop.location), []).append(
                 "all warps fetch and compute: zg.range(…, warp_specialize=True) would split them"
             )
-    prepared = models["persist"]
-    assert isinstance(prepared, core.Module)
+    prepared = expect(models["persist"], core.Module)
     text = ""
     if not given:
-        module = next(snapshot.model for snapshot in snapshots if snapshot.name == CHOSEN_AFTER)
-        assert isinstance(module, core.Module)
+        module = expect(next(one.model for one in snapshots if one.name == CHOSEN_AFTER), core.Module)
         split = "; and roles, as TMA loads all operands" if roles and compiled.options.warp_specialize is None else ""
         text = f"\nchosen: {whole.num_warps} warps, as {choose_warps(module, compiled.target).why}{split}"
     runner = "CTA" if compiled.num_ctas == 1 else "cluster"

@@ -11,7 +11,7 @@ import attrs
 
 from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import LaunchError, ZigguratError, warn
-from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.op import Op, expect
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.text.writer import to_text
 from ziggurat.compiler import compiling
@@ -41,8 +41,7 @@ def code_of(model: Op, name: str, *, check: bool, tolerant: bool, fast_math: boo
     with linking, compiling:  # In this order everywhere: a fork waits for both.
         from ziggurat.backend.cpu.compile import compile_cpu
 
-        assert isinstance(model, core.Module)
-        code = compile_cpu(model, options)
+        code = compile_cpu(expect(model, core.Module), options)
     cache.put(key, stored(code, name))
     return code
 

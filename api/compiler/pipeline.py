@@ -12,7 +12,7 @@ from ziggurat.codemodel.errors import KernelTypeError, LaunchError
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.fragments import MAP, is_of_launch
 from ziggurat.codemodel.gpu.options import COMPILE_OPTIONS, CPU, CompileOptions
-from ziggurat.codemodel.op import Op, require_model
+from ziggurat.codemodel.op import Op, expect, require_model
 from ziggurat.codemodel.transform import Rewriter
 from ziggurat.codemodel.types import Type
 from ziggurat.codemodel.verify import verify
@@ -54,8 +54,7 @@ def triton_model(
         model: Op = mirror(attributed, divisibility, checks_overflow)
         for step in TIDY:
             model = step(model)
-        assert isinstance(model, core.Module)
-        return model
+        return expect(model, core.Module)
 
 
 @overload
@@ -220,8 +219,7 @@ def compile_for_cpu(
 
 def _arguments(model: Op, placed: tt.Func) -> tuple[Argument, ...]:
     """The run-time arguments of a kernel, by its function in the Triton model, or in the GPU model if that is all."""
-    function = model.functions()[placed.sym_name] if isinstance(model, core.Module) else placed
-    assert isinstance(function, tt.Func)
+    function = expect(model.functions()[placed.sym_name], tt.Func) if isinstance(model, core.Module) else placed
     known = function.divisibility or (1,) * len(function.body.parameters)
     by_number: dict[int, Argument] = {}
     for index, (parameter, by) in enumerate(zip(function.body.parameters, known, strict=True)):

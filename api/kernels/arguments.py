@@ -15,15 +15,7 @@ from ziggurat.boundary import public
 from ziggurat.codemodel.errors import KernelValueError, LaunchError, shown
 from ziggurat.codemodel.gpu.options import LAUNCH_OPTIONS, SHARED_OPTIONS, checked_option, default_of
 from ziggurat.codemodel.numbers import wrapped
-from ziggurat.codemodel.types import (
-    SCALARS,
-    ConstantType,
-    DescriptorType,
-    PtrType,
-    ScalarType,
-    Type,
-    find_scalar,
-)
+from ziggurat.codemodel.types import SCALARS, ConstantType, DescriptorType, PtrType, ScalarType, Type, find_scalar
 from ziggurat.frontends.language import Function
 from ziggurat.frontends.language.constants import unwrapped
 from ziggurat.frontends.language.function import usable

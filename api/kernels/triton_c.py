@@ -21,14 +21,7 @@ from ziggurat import compiler
 from ziggurat.boundary import no_faults, public
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import core
-from ziggurat.codemodel.errors import (
-    KernelNameError,
-    KernelSyntaxError,
-    LaunchError,
-    ZigguratError,
-    shown,
-    warn,
-)
+from ziggurat.codemodel.errors import KernelNameError, KernelSyntaxError, LaunchError, ZigguratError, shown, warn
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.recursion import deep_recursion

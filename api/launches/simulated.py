@@ -18,7 +18,7 @@ from ziggurat.boundary import public
 from ziggurat.codemodel.errors import LaunchError, shown
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import boolean
-from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.op import expect
 from ziggurat.codemodel.text.parser import parse_values
 from ziggurat.codemodel.types import SCALARS, ScalarType, TensorType, Type
 from ziggurat.compiler.compiled import Compiled
@@ -74,8 +74,7 @@ class Simulation(OnHost):
             if not isinstance(number, int | np.integer) or number < least:  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise LaunchError(f"{name} must be an integer of {least} or more; got {shown(number)}")
         compiled = self.compiled
-        model: Op = compiled.stages["gpu"]
-        assert isinstance(model, gpu.Module)
+        model = expect(compiled.stages["gpu"], gpu.Module)
         sizes = gpu_sizes(grid, self.title)
         given = [
             as_array(value, name) if is_array(value) else value

@@ -40,8 +40,11 @@ def getenv_bool(key: str, default: bool | None) -> bool | None:
 
 def setenv(key: str, value: str | None) -> None:
     """Set an environment variable, or remove it for None, unless `propagate_env` is False."""
-    if not propagate_env:
-        return
+    if propagate_env:
+        _put(key, value)
+
+
+def _put(key: str, value: str | None) -> None:
     if value is None:
         os.environ.pop(key, None)
     else:
@@ -287,10 +290,7 @@ class base_knobs:
             vars(self).clear()
             vars(self).update(assigned)
             for key, value in variables.items():
-                if value is None:
-                    os.environ.pop(key, None)
-                else:
-                    os.environ[key] = value
+                _put(key, value)
 
 
 class build_knobs(base_knobs):

@@ -27,6 +27,7 @@ from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.backend.launch.grids import padded
 from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError, ResourceError, TargetError, ZigguratError
 from ziggurat.codemodel.gpu.options import LAUNCH_ONLY, LAUNCH_OPTIONS
+from ziggurat.codemodel.types import is_hashable
 from ziggurat.compiler.workers import LEAST, Job, compile_all
 from ziggurat.kernels.kernel import Grid, Kernel
 from ziggurat.launches.gpu import model_of, numbers_of, options_of
@@ -97,7 +98,13 @@ class Tuner:
 
     def _types(self, bound: Mapping[str, Any]) -> dict[str, str]:
         """The types of the arrays and descriptors among the arguments, by name."""
-        return types_of(bound)
+        types: dict[str, str] = {}
+        for name, value in bound.items():
+            if isinstance(value, TensorDescriptor):
+                types[name] = str(value.type)
+            elif value is not None and reader_of(value) is not None:
+                types[name] = str(view(value, name).element)
+        return types
 
     def _device(self) -> str:
         """The name of the device, for records."""
@@ -371,7 +378,7 @@ class ChoiceKey:
                 label.append(name)
                 parts.append((_reading(given[name]), places[name]))
             elif name in self.names:
-                parts.append((None if _is_hashable(given[name]) else repr, places[name]))
+                parts.append((None if is_hashable(given[name]) else repr, places[name]))
         for name in sorted(keywords):
             if name in LAUNCH_OPTIONS and name not in (*LAUNCH_ONLY, *parameters):
                 label.append(f"option {name}")
@@ -400,16 +407,8 @@ def _element_in_memory(array: Any) -> str:
 
 def _constant(value: Any) -> Read:
     """Gives the default of a parameter that no argument has: the key is that of a launch that gives this value."""
-    known = value if _is_hashable(value) else repr(value)
+    known = value if is_hashable(value) else repr(value)
     return lambda argument: known
-
-
-def _is_hashable(value: Any) -> bool:
-    try:
-        hash(value)
-    except TypeError:
-        return False
-    return True
 
 
 def refused(bound: Mapping[str, Any]) -> bool:
@@ -419,14 +418,3 @@ def refused(bound: Mapping[str, Any]) -> bool:
         if value.host is not None if described else is_array(value) and reader_of(value) is None:
             return True
     return len(devices_of(bound.items())) > 1
-
-
-def types_of(bound: Mapping[str, Any]) -> dict[str, str]:
-    """The types of the arrays and descriptors among the arguments, by name."""
-    types: dict[str, str] = {}
-    for name, value in bound.items():
-        if isinstance(value, TensorDescriptor):
-            types[name] = str(value.type)
-        elif value is not None and reader_of(value) is not None:
-            types[name] = str(view(value, name).element)
-    return types

@@ -10,7 +10,7 @@ from ziggurat.backend.cpu import memory
 from ziggurat.backend.cpu.emitter import Coord, Emitter, Index, memory_kind
 from ziggurat.backend.ptx.routines import Number, together
 from ziggurat.codemodel.dialects import cpu
-from ziggurat.codemodel.op import Block, BlockParameter, OpResult
+from ziggurat.codemodel.op import Block, BlockParameter, OpResult, expect
 from ziggurat.codemodel.types import element_bytes
 
 
@@ -21,10 +21,8 @@ class Head:
     def __init__(self, emitter: Emitter, op: cpu.Load | cpu.Store) -> None:
         self.emitter = emitter
         self.op = op
-        assert isinstance(op.access, OpResult) and isinstance(op.access.op, cpu.Access)
-        self.access = op.access.op
-        type_ = self.access.type
-        assert isinstance(type_, cpu.AccessType)
+        self.access = expect(expect(op.access, OpResult).op, cpu.Access)
+        type_ = expect(self.access.type, cpu.AccessType)
         self.shape = type_.shape
         self.element = type_.element
         self.size = element_bytes(type_.element)

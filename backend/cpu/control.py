@@ -10,7 +10,7 @@ from ziggurat.backend.ptx.routines import Join, Number
 from ziggurat.codemodel.dialects import cf, core, cpu, scf, tt
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.op import Block, Body, Op, Successor, Value, constant_of
-from ziggurat.codemodel.structured import Structured
+from ziggurat.codemodel.structured import Structured, packed_values
 from ziggurat.codemodel.types import scalar_element
 
 ASSERTION, ZERO_STEP, UNREACHABLE, PRINT, ENDLESS, INTERRUPTED = 4, 6, 7, 8, 9, 10
@@ -23,31 +23,10 @@ MAX_ITERATIONS = 1 << 30
 class _Join(Join):
     """A block that others branch to with numbers; its code is that of the present level."""
 
-    def __init__(self, emitter: Emitter, hint: str, kinds: Sequence[str]) -> None:
-        super().__init__(emitter, hint, kinds)
-        self.emitter = emitter
-        self.kinds = kinds
-        self.into = emitter.levels[-1].lines
-
-    def branch_with(self, values: Sequence[Number]) -> str:
-        """The target, in a branch from the present block."""
-        self._sources.append(([value.name for value in values], self.emitter.here))
-        return f"label %{self.label}"
-
-    def begin_here(self) -> list[Number]:
+    def begin_here(self, emitter: Emitter) -> list[Number]:
         """Begin the block; the values in it."""
-        self.emitter.start(self.label)
-        self._place = len(self.into)
-        for name, _ in self._phis:
-            self.emitter.level_of[name] = self.emitter.depth
-        return [self.emitter.number(kind, name) for name, kind in self._phis]
-
-    def end(self) -> None:
-        lines: list[str] = []
-        for index, (name, kind) in enumerate(self._phis):
-            pairs = ", ".join(f"[ {values[index]}, %{label} ]" for values, label in self._sources)
-            lines.append(f"  {name} = phi {kind} {pairs}")
-        self.into[self._place : self._place] = lines
+        emitter.level_of.update(dict.fromkeys(self.begin(), emitter.depth))
+        return [emitter.number(kind, name) for name, kind in self._phis]
 
 
 def function_body(emitter: Emitter, body: Body) -> None:
@@ -58,7 +37,7 @@ def function_body(emitter: Emitter, body: Body) -> None:
     emitter.joins = joins
     for block in body.blocks:
         if block in joins:
-            rounds, *values = joins[block].begin_here()
+            rounds, *values = joins[block].begin_here(emitter)
             emitter.values.update(zip(block.parameters, values, strict=True))
             _limit(emitter, block.terminator, rounds, block)
             emitter.rounds[block] = rounds
@@ -105,13 +84,6 @@ def apply(emitter: Emitter, body: Body, arguments: Sequence[Number]) -> list[Num
         emitter.pinned = outer
 
 
-def packed(values: Sequence[Any]) -> Any:
-    """Several values as one."""
-    if not values:
-        return None
-    return values[0] if len(values) == 1 else tuple(values)
-
-
 def _kinds(values: Sequence[Value]) -> list[str]:
     return [kind_of(value.type) for value in values]
 
@@ -145,24 +117,23 @@ def _for(emitter: Emitter, op: scf.For, start: Number, stop: Number, step: Numbe
     signed, known = scalar_element(op.start.type).signed, constant_of(op.step)
     kind, below = start.kind, "slt" if signed else "ult"
     if known is None:
-        zero = emitter.i64(0)
-        emitter.fail(ZERO_STEP, step.test("eq", 0), emitter.site(op, "loops"), zero, zero)
+        emitter.fail(ZERO_STEP, step.test("eq", 0), emitter.site(op, "loops"))
     down = step.test("slt", 0) if signed else emitter.number("i1", "false")
     size = down.select(0 - step, step)
     low, high = down.select(stop, start), down.select(start, stop)
     trips = low.test(below, high).select((high - low - 1) / size + 1, 0)
     head = _Join(emitter, "head", [kind, kind, *_kinds(op.initial)])
     inside, after = emitter.name("loop"), emitter.name("after")
-    emitter.line(f"br {head.branch_with([start, start.like(0), *initial])}")
-    index, done, *carried = head.begin_here()
+    emitter.line(f"br {head.branch([start, start.like(0), *initial])}")
+    index, done, *carried = head.begin_here(emitter)
     emitter.line(f"br i1 {done.test('ult', trips)}, label %{inside}, label %{after}")
     emitter.start(inside)
     yielded = in_place(emitter, op.body, [index, *carried])
     emitter.poll()
-    emitter.line(f"br {head.branch_with([index + step, done + 1, *yielded])}")
+    emitter.line(f"br {head.branch([index + step, done + 1, *yielded])}")
     head.end()
     emitter.start(after)
-    return packed(carried)
+    return packed_values(carried)
 
 
 @emits(scf.If)
@@ -173,36 +144,36 @@ def _if(emitter: Emitter, op: scf.If, condition: Number) -> Any:
     for label, body in ((then, op.then), (otherwise, op.otherwise)):
         emitter.start(label)
         values = in_place(emitter, body)
-        emitter.line(f"br {after.branch_with(values)}")
-    results = after.begin_here()
+        emitter.line(f"br {after.branch(values)}")
+    results = after.begin_here(emitter)
     after.end()
-    return packed(results)
+    return packed_values(results)
 
 
 @emits(scf.While)
 def _while(emitter: Emitter, op: scf.While, *initial: Number) -> Any:
     inside, after = emitter.name("loop"), emitter.name("after")
     head = _Join(emitter, "head", ["i64", *_kinds(op.initial)])
-    emitter.line(f"br {head.branch_with([emitter.i64(0), *initial])}")
-    rounds, *carried = head.begin_here()
+    emitter.line(f"br {head.branch([emitter.i64(0), *initial])}")
+    rounds, *carried = head.begin_here(emitter)
     condition, *handed = in_place(emitter, op.before, carried)
     emitter.line(f"br i1 {condition}, label %{inside}, label %{after}")
     emitter.start(inside)
     _limit(emitter, op, rounds, op.before.entry)
     yielded = in_place(emitter, op.after, handed)
     emitter.poll()
-    emitter.line(f"br {head.branch_with([rounds + 1, *yielded])}")
+    emitter.line(f"br {head.branch([rounds + 1, *yielded])}")
     head.end()
     emitter.start(after)
-    return packed(handed)
+    return packed_values(handed)
 
 
 def _limit(emitter: Emitter, op: Op, rounds: Number, first: Block) -> None:
     """End the kernel with an error where a loop, which begins with a block, has gone on for too long."""
     waits = any(isinstance(inner, cpu.Waits) for inner in first.ops)
-    zero, limit = emitter.i64(0), MAX_WAITS if waits else MAX_ITERATIONS
+    limit = MAX_WAITS if waits else MAX_ITERATIONS
     message = "" if waits else f"loop limit exceeded: {limit} iterations"
-    emitter.fail(ENDLESS, rounds.test("uge", limit), emitter.site(op, "loops", message=message), zero, zero)
+    emitter.fail(ENDLESS, rounds.test("uge", limit), emitter.site(op, "loops", message=message))
 
 
 @emits(scf.Yield, scf.Condition, Structured)
@@ -214,7 +185,7 @@ def _target(emitter: Emitter, successor: Successor) -> str:
     """The target of a branch, with the number of branches back to it since it was entered."""
     rounds = emitter.rounds[successor.block] + 1 if successor.block in emitter.rounds else emitter.i64(0)
     given = [emitter.values[value] for value in successor.arguments]
-    return emitter.joins[successor.block].branch_with([rounds, *given])
+    return emitter.joins[successor.block].branch([rounds, *given])
 
 
 def _poll_if_back(emitter: Emitter, op: cf.Br | cf.CondBr) -> None:
@@ -243,8 +214,7 @@ def _return(emitter: Emitter, op: tt.Return) -> None:
 
 @emits(core.Unreachable)
 def _unreachable(emitter: Emitter, op: core.Unreachable) -> None:
-    zero = emitter.i64(0)
-    emitter.fail(UNREACHABLE, emitter.number("i1", "true"), emitter.site(op, "reaches"), zero, zero)
+    emitter.fail(UNREACHABLE, emitter.number("i1", "true"), emitter.site(op, "reaches"))
     emitter.line("unreachable")
 
 
@@ -258,8 +228,7 @@ def _nothing(emitter: Emitter, op: Op, *values: Any) -> None:
 
 @emits(cf.AssertOp, tt.Assert)
 def _assert(emitter: Emitter, op: cf.AssertOp | tt.Assert, condition: Number) -> None:
-    zero = emitter.i64(0)
-    emitter.fail(ASSERTION, condition ^ True, emitter.site(op, "asserts", message=op.message), zero, zero)
+    emitter.fail(ASSERTION, condition ^ True, emitter.site(op, "asserts", message=op.message))
 
 
 @emits(tt.Print)
@@ -293,4 +262,4 @@ def _print(emitter: Emitter, op: tt.Print, *values: Number) -> None:
     function = emitter.effect(f"load ptr, ptr {slot}")
     given = f"ptr %launch, i64 {site}, i64 %program, ptr {data}"
     result = emitter.number("i64", emitter.effect(f"call i64 {function}({given})"))
-    emitter.fail(PRINT, result.test("ne", 0), site, result, emitter.i64(0))
+    emitter.fail(PRINT, result.test("ne", 0), site, result)

@@ -18,7 +18,7 @@ from ziggurat.backend.ptx.routines import Number, Routine, instruction, suffix, 
 from ziggurat.codemodel.dialects import arith, core, math, tt
 from ziggurat.codemodel.errors import KernelTypeError
 from ziggurat.codemodel.op import Op
-from ziggurat.codemodel.types import PtrType, ScalarType, element_of, f32, f64, scalar_element
+from ziggurat.codemodel.types import PtrType, ScalarType, element_of, f32, f64, pointee_of, scalar_element
 
 DIVISION_BY_ZERO = 3
 
@@ -37,10 +37,9 @@ def _by_rule(emitter: Emitter, op: Op, *values: Number) -> Number:
 def _divide(emitter: Emitter, op: Op, a: Number, b: Number) -> Number:
     if not _is_known(b) or b.name == "0":
         site = emitter.site(op, "divides")
-        zero = emitter.i64(0)
         if emitter.tolerant:
             return _divided(emitter, op, a, b, site)
-        emitter.fail(DIVISION_BY_ZERO, b.test("eq", 0), site, zero, zero)
+        emitter.fail(DIVISION_BY_ZERO, b.test("eq", 0), site)
     return quotient(emitter, op, a, b)
 
 
@@ -73,9 +72,7 @@ def _same(emitter: Emitter, op: Op, a: Number) -> Number:
 
 @emits(tt.AddPtr)
 def _move(emitter: Emitter, op: tt.AddPtr, ptr: Number, offset: Number) -> Number:
-    pointer = element_of(op.ptr.type)
-    assert isinstance(pointer, PtrType)
-    return ptr + emitter.scaled(extended(offset, scalar_element(op.offset.type)), pointer.pointee.bytes)
+    return ptr + emitter.scaled(extended(offset, scalar_element(op.offset.type)), pointee_of(op.ptr.type).bytes)
 
 
 # Floats.

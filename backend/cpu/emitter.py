@@ -24,7 +24,7 @@ from ziggurat.backend.ptx.routines import Code, Number, literal
 from ziggurat.codemodel.dialects import cpu, tt
 from ziggurat.codemodel.dispatch import OpTable
 from ziggurat.codemodel.op import Op, OpResult, Value
-from ziggurat.codemodel.types import PtrType, ScalarType, TensorType, Type, bf16, element_of, i1
+from ziggurat.codemodel.types import PtrType, ScalarType, TensorType, Type, bf16, element_of, i1, scalar_element
 
 T = TypeVar("T")
 
@@ -167,8 +167,11 @@ class Emitter(Code):
 
     @property
     def here(self) -> str:
-        """The label of the present block."""
         return self.levels[-1].label
+
+    @property
+    def into(self) -> list[str]:
+        return self.levels[-1].lines
 
     @contextmanager
     def inside(self, label: str) -> Generator[Level]:
@@ -291,8 +294,7 @@ class Emitter(Code):
 
     def constant(self, value: Any, type_: Type) -> Number:
         """A constant of an element type."""
-        element = element_of(type_)
-        assert isinstance(element, ScalarType)
+        element = scalar_element(type_)
         text = literal(value, element)
         return Number(self, kind_of(type_), str(int(text[3:], 16)) if element == bf16 else text)
 
@@ -436,10 +438,12 @@ class Emitter(Code):
             self.sites.append(made)
         return self._numbers[op.result, made]
 
-    def fail(self, code: int, condition: Number, site: int, address: Number, value: Number) -> None:
-        """End the kernel with an error where the condition holds, in any lane: with the numbers of the first such
-        lane."""
-        names = self._block_where(condition, address, value, "")
+    def fail(
+        self, code: int, condition: Number, site: int, address: Number | None = None, value: Number | None = None
+    ) -> None:
+        """End the kernel with an error where the condition holds, in any lane: with the numbers of the first such lane,
+        or 0."""
+        names = self._block_where(condition, address or self.i64(0), value or self.i64(0), "")
         fields = [str(code), "%program", str(site), *names]
         for at, name in enumerate(fields):
             place = f"%{self.name()}"

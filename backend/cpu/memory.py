@@ -13,7 +13,7 @@ from ziggurat.backend.elementwise import extended
 from ziggurat.backend.ptx.routines import Number, by_lane, suffix, together
 from ziggurat.codemodel.dialects import cpu, scf, tt
 from ziggurat.codemodel.dialects.tt import AtomicKind
-from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value
+from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value, expect
 from ziggurat.codemodel.types import (
     PtrType,
     ScalarType,
@@ -22,6 +22,7 @@ from ziggurat.codemodel.types import (
     element_bytes,
     element_of,
     i1,
+    pointee_of,
     scalar_element,
     shape_of,
 )
@@ -253,7 +254,7 @@ def check(
             locked = here if locked is None else locked | here
     assert wrong is not None
     argument = emitter.i64(candidates[0].argument if root is not None else -1)
-    site = emitter.site(op, verb, dtype=element_name(pointer.type))
+    site = emitter.site(op, verb, dtype=pointee_of(pointer.type).name)
     stray: Number | None = None
     for code, condition in ((STRAY, wrong), (READ_ONLY, locked)):
         if condition is not None:
@@ -276,13 +277,6 @@ def without(stray: Number | None, mask: Number | None) -> Number | None:
     if stray is None:
         return mask
     return stray ^ True if mask is None else mask & (stray ^ True)
-
-
-def element_name(type_: Type) -> str:
-    """The name of the type that pointers point to."""
-    element = element_of(type_)
-    assert isinstance(element, PtrType)
-    return element.pointee.name
 
 
 # Loads and stores of any addresses.
@@ -445,9 +439,7 @@ def _update(emitter: Emitter, kind: AtomicKind, place: str, value: Number, scala
 @indexed(tt.Gather)
 def _gather(emitter: Emitter, op: tt.Gather, index: Index) -> Number:
     found = emitter.at(op.index, index)
-    source = op.source.type
-    assert isinstance(source, TensorType)
-    size = source.shape[op.axis]
+    size = expect(op.source.type, TensorType).shape[op.axis]
     wide = extended(found, scalar_element(op.index.type))
     site = emitter.site(op, "gathers")
     emitter.fail(5, wide.test("uge", size), site, wide, emitter.i64(size))
@@ -460,8 +452,7 @@ def count(emitter: Emitter, op: cpu.Count, index: Index) -> None:
     """Count numbers, one lane after the other."""
     value = emitter.at(op.value, index)
     mask = emitter.at(op.mask, index) if op.mask is not None else emitter.number("i1", "true")
-    buffer = op.buffer.type
-    assert isinstance(buffer, cpu.BufferType)
+    buffer = expect(op.buffer.type, cpu.BufferType)
     wide = extended(value, scalar_element(op.value.type))
     inside = wide.test("ult", buffer.numel) & mask
     wide = inside.select(wide, 0)

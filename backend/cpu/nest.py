@@ -12,13 +12,14 @@ from typing import Any
 
 from ziggurat.backend.cpu import memory
 from ziggurat.backend.cpu.access import Head, Matrix, step_of
-from ziggurat.backend.cpu.control import ASSERTION, apply, is_straight, packed
+from ziggurat.backend.cpu.control import ASSERTION, apply, is_straight
 from ziggurat.backend.cpu.emitter import Coord, Emitter, Index, emits, indexed
 from ziggurat.backend.cpu.reductions import Tree
 from ziggurat.backend.cpu.streaming import edges, stream_of
 from ziggurat.backend.ptx.routines import Number
 from ziggurat.codemodel.dialects import core, cpu, tt
-from ziggurat.codemodel.op import Op, OpResult, Value
+from ziggurat.codemodel.op import Op, OpResult, Value, expect
+from ziggurat.codemodel.structured import packed_values
 from ziggurat.codemodel.traits import MemoryWrite
 from ziggurat.codemodel.types import TensorType, element_bytes, shape_of
 from ziggurat.transforms.cpu.plan import EXPENSIVE, moved_operands
@@ -39,8 +40,7 @@ def _access(emitter: Emitter, op: cpu.Access, *values: Number) -> tuple[Number, 
 
 @emits(cpu.Copy)
 def _copy(emitter: Emitter, op: cpu.Copy, source: Number, target: Number) -> None:
-    type_ = op.source.type
-    assert isinstance(type_, cpu.BufferType)
+    type_ = expect(op.source.type, cpu.BufferType)
     pointers = [emitter.emit(f"inttoptr i64 {value} to ptr") for value in (target, source)]
     given = [*(("ptr", f"align 64 {pointer}") for pointer in pointers), ("i64", str(type_.bytes)), ("i1", "false")]
     emitter.line(emitter.called("void", "llvm.memcpy.p0.p0.i64", *given))
@@ -63,7 +63,7 @@ def _region(emitter: Emitter, op: cpu.Region, index: Index) -> Any:
     emitter.forget()
     emitter.release()
     emitter.lanes = 0
-    return packed(results)
+    return packed_values(results)
 
 
 def _reduction_of(value: Value) -> Value:
@@ -424,7 +424,7 @@ class Nest:
         site = emitter.site(op, "asserts", message=op.message, shape=self.shape)
         condition = emitter.at(op.condition, index) ^ True
         lanes = max(condition.lanes, number.lanes)
-        emitter.fail(ASSERTION, condition.spread(lanes), site, number.spread(lanes), emitter.i64(0))
+        emitter.fail(ASSERTION, condition.spread(lanes), site, number.spread(lanes))
 
     def _finish(self) -> None:
         """Store the results of the region's reductions to buffers."""
@@ -546,9 +546,7 @@ def _split(emitter: Emitter, op: tt.Split, index: Index) -> tuple[Number, ...]:
 @indexed(tt.Cat)
 def _cat(emitter: Emitter, op: tt.Cat, index: Index) -> Number:
     first, *rest = index
-    source = op.lhs.type
-    assert isinstance(source, TensorType)
-    size = source.shape[0]
+    size = expect(op.lhs.type, TensorType).shape[0]
     number = emitter.vector(first)
     below = number.test("ult", size)
     if first.run and size % emitter.lanes == 0:  # All lanes are of one half.
@@ -568,7 +566,7 @@ def _component(emitter: Emitter, op: core.TupleLoad, index: Index) -> Any:
 @indexed(tt.MapElementwise)
 def _map(emitter: Emitter, op: tt.MapElementwise, index: Index) -> Any:
     if op.pack == 1:
-        return packed(apply(emitter, op.apply, [emitter.at(value, index) for value in op.values]))
+        return packed_values(apply(emitter, op.apply, [emitter.at(value, index) for value in op.values]))
     shape = shape_of(op.values[0].type)
     size = cpu.row_major((1, *shape))[0]
     number = emitter.vector(linear(emitter, index, shape))
@@ -585,4 +583,4 @@ def _map(emitter: Emitter, op: tt.MapElementwise, index: Index) -> Any:
         for at in range(1, op.pack):
             chosen = position.test("eq", at).select(results[first + at], chosen)
         found.append(chosen)
-    return packed(found)
+    return packed_values(found)

@@ -11,12 +11,13 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from ziggurat.backend.cpu.control import apply, packed
+from ziggurat.backend.cpu.control import apply
 from ziggurat.backend.cpu.emitter import Emitter, memory_kind
 from ziggurat.backend.cpu.memory import from_memory, to_memory
 from ziggurat.backend.ptx.routines import Number, vector_type
 from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.structured import packed_values
 from ziggurat.codemodel.types import Type, element_bytes, element_of, scalar_element
 
 Values = list[Number]  # One number or vector for each operand.
@@ -177,7 +178,7 @@ class Tree:
             values = [self._picked([value], [order.index(lane) for lane in range(self.lanes)]) for value in values]
         while self.across and not self.rows and len(order) > 1:
             values, order = self._neighbours([[value.spread(len(order))] for value in values], order)
-        return packed(values)
+        return packed_values(values)
 
     def combined(self) -> Values:
         """The groups combined to one vector, or one number; its lanes have the last one of the orders."""

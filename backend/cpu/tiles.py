@@ -20,7 +20,7 @@ from ziggurat.backend.cpu.memory import read, write
 from ziggurat.backend.ptx.routines import Number
 from ziggurat.codemodel.dialects import arith, cpu
 from ziggurat.codemodel.dialects.tt import InputPrecision
-from ziggurat.codemodel.op import Value
+from ziggurat.codemodel.op import Value, expect
 from ziggurat.codemodel.types import ScalarType, bf16, f16, f32, f64, i32
 
 SUMS = {64: (16, 4), 32: (8, 2), 16: (8, 2)}  # Vectors of a block, and of one of its rows, by the bytes of a vector.
@@ -31,8 +31,12 @@ PAIRED_FEATURE = "+avx512bf16"
 
 
 def _buffer(value: Value) -> cpu.BufferType:
-    assert isinstance(value.type, cpu.BufferType)
-    return value.type
+    return expect(value.type, cpu.BufferType)
+
+
+def _scalar(value: Value) -> ScalarType:
+    """The type of the numbers in a buffer."""
+    return expect(_buffer(value).element, ScalarType)
 
 
 def _power(limit: int, size: int) -> int:
@@ -52,9 +56,8 @@ def _each(emitter: Emitter, count: int, size: int, body: Callable[[Number], None
 
 @emits(cpu.Dot)
 def _dot(emitter: Emitter, op: cpu.Dot, a: Number, b: Number, c: Number) -> None:
-    result, source = _buffer(op.c), _buffer(op.a).element
-    assert isinstance(result.element, ScalarType) and isinstance(source, ScalarType)
-    accumulator = f32 if result.element == f16 else result.element
+    result, source = _buffer(op.c), _scalar(op.a)
+    accumulator = f32 if _scalar(op.c) == f16 else _scalar(op.c)
     products: Sequence[tuple[Matrix, Matrix]]
     precision = op.input_precision
     first, second = (_matrix(emitter, *operand) for operand in ((op.a, a), (op.b, b)))
@@ -115,8 +118,7 @@ def _copied(
 ) -> list[Matrix]:
     """New matrices: `make` gives the elements of each, from those of a matrix."""
     type_ = _buffer(value)
-    source = type_.element
-    assert isinstance(source, ScalarType)
+    source = _scalar(value)
     columns = type_.shape[-1]
     copies = [emitter.scratch_address(emitter.temporary(target.bytes * type_.numel)) for _ in range(count)]
 
@@ -136,8 +138,7 @@ def _copied(
 
 def _as(emitter: Emitter, value: Value, matrix: Matrix, target: ScalarType) -> Matrix:
     """A matrix in the type of the accumulation."""
-    source = _buffer(value).element
-    assert isinstance(source, ScalarType)
+    source = _scalar(value)
     if source == target:
         return matrix
 
@@ -302,8 +303,7 @@ def _sequential(op: cpu.Scan) -> bool:
     ops, parameters = op.combine.entry.ops, op.combine.parameters
     if len(op.combine.blocks) != 1 or len(ops) != 2 or len(parameters) != 2 or ops[1].operands != (ops[0].result,):
         return False
-    type_ = _buffer(op.buffers[0]).element
-    assert isinstance(type_, ScalarType)
+    type_ = _scalar(op.buffers[0])
     plain = type_.bits >= 32 if type_.is_float else type_.bits > 1
     known = _IN_ORDER if not type_.is_float else (arith.AddF, arith.MulF)
     return plain and isinstance(ops[0], known) and set(ops[0].operands) == set(parameters)

@@ -8,6 +8,7 @@ from ziggurat.backend.ptx.emitter import Emitted, Emitter, emits
 from ziggurat.backend.ptx.routines import Join, llvm_type
 from ziggurat.codemodel.dialects import cf, core, scf, tt
 from ziggurat.codemodel.op import Body, Op, Successor, Value, constant_of
+from ziggurat.codemodel.structured import packed_values
 from ziggurat.codemodel.types import TensorType, Type, scalar_element
 from ziggurat.transforms.simplify.effects import is_pure
 
@@ -47,12 +48,6 @@ class ValueJoin(Join):
         return values
 
 
-def _packed(values: Sequence[Emitted]) -> Emitted:
-    if not values:
-        return None
-    return values[0] if len(values) == 1 else tuple(values)
-
-
 def _region(emitter: Emitter, body: Body) -> list[Emitted]:
     """Emit a body of one block in place; the operands of its terminator."""
     *ops, terminator = body.entry.ops
@@ -88,7 +83,7 @@ def _for(emitter: Emitter, op: scf.For) -> Emitted:
     emitter.line(f"br {head.of([following, *yielded, *done])}{hint}")
     head.end()
     emitter.start(after)
-    return _packed([emitter.values[parameter] for parameter in carried])
+    return packed_values([emitter.values[parameter] for parameter in carried])
 
 
 def _only_reads(op: scf.For) -> bool:
@@ -158,7 +153,7 @@ def _if(emitter: Emitter, op: scf.If) -> Emitted:
         emitter.line(f"br {after.of(_region(emitter, body))}")
     results = after.begin_with()
     after.end()
-    return _packed(results)
+    return packed_values(results)
 
 
 @emits(scf.While)
@@ -174,7 +169,7 @@ def _while(emitter: Emitter, op: scf.While) -> Emitted:
     emitter.line(f"br {head.of(_region(emitter, op.after))}")
     head.end()
     emitter.start(after)
-    return _packed(handed)
+    return packed_values(handed)
 
 
 @emits(scf.Yield, scf.Condition)

@@ -19,7 +19,7 @@ from ziggurat.backend.ptx.emitter import Emitted, Emitter, emits
 from ziggurat.backend.ptx.routines import Number, literal, llvm_type
 from ziggurat.codemodel.dialects import arith, math, tt
 from ziggurat.codemodel.op import Op
-from ziggurat.codemodel.types import PtrType, TensorType, element_of, f32, f64, scalar_element
+from ziggurat.codemodel.types import TensorType, f32, f64, pointee_of, scalar_element
 from ziggurat.transforms.place.queries import layout_of
 
 
@@ -151,9 +151,7 @@ def _machine(emitter: Emitter, name: str, *values: Number) -> Number:
 
 @emits(tt.AddPtr)
 def _addptr(emitter: Emitter, op: tt.AddPtr) -> Emitted:
-    pointer, offset = element_of(op.ptr.type), scalar_element(op.offset.type)
-    assert isinstance(pointer, PtrType)
-    memory = f"i{8 * pointer.pointee.bytes}"
+    memory, offset = f"i{8 * pointee_of(op.ptr.type).bytes}", scalar_element(op.offset.type)
 
     def move(base: Number, by: Number) -> str:
         return emitter.emit(f"getelementptr {memory}, {base.typed}, {extended(by, offset).typed}")

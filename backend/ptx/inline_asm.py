@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from itertools import islice
 
 from ziggurat.backend.ptx.emitter import EFFECT, Argument, Emitted, Emitter, emits
-from ziggurat.backend.ptx.words import Element, from_words, to_words
+from ziggurat.backend.ptx.words import from_words, to_words
 from ziggurat.codemodel.assembly import LETTERS, parts_of
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.errors import InternalError
-from ziggurat.codemodel.types import PtrType, ScalarType, TensorType, Type, element_of
+from ziggurat.codemodel.types import TensorType, Type, value_element
 from ziggurat.transforms.calls.assembly import per_register
 from ziggurat.transforms.place.components import component_types
 
@@ -31,12 +31,6 @@ def _as(emitter: Emitter, value: str, source: str, target: str) -> str:
     if before != after:
         x = x.to("trunc" if before > after else "zext", f"i{after}")
     return (x.to("bitcast", target) if target in _WIDTHS else x).name
-
-
-def _element(type_: Type) -> Element:
-    element = element_of(type_)
-    assert isinstance(element, ScalarType | PtrType)
-    return element
 
 
 def _number(types: Iterable[Type], pack: int) -> int:
@@ -61,7 +55,7 @@ def _inline(emitter: Emitter, op: tt.InlineAsm) -> Emitted:
         places = [min(first + index, count - 1) for index in range(op.pack)]
         arguments: list[Argument] = []
         for value in op.values:
-            element = _element(value.type)
+            element = value_element(value.type)
             word = element.bytes * per_register(value.type, op.pack)
             for item in to_words(emitter, [emitter.at(value, place) for place in places], element, word):
                 letter = inputs[len(arguments)]
@@ -71,7 +65,7 @@ def _inline(emitter: Emitter, op: tt.InlineAsm) -> Emitted:
         effect = "" if op.is_pure else EFFECT
         made = zip(kinds, emitter.asm(kinds, op.asm, *arguments, effect=effect, constraints=constraints), strict=True)
         for type_, into in zip(types, results, strict=True):
-            element = _element(type_)
+            element = value_element(type_)
             word = element.bytes * per_register(type_, op.pack)
             own = islice(made, _number([type_], op.pack))
             words = [_as(emitter, register, kind, f"i{8 * word}") for kind, register in own]

@@ -77,6 +77,16 @@ class Code:
         self._into.append(f"{label}:")
         self.label = label
 
+    @property
+    def here(self) -> str:
+        """The label of the current block."""
+        return self.label
+
+    @property
+    def into(self) -> list[str]:
+        """The lines to which those of a block are appended."""
+        return self.lines
+
 
 class Join:
     """A block that others branch to with values of these LLVM types, which its phis take."""
@@ -86,17 +96,18 @@ class Join:
         self.label = code.name(hint)
         self._phis = [(f"%{code.name('phi')}", kind) for kind in kinds]
         self._sources: list[tuple[list[str], str]] = []
+        self._into = code.into
         self._place = 0
 
     def branch(self, values: Iterable[object]) -> str:
         """The target, in a branch from the current block, with these values."""
-        self._sources.append((list(map(str, values)), self.code.label))
+        self._sources.append((list(map(str, values)), self.code.here))
         return f"label %{self.label}"
 
     def begin(self) -> list[str]:
         """Begin the block; the values in it."""
         self.code.start(self.label)
-        self._place = len(self.code.lines)
+        self._place = len(self._into)
         return [name for name, _ in self._phis]
 
     def end(self) -> None:
@@ -105,7 +116,7 @@ class Join:
         for index, (name, kind) in enumerate(self._phis):
             pairs = ", ".join(f"[ {values[index]}, %{label} ]" for values, label in self._sources)
             lines.append(f"  {name} = phi {kind} {pairs}")
-        self.code.lines[self._place : self._place] = lines
+        self._into[self._place : self._place] = lines
 
 
 class Number:

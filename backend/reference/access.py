@@ -16,9 +16,9 @@ from ziggurat.backend.reference.values import Array, marked, marks_of, over, pla
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.dialects.tt import AtomicKind
 from ziggurat.codemodel.interpret import Meaning
-from ziggurat.codemodel.op import Op, Value
+from ziggurat.codemodel.op import Op, Value, expect
 from ziggurat.codemodel.scalars import bits_of, float_binary, int_binary
-from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, element_of, scalar_element, shape_of
+from ziggurat.codemodel.types import DescriptorType, ScalarType, pointee_of, scalar_element, shape_of
 
 Operands = tuple[Any, ...]
 _Read = tt.DescriptorLoad | tt.DescriptorGather
@@ -27,9 +27,7 @@ _Written = tt.DescriptorStore | tt.DescriptorScatter | tt.DescriptorReduce
 
 def pointee(value: Value) -> ScalarType:
     """The type that a pointer, or each of a tensor of pointers, points to."""
-    element = element_of(value.type)
-    assert isinstance(element, PtrType)
-    return element.pointee
+    return pointee_of(value.type)
 
 
 @triton.of(tt.AddPtr)
@@ -196,8 +194,7 @@ def _block(descriptor: Operands, offsets: Operands, type_: DescriptorType) -> tu
 
 
 def _descriptor_type(op: _Read | _Written | tt.DescriptorFact) -> DescriptorType:
-    assert isinstance(op.descriptor.type, DescriptorType)
-    return op.descriptor.type
+    return expect(op.descriptor.type, DescriptorType)
 
 
 @triton.of(tt.DescriptorLoad, tt.DescriptorGather)

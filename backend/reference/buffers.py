@@ -13,7 +13,6 @@ import attrs
 import numpy as np
 
 from ziggurat.backend.reference import access, reductions, tensors
-from ziggurat.backend.reference.control import packed
 from ziggurat.backend.reference.machine import UNWRITTEN, AllLeft, Machine, triton
 from ziggurat.backend.reference.marks import marks
 from ziggurat.backend.reference.values import Array, element_dtype, expand, plain
@@ -21,6 +20,7 @@ from ziggurat.codemodel.dialects import cpu
 from ziggurat.codemodel.errors import KernelRuntimeError
 from ziggurat.codemodel.interpret import Exit, Meaning, Yielded
 from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.structured import packed_values
 from ziggurat.codemodel.types import ScalarType, shape_of
 
 Operands = tuple[Any, ...]
@@ -58,7 +58,7 @@ def _alloc(machine: Machine, op: cpu.Alloc, operands: Operands) -> Buffer:
 @triton.of(cpu.Region)
 def _region(machine: Machine, op: cpu.Region, operands: Operands) -> Any:
     left, values = machine.run_in(op.body, (), machine.frame)
-    return AllLeft() if left is None else packed(values)
+    return AllLeft() if left is None else packed_values(values)
 
 
 @triton.of(cpu.End)

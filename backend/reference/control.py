@@ -13,19 +13,12 @@ from ziggurat.codemodel.dialects import cf, core, scf, tt
 from ziggurat.codemodel.errors import KernelNameError, KernelRuntimeError
 from ziggurat.codemodel.graphs import reached
 from ziggurat.codemodel.interpret import Exit, Jump, Yielded
-from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value
-from ziggurat.codemodel.structured import Structured, leaves_structure
+from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value, expect
+from ziggurat.codemodel.structured import Structured, leaves_structure, packed_values
 from ziggurat.codemodel.traits import BodyTerminator, MemoryRead, Pure
 
 Operands = tuple[Any, ...]
 Parts = list[tuple[Frame, tuple[Any, ...]]]
-
-
-def packed(values: Sequence[Any]) -> Any:
-    """Several values as one, as `scf.packed` packs their types."""
-    if not values:
-        return None
-    return values[0] if len(values) == 1 else tuple(values)
 
 
 def _rejoin(machine: Machine, parts: Parts) -> Any:
@@ -33,7 +26,7 @@ def _rejoin(machine: Machine, parts: Parts) -> Any:
     if not parts:
         return AllLeft()
     machine.frame, values = machine.frame.merge(parts)
-    return packed(values)
+    return packed_values(values)
 
 
 # Tuples.
@@ -90,7 +83,7 @@ def _call(machine: Machine, op: tt.Call, operands: Operands) -> Any:
     function = machine.functions.get(op.callee)
     if function is None:
         raise KernelNameError(f"a call must name a function of the module; got '{op.callee}'")
-    return packed(machine.call(function.bodies[0], operands))
+    return packed_values(machine.call(function.bodies[0], operands))
 
 
 # Branches and loops.
@@ -161,8 +154,7 @@ def _deciding(op: scf.While) -> list[int] | None:
         if isinstance(value, BlockParameter):
             before = (*second.terminator.operands, *first.terminator.operands[1:])
             return (before[value.index if value.block is first else value.index + len(first.parameters)],)
-        assert isinstance(value, OpResult)
-        return value.op.used_values()
+        return expect(value, OpResult).op.used_values()
 
     found = reached([first.terminator.operands[0]], sources)
     computing = (v.op for v in found if isinstance(v, OpResult) and v.block in (first, second))

@@ -12,21 +12,12 @@ op without a rule of its own works element by element: an element of the result 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ziggurat.backend.reference.values import (
-    Array,
-    Marked,
-    is_array,
-    is_tuple,
-    marked,
-    marks_of,
-    over,
-    plain,
-)
+from ziggurat.backend.reference.values import Array, Marked, is_array, is_tuple, marked, marks_of, over, plain
 from ziggurat.codemodel.dialects import arith, cf, core, scf, tt
 from ziggurat.codemodel.dispatch import OpTable
 from ziggurat.codemodel.errors import KernelRuntimeError, MemoryAccessError
@@ -40,6 +31,24 @@ if TYPE_CHECKING:
 Operands = tuple[Any, ...]
 
 marks = OpTable[Meaning]("rule for marks")
+
+Rule = Callable[[Meaning, "Machine", Any, Operands, Any], Any]
+
+
+def where_marked(*classes: type[Op]) -> Callable[[Rule], Rule]:
+    """Register the rule of ops for operands with marks; it also gets the result without the marks, which is that of
+    operands without marks."""
+
+    def register(rule: Rule) -> Rule:
+        @marks.of(*classes)
+        def whole(meaning: Meaning, machine: Machine, op: Op, operands: Operands) -> Any:
+            result = meaning(machine, op, tuple(map(plain, operands)))
+            return result if joined(operands) is None else rule(meaning, machine, op, operands, result)
+
+        return rule
+
+    return register
+
 
 _EXACT: dict[type[Op], tuple[np.ufunc, str]] = {
     arith.AddI: (np.add, "sum"), arith.SubI: (np.subtract, "difference"), arith.MulI: (np.multiply, "product"),
@@ -137,12 +146,9 @@ def _absorbing(meaning: Meaning, machine: Machine, op: Op, operands: Operands) -
     return marked(result.array, np.where(absorbed, 0, result.marks))
 
 
-@marks.of(arith.Select)
-def _select(meaning: Meaning, machine: Machine, op: Op, operands: Operands) -> Any:
+@where_marked(arith.Select)
+def _select(meaning: Meaning, machine: Machine, op: Op, operands: Operands, result: Any) -> Any:
     condition, then, otherwise = operands
-    result = meaning(machine, op, tuple(map(plain, operands)))
-    if joined(operands) is None:
-        return result
     found = meaning(machine, op, (plain(condition), marks_of(then), marks_of(otherwise)))
     if isinstance(condition, Marked):
         wide = over(condition.marks, found.ndim - 1) if condition.marks.ndim == 1 else condition.marks
@@ -150,12 +156,9 @@ def _select(meaning: Meaning, machine: Machine, op: Op, operands: Operands) -> A
     return marked(result, found)
 
 
-@marks.of(tt.Splat, tt.Broadcast, tt.ExpandDims, tt.Reshape, tt.Trans, tt.Join, tt.Split, tt.Cat)
-def _shaped(meaning: Meaning, machine: Machine, op: Op, operands: Operands) -> Any:
+@where_marked(tt.Splat, tt.Broadcast, tt.ExpandDims, tt.Reshape, tt.Trans, tt.Join, tt.Split, tt.Cat)
+def _shaped(meaning: Meaning, machine: Machine, op: Op, operands: Operands, result: Any) -> Any:
     """Marks move with the elements."""
-    result = meaning(machine, op, tuple(map(plain, operands)))
-    if joined(operands) is None:
-        return result
     found = meaning(machine, op, tuple(map(marks_of, operands)))
     return tuple(map(marked, result, found)) if is_tuple(result) else marked(result, found)
 

@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from ziggurat.backend.reference.control import packed
 from ziggurat.backend.reference.machine import Machine, triton
-from ziggurat.backend.reference.marks import joined, marks
+from ziggurat.backend.reference.marks import where_marked
 from ziggurat.backend.reference.tensors import full
 from ziggurat.backend.reference.values import Array, Frame, Marked, is_tuple, marked, marks_of, plain
 from ziggurat.codemodel.dialects import arith, core, cpu, tt
@@ -23,6 +22,7 @@ from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.interpret import Meaning
 from ziggurat.codemodel.op import Body, Op
 from ziggurat.codemodel.scalars import float_binary
+from ziggurat.codemodel.structured import packed_values
 from ziggurat.codemodel.traits import Commutative
 from ziggurat.codemodel.types import scalar_element, shape_of
 
@@ -151,12 +151,12 @@ def _reduce(machine: Machine, op: tt.Reduce, operands: Operands) -> Any:
         result = function.reduce(columns[0], axis=-1)
         if (result != 0).all():  # The sign of a zero depends on the order, which is the tree's.
             return result
-    return packed(_result(op, _reduced(columns, _combiner(machine, op))))
+    return packed_values(_result(op, _reduced(columns, _combiner(machine, op))))
 
 
 @triton.of(tt.Scan)
 def _scan(machine: Machine, op: tt.Scan, operands: Operands) -> Any:
-    return packed(_result(op, scanned(machine, op, _columns(op, operands))))
+    return packed_values(_result(op, scanned(machine, op, _columns(op, operands))))
 
 
 def scanned(machine: Machine, op: tt.Scan | cpu.Scan, columns: Columns) -> Columns:
@@ -170,12 +170,9 @@ def scanned(machine: Machine, op: tt.Scan | cpu.Scan, columns: Columns) -> Colum
     return _scanned(columns, _combiner(machine, op))
 
 
-@marks.of(tt.Reduce, tt.Scan)
-def _marks_of_combining(meaning: Meaning, machine: Machine, op: tt.Combining, operands: Operands) -> Any:
+@where_marked(tt.Reduce, tt.Scan)
+def _marks_of_combining(meaning: Meaning, machine: Machine, op: tt.Combining, operands: Operands, result: Any) -> Any:
     """A result depends on the undefined elements it is combined from, unless the combining body drops them."""
-    result = meaning(machine, op, tuple(map(plain, operands)))
-    if joined(operands) is None:
-        return result
     columns = _columns(op, tuple(map(marks_of, operands)))
     single = single_op(machine, op.combine)
     reduces = isinstance(op, tt.Reduce)
@@ -186,7 +183,7 @@ def _marks_of_combining(meaning: Meaning, machine: Machine, op: tt.Combining, op
         combine = _combiner(machine, op, with_marks=True)
         found = (_reduced if reduces else _scanned)(columns, combine)[len(operands) :]
     found = _result(op, found)
-    return packed(list(map(marked, result if is_tuple(result) else (result,), found)))
+    return packed_values(list(map(marked, result if is_tuple(result) else (result,), found)))
 
 
 @triton.of(tt.MapElementwise)
@@ -219,4 +216,4 @@ def _map(machine: Machine, op: tt.MapElementwise, operands: Operands) -> Any:
         group = values[first : first + pack]
         marks_there = joined_again(list(map(marks_of, group))) if any(isinstance(v, Marked) for v in group) else None
         results.append(marked(joined_again(list(map(plain, group))), marks_there))
-    return packed(results)
+    return packed_values(results)

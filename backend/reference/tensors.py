@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ziggurat.backend.reference.machine import Machine, triton
-from ziggurat.backend.reference.marks import joined, marks
+from ziggurat.backend.reference.marks import marks, where_marked
 from ziggurat.backend.reference.memory import real_addresses
 from ziggurat.backend.reference.values import Array, expand, is_array, marked, marks_of, over, plain
 from ziggurat.codemodel import scalars
@@ -191,12 +191,9 @@ def _parts(x: Array, precision: InputPrecision) -> list[Array]:
     return found
 
 
-@marks.of(tt.Dot)
-def _marks_of_dot(meaning: Meaning, machine: Machine, op: tt.Dot, operands: Operands) -> Any:
+@where_marked(tt.Dot)
+def _marks_of_dot(meaning: Meaning, machine: Machine, op: tt.Dot, operands: Operands, result: Any) -> Any:
     """An undefined element reaches a row or a column of the result."""
-    result = meaning(machine, op, tuple(map(plain, operands)))
-    if joined(operands) is None:
-        return result
     a, b, c = map(marks_of, operands)
     return marked(result, np.maximum(np.maximum(a.max(axis=-1, keepdims=True), b.max(axis=-2, keepdims=True)), c))
 

@@ -10,13 +10,7 @@ from collections.abc import Sequence
 
 from ziggurat.codemodel import traits
 from ziggurat.codemodel.assembly import constraints_error, parts_of, template_error
-from ziggurat.codemodel.dialects.arith import (
-    Binary,
-    Conditional,
-    FloatBinary,
-    axis_of,
-    tensor_of,
-)
+from ziggurat.codemodel.dialects.arith import Binary, Conditional, FloatBinary, axis_of, tensor_of
 from ziggurat.codemodel.dialects.math import FloatUnary
 from ziggurat.codemodel.dialects.scf import packed
 from ziggurat.codemodel.dialects.tt_memory import *

@@ -45,18 +45,17 @@ def _integer(value: Any) -> int | None:
         return None
 
 
-def _num_warps(name: str, value: Any) -> int:
-    number = _integer(value)
-    if number is None or not 1 <= number <= MAX_WARPS or number & (number - 1):
-        raise LaunchError(f"{name} must be an integer, a power of two from 1 to {MAX_WARPS}; got {shown(value)}")
-    return number
+def _number(least: int, most: int, *, power_of_two: bool = False) -> Callable[[str, Any], int]:
+    """The check of an option that is a number in a range."""
 
+    def check(name: str, value: Any) -> int:
+        number = _integer(value)
+        if number is None or not least <= number <= most or (power_of_two and number & (number - 1)):
+            what = "an integer, a power of two" if power_of_two else "an integer"
+            raise LaunchError(f"{name} must be {what} from {least} to {most}; got {shown(value)}")
+        return number
 
-def _num_stages(name: str, value: Any) -> int:
-    number = _integer(value)
-    if number is None or not 0 <= number <= MAX_STAGES:
-        raise LaunchError(f"{name} must be an integer from 0 to {MAX_STAGES}; got {shown(value)}")
-    return number
+    return check
 
 
 def boolean(name: str, value: Any) -> bool:
@@ -64,20 +63,6 @@ def boolean(name: str, value: Any) -> bool:
     if _is_boolean(value) or _integer(value) in (0, 1):
         return bool(value)
     raise LaunchError(f"{name} must be True or False; got {shown(value)}")
-
-
-def _maxnreg(name: str, value: Any) -> int | None:
-    number = _integer(value)
-    if number is None or not 1 <= number <= MAX_REGISTERS:
-        raise LaunchError(f"{name} must be an integer from 1 to {MAX_REGISTERS}; got {shown(value)}")
-    return number
-
-
-def _num_ctas(name: str, value: Any) -> int:
-    number = _integer(value)
-    if number is None or not 1 <= number <= MAX_CTAS or number & (number - 1):
-        raise LaunchError(f"{name} must be an integer, a power of two from 1 to {MAX_CTAS}; got {shown(value)}")
-    return number
 
 
 def _target(name: str, value: Any) -> str:
@@ -121,11 +106,14 @@ class CompileOptions:
 
     target: str = _option("sm_90a", _target, 'architecture of the GPU, or "cpu"', launch=False)
     num_warps: int | None = _option(
-        None, _num_warps, "warps of a CTA, a power of two up to 32; None lets the compiler choose", shared=True
+        None,
+        _number(1, MAX_WARPS, power_of_two=True),
+        "warps of a CTA, a power of two up to 32; None lets the compiler choose",
+        shared=True,
     )
     num_stages: int | None = _option(
         None,
-        _num_stages,
+        _number(0, MAX_STAGES),
         "slots of a ring that loads of a loop are pipelined through; 0 or 1 for none, None lets the compiler choose",
         shared=True,
     )
@@ -156,13 +144,13 @@ class CompileOptions:
     )
     maxnreg: int | None = _option(
         None,
-        _maxnreg,
+        _number(1, MAX_REGISTERS),
         "registers that a thread has at most; with warp roles, which trade them, on average; None leaves it to the "
         "assembler",
     )
     num_ctas: int | None = _option(
         None,
-        _num_ctas,
+        _number(1, MAX_CTAS, power_of_two=True),
         "on a GPU with clusters, CTAs of a program, a power of two up to 16, which share its tensors where that can be "
         "done, and otherwise one CTA with the warps of all; None lets the compiler choose",
         shared=True,

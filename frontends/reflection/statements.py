@@ -98,11 +98,7 @@ class Statements(Expressions):
     def spoil(self, node: ast.AST, value: Value) -> None:
         """Give `value`, which is in error, to the variables and the returns that `node` should have given a value."""
         for name, at in assigned_names(node):
-            variable = self.variables.get(name)
-            if variable is None:
-                self.declare(name, at, value)
-            else:
-                self.add(core.VarStore(variable, value), at)
+            self.give(name, value, at)
         if self.choices and not self.loops and returns(node):
             self.add(core.Return((value,)), node)
 
@@ -119,15 +115,19 @@ class Statements(Expressions):
         type_ = _CONSTANT if name in self.constants else _VARIABLE
         self.variables[name] = self.add(core.Var(value, name=name, type=type_), node)
 
+    def give(self, name: str, value: Value, node: ast.AST) -> None:
+        """Store `value` in a variable, which is declared if it is new."""
+        variable = self.variables.get(name)
+        if variable is None:
+            self.declare(name, node, value)
+        else:
+            self.add(core.VarStore(variable, value), node)
+
     def assign(self, target: ast.expr, value: Value, node: ast.AST) -> None:
         """Give `value` to a target. The store models `node`."""
         match target:
             case ast.Name(id=name):
-                variable = self.variables.get(name)
-                if variable is None:
-                    self.declare(name, node, value)
-                else:
-                    self.add(core.VarStore(variable, value), node)
+                self.give(name, value, node)
             case ast.Tuple(elts=targets) | ast.List(elts=targets):
                 for item in targets:
                     if isinstance(item, ast.Starred):

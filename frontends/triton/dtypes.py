@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Final
 
-from ziggurat.codemodel.types import SCALARS, NamedType, PtrType, ScalarType, TensorType, Type
+from ziggurat.codemodel.types import SCALARS, NamedType, PtrType, ScalarType, TensorType, Type, element_of
 from ziggurat.codemodel.types import void as void_type
 
 # Triton's names of the dtypes by ours.
@@ -74,7 +74,8 @@ class dtype:
     @property
     def primitive_bitwidth(self) -> int:
         """The number of bits; 64 of pointers."""
-        return self.value.bits if isinstance(self.value, ScalarType) else 0
+        element = element_of(self.value)
+        return 64 if isinstance(element, PtrType) else element.bits if isinstance(element, ScalarType) else 0
 
     @property
     def itemsize(self) -> int:
@@ -153,15 +154,15 @@ class dtype:
 
     def is_block(self) -> bool:
         """Whether it is the type of a tensor."""
-        return False
+        return isinstance(self, block_type)
 
     def is_ptr(self) -> bool:
         """Whether it is the type of a pointer."""
-        return False
+        return isinstance(self, pointer_type)
 
     def is_const(self) -> bool:
         """Whether it is the type of a pointer that is not written through."""
-        return False
+        return isinstance(self, pointer_type) and self.const
 
     def is_void(self) -> bool:
         """Whether it is the type of no value."""
@@ -206,7 +207,7 @@ class dtype:
         return self.name
 
     def __repr__(self) -> str:
-        return f"triton.language.{self.codegen_name()}"
+        return self.name if self.is_block() or self.is_ptr() else f"triton.language.{self.codegen_name()}"
 
     def __reduce__(self) -> Any:
         return type_of, (self.value,)
@@ -236,21 +237,8 @@ class pointer_type(dtype):
         inner: Any = element_ty.value
         self.value = PtrType(inner, self.const)
 
-    @property
-    def primitive_bitwidth(self) -> int:
-        return 64
-
-    def is_ptr(self) -> bool:
-        return True
-
-    def is_const(self) -> bool:
-        return self.const
-
     def mangle(self) -> str:
         return f"P{self.element_ty.mangle()}"
-
-    def __repr__(self) -> str:
-        return self.name
 
 
 class block_type(dtype):
@@ -267,10 +255,6 @@ class block_type(dtype):
         self.value = TensorType(self.shape, inner)
 
     @property
-    def primitive_bitwidth(self) -> int:
-        return self.element_ty.primitive_bitwidth
-
-    @property
     def scalar(self) -> dtype:
         return self.element_ty
 
@@ -278,9 +262,6 @@ class block_type(dtype):
     def nbytes(self) -> int:
         """The size in bytes."""
         return self.numel * self.element_ty.itemsize
-
-    def is_block(self) -> bool:
-        return True
 
     def get_block_shapes(self) -> tuple[int, ...]:
         """The shape."""
@@ -291,9 +272,6 @@ class block_type(dtype):
 
     def mangle(self) -> str:
         return f"{self.element_ty.mangle()}S{'_'.join(map(str, self.shape))}S"
-
-    def __repr__(self) -> str:
-        return self.name
 
 
 def type_of(value: Type) -> dtype:

@@ -7,13 +7,7 @@ import linecache
 import re
 from typing import Any
 
-from ziggurat.codemodel.errors import (
-    KernelErrors,
-    KernelSyntaxError,
-    LaunchError,
-    StaticAssertionError,
-    ZigguratError,
-)
+from ziggurat.codemodel.errors import KernelErrors, KernelSyntaxError, LaunchError, StaticAssertionError, ZigguratError
 from ziggurat.codemodel.location import Location
 
 

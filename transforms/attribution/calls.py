@@ -9,7 +9,7 @@ from typing import Any
 
 from ziggurat.codemodel.dialects import core, py
 from ziggurat.codemodel.errors import KernelTypeError
-from ziggurat.codemodel.op import OpResult, Value
+from ziggurat.codemodel.op import OpResult, Value, expect
 from ziggurat.codemodel.types import ConstantType, DescriptorType, PtrType, TupleType, Type, constexpr_type
 from ziggurat.frontends.language import METHODS as DESCRIPTOR_METHODS
 from ziggurat.frontends.language import SIGNATURES, Function
@@ -96,9 +96,7 @@ def invoke(walk: FunctionAttributor, op: py.Invoke) -> Type:
         return method(walk, op, name, types)
     if name in ("getattr", "hasattr"):
         return named_attribute(walk, name, *types)
-    result = BUILTINS[name].type(Typing(name, policy=walk.policy), *types)
-    assert result is not None
-    return result
+    return expect(BUILTINS[name].type(Typing(name, policy=walk.policy), *types), Type)
 
 
 def named_attribute(walk: FunctionAttributor, call: str, x: Type, name: Type, default: Type | None = None) -> Type:
@@ -111,10 +109,7 @@ def named_attribute(walk: FunctionAttributor, call: str, x: Type, name: Type, de
         if call == "getattr" and default is None:
             raise
         found = default
-    if call == "getattr":
-        assert found is not None
-        return found
-    return constant(found is not None)
+    return expect(found, Type) if call == "getattr" else constant(found is not None)
 
 
 def method(walk: FunctionAttributor, op: py.Invoke, name: str, types: list[Type]) -> Type:

@@ -6,20 +6,19 @@ from typing import Any
 
 from ziggurat.codemodel.dialects import core, py
 from ziggurat.codemodel.errors import KernelNameError, KernelTypeError, KernelValueError, ZigguratError
-from ziggurat.codemodel.op import Op, OpResult, Value
+from ziggurat.codemodel.op import Op, OpResult, Value, expect
 from ziggurat.codemodel.types import (
     ConstantType,
     PtrType,
-    ScalarType,
     TensorType,
     TupleType,
     Type,
     VarType,
     constexpr_type,
-    element_of,
     i1,
     shape_of,
     shaped,
+    value_element,
     with_element,
 )
 from ziggurat.frontends.language.policy import Policy
@@ -33,7 +32,6 @@ from ziggurat.transforms.calls.constants import CHOSEN_FUNCTION, HostObject, des
 from ziggurat.transforms.calls.lattice import (
     ERROR,
     UNASSIGNED,
-    ErrorType,
     RecordType,
     Unusable,
     at_run_time,
@@ -137,14 +135,13 @@ def var_store(walk: FunctionAttributor, op: core.VarStore) -> Type:
     var, value = op.operands
     new = assigned(walk, var, value)
     old = walk.state.get(var, UNASSIGNED)
-    if not walk.policy.rebinding and not isinstance(old, Unusable | ErrorType) and not isinstance(old, ConstantType):
-        before, after = shape_of(old), shape_of(new)
-        if before != after and isinstance(old, TensorType) and isinstance(new, TensorType):
-            walk.state[var] = ERROR
-            raise KernelTypeError(
-                f"'{walk.names.get(var, '?')}' must keep its shape, that of {old}; got {new}",
-                hint="use another name for a tensor of another shape",
-            )
+    keeps = walk.policy.rebinding or shape_of(old) == shape_of(new)
+    if not keeps and isinstance(old, TensorType) and isinstance(new, TensorType):
+        walk.state[var] = ERROR
+        raise KernelTypeError(
+            f"'{walk.names.get(var, '?')}' must keep its shape, that of {old}; got {new}",
+            hint="use another name for a tensor of another shape",
+        )
     walk.state[var] = new
     return NONE
 
@@ -155,7 +152,7 @@ def operator(walk: FunctionAttributor, op: Op) -> Type:
     known = [type_ for type_ in types if isinstance(type_, ConstantType)]
     is_identity = isinstance(op, py.Is | py.IsNot)
     if is_aggregate(types[0]) and not is_identity:
-        return special_method(walk, op, SPECIAL.get(type(op), "__contains__"))
+        return special_method(walk, op, SPECIAL[type(op)])
     for type_ in types:
         # A tensor is never None, so `bias is not None` is decided at compile time.
         if isinstance(type_, TensorType) and not (is_identity and known) and not walk.policy.tensor_operators:
@@ -164,10 +161,10 @@ def operator(walk: FunctionAttributor, op: Op) -> Type:
         return types[0]
     if len(known) == len(types):
         return folded(type(op), *(type_.value for type_ in known))
-    if any(isinstance(type_, TupleType) for type_ in types) and (len(types) == 2 or isinstance(op, py.Not)):
-        return tuple_operator(op, types)
     if is_identity:
         return constant(isinstance(op, py.IsNot))
+    if any(isinstance(type_, TupleType) for type_ in types) and (len(types) == 2 or isinstance(op, py.Not)):
+        return tuple_operator(op, types)
     if isinstance(op, py.In | py.NotIn):
         raise KernelTypeError("'in' is for constants in a kernel")
     if isinstance(op, py.Not):
@@ -181,18 +178,14 @@ def operator(walk: FunctionAttributor, op: Op) -> Type:
             "'**' is for constants in a kernel",
             hint="use zg.mul for small powers, zg.exp2(zg.mul(b, zg.log2(a))) otherwise",
         )
-    result = RULES[call].type(Typing(call, policy=walk.policy), *operand_types(call, walk.policy, types))
-    assert result is not None
-    return result
+    return expect(RULES[call].type(Typing(call, policy=walk.policy), *operand_types(call, walk.policy, types)), Type)
 
 
 def tuple_operator(op: Op, types: list[Type]) -> Type:
     """The type of an operator on tuples with run-time values in them."""
     known = [known_value(type_) for type_ in types]
-    if all(good for good, _ in known) and not isinstance(op, py.Is | py.IsNot):
+    if all(good for good, _ in known):
         return folded(type(op), *(value for _, value in known))
-    if isinstance(op, py.Is | py.IsNot):
-        return constant(isinstance(op, py.IsNot))
     parts = [items_of(type_) for type_ in types]
     if isinstance(op, py.Not):
         return constant(not parts[0])
@@ -337,9 +330,7 @@ def with_new_axes(value: Type, index: Type) -> Type:
         if place > len(shape) > 0:
             raise KernelTypeError(f"{describe(value)} has too few axes for {len(items)} indices")
         shape.insert(place, 1)
-    element = element_of(value.type if isinstance(value, ConstantType) else value)
-    assert isinstance(element, ScalarType | PtrType)
-    return shaped(tuple(shape), element)
+    return shaped(tuple(shape), value_element(value.type if isinstance(value, ConstantType) else value))
 
 
 def axes_of(index: Any) -> tuple[Any, ...]:

@@ -79,11 +79,9 @@ OPERATORS: dict[type[Op], Operator] = {
 
 # The methods of objects that the operators call.
 SPECIAL: dict[type[Op], str] = {
-    py.Add: "__add__", py.Sub: "__sub__", py.Mul: "__mul__", py.Div: "__truediv__", py.FloorDiv: "__floordiv__",
-    py.Mod: "__mod__", py.Pow: "__pow__", py.And: "__and__", py.Or: "__or__", py.Xor: "__xor__", py.Shl: "__lshift__",
-    py.Shr: "__rshift__", py.Neg: "__neg__", py.Pos: "__pos__", py.Invert: "__invert__", py.Not: "__not__",
-    py.Eq: "__eq__", py.Ne: "__ne__", py.Lt: "__lt__", py.Le: "__le__", py.Gt: "__gt__", py.Ge: "__ge__",
-}  # fmt: skip
+    **{cls: f"__{function.__name__.rstrip('_')}__" for cls, function in execute.OPERATORS.items()},
+    **dict.fromkeys((py.In, py.NotIn), "__contains__"),
+}
 
 
 def folded(cls: type[Op], *values: Any) -> ConstantType:

@@ -9,7 +9,7 @@ from typing import Any
 from ziggurat.codemodel.dialects import arith, math, tt
 from ziggurat.codemodel.dialects.arith import FloatPredicate, IntPredicate
 from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
-from ziggurat.codemodel.op import Value
+from ziggurat.codemodel.op import Value, expect
 from ziggurat.codemodel.types import (
     SCALARS,
     ConstantType,
@@ -134,9 +134,7 @@ def _moved(call: Typing, pointer: Type, offset: Type) -> Type:
             f"{call}: the offset of the pointer {pointer} must be an integer; got {describe(offset)}",
             hint="compute the offset in integers, or cast it with zg.cast(offset, zg.i32)",
         )
-    element = element_of(pointer)
-    assert isinstance(element, PtrType)
-    return shaped(common_shape(str(call), pointer, offset), element)
+    return shaped(common_shape(str(call), pointer, offset), expect(element_of(pointer), PtrType))
 
 
 def _sum(call: Typing, a: Type, b: Type) -> Type:
@@ -429,8 +427,7 @@ def _chosen(call: Typing, condition: Type, x: Type, y: Type) -> Type:
     if isinstance(condition, ConstantType) and isinstance(x, ConstantType) and isinstance(y, ConstantType):
         return call.computed(condition, x, y) or (x if condition.value else y)
     if is_pointer(x) and is_pointer(y):
-        element = element_of(x)
-        assert isinstance(element, PtrType)
+        element = expect(element_of(x), PtrType)
         if element != element_of(y):
             raise KernelTypeError(f"{call} chooses between unlike pointers, {x} and {y}")
     else:
@@ -500,28 +497,18 @@ def _along(call: Typing, x: Type, dim: Any, *_options: Any) -> None:
 
 def _place(call: Typing, *numbers: Type) -> None:
     names = (parameter.name for parameter in CALLS[call.name].signature.parameters)
-    integers(call, **dict(zip(names, numbers, strict=True)))
+    integers(call, **dict(zip(names, numbers, strict=False)))
     common_shape(str(call), *numbers)
 
 
-def _checked(call: Typing, rounds: Any) -> None:
+def _random(call: Typing, *arguments: Any) -> None:
+    *words, rounds = arguments
+    _place(call, *words)
     if type(rounds) is not int or not 0 <= rounds <= 100:
         raise KernelValueError(f"{call}: 'n_rounds' must be an integer from 0 to 100; got {show(rounds)}")
 
 
-def _words(call: Typing, seed: Type, c0: Type, c1: Type, c2: Type, c3: Type, rounds: Any) -> None:
-    integers(call, seed=seed, c0=c0, c1=c1, c2=c2, c3=c3)
-    common_shape(str(call), seed, c0, c1, c2, c3)
-    _checked(call, rounds)
-
-
-def _stream(call: Typing, seed: Type, offset: Type, rounds: Any) -> None:
-    integers(call, seed=seed, offset=offset)
-    common_shape(str(call), seed, offset)
-    _checked(call, rounds)
-
-
-_STREAMS = ("rand", "randn", "randint", "rand4x", "randn4x", "randint4x")
+_RANDOM = ("philox", "rand", "randn", "randint", "rand4x", "randn4x", "randint4x")
 
 
 RULES = {
@@ -555,6 +542,5 @@ RULES = {
     **{name: Rule(_pair, body=LIBRARY[name], in_floats=True) for name in ("atan2", "pow")},
     "softmax": Rule(_along, body=LIBRARY["softmax"], in_floats=True),
     "swizzle2d": Rule(_place, body=LIBRARY["swizzle2d"]),
-    "philox": Rule(_words, body=LIBRARY["philox"]),
-    **{name: Rule(_stream, body=LIBRARY[name]) for name in _STREAMS},
+    **{name: Rule(_random, body=LIBRARY[name]) for name in _RANDOM},
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ziggurat.codemodel.errors import KernelTypeError
-from ziggurat.codemodel.op import Value
+from ziggurat.codemodel.op import Value, expect
 from ziggurat.codemodel.types import (
     ConstantType,
     PtrType,
@@ -19,6 +19,7 @@ from ziggurat.codemodel.types import (
     i1,
     i32,
     i64,
+    pointee_of,
     shape_of,
     shaped,
     u64,
@@ -43,9 +44,7 @@ from ziggurat.transforms.calls.rule import shape as checked_shape
 
 def _result_type(rule: Rule, call: Typing, name: str, *arguments: Any) -> Type:
     """The type that a rule of the language gives, with messages that name the operator of C."""
-    found = rule.type(Typing(name, spelling=call.spelling), *arguments)
-    assert found is not None
-    return found
+    return expect(rule.type(Typing(name, spelling=call.spelling), *arguments), Type)
 
 
 def _built(rule: Rule, emit: Emitter, result: Type, *arguments: Any) -> Any:
@@ -258,19 +257,12 @@ def _pointers(call: Typing, p: Type, mask: Type | None) -> Type:
             f"{call} takes a pointer or an array of pointers; got {describe(p)}",
             hint="make the pointers to the elements: *(pointer + offsets)",
         )
-    return p if mask is None else shaped(common_shape(str(call), p, mask), PtrType(_pointee(p)))
-
-
-def _pointee(pointers: Type) -> ScalarType:
-    """The type of the elements that pointers point to."""
-    element = element_of(pointers)
-    assert isinstance(element, PtrType)
-    return element.pointee
+    return p if mask is None else shaped(common_shape(str(call), p, mask), PtrType(pointee_of(p)))
 
 
 def _takes(other: Type | None, pointers: Type) -> bool:
     """Whether a load can give `other` itself where the mask is false, without a conversion of what it loads."""
-    pointee = _pointee(pointers)
+    pointee = pointee_of(pointers)
     if not isinstance(other, ConstantType) or not is_number(other) or scalar_type(other).rank > pointee.rank:
         return other is None
     return pointee.kind != "int" or pointee.limits[0] <= other.value <= pointee.limits[1]
@@ -290,7 +282,7 @@ def _loaded(call: Typing, p: Type, mask: Type | None, other: Type | None) -> Typ
 def _load(emit: Emitter, result: Type, p: Operand, mask: Operand | None, other: Operand | None) -> Built:
     pointers = _pointers(Typing("load"), p.type, None if mask is None else mask.type)
     spread = Operand(pointers, emit.spread(p.value, shape_of(pointers)))
-    loaded = with_element(pointers, _pointee(pointers))
+    loaded = with_element(pointers, pointee_of(pointers))
     zero = Operand(constant(0), None)
     if mask is None or (isinstance(mask.type, ConstantType) and mask.type.value):
         return _built(_LOAD, emit, loaded, spread, None, None, *_POLICY)
@@ -303,7 +295,7 @@ def _load(emit: Emitter, result: Type, p: Operand, mask: Operand | None, other: 
 
 def _stored(call: Typing, p: Type, value: Type, mask: Type | None) -> Type:
     pointers = _pointers(call, p, None)
-    pointee = _pointee(pointers)
+    pointee = pointee_of(pointers)
     _declared(call, value, None, (pointee, "the value", False))
     _check_broadcasts("the value", shape_of(value), shape_of(pointers))
     return _result_type(_STORE, call, "store", pointers, with_element(pointers, pointee), mask, "", "")
@@ -316,7 +308,7 @@ def _store(emit: Emitter, result: Type, p: Operand, value: Operand, mask: Operan
 
 
 def _as_pointee(call: Typing, p: Type, value: Type) -> Type:
-    return _declared(call, value, None, (_pointee(_pointers(call, p, None)), "the value", False))
+    return _declared(call, value, None, (pointee_of(_pointers(call, p, None)), "the value", False))
 
 
 def _convert(emit: Emitter, result: Type, p: Operand, value: Operand) -> Built:

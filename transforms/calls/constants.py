@@ -10,7 +10,7 @@ import attrs
 
 from ziggurat.codemodel.errors import KernelTypeError
 from ziggurat.codemodel.op import Op
-from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType, TupleType, Type, TypeSyntax
+from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType, TupleType, Type, TypeSyntax, is_hashable
 from ziggurat.frontends.language import CompareKind, Function
 from ziggurat.frontends.language.signature import Parameter
 
@@ -61,11 +61,7 @@ class HostObject(Type):
 
 def _has_value(value: Any) -> bool:
     """True of an object that is compared by value."""
-    try:
-        hash(value)
-    except TypeError:
-        return False
-    return type(value).__eq__ is not object.__eq__
+    return is_hashable(value) and type(value).__eq__ is not object.__eq__
 
 
 def function_name(function: Function) -> FunctionName:

@@ -7,7 +7,7 @@ from typing import Any
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.dialects.tt import Padding
 from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
-from ziggurat.codemodel.op import Value
+from ziggurat.codemodel.op import Value, expect
 from ziggurat.codemodel.types import ConstantType, DescriptorType, PtrType, Type, i32, i64, shape_of, with_element
 from ziggurat.transforms.calls.constants import describe
 from ziggurat.transforms.calls.emit import Emitter, Operand
@@ -101,8 +101,7 @@ def _write_block(emit: Emitter, result: Type, descriptor: Operand, offsets: Oper
 
 def _as_element(emit: Emitter, descriptor: Operand, value: Operand) -> Value:
     """A value that is written through a descriptor, as its elements."""
-    assert isinstance(descriptor.type, DescriptorType)
-    return emit.cast(value.value, descriptor.type.element)
+    return emit.cast(value.value, expect(descriptor.type, DescriptorType).element)
 
 
 def _rows(call: Typing, descriptor: Type, x_offsets: Type, y_offset: Type) -> list[Type]:

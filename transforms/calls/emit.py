@@ -21,9 +21,11 @@ from ziggurat.codemodel.types import (
     f32,
     i1,
     i64,
+    scalar_element,
     shape_of,
     shaped,
     u8,
+    value_element,
     void,
     with_element,
 )
@@ -83,9 +85,7 @@ class Emitter:
 
     def constant(self, value: Any, type_: Type) -> Value:
         """A constant of a scalar or (every element of) a tensor type."""
-        scalar = element_of(type_)
-        assert isinstance(scalar, ScalarType)
-        return self.add(arith.ConstantOp(number_as(value, scalar), type_))
+        return self.add(arith.ConstantOp(number_as(value, scalar_element(type_)), type_))
 
     def placeholder(self, type_: Type) -> Value:
         """An arbitrary value of a type, for a yield whose value is never read."""
@@ -132,9 +132,7 @@ class Emitter:
         source = shape_of(value.type)
         if source == shape:
             return value
-        element = element_of(value.type)
-        assert isinstance(element, ScalarType | PtrType)
-        target = shaped(shape, element)
+        target = shaped(shape, value_element(value.type))
         if not source:
             return self.add(tt.Splat(value, target))
         for _ in range(len(shape) - len(source)):
@@ -156,8 +154,7 @@ class Emitter:
             return value
         if isinstance(result, TensorType):
             return self.add(tt.Reshape(value, result))
-        element = element_of(value.type)
-        assert isinstance(element, ScalarType | PtrType)
+        element = value_element(value.type)
         if len(shape_of(value.type)) > 1:
             value = self.add(tt.Reshape(value, TensorType((1,), element)))
         first = self.builder.nested([element, element], element)

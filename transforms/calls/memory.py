@@ -7,7 +7,7 @@ from typing import Any
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.dialects.tt import AtomicKind, CacheModifier, EvictionPolicy, MemScope, MemSemantic, Padding
 from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
-from ziggurat.codemodel.op import Value
+from ziggurat.codemodel.op import Value, expect
 from ziggurat.codemodel.types import (
     ConstantType,
     DescriptorType,
@@ -16,6 +16,7 @@ from ziggurat.codemodel.types import (
     Type,
     element_of,
     i1,
+    pointee_of,
     shape_of,
     shaped,
     with_element,
@@ -102,10 +103,9 @@ def _broadcast(call: Typing, ptr: Type, *others: Type | None) -> Type:
     """The type of the pointers of a load, which Triton broadcasts with the mask and `other`."""
     if not call.policy.broadcast_pointers or not shape_of(ptr):
         return ptr
-    element = element_of(ptr)
-    assert isinstance(element, PtrType)
     try:
-        return shaped(common_shape("", ptr, *(one for one in others if one is not None)), element)
+        shape = common_shape("", ptr, *(one for one in others if one is not None))
+        return shaped(shape, expect(element_of(ptr), PtrType))
     except KernelTypeError:  # The rules of the mask and of `other` say which does not match.
         return ptr
 
@@ -146,9 +146,7 @@ def _written(call: Typing, what: str, ptr: Type, value: Type) -> None:
 
 def _stored(emit: Emitter, ptr: Operand, value: Operand) -> Value:
     """A value as the elements that the pointers point to."""
-    element = element_of(ptr.type)
-    assert isinstance(element, PtrType)
-    return emit.convert(value, with_element(ptr.type, element.pointee), dense=True)
+    return emit.convert(value, with_element(ptr.type, pointee_of(ptr.type)), dense=True)
 
 
 def _mask(emit: Emitter, ptr: Operand, mask: Operand | None) -> Value | None:

@@ -13,7 +13,7 @@ from typing import Any
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
-from ziggurat.codemodel.op import Body, Op, Value
+from ziggurat.codemodel.op import Body, Op, Value, expect
 from ziggurat.codemodel.types import (
     MAX_ELEMENTS,
     ScalarType,
@@ -205,8 +205,7 @@ def _together(types: Sequence[Type]) -> Type:
 
 def _flat(emit: Emitter, value: Value) -> Value:
     """The elements in row-major order along one axis."""
-    type_ = value.type
-    assert isinstance(type_, TensorType)
+    type_ = expect(value.type, TensorType)
     return emit.reshape(value, TensorType((type_.numel,), type_.element))
 
 

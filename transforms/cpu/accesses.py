@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 from ziggurat.codemodel.dialects import cpu, tt
-from ziggurat.codemodel.op import Op, Value
+from ziggurat.codemodel.op import Op, Value, expect
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.codemodel.types import TensorType, scalar_element
 from ziggurat.transforms.cpu.affine import Affine
@@ -39,8 +39,7 @@ def _raised(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
 def _access(builder: Rewriter, op: tt.Load | tt.Store, ptr: Value, mask: Value | None) -> Value | None:
     affine = Affine(builder)
     found = affine.pointers(ptr)
-    type_ = ptr.type
-    assert isinstance(type_, TensorType)
+    type_ = expect(ptr.type, TensorType)
     if found is None:
         return None
     base, form = found

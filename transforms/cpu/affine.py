@@ -14,7 +14,7 @@ import attrs
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.dialects.arith import IntPredicate
-from ziggurat.codemodel.op import OpResult, Value
+from ziggurat.codemodel.op import OpResult, Value, expect
 from ziggurat.codemodel.types import ScalarType, TensorType, Type, i1, i64, scalar_element, shape_of, u64
 from ziggurat.transforms.cpu.carried import widened
 
@@ -213,8 +213,7 @@ class Affine:
     def counts(self, mask: Value) -> tuple[list[Term], bool]:
         """For each axis the number of elements, from the first on, that a mask may leave; and whether it leaves exactly
         these."""
-        assert isinstance(mask.type, TensorType)
-        shape = mask.type.shape
+        shape = expect(mask.type, TensorType).shape
         whole: list[Term] = list(shape)
         if not isinstance(mask, OpResult):
             return whole, False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from ziggurat.codemodel.dialects import cpu, tt
-from ziggurat.codemodel.op import Op, Value
+from ziggurat.codemodel.op import Op, Value, expect
 from ziggurat.codemodel.traits import Loop
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform, with_attributes
 
@@ -24,10 +24,8 @@ class _Range:
 
 def allocate(module: Op) -> cpu.Module:
     """The module with an offset for each buffer, and the size of the scratch memory."""
-    assert isinstance(module, cpu.Module)
-    (func,) = module.functions().values()
-    assert isinstance(func, tt.Func)
-    ranges = _ranges(func)
+    (func,) = expect(module, cpu.Module).functions().values()
+    ranges = _ranges(expect(func, tt.Func))
     placed: list[_Range] = []
     for range_ in sorted(ranges.values(), key=lambda r: -r.bytes):
         at = 0
@@ -44,9 +42,7 @@ def allocate(module: Op) -> cpu.Module:
             return builder.add(cpu.Alloc(op.type, offset=ranges[op.result].offset if op.result in ranges else -1))
         return None
 
-    placed_ = with_attributes(transform(module, place, pass_name="allocate"), {"scratch": scratch})
-    assert isinstance(placed_, cpu.Module)
-    return placed_
+    return expect(with_attributes(transform(module, place, pass_name="allocate"), {"scratch": scratch}), cpu.Module)
 
 
 def _ranges(func: tt.Func) -> dict[Value, _Range]:

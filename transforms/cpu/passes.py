@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from ziggurat.codemodel.dialects import cpu
-from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.op import Op, expect
 from ziggurat.codemodel.passes import Snapshot, run_passes
 from ziggurat.transforms.cpu.accesses import raise_accesses
 from ziggurat.transforms.cpu.allocate import allocate
@@ -48,9 +48,7 @@ def lower(model: Op, vector: int, *, verify: bool = False, snapshots: list[Snaps
     With `verify`, the model is verified after each pass.
     """
     passes = [(name, partial(_run, step, vector)) for name, step in LOWER]
-    lowered = run_passes(model, passes, verify=verify, snapshots=snapshots)
-    assert isinstance(lowered, cpu.Module)
-    return lowered
+    return expect(run_passes(model, passes, verify=verify, snapshots=snapshots), cpu.Module)
 
 
 def _run(step: Step, vector: int, model: Op) -> Op:

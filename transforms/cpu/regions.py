@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, cf, core, cpu, scf, tt
 from ziggurat.codemodel.errors import KernelTypeError
-from ziggurat.codemodel.op import Block, Body, Op, OpResult, Successor, Value
+from ziggurat.codemodel.op import Block, Body, Op, OpResult, Successor, Value, expect
 from ziggurat.codemodel.structured import Structured, packed
 from ziggurat.codemodel.traits import Pure
 from ziggurat.codemodel.transform import Rewriter
@@ -65,8 +65,7 @@ class _Regions:
         for component in self.plan.homes:
             owner = self.plan.home(component)
             if owner not in self.buffers:
-                type_ = component_types(owner[0].type)[owner[1]]
-                assert isinstance(type_, TensorType)
+                type_ = expect(component_types(owner[0].type)[owner[1]], TensorType)
                 self.buffers[owner] = builder.add(cpu.Alloc(cpu.BufferType(type_.shape, type_.element)))
         self._blocks(func.body, builder)
         return builder.finish()

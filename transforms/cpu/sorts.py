@@ -19,9 +19,9 @@ from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, core, scf, tt
 from ziggurat.codemodel.dialects.arith import IntPredicate
 from ziggurat.codemodel.graphs import reached
-from ziggurat.codemodel.op import Op, Value
+from ziggurat.codemodel.op import Op, Value, expect
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
-from ziggurat.codemodel.types import ScalarType, TensorType, Type, i32, shape_of
+from ziggurat.codemodel.types import TensorType, Type, i32, scalar_element, shape_of, value_element
 from ziggurat.frontends.library import sorting
 from ziggurat.transforms.simplify.demand import callees, reachable_roots
 
@@ -87,8 +87,7 @@ def _sorted(builder: Rewriter, keys: Value, *, descending: bool) -> Value:
 
 def _exchanged(builder: Builder, keys: Value, distance: Value, run: Value, *, descending: bool) -> Value:
     """The keys after a step: each is exchanged with the one at a distance if the two are not in order."""
-    type_ = keys.type
-    assert isinstance(type_, TensorType) and isinstance(type_.element, ScalarType)
+    type_ = expect(keys.type, TensorType)
     size, axis = type_.shape[-1], len(type_.shape) - 1
     row = TensorType((size,), i32)
     index = builder.add(tt.MakeRange(0, size))
@@ -106,12 +105,11 @@ def _exchanged(builder: Builder, keys: Value, distance: Value, run: Value, *, de
         """A row for each row of the keys."""
         for _ in range(axis):
             value = builder.add(tt.ExpandDims(value, 0))
-        assert isinstance(value.type, TensorType)
-        return builder.add(tt.Broadcast(value, TensorType(type_.shape, value.type.element))) if axis else value
+        return builder.add(tt.Broadcast(value, TensorType(type_.shape, value_element(value.type)))) if axis else value
 
     partner = builder.add(tt.Gather(keys, whole(builder.add(arith.XOrI(index, splat(distance)))), axis))
     goes_down = whole(builder.add(arith.XOrI(is_set(distance), is_set(run))))
-    signed = type_.element.signed
+    signed = scalar_element(type_).signed
     less, greater = (IntPredicate.SLT, IntPredicate.SGT) if signed else (IntPredicate.ULT, IntPredicate.UGT)
     order = (greater, less) if descending else (less, greater)
     tests = [builder.add(arith.CmpI(keys, partner, predicate)) for predicate in order]

@@ -15,7 +15,7 @@ from ziggurat.codemodel.dialects import arith, core, tt
 from ziggurat.codemodel.dispatch import OpTable
 from ziggurat.codemodel.errors import KernelTypeError
 from ziggurat.codemodel.location import Location
-from ziggurat.codemodel.op import Body, Op, OpResult, Value
+from ziggurat.codemodel.op import Body, Op, OpResult, Value, expect
 from ziggurat.codemodel.structured import Structured
 from ziggurat.codemodel.transform import Rewriter
 from ziggurat.codemodel.types import (
@@ -26,6 +26,7 @@ from ziggurat.codemodel.types import (
     element_of,
     f32,
     f64,
+    scalar_element,
     shape_of,
     with_element,
 )
@@ -172,9 +173,7 @@ class Reverse:
 
     def wide(self, value: Value) -> Value:
         """The value of the gradient kernel for a value of the forward kernel, cast to the type of its adjoint."""
-        element = element_of(adjoint_type(value.type))
-        assert isinstance(element, ScalarType)
-        return cast(self.builder, self.value(value), element)
+        return cast(self.builder, self.value(value), scalar_element(adjoint_type(value.type)))
 
     # Emission.
 
@@ -231,9 +230,7 @@ class Reverse:
 
     def as_type(self, value: Value, type_: Type) -> Value:
         """A value cast to the element type of `type_`."""
-        element = element_of(type_)
-        assert isinstance(element, ScalarType)
-        return cast(self.builder, value, element)
+        return cast(self.builder, value, scalar_element(type_))
 
     def combining(
         self, element: Type, ends: type[tt.ReduceReturn | tt.ScanReturn], combiner: type[arith.Binary] = arith.AddF
@@ -249,17 +246,14 @@ class Reverse:
 
     def total_of_all(self, value: Value) -> Value:
         """The sum of all elements, a scalar."""
-        type_ = value.type
-        assert isinstance(type_, TensorType)
+        type_ = expect(value.type, TensorType)
         if type_.rank > 1:
             value = self.emit(tt.Reshape(value, TensorType((type_.numel,), type_.element), allow_reorder=True))
         return self.total(value, 0)
 
     def expand(self, value: Value, axis: int, type_: Type) -> Value:
         """A value that lacks an axis of `type_`, repeated along it; a scalar becomes a tensor of one axis."""
-        element = element_of(value.type)
-        assert isinstance(element, ScalarType)
-        full = TensorType(shape_of(type_), element)
+        full = TensorType(shape_of(type_), scalar_element(value.type))
         if not isinstance(value.type, TensorType):
             return self.emit(tt.Splat(value, full))
         value = self.emit(tt.ExpandDims(value, axis))

@@ -19,13 +19,7 @@ from collections.abc import Mapping, Sequence
 from ziggurat.codemodel.dialects import arith, scf, tt
 from ziggurat.codemodel.op import Body, Value
 from ziggurat.codemodel.structured import packed
-from ziggurat.transforms.differentiate.adjoint import (
-    Reverse,
-    adjoint_type,
-    component_types,
-    gradients,
-    no_gradient,
-)
+from ziggurat.transforms.differentiate.adjoint import Reverse, adjoint_type, component_types, gradients, no_gradient
 from ziggurat.transforms.differentiate.recurrences import steps_of, value_at
 from ziggurat.transforms.kit.dataflow import Node
 from ziggurat.transforms.trip_count import trip_count

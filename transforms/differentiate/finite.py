@@ -12,7 +12,7 @@ from typing import Final
 
 from ziggurat.codemodel.dialects import arith, core, scf, tt
 from ziggurat.codemodel.dialects import math as maths
-from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value
+from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value, expect
 from ziggurat.codemodel.types import TensorType, element_of
 
 # These give infinities or NaN for some finite operands.
@@ -48,8 +48,7 @@ def _may_be(value: Value, component: int, known: dict[tuple[Value, int], bool]) 
         (end,) = loop.terminators(loop.body)
         place = value.index - 1
         return may_be_infinite(loop.inits[place], 0, known) or may_be_infinite(end.handed[place], 0, known)
-    assert isinstance(value, OpResult)
-    op = value.op
+    op = expect(value, OpResult).op
     match op:
         case arith.ConstantOp():
             return isinstance(op.value, float) and not math.isfinite(op.value) and not is_same_in_all_lanes(value)

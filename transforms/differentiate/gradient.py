@@ -16,10 +16,10 @@ from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, core, tt
 from ziggurat.codemodel.errors import KernelTypeError
 from ziggurat.codemodel.graphs import reached
-from ziggurat.codemodel.op import Op, Value
+from ziggurat.codemodel.op import Op, Value, expect
 from ziggurat.codemodel.traits import MemoryRead, MemoryWrite, Returns
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
-from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, Type, element_of, i1, void
+from ziggurat.codemodel.types import DescriptorType, PtrType, Type, i1, scalar_element, void
 from ziggurat.transforms.differentiate import (
     control,
     elementwise,
@@ -55,8 +55,7 @@ def differentiate(model: Op, of: Sequence[int], wrt: Sequence[int], names: Seque
     Raises `KernelTypeError` at the place in the kernel that has no gradient, and for parameters that do not fit.
     """
     forward = _Forward(model, of, wrt, names)
-    made = simplify(forward.reversed())
-    assert isinstance(made, core.Module)
+    made = expect(simplify(forward.reversed()), core.Module)
     forward.check_reads(made)
     return made
 
@@ -208,8 +207,7 @@ def _without_effects(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> 
     The adjoint of an element that a mask leaves out is zero, but zero times an undefined number need not be.
     """
     if isinstance(op, tt.Load) and op.mask is not None and op.other is None:
-        element = element_of(op.result.type)
-        assert isinstance(element, ScalarType)
+        element = scalar_element(op.result.type)
         zero = builder.add(arith.ConstantOp(0.0 if element.is_float else False if element == i1 else 0, op.result.type))
         return builder.add(tt.Load(operands[0], operands[1], zero, cache=op.cache, eviction=op.eviction), op.location)
     if isinstance(op, tt.Reshape) and op.allow_reorder:

@@ -11,7 +11,7 @@ from itertools import dropwhile
 
 from ziggurat.codemodel.dialects import scf, tt
 from ziggurat.codemodel.dialects.tt import AtomicKind, MemSemantic
-from ziggurat.codemodel.op import OpResult, Value
+from ziggurat.codemodel.op import OpResult, Value, expect
 from ziggurat.codemodel.types import DescriptorType, scalar_element, shape_of
 from ziggurat.transforms.differentiate.adjoint import Reverse, adjoint_type, gradients, no_gradient
 from ziggurat.transforms.differentiate.recurrences import is_inside
@@ -94,8 +94,7 @@ def _atomic(at: Reverse, op: tt.AtomicRMW, adjoint: Value | None) -> None:
 @gradients.of(tt.DescriptorStore)
 def _descriptor_store(at: Reverse, op: tt.DescriptorStore | tt.DescriptorReduce, adjoint: None) -> None:
     descriptor = at.value(at.plan.of[op.result].gradient)
-    assert isinstance(descriptor.type, DescriptorType)
-    if descriptor.type.padding != "zero":
+    if expect(descriptor.type, DescriptorType).padding != "zero":
         raise no_gradient(op, "its block is padded with NaN, and so is that of the gradient", 'pad with "zero"')
     read = at.emit(tt.DescriptorLoad(descriptor, [at.value(offset) for offset in op.offsets]))
     at.add(op.value, at.as_type(read, adjoint_type(op.value.type)))

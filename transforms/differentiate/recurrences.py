@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from ziggurat.codemodel.dialects import arith, scf, tt
 from ziggurat.codemodel.op import BlockParameter, Body, OpResult, Value
-from ziggurat.codemodel.types import PtrType, ScalarType, TensorType, element_of, i64, scalar_element, with_element
+from ziggurat.codemodel.types import PtrType, TensorType, element_of, i64, scalar_element, with_element
 from ziggurat.transforms.casts import cast
 from ziggurat.transforms.differentiate.adjoint import Reverse
 
@@ -77,8 +77,7 @@ def _times(at: Reverse, step: Value, number: Value, wide: bool) -> Value:
         element = step.type.element
         product = _times(at, at.emit(arith.ConstantOp(made.value, type=element)), number, wide)
         return at.emit(tt.Splat(product, with_element(step.type, scalar_element(product.type))))
-    element = element_of(step.type)
-    assert isinstance(element, ScalarType)
+    element = scalar_element(step.type)
     if wide and element.bits < 64:
         element, step = i64, cast(at.builder, step, i64)
     count = cast(at.builder, number, element)

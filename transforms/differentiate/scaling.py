@@ -27,7 +27,7 @@ import attrs
 
 from ziggurat.codemodel.dialects import arith, core, scf, tt
 from ziggurat.codemodel.dialects import math as maths
-from ziggurat.codemodel.op import Op, OpResult, Value, constant_of
+from ziggurat.codemodel.op import Op, OpResult, Value, constant_of, expect
 from ziggurat.codemodel.structured import Structured
 from ziggurat.codemodel.traits import MemoryWrite
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
@@ -443,8 +443,7 @@ def scaled(kernel: tt.Func, writes: Callable[[Op], bool]) -> Scaled:
     if not loops:
         return Scaled(kernel, {}, maxima)
     adding = _Adding(loops, maxima)
-    made = transform(kernel, adding, folding, pass_name="differentiate")
-    assert isinstance(made, tt.Func)
+    made = expect(transform(kernel, adding, folding, pass_name="differentiate"), tt.Func)
     return Scaled(made, adding.fixed, adding.free)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ziggurat.codemodel.dialects import arith, core, tt
-from ziggurat.codemodel.op import OpResult, Value
+from ziggurat.codemodel.op import OpResult, Value, expect
 from ziggurat.codemodel.types import ScalarType, TensorType, f16, i32, scalar_element, shape_of, with_element
 from ziggurat.transforms.differentiate.adjoint import Reverse, component_types, gradients
 from ziggurat.transforms.differentiate.finite import may_be_infinite
@@ -67,8 +67,7 @@ def _split(at: Reverse, op: tt.Split, adjoint: list[Value | None]) -> None:
 @gradients.of(tt.Cat)
 def _cat(at: Reverse, op: tt.Cat, adjoint: Value) -> None:
     """The halves come to lie along a last axis of 2, which `tt.split` takes apart."""
-    type_ = adjoint.type
-    assert isinstance(type_, TensorType)
+    type_ = expect(adjoint.type, TensorType)
     rank = type_.rank
     stacked = at.emit(tt.Reshape(adjoint, TensorType((2, type_.shape[0] // 2, *type_.shape[1:]), type_.element)))
     halves = at.emit(tt.Split(at.emit(tt.Trans(stacked, (*range(1, rank + 1), 0)))))
@@ -79,8 +78,7 @@ def _cat(at: Reverse, op: tt.Cat, adjoint: Value) -> None:
 @gradients.of(tt.Gather)
 def _gather(at: Reverse, op: tt.Gather, adjoint: Value) -> None:
     """The adjoint of an element is the sum over the elements that took it: one more axis compares all pairs."""
-    source, index = op.source.type, op.index.type
-    assert isinstance(source, TensorType) and isinstance(index, TensorType)
+    source, index = (expect(value.type, TensorType) for value in (op.source, op.index))
     axis, size = op.axis, source.shape[op.axis]
     pairs = (*source.shape[: axis + 1], *index.shape[axis:])
     numbers: Value = at.emit(tt.MakeRange(0, size))

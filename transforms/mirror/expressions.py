@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ziggurat.codemodel.dialects import core, py, tt
-from ziggurat.codemodel.op import Op, Value
+from ziggurat.codemodel.op import Op, Value, expect
 from ziggurat.codemodel.types import ConstantType, DescriptorType, TensorType, TupleType, Type, shape_of
 from ziggurat.frontends.language import METHODS as DESCRIPTOR_METHODS
 from ziggurat.frontends.language.signature import Call
@@ -100,8 +100,7 @@ def operator(walk: FunctionMirror, op: Op) -> Built:
         return operands[0].value
     if isinstance(result, TupleType):  # Tuples that are joined, or repeated.
         if isinstance(op, py.Mul):
-            count = walk.scope.type_of(op.rhs)
-            assert isinstance(count, ConstantType)
+            count = expect(walk.scope.type_of(op.rhs), ConstantType)
             operands = [operands[0]] * count.value
         return tuple(part.value for operand in operands for part in split_operand(operand))
     if isinstance(op, py.Not):
@@ -131,8 +130,7 @@ def unpack(walk: FunctionMirror, op: py.Unpack) -> Built:
 def subscript(walk: FunctionMirror, op: py.Subscript) -> Built:
     if is_aggregate(walk.scope.type_of(op.operands[0])):
         return call(walk, op)
-    index = walk.scope.type_of(op.operands[1])
-    assert isinstance(index, ConstantType)
+    index = expect(walk.scope.type_of(op.operands[1]), ConstantType)
     if isinstance(walk.scope.type_of(op.result), ConstantType):
         return None
     whole = slice(None) if index.value == (":",) else getattr(index.value, "value", None)
@@ -162,8 +160,7 @@ def invoke(walk: FunctionMirror, op: py.Invoke) -> Built:
     if not space and is_host_value(walk.scope.type_of(op.operands[0])):
         return call(walk, op)
     if space == "builtins" and name == "getattr":
-        known = walk.scope.type_of(op.operands[1])
-        assert isinstance(known, ConstantType)
+        known = expect(walk.scope.type_of(op.operands[1]), ConstantType)
         return named(walk, op.operands[0], known.value)
     if space == "builtins":
         return built(BUILTINS[name], walk.emit, result, *map(walk.operand, positional_values(walk.scope, op)))
@@ -238,8 +235,7 @@ def made_record(walk: FunctionMirror, op: Op, given: dict[str, Any]) -> Built:
     """An object of a record, of the values of its fields. Nothing for what the host computed of constants."""
     if not given:
         return None
-    result = walk.scope.type_of(op.result)
-    assert isinstance(result, RecordType)
+    result = expect(walk.scope.type_of(op.result), RecordType)
     values = (walk.operand(item) if isinstance(item, Value) else Operand(item, None) for item in given.values())
     typed = zip(values, result.components, strict=True)
     return tuple((one if one.type == type_ else at_run_time(walk, one)).value for one, type_ in typed)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ziggurat.codemodel.dialects import core
+from ziggurat.codemodel.op import expect
 from ziggurat.codemodel.types import Type
 from ziggurat.frontends.library import LIBRARY
 from ziggurat.transforms.attribution.attribute import Attributor
@@ -27,6 +28,4 @@ def library_model(name: str, types: Sequence[Type]) -> core.Module | None:
     instance = Attributor().function(FunctionName(function.name, function.model, function), tuple(types), None)
     if instance.errors:
         raise instance.errors[0]
-    model = remove_unused(mirror(instance))
-    assert isinstance(model, core.Module)
-    return model
+    return expect(remove_unused(mirror(instance)), core.Module)

@@ -21,7 +21,7 @@ from typing import Any
 from ziggurat.codemodel import traits
 from ziggurat.codemodel.dialects import core, scf, tt
 from ziggurat.codemodel.dispatch import OpTable
-from ziggurat.codemodel.op import BlockParameter, Body, Op, OpResult, Value
+from ziggurat.codemodel.op import BlockParameter, Body, Op, OpResult, Value, expect
 from ziggurat.codemodel.structured import Structured
 from ziggurat.codemodel.types import void
 from ziggurat.transforms.simplify.effects import is_nonzero, is_read
@@ -95,9 +95,7 @@ def reachable_roots(module: traits.SymbolTable) -> list[Op]:
 
 def first_kernel(module: traits.SymbolTable) -> tt.Func:
     """The kernel of a Triton model that was checked to have one, or the first of the several that a file may have."""
-    kernel = reachable_roots(module)[0]
-    assert isinstance(kernel, tt.Func)
-    return kernel
+    return expect(reachable_roots(module)[0], tt.Func)
 
 
 class Demand:

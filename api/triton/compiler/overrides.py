@@ -16,7 +16,7 @@ import attrs
 from ziggurat.codemodel.dialects import core, tt
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.gpu import dialect as gpu
-from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.op import Op, expect
 from ziggurat.transforms.simplify.demand import first_kernel
 
 if TYPE_CHECKING:
@@ -69,9 +69,7 @@ class Override:
         if self.path.suffix == ".ttgir" and self.text.lstrip().startswith("gpu.module"):
             from ziggurat.codemodel.text.parser import parse
 
-            made = parse(self.text)
-            assert isinstance(made, gpu.Module)
-            return made
+            return expect(parse(self.text), gpu.Module)
         made = self.imported()
         given, wanted = (first_kernel(module) for module in (made, own))
         if _parameters(given) != _parameters(wanted):
@@ -85,9 +83,7 @@ class Override:
         """The Triton model of a file of Triton's MLIR."""
         from ziggurat.backend.mlir import from_mlir
 
-        made = from_mlir(self.text if self.path.suffix == ".ttir" else self._without_layouts())
-        assert isinstance(made, core.Module)
-        return made
+        return from_mlir(self.text if self.path.suffix == ".ttir" else self._without_layouts())
 
     def _without_layouts(self) -> str:
         lines = (line for line in self.text.splitlines() if not line.lstrip().startswith("#"))

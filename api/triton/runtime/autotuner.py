@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+import attrs
+
 from ziggurat.codemodel.errors import ResourceError, TargetError, ZigguratError, warn
 from ziggurat.triton import knobs
 from ziggurat.triton.compiler.errors import CompileTimeAssertionFailure
@@ -24,27 +26,18 @@ _INFINITE = [float("inf")] * 3
 _QUANTILES = (0.5, 0.2, 0.8)
 
 
+@attrs.define(eq=False, repr=False, slots=False)
 class Config:
     """Values for parameters of a kernel, and options of its launch. `pre_hook(arguments)` is called before each launch
     with this configuration, with all arguments by name."""
 
-    def __init__(
-        self,
-        kwargs: dict[str, Any],
-        num_warps: int = 4,
-        num_stages: int = 3,
-        num_ctas: int = 1,
-        maxnreg: int | None = None,
-        pre_hook: Callable[[dict[str, Any]], Any] | None = None,
-        ir_override: str | None = None,
-    ) -> None:
-        self.kwargs = kwargs
-        self.num_warps = num_warps
-        self.num_ctas = num_ctas
-        self.num_stages = num_stages
-        self.maxnreg = maxnreg
-        self.pre_hook = pre_hook
-        self.ir_override = ir_override
+    kwargs: dict[str, Any]
+    num_warps: int = 4
+    num_stages: int = 3
+    num_ctas: int = 1
+    maxnreg: int | None = None
+    pre_hook: Callable[[dict[str, Any]], Any] | None = None
+    ir_override: str | None = None
 
     def all_kwargs(self) -> dict[str, Any]:
         """The keywords that this configuration adds to a launch."""

@@ -6,6 +6,7 @@ import functools
 import inspect
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,9 +17,9 @@ from ziggurat.boundary import public
 from ziggurat.codemodel.dialects import core, tt
 from ziggurat.codemodel.errors import KernelValueError, ZigguratError
 from ziggurat.codemodel.gpu.options import LAUNCH_ONLY, CompileOptions
-from ziggurat.codemodel.op import Op, Value
+from ziggurat.codemodel.op import Op, Value, expect
 from ziggurat.codemodel.transform import DROP, transform
-from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType, TupleType, Type
+from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType, TupleType, Type, is_hashable
 from ziggurat.frontends.language.function import Function
 from ziggurat.frontends.language.policy import TRITON
 from ziggurat.frontends.triton.compile_time import ConstexprFunction, constexpr_function
@@ -116,14 +117,11 @@ class TritonModels(PythonModels):
         assert isinstance(kernel, JITFunction)
         for one in kernel.params:
             if one.is_constexpr and (one.do_not_specialize or one.do_not_specialize_on_alignment):
-                raise as_triton(
-                    KernelValueError(
-                        f"{one.name} marked as constexpr and listed in "
-                        "do_not_specialize/do_not_specialize_on_alignment. Remove constexpr designation or skip "
-                        "specializing it.",
-                        kernel.place,
-                    )
+                said = (
+                    f"{one.name} marked as constexpr and listed in do_not_specialize/do_not_specialize_on_alignment. "
+                    "Remove constexpr designation or skip specializing it."
                 )
+                raise as_triton(KernelValueError(said, kernel.place))
 
         def num_warps() -> int:
             kernel.by_warps.add(attrs.evolve(signature, num_warps=None))
@@ -356,21 +354,17 @@ class JITFunction(Kernel, JITCallable):
         if self._debugs(given.get("debug")):
             given["debug"] = True
         self.check_options(given)
-        wrapped = {name: MockTensor.wrap_dtype(value) for name, value in kwargs.items() if not self._is_constexpr(name)}
-        positional = [
-            one if parameter.is_constexpr else MockTensor.wrap_dtype(one)
-            for one, parameter in zip(args, self.params, strict=False)
-        ]
-        bound = bind(self, [*positional, *args[len(positional) :]], {**kwargs, **wrapped}, at_launch=True)
-        signature, _, _ = self.specialized(bound, hooks.any_array)
+        bound = bind(self, args, kwargs, at_launch=True)
+        wrapped = {
+            name: value if self._by_name[name].is_constexpr else MockTensor.wrap_dtype(value)
+            for name, value in bound.items()
+        }
+        signature, _, _ = self.specialized(wrapped, hooks.any_array)
         return self.compiled(signature, given, is_warmup)
 
     def _debugs(self, asked: bool | None) -> bool:
         """Whether a launch with this option is debugged: by the process, the launch or else the kernel."""
         return bool(knobs.runtime.debug or (self.debug if asked is None else asked))
-
-    def _is_constexpr(self, name: str) -> bool:
-        return self._by_name[name].is_constexpr
 
     def parameter(self, name: str) -> KernelParameter:
         from ziggurat.backend.cuda.specialize import KernelParameter
@@ -438,7 +432,8 @@ class JITFunction(Kernel, JITCallable):
         target = target or hooks.default_target()
         device = driver.active.get_current_device()
         used = {name: value for name, value in given.items() if name not in LAUNCH_ONLY}
-        key = (signature, target, device, tuple((name, _hashable(used[name])) for name in sorted(used)))
+        hashable = {name: value if is_hashable(value) else repr(value) for name, value in used.items()}
+        key = (signature, target, device, tuple(sorted(hashable.items(), key=itemgetter(0))))
         found = self._kernels.get(key)
         if found is None:
             found = CompiledKernel(self, signature, self.compile_options({"target": target, **used}), used)
@@ -540,22 +535,13 @@ def without_assertions(model: core.Module) -> core.Module:
     """The model without its device assertions."""
     if not any(isinstance(op, tt.Assert) for op in model.walk()):
         return model
-    made = transform(model, lambda builder, op, operands: DROP if isinstance(op, tt.Assert) else None)
-    assert isinstance(made, core.Module)
-    return made
+    without = transform(model, lambda builder, op, operands: DROP if isinstance(op, tt.Assert) else None)
+    return expect(without, core.Module)
 
 
 def _sizes(grid: Any) -> Any:
     """A grid that can be a key."""
     return tuple(cast("list[Any]", grid)) if isinstance(grid, list) else grid
-
-
-def _hashable(value: Any) -> Any:
-    try:
-        hash(value)
-    except TypeError:
-        return repr(value)
-    return value
 
 
 def jit(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
