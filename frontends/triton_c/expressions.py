@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -56,13 +57,6 @@ class Variable:
     readonly: bool = False
 
 
-@attrs.frozen
-class Condition:
-    """A condition under which an operand is evaluated: `value` makes it when it is first needed."""
-
-    value: Callable[[], Value]
-
-
 class Expressions(Bodies):
     """Reads expressions into `builder`. `scopes` has the variables of each block around, outermost first."""
 
@@ -73,8 +67,9 @@ class Expressions(Bodies):
         self.scopes: list[dict[str, Variable | None]] = [{}]
         # The shape of every scalar.
         self.scalar: Value = builder.add(py.Pack(()))
-        # The conditions under which C would evaluate the operand that is read, outermost first.
-        self.conditions: list[Condition] = []
+        # The conditions under which C would evaluate the operand that is read, outermost first. Each is made when it
+        # is first needed.
+        self.conditions: list[Callable[[], Value]] = []
 
     # Ops.
 
@@ -94,29 +89,22 @@ class Expressions(Bodies):
     @contextmanager
     def under(self, condition: Value, node: Node, *, negated: bool = False) -> Generator[None]:
         """Read what C evaluates only where a condition holds, or where it does not."""
-        outer = self.mask
-        made: list[Value] = []
+        around = self.conditions[-1] if self.conditions else None
 
+        @cache
         def mask() -> Value:
-            if not made:
-                here = self.invoke("zg.invert", node, condition) if negated else condition
-                around = outer(node)
-                made.append(here if around is None else self.invoke("zg.and_", node, around, here))
-            return made[0]
+            here = self.invoke("zg.invert", node, condition) if negated else condition
+            return here if around is None else self.invoke("zg.and_", node, around(), here)
 
-        self.conditions.append(Condition(mask))
+        self.conditions.append(mask)
         try:
             yield
         finally:
             self.conditions.pop()
 
-    @property
-    def mask(self) -> Callable[[Node], Value | None]:
-        """A function that gives the condition of the operand that is read now, or None if it is always evaluated."""
-        if not self.conditions:
-            return lambda node: None
-        innermost = self.conditions[-1]
-        return lambda node: innermost.value()
+    def mask(self) -> Value | None:
+        """The condition of the operand that is read now, or None if it is always evaluated."""
+        return self.conditions[-1]() if self.conditions else None
 
     # Expressions.
 
@@ -207,10 +195,7 @@ class Expressions(Bodies):
         sign = str(sign)
         if sign in ("&&", "||"):
             return self.logical(node, left, right, is_and=sign == "&&")
-        if sign == "@":
-            return self.invoke("c.dot", node, self.expression(left), self.expression(right))
-        held = self.expression(left)
-        return self.combined(sign, held, right, node)
+        return self.combined(sign, self.expression(left), right, node)
 
     def combined(self, sign: str, left: Value, right: Node, node: Node) -> Value:
         """A binary operator on a value and an expression: `c + a @ b` is one product that is added to `c`."""
@@ -226,7 +211,7 @@ class Expressions(Bodies):
         """A binary operator on values."""
         if sign == "@":
             return self.invoke("c.dot", node, left, right)
-        mask = self.mask(node) if sign in ("/", "%") else None
+        mask = self.mask() if sign in ("/", "%") else None
         return self.invoke(BINARY[sign], node, left, right, *(() if mask is None else (mask,)))
 
     def logical(self, node: Node, left: Node, right: Node, is_and: bool) -> Value:
@@ -257,7 +242,7 @@ class Expressions(Bodies):
         """`test ? *p : other`, or with the operands exchanged: one load with a mask."""
         with self.under(test, node, negated=negated):
             pointer = self.expression(load.children[1])
-            mask = self.mask(node)
+            mask = self.mask()
         with self.under(test, node, negated=not negated):
             value = self.expression(other)
         assert mask is not None
@@ -268,7 +253,7 @@ class Expressions(Bodies):
 
     def load(self, node: Node) -> Value:
         pointer = self.expression(node.children[1])
-        mask = self.mask(node)
+        mask = self.mask()
         return self.invoke("c.load", node, pointer, *(() if mask is None else (mask,)))
 
     def masked(self, node: Node) -> Value:
@@ -280,7 +265,7 @@ class Expressions(Bodies):
         mask = self.truth(node.children[1])
         with self.under(mask, node):
             pointer = self.expression(node.children[2])
-            both = self.mask(node)
+            both = self.mask()
         assert both is not None
         return both, pointer
 
@@ -425,7 +410,7 @@ class Expressions(Bodies):
             SIGNATURES[known].bind(values, {})
         except KernelTypeError as error:
             summary = error.summary.replace(f"zg.{known}", f"'{name}'")
-            raise self.source.at(KernelTypeError(summary, hint=error.hint), node) from None
+            raise self.source.type_error(summary, node, error.hint) from None
         for place in TO_POINTEES.get(known, ()):
             if place < len(values):
                 values[place] = self.invoke("c.pointee", arguments[place], values[0], values[place])
@@ -436,13 +421,8 @@ class Expressions(Bodies):
 
     def effect(self, what: str, node: Node) -> KernelTypeError:
         """The error for an effect in an operand that C may not evaluate."""
-        return self.source.at(
-            KernelTypeError(
-                f"{what} must not be in an operand of '?:', '&&' or '||', which is not always evaluated",
-                hint="write an if, or a mask: *?(mask) p = x",
-            ),
-            node,
-        )
+        said = f"{what} must not be in an operand of '?:', '&&' or '||', which is not always evaluated"
+        return self.source.type_error(said, node, "write an if, or a mask: *?(mask) p = x")
 
     def argument(self, node: Node) -> Value:
         """An argument of a call: an expression, a type, or a tuple in braces."""
@@ -461,9 +441,7 @@ class Expressions(Bodies):
         parameters = self.program.functions[name].parameters
         if len(arguments) != len(parameters):
             noun = "argument" if len(parameters) == 1 else "arguments"
-            raise self.source.at(
-                KernelTypeError(f"'{name}' takes {len(parameters)} {noun}; got {len(arguments)}"), node
-            )
+            raise self.source.type_error(f"'{name}' takes {len(parameters)} {noun}; got {len(arguments)}", node)
         if self.program.functions[name].is_kernel:
             raise self.source.syntax(f"'{name}' is a kernel, which only a launch runs", node, "leave out __global__")
         if self.conditions and self.program.has_effects(name):
@@ -525,13 +503,8 @@ class Expressions(Bodies):
     def check_writable(self, pointer: Node, node: Node) -> None:
         """Raise `KernelTypeError` for a store through a pointer that is declared read-only."""
         if self.is_readonly(pointer):
-            raise self.source.at(
-                KernelTypeError(
-                    "nothing can be written through a pointer that is __readonly or to const",
-                    hint="leave out __readonly or const in its declaration",
-                ),
-                node,
-            )
+            said = "nothing can be written through a pointer that is __readonly or to const"
+            raise self.source.type_error(said, node, "leave out __readonly or const in its declaration")
 
     def is_readonly(self, node: Node) -> bool:
         """Whether a pointer is made of one that must not be written through."""

@@ -7,13 +7,7 @@ from typing import Final
 
 from ziggurat.codemodel.dialects import arith, scf
 from ziggurat.codemodel.op import Body, constant_of
-from ziggurat.frontends.triton_c.function_printer import (
-    INFIX,
-    PRINTERS,
-    Printer,
-    inexpressible,
-    prints,
-)
+from ziggurat.frontends.triton_c.function_printer import INFIX, PRINTERS, Printer, inexpressible, prints
 from ziggurat.frontends.triton_c.print_reductions import types_of
 
 

@@ -11,12 +11,8 @@ from typing import Any, Final
 
 from ziggurat.codemodel.dialects import arith, core, tt
 from ziggurat.codemodel.op import Body, Op, OpResult, Value
-from ziggurat.codemodel.types import ScalarType, TupleType, Type, element_of, shape_of, void
-from ziggurat.frontends.triton_c.function_printer import (
-    Printer,
-    inexpressible,
-    prints,
-)
+from ziggurat.codemodel.types import TupleType, Type, scalar_element, shape_of, void
+from ziggurat.frontends.triton_c.function_printer import Printer, inexpressible, prints
 
 # Reductions by the op that combines two elements.
 _REDUCTIONS: Final[dict[type[Op], str]] = {
@@ -89,8 +85,7 @@ def form_of(op: tt.Reduce | tt.Scan, functions: Mapping[str, Any]) -> Callable[[
     combined = _combined(op.combine, functions)
     if len(op.values) != 1 or combined is None:
         return None
-    element, rank = element_of(op.values[0].type), len(shape_of(op.values[0].type))
-    assert isinstance(element, ScalarType)
+    element, rank = scalar_element(op.values[0].type), len(shape_of(op.values[0].type))
     if element.bits < _WIDENED_BELOW and combined in (arith.AddF, arith.AddI, arith.MulF, arith.MulI):
         return None
     if isinstance(op, tt.Scan):

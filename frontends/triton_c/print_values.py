@@ -7,18 +7,10 @@ from typing import Any, Final
 from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.dialects import math as maths
 from ziggurat.codemodel.op import Op
-from ziggurat.codemodel.types import ScalarType, TupleType, element_of, i1, shape_of
+from ziggurat.codemodel.types import ScalarType, TupleType, element_of, i1, scalar_element, shape_of
 from ziggurat.frontends.language.host import OPS_OF_FLOATS
 from ziggurat.frontends.triton_c.declared import SPELLINGS, spelled
-from ziggurat.frontends.triton_c.function_printer import (
-    SIGNS,
-    Printer,
-    braces,
-    inexpressible,
-    number,
-    prints,
-    string,
-)
+from ziggurat.frontends.triton_c.function_printer import SIGNS, Printer, braces, inexpressible, number, prints, string
 
 _CALLS: Final[dict[type[Op], str]] = {
     arith.MaxSI: "max", arith.MaxUI: "max", arith.MaxNumF: "max", arith.MinSI: "min", arith.MinUI: "min",
@@ -62,8 +54,7 @@ def _compared(p: Printer, op: arith.CmpI | arith.CmpF) -> str:
 @prints(arith.Cast)
 def _cast(p: Printer, op: Any) -> str:
     value = op.operands[0]
-    source, target = element_of(value.type), element_of(op.result.type)
-    assert isinstance(source, ScalarType) and isinstance(target, ScalarType)
+    source, target = scalar_element(value.type), scalar_element(op.result.type)
     if isinstance(op, arith.Bitcast) and (source.is_float or target.is_float):
         return f"bitcast({p[value]}, {SPELLINGS[target]})"
     if isinstance(op, arith.TruncF) and op.rounding is arith.Rounding.ZERO:
@@ -79,23 +70,21 @@ def _pointer(p: Printer, op: Op) -> str:
     return f"({spelled(element)}){p[op.operands[0]]}"
 
 
-@prints(tt.GetProgramId, tt.GetNumPrograms)
-def _program(p: Printer, op: Any) -> str:
-    name = "get_program_id" if isinstance(op, tt.GetProgramId) else "get_num_programs"
-    return f"{name}({op.axis})"
-
-
 @prints(tt.MakeRange)
 def _range(p: Printer, op: tt.MakeRange) -> str:
     return f"{op.start} ... {op.end}" if op.start >= 0 else f"({op.start}) ... ({op.end})"
 
 
-_PREFIXES: Final[dict[type[Op], str]] = {arith.NegF: "-", tt.Splat: "", tt.Broadcast: ""}
+# The forms of ops, with their operands by number.
+_FORMS: Final[dict[type[Op], str]] = {
+    arith.NegF: "-{0}", tt.Splat: "{0}", tt.Broadcast: "{0}", tt.Gather: "gather({0}, {1}, {op.axis})",
+    tt.GetProgramId: "get_program_id({op.axis})", tt.GetNumPrograms: "get_num_programs({op.axis})",
+}  # fmt: skip
 
 
-@prints(*_PREFIXES)
-def _prefixed(p: Printer, op: Op) -> str:
-    return f"{_PREFIXES[type(op)]}{p[op.operands[0]]}"
+@prints(*_FORMS)
+def _formed(p: Printer, op: Op) -> str:
+    return _FORMS[type(op)].format(*(p[operand] for operand in op.operands), op=op)
 
 
 @prints(tt.ExpandDims)
@@ -127,11 +116,6 @@ def _split(p: Printer, op: Any) -> None:
     p.values[op.result] = [p.declare(type_, f"{call}[{index}]", op) for index, type_ in enumerate(types)]
 
 
-@prints(tt.Gather)
-def _gathered(p: Printer, op: tt.Gather) -> str:
-    return f"gather({p.arguments(op.source, op.index)}, {op.axis})"
-
-
 @prints(tt.Histogram)
 def _histogram(p: Printer, op: tt.Histogram) -> str:
     return f"histogram({p[op.value]}, {op.bins}{'' if op.mask is None else f', {p[op.mask]}'})"
@@ -139,8 +123,7 @@ def _histogram(p: Printer, op: tt.Histogram) -> str:
 
 @prints(tt.Dot)
 def _dot(p: Printer, op: tt.Dot) -> str:
-    a, b = element_of(op.a.type), element_of(op.c.type)
-    assert isinstance(a, ScalarType)
+    a, b = scalar_element(op.a.type), element_of(op.c.type)
     if element_of(op.b.type) != a:
         raise inexpressible(op, "factors of two types")
     if op.max_num_imprecise_acc:

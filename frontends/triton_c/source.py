@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import attrs
 
-from ziggurat.codemodel.errors import KernelSyntaxError, ZigguratError
+from ziggurat.codemodel.errors import KernelSyntaxError, KernelTypeError, ZigguratError
 from ziggurat.codemodel.location import Location
 from ziggurat.frontends.triton_c.grammar import Node, span
 from ziggurat.frontends.triton_c.preprocess import Token
@@ -49,6 +49,10 @@ class Source:
     def syntax(self, summary: str, node: Node, hint: str | None = None) -> KernelSyntaxError:
         """A `KernelSyntaxError` at a tree."""
         return self.at(KernelSyntaxError(summary, hint=hint), node)
+
+    def type_error(self, summary: str, node: Node, hint: str | None = None) -> KernelTypeError:
+        """A `KernelTypeError` at a tree."""
+        return self.at(KernelTypeError(summary, hint=hint), node)
 
     def at(self, error: E, node: Node) -> E:
         """The error, placed at a tree."""

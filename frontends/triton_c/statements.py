@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import lark
@@ -11,7 +11,7 @@ import lark
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import core, py
 from ziggurat.codemodel.errors import KernelErrors, ZigguratError
-from ziggurat.codemodel.op import Body, Value
+from ziggurat.codemodel.op import Body, Op, Value
 from ziggurat.codemodel.types import PtrType, ScalarType, Type, VarType, pyobject
 from ziggurat.frontends.triton_c.counted import Counted, counted
 from ziggurat.frontends.triton_c.declared import Specifiers
@@ -127,7 +127,7 @@ class Statements(Expressions):
 
     # Blocks.
 
-    def body(self, node: Node, fill: Callable[[], Value | None], parameters: Sequence[Type] = ()) -> Body:
+    def body(self, node: Node, fill: Callable[[], Any], parameters: Sequence[Type] = ()) -> Body:
         """A body that `fill` adds ops to; see `Bodies.filled`. `node` gives the location of the yield."""
         return self.filled(lambda _: fill(), parameters, self.source.place(node))
 
@@ -137,24 +137,12 @@ class Statements(Expressions):
             _STATEMENTS[node.data](self, node)
 
     def block(self, node: Node) -> None:
+        """Read the statements of a block, or one statement, in a scope of its own."""
         self.scopes.append({})
-        for statement in node.children:
+        for statement in node.children if node.data == "block" else [node]:
             declares = [statement] if statement.data == "declaration" else []
             self.attempt(lambda statement=statement: self.statement(statement), *declares)
         self.scopes.pop()
-
-    def suite(self, node: Node) -> Callable[[], None]:
-        """A function that reads a statement, the whole body of an `if` or a loop, in a scope of its own."""
-
-        def fill() -> None:
-            if node.data == "block":
-                self.block(node)
-            else:
-                self.scopes.append({})
-                self.attempt(lambda: self.statement(node))
-                self.scopes.pop()
-
-        return fill
 
     def declaration(self, node: Node) -> None:
         specifiers, *variables = node.children
@@ -216,15 +204,18 @@ class Statements(Expressions):
 
     def if_(self, node: Node) -> None:
         _, test, then, otherwise = node.children
-        condition = self.truth(test)
-        first = self.body(node, self.suite(then))
-        second = self.body(node, self.suite(otherwise) if otherwise is not None else lambda: None)
-        self.add(py.If(condition, first, second), node)
+        self.branch(self.truth(test), node, lambda: self.block(then), lambda: otherwise and self.block(otherwise))
+
+    def branch(
+        self, condition: Value, node: Node, then: Callable[[], object], otherwise: Callable[[], object] = lambda: None
+    ) -> None:
+        """Add an `if` whose bodies these functions add ops to."""
+        self.add(py.If(condition, self.body(node, then), self.body(node, otherwise)), node)
 
     def while_(self, node: Node) -> None:
         _, test, suite = node.children
         condition, start = self.head(test, node)
-        self.loop(node, Loop(lambda: None), suite, lambda body: self.add(py.While(condition, body), node), start)
+        self.loop(node, suite, lambda body: py.While(condition, body), start)
 
     def head(self, test: Node | None, node: Node) -> tuple[Body, Callable[[], object]]:
         """The condition of a `while`, and a function that adds ops at the start of an iteration.
@@ -241,9 +232,7 @@ class Statements(Expressions):
         def leave() -> None:
             self.add(py.Break(), test)
 
-        holds = self.truth(test)
-        stay = self.body(test, lambda: None)
-        self.add(py.If(holds, stay, self.body(test, leave)), test)
+        self.branch(self.truth(test), test, lambda: None, leave)
 
     def do(self, node: Node) -> None:
         """Read a `do` loop as a `while` whose condition is `first || test`: `first` holds only before the first
@@ -263,11 +252,10 @@ class Statements(Expressions):
         def start() -> None:
             if _assigns(test):
                 begun = self.add(core.VarLoad(first), node)
-                stay = self.body(test, lambda: None)
-                self.add(py.If(begun, stay, self.body(test, lambda: self.leave_unless(test))), test)
+                self.branch(begun, test, lambda: None, lambda: self.leave_unless(test))
             self.add(core.VarStore(first, self.constant(False, node)), node)
 
-        self.loop(node, Loop(lambda: None), suite, lambda body: self.add(py.While(asked, body), node), start)
+        self.loop(node, suite, lambda body: py.While(asked, body), start)
 
     def for_(self, node: Node) -> None:
         _, initial, test, step, suite = node.children
@@ -303,9 +291,7 @@ class Statements(Expressions):
             value = self.converted(item, type_, self.scalar, f"'{name}'", node)
             self.declare(name, value, type_, self.scalar, Specifiers(type_), found.variable)
 
-        self.loop(
-            node, Loop(lambda: None), suite, lambda body: self.add(py.For(counter, body), node), start, (pyobject,)
-        )
+        self.loop(node, suite, lambda body: py.For(counter, body), start, (pyobject,))
 
     def general_for(self, node: Node, initial: Node, test: Node, step: Node, suite: Node) -> None:
         """Read a `for` with any other head, as a `while`. A `continue` is preceded by the step."""
@@ -323,23 +309,25 @@ class Statements(Expressions):
                 self.scopes = around
 
         condition, start = self.head(test, node)
-        self.loop(node, Loop(following), suite, lambda body: self.add(py.While(condition, body), node), start)
+        self.loop(node, suite, lambda body: py.While(condition, body), start, following=following)
 
     def loop(
         self,
         node: Node,
-        loop: Loop,
         suite: Node,
-        add: Callable[[Body], object],
-        start: Callable[[], object] = lambda: None,
+        make: Callable[[Body], Op],
+        start: Callable[[], object],
         parameters: Sequence[Type] = (),
+        following: Callable[[], None] = lambda: None,
     ) -> None:
-        """Read the suite of a loop and add the loop. `start` adds ops at the start of an iteration."""
+        """Read the suite of a loop and add the loop. `start` adds ops at the start of an iteration; `following` see
+        `Loop`."""
+        loop = Loop(following)
 
         def iteration() -> None:
             self.scopes.append({})
             start()
-            self.suite(suite)()
+            self.block(suite)
             self.scopes.pop()
             if not self.builder.terminated:
                 loop.following()
@@ -347,7 +335,7 @@ class Statements(Expressions):
         self.loops.append(loop)
         body = self.body(node, iteration, parameters)
         self.loops.pop()
-        add(body)
+        self.add(make(body), node)
         if loop.returns:
             self.return_after(node)
 
@@ -363,8 +351,7 @@ class Statements(Expressions):
                 result = () if self.result is None else (self.add(core.VarLoad(self.result), node),)
                 self.add(core.Return(result), node)
 
-        condition = self.add(core.VarLoad(self.has_returned), node)
-        self.add(py.If(condition, self.body(node, leave), self.body(node, lambda: None)), node)
+        self.branch(self.add(core.VarLoad(self.has_returned), node), node, leave)
 
     def break_(self, node: Node) -> None:
         if not self.loops:
@@ -398,18 +385,11 @@ class Statements(Expressions):
 
 
 _STATEMENTS: Final[dict[str, Callable[[Statements, Node], None]]] = {
-    "block": Statements.block,
-    "declaration": Statements.declaration,
-    "evaluate": Statements.evaluate,
-    "empty": Statements.empty,
-    "if": Statements.if_,
-    "for": Statements.for_,
-    "while": Statements.while_,
-    "do": Statements.do,
-    "break": Statements.break_,
-    "continue": Statements.continue_,
-    "return": Statements.return_,
-}
+    name.removesuffix("_"): getattr(Statements, name)
+    for name in (
+        "block", "declaration", "evaluate", "empty", "if_", "for_", "while_", "do", "break_", "continue_", "return_",
+    )
+}  # fmt: skip
 
 
 def _assigns(tree: Node) -> bool:
