@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from ziggurat.codemodel.location import Location
@@ -127,6 +127,17 @@ class ParseError(ZigguratError):
 
     line: int = 0
     column: int = 0
+
+    @classmethod
+    def at(cls, offset: int, text: str, file: str, message: str, hint: str | None = None) -> Self:
+        """The error at an offset in a text, with the line there and a caret under the column."""
+        line = text.count("\n", 0, offset) + 1
+        column = offset - (text.rfind("\n", 0, offset) + 1)
+        source = text.split("\n")[line - 1].rstrip("\r")
+        caret = "".join("\t" if character == "\t" else " " for character in source[:column]) + "^"
+        error = cls(f"{file}:{line}:{column + 1}: {message}\n    {source}\n    {caret}", hint=hint)
+        error.line, error.column = line, column + 1
+        return error
 
 
 class VerifyError(ZigguratError):

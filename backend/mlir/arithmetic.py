@@ -42,6 +42,12 @@ def cast(e: Emitter, op: str, name: str, source: Type, target: Type) -> str:
     return name if before == after else e.value(f"{op} {name}", f" : {before} {arrow} {after}", own_type(target))
 
 
+def cast_step(e: Emitter, op: str, name: str, source: Type, target: Type) -> str:
+    """A cast as a step around an op."""
+    with e.steps():
+        return cast(e, op, name, source, target)
+
+
 def convert_float(e: Emitter, name: str, source: Type, target: Type, rounding: Rounding = Rounding.NEAREST) -> str:
     """A float as another float type.
 
@@ -56,21 +62,17 @@ def convert_float(e: Emitter, name: str, source: Type, target: Type, rounding: R
         if not here.is_fp8:
             return cast(e, "arith.extf", name, source, target)
         if there == f64:
-            with e.steps():
-                name = convert_float(e, name, source, middle)
-            return cast(e, "arith.extf", name, middle, target)
+            return cast(e, "arith.extf", step_to(e, name, source, middle), middle, target)
         return cast(e, "tt.fp_to_fp", name, source, target)
     if rounding is Rounding.ZERO:
         if here == f64 or there.name == "f8e4m3":
             raise TargetError(f"Triton has no conversion from {here} to {there} that rounds toward zero")
         if there.is_fp8 and here != f32:
-            with e.steps():
-                name, source = cast(e, "arith.extf", name, source, middle), middle
+            name, source = cast_step(e, "arith.extf", name, source, middle), middle
     elif not there.is_fp8:
         return cast(e, "arith.truncf", name, source, target)
     elif here == f64:
-        with e.steps():
-            name, source = cast(e, "arith.truncf", name, source, middle), middle
+        name, source = cast_step(e, "arith.truncf", name, source, middle), middle
     return e.value(f"tt.fp_to_fp {name}", f", rounding = {rounding.value} : {mlir_type(source)} -> {mlir_type(target)}")
 
 
@@ -102,20 +104,13 @@ def step_to(e: Emitter, name: str, source: Type, target: Type) -> str:
         return convert_float(e, name, source, target)
 
 
-@emits(arith.Bitcast)
-def bitcast(e: Emitter, op: arith.Bitcast) -> Names:
-    """The tt dialect's op: Triton cannot compile arith's between integers and floats."""
-    return (_between(e, "tt.bitcast", op.operand, op.type),)
-
-
-@emits(tt.Bitcast, tt.IntToPtr, tt.PtrToInt)
-def cast_pointer(e: Emitter, op: tt.Bitcast | tt.IntToPtr | tt.PtrToInt) -> Names:
-    return (_between(e, op.NAME, op.value, op.result.type),)
-
-
-def _between(e: Emitter, op: str, value: Value, type_: Type) -> str:
-    """A cast that is written between equal types too, such as those of an i32 and of a u32: it has the type."""
-    return e.value(f"{op} {e.name(value)}", f" : {mlir_type(value.type)} -> {mlir_type(type_)}")
+@emits(arith.Bitcast, tt.Bitcast, tt.IntToPtr, tt.PtrToInt)
+def bitcast(e: Emitter, op: Op) -> Names:
+    """The tt dialect's op: Triton cannot compile arith's between integers and floats. It is written between equal types
+    too, such as those of an i32 and of a u32: it has the type."""
+    name = tt.Bitcast.NAME if isinstance(op, arith.Bitcast) else op.NAME
+    (value,) = op.operands
+    return e.line(f"{name} {e.name(value)}", f" : {mlir_type(value.type)} -> {mlir_type(op.result.type)}", 1)
 
 
 def addresses(e: Emitter, name: str, type_: Type) -> tuple[str, Type]:
@@ -123,8 +118,7 @@ def addresses(e: Emitter, name: str, type_: Type) -> tuple[str, Type]:
     if isinstance(element_of(type_), ScalarType):
         return name, type_
     target = with_element(type_, i64)
-    with e.steps():
-        return cast(e, "tt.ptr_to_int", name, type_, target), target
+    return cast_step(e, "tt.ptr_to_int", name, type_, target), target
 
 
 def is_boolean(type_: Type) -> bool:
@@ -140,9 +134,10 @@ def constant(e: Emitter, op: arith.ConstantOp) -> Names:
     return (e.constant(op.value, op.type),)
 
 
-@emits(arith.IntBinary)
-def integers(e: Emitter, op: arith.IntBinary) -> Names:
-    return e.plain(op, "{r}")
+@emits(arith.IntBinary, math.AbsI)
+def integers(e: Emitter, op: arith.IntBinary | math.AbsI) -> Names:
+    is_itself = isinstance(op, math.AbsI) and not scalar_element(op.result.type).signed
+    return e.names(op.operands) if is_itself else e.plain(op, "{r}")
 
 
 def _wide(scalar: ScalarType, exact_16: bool) -> ScalarType:
@@ -237,8 +232,7 @@ def bits(e: Emitter, op: math.IntUnary) -> Names:
     wide = with_element(type_, i64 if width == 64 else i32 if width == 32 else u32)
     name = e.name(op.operand)
     if width < 32:
-        with e.steps():
-            name = cast(e, "arith.extui", name, type_, wide)
+        name = cast_step(e, "arith.extui", name, type_, wide)
     counts = not isinstance(op, math.BitReverse)
     given = with_element(type_, i32) if counts and width == 64 else wide
     symbol = f"__nv_{_BITS[type(op)]}{'ll' if width == 64 else ''}"
@@ -252,11 +246,6 @@ def bits(e: Emitter, op: math.IntUnary) -> Names:
         return (cast(e, "arith.trunci", found, wide, type_) if width < 32 else found,)
 
 
-@emits(math.AbsI)
-def magnitude(e: Emitter, op: math.AbsI) -> Names:
-    return e.plain(op, "{r}") if scalar_element(op.result.type).signed else e.names(op.operands)
-
-
 @emits(tt.MulHiUI)
 def upper_half(e: Emitter, op: tt.MulHiUI) -> Names:
     """Triton's op takes 32 and 64 bits. The product of narrower numbers fits in 32."""
@@ -265,8 +254,7 @@ def upper_half(e: Emitter, op: tt.MulHiUI) -> Names:
     if bits >= 32:
         return e.plain(op, "{r}")
     wide = with_element(type_, u32)
-    with e.steps():
-        lhs, rhs = (cast(e, "arith.extui", name, type_, wide) for name in e.names(op.operands))
+    lhs, rhs = (cast_step(e, "arith.extui", name, type_, wide) for name in e.names(op.operands))
     upper = e.compute("arith.muli", wide, lhs, rhs)
     e.hint(upper, OP, quoted(op.NAME))
     with e.steps():
@@ -386,17 +374,11 @@ def read_select(r: Reader, s: Statement) -> Value:
     return r.add(arith.Select(condition, *r.alike(values)))
 
 
-@reads("arith.extf", "arith.extsi", "arith.extui", "arith.trunci", "arith.sitofp", "arith.uitofp", "arith.fptosi")
+@DEFAULTS.of(arith.ExtF, arith.ExtSI, arith.ExtUI, arith.TruncI, arith.SIToFP, arith.UIToFP, arith.FPToSI, arith.FPToUI)
 def read_cast(r: Reader, s: Statement) -> Value:
     cls: Any = OPS[s.name]
     (operand,), (type_,) = r.operands(s, 1), s.result_types
-    return r.add(cls(operand, type=type_))
-
-
-@reads("arith.fptoui")
-def read_unsigned_cast(r: Reader, s: Statement) -> Value:
-    (operand,), (type_,) = r.operands(s, 1), s.result_types
-    return r.add(arith.FPToUI(operand, type=signed(type_, False)))
+    return r.add(cls(operand, type=signed(type_, False) if cls is arith.FPToUI else type_))
 
 
 _ROUNDINGS = {"rtz": Rounding.ZERO, "rtne": Rounding.NEAREST}  # In Triton's order.

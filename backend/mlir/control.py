@@ -25,7 +25,7 @@ from ziggurat.backend.mlir.reader import Reader, plain, reads
 from ziggurat.backend.mlir.syntax import Statement
 from ziggurat.codemodel.dialects import arith, cf, core, scf, tt
 from ziggurat.codemodel.errors import TargetError
-from ziggurat.codemodel.op import Body, OpResult, Successor, Value
+from ziggurat.codemodel.op import Body, OpResult, Successor, Value, expect
 from ziggurat.codemodel.structured import packed
 from ziggurat.codemodel.types import ScalarType, Type, i64, scalar_element
 
@@ -68,27 +68,24 @@ def call(e: Emitter, op: tt.Call) -> Names:
 
 @emits(tt.Return, core.Return)
 def leave(e: Emitter, op: tt.Return | core.Return) -> Names:
-    return _return(e, e.names(op.values), listed(op.values))
-
-
-def _return(e: Emitter, names: Names, types: str) -> Names:
-    return e.line(f"tt.return {', '.join(names)} : {types}" if names else "tt.return")
+    return _hand(e, "tt.return", e.names(op.values), listed(op.values))
 
 
 @emits(core.Unreachable)
 def unreachable(e: Emitter, op: core.Unreachable) -> Names:
     """A terminator with undefined values: Triton's MLIR has no `unreachable`."""
-    body = op.parent.parent if op.parent is not None else None
-    owner = body.parent if body is not None else None
-    if isinstance(owner, scf.If):
-        return e.line(*_handing("scf.yield", e.poison(owner.result.type), ", ".join(mlir_types(owner.result.type))))
-    if not isinstance(owner, tt.Func):
+    owner = op.parent_op
+    if not isinstance(owner, scf.If | tt.Func):
         raise TargetError(f"unreachable in the body of {owner.NAME if owner else 'no op'}")
-    return _return(e, e.poison(e.result_type), ", ".join(mlir_types(e.result_type)))
+    name, type_ = (
+        ("scf.yield", owner.result.type) if isinstance(owner, scf.If) else ("tt.return", owner.body.yield_type)
+    )
+    return _hand(e, name, e.poison(type_), ", ".join(mlir_types(type_)))
 
 
-def _handing(op: str, names: Names, types: str) -> tuple[str, str]:
-    return (f"{op} {', '.join(names)}", f" : {types}") if names else (op, "")
+def _hand(e: Emitter, op: str, names: Names, types: str) -> Names:
+    """A terminator that hands values on."""
+    return e.line(f"{op} {', '.join(names)}", f" : {types}") if names else e.line(op)
 
 
 # Branches.
@@ -116,10 +113,10 @@ def conditional_branch(e: Emitter, op: cf.CondBr | core.CondBranch) -> Names:
 def hand_over(e: Emitter, op: scf.Yield | core.Yield | scf.Condition) -> Names:
     names, types = e.names(op.values), listed(op.values)
     if isinstance(op, scf.Condition):
-        return e.line(*_handing(f"scf.condition({e.name(op.condition)})", names, types))
+        return _hand(e, f"scf.condition({e.name(op.condition)})", names, types)
     if not names and not isinstance(op.parent_op, scf.While):
         return ()  # MLIR adds an empty yield by itself, except in a while loop.
-    return e.line(*_handing("scf.yield", names, types))
+    return _hand(e, "scf.yield", names, types)
 
 
 @emits(scf.If)
@@ -164,8 +161,7 @@ def _options(op: scf.For) -> Attributes:
 
 @emits(scf.For)
 def for_(e: Emitter, op: scf.For) -> Names:
-    type_ = op.start.type
-    assert isinstance(type_, ScalarType)
+    type_ = expect(op.start.type, ScalarType)
     start, stop, step = (e.name(value) for value in (op.start, op.stop, op.step))
     sign = step_sign(op.step)
     counted = sign != 1 or not (type_.signed or e.has("unsigned loops"))
@@ -293,10 +289,11 @@ def read_yield(r: Reader, s: Statement) -> None:
     r.add(scf.Condition(condition, r.handed(values)))
 
 
-def _finished(r: Reader, s: Statement, region: int, types: Sequence[Type], parameters: Sequence[Type] = ()) -> Body:
-    """The body for a region that yields these types."""
+def _finished(r: Reader, s: Statement, number: int, types: Sequence[Type], parameters: Sequence[Type] = ()) -> Body:
+    """The body for a region, by its number, that yields these types; an empty one if there is no such region."""
     inner = r.b.nested(parameters, packed(types))
-    r.region(region, inner, s.parameters if region == s.regions[0] else None, yields=types)
+    if number < len(s.regions):
+        r.region(s.regions[number], inner, None if number else s.parameters, yields=types)
     if not inner.terminated:  # MLIR's own form leaves out a yield of nothing.
         r.add_to(inner, scf.Yield(r.as_types([], types)))
     return inner.finish()
@@ -305,12 +302,7 @@ def _finished(r: Reader, s: Statement, region: int, types: Sequence[Type], param
 @reads("scf.if")
 def read_if(r: Reader, s: Statement) -> Value:
     (condition,) = r.operands(s, 1)
-    then = _finished(r, s, s.regions[0], s.result_types)
-    if len(s.regions) > 1 and r.has_ops(s.regions[1]):
-        return r.add(scf.If(condition, then, _finished(r, s, s.regions[1], s.result_types)))
-    empty = r.b.nested((), packed(s.result_types))
-    r.add_to(empty, scf.Yield(r.as_types([], s.result_types)))
-    return r.add(scf.If(condition, then, empty.finish()))
+    return r.add(scf.If(condition, *(_finished(r, s, number, s.result_types) for number in range(2))))
 
 
 @reads("scf.for")
@@ -324,7 +316,7 @@ def read_for(r: Reader, s: Statement) -> Value:
     start, stop, step = bounds
     initial = r.values(s.operands[3:])
     carried = [value.type for value in initial]
-    body = _finished(r, s, s.regions[0], carried, [start.type, *carried])
+    body = _finished(r, s, 0, carried, [start.type, *carried])
     options = {name: s.attributes[f"tt.{name}"] for name in _LOOP if f"tt.{name}" in s.attributes}
     if "llvm.loop_annotation" in s.attributes:
         options["disable_licm"] = True
@@ -355,8 +347,8 @@ def read_while(r: Reader, s: Statement) -> Value:
     initial = r.operands(s)
     given = [value.type for value in initial]
     if [plain(type_) for type_ in given] == [plain(type_) for type_ in s.result_types]:
-        before = _finished(r, s, s.regions[0], given, given)
-        return r.add(scf.While(initial, before, _finished(r, s, s.regions[1], given, given)))
+        before = _finished(r, s, 0, given, given)
+        return r.add(scf.While(initial, before, _finished(r, s, 1, given, given)))
     handed = s.result_types
     carried = [*given, *handed]
     initial = [*initial, *(r.add(tt.Poison(type=type_)) for type_ in handed)]

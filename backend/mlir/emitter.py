@@ -23,7 +23,17 @@ from ziggurat.codemodel.errors import TargetError
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.numbers import bits_of_number, rounded_number
 from ziggurat.codemodel.op import Block, Body, Op, Value
-from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, TensorType, TupleType, Type, element_of, void
+from ziggurat.codemodel.types import (
+    DescriptorType,
+    PtrType,
+    ScalarType,
+    TensorType,
+    TupleType,
+    Type,
+    element_of,
+    scalar_element,
+    void,
+)
 
 Names = tuple[str, ...]
 Attributes = dict[str, str | None]  # The text of each; None for a unit attribute.
@@ -186,7 +196,6 @@ class Emitter:
         # The parameters that have the sizes and strides of a descriptor, by op and axis.
         self.facts: dict[Value, dict[tuple[type[Op], int], str]] = {}
         self.labels: dict[Block, str] = {}
-        self.result_type: Type = void
         self._locations = locations
         self._indent = 0
         self._place = ""
@@ -296,8 +305,7 @@ class Emitter:
 
     def constant(self, value: object, type_: Type) -> str:
         """A number, or a tensor with the number as every element."""
-        scalar = element_of(type_)
-        assert isinstance(scalar, ScalarType)
+        scalar = scalar_element(type_)
         text = number(value, scalar)
         if isinstance(type_, TensorType):
             return self.value("arith.constant", f" dense<{text}> : {mlir_type(type_)}", own_type(type_))

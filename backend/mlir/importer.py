@@ -62,10 +62,6 @@ def _module(r: Reader, headers: Sequence[_Header]) -> core.Module:
     return core.Module(outside.finish())
 
 
-def _own_name(header: _Header) -> str:
-    return header.name
-
-
 @attrs.define
 class _Header:
     """A function of the module before its body is read."""
@@ -76,7 +72,7 @@ class _Header:
     types: list[Type] = attrs.field(factory=list[Type])
     divisibility: list[int] = attrs.field(factory=list[int])
     results: list[Type] = attrs.field(factory=list[Type])
-    symbol: str = attrs.field(default=attrs.Factory(_own_name, takes_self=True))  # In the model.
+    symbol: str = ""  # In the model.
     noinline: bool = False
     # The parameters that are the size or the stride, along an axis, of the descriptor before them.
     facts: dict[int, tuple[type[tt.DescriptorFact], int]] = attrs.field(factory=lambda: {})
@@ -158,15 +154,12 @@ def _own_form(c: Cursor) -> _Header:
         _describe(c, header, c.dictionary() if c.take("{") else {})
         c.location()
     if c.take("->"):
-        if c.take("("):
-            while not c.take(")"):
-                header.results.append(c.type())
-                c.take(",")
-        else:
-            header.results.append(c.type())
+        header.results = c.one_or_more_types()
+    attributes: Mapping[str, Any] = {}
     if c.take("attributes"):
         c.expect("{")
-        _finish(c, header, c.dictionary())
+        attributes = c.dictionary()
+    _finish(c, header, attributes)
     if c.token != "{":
         c.fail(f"the function '{header.name}' must have a body, in braces; got {c.shown()}")
     header.region = c.at
@@ -210,7 +203,7 @@ def _generic_form(c: Cursor) -> _Header:
     if c.take("{"):
         given |= c.dictionary()
     c.expect(":")
-    c.function_type([], [])
+    c.function_type()
     types, results = given.get("function_type", ([], []))
     header = _Header(str(given.get("sym_name")), at, [], types, [], results, region=region)
     for attributes in given.get("arg_attrs", ({},) * len(types)):

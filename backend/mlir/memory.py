@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from ziggurat.backend.mlir.arithmetic import cast, choose, compare, is_boolean
+from ziggurat.backend.mlir.arithmetic import cast, cast_step, choose, compare, is_boolean
 from ziggurat.backend.mlir.emitter import OP, Attributes, Emitter, Names, emits, listed, mlir_type, quoted
 from ziggurat.backend.mlir.reader import Reader, reads, signed
 from ziggurat.backend.mlir.syntax import Raw, Statement
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.dialects.tt import AtomicKind, CacheModifier, EvictionPolicy, MemScope, MemSemantic, Padding
 from ziggurat.codemodel.errors import TargetError
-from ziggurat.codemodel.op import OpResult, Value
+from ziggurat.codemodel.op import OpResult, Value, expect
 from ziggurat.codemodel.types import (
     DescriptorType,
     PtrType,
-    ScalarType,
     TensorType,
     Type,
     element_of,
@@ -23,6 +22,7 @@ from ziggurat.codemodel.types import (
     i8,
     i32,
     i64,
+    pointee_of,
     scalar_element,
     shape_of,
     with_element,
@@ -35,8 +35,7 @@ def add_pointer(e: Emitter, op: tt.AddPtr) -> Names:
     offset, type_ = e.name(op.offset), op.offset.type
     if not scalar_element(type_).signed:
         wide = with_element(type_, i64)
-        with e.steps():
-            offset, type_ = cast(e, "arith.extui", offset, type_, wide), wide
+        offset, type_ = cast_step(e, "arith.extui", offset, type_, wide), wide
     return (e.value(f"{op.NAME} {e.name(op.ptr)}, {offset}", f" : {mlir_type(op.result.type)}, {mlir_type(type_)}"),)
 
 
@@ -58,8 +57,7 @@ def _bytes(e: Emitter, ptr: Value) -> tuple[str, Type]:
     if type_ != with_element(type_, PtrType(i1)):
         return name, type_
     target = with_element(type_, PtrType(i8))
-    with e.steps():
-        return cast(e, "tt.bitcast", name, type_, target), target
+    return cast_step(e, "tt.bitcast", name, type_, target), target
 
 
 def _optional(e: Emitter, value: Value | None) -> Names:
@@ -75,8 +73,7 @@ def load(e: Emitter, op: tt.Load) -> Names:
     operands = [ptr, *_optional(e, op.mask)]
     if op.other is not None:
         other = e.name(op.other)
-        with e.steps():
-            operands.append(cast(e, "arith.extui", other, op.other.type, wide) if boolean else other)
+        operands.append(cast_step(e, "arith.extui", other, op.other.type, wide) if boolean else other)
     words, attributes = cache_policy(e, op.cache, op.eviction)
     if op.volatile:
         attributes["isVolatile"] = "true"
@@ -92,8 +89,7 @@ def store(e: Emitter, op: tt.Store) -> Names:
     ptr, ptr_type = _bytes(e, op.ptr)
     value, type_ = e.name(op.value), op.value.type
     if is_boolean(type_):
-        with e.steps():
-            value = cast(e, "arith.extui", value, type_, with_element(type_, i8))
+        value = cast_step(e, "arith.extui", value, type_, with_element(type_, i8))
     operands = [ptr, value, *_optional(e, op.mask)]
     words, attributes = cache_policy(e, op.cache, op.eviction)
     return e.line(f"{op.NAME} {', '.join(operands)}{words}", f" : {mlir_type(ptr_type)}", attributes=attributes)
@@ -181,21 +177,14 @@ def load_block(e: Emitter, op: tt.DescriptorLoad) -> Names:
     return (e.value(f"{op.NAME} {place}{words}", types, attributes),)
 
 
-# The names of `DescriptorReduceKind` in Triton; its sums of floats and of integers have one name.
-_REDUCE_KINDS = {
-    AtomicKind.ADD: "add", AtomicKind.FADD: "add", AtomicKind.MIN: "min", AtomicKind.UMIN: "min",
-    AtomicKind.FMIN: "min", AtomicKind.MAX: "max", AtomicKind.UMAX: "max", AtomicKind.FMAX: "max",
-    AtomicKind.AND: "and", AtomicKind.OR: "or", AtomicKind.XOR: "xor",
-}  # fmt: skip
-
-
 @emits(tt.DescriptorReduce)
 def reduce_block(e: Emitter, op: tt.DescriptorReduce) -> Names:
-    if op.kind not in _REDUCE_KINDS:
+    if op.kind is AtomicKind.XCHG:
         raise TargetError(f"Triton has no {op.NAME} {op.kind.value}")
+    kind = op.kind.value.lstrip("fu")  # Of floats, signed and unsigned integers the kinds have one name.
     place = f"{e.name(op.descriptor)}[{', '.join(e.names(op.offsets))}]"
     types = f" : {mlir_type(op.descriptor.type)}, {mlir_type(op.value.type)}"
-    return e.line(f"{op.NAME} {_REDUCE_KINDS[op.kind]}, {place}, {e.name(op.value)}", types)
+    return e.line(f"{op.NAME} {kind}, {place}, {e.name(op.value)}", types)
 
 
 @emits(tt.DescriptorStore)
@@ -308,9 +297,7 @@ def read_atomic(r: Reader, s: Statement) -> Value:
     pointee = _pointees(ptr)
     if kind in (AtomicKind.MAX, AtomicKind.MIN, AtomicKind.UMAX, AtomicKind.UMIN):
         pointee = signed(pointee, kind not in _UNSIGNED)
-        element = element_of(pointee)
-        assert isinstance(element, ScalarType)
-        ptr = r.as_type(ptr, with_element(ptr.type, PtrType(element)))
+        ptr = r.as_type(ptr, with_element(ptr.type, PtrType(scalar_element(pointee))))
     sem, scope = _order(r, s, 1)
     mask = rest[0] if rest else None
     return r.add(tt.AtomicRMW(ptr, r.as_type(value, pointee), mask, kind=kind, sem=sem, scope=scope))
@@ -346,9 +333,7 @@ def read_make_descriptor(r: Reader, s: Statement) -> Value:
     rank = len(type_.block)
     base, *sizes = r.operands(s, 1 + 2 * rank)
     padding = r.choice(s, "padding", _PADDINGS, default="zero")
-    element = element_of(base.type)
-    assert isinstance(element, PtrType)
-    made = DescriptorType(type_.block, element.pointee, padding)
+    made = DescriptorType(type_.block, pointee_of(base.type), padding)
     shape = [r.as_type(value, i32) for value in sizes[:rank]]
     strides = [r.as_type(value, i64) for value in sizes[rank:]]
     return r.add(tt.MakeTensorDescriptor(base, shape, strides, type=made, padding=Padding(padding)))
@@ -366,25 +351,20 @@ def read_descriptor_load(r: Reader, s: Statement) -> Value:
 
 def _block(r: Reader, descriptor: Value, value: Value) -> Value:
     """A value as the block of a descriptor."""
-    type_ = descriptor.type
-    assert isinstance(type_, DescriptorType)
+    type_ = expect(descriptor.type, DescriptorType)
     if shape_of(value.type) != type_.block:
         value = r.add(tt.Reshape(value, type=TensorType(type_.block, scalar_element(value.type))))
     return r.as_type(value, TensorType(type_.block, type_.element))
 
 
-@reads("tt.descriptor_store")
-def read_descriptor_store(r: Reader, s: Statement) -> None:
-    descriptor, *offsets, value = r.operands(s)
-    offsets = [r.as_type(offset, i32) for offset in offsets]
-    r.add(tt.DescriptorStore(descriptor, _block(r, descriptor, value), offsets))
-
-
-@reads("tt.descriptor_reduce")
-def read_descriptor_reduce(r: Reader, s: Statement) -> None:
+@reads("tt.descriptor_store", "tt.descriptor_reduce")
+def read_written_block(r: Reader, s: Statement) -> None:
     descriptor, *offsets, value = r.operands(s)
     offsets = [r.as_type(offset, i32) for offset in offsets]
     block = _block(r, descriptor, value)
+    if s.name == "tt.descriptor_store":
+        r.add(tt.DescriptorStore(descriptor, block, offsets))
+        return
     kind = r.choice(s, "kind", _DESCRIPTOR_KINDS, word=0)
     scalar = scalar_element(block.type)
     if kind in ("add", "min", "max"):
@@ -401,8 +381,7 @@ def read_descriptor_gather(r: Reader, s: Statement) -> Value:
 @reads("tt.descriptor_scatter")
 def read_descriptor_scatter(r: Reader, s: Statement) -> None:
     descriptor, rows, column, value = r.operands(s, 4)
-    type_ = descriptor.type
-    assert isinstance(type_, DescriptorType)
+    type_ = expect(descriptor.type, DescriptorType)
     value = r.as_type(value, with_element(value.type, type_.element))
     rows = r.as_type(rows, with_element(rows.type, i32))
     r.add(tt.DescriptorScatter(descriptor, value, rows, r.as_type(column, i32)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-# The emitters register themselves when these are imported.
 from ziggurat.backend.mlir import arithmetic, control, memory, tensors  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from ziggurat.backend.mlir.emitter import (
     DIVISIBILITY,
@@ -25,7 +24,9 @@ from ziggurat.backend.mlir.releases import release_of
 from ziggurat.backend.mlir.tensors import power_of_two
 from ziggurat.codemodel.dialects import core, tt
 from ziggurat.codemodel.errors import TargetError
-from ziggurat.codemodel.op import Op, require_model
+
+# The emitters register themselves when these are imported.
+from ziggurat.codemodel.op import Op, expect, require_model
 from ziggurat.codemodel.structured import leaves_structure
 from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, Type, i1, void
 from ziggurat.transforms.simplify.inline import inline
@@ -92,7 +93,6 @@ def _symbols(functions: list[tt.Func], kernels: set[str]) -> dict[str, str]:
 
 def _function(e: Emitter, function: tt.Func, kernel: bool, place: str) -> None:
     e.restart()
-    e.result_type = function.body.yield_type
     name = e.symbols[function.sym_name]
     divisibility = function.divisibility or tuple(1 for _ in function.body.parameters)
     e.parameters(function.body.entry)
@@ -102,8 +102,7 @@ def _function(e: Emitter, function: tt.Func, kernel: bool, place: str) -> None:
             known = _divisibility(type_, divisor) | own_type(type_)
             parameters.append(f"{text}: {mlir_type(type_)}{dictionary(known)}")
         if kernel and any(isinstance(user, tt.DescriptorFact) for user in parameter.uses):
-            assert isinstance(parameter.type, DescriptorType)
-            parameters += e.tell(parameter, len(parameter.type.block))
+            parameters += e.tell(parameter, len(expect(parameter.type, DescriptorType).block))
     results = mlir_types(function.body.yield_type)
     arrow = f" -> {result_list(results)}" if results else ""
     visibility = "public" if kernel else "private"

@@ -29,6 +29,7 @@ from ziggurat.codemodel.types import (
     TupleType,
     Type,
     element_of,
+    scalar_element,
     shape_of,
     with_element,
 )
@@ -275,10 +276,6 @@ class Reader:
         """Add an op to another body at the location of the current one."""
         builder.add(op, self._s.location)
 
-    def has_ops(self, region: int) -> bool:
-        """Whether a region is not empty."""
-        return self.cursor.tokens[region + 1] != "}"
-
     def region(
         self,
         at: int,
@@ -408,12 +405,8 @@ def plain(type_: Type) -> Type:
     """The type as MLIR has it: integers without a sign."""
     element = element_of(type_)
     if isinstance(element, PtrType):
-        pointee = signed(element.pointee)
-        assert isinstance(pointee, ScalarType)
-        element = PtrType(pointee)
+        element = PtrType(scalar_element(signed(element.pointee)))
         return TensorType(type_.shape, element) if isinstance(type_, TensorType) else element
     if isinstance(type_, DescriptorType):
-        held = signed(type_.element)
-        assert isinstance(held, ScalarType)
-        return DescriptorType(type_.block, held)
+        return DescriptorType(type_.block, scalar_element(signed(type_.element)))
     return signed(type_)

@@ -39,6 +39,7 @@ def statement(c: Cursor) -> Statement:
     else:
         found = Statement(c.word("an op"), at, results)
         FORMS.get(found.name, _common)(c, found)
+        _attributes(c, found)
     found.location = c.location()
     return found
 
@@ -74,41 +75,24 @@ def _region(c: Cursor, s: Statement) -> None:
 
 def _common(c: Cursor, s: Statement) -> None:
     """Operands, words, strings, `key = value` and attributes in any order, up to the types after the colon."""
-    group: list[str] | None = None
     while True:
         token = c.token
         first = token[:1]
         if first == "%":
             s.operands.append(c.next())
-            if group is not None:
-                group.append(s.operands[-1])
         elif first == '"':
             s.strings.append(c.string())
         elif first == "@":
             s.strings.append(c.symbol())
-        elif token in ("(", "["):
+        elif token in ("(", "[", ")", "]", ","):
             c.at += 1
-            group = []
-            s.groups.append(group)
-        elif token in (")", "]"):
+        elif token in ("{", "<{"):
             c.at += 1
-            group = None
-        elif token == ",":
-            c.at += 1
-        elif token == "{":
-            c.at += 1
-            s.attributes |= c.dictionary()
-        elif token == "<{":
-            c.at += 1
-            s.attributes |= c.dictionary("}>")
-        elif token == ":":
-            c.at += 1
-            if c.token[:1] == "%":  # tt.print has its operands here.
+            s.attributes |= c.dictionary("}" if token == "{" else "}>")
+        elif token in (":", "->"):
+            if c.take(":") and c.token[:1] == "%":  # tt.print has its operands here.
                 s.operands += c.values()
                 c.expect(":")
-            _types(c, s)
-            return
-        elif token == "->":
             _types(c, s)
             return
         elif first.isalpha() and not (token == "loc" and c.tokens[c.at + 1] == "("):
@@ -189,7 +173,6 @@ def _alone(c: Cursor, s: Statement) -> None:
             c.attribute()
         else:
             s.words.append(c.next())
-    _attributes(c, s)
 
 
 @form("tt.dot_scaled")
@@ -243,7 +226,6 @@ def _target(c: Cursor, s: Statement) -> None:
 @form("cf.br")
 def _branch(c: Cursor, s: Statement) -> None:
     _target(c, s)
-    _attributes(c, s)
 
 
 @form("cf.cond_br")
@@ -256,7 +238,6 @@ def _conditional_branch(c: Cursor, s: Statement) -> None:
     for _ in range(2):
         c.expect(",")
         _target(c, s)
-    _attributes(c, s)
 
 
 @form("cf.assert")
@@ -264,7 +245,6 @@ def _assertion(c: Cursor, s: Statement) -> None:
     s.operands.append(c.value())
     c.expect(",")
     s.strings.append(c.string())
-    _attributes(c, s)
 
 
 # Ops with regions.
@@ -284,12 +264,8 @@ def _carried(c: Cursor, s: Statement) -> list[str]:
 
 
 def _arrow(c: Cursor, s: Statement) -> None:
-    if c.token == "->":
-        c.at += 1
-        c.expect("(")
-        while not c.take(")"):
-            s.result_types.append(c.type())
-            c.take(",")
+    if c.take("->"):
+        s.result_types += c.one_or_more_types()
 
 
 @form("scf.for")
@@ -306,7 +282,6 @@ def _for(c: Cursor, s: Statement) -> None:
     if c.take(":"):
         s.types.append(c.type())
     _region(c, s)
-    _attributes(c, s)
 
 
 @form("scf.if")
@@ -316,14 +291,13 @@ def _if(c: Cursor, s: Statement) -> None:
     _region(c, s)
     if c.take("else"):
         _region(c, s)
-    _attributes(c, s)
 
 
 @form("scf.while")
 def _while(c: Cursor, s: Statement) -> None:
     s.parameters = _carried(c, s) if c.token == "(" else []
     c.expect(":")
-    c.function_type(s.types, s.result_types)
+    s.types, s.result_types = c.function_type()
     _region(c, s)
     c.expect("do")
     _region(c, s)

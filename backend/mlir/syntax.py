@@ -9,6 +9,7 @@ op's form, which changes from release to release, and it reads 20 thousand lines
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import Any, NoReturn
 
@@ -74,7 +75,6 @@ class Statement:
         factory=list[tuple[str, int]]
     )  # The names, each with its number of values.
     operands: list[str] = attrs.field(factory=list[str])
-    groups: list[list[str]] = attrs.field(factory=list[list[str]])  # The operands in each pair of brackets.
     words: list[str] = attrs.field(factory=list[str])
     strings: list[str] = attrs.field(factory=list[str])
     attributes: dict[str, Any] = attrs.field(factory=dict[str, Any])
@@ -130,18 +130,8 @@ class Cursor:
     def fail(self, message: str, at: int | None = None, hint: str | None = None) -> NoReturn:
         """Raise `ParseError` at a token, by default the current one."""
         number = self.at if at is None else at
-        offset = len(self.text)
-        for index, match in enumerate(_TOKENS.finditer(self.text)):
-            if index == number:
-                offset = match.start(1)
-                break
-        line = self.text.count("\n", 0, offset) + 1
-        column = offset - (self.text.rfind("\n", 0, offset) + 1)
-        source = (self.text.split("\n") or [""])[line - 1].rstrip("\r")
-        caret = "".join("\t" if character == "\t" else " " for character in source[:column]) + "^"
-        error = ParseError(f"{self.file}:{line}:{column + 1}: {message}\n    {source}\n    {caret}", hint=hint)
-        error.line, error.column = line, column + 1
-        raise error
+        match = next(itertools.islice(_TOKENS.finditer(self.text), number, None), None)
+        raise ParseError.at(len(self.text) if match is None else match.start(1), self.text, self.file, message, hint)
 
     # Tokens.
 
@@ -302,17 +292,21 @@ class Cursor:
             ):
                 return
 
-    def function_type(self, parameters: list[Type], results: list[Type]) -> None:
-        """`(A, B) -> C` or `(A, B) -> (C, D)`, into the two lists."""
-        for types in (parameters, results):
-            if self.take("("):
-                while not self.take(")"):
-                    types.append(self.type())
-                    self.take(",")
-            else:
-                types.append(self.type())
-            if types is parameters:
-                self.expect("->")
+    def one_or_more_types(self) -> list[Type]:
+        """`A` or `(A, B)`."""
+        if not self.take("("):
+            return [self.type()]
+        found: list[Type] = []
+        while not self.take(")"):
+            found.append(self.type())
+            self.take(",")
+        return found
+
+    def function_type(self) -> tuple[list[Type], list[Type]]:
+        """`(A, B) -> C` or `(A, B) -> (C, D)`."""
+        parameters = self.one_or_more_types()
+        self.expect("->")
+        return parameters, self.one_or_more_types()
 
     # Attributes.
 
@@ -352,9 +346,7 @@ class Cursor:
             self.at += 1
             return self.dictionary()
         if token == "(":
-            types: tuple[list[Type], list[Type]] = [], []
-            self.function_type(*types)
-            return types
+            return self.function_type()
         if token[:1] == "@":
             return self.symbol()
         if token[:1] in ("#", "!") or token[:1].isalpha():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ziggurat.backend.mlir.arithmetic import cast, compare
+from ziggurat.backend.mlir.arithmetic import cast_step, compare
 from ziggurat.backend.mlir.emitter import (
     OP,
     Attributes,
@@ -20,15 +20,14 @@ from ziggurat.backend.mlir.emitter import (
     quoted,
     result_list,
 )
-from ziggurat.backend.mlir.reader import DEFAULTS, Reader, reads, signed
+from ziggurat.backend.mlir.reader import DEFAULTS, HINTS, Reader, reads, signed
 from ziggurat.backend.mlir.syntax import Statement
 from ziggurat.codemodel.declare import OPS
 from ziggurat.codemodel.dialects import cf, tt
 from ziggurat.codemodel.dialects.tt import InputPrecision
-from ziggurat.codemodel.op import Op, Value
+from ziggurat.codemodel.op import Op, Value, expect
 from ziggurat.codemodel.structured import packed
 from ziggurat.codemodel.types import (
-    PtrType,
     ScalarType,
     TensorType,
     Type,
@@ -38,6 +37,7 @@ from ziggurat.codemodel.types import (
     i32,
     scalar_element,
     shape_of,
+    value_element,
     with_element,
 )
 
@@ -153,8 +153,7 @@ def join(e: Emitter, op: tt.Join) -> Names:
 @emits(tt.Split)
 def split(e: Emitter, op: tt.Split) -> Names:
     """Triton splits into tensors only, so a tensor of two elements becomes two scalars by way of tensors of one."""
-    name, source = e.name(op.value), op.value.type
-    assert isinstance(source, TensorType)
+    name, source = e.name(op.value), expect(op.value.type, TensorType)
     rank = source.rank
     if rank == 1:
         row = _tensor(source, (1, 2))
@@ -184,8 +183,7 @@ def _only_element(e: Emitter, name: str, type_: TensorType) -> str:
 @emits(tt.Cat)
 def cat(e: Emitter, op: tt.Cat) -> Names:
     """A join with the new axis moved to the front: Triton's own `tt.cat` may reorder the elements."""
-    type_ = op.lhs.type
-    assert isinstance(type_, TensorType)
+    type_ = expect(op.lhs.type, TensorType)
     name, joined = _join(e, e.name(op.lhs), e.name(op.rhs), type_)
     e.hint(name, OP, quoted(op.NAME))
     front = _tensor(type_, (2, *type_.shape))
@@ -214,8 +212,7 @@ def histogram(e: Emitter, op: tt.Histogram) -> Names:
             mask = inside if mask is None else e.compute("arith.andi", with_element(type_, i1), mask, inside)
     wide = with_element(type_, i32)
     if scalar.bits != 32:
-        with e.steps():
-            name = cast(e, "arith.trunci" if scalar.bits > 32 else "arith.extui", name, type_, wide)
+        name = cast_step(e, "arith.trunci" if scalar.bits > 32 else "arith.extui", name, type_, wide)
     operands = name if mask is None else f"{name}, {mask}"
     return (e.value(f"{op.NAME} {operands}", f" : {mlir_type(wide)} -> {mlir_type(op.result.type)}"),)
 
@@ -312,11 +309,7 @@ def inline_asm(e: Emitter, op: tt.InlineAsm) -> Names:
 
 # Hints, prints and assertions.
 
-_HINTS: dict[type[tt.Hint], str] = {
-    tt.MultipleOf: "tt.divisibility",
-    tt.MaxContiguous: "tt.contiguity",
-    tt.MaxConstancy: "tt.constancy",
-}
+_HINTS = {cls: key for key, cls in HINTS.items()}
 
 
 def power_of_two(value: int) -> int:
@@ -399,9 +392,7 @@ def read_splat(r: Reader, s: Statement) -> Value:
 
 def _of(value: Value, type_: Type) -> Type:
     """A tensor type with the elements of a value: the type in the text does not know their sign."""
-    element = element_of(value.type)
-    assert isinstance(element, ScalarType | PtrType)
-    return with_element(type_, element)
+    return with_element(type_, value_element(value.type))
 
 
 @reads("tt.unsplat")

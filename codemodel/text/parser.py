@@ -109,13 +109,7 @@ class _Parser:
 
     def fail(self, message: str, start: int | None = None, hint: str | None = None) -> NoReturn:
         at = self.tokens[self.position].start if start is None else start
-        line = self.text.count("\n", 0, at) + 1
-        column = at - (self.text.rfind("\n", 0, at) + 1)
-        source = self.text.split("\n")[line - 1].rstrip("\r")
-        caret = "".join("\t" if character == "\t" else " " for character in source[:column]) + "^"
-        error = ParseError(f"{self.file}:{line}:{column + 1}: {message}\n    {source}\n    {caret}", hint=hint)
-        error.line, error.column = line, column + 1
-        raise error
+        raise ParseError.at(at, self.text, self.file, message, hint)
 
     # Tokens.
 
