@@ -27,30 +27,15 @@ def _mul(a: Any, b: Any) -> Any:
     return a * b
 
 
-@_combiner
-def _max(a: Any, b: Any) -> Any:
-    return zg.maximum(a, b)
+def _of_call(name: str, call: Callable[..., Any]) -> Function:
+    def combined(a: Any, b: Any) -> Any:
+        return call(a, b)
+
+    return Function(combined, reader(combined), name)
 
 
-@_combiner
-def _min(a: Any, b: Any) -> Any:
-    return zg.minimum(a, b)
-
-
-@_combiner
-def _xor(a: Any, b: Any) -> Any:
-    return zg.xor(a, b)
-
-
-@_combiner
-def _or(a: Any, b: Any) -> Any:
-    return zg.or_(a, b)
-
-
-@_combiner
-def _and(a: Any, b: Any) -> Any:
-    return zg.and_(a, b)
-
+_max, _min, _or = _of_call("max", zg.maximum), _of_call("min", zg.minimum), _of_call("or", zg.or_)
+_xor, _and = _of_call("xor", zg.xor), _of_call("and", zg.and_)
 
 # A number wins against NaN (which differs from itself), as in `maximum`. Among equal numbers and among NaNs the smaller
 # index wins: otherwise the result would depend on the order of combination, which is not defined.

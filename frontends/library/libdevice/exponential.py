@@ -5,12 +5,13 @@ Logarithms and powers of two are sums of two floats (`powers`), so that factors 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ziggurat.codemodel.types import f64
 from ziggurat.frontends import language as zg
 from ziggurat.frontends.library.elementary import INFINITY, NAN, PI_32, PI_64, with_sign
-from ziggurat.frontends.library.libdevice.table import helper, libdevice
+from ziggurat.frontends.library.libdevice.table import added, helper, libdevice
 from ziggurat.frontends.library.powers import exp2_of_parts, log2_parts, powi, product
 
 # Each as a sum of two floats.
@@ -48,40 +49,20 @@ def logarithm(x: Any, factor_32: zg.constexpr, factor_64: zg.constexpr) -> Any:
     return zg.where(ordinary, zg.add(high, low), result)
 
 
-@libdevice
-def exp(x: Any) -> Any:
-    """e^x."""
-    return exponential(x, LOG2_E_32, LOG2_E_64)
+def _with_factor(of: Callable[..., Any], factor_32: Any, factor_64: Any) -> Callable[..., Any]:
+    def function(x: Any) -> Any:
+        return of(x, factor_32, factor_64)
+
+    return function
 
 
-@libdevice
-def exp2(x: Any) -> Any:
-    """2^x."""
-    return exponential(x, ONE, ONE)
-
-
-@libdevice
-def exp10(x: Any) -> Any:
-    """10^x."""
-    return exponential(x, LOG2_10_32, LOG2_10_64)
-
-
-@libdevice
-def log(x: Any) -> Any:
-    """The natural logarithm."""
-    return logarithm(x, LN_2_PARTS_32, LN_2_PARTS_64)
-
-
-@libdevice
-def log2(x: Any) -> Any:
-    """The logarithm to the base 2."""
-    return logarithm(x, ONE, ONE)
-
-
-@libdevice
-def log10(x: Any) -> Any:
-    """The logarithm to the base 10."""
-    return logarithm(x, LOG10_2_32, LOG10_2_64)
+for _base, _power, _log in (
+    ("", (LOG2_E_32, LOG2_E_64), (LN_2_PARTS_32, LN_2_PARTS_64)),
+    ("2", (ONE, ONE), (ONE, ONE)),
+    ("10", (LOG2_10_32, LOG2_10_64), (LOG10_2_32, LOG10_2_64)),
+):
+    added(f"exp{_base}", _with_factor(exponential, *_power))
+    added(f"log{_base}", _with_factor(logarithm, *_log))
 
 
 @libdevice
@@ -236,40 +217,24 @@ def norm_of(x: Any, y: Any, z: Any, w: Any, inverse: zg.constexpr) -> Any:
     return zg.cast(found, dtype)
 
 
-@libdevice
-def hypot(x: Any, y: Any) -> Any:
-    """√(x² + y²)."""
-    return norm_of(x, y, zg.cast(0.0, x.dtype), zg.cast(0.0, x.dtype), False)
+def _norms(inverse: bool) -> tuple[Callable[..., Any], ...]:
+    """The norms of two, three and four coordinates."""
+
+    def of_two(x: Any, y: Any) -> Any:
+        return norm_of(x, y, zg.cast(0.0, x.dtype), zg.cast(0.0, x.dtype), inverse)
+
+    def of_three(x: Any, y: Any, z: Any) -> Any:
+        return norm_of(x, y, z, zg.cast(0.0, x.dtype), inverse)
+
+    def of_four(x: Any, y: Any, z: Any, w: Any) -> Any:
+        return norm_of(x, y, z, w, inverse)
+
+    return of_two, of_three, of_four
 
 
-@libdevice
-def rhypot(x: Any, y: Any) -> Any:
-    """1 / √(x² + y²)."""
-    return norm_of(x, y, zg.cast(0.0, x.dtype), zg.cast(0.0, x.dtype), True)
-
-
-@libdevice
-def norm3d(x: Any, y: Any, z: Any) -> Any:
-    """√(x² + y² + z²)."""
-    return norm_of(x, y, z, zg.cast(0.0, x.dtype), False)
-
-
-@libdevice
-def rnorm3d(x: Any, y: Any, z: Any) -> Any:
-    """1 / √(x² + y² + z²)."""
-    return norm_of(x, y, z, zg.cast(0.0, x.dtype), True)
-
-
-@libdevice
-def norm4d(x: Any, y: Any, z: Any, w: Any) -> Any:
-    """√(x² + y² + z² + w²)."""
-    return norm_of(x, y, z, w, False)
-
-
-@libdevice
-def rnorm4d(x: Any, y: Any, z: Any, w: Any) -> Any:
-    """1 / √(x² + y² + z² + w²)."""
-    return norm_of(x, y, z, w, True)
+for _inverse, _names in ((False, ("hypot", "norm3d", "norm4d")), (True, ("rhypot", "rnorm3d", "rnorm4d"))):
+    for _name, _norm in zip(_names, _norms(_inverse), strict=True):
+        added(_name, _norm)
 
 
 # The fast functions of f32: the machine's instructions where the language has them.

@@ -2,39 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ziggurat.codemodel.types import f64, i32, i64
 from ziggurat.frontends import language as zg
 from ziggurat.frontends.library.elementary import INFINITY, NAN, with_sign
-from ziggurat.frontends.library.libdevice.table import helper, libdevice
+from ziggurat.frontends.library.libdevice.table import added, helper, libdevice
 
 INT_MAX = 2**31 - 1
 INT_MIN = -(2**31)
 
 
-@libdevice
-def isnan(x: Any) -> Any:
-    """1 for NaN, else 0."""
-    return zg.cast(zg.isnan(x), i32)
+def _test(holds: Callable[..., Any]) -> Callable[..., Any]:
+    """1 where a test of the language holds, else 0."""
+
+    def test(x: Any) -> Any:
+        return zg.cast(holds(x), i32)
+
+    return test
 
 
-@libdevice
-def isinf(x: Any) -> Any:
-    """1 for infinities, else 0."""
-    return zg.cast(zg.isinf(x), i32)
-
-
-@libdevice
-def finitef(x: Any) -> Any:
-    """1 for finite numbers, else 0."""
-    return zg.cast(zg.isfinite(x), i32)
-
-
-@libdevice
-def isfinited(x: Any) -> Any:
-    """1 for finite numbers, else 0."""
-    return zg.cast(zg.isfinite(x), i32)
+for _name, _holds in (("isnan", zg.isnan), ("isinf", zg.isinf), ("finitef", zg.isfinite), ("isfinited", zg.isfinite)):
+    added(_name, _test(_holds))
 
 
 @libdevice

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ziggurat.codemodel.types import f32, f64, i32, i64, u32, u64
 from ziggurat.frontends import language as zg
-from ziggurat.frontends.library.libdevice.table import helper, libdevice
+from ziggurat.frontends.library.libdevice.table import added, helper, libdevice
 
 
 @libdevice
@@ -72,40 +73,22 @@ def rhadd(x: Any, y: Any) -> Any:
 # Bits.
 
 
-@libdevice
-def int_as_float(x: Any) -> Any:
-    """The f32 of these bits."""
-    return zg.bitcast(x, f32)
+def _bits_as(dtype: Any) -> Callable[..., Any]:
+    def bits(x: Any) -> Any:
+        return zg.bitcast(x, dtype)
+
+    return bits
 
 
-@libdevice
-def uint_as_float(x: Any) -> Any:
-    """The f32 of these bits."""
-    return zg.bitcast(x, f32)
-
-
-@libdevice
-def float_as_int(x: Any) -> Any:
-    """The bits as an i32."""
-    return zg.bitcast(x, i32)
-
-
-@libdevice
-def float_as_uint(x: Any) -> Any:
-    """The bits as an i32, the type that Triton declares."""
-    return zg.bitcast(x, i32)
-
-
-@libdevice
-def longlong_as_double(x: Any) -> Any:
-    """The f64 of these bits."""
-    return zg.bitcast(x, f64)
-
-
-@libdevice
-def double_as_longlong(x: Any) -> Any:
-    """The bits as an i64."""
-    return zg.bitcast(x, i64)
+# Triton declares the bits of a float as an i32, unsigned ones too.
+for _dtype, _names in (
+    (f32, ("int_as_float", "uint_as_float")),
+    (i32, ("float_as_int", "float_as_uint")),
+    (f64, ("longlong_as_double",)),
+    (i64, ("double_as_longlong",)),
+):
+    for _name in _names:
+        added(_name, _bits_as(_dtype))
 
 
 @helper
