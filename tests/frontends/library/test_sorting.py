@@ -86,7 +86,7 @@ def test_keys_compare_as_values_do_and_give_them_back(element):
 
 
 @pytest.mark.parametrize("descending", [False, True])
-@pytest.mark.parametrize("shape", [(1,), (2,), (16,), (64,), (1024,), (2, 8), (2, 2, 4), (2, 8, 64)], ids=str)
+@pytest.mark.parametrize("shape", [(1,), (2,), (16,), (64,), (2048,), (2, 8), (2, 2, 4), (2, 16, 64)], ids=str)
 def test_sorting_along_the_last_axis(shape, descending):
     values = np.random.default_rng(0).integers(-20, 20, shape).astype(np.int32)
     found = computed(values, i32, falling if descending else rising, i32)
@@ -103,7 +103,7 @@ def test_the_stages_of_a_large_sort_are_a_loop():
 
     assert [ops(size, scf.For) for size in (MAX_UNROLLED, 2 * MAX_UNROLLED)] == [0, 1]
     assert ops(2 * MAX_UNROLLED) < ops(MAX_UNROLLED)
-    assert ops(1 << 14) - ops(1 << 12) == ops(1 << 12) - ops(1 << 10) > 0
+    assert ops(1 << 15) - ops(1 << 13) == ops(1 << 13) - ops(1 << 11) > 0
 
 
 def test_unsigned_numbers_are_compared_as_such():
