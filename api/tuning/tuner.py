@@ -98,13 +98,7 @@ class Tuner:
 
     def _types(self, bound: Mapping[str, Any]) -> dict[str, str]:
         """The types of the arrays and descriptors among the arguments, by name."""
-        types: dict[str, str] = {}
-        for name, value in bound.items():
-            if isinstance(value, TensorDescriptor):
-                types[name] = str(value.type)
-            elif value is not None and reader_of(value) is not None:
-                types[name] = str(view(value, name).element)
-        return types
+        return types_of(bound)
 
     def _device(self) -> str:
         """The name of the device, for records."""
@@ -418,3 +412,14 @@ def refused(bound: Mapping[str, Any]) -> bool:
         if value.host is not None if described else is_array(value) and reader_of(value) is None:
             return True
     return len(devices_of(bound.items())) > 1
+
+
+def types_of(bound: Mapping[str, Any]) -> dict[str, str]:
+    """The types of the arrays and descriptors among the arguments, by name."""
+    types: dict[str, str] = {}
+    for name, value in bound.items():
+        if isinstance(value, TensorDescriptor):
+            types[name] = str(value.type)
+        elif value is not None and reader_of(value) is not None:
+            types[name] = str(view(value, name).element)
+    return types
