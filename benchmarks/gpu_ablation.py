@@ -243,19 +243,30 @@ NEEDED = (
 LEFT_OUT = (*WITHIN, *OPTIONS, *(step for step, _ in passes.PLACE if step not in NEEDED))
 
 
-@attrs.frozen
+@attrs.frozen(slots=False)
 class Figures:
     """The machine code of a kernel: instructions of its main loop, resources, and warnings of ptxas.
 
-    `code` is its text, without addresses.
+    `code` is its text, without addresses. It is disassembled when it is first asked for.
     """
 
-    loop: Counter[str]
     registers: int
     spills: int
     shared: int
     warnings: tuple[str, ...]
-    code: str = attrs.field(repr=False)
+    _cubin: bytes = attrs.field(repr=False)
+
+    @functools.cached_property
+    def _text(self) -> str:
+        return disassembled(self._cubin)
+
+    @property
+    def code(self) -> str:
+        return re.sub(r"/\*.*?\*/", "", self._text)
+
+    @functools.cached_property
+    def loop(self) -> Counter[str]:
+        return max(loops(self._text), key=weight)
 
     @property
     def instructions(self) -> int:
@@ -298,10 +309,7 @@ def figures(name: str, without: str | None = None) -> Figures:
     """The machine code of a kernel, without a pass."""
     made = compiled(name, without)
     code, resources = assembled(made.ptx, TARGET)
-    text = disassembled(code)
-    loop = max(loops(text), key=weight)
-    plain = re.sub(r"/\*.*?\*/", "", text)
-    return Figures(loop, resources.registers, resources.spills, made.shared, resources.warnings, plain)
+    return Figures(resources.registers, resources.spills, made.shared, resources.warnings, code)
 
 
 @functools.cache

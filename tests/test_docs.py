@@ -77,12 +77,22 @@ def shown(file: Path) -> str:
     return file.relative_to(ROOT).as_posix()
 
 
-@pytest.mark.parametrize("file", [file for file in FILES if runs_python(file)], ids=shown)
+def libraries(file: Path) -> list[str]:
+    """The array libraries that a document needs."""
+    return re.findall(r"\w+", "".join(re.findall(r"<!-- needs: (.*?) -->", file.read_text(encoding="utf-8"))))
+
+
+def named(file: Path) -> str:
+    """A test's name, by which `.ci/run` finds those to be run with array libraries."""
+    return " ".join([shown(file), *(f"needs-{library}" for library in libraries(file))])
+
+
+@pytest.mark.parametrize("file", [file for file in FILES if runs_python(file)], ids=named)
 def test_the_code_of_a_document_runs_and_prints_what_it_shows(
     file: Path, tmp_path: Path, request: pytest.FixtureRequest
 ):
     text = file.read_text(encoding="utf-8")
-    for library in re.findall(r"\w+", "".join(re.findall(r"<!-- needs: (.*?) -->", text))):
+    for library in libraries(file):
         if importlib.util.find_spec(library) is None:
             pytest.skip(f"{library} is not installed")
     code, outputs = program_of(text)

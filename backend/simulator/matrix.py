@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import partial
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -20,12 +20,11 @@ from ziggurat.codemodel.scalars import rounded, tf32, truncated
 from ziggurat.codemodel.types import SCALARS
 
 _ELEMENTS: dict[str, Any] = {scalar.ptx: scalar.dtype for scalar in SCALARS.values() if scalar.ptx}
-Place = Callable[[int], tuple[Array, Array]]
 _LANES = np.arange(32)
 _GROUP, _MEMBER = _LANES >> 2, _LANES & 3
 
 
-def fragment_a(per: int, i: int, rows: int) -> tuple[Array, Array]:
+def fragment_a(i: int, per: int, rows: int) -> tuple[Array, Array]:
     """(row, column) of element i of operand a, for each lane; `per` elements share a register."""
     if rows == 8:
         return _GROUP, _MEMBER
@@ -33,7 +32,7 @@ def fragment_a(per: int, i: int, rows: int) -> tuple[Array, Array]:
     return _GROUP + 8 * (register & 1), _MEMBER * per + part + 4 * per * (register >> 1)
 
 
-def fragment_b(per: int, i: int) -> tuple[Array, Array]:
+def fragment_b(i: int, per: int) -> tuple[Array, Array]:
     """(row, column) of element i of operand b, for each lane."""
     register, part = divmod(i, per)
     return _MEMBER * per + part + 4 * per * register, _GROUP
@@ -44,13 +43,17 @@ def fragment_c(i: int) -> tuple[Array, Array]:
     return _GROUP + 8 * (i >> 1 & 1), 8 * (i >> 2) + _MEMBER * 2 + (i & 1)
 
 
+@cache
+def _places(fragment: Callable[..., tuple[Array, Array]], count: int, *given: int) -> tuple[Array, Array]:
+    """The rows and the columns of the first elements of a fragment: an array of `count` by lanes each."""
+    places = [fragment(i, *given) for i in range(count)]
+    return np.stack([rows for rows, _ in places]), np.stack([columns for _, columns in places])
+
+
 def _unpacked(registers: list[Array], dtype: Any) -> list[Array]:
     """The elements in registers of 32 bits, or of 64 for f64, lowest first."""
-    found: list[Array] = []
-    for register in registers:
-        parts = np.ascontiguousarray(register).view(dtype).reshape(len(register), -1)
-        found += [parts[:, at] for at in range(parts.shape[1])]
-    return found
+    parts = (np.ascontiguousarray(register).view(dtype).reshape(len(register), -1) for register in registers)
+    return [part[:, at] for part in parts for at in range(part.shape[1])]
 
 
 def _exact(matrix: Array) -> Array:
@@ -64,24 +67,24 @@ def _numbers(text: str) -> list[list[int]]:
     return [[int(number) for number in re.findall(r"\$(\d+)", part)] for part in re.findall(r"\{([^{}]*)\}", text)]
 
 
-def _tile(shape: tuple[int, int], values: list[Array], place: Place, own: slice) -> Array:
-    """A matrix from the registers of a warp's threads; `place` has the row and column of each, by lane."""
+def _tile(shape: tuple[int, int], values: list[Array], places: tuple[Array, Array], own: slice) -> Array:
+    """A matrix from the registers of a warp's threads, by the places of their elements."""
     tile = np.zeros(shape, values[0].dtype)
-    for i, value in enumerate(values):
-        tile[place(i)] = value[own]
+    tile[places] = np.stack([value[own] for value in values])
     return tile
 
 
 def _accumulate(sums: list[Array], own: slice, a: Array, b: Array, keep: bool = True) -> None:
     """Add a product to the accumulators of a warp's threads in place, or to zeros."""
-    c = _tile((len(a), b.shape[1]), sums, fragment_c, own)
+    places = _places(fragment_c, len(sums))
+    c = _tile((len(a), b.shape[1]), sums, places, own)
     added = _exact(a) @ _exact(b)
     if c.dtype.kind == "u":
         made = (added + keep * c.view(np.int32).astype(np.int64)).astype(np.int32).view(c.dtype)
     else:
         made = (added + c.astype(np.float64) if keep else added).astype(c.dtype)
-    for i, value in enumerate(sums):
-        value[own] = made[fragment_c(i)]
+    for value, new in zip(sums, made[places], strict=True):
+        value[own] = new
 
 
 @unit(r"mma\.sync\.aligned\.m(\d+)n(\d+)k(\d+)\.row\.col\.\w+\.(\w+)\.(\w+)\.\w+ (.*)")
@@ -95,10 +98,10 @@ def _mma(program: Any, match: re.Match[str], operands: list[Any]) -> None:
         for numbers, dtype in zip((of_a, of_b), dtypes, strict=True)
     )
     sums = [operands[number].copy() for number in of_c]
+    of_a, of_b = _places(fragment_a, len(a), per, m), _places(fragment_b, len(b), per)
     for first in range(0, program.threads, 32):
         own = slice(first, first + 32)
-        tile = _tile((m, k), a, partial(fragment_a, per, rows=m), own)
-        _accumulate(sums, own, tile, _tile((k, n), b, partial(fragment_b, per), own))
+        _accumulate(sums, own, _tile((m, k), a, of_a, own), _tile((k, n), b, of_b, own))
     for number, value in zip(of_d, sums, strict=True):
         operands[number] = value
 
@@ -238,8 +241,8 @@ def _one(
         places.append(there)
         warps = [slice(start, start + 32) for start in range(128 * group, 128 * group + 128, 32)]
         if first is None:
-            place = partial(fragment_a, 4 // size, rows=16)
-            a = np.concatenate([_tile((16, k), fragments, place, own) for own in warps])
+            of_fragment = _places(fragment_a, len(fragments), 4 // size, 16)
+            a = np.concatenate([_tile((16, k), fragments, of_fragment, own) for own in warps])
         else:
             matrix = _Matrix(int(first[128 * group]))
             a, there = matrix.read(program.shared, threads, 64, k, not transposed_a, of_first)

@@ -63,7 +63,7 @@ def combinations(name: str, scalar: ScalarType) -> list[tuple[Any, ...]]:
     values = telling(scalar)
     if operands(name) == 3:
         values = values[::3] if len(values) > 8 else values[::2] if len(values) > 4 else values
-    if operands(name) == 2 and (scalar.bits < 32 or name in LIBRARY):
+    if operands(name) == 2 and (scalar not in (i32, f32) or name in LIBRARY):
         found = list(itertools.product(values[:3] + values[3::3], values))
     else:
         found = list(itertools.product(values, repeat=operands(name)))

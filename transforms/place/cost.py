@@ -8,7 +8,7 @@ Bytes, sectors, wavefronts of shared memory and operations of the matrix units f
 far as these say which elements are neighbours; masks count as true. A wavefront is a cycle in which each of the 32
 banks serves a word: bank conflicts show as more wavefronts than bytes / 128. Issue slots (instructions of warps) are an
 estimate: what an op takes for each element, where a thread computes equal values once, and values that differ by a
-constant as well (LLVM adds the constant to an address). `tests/backend/ptx/test_issue_slots.py` compares them with
+constant as well (LLVM adds the constant to an address). `tests/backend/ptx/test_machine_code.py` compares them with
 machine code.
 
 The cycles of an SM for each resource are a lower bound for the time of a CTA: `Work.cycles`.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import ziggurat as zg
-from ziggurat.backend.ptx.sass import sass, tool
 from ziggurat.codemodel.dialects import scf
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.targets import TARGETS
@@ -19,7 +19,9 @@ from ziggurat.transforms.place.hazards import hazards
 ROOT = Path(__file__).resolve().parents[3]
 
 
+@cache
 def loaded(path: str) -> Any:
+    """The module of a file. Its kernels keep their Triton models for all targets."""
     spec = importlib.util.spec_from_file_location(Path(path).stem, ROOT / path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -76,8 +78,9 @@ KERNELS: dict[str, tuple[str, str, list[Any], int]] = {
     "attention_causal": ("attention", "attention_kernel", attention(True, 64, 32, 64), 8),
     "matmul_small": ("grouped_matmul", "matmul_kernel", [*MATMUL, 32, 64, 32, 4, "leaky_relu"], 4),
 }
-# Kernels whose loads have 128 bits.
+# Kernels whose loads have 128 bits, and those of them that need few registers.
 WIDE = ("vector_add", "softmax_1024", "softmax_4096_f16", "layer_norm")
+SMALL = ("vector_add", "softmax_1024", "layer_norm")
 
 
 def compiled(name: str, target: str) -> Any:
@@ -97,7 +100,7 @@ def checked(made: Any, ptxas: Any, stack: bool = False) -> str:
 def test_examples_assemble_without_a_stack(name, target, ptxas):
     made = compiled(name, target)
     registers = [int(found) for found in re.findall(r"Used (\d+) registers", checked(made, ptxas))]
-    assert len(registers) == 1 and registers[0] <= 255
+    assert len(registers) == 1 and registers[0] <= (64 if name in SMALL and target == "sm_90a" else 255)
     if name in WIDE:
         assert re.search(r"ld\.global\S*\.v4\.(b32|u32|f32)", made.ptx), made.ptx
         assert re.search(r"st\.global\S*\.v4\.(b32|u32|f32)", made.ptx), made.ptx
@@ -112,10 +115,14 @@ def test_every_target_assembles(target, ptxas):
         assert re.search(rf"^\.target {target}$", made.ptx, re.MULTILINE)
 
 
-def test_products_without_wgmma_run_on_the_warps_matrix_unit():
-    for target, instruction in (("sm_90a", "wgmma"), ("sm_90", "mma.sync"), ("sm_100a", "mma.sync")):
-        made = compiled("matmul", target)
-        assert f"{instruction}." in made.ptx and ("wgmma" in made.ptx) == (instruction == "wgmma")
+def test_products_run_on_the_matrix_units():
+    """On those of a warp where there is no wgmma, or where the tile is too small for it, and not as multiply-adds."""
+    kinds = ("sm_80", "mma.sync"), ("sm_90a", "wgmma"), ("sm_90", "mma.sync"), ("sm_100a", "mma.sync")
+    small = [("matmul_small", target, "mma.sync") for target in ("sm_80", "sm_90a")]
+    for name, target, instruction in [*(("matmul", *kind) for kind in kinds), *small]:
+        ptx = compiled(name, target).ptx
+        assert f"{instruction}." in ptx and ("wgmma" in ptx) == (instruction == "wgmma")
+        assert "fma." not in ptx.split(f"{instruction}.")[0][-2000:]
 
 
 @pytest.mark.parametrize("roles", [False, True])
@@ -134,30 +141,6 @@ def test_attention_is_in_registers_and_in_flight(causal, d, roles, ptxas):
     handed_on = [value.op for loop in loops for value in loop.bodies[0].entry.terminator.operands]
     pending = [op.pending for loop in loops for op in loop.walk() if isinstance(op, gpu.WgmmaWait)]
     assert (sum(pending) if roles else sum(isinstance(op, gpu.Wgmma) for op in handed_on)) == (2 if causal else 1)
-
-
-@pytest.mark.parametrize("name", ["vector_add", "softmax_1024", "layer_norm"])
-def test_elementwise_kernels_need_few_registers(name, ptxas):
-    (registers,) = re.findall(r"Used (\d+) registers", checked(compiled(name, "sm_90a"), ptxas))
-    assert int(registers) <= 64
-
-
-@pytest.mark.parametrize("name", WIDE)
-def test_the_machine_moves_128_bits_at_once(name):
-    if tool("ptxas") is None or tool("nvdisasm") is None:
-        pytest.skip("no ptxas or no nvdisasm: pip install '.[ptx]'")
-    text = sass(compiled(name, "sm_90a").ptx, "sm_90a")
-    assert "LDG.E.128" in text and "STG.E.128" in text
-    assert not re.search(r"\b(LDL|STL)\b", text), "local memory"
-
-
-@pytest.mark.parametrize("name", ["matmul", "matmul_small"])
-def test_products_run_on_the_matrix_units(name):
-    if tool("ptxas") is None or tool("nvdisasm") is None:
-        pytest.skip("no ptxas or no nvdisasm: pip install '.[ptx]'")
-    old, new = (sass(compiled(name, target).ptx, target) for target in ("sm_80", "sm_90a"))
-    assert "HMMA" in old and "FFMA" not in old.split("HMMA")[0][-2000:]
-    assert "HGMMA" in new if name == "matmul" else "HGMMA" in new or "HMMA" in new
 
 
 @pytest.mark.parametrize("name", ["vector_add", "softmax_1024", "layer_norm", "transpose"])

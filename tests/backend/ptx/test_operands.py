@@ -86,10 +86,10 @@ def test_operands_in_registers_are_found_by_their_places(element: str, first: bo
                 given = registers
             found = [divmod(layout.element(number[name]), shape[1]) for name in given]
             if first:
-                places = [fragment_a(unit.pack, i, unit.m) for i in range(unit.m * unit.k // 32)]
+                places = [fragment_a(i, unit.pack, unit.m) for i in range(unit.m * unit.k // 32)]
                 assert found == [(line + int(row[0]), at + int(deep[0])) for row, deep in places]
             else:
-                places = [fragment_b(unit.pack, i) for i in range(unit.k * unit.n // 32)]
+                places = [fragment_b(i, unit.pack) for i in range(unit.k * unit.n // 32)]
                 assert found == [(at + int(deep[0]), line + int(column[0])) for deep, column in places]
 
 
@@ -167,11 +167,11 @@ def test_operands_in_shared_memory(
                 own_matrix = matrix[turn + warp // (warps.rows * warps.columns) % warps.batches]
                 if first:
                     own = line + unit.m * (warp % warps.rows)
-                    row, deep = fragment_a(unit.pack, i, unit.m)
+                    row, deep = fragment_a(i, unit.pack, unit.m)
                     wanted = own_matrix[own + row, at + deep]
                 else:
                     own = line + tiles.n // warps.columns * (warp // warps.rows % warps.columns)
-                    deep, column = fragment_b(unit.pack, i)
+                    deep, column = fragment_b(i, unit.pack)
                     wanted = own_matrix[at + deep, own + column]
                 np.testing.assert_array_equal(given[lanes, element_], wanted)
 

@@ -112,9 +112,18 @@ def numbers(dtype: Any, *shape: int) -> Any:
     return np.random.default_rng(0).integers(0, 30, shape).astype(dtype)
 
 
-@pytest.mark.parametrize("num_warps", [1, 4, 8])
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("kernel", [moved, combined], ids=lambda kernel: kernel.name)
+# Each kernel with two of three counts of warps for a type: both kernels together with all three.
+@pytest.mark.parametrize(
+    ("kernel", "dtype", "num_warps"),
+    [
+        pytest.param(
+            kernel, dtype, (1, 4, 8)[(at + more) % 3], id=f"{kernel.name}-{dtype}-{(1, 4, 8)[(at + more) % 3]}"
+        )
+        for first, kernel in enumerate((moved, combined))
+        for at, dtype in enumerate(DTYPES)
+        for more in (first, first + 1)
+    ],
+)
 def test_every_type(kernel, dtype, num_warps, monkeypatch):
     x = numbers(DTYPES[dtype], SIZE)
     seed = zlib.crc32(f"{kernel.name} {dtype} {num_warps}".encode())

@@ -58,9 +58,13 @@ def count(module: Op, *classes: type[Op]) -> int:
     return sum(isinstance(op, classes) for op in module.walk())
 
 
-def simulated(module: gpu.Module, arguments: Sequence[Any], grid: tuple[int, ...] = (1,), seed: int = 0) -> None:
+def simulated(
+    module: gpu.Module, arguments: Sequence[Any], grid: tuple[int, ...] = (1,), seed: int = 0, llvm: str = ""
+) -> None:
     given = in_parts(kernel_of(module), arguments)
-    simulate(to_llvm(module), num_warps=module.num_warps, shared=module.shared, grid=grid, arguments=given, seed=seed)
+    simulate(
+        llvm or to_llvm(module), num_warps=module.num_warps, shared=module.shared, grid=grid, arguments=given, seed=seed
+    )
 
 
 def judged(
@@ -71,9 +75,10 @@ def judged(
     before = wanted.copy()
     run(model, None, grid, arguments)
     assert not np.array_equal(before, wanted)
+    llvm = to_llvm(module)
     for seed in seeds:
         found, arguments = given()
-        simulated(module, arguments, grid, seed)
+        simulated(module, arguments, grid, seed, llvm)
         if close:
             np.testing.assert_allclose(found.astype(np.float64), wanted.astype(np.float64), **close)
         else:

@@ -43,11 +43,12 @@ def right_product(warps: Sequence[int], n: int, steps: int, module: gpu.Module, 
 
 def right_double(consumer: int, n: int, steps: int, module: gpu.Module, seeds: Sequence[int]) -> None:
     a, b = small(16 * consumer, K * steps, 1), small(K * steps, n, 2)
+    made = zg.compile(module)
     for seed in seeds:
         c = np.full((len(a), n), 7, np.float16)
         given = [(a, (len(a), K)), (b, (K, n)), (c, c.shape)]
         arguments = [zg.TensorDescriptor(array, block) for array, block in given]
-        zg.compile(module).simulate[(1,)](*arguments, K * steps, seed=seed)
+        made.simulate[(1,)](*arguments, K * steps, seed=seed)
         np.testing.assert_array_equal(c.astype(np.float64), 2 * a.astype(np.float64) @ b.astype(np.float64))
 
 

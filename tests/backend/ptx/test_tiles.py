@@ -58,8 +58,8 @@ def first_lane(rows, columns) -> tuple[int, int]:
 def test_fragments_are_those_of_the_manual(unit) -> None:
     """Elements of thread 0 are in the order of an instruction's operands."""
     lanes = 32
-    assert places_a(unit) == [first_lane(*fragment_a(unit.pack, i, unit.m)) for i in range(unit.m * unit.k // lanes)]
-    assert places_b(unit) == [first_lane(*fragment_b(unit.pack, i)) for i in range(unit.k * unit.n // lanes)]
+    assert places_a(unit) == [first_lane(*fragment_a(i, unit.pack, unit.m)) for i in range(unit.m * unit.k // lanes)]
+    assert places_b(unit) == [first_lane(*fragment_b(i, unit.pack)) for i in range(unit.k * unit.n // lanes)]
     if unit.m == 16:
         assert places_c(unit, 8) == [first_lane(*fragment_c(i)) for i in range(4)]
         assert places_c(unit, 32) == [first_lane(*fragment_c(i)) for i in range(16)]

@@ -34,21 +34,28 @@ def product(
     zg.store(zg.add(zg.add(c_ptr, zg.mul(zg.expand(row, 1), N)), zg.expand(column, 0)), total)
 
 
-@pytest.mark.parametrize("turned", [(False, True), (True, False), (True, True)], ids=["NN", "TT", "TN"])
+CASES = [
+    (zg.f8e4m3, F8, (128, 128, 128), 8),
+    (zg.f8e4m3, F8, (64, 32, 64), 4),
+    (zg.f8e5m2, ml_dtypes.float8_e5m2, (256, 64, 64), 8),
+    (zg.i8, np.int8, (64, 64, 32), 4),
+    (zg.u8, np.uint8, (64, 128, 64), 8),
+    (zg.f32, np.float32, (64, 64, 32), 4),
+    (zg.f32, np.float32, (128, 32, 16), 8),
+    (zg.f32, np.float32, (64, 256, 8), 4),
+]
+TURNED = {"NN": (False, True), "TT": (True, False), "TN": (True, True)}
+
+
+# All pairs of two of these, by loads that are raised to TMA and those that are not in turn.
 @pytest.mark.parametrize(
-    ("element", "dtype", "tile", "warps"),
+    ("element", "dtype", "tile", "warps", "turned", "raised"),
     [
-        (zg.f8e4m3, F8, (128, 128, 128), 8),
-        (zg.f8e4m3, F8, (64, 32, 64), 4),
-        (zg.f8e5m2, ml_dtypes.float8_e5m2, (256, 64, 64), 8),
-        (zg.i8, np.int8, (64, 64, 32), 4),
-        (zg.u8, np.uint8, (64, 128, 64), 8),
-        (zg.f32, np.float32, (64, 64, 32), 4),
-        (zg.f32, np.float32, (128, 32, 16), 8),
-        (zg.f32, np.float32, (64, 256, 8), 4),
+        pytest.param(*case, turned, bool((at + number) % 2), id=f"{name}-{case[0]}-{case[2]}")
+        for at, case in enumerate(CASES)
+        for number, (name, turned) in enumerate(TURNED.items())
     ],
 )
-@pytest.mark.parametrize("raised", [False, True])
 def test_products(
     element: Any, dtype: Any, tile: tuple[int, int, int], warps: int, turned: tuple[bool, bool], raised: bool
 ) -> None:

@@ -24,8 +24,8 @@ from ziggurat.transforms.place.passes import place
 ])  # fmt: skip
 def test_fragments_hold_every_element_once(m: int, k: int, per: int) -> None:
     for shape, places in (
-        ((m, k), [fragment_a(per, i, m) for i in range(m * k // 32)]),
-        ((k, 8), [fragment_b(per, i) for i in range(k * 8 // 32)]),
+        ((m, k), [fragment_a(i, per, m) for i in range(m * k // 32)]),
+        ((k, 8), [fragment_b(i, per) for i in range(k * 8 // 32)]),
         ((m, 8), [fragment_c(i) for i in range(m * 8 // 32)]),
     ):
         held = np.zeros(shape, int)
@@ -37,7 +37,7 @@ def test_fragments_hold_every_element_once(m: int, k: int, per: int) -> None:
 
 def test_places_of_the_manual() -> None:
     """m16n8k16: a3 of lane 5 is at row 9 and column 3, b2 at row 10 and column 1, c2 at row 9 and column 2."""
-    assert [int(part[5]) for part in fragment_a(2, 3, 16)] == [9, 3]
+    assert [int(part[5]) for part in fragment_a(3, 2, 16)] == [9, 3]
     assert [int(part[5]) for part in fragment_b(2, 2)] == [10, 1]
     assert [int(part[5]) for part in fragment_c(2)] == [9, 2]
 
@@ -86,8 +86,8 @@ def test_a_product_of_each_type(name: str, dtype, k: int, sums: str, by_hand) ->
     for _ in range(2):
         a, b = random.integers(low, 5, (16, k)).astype(dtype), random.integers(low, 5, (k, 8)).astype(dtype)
         c = random.integers(-4, 5, (16, 8)).astype(of_c)
-        given["a"].append(registers(a, [fragment_a(per, i, 16) for i in range(k // 2)]))
-        given["b"].append(registers(b, [fragment_b(per, i) for i in range(k // 4)]))
+        given["a"].append(registers(a, [fragment_a(i, per, 16) for i in range(k // 2)]))
+        given["b"].append(registers(b, [fragment_b(i, per) for i in range(k // 4)]))
         given["c"].append(registers(c, [fragment_c(i) for i in range(4)]))
         wanted = (a.astype(np.float64) @ b.astype(np.float64) + c).astype(of_c)
         given["d"].append(registers(wanted, [fragment_c(i) for i in range(4)]))
