@@ -121,22 +121,19 @@ def spread(module: core.Module, options: CompileOptions) -> Op:
 
 
 def _with_roots_apart(module: core.Module) -> core.Module:
-    """The module whose ranges, splats and constants have one use each: rows and columns may be ranges of one size, and
-    only one of them is divided."""
+    """The module whose ranges, splats and constants, and their views, have one use each: rows and columns may be
+    ranges of one size, and only one of them is divided."""
+
+    def copied(builder: Rewriter, value: Value) -> Value:
+        if not isinstance(value, OpResult) or not isinstance(value.type, TensorType):
+            return builder[value]
+        if is_root(value.op) or isinstance(value.op, tt.ExpandDims | tt.Broadcast):
+            return builder.copy(value.op, [copied(builder, one) for one in value.op.operands])
+        return builder[value]
 
     def apart(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
-        roots = [one.op if isinstance(one, OpResult) else None for one in op.operands]
-        roots = [
-            one if one is not None and is_root(one) and isinstance(one.result.type, TensorType) else None
-            for one in roots
-        ]
-        if not any(roots):
-            return None
-        own = (
-            new if one is None else builder.copy(one, [builder[given] for given in one.operands])
-            for one, new in zip(roots, operands, strict=True)
-        )
-        return builder.copy(op, tuple(own))
+        own = tuple(copied(builder, one) for one in op.operands)
+        return None if own == operands else builder.copy(op, own)
 
     made = dce(transform(module, apart))
     assert isinstance(made, core.Module)

@@ -238,6 +238,27 @@ def test_clusters_make_no_tensor_maps() -> None:
     np.testing.assert_array_equal(c, a @ b)
 
 
+@zg.kernel
+def one_size(a_ptr, b_ptr, c_ptr, k, N: zg.constexpr):
+    at, acc = zg.arange(0, N), zg.zeros((N, N), zg.f32)
+    for start in zg.range(0, k, N):
+        a_at = zg.add(zg.expand(zg.mul(at, k), 1), zg.add(start, zg.expand(at, 0)))
+        b_at = zg.add(zg.expand(zg.mul(zg.add(at, start), N), 1), zg.expand(at, 0))
+        acc = zg.dot(zg.load(zg.add(a_ptr, a_at)), zg.load(zg.add(b_ptr, b_at)), acc)
+    zg.store(zg.add(c_ptr, zg.add(zg.expand(zg.mul(at, N), 1), zg.expand(at, 0))), acc)
+
+
+def test_axes_of_one_size_are_apart() -> None:
+    """Rows, columns and what is summed are the same range, also as a row or a column of a matrix."""
+    pointer = zg.divisible(zg.ptr(zg.f16))
+    model = one_size.triton(pointer, pointer, zg.ptr(zg.f32), zg.divisible(zg.i32), 128)
+    made = zg.compile(model, num_warps=4, num_ctas=2)
+    assert made.num_ctas == 2
+    a, b, c = integers(128, 128), integers(128, 128, seed=1), np.zeros((128, 128), np.float32)
+    made.simulate[1](a, b, c, 128, max_steps=STEPS)
+    np.testing.assert_array_equal(c, a.astype(np.float32) @ b.astype(np.float32))
+
+
 def test_nothing_changes_for_kernels_that_do_not_ask() -> None:
     model, _, _ = product_of(8, 8, 8, (128, 64, 64))
     one, other = (zg.compile(model, num_warps=4, **more) for more in ({}, {"num_ctas": 1}))
