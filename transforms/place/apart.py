@@ -18,6 +18,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from ziggurat.codemodel.dialects import arith, scf, tt
 from ziggurat.codemodel.op import Op, OpResult
+from ziggurat.codemodel.traits import Loop
 from ziggurat.codemodel.types import shape_of
 from ziggurat.transforms.place.affine import Form, Forms, Poly, product_of, sum_of
 from ziggurat.transforms.place.axis_info import analyse
@@ -54,6 +55,16 @@ def are_apart(forms: Forms, one: tt.Store, other: tt.Store, unordered: Collectio
             if abs(steps) >= size and between == product_of(stride, {(): steps}):
                 return not loops or _Iterations(forms, loops, (one, other), {axis: steps}).differ(a)
     return False
+
+
+def iterations_are_apart(forms: Forms, store: tt.Store) -> bool:
+    """Whether a store is known never to write one element in two iterations of the loops around it."""
+    loops = [op for op in store.path() if isinstance(op, Loop)]
+    counted = [op for op in loops if isinstance(op, scf.For)]
+    form = forms.form(store.ptr)
+    if form is None or form.origin is None or any(axis.wrap for axis in form.axes) or len(counted) < len(loops):
+        return not loops
+    return not loops or _Iterations(forms, counted, (store, store), {}).differ(form)
 
 
 class _Iterations:

@@ -42,6 +42,8 @@ from ziggurat.codemodel.types import (
     shape_of,
     with_element,
 )
+from ziggurat.transforms.place.affine import Forms
+from ziggurat.transforms.place.apart import are_apart, iterations_are_apart
 from ziggurat.transforms.place.chunks import numbers_from
 from ziggurat.transforms.place.components import Component, component_of, component_types, components_of, groups_of
 from ziggurat.transforms.place.memory_order import MemoryOrder, may_order
@@ -61,6 +63,7 @@ _DIVISIBLE = (
     tt.Load, tt.Store, tt.MapElementwise, tt.InlineAsm, tt.Assert, Structured, scf.Yield, scf.Condition,
     core.MakeTuple, core.TupleLoad, tt.Func, tt.Dot, tt.MakeTensorDescriptor, tt.DescriptorLoad, tt.DescriptorStore,
 )  # fmt: skip
+_LOADS, _STORES = (tt.Load, tt.DescriptorLoad), (tt.Store, tt.DescriptorStore)
 _OF_ONE_CTA = (tt.SmId, tt.GlobalTimer, tt.Print)
 
 Axis = tuple[Component, int]
@@ -247,13 +250,15 @@ def obstacle_to(func: tt.Func, division: Division, count: int) -> Obstacle | Non
         why = _why_not(op, division, count)
         if why is not None:
             return Obstacle(why, op)
-    store = _of_what_others_load(func, division)
-    return None if store is None else Obstacle("it may store where the other CTAs have yet to load", store)
+    if division.axes is None:
+        why, store = "it may store where the other CTAs have yet to load", _of_what_others_load(func, division)
+    else:
+        why, store = "it may store where another CTA loads or stores, in any order", _unordered(func, division)
+    return None if store is None else Obstacle(why, store)
 
 
 def _of_what_others_load(func: tt.Func, division: Division) -> Op | None:
-    """A store by the first CTA to memory that a load before it reads in all CTAs, where they need it for their parts;
-    in a kernel with dots, a store by any CTA.
+    """A store by the first CTA to memory that a load before it reads in all CTAs, where they need it for their parts.
 
     Only a barrier makes all CTAs wait until such loads are done. One CTA needs none where each thread has its elements.
     """
@@ -261,14 +266,52 @@ def _of_what_others_load(func: tt.Func, division: Division) -> Op | None:
     for op in func.walk():
         if isinstance(op, tt.Barrier) and op.parent_op is func:
             loaded.clear()
-        elif isinstance(op, tt.Load | tt.DescriptorLoad):
-            if division.axis(op.result) is None and _reaches_parts(op, division):
-                loaded.append(op.operands[0])
-        elif isinstance(op, tt.Store | tt.DescriptorStore):
-            by_first = division.axis(op.operands[0]) is None
-            if (by_first or division.axes is not None) and memory.keeps_order(op, loaded):
-                return op
+        elif isinstance(op, tt.Load) and not _is_of_first(op, division) and division.axis(op.result) is None:
+            loaded.append(op.ptr)
+        elif isinstance(op, tt.Store) and _is_of_first(op, division) and memory.keeps_order(op, loaded):
+            return op
     return None
+
+
+def _unordered(func: tt.Func, division: Division) -> Op | None:
+    """A store of a kernel with dots that may change what another CTA loads or stores before it, or in another iteration
+    of a loop. The threads of one CTA wait for each other at each dot; the CTAs of a cluster do not.
+
+    The blocks that a kernel stores through one descriptor are taken not to overlap, as in `divide`.
+    """
+    memory, forms = MemoryOrder(func), Forms(func)
+    accesses = [op for op in func.walk() if isinstance(op, _LOADS + _STORES)]
+
+    def is_ordered(one: Op, store: Op) -> bool:
+        """Whether only one CTA does both, or the same CTA does both for each element."""
+        if _is_of_first(store, division) or _is_of_first(one, division):
+            return _is_of_first(store, division) and _is_of_first(one, division)
+        if isinstance(one, tt.DescriptorStore) and isinstance(store, tt.DescriptorStore):
+            return True
+        if _place(one) == _place(store):
+            return not isinstance(store, tt.Store) or iterations_are_apart(forms, store)
+        return isinstance(one, tt.Store) and isinstance(store, tt.Store) and are_apart(forms, one, store, ())
+
+    for at, store in enumerate(accesses):
+        loops = {op for op in store.path() if isinstance(op, Loop)}
+        others = [one for one in accesses[at + 1 :] if not loops.isdisjoint(one.path())]
+        for one in (*accesses[: at + 1], *others) if isinstance(store, _STORES) else ():
+            if memory.keeps_order(store, [one.operands[0]]) and not is_ordered(one, store):
+                return store
+    return None
+
+
+def _place(op: Op) -> Sequence[Value]:
+    """The operands that say which elements a load or a store accesses."""
+    described = isinstance(op, tt.DescriptorLoad | tt.DescriptorStore)
+    return (op.operands[0], *op.offsets) if described else op.operands[:1]
+
+
+def _is_of_first(op: Op, division: Division) -> bool:
+    """Whether only the first CTA does a store, or needs what a load gives."""
+    if isinstance(op, _STORES):
+        return division.axis(op.operands[0]) is None
+    return division.axis(op.result) is None and not _reaches_parts(op, division)
 
 
 def _reaches_parts(op: Op, division: Division) -> bool:

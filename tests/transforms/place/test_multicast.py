@@ -239,6 +239,48 @@ def test_clusters_make_no_tensor_maps() -> None:
 
 
 @zg.kernel
+def stored_near(
+    x_ptr, w_ptr, out_ptr, count, M: zg.constexpr, K: zg.constexpr, WHERE: zg.constexpr, STEP: zg.constexpr
+):
+    """x · w stored where x lies or near it, or else x · w for each w, each `STEP` rows below the one before."""
+    rows, columns = zg.arange(0, M), zg.arange(0, K)
+    x_at = zg.add(x_ptr, zg.add(zg.expand(zg.mul(rows, K), 1), zg.expand(columns, 0)))
+    w_at = zg.add(w_ptr, zg.add(zg.expand(zg.mul(columns, K), 1), zg.expand(columns, 0)))
+    x, at = zg.load(x_at), x_at
+    if WHERE == "moved":
+        at = zg.add(x_ptr, zg.add(zg.expand(zg.mul(zg.xor(rows, M // 2), K), 1), zg.expand(columns, 0)))
+    if WHERE == "turned":
+        at = zg.add(x_ptr, zg.add(zg.expand(rows, 1), zg.expand(zg.mul(columns, M), 0)))
+    if WHERE == "below":
+        for step in zg.range(0, count):
+            found = zg.dot(x, zg.load(zg.add(w_at, step * K * K)), zg.zeros((M, K), zg.f32))
+            below = zg.expand(zg.mul(zg.add(rows, step * STEP), K), 1)
+            zg.store(zg.add(out_ptr, zg.add(below, zg.expand(columns, 0))), zg.cast(found, zg.f16))
+    else:
+        zg.store(at, zg.cast(zg.dot(x, zg.load(w_at), zg.zeros((M, K), zg.f32)), zg.f16))
+
+
+@pytest.mark.parametrize(
+    ("where", "step", "ctas"), [("same", 0, 2), ("moved", 0, 1), ("turned", 0, 1), ("below", 128, 2), ("below", 64, 1)]
+)
+@pytest.mark.filterwarnings("ignore:each CTA of a cluster loads all blocks")
+def test_stores_where_another_cta_loads_or_stores(where: str, step: int, ctas: int) -> None:
+    """A CTA may be late: no other one may store what it has yet to load, or what it stores an iteration before."""
+    model = stored_near.triton(*[zg.ptr(zg.f16)] * 3, zg.i32, 128, 64, where, step)
+    found, expected = ([integers(128, 64), integers(192, 64), np.zeros((512, 64), np.float16)] for _ in range(2))
+    if ctas == 1:
+        with pytest.warns(ZigguratWarning, match="it may store where another CTA loads or stores, in any order"):
+            made = zg.compile(model, num_warps=4, num_ctas=2)
+    else:
+        made = zg.compile(model, num_warps=4, num_ctas=2)
+    assert made.num_ctas == ctas
+    run(model, None, (1,), [*expected, 3])
+    made.simulate[1](*found, 3, seed=step % 3, max_steps=STEPS)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@zg.kernel
 def one_size(a_ptr, b_ptr, c_ptr, k, N: zg.constexpr):
     at, acc = zg.arange(0, N), zg.zeros((N, N), zg.f32)
     for start in zg.range(0, k, N):
