@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+# The emitters register themselves when these are imported.
 from ziggurat.backend.mlir import arithmetic, control, memory, tensors  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from ziggurat.backend.mlir.emitter import (
     DIVISIBILITY,
@@ -24,8 +25,6 @@ from ziggurat.backend.mlir.releases import release_of
 from ziggurat.backend.mlir.tensors import power_of_two
 from ziggurat.codemodel.dialects import core, tt
 from ziggurat.codemodel.errors import TargetError
-
-# The emitters register themselves when these are imported.
 from ziggurat.codemodel.op import Op, expect, require_model
 from ziggurat.codemodel.structured import leaves_structure
 from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, Type, i1, void
