@@ -162,7 +162,7 @@ def _divided_size(func: tt.Func) -> int | None:
 
 def division_by(func: tt.Func, count: int) -> Division | Obstacle:
     """The axes of a prepared kernel that `count` CTAs divide, or the first op that they cannot share."""
-    if any(isinstance(op, tt.Dot) for op in func.walk()):
+    if has_dots := any(isinstance(op, tt.Dot) for op in func.walk()):
         divisions = _divisions_of_dots(func, count)
     else:
         size = _divided_size(func)
@@ -173,7 +173,7 @@ def division_by(func: tt.Func, count: int) -> Division | Obstacle:
         if found is None:
             return division
         first = first or found
-    return first or Obstacle("it has no tensors", func)
+    return first or Obstacle("all of its dots are batched" if has_dots else "it has no tensors", func)
 
 
 def _divisions_of_dots(func: tt.Func, count: int) -> list[Division]:

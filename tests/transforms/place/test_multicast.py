@@ -216,6 +216,17 @@ def test_barriers_are_of_one_cta() -> None:
 
 
 @zg.kernel
+def batched(c_ptr, value):
+    found = zg.dot(zg.full((2, 128, 64), value, zg.f16), zg.full((2, 64, 64), value, zg.f16))
+    zg.store(zg.add(c_ptr, zg.reshape(zg.arange(0, 16384), (2, 128, 64))), found)
+
+
+def test_batched_dots_are_of_one_cta() -> None:
+    with pytest.warns(ZigguratWarning, match="num_ctas=2: all of its dots are batched"):
+        assert zg.compile(batched.triton(zg.ptr(zg.f32), zg.f32), num_ctas=2).num_ctas == 1
+
+
+@zg.kernel
 def described_here(a_ptr, b_ptr, c_ptr, k, pitch, M: zg.constexpr, N: zg.constexpr, K: zg.constexpr):
     a_desc = zg.make_tensor_descriptor(a_ptr, (M, k), (pitch, 1), (M, K))
     b_desc = zg.make_tensor_descriptor(b_ptr, (k, N), (N, 1), (K, N))
