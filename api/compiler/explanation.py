@@ -156,7 +156,7 @@ def _notes(compiled: Compiled) -> tuple[dict[Line, list[str]], str]:
     for op in compiled.stages["gpu"].walk():
         if isinstance(op, gpu.TmaLoad) and op.ctas > 1:
             found.setdefault(Line.of(op.location), []).append(
-                f"{op.ctas} CTAs load a block together: each a part, for all"
+                f"each of {op.ctas} CTAs loads a part of a block, for all of them"
             )
     models = {after.name: before.model for before, after in pairwise(snapshots)}  # By the pass that comes next.
     plain = expect(models["raise_pointers"], core.Module)

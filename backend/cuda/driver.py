@@ -263,7 +263,7 @@ class Loaded:
 
         launch, binary = self._plain_launch(), self.binary
         if binary.persistent and not binary.maps:
-            raise InternalError("programs are taken in turn by a kernel without tensor maps", binary.title)
+            raise InternalError(f"'{binary.title}' takes programs in turn, but has no tensor maps")
         if binary.scratch:
             count = len(binary.parameters) + 3 * binary.persistent + len(binary.maps)
             launch = launching(launch, self.context, binary.scratch, count)

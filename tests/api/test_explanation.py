@@ -105,7 +105,7 @@ def test_a_cluster_is_named_with_what_its_ctas_load_together():
     text = by_pointers(256, 256, num_warps=8, num_ctas=2)
     assert "\na program is a cluster of 2 CTAs; the figures are of one of them\n" in text
     assert "\nchosen: as many clusters as fit run the programs in turn" in text
-    assert text.count("^ 2 CTAs load a block together: each a part, for all\n") == 1
+    assert text.count("^ each of 2 CTAs loads a part of a block, for all of them\n") == 1
     longest = kernels.softmax.compile(F32, F32, N, N, 131072).explain()
     assert "\nchosen: a program is a cluster of 16 CTAs; the figures are of one of them\n" in longest
 

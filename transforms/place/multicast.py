@@ -25,7 +25,8 @@ from ziggurat.codemodel.structured import Structured
 from ziggurat.transforms.place.components import Component, component_of, groups_of
 from ziggurat.transforms.place.queries import descriptor_of
 
-_LEAST_ROWS = 8  # Of a part: the swizzle of shared memory repeats after as many.
+_LEAST_PART_ROWS = 8  # The swizzle of shared memory repeats after as many.
+_DIFFERING = (gpu.ClusterRank, scf.While, tt.SmId, tt.GlobalTimer, tt.InlineAsm)  # Results may differ between CTAs.
 
 
 class Ranks:
@@ -58,9 +59,6 @@ class Ranks:
             return found
         assert isinstance(value, OpResult)
         return [*found, *(component_of(operand) for operand in value.op.operands)]
-
-
-_DIFFERING = (gpu.ClusterRank, scf.While, tt.SmId, tt.GlobalTimer, tt.InlineAsm)
 
 
 def _members(op: Structured) -> list[Component]:
@@ -101,4 +99,4 @@ def _has_parts(descriptor: Value, ctas: int) -> bool:
     """Whether boxes of TMA are parts of the blocks of a descriptor."""
     type_ = descriptor_of(descriptor)
     inner = min(type_.block[-1], 128 // type_.element.bytes)
-    return len(type_.block) == 2 and (type_.block[1] // inner % ctas == 0 or type_.block[0] >= ctas * _LEAST_ROWS)
+    return len(type_.block) == 2 and (type_.block[1] // inner % ctas == 0 or type_.block[0] >= ctas * _LEAST_PART_ROWS)

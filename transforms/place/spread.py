@@ -55,8 +55,8 @@ from ziggurat.transforms.simplify.effects import is_pure, may_write
 
 LONG = 65536  # Elements of a tensor from which on the compiler chooses clusters.
 ELEMENTS_OF_CTA = 8192  # Of the largest tensor, then: 32 a thread of 8 warps (`choose`).
-_LEAST = 32  # Elements that a CTA has of an axis that is divided.
-_LEAST_ROWS = 64  # Of the rows of a dot's result: those of a wgmma.
+_LEAST_ELEMENTS = 32  # Elements that a CTA has of an axis that is divided.
+_LEAST_DOT_ROWS = 64  # Of the rows of a dot's result: those of a wgmma.
 
 _DIVISIBLE = (
     tt.MakeRange, tt.Splat, tt.Broadcast, tt.Poison, arith.ConstantOp, tt.ExpandDims, tt.Trans, tt.Join, tt.Split,
@@ -244,7 +244,7 @@ def _linked(op: Op) -> Iterator[tuple[Axis, Axis]]:
 
 def obstacle_to(func: tt.Func, division: Division, count: int) -> Obstacle | None:
     """The first op of a prepared kernel that `count` CTAs cannot share, dividing these axes."""
-    if division.size < _LEAST * count:
+    if division.size < _LEAST_ELEMENTS * count:
         return Obstacle(f"its longest axis has only {division.size} elements", func)
     for op in func.walk():
         why = _why_not(op, division, count)
@@ -350,7 +350,7 @@ def _why_not(op: Op, division: Division, count: int) -> str | None:
             return f"{op.NAME} is of one CTA"
         if division.axis(op.a) == 1:
             return "the CTAs divide the sums of a dot"
-        if division.axis(op.result) == 0 and division.size < _LEAST_ROWS * count:
+        if division.axis(op.result) == 0 and division.size < _LEAST_DOT_ROWS * count:
             return f"the result of a dot has only {division.size} rows"
     if isinstance(op, tt.DescriptorStore | tt.DescriptorReduce) and division.axis(op.descriptor) is None:
         return f"{op.NAME} would be done by each CTA"

@@ -50,6 +50,8 @@ def logarithm(x: Any, factor_32: zg.constexpr, factor_64: zg.constexpr) -> Any:
 
 
 def _with_factor(of: Callable[..., Any], factor_32: Any, factor_64: Any) -> Callable[..., Any]:
+    """A power or a logarithm to another base than 2, by the factor for each type."""
+
     def function(x: Any) -> Any:
         return of(x, factor_32, factor_64)
 

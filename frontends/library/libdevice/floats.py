@@ -15,7 +15,7 @@ INT_MIN = -(2**31)
 
 
 def _test(holds: Callable[..., Any]) -> Callable[..., Any]:
-    """1 where a test of the language holds, else 0."""
+    """The function that gives 1 where a test of the language holds, else 0."""
 
     def test(x: Any) -> Any:
         return zg.cast(holds(x), i32)

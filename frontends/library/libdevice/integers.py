@@ -74,6 +74,8 @@ def rhadd(x: Any, y: Any) -> Any:
 
 
 def _bits_as(dtype: Any) -> Callable[..., Any]:
+    """The function that takes the bits of a number as one of this type."""
+
     def bits(x: Any) -> Any:
         return zg.bitcast(x, dtype)
 
