@@ -17,9 +17,9 @@ them, such as the queries of each tile in attention, have channels of one slot.
 
 A loop is specialised on request (`zg.range(…, warp_specialize=True)`), if it fetches only blocks for wgmma whose
 addresses follow from scalars, and if only for loops are around it. All loops of a kernel that ask are specialised, or
-none is. If one cannot be, or if there are too few warps or too little shared memory, a warning says why, and the loops
-are pipelined like any other. Loops that do not ask get no roles if only a thread without roles has enough registers for
-them.
+none is. If one cannot be, or if there are too few warps, too little shared memory, or fewer registers than a loop
+carries, a warning says why, and the loops are pipelined like any other. Loops that do not ask get no roles either if
+only a thread without roles has the registers for another accumulator beside.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
 """The registers of the values that a loop carries."""
 
+from contextlib import nullcontext
+
 import pytest
 
 import ziggurat as zg
@@ -152,21 +154,16 @@ def several(a_desc, b_desc, c_desc, d_desc, e_desc, out_ptr, k, ASKED: zg.conste
     zg.store(zg.add(out_ptr, zg.arange(0, 128)), total)
 
 
-def test_roles_that_nobody_asks_for_have_registers_for_what_a_loop_carries():
+def test_a_loop_that_carries_more_than_a_consumer_has_gets_no_roles():
     """With roles, a thread has 240 registers, and without 255: so the loop keeps them, and tuning the configuration."""
     blocks = [
         zg.divisible(zg.descriptor(block, zg.f16)) for block in ((128, 32), *((32, n) for n in (256, 128, 64, 32)))
     ]
-    found: list[bool] = []
     for asked in (False, True):
         model = several.triton(*blocks, zg.ptr(zg.f32), zg.divisible(zg.i32), asked)
-        module = place(model, CompileOptions("sm_90a", num_stages=3))
-        found.append(any(isinstance(op, gpu.WarpSpecialize) for op in module.walk()))
-        assert module.num_warps == (12 if asked else 8)
-        if asked:
-            with pytest.raises(zg.ResourceError, match="carries 242 registers in each of 256 threads, which have 240"):
-                check_registers(module)
-        else:
-            assert pressure(module).registers == 242
-            check_registers(module)
-    assert found == [False, True]
+        words = "a thread of a consumer has 240 registers, and the loop carries 242"
+        with pytest.warns(zg.ZigguratWarning, match=words) if asked else nullcontext():
+            module = place(model, CompileOptions("sm_90a", num_stages=3))
+        assert module.num_warps == 8 and not any(isinstance(op, gpu.WarpSpecialize) for op in module.walk())
+        assert pressure(module).registers == 242
+        check_registers(module)
