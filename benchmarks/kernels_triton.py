@@ -454,7 +454,7 @@ def softmax_rows(
     picked = 0.0
     if LOSS:
         label = tl.load(label_ptr + row).to(tl.int32)
-    x = tl.load(x_ptr + at, at < n, other=-float("inf"), eviction_policy="evict_first").to(tl.float32)
+    x = tl.load(x_ptr + at, at < n, other=-float("inf")).to(tl.float32)
     if LOSS:
         picked = tl.load(x_ptr + label).to(tl.float32)
     top = tl.maximum(tl.max(tl.max(x, 0), 1) * LOG2_E, -1e30)  # Of a thread that is beyond the row, too.
@@ -463,7 +463,7 @@ def softmax_rows(
     y = powers * (tl.math.exp2(top - highest) * (scale / total))[None, :, None]
     if LOSS:
         y = tl.where(within == label - start, y - scale, y)
-    tl.store(y_ptr + at, y.to(y_ptr.dtype.element_ty), at < n, eviction_policy="evict_first")
+    tl.store(y_ptr + at, y.to(y_ptr.dtype.element_ty), at < n)
     if LOSS:
         tl.store(loss_ptr + row, (highest + tl.math.log2(total)) / LOG2_E - picked)
 
