@@ -18,7 +18,8 @@ def _loaded() -> Any:
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     with patch.dict(sys.modules, {"triton": ziggurat.triton, "triton.language": ziggurat.triton.language}):
-        sys.modules.pop("kernels_attention", None)
+        for part in ("kernels_attention", "kernels_products"):
+            sys.modules.pop(part, None)
         spec.loader.exec_module(module)
     return module
 
