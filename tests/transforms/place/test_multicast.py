@@ -148,7 +148,7 @@ def test_machine_code() -> None:
     assert text.count("UTMALDG.2D.MULTICAST") == 2 and "MEMBAR.ALL.GPU" not in text
 
 
-# What is not shared.
+# Kernels and blocks that CTAs do not share.
 
 
 def test_without_roles_each_cta_loads_for_itself() -> None:
