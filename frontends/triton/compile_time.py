@@ -23,6 +23,7 @@ class ConstexprFunction:
         self.fn = fn
         self._src: str | None = None
         functools.update_wrapper(self, fn)
+        self.__globals__: dict[str, Any] = getattr(fn, "__globals__", {})
 
     @property
     def src(self) -> str:

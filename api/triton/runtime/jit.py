@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import inspect
 import types
@@ -147,6 +148,7 @@ class JITFunction(Kernel, JITCallable):
     policy = TRITON
     make_models = TritonModels
     hash: str | None = None
+    kernel: None = None  # Triton's kernels have this attribute, which is always None.
 
     def __init__(
         self,
@@ -179,6 +181,9 @@ class JITFunction(Kernel, JITCallable):
         self._by_name = {one.name: one for one in self.params}
         self._repr = repr
         self._src: str | None = None
+        # Programs read these attributes, and PyTorch sets them while it pickles the kernel.
+        self.__globals__: dict[str, Any] = getattr(self.fn, "__globals__", {})
+        self._used_global_vals: dict[tuple[str, int], tuple[Any, Any]] | None = None
         # The signatures whose models depend on the number of warps.
         self.by_warps: set[Signature] = set()
         self._interpreted = bool(knobs.runtime.interpret)
@@ -188,6 +193,10 @@ class JITFunction(Kernel, JITCallable):
         self._with_overflow: dict[Signature, core.Module] = {}
 
     # The source.
+
+    @property
+    def _fn_name(self) -> str:
+        return f"{self.__module__}.{self.__qualname__}"
 
     @property
     def src(self) -> str:
@@ -226,6 +235,10 @@ class JITFunction(Kernel, JITCallable):
         """The variables that the function can read: those of its module, and those around it that it names."""
         return {**self.fn.__globals__, **inspect.getclosurevars(self.fn).nonlocals}
 
+    def parse(self) -> ast.Module:
+        """The syntax tree of the source."""
+        return ast.parse(self.src)
+
     @property
     def cache_key(self) -> str:
         """A text that is equal for functions with equal code, at the same line, that call such functions."""
@@ -247,12 +260,19 @@ class JITFunction(Kernel, JITCallable):
     @property
     def used_global_vals(self) -> dict[tuple[str, int], tuple[Any, Any]]:
         """The values from outside that the model has, functions excepted, by name and by the identity of their dict."""
+        if self._used_global_vals is not None:
+            return self._used_global_vals
         _ = self.model
         return {
             (use.name, id(self.fn.__globals__)): (use.value, self.fn.__globals__)
             for use in self.uses
             if not callable(use.value) and not isinstance(use.value, types.ModuleType)
         }
+
+    @used_global_vals.setter
+    def used_global_vals(self, values: dict[tuple[str, int], tuple[Any, Any]] | None) -> None:
+        """Show these values until the model is made again; launches compare those of the model."""
+        self._used_global_vals = values
 
     def declared_types(self, types: Sequence[Type]) -> tuple[Type, ...]:
         """The types of the parameters, with pointers that the source declares as `tl.const`."""
@@ -285,7 +305,7 @@ class JITFunction(Kernel, JITCallable):
 
     def repr(self, specialization: Any) -> str:
         """The name of the kernel for the types and constants of its arguments."""
-        return f"{self.__module__}.{self.__qualname__}" if self._repr is None else self._repr(specialization)
+        return self._fn_name if self._repr is None else self._repr(specialization)
 
     # Launches.
 
@@ -454,7 +474,7 @@ class JITFunction(Kernel, JITCallable):
 
     def forget(self) -> None:
         super().forget()
-        self._kernels, self._unasserted, self._with_overflow = {}, {}, {}
+        self._kernels, self._unasserted, self._with_overflow, self._used_global_vals = {}, {}, {}, None
 
     def model_to_run(self, signature: Signature, options: Mapping[str, Any]) -> core.Module:
         if options.get("ir_override") is None and not knobs.compilation.override:

@@ -559,3 +559,43 @@ def test_the_variables_that_a_function_can_read():
 
     scope = keep.get_capture_scope()
     assert scope["around"] is around and scope["tl"] is tl and scope["GLOBAL"] is GLOBAL
+
+
+@triton.jit
+def documented(x_ptr, n: tl.constexpr = 2):
+    """Nothing."""
+
+
+def test_attributes_of_the_python_function():
+    kernel, fn = documented, documented.fn
+    for name in ("__doc__", "__name__", "__qualname__", "__globals__", "__module__"):
+        assert getattr(kernel, name) is getattr(fn, name), name
+    assert kernel.__globals__ is globals() and kernel.__doc__ == "Nothing."
+    assert kernel._fn_name == f"{__name__}.documented" and kernel.repr(None) == kernel._fn_name
+    assert kernel.parse().body[0].name == "documented" and kernel.kernel is None
+    namespace = dict(kernel.__globals__)
+    assert namespace["documented"] is kernel
+    assert triton.constexpr_function(plain_add).__globals__ is globals()
+
+
+def plain_add(x, y):
+    return x + y
+
+
+def test_attributes_that_pytorch_sets_while_it_pickles_a_kernel():
+    @triton.jit
+    def kernel(out_ptr, n: tl.constexpr):
+        tl.store(out_ptr, n + GLOBAL)
+
+    out = np.zeros(1, np.int32)
+    kernel[(1,)](out, 2)
+    names = ("fn", "__globals__", "used_global_vals", "repr")
+    before = {name: getattr(kernel, name) for name in names}
+    for name in (*names, "_hash_lock"):
+        setattr(kernel, name, None)
+    for name, value in before.items():
+        setattr(kernel, name, value)
+    assert {name: getattr(kernel, name) for name in names} == before
+    assert kernel.used_global_vals == {("GLOBAL", id(globals())): (GLOBAL, globals())}
+    kernel[(1,)](out, 4)
+    assert out.tolist() == [7]
