@@ -241,7 +241,8 @@ WRONG_CALLS += [
     ),
     (
         lambda: zg.autotune(configs=ONE, prune_configs_by={"top_k": "a"})(scale),
-        "zg.autotune: 'top_k' must be a number; got 'a'",
+        "zg.autotune: 'top_k' must be a number of configurations, 1 or more, or a share of them, above 0.0 and at most "
+        "1.0; got 'a'",
         "",
     ),
     (

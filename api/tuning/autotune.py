@@ -28,6 +28,7 @@ from ziggurat.frontends.language.signature import suggest
 from ziggurat.kernels.arguments import bind
 from ziggurat.kernels.heuristics import ComputedKernel, Heuristic, decorated
 from ziggurat.kernels.kernel import Grid, Kernel
+from ziggurat.tuning.pruning import check_top_k, fastest
 
 if TYPE_CHECKING:
     from ziggurat.backend.cuda.cache import Record
@@ -195,6 +196,7 @@ class TunedKernel(ComputedKernel):
     def _choose(self, grid: Grid, arguments: Sequence[Any], keywords: dict[str, Any]) -> Config:
         """The configuration for a launch whose key has no choice yet."""
         from ziggurat.backend.launch.arrays import on_gpu
+        from ziggurat.tuning.measuring import alone
 
         given = (*self._names[: len(arguments)], *keywords)
         twice = [name for name in given if name in self.tuning.configs[0].keywords]
@@ -217,11 +219,14 @@ class TunedKernel(ComputedKernel):
             if on_gpus.refused(bound):
                 return configs[0]  # The launch says why it takes no such arguments.
             tuner = on_gpus.Tuner(self, grid, arguments, keywords)
-        record, config = tuner.choice(configs)
-        if record is not None:  # An empty grid is not measured.
-            self.last = record
-            self.choices[self._key(arguments, keywords)] = config
-        return config
+        key = self._key(arguments, keywords)
+        with alone():
+            if key not in self.choices:
+                record, config = tuner.choice(configs)
+                if record is None:
+                    return config  # An empty grid is not measured.
+                self.last, self.choices[key] = record, config
+            return self.choices[key]
 
     def _pruned(self, arguments: Sequence[Any], keywords: dict[str, Any]) -> list[Config]:
         """The configurations that the user's pruning keeps."""
@@ -241,11 +246,8 @@ class TunedKernel(ComputedKernel):
         model: Callable[..., float] | None = prune.get("perf_model")
         top: float = prune.get("top_k", 1.0)
         if model is not None:
-            count = int(len(configs) * top) if isinstance(top, float) and top <= 1.0 else int(top)
-            if count < len(configs):
-                estimated = sorted(configs, key=lambda config: model(**named, **config.keywords))
-                best = estimated[: max(1, count)]
-                configs = [config for config in configs if config in best]
+            best = fastest(configs, lambda config: model(**named, **config.keywords), top, len(configs))
+            configs = [config for config in configs if config in best]
         return configs
 
     def bound(self, arguments: Sequence[Any], keywords: Mapping[str, Any], config: Config) -> dict[str, Any]:
@@ -294,9 +296,11 @@ def _check(kernel: TunedKernel, tuning: autotune) -> None:
         raise LaunchError(f"prune_configs_by of '{kernel.name}' has '{min(unknown)}'", hint=_PRUNING)
     counts = {"warmup": tuning.warmup, "rep": tuning.rep, "processes": tuning.processes}
     for name, value in {**counts, "measure": tuning.measure, **tuning.prune_configs_by}.items():
-        of_number = name in counts or name == "top_k"
-        fits = value is None or (isinstance(value, numbers.Real) if of_number else callable(value))
-        require_argument(value, fits, f"zg.autotune: '{name}' must be a {'number' if of_number else 'function'}")
+        if name == "top_k":
+            check_top_k(value, "zg.autotune")
+            continue
+        fits = value is None or (isinstance(value, numbers.Real) if name in counts else callable(value))
+        require_argument(value, fits, f"zg.autotune: '{name}' must be a {'number' if name in counts else 'function'}")
 
 
 def _known(kernel: Kernel, used: Iterable[str], where: str) -> None:

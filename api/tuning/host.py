@@ -53,27 +53,9 @@ class HostTuner(Tuner):
         tuning = self.kernel.tuning
         return float(np.median(host_times(run, tuning.warmup, tuning.rep, least=5)))
 
-    def _resetting(self, bound: Mapping[str, Any]) -> Callable[[], None]:
-        tuning, arrays = self.kernel.tuning, self._types(bound)
-        given = {name: _array(bound[name], name) for name in arrays}
-        saved = [(given[name], given[name].copy()) for name in tuning.restore_value if name in arrays]
-        zeroed = [given[name] for name in tuning.reset_to_zero if name in arrays]
-
-        def reset() -> None:
-            for array in zeroed:
-                array[...] = 0
-            for array, copy in saved:
-                array[...] = copy
-
-        return reset
-
 
 def _is_tensor(value: Any) -> bool:
     return isinstance(value, TensorDescriptor) or (value is not None and is_array(value))
-
-
-def _array(value: Any, name: str) -> np.ndarray[Any, Any]:
-    return as_array(value.array if isinstance(value, TensorDescriptor) else value, name)
 
 
 def _type(value: Any, name: str) -> str:

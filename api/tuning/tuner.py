@@ -20,7 +20,6 @@ from ziggurat.backend.cuda.cache import Cache, Record, Records, chosen
 from ziggurat.backend.cuda.driver import current_device, on_device, stream_address
 from ziggurat.backend.cuda.keys import compiler_version, key
 from ziggurat.backend.cuda.launch import devices_of, stream_of
-from ziggurat.backend.cuda.memory import Region, Saved
 from ziggurat.backend.cuda.specialize import RunTime, Specialization
 from ziggurat.backend.launch.arrays import as_array, is_array, on_gpu
 from ziggurat.backend.launch.descriptors import TensorDescriptor
@@ -32,6 +31,7 @@ from ziggurat.compiler.workers import LEAST, Job, compile_all
 from ziggurat.kernels.kernel import Grid, Kernel
 from ziggurat.launches.gpu import model_of, numbers_of, options_of
 from ziggurat.transforms.place.grid_cost import Launch
+from ziggurat.tuning.measuring import restoring, zeroing
 
 if TYPE_CHECKING:
     from ziggurat.tuning.autotune import Config, TunedKernel
@@ -189,8 +189,14 @@ class Tuner:
 
     def _times(self, configs: Sequence[Config], bound: dict[str, Any]) -> dict[str, float]:
         """Milliseconds of each configuration that can be launched."""
-        measure = self.kernel.tuning.measure or self._bench
-        reset = self._resetting(bound)
+        tuning = self.kernel.tuning
+        measure = tuning.measure or self._bench
+        zero, restore = zeroing(bound, tuning.reset_to_zero), restoring(bound, tuning.restore_value)
+
+        def reset() -> None:
+            zero()
+            restore()
+
         times: dict[str, float] = {}
         with closing(Progress(f"{self.kernel.name}: measuring", len(configs))) as progress:
             # Those come first that can be the fastest.
@@ -229,20 +235,6 @@ class Tuner:
         """The milliseconds of a call."""
         tuning = self.kernel.tuning
         return testing.do_bench(run, tuning.warmup, tuning.rep, graph=tuning.use_cuda_graph)
-
-    def _resetting(self, bound: Mapping[str, Any]) -> Callable[[], None]:
-        """The function that gives the arrays of `restore_value` and `reset_to_zero` their contents before each run."""
-        tuning, arrays = self.kernel.tuning, self._types(bound)
-        saved = [Saved(_memory(bound[name]), name) for name in tuning.restore_value if name in arrays]
-        zeroed = [Region(_memory(bound[name]), name) for name in tuning.reset_to_zero if name in arrays]
-
-        def reset() -> None:
-            for region in zeroed:
-                region.zero()
-            for region in saved:
-                region.restore()
-
-        return reset
 
     def _run(self, config: Config, reset: Callable[[], None]) -> None:
         reset()
@@ -305,11 +297,6 @@ class Progress:
             full = _WIDTH * self.done // self.total
             self._stream.write(f"\r{self.title} [{'#' * full}{'.' * (_WIDTH - full)}] {self.done}/{self.total}\x1b[K")
             self._stream.flush()
-
-
-def _memory(value: Any) -> Any:
-    """The array of an argument: the argument itself, or the one that a descriptor describes."""
-    return value.array if isinstance(value, TensorDescriptor) else value
 
 
 def _reason(error: ZigguratError) -> str:

@@ -134,6 +134,13 @@ def test_pruning_by_the_user(gpu):
     assert gpu.measured == [] and gpu.launches[-1]["threads"] == 64  # one is left: nothing to measure
 
 
+@pytest.mark.parametrize("top_k", [0, -1, -0.5, 0.0, 1.5, 3.0, float("nan"), True, None, "2"])
+def test_a_top_k_that_is_refused(gpu, top_k):
+    with pytest.raises(TypeError, match=r"zg\.autotune: 'top_k' must be a number of configurations, 1 or more") as info:
+        tuned(gpu, prune_configs_by={"perf_model": lambda BLOCK, **rest: BLOCK, "top_k": top_k})
+    assert isinstance(info.value, zg.ZigguratError)
+
+
 def test_hooks_see_all_arguments(gpu):
     seen = []
     configs = [zg.Config({"BLOCK": 64}, pre_hook=seen.append), zg.Config({"BLOCK": 128}, num_warps=8)]

@@ -8,7 +8,9 @@ import pickle
 import subprocess
 import sys
 import threading
+import time
 import warnings
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -423,6 +425,51 @@ def test_tuning_measures_native_code(cache: Path):
     again[grid](x, y, out, 1000, interpret=False)
     interpreted = zg.autotune(configs, key=["n"], measure=lambda run: pytest.fail("it is interpreted"))(fresh())
     interpreted[grid](x, y, out, 1000, interpret=True)
+
+
+def test_threads_tune_one_after_another(cache: Path):
+    lock, measured = threading.Lock(), list[int]()
+    running = 0
+
+    def measure(run: Callable[[], None]) -> float:
+        nonlocal running
+        with lock:
+            running += 1
+            measured.append(running)
+        time.sleep(0.001)
+        run()
+        with lock:
+            running -= 1
+        return 1.0
+
+    @zg.kernel
+    def accumulate(x_ptr, skipped, n, BLOCK: zg.constexpr):
+        at = zg.add(zg.mul(zg.program_id(0), BLOCK), zg.arange(0, BLOCK))
+        zg.atomic_add(zg.add(x_ptr, at), 1.0, zg.less(at, n))
+
+    configs = [zg.Config({"BLOCK": block}) for block in (16, 64)]
+    names = ["x_ptr", "skipped"]
+    kernel = zg.autotune(configs, key=["n"], restore_value=names, reset_to_zero=["skipped"], measure=measure)(
+        accumulate
+    )
+
+    def work(number: int) -> set[float]:
+        x = np.zeros(100 + number % 2, np.float32)
+        kernel[lambda meta: (zg.cdiv(meta["n"], meta["BLOCK"]),)](x, None, x.size, interpret=False)
+        return set(x.tolist())
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(work, range(16))) == [{1.0}] * 16
+    assert measured == [1] * 4  # Once a key, and never two at once.
+
+
+def test_what_tuning_resets_must_be_an_array(cache: Path):
+    configs = [zg.Config({"BLOCK": block}) for block in (16, 64)]
+    x, y, out = arrays()
+    for setting in ("restore_value", "reset_to_zero"):
+        kernel = zg.autotune(configs, key=["n"], measure=lambda run: 1.0, **{setting: ["n"]})(fresh())
+        with pytest.raises(zg.LaunchError, match="'n' must be an array, as reset_to_zero or restore_value names it"):
+            kernel[1,](x, y, out, 1000, interpret=False)
 
 
 def test_tuning_leaves_out_blocks_that_go_beyond_the_arrays(cache: Path):

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 
 from ziggurat.codemodel.errors import ResourceError, TargetError, ZigguratError, warn
+from ziggurat.frontends.triton.errors import as_triton
 from ziggurat.triton import knobs
 from ziggurat.triton.compiler.errors import CompileTimeAssertionFailure
 from ziggurat.triton.runtime.driver import driver
 from ziggurat.triton.runtime.errors import AutotunerError, OutOfResources, PTXASError
 from ziggurat.triton.runtime.jit import JITFunction, KernelInterface
+from ziggurat.tuning.pruning import check_top_k, fastest
 
 if TYPE_CHECKING:
     from ziggurat.backend.cuda.cache import Record
@@ -66,12 +69,40 @@ class Config:
     __repr__ = __str__
 
 
-class Autotuner(KernelInterface):
-    """A kernel with configurations. The fastest is found by measuring, once for each key.
+class _Decorated(KernelInterface):
+    """A kernel under a decorator. It has the names of the Python function, and a pickle holds its qualified name."""
+
+    __qualname__: str
+
+    def __init__(self, fn: Any, arg_names: Sequence[str]) -> None:
+        self.fn = fn
+        self.arg_names = arg_names
+        self.base_fn = _function_of(fn)
+        for name in ("__module__", "__name__", "__qualname__", "__doc__"):
+            setattr(self, name, getattr(self.base_fn, name, ""))
+
+    def __reduce__(self) -> str:
+        return self.__qualname__
+
+
+class _Launching(threading.local):
+    """The state of a tuner's launches by one thread."""
+
+    nargs: dict[str, Any] | None = None
+    best_config: Config | None = None
+
+    def __init__(self) -> None:
+        self.restore_copies: dict[str, Callable[[], None]] = {}
+
+
+class Autotuner(_Decorated):
+    """A kernel with configurations. The fastest is found by measuring, once for each key, by one thread at a time.
 
     `cache` has the chosen configuration by key, `best_config` that of the last launch, `configs_timings` the
-    milliseconds of each (median, 20 % and 80 % quantile) at the last measuring. Where the interpreter runs the kernel,
-    nothing is measured, and the first configuration is chosen, unless a `do_bench` is given.
+    milliseconds of each (median, 20 % and 80 % quantile) at the last measuring. While configurations are pruned and
+    measured, `nargs` has the positional arguments by name. A thread reads its own `nargs` and `best_config`; one that
+    has launched nothing reads the `best_config` of another. Where the interpreter runs the kernel, nothing is measured,
+    and the first configuration is chosen, unless a `do_bench` is given.
     """
 
     def __init__(
@@ -91,10 +122,7 @@ class Autotuner(KernelInterface):
         do_bench: Callable[..., Any] | None = None,
         cache_results: bool = False,
     ) -> None:
-        self.fn = fn
-        self.base_fn = _function_of(fn)
-        self.__name__ = getattr(self.base_fn, "__name__", "")
-        self.arg_names = arg_names
+        super().__init__(fn, arg_names)
         self.configs = list(configs) or [Config({})]
         self.keys = [key] if isinstance(key, str) else list(key)
         self.cache: dict[tuple[Any, ...], Config] = {}
@@ -107,14 +135,15 @@ class Autotuner(KernelInterface):
         prune = dict(prune_configs_by or {})
         self.perf_model: Callable[..., float] | None = prune.get("perf_model")
         self.configs_top_k: float = prune.get("top_k", 1.0)
+        if self.perf_model is not None:
+            self._check_top_k()
         self.early_config_prune: Callable[..., Any] | None = prune.get("early_config_prune")
         self.num_warmups, self.num_reps, self.use_cuda_graph = warmup, rep, use_cuda_graph
         self.cache_results = cache_results or bool(knobs.autotuning.cache)
-        self.best_config: Config | None = None
         self.configs_timings: dict[Config, Any] = {}
         self.bench_time = 0.0
-        self.nargs: dict[str, Any] | None = None
-        self.restore_copies: dict[str, Any] = {}
+        self._launching = _Launching()
+        self._last_config: Config | None = None
         self._do_bench = do_bench
         self._chosen: dict[Any, Config] = {}
         self._key: ChoiceKey | None = None
@@ -133,27 +162,67 @@ class Autotuner(KernelInterface):
             return functools.partial(testing.do_bench_cudagraph, rep=rep)
         return functools.partial(testing.do_bench, warmup=25 if self.num_warmups is None else self.num_warmups, rep=rep)
 
+    @property
+    def nargs(self) -> dict[str, Any] | None:
+        return self._launching.nargs
+
+    @nargs.setter
+    def nargs(self, named: dict[str, Any] | None) -> None:
+        self._launching.nargs = named
+
+    @property
+    def best_config(self) -> Config | None:
+        return self._launching.best_config or self._last_config
+
+    @best_config.setter
+    def best_config(self, config: Config | None) -> None:
+        self._launching.best_config = self._last_config = config
+
+    @contextlib.contextmanager
+    def _naming(self, args: Sequence[Any]) -> Generator[dict[str, Any]]:
+        """Name the positional arguments in `nargs`."""
+        before = self.nargs
+        self.nargs = named = dict(zip(self.arg_names, args, strict=False))
+        try:
+            yield named
+        finally:
+            self.nargs = before
+
     def _reset(self, kwargs: Mapping[str, Any], reset_only: bool = False) -> None:
-        for name in self.reset_to_zero:
-            kwargs[name].zero_()
+        from ziggurat.tuning.measuring import restoring, zeroing
+
+        # A parameter that no argument names has its default, which is no array.
+        given = {**dict.fromkeys(self.arg_names), **kwargs}
+        zeroing(given, self.reset_to_zero)()
         if not reset_only:
-            self.restore_copies = {name: kwargs[name].clone() for name in self.restore_value}
+            self._launching.restore_copies = {name: restoring(given, [name]) for name in self.restore_value}
 
     def _restore(self, kwargs: Mapping[str, Any], exception: Exception | None) -> None:
-        for name, copy in self.restore_copies.items():
-            kwargs[name].copy_(copy)
-        self.restore_copies = {}
+        copies, self._launching.restore_copies = self._launching.restore_copies, {}
+        for restore in copies.values():
+            restore()
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
         """Launch with the fastest configuration for these arguments, or compile only with `warmup`."""
-        if len(self.configs) > 1:
-            try:
-                assert self._key is not None
-                config = self._chosen[self._key(args, kwargs)]
-            except Exception:  # A new key, or arguments that only the launch can read.
-                config = self._choose(args, kwargs)
-        else:
-            config = self.configs[0]
+        if len(self.configs) == 1:
+            return self._launch(self.configs[0], args, kwargs)
+        try:
+            assert self._key is not None
+            config = self._chosen[self._key(args, kwargs)]
+        except Exception:  # A new key, or arguments that only the launch can read.
+            config = None
+        if config is not None:
+            return self._launch(config, args, kwargs)
+        key = self._cache_key(args, kwargs)
+        if key in self.cache:
+            return self._launch(self._choose(key, args, kwargs), args, kwargs)
+        from ziggurat.tuning.measuring import alone
+
+        # The launch too: a tuning in another thread would give an array that both use its former contents.
+        with alone():
+            return self._launch(self._choose(key, args, kwargs), args, kwargs)
+
+    def _launch(self, config: Config, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         self.best_config = config
         given = config.all_kwargs()
         _require_apart(kwargs, given)
@@ -161,20 +230,18 @@ class Autotuner(KernelInterface):
             config.pre_hook({**dict(zip(self.arg_names, args, strict=False)), **kwargs, **given})
         return self.fn.run(*args, **kwargs, **given)
 
-    def _choose(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Config:
-        """The configuration for a key that may be new."""
-        self.nargs = dict(zip(self.arg_names, args, strict=False))
-        given = {**self.nargs, **kwargs}
+    def _cache_key(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
+        given = {**dict(zip(self.arg_names, args, strict=False)), **kwargs}
         named = {name: given[name] for name in given if name in self.arg_names}
-        key = [named[name] for name in self.keys if name in named]
-        key += [str(one.dtype) for one in named.values() if hasattr(one, "dtype")]
-        known = tuple(key)
-        if known not in self.cache:
-            self.cache[known] = self._measured(known, args, kwargs)
-            if self.user_defined_pre_hook or self.reset_to_zero:
-                self.pre_hook({**given, **self.cache[known].all_kwargs()}, reset_only=True)
-        self.nargs = None
-        config = self.cache[known]
+        dtypes = [str(one.dtype) for one in named.values() if hasattr(one, "dtype")]
+        return (*(named[name] for name in self.keys if name in named), *dtypes)
+
+    def _choose(self, key: tuple[Any, ...], args: Sequence[Any], kwargs: dict[str, Any]) -> Config:
+        """The configuration for a key, which is measured where the key is new."""
+        if key not in self.cache:
+            with self._naming(args):
+                self.cache[key] = self._measured(key, args, kwargs)
+        config = self.cache[key]
         self._remember(args, kwargs, config)
         return config
 
@@ -201,9 +268,11 @@ class Autotuner(KernelInterface):
         if kept is not None:
             return kept
         self._compile_ahead(configs, args, kwargs)
-        self.configs_timings = {config: self._bench(*args, config=config, **kwargs) for config in configs}
-        self.bench_time = time.time() - start
-        best = min(self.configs_timings, key=self.configs_timings.__getitem__)
+        timings = {config: self._bench(*args, config=config, **kwargs) for config in configs}
+        self.configs_timings, self.bench_time = timings, time.time() - start
+        best = min(timings, key=timings.__getitem__)
+        if self.user_defined_pre_hook or self.reset_to_zero:
+            self.pre_hook({**(self.nargs or {}), **kwargs, **best.all_kwargs()}, reset_only=True)
         if knobs.autotuning.print:
             print(
                 f"Triton autotuning for function {self.__name__},\nwith key as {key},\n"
@@ -235,7 +304,7 @@ class Autotuner(KernelInterface):
         if knobs.autotuning.print:
             print(f"Autotuning kernel {self.__name__} with config {config}")
         current = {**meta, **config.all_kwargs()}
-        named = {**(self.nargs or {}), **current}
+        named = {**dict(zip(self.arg_names, args, strict=False)), **current}
 
         def call() -> None:
             if config.pre_hook is not None:
@@ -268,21 +337,25 @@ class Autotuner(KernelInterface):
                 )
         if self.perf_model is None:
             return configs
-        top = self.configs_top_k
-        count = int(len(self.configs) * top) if isinstance(top, float) and top <= 1.0 else top
-        if not isinstance(count, int):
-            raise TypeError("Error while pruning configs, top_k must be either 1) a float <= 1.0 or 2) an int")
-        if len(configs) <= count:
-            return configs
-        estimated = {config: self.perf_model(**named, **kwargs, **config.all_kwargs()) for config in configs}
-        return sorted(estimated, key=lambda config: estimated[config])[:count]
+        self._check_top_k()
+        model = self.perf_model
+        return fastest(
+            configs,
+            lambda config: model(**named, **kwargs, **config.all_kwargs()),
+            self.configs_top_k,
+            len(self.configs),
+        )
+
+    def _check_top_k(self) -> None:
+        try:
+            check_top_k(self.configs_top_k, "triton.autotune")
+        except ZigguratError as error:
+            raise as_triton(error) from None
 
     def warmup(self, *args: Any, **kwargs: Any) -> list[Any]:
         """Compile all configurations for arguments."""
-        self.nargs = dict(zip(self.arg_names, args, strict=False))
-        made = [self.fn.warmup(*args, **kwargs, **config.all_kwargs()) for config in self.prune_configs(kwargs)]
-        self.nargs = None
-        return made
+        with self._naming(args):
+            return [self.fn.warmup(*args, **kwargs, **config.all_kwargs()) for config in self.prune_configs(kwargs)]
 
     # The choices on disk.
 
@@ -383,16 +456,14 @@ def autotune(
     return decorator
 
 
-class Heuristics(KernelInterface):
+class Heuristics(_Decorated):
     """A kernel that computes some of its parameters at each launch."""
 
     def __init__(
         self, fn: Any, arg_names: Sequence[str], values: Mapping[str, Callable[[dict[str, Any]], Any]]
     ) -> None:
-        self.fn = fn
-        self.arg_names = arg_names
+        super().__init__(fn, arg_names)
         self.values = values
-        self.__name__ = getattr(_function_of(fn), "__name__", "")
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
         """Launch with the computed parameters."""

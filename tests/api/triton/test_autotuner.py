@@ -1,5 +1,10 @@
 """`triton.autotune` and `triton.heuristics` on a machine without a GPU, with functions that measure."""
 
+import pickle
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -8,26 +13,13 @@ import pytest
 import ziggurat as zg
 import ziggurat.triton as triton
 import ziggurat.triton.language as tl
-from ziggurat.codemodel.errors import StaticAssertionError, ZigguratWarning
+from ziggurat.codemodel.errors import LaunchError, StaticAssertionError, ZigguratError, ZigguratWarning
 from ziggurat.triton.compiler.compiled import compile_ahead
 from ziggurat.triton.tools.tensor_descriptor import TensorDescriptor
 
 
-class Tensor(np.ndarray):
-    """An array with the methods of tensors that the tuner calls."""
-
-    def zero_(self):
-        self[...] = 0
-
-    def clone(self):
-        return self.copy()
-
-    def copy_(self, other):
-        self[...] = other
-
-
-def zeros(n: int) -> Tensor:
-    return np.zeros(n, np.float32).view(Tensor)
+def zeros(n: int) -> np.ndarray:
+    return np.zeros(n, np.float32)
 
 
 def kernel(**settings):
@@ -113,6 +105,58 @@ def test_measured_launches_leave_the_tensors(setting: str, expected: float):
     assert x.tolist() == [expected] * 40
 
 
+@pytest.mark.parametrize("library", ["numpy", "torch", "wrapper", "descriptor"])
+@pytest.mark.parametrize(("setting", "expected"), [("reset_to_zero", 1.0), ("restore_value", 6.0)])
+def test_arrays_of_every_library_are_left(library: str, setting: str, expected: float):
+    x = np.full((8, 16), 5, np.float32)
+    argument: Any = x
+    if library != "numpy":
+        torch = pytest.importorskip("torch")
+        tensor = torch.from_numpy(x)
+        argument = {
+            "torch": tensor,
+            "wrapper": triton.reinterpret(tensor.view(torch.int32), torch.float32),
+            "descriptor": TensorDescriptor(tensor, [8, 16], [16, 1], [8, 16]),
+        }[library]
+    configs = [triton.Config({"BLOCK": 64}), triton.Config({"BLOCK": 128})]
+
+    @triton.autotune(configs=configs, key=[], do_bench=measured, **{setting: ["x", "unused", "left_out"]})
+    @triton.jit
+    def increment(x, unused, BLOCK: tl.constexpr, IS_DESCRIPTOR: tl.constexpr, left_out=None):
+        if IS_DESCRIPTOR:
+            x.store([0, 0], x.load([0, 0]) + 1)
+        else:
+            at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+            tl.store(x + at, tl.load(x + at) + 1)
+
+    def grid(meta):
+        return (1 if library == "descriptor" else 128 // meta["BLOCK"],)
+
+    increment[grid](argument, None, IS_DESCRIPTOR=library == "descriptor")
+    assert (x == expected).all()
+    increment[grid](argument, None, IS_DESCRIPTOR=library == "descriptor")
+    assert (x == expected + 1).all()  # A later launch resets nothing.
+
+
+@pytest.mark.parametrize("setting", ["reset_to_zero", "restore_value"])
+def test_what_is_reset_must_be_an_array_of_the_launch(setting: str):
+    tuned = kernel(do_bench=measured, **{setting: ["n"]})
+    with pytest.raises(LaunchError, match="'n' must be an array, as reset_to_zero or restore_value names it; got 40"):
+        tuned[grid](zeros(40), 40)
+    tuned = kernel(do_bench=measured, **{setting: ["m"]})
+    with pytest.raises(KeyError, match="'m'"):  # As in Triton.
+        tuned[grid](zeros(40), 40)
+
+
+def test_an_array_that_is_read_only():
+    x = zeros(40)
+    x.flags.writeable = False
+    with pytest.raises(LaunchError, match="'x_ptr' must be an array that can be written, to be set to zero"):
+        kernel(do_bench=measured, reset_to_zero=["x_ptr"])[grid](x, 40)
+    with pytest.raises(ZigguratError, match="writes x_ptr, but its array is read-only"):
+        kernel(do_bench=measured, restore_value=["x_ptr"])[grid](x, 40)
+
+
 def test_hooks_are_called_around_measured_launches():
     told: list[str] = []
 
@@ -159,6 +203,27 @@ def test_pruning():
     tuned = kernel(do_bench=do_bench, prune_configs_by={"early_config_prune": lambda configs, named, **more: []})
     with pytest.raises(triton.TritonError, match="Autotuner error: No valid autotuner configs after pruning"):
         tuned[grid](zeros(40), 40)
+
+
+@pytest.mark.parametrize("top_k", [0, -1, -0.5, 0.0, 1.5, 3.0, float("nan"), True, None, "2"])
+def test_a_top_k_that_is_refused(top_k):
+    with pytest.raises(
+        triton.TritonError, match=r"triton\.autotune: 'top_k' must be a number of configurations"
+    ) as info:
+        kernel(prune_configs_by={"perf_model": lambda BLOCK, **rest: BLOCK, "top_k": top_k})
+    assert isinstance(info.value, TypeError)
+    kernel(prune_configs_by={"top_k": top_k})  # It is not used, and Triton accepts it.
+
+
+@pytest.mark.parametrize(
+    ("top_k", "count"), [(0.1, 1), (0.5, 1), (0.7, 2), (1.0, 3), (1, 1), (np.int64(2), 2), (np.float32(0.7), 2), (9, 3)]
+)
+def test_how_many_the_best_are(top_k, count: int):
+    configs = [triton.Config({"BLOCK": size}) for size in (64, 16, 32)]
+    tuned = kernel(configs=configs, prune_configs_by={"perf_model": lambda BLOCK, **rest: BLOCK, "top_k": top_k})
+    tuned.nargs = {"x_ptr": None, "n": 40}
+    kept = [config.kwargs["BLOCK"] for config in tuned.prune_configs({})]
+    assert kept == ([64, 16, 32] if count == 3 else [16, 32][:count])
 
 
 @pytest.mark.parametrize("settings", [{}, {"do_bench": lambda call, quantiles: call()}])
@@ -234,3 +299,235 @@ def test_a_configuration_that_fails_is_not_compiled_ahead():
             raise StaticAssertionError("static assertion failed")
 
     compile_ahead([Failing(), Failing(), Failing()])
+
+
+@triton.autotune(configs=[triton.Config({"BLOCK": 16}), triton.Config({"BLOCK": 32})], key=[])
+@triton.jit
+def of_the_module(x_ptr, BLOCK: tl.constexpr):
+    """A kernel that pickles."""
+    tl.store(x_ptr, BLOCK)
+
+
+@triton.heuristics({"BLOCK": lambda given: 16})
+@triton.jit
+def computed_of_the_module(x_ptr, BLOCK: tl.constexpr):
+    tl.store(x_ptr, BLOCK)
+
+
+@pytest.mark.parametrize("decorated", [of_the_module, computed_of_the_module])
+def test_a_decorated_kernel_is_pickled_by_its_name(decorated):
+    assert pickle.loads(pickle.dumps(decorated)) is decorated
+    assert decorated.__module__ == __name__ and decorated.__qualname__ == decorated.__name__
+
+
+def in_threads(work: Callable[[int], Any], count: int = 12) -> list[Any]:
+    """The results of `work(1)`, `work(2)` … in threads that start together."""
+    start = threading.Barrier(count)
+
+    def started(number: int) -> Any:
+        start.wait()
+        return work(number)
+
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(started, range(1, count + 1)))
+
+
+def accumulating(**settings):
+    """A tuned kernel that adds a number to an array."""
+    settings.setdefault("configs", [triton.Config({"BLOCK": size}, num_warps=w) for size in (16, 32) for w in (1, 2)])
+
+    @triton.autotune(key=["n"], **settings)
+    @triton.jit
+    def accumulate(x_ptr, n, amount, BLOCK: tl.constexpr):
+        at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        tl.atomic_add(x_ptr + at, amount, mask=at < n)
+
+    return accumulate
+
+
+class Measuring:
+    """A function that measures, and notes how many calls of it run at once, and for what."""
+
+    def __init__(self) -> None:
+        self.running = self.most = self.calls = 0
+        self.lock = threading.Lock()
+
+    def __call__(self, call, quantiles):
+        with self.lock:
+            self.running += 1
+            self.calls += 1
+            self.most = max(self.most, self.running)
+        time.sleep(0.001)
+        call()
+        with self.lock:
+            self.running -= 1
+        return [1.0] * 3
+
+
+@pytest.mark.parametrize("sizes", [(100,), (100, 200)])
+@pytest.mark.parametrize("setting", ["reset_to_zero", "restore_value"])
+def test_threads_that_tune_a_kernel(setting: str, sizes: tuple[int, ...]):
+    do_bench = Measuring()
+    tuned = accumulating(do_bench=do_bench, **{setting: ["x_ptr"]})
+
+    def work(number: int) -> list[float]:
+        results = []
+        for n in sizes:
+            x = zeros(n)
+            tuned[grid](x, n, float(number))
+            assert (x == x[0]).all()
+            results.append(float(x[0]))
+        return results
+
+    assert in_threads(work) == [[float(number)] * len(sizes) for number in range(1, 13)]
+    assert do_bench.most == 1 and do_bench.calls == 4 * len(sizes)  # Once a key, and never two at once.
+
+
+def test_threads_with_keys_of_their_own():
+    do_bench = Measuring()
+    tuned = accumulating(do_bench=do_bench, restore_value=["x_ptr"], pre_hook=None)
+
+    def work(number: int) -> tuple[float, triton.Config, Any]:
+        x = zeros(10 * number)
+        tuned[grid](x, 10 * number, 1.0)
+        return float(x.sum()), tuned.best_config, tuned.nargs
+
+    results = in_threads(work)
+    assert [total for total, _, _ in results] == [10.0 * number for number in range(1, 13)]
+    assert do_bench.most == 1 and len(tuned.cache) == 12
+    assert {nargs for *_, nargs in results} == {None} and tuned.best_config == tuned.configs[0]
+
+
+def test_threads_that_share_an_array():
+    tuned, x = accumulating(do_bench=Measuring(), restore_value=["x_ptr"]), zeros(64)
+    in_threads(lambda number: tuned[grid](x, 64 - number % 4, 1.0))
+    assert (x[:61] == 12).all()
+
+
+def test_hooks_of_threads_see_their_own_arguments():
+    faults: list[Any] = []
+
+    def before(given, reset_only=False):
+        time.sleep(0.001)
+        if tuned.nargs["x_ptr"] is not given["x_ptr"] or given["x_ptr"][0] < 0:
+            faults.append(given)
+        given["x_ptr"][...] = 0
+
+    def after(given, exception):
+        time.sleep(0.001)
+        if tuned.nargs["x_ptr"] is not given["x_ptr"] or given["x_ptr"][0] != given["amount"]:
+            faults.append((given, exception))
+
+    tuned = accumulating(do_bench=Measuring(), pre_hook=before, post_hook=after)
+
+    def work(number: int) -> float:
+        x = zeros(16 * number)
+        tuned[grid](x, 16 * number, amount=number)
+        return float(x[0])
+
+    assert in_threads(work, 8) == [1, 2, 3, 4, 5, 6, 7, 8] and not faults
+
+
+def test_an_exception_in_one_thread_leaves_the_others():
+    tuned = accumulating(do_bench=Measuring(), restore_value=["x_ptr"])
+
+    def work(number: int) -> Any:
+        x = zeros(42)
+        try:
+            tuned[grid]("no array" if number % 3 == 0 else x, 40 + number % 3, 2.0)
+        except Exception as error:
+            return type(error)
+        return float(x[0])
+
+    results = in_threads(work)
+    assert [result for number, result in enumerate(results, 1) if number % 3] == [2.0] * 8
+    assert all(issubclass(result, ZigguratError) for result in results[2::3])
+    assert tuned.nargs is None
+
+
+def test_threads_that_warm_up_and_compute_parameters():
+    named: list[Any] = []
+
+    @triton.heuristics({"EVEN": lambda given: given["n"] % 2 == 0})
+    @triton.autotune(
+        configs=[triton.Config({"BLOCK": 16}), triton.Config({"BLOCK": 32})],
+        key=["n"],
+        do_bench=Measuring(),
+        restore_value=["x_ptr"],
+        prune_configs_by={"early_config_prune": lambda configs, given, **rest: named.append(given["n"]) or configs},
+    )
+    @triton.jit
+    def kernel(x_ptr, n, BLOCK: tl.constexpr, EVEN: tl.constexpr):
+        at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        tl.atomic_add(x_ptr + at, 1.0 + EVEN, mask=at < n)
+
+    def work(number: int) -> float:
+        x = zeros(number)
+        assert len(kernel.fn.warmup(x, number, EVEN=number % 2 == 0, grid=(1,))) == 2
+        kernel[grid](x, number)
+        return float(x.sum())
+
+    assert in_threads(work, 8) == [1, 4, 3, 8, 5, 12, 7, 16]
+    assert sorted(named) == sorted([*range(1, 9), *range(1, 9)])
+
+
+def test_a_tuned_kernel_that_a_hook_launches():
+    """The arguments by name of the launch around it stay."""
+    inner, seen = accumulating(do_bench=measured), list[Any]()
+
+    def before(given, reset_only=False):
+        inner[grid](zeros(8), 8, 1.0)
+        seen.append(outer.nargs)
+        if given["n"] == 40:
+            outer[grid](zeros(20), 20, 1.0)
+            seen.append(outer.nargs["n"])
+
+    outer = accumulating(do_bench=measured, pre_hook=before)
+    outer[grid](zeros(40), 40, 1.0)
+    assert all(given == 40 or given["n"] in (20, 40) for given in seen)
+
+
+def test_choices_on_disk_serve_threads(tmp_path):
+    with triton.knobs.cache.scope():
+        triton.knobs.cache.dir = str(tmp_path)
+        for calls in (4 * 3, 0):
+            do_bench = Measuring()
+            tuned = accumulating(do_bench=do_bench, cache_results=True, reset_to_zero=["x_ptr"])
+
+            def work(number: int, tuned=tuned) -> float:
+                n = 40 + number % 3
+                x = np.full(n, 5, np.float32)
+                tuned[grid](x, n, 1.0)
+                return float(x[0])
+
+            # Nothing is set to zero where nothing was measured.
+            assert set(in_threads(work)) <= ({1.0, 6.0} if calls else {6.0})
+            assert do_bench.calls == calls
+
+
+def test_a_subclass_that_tunes_itself_is_used_by_threads():
+    """Libraries override `run`, and call what Triton's class has."""
+
+    class Own(triton.runtime.Autotuner):
+        def run(self, *args, **kwargs):
+            self.nargs = dict(zip(self.arg_names, args, strict=False))
+            key = self.nargs["n"]
+            if key not in self.cache:
+                timings = {config: self._bench(*args, config=config, **kwargs) for config in self.prune_configs(kwargs)}
+                best = min(timings, key=timings.__getitem__)
+                self.pre_hook({**self.nargs, **kwargs, **best.all_kwargs()}, reset_only=True)
+                self.cache[key] = best
+            self.best_config = self.cache[key]
+            result = self.fn.run(*args, **kwargs, **self.best_config.all_kwargs())
+            self.nargs = None
+            return result
+
+    plain = accumulating(do_bench=Measuring())
+    tuned = Own(plain.fn, plain.arg_names, plain.configs, ["n"], ["x_ptr"], None, do_bench=Measuring())
+
+    def work(number: int) -> float:
+        x = zeros(40)
+        tuned[grid](x, 40, float(number))
+        return float(x[0])
+
+    assert in_threads(work, 8) == [1, 2, 3, 4, 5, 6, 7, 8]

@@ -1,0 +1,102 @@
+"""Measured runs of a kernel: one tuning at a time, with the contents that the arrays of the launch had before."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from ziggurat.backend.launch.arrays import as_array, is_array, on_gpu
+from ziggurat.backend.launch.descriptors import TensorDescriptor
+from ziggurat.codemodel.errors import LaunchError, shown
+
+_lock = threading.RLock()
+
+
+@contextmanager
+def alone() -> Generator[None]:
+    """Wait for the tunings of other threads, which would disturb the times, and keep them waiting."""
+    with _lock:
+        yield
+
+
+def _renew() -> None:
+    """Replace the lock in a process that was forked while another thread tuned."""
+    global _lock
+    _lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew)
+
+
+def zeroing(arrays: Mapping[str, Any], names: Iterable[str]) -> Callable[[], None]:
+    """The function that sets arrays, given by name, to zero. An argument that is None is skipped.
+
+    Raises `LaunchError` for an argument that is no array, or one that cannot be written.
+    """
+    return _each(_zeroing(_memory(arrays[name], name), name) for name in names if arrays[name] is not None)
+
+
+def restoring(arrays: Mapping[str, Any], names: Iterable[str]) -> Callable[[], None]:
+    """The function that gives arrays, given by name, the contents that they have now. An argument that is None is
+    skipped, and an array that cannot be written needs no copy. Raises `LaunchError` for an argument that is no array.
+    """
+    return _each(_restoring(_memory(arrays[name], name), name) for name in names if arrays[name] is not None)
+
+
+def _each(steps: Iterable[Callable[[], Any]]) -> Callable[[], None]:
+    listed = list(steps)
+
+    def run() -> None:
+        for step in listed:
+            step()
+
+    return run
+
+
+def _zeroing(array: Any, name: str) -> Callable[[], Any]:
+    if on_gpu(array):
+        from ziggurat.backend.cuda.memory import Region
+
+        return array.detach().zero_ if _is_torch(array) else Region(array, name).zero
+    here = as_array(array, name)
+    if not here.flags.writeable:
+        raise LaunchError(
+            f"'{name}' must be an array that can be written, to be set to zero; it is read-only",
+            hint=f"take '{name}' out of reset_to_zero, or pass np.array({name}), a copy that can be written",
+        )
+    return lambda: here.fill(0)
+
+
+def _restoring(array: Any, name: str) -> Callable[[], Any]:
+    if on_gpu(array):
+        from ziggurat.backend.cuda.memory import Saved
+
+        if not _is_torch(array):
+            return Saved(array, name).restore
+        tensor = array.detach()
+        contents = tensor.clone()
+        return lambda: tensor.copy_(contents)
+    here = as_array(array, name)
+    copy = here.copy()
+    return lambda: here.__setitem__(..., copy) if here.flags.writeable else None
+
+
+def _is_torch(array: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(array, torch.Tensor)
+
+
+def _memory(value: Any, name: str) -> Any:
+    """The array of an argument: the argument itself, or the one that a descriptor describes."""
+    array = value.array if isinstance(value, TensorDescriptor) else value
+    if not is_array(array) and not on_gpu(array):
+        raise LaunchError(
+            f"'{name}' must be an array, as reset_to_zero or restore_value names it; got {shown(value)}",
+            hint="name parameters that take arrays",
+        )
+    return array
