@@ -193,12 +193,18 @@ class Attributor:
 
     `functions` are the Python models that calls by symbol mean, where a model does not come from a `Function` with
     callees of its own. `instances` holds the results in the order in which they were finished, so callees come before
-    callers. `num_warps` gives the number of warps of a program to a kernel that asks for it.
+    callers. `num_warps` gives the number of warps of a program to a kernel that asks for it, and `dot_precision` the
+    precision of a `tl.dot` that names none, or None for that of the language.
     """
 
-    def __init__(self, functions: Mapping[str, Op] | None = None, num_warps: Callable[[], int] = default_warps) -> None:
+    def __init__(
+        self,
+        functions: Mapping[str, Op] | None = None,
+        num_warps: Callable[[], int] = default_warps,
+        dot_precision: Callable[[], str | None] = lambda: None,
+    ) -> None:
         self.functions = functions or {}
-        self.num_warps = num_warps
+        self.num_warps, self.dot_precision = num_warps, dot_precision
         self.instances: dict[tuple[int, tuple[Type, ...]], Attribution] = {}
         self.errors: list[ZigguratError] = []
         self.warned: set[tuple[str, Location | None]] = set()
@@ -258,14 +264,15 @@ def attribute(
     types: Sequence[Type],
     functions: Mapping[str, Op] | None = None,
     num_warps: Callable[[], int] = default_warps,
+    dot_precision: Callable[[], str | None] = lambda: None,
 ) -> Attribution:
     """Attribute a kernel at these argument types (a `ConstantType` for each constexpr parameter).
 
     `kernel` is a function, or a Python model, whose calls by symbol mean `functions`. Its attribution leads to those
-    of the functions it reaches. `num_warps` is called where the kernel asks for the number of warps of a program.
+    of the functions it reaches. `num_warps` and `dot_precision` are those of `Attributor`.
     Raises the errors of the kernel: the one there is, or `KernelErrors` with all of them.
     """
-    attributor = Attributor(functions, num_warps)
+    attributor = Attributor(functions, num_warps, dot_precision)
     if isinstance(kernel, Function):
         function = FunctionName(kernel.name, kernel.model, kernel)
     else:

@@ -171,6 +171,8 @@ def spelled_call(walk: FunctionAttributor, op: py.Invoke | py.Call, spelling: Sp
             known[name] = tuple(argument_of(walk, spelling.signature, parameter, value)[0] for value in bound[name])
         else:
             known[name] = argument_of(walk, spelling.signature, parameter, bound[name])[0]
+    if spelling.call == "dot" and known["input_precision"] is None:
+        known["input_precision"] = walk.program.dot_precision()
     typing = typing_of(walk, spelling.call, f"tl.{spelling.name}")
     return given_call(walk, op, SIGNATURES[spelling.call], RULES[spelling.call], typing, spelling.adapt(known))
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
+import os
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
 
@@ -128,14 +129,35 @@ class TritonModels(PythonModels):
             kernel.by_warps.add(attrs.evolve(signature, num_warps=None))
             return signature.num_warps or options.DEFAULTS["num_warps"]
 
+        def dot_precision() -> str | None:
+            default = kernel.fp32_default = knobs.language.fp32_default
+            if default and str(default).lower() not in _PRECISIONS:
+                raise KernelValueError(
+                    f"TRITON_F32_DEFAULT, or knobs.language.fp32_default, must be one of {', '.join(_PRECISIONS)}; "
+                    f"got {default!r}",
+                    hint="unset it, or name the precision in the dot: tl.dot(…, input_precision=…)",
+                )
+            return default or None
+
         return compiler.triton_model(
             kernel,
             kernel.declared_types(signature.types),
             signature.divisibility,
             symbol=kernel.symbol_of(signature),
             num_warps=num_warps,
+            dot_precision=dot_precision,
             checks_overflow=overflow,
         )
+
+
+_PRECISIONS: Final = tuple(one.value for one in tt.InputPrecision if one is not tt.InputPrecision.DEFAULT)
+_UNASKED: Final = object()
+_environment: Any = os.environ
+# The two dicts that have the setting, and its keys there. Launches look it up: `os.environ.get` itself takes 2 µs.
+_FP32_DEFAULT: Final[tuple[tuple[Callable[[Any], Any], Any], ...]] = (
+    (vars(knobs.language).get, "fp32_default"),
+    (_environment._data.get, _environment.encodekey(knobs.language.knob_descriptors["fp32_default"].key)),
+)
 
 
 class JITCallable:
@@ -186,6 +208,8 @@ class JITFunction(Kernel, JITCallable):
         self._used_global_vals: dict[tuple[str, int], tuple[Any, Any]] | None = None
         # The signatures whose models depend on the number of warps.
         self.by_warps: set[Signature] = set()
+        # The process's precision of dots that name none, where the models depend on it.
+        self.fp32_default: Any = _UNASKED
         self._interpreted = bool(knobs.runtime.interpret)
         self._kernels: dict[Any, CompiledKernel] = {}
         # Triton models without assertions, by the models with them; and models with assertions of overflow.
@@ -320,7 +344,12 @@ class JITFunction(Kernel, JITCallable):
     def __getitem__(self, grid: Grid) -> Callable[..., Any]:
         if knobs.watched or self.debug or self.pre_run_hooks or self._interpreted:
             return functools.partial(self._run, grid)
+        if self.fp32_default is not _UNASKED:  # A launcher that is kept must look whether it has changed.
+            return functools.partial(self._launch_now, _sizes(grid))
         return super().__getitem__(_sizes(grid))
+
+    def _launch_now(self, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
+        return super().__getitem__(grid)(*args, **kwargs)
 
     def _run(self, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Launch with the hooks and the options of this kernel and of the process. Gives None if a hook does not let
@@ -449,6 +478,7 @@ class JITFunction(Kernel, JITCallable):
         each time. Raises `NotCompiled` where a hook asks for that."""
         from ziggurat.triton.compiler.compiled import CompiledKernel
 
+        self.check_globals()
         target = target or hooks.default_target()
         device = driver.active.get_current_device()
         used = {name: value for name, value in given.items() if name not in LAUNCH_ONLY}
@@ -472,8 +502,19 @@ class JITFunction(Kernel, JITCallable):
             self._models[signature] = model  # It serves every number of warps.
         return model
 
+    def watch(self) -> None:
+        super().watch()
+        if self.fp32_default is not _UNASKED:
+            self._watched += [(look_up, key, look_up(key)) for look_up, key in _FP32_DEFAULT]
+
+    def _compare_globals(self) -> None:
+        super()._compare_globals()
+        if self.fp32_default not in (_UNASKED, knobs.language.fp32_default):
+            self.forget()
+
     def forget(self) -> None:
         super().forget()
+        self.fp32_default = _UNASKED
         self._kernels, self._unasserted, self._with_overflow, self._used_global_vals = {}, {}, {}, None
 
     def model_to_run(self, signature: Signature, options: Mapping[str, Any]) -> core.Module:

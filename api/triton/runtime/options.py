@@ -47,6 +47,13 @@ _OWN: Final = {**_HEEDED, **{name: default for name, (default, _) in _WITHOUT_EF
 DEFAULTS: Final[dict[str, Any]] = {**_OWN, **{name: default_of(name) for name in _SHARED}}
 # Triton's programs are tuned for its numbers. With these given, the compiler chooses no roles.
 _BASE: Final = CompileOptions(num_warps=USUAL_WARPS, num_stages=USUAL_STAGES, num_ctas=1)
+# The settings of the process that would change what a kernel does, with the reason why they have no effect.
+_SETTINGS: Final = (
+    ("TRITON_LIBDEVICE_PATH", "libdevice_path", knobs.nvidia, "the language has libdevice's functions itself"),
+    ("TRITON_OVERRIDE_ARCH", "override_arch", knobs.runtime, "give a launch arch=, or kernel.compile a target="),
+    ("TRITON_ENABLE_ASAN", "enable_asan", knobs.compilation, "launch on this machine with strict=True"),
+    ("TRITON_INSTRUMENTATION_MODE", "instrumentation_mode", knobs.compilation, "instrument the model by a transform"),
+)
 _DEPRECATED: Final = {"device_type": "target", "device": "device"}
 _warned: set[str] = set()
 
@@ -99,6 +106,10 @@ def compile_options(given: Mapping[str, Any]) -> CompileOptions:
     ours = {name: value for name, value in given.items() if name not in _OWN}
     if ours.get("maxnreg") is not None:
         ours["maxnreg"] = _bounded(ours["maxnreg"])
+    for variable, name, settings, reason in _SETTINGS:
+        if variable not in _warned and getattr(settings, name):
+            _warned.add(variable)
+            warn(f"{variable} has no effect: {reason}", None)
     fused = given.get("enable_fp_fusion")
     if knobs.compilation.disable_line_info:
         ours.setdefault("line_info", False)
