@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import operator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 # The short name by each name that programs use.
@@ -37,3 +40,21 @@ def canonicalize_ptr_dtype(dtype: Any, is_const: bool) -> str:
 def is_namedtuple(val: Any) -> bool:
     """Whether a thing is a class of named tuples."""
     return isinstance(val, type) and issubclass(val, tuple) and hasattr(val, "_fields")  # pyright: ignore[reportUnknownArgumentType]
+
+
+def get_iterable_path(iterable: Any, path: Sequence[int]) -> Any:
+    """The item of nested tuples and lists at a path: `(1, 0)` is the first item of the second one."""
+    return functools.reduce(operator.getitem, path, iterable)
+
+
+def find_paths_if(iterable: Any, pred: Callable[[tuple[int, ...], Any], bool]) -> list[tuple[int, ...]]:
+    """The paths of the items of nested tuples and lists for which `pred(path, item)` holds."""
+
+    def paths(path: tuple[int, ...], item: Any) -> Iterator[tuple[int, ...]]:
+        if isinstance(item, (list, tuple)):
+            for place, part in enumerate(item):  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+                yield from paths((*path, place), part)
+        elif pred(path, item):
+            yield path
+
+    return list(paths((), iterable))

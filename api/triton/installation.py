@@ -22,7 +22,7 @@ _CHILDREN = str(Path(__file__).with_name("children"))
 # The modules of Triton that reach into its C++ code, or are another language.
 _ABSENT = {
     "_C": "it is Triton's C++ compiler, and ziggurat is Python alone",
-    "experimental": "Gluon is a language of its own, which ziggurat does not have",
+    "experimental": "Gluon is a language of its own; ziggurat has the names that definitions of its kernels need",
     "plugins": "plugins are written against Triton's C++ compiler",
 }
 

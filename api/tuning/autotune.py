@@ -220,7 +220,7 @@ class TunedKernel(ComputedKernel):
                 return configs[0]  # The launch says why it takes no such arguments.
             tuner = on_gpus.Tuner(self, grid, arguments, keywords)
         key = self._key(arguments, keywords)
-        with alone():
+        with alone:
             if key not in self.choices:
                 record, config = tuner.choice(configs)
                 if record is None:

@@ -5,32 +5,18 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable, Generator, Iterable, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ziggurat.backend.launch.arrays import as_array, is_array, on_gpu
 from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.codemodel.errors import LaunchError, shown
 
-_lock = threading.RLock()
-
-
-@contextmanager
-def alone() -> Generator[None]:
-    """Wait for the tunings of other threads, which would disturb the times, and keep them waiting."""
-    with _lock:
-        yield
-
-
-def _renew() -> None:
-    """Replace the lock in a process that was forked while another thread tuned."""
-    global _lock
-    _lock = threading.RLock()
-
-
+# The lock of the thread that tunes: the tunings of other threads would disturb its times. A process that is forked
+# meanwhile has it free.
+alone: Any = threading.RLock()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew)
+    os.register_at_fork(after_in_child=alone._at_fork_reinit)
 
 
 def zeroing(arrays: Mapping[str, Any], names: Iterable[str]) -> Callable[[], None]:
@@ -38,21 +24,23 @@ def zeroing(arrays: Mapping[str, Any], names: Iterable[str]) -> Callable[[], Non
 
     Raises `LaunchError` for an argument that is no array, or one that cannot be written.
     """
-    return _each(_zeroing(_memory(arrays[name], name), name) for name in names if arrays[name] is not None)
+    return _each(_zeroing, arrays, names)
 
 
 def restoring(arrays: Mapping[str, Any], names: Iterable[str]) -> Callable[[], None]:
     """The function that gives arrays, given by name, the contents that they have now. An argument that is None is
     skipped, and an array that cannot be written needs no copy. Raises `LaunchError` for an argument that is no array.
     """
-    return _each(_restoring(_memory(arrays[name], name), name) for name in names if arrays[name] is not None)
+    return _each(_restoring, arrays, names)
 
 
-def _each(steps: Iterable[Callable[[], Any]]) -> Callable[[], None]:
-    listed = list(steps)
+def _each(
+    step_of: Callable[[Any, str], Callable[[], Any]], arrays: Mapping[str, Any], names: Iterable[str]
+) -> Callable[[], None]:
+    steps = [step_of(_memory(arrays[name], name), name) for name in names if arrays[name] is not None]
 
     def run() -> None:
-        for step in listed:
+        for step in steps:
             step()
 
     return run

@@ -5,12 +5,23 @@ Tutorial 09 compares its kernels with it. The compiler itself (`ir`, `passes`, `
 
 from __future__ import annotations
 
+import os
 from types import SimpleNamespace
 from typing import Any
 
 from ziggurat.triton.backends.driver import torch_module
 
-__all__ = ["nvidia"]
+__all__ = ["get_cache_invalidating_env_vars", "nvidia"]
+
+# The environment variables that change what kernels are compiled to.
+_VARIABLES = (
+    "PTXAS_OPTIONS", "TRITON_DEFAULT_FP_FUSION", "TRITON_DISABLE_LINE_INFO", "TRITON_F32_DEFAULT",
+)  # fmt: skip
+
+
+def get_cache_invalidating_env_vars() -> dict[str, str]:
+    """The environment variables that are set, of those that change what kernels are compiled to."""
+    return {name: os.environ[name] for name in _VARIABLES if name in os.environ}
 
 
 class CublasLt:

@@ -16,6 +16,15 @@ globals().update(dtypes.DTYPES)
 block_type, dtype, pi32_t, pointer_type = dtypes.block_type, dtypes.dtype, dtypes.pi32_t, dtypes.pointer_type
 get_int_dtype, str_to_ty = dtypes.get_int_dtype, dtypes.str_to_ty
 _aggregate = aggregate
+
+
+def _unwrap_if_constexpr(o: Any) -> Any:  # pyright: ignore[reportUnusedFunction]
+    """The value of a `tl.constexpr`, also in lists and tuples; any other thing as it is."""
+    if isinstance(o, (list, tuple)):
+        return type(o)(map(_unwrap_if_constexpr, o))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    return o.value if isinstance(o, constexpr) else o
+
+
 CONSTEXPR_0 = constexpr(0)
 
 if TYPE_CHECKING:

@@ -89,7 +89,6 @@ class _Launching(threading.local):
     """The state of a tuner's launches by one thread."""
 
     nargs: dict[str, Any] | None = None
-    best_config: Config | None = None
 
     def __init__(self) -> None:
         self.restore_copies: dict[str, Callable[[], None]] = {}
@@ -99,10 +98,9 @@ class Autotuner(_Decorated):
     """A kernel with configurations. The fastest is found by measuring, once for each key, by one thread at a time.
 
     `cache` has the chosen configuration by key, `best_config` that of the last launch, `configs_timings` the
-    milliseconds of each (median, 20 % and 80 % quantile) at the last measuring. While configurations are pruned and
-    measured, `nargs` has the positional arguments by name. A thread reads its own `nargs` and `best_config`; one that
-    has launched nothing reads the `best_config` of another. Where the interpreter runs the kernel, nothing is measured,
-    and the first configuration is chosen, unless a `do_bench` is given.
+    milliseconds of each (median, 20 % and 80 % quantile) at the last measuring. While a thread prunes and measures,
+    `nargs` has the positional arguments of its launch by name. Where the interpreter runs the kernel, nothing is
+    measured, and the first configuration is chosen, unless a `do_bench` is given.
     """
 
     def __init__(
@@ -143,7 +141,7 @@ class Autotuner(_Decorated):
         self.configs_timings: dict[Config, Any] = {}
         self.bench_time = 0.0
         self._launching = _Launching()
-        self._last_config: Config | None = None
+        self.best_config: Config | None = None
         self._do_bench = do_bench
         self._chosen: dict[Any, Config] = {}
         self._key: ChoiceKey | None = None
@@ -169,14 +167,6 @@ class Autotuner(_Decorated):
     @nargs.setter
     def nargs(self, named: dict[str, Any] | None) -> None:
         self._launching.nargs = named
-
-    @property
-    def best_config(self) -> Config | None:
-        return self._launching.best_config or self._last_config
-
-    @best_config.setter
-    def best_config(self, config: Config | None) -> None:
-        self._launching.best_config = self._last_config = config
 
     @contextlib.contextmanager
     def _naming(self, args: Sequence[Any]) -> Generator[dict[str, Any]]:
@@ -219,7 +209,7 @@ class Autotuner(_Decorated):
         from ziggurat.tuning.measuring import alone
 
         # The launch too: a tuning in another thread would give an array that both use its former contents.
-        with alone():
+        with alone:
             return self._launch(self._choose(key, args, kwargs), args, kwargs)
 
     def _launch(self, config: Config, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:

@@ -94,14 +94,14 @@ class RemoteCacheBackend:
         raise NotImplementedError
 
 
-def _text(key: str) -> str:
+def _base32(key: str) -> str:
     """Hexadecimal digits as letters and digits that file names can hold."""
     return base64.b32encode(bytes.fromhex(key)).decode().rstrip("=")
 
 
 def _manager(key: str, **settings: bool) -> CacheManager:
     kind = knobs.cache.manager_class or FileCacheManager
-    return kind(_text(key), **settings)
+    return kind(_base32(key), **settings)
 
 
 def get_cache_manager(key: str) -> CacheManager:

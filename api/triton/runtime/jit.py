@@ -333,6 +333,9 @@ class JITFunction(Kernel, JITCallable):
 
     # Launches.
 
+    def is_gluon(self) -> bool:
+        return False
+
     def add_pre_run_hook(self, hook: Callable[..., Any]) -> None:
         """Call a function with the arguments of each launch before it."""
         self.pre_run_hooks.append(hook)

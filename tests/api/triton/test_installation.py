@@ -44,9 +44,22 @@ def test_a_triton_that_was_imported_before_is_refused(tmp_path: Path):
     assert "python -m ziggurat.triton program.py" in told
 
 
+def test_gluon_is_imported_by_libraries():
+    python(
+        "-c",
+        "import ziggurat.triton as ours; ours.install()\n"
+        "from triton.experimental import gluon\n"
+        "from triton.experimental.gluon import language as gl\n"
+        "import triton.experimental.gluon.language as again, triton.experimental.gluon._runtime\n"
+        "import triton.backends.nvidia.driver, triton.backends.nvidia.compiler\n"
+        "assert gl is again is ours.experimental.gluon.language and gluon is ours.experimental.gluon\n"
+        "assert triton.experimental.gluon._runtime.GluonJITFunction is gluon._runtime.GluonJITFunction\n",
+    )
+
+
 @pytest.mark.parametrize(
     ("name", "reason"),
-    [("_C.libproton", "C++ compiler"), ("experimental.gluon", "Gluon"), ("absent", "'triton.absent'")],
+    [("_C.libproton", "C++ compiler"), ("experimental.gluon.language.nvidia", "Gluon"), ("absent", "'triton.absent'")],
 )
 def test_an_absent_module_is_named(name: str, reason: str):
     program = f"import ziggurat.triton as ours; ours.install()\ntry:\n    import triton.{name}\n"

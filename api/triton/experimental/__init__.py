@@ -1,0 +1,1 @@
+"""`triton.experimental`: the place of Gluon, of which libraries import the names."""

@@ -1,0 +1,66 @@
+"""Names of Triton's modules that libraries ask for."""
+
+import pytest
+
+import ziggurat.triton as triton
+import ziggurat.triton.language as tl
+from ziggurat.triton import knobs
+from ziggurat.triton._C.libtriton import get_cache_invalidating_env_vars
+from ziggurat.triton._utils import find_paths_if, get_iterable_path
+from ziggurat.triton.backends.nvidia.compiler import get_ptxas
+from ziggurat.triton.backends.nvidia.driver import libcuda_dirs
+from ziggurat.triton.runtime.cache import _base32
+from ziggurat.triton.tools.disasm import extract, get_sass
+
+
+def test_paths_in_nested_tuples():
+    nested = ["i32", ("constexpr", ["*fp32", "constexpr"]), "constexpr"]
+    paths = find_paths_if(nested, lambda path, item: item == "constexpr" and path != (2,))
+    assert paths == [(1, 0), (1, 1, 1)]
+    assert [get_iterable_path(nested, path) for path in ((0,), (1, 1, 0))] == ["i32", "*fp32"]
+
+
+def test_values_of_constants():
+    assert tl.core._unwrap_if_constexpr([tl.constexpr(3), (tl.constexpr("a"), 5)]) == [3, ("a", 5)]
+    assert tl.core._unwrap_if_constexpr(tl.constexpr(None)) is None
+
+
+def test_variables_that_change_kernels(monkeypatch):
+    monkeypatch.delenv("PTXAS_OPTIONS", raising=False)
+    monkeypatch.setenv("TRITON_F32_DEFAULT", "ieee")
+    monkeypatch.setenv("TRITON_PRINT_AUTOTUNING", "1")
+    known = get_cache_invalidating_env_vars()
+    assert known["TRITON_F32_DEFAULT"] == "ieee" and not {"PTXAS_OPTIONS", "TRITON_PRINT_AUTOTUNING"} & {*known}
+
+
+def test_the_driver_s_folders(monkeypatch, tmp_path):
+    with knobs.nvidia.scope():
+        knobs.nvidia.libcuda_path = "/drivers"
+        assert libcuda_dirs() == ["/drivers"]
+    monkeypatch.setattr("subprocess.run", lambda *given, **settings: type("Done", (), {"stdout": "libc.so.6 => /x"}))
+    monkeypatch.setenv("LD_LIBRARY_PATH", f"/absent:{tmp_path}")
+    with pytest.raises(AssertionError, match=r"libcuda\.so\.1 is in no folder"):
+        libcuda_dirs()
+    (tmp_path / "libcuda.so.1").touch()
+    assert libcuda_dirs() == [str(tmp_path)]
+
+
+def test_the_assembler_and_machine_code(tmp_path):
+    try:
+        assert get_ptxas(90) == knobs.nvidia.ptxas
+    except RuntimeError as error:
+        pytest.skip(str(error))
+    cubin = stored.warmup(triton.runtime.jit.MockTensor(tl.float32), grid=(1,)).asm["cubin"]
+    (tmp_path / "kernel.cubin").write_bytes(cubin)
+    text = get_sass(cubin)
+    assert extract(str(tmp_path / "kernel.cubin")) == text and "EXIT" in text
+    assert extract(str(tmp_path / "kernel.cubin"), "stored") in text
+
+
+@triton.jit
+def stored(x_ptr):
+    tl.store(x_ptr, 1.0)
+
+
+def test_keys_in_names_of_files():
+    assert _base32("00ff") == "AD7Q"
