@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ziggurat.frontends.triton.compile_time import aggregate, constexpr_function, must_use_result
 from ziggurat.lazy import lazily
@@ -36,8 +36,9 @@ __getattr__ = lazily(
     },
 )
 
-# The release of Triton whose interface this is.
-__version__ = "3.6.0"
+# The release of Triton whose interface this is. `install` may have programs see another.
+RELEASE: Final = "3.6.0"
+__version__: str = RELEASE
 
 __all__ = [
     "AsyncCompileMode", "CompilationError", "Config", "FutureKernel", "InterpreterError", "JITFunction",

@@ -6,17 +6,25 @@ import functools
 import importlib
 import importlib.util
 import os
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
-from ziggurat.codemodel.errors import ZigguratError
+import ziggurat.triton
+from ziggurat.codemodel.errors import ZigguratError, shown
+
+if TYPE_CHECKING:
+    from importlib.metadata import Distribution
 
 _NAME = "triton"
 _OURS = "ziggurat.triton"
+_VERSION = "ZIGGURAT_TRITON_VERSION"
+_VALID = re.compile(r"\d+\.\d+\.\d+((a|b|rc|\.post|\.dev)\d+)*(\+[a-z0-9.]+)?")
 # On the path of child processes, whose `import triton` installs ziggurat there too.
 _CHILDREN = str(Path(__file__).with_name("children"))
 # The modules of Triton that reach into its C++ code, or are another language.
@@ -29,6 +37,8 @@ _ABSENT = {
 
 class _Finder(MetaPathFinder, Loader):
     """Gives `triton` and `triton.x` as the modules `ziggurat.triton` and `ziggurat.triton.x` themselves."""
+
+    variable: str | None = None  # The version in the environment before `install`.
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -45,6 +55,21 @@ class _Finder(MetaPathFinder, Loader):
             told = f": {reason}" if reason else ""
             raise ModuleNotFoundError(f"ziggurat has no module '{fullname}'{told}", name=fullname)
         return ModuleSpec(fullname, self, origin=found.origin, is_package=found.submodule_search_locations is not None)
+
+    def find_distributions(self, context: Any) -> Iterator[Distribution]:
+        """The metadata of the package `triton`, for `importlib.metadata`: its name and its version."""
+        from importlib.metadata import Distribution
+
+        class Triton(Distribution):
+            def read_text(self, filename: str) -> str | None:
+                version = ziggurat.triton.__version__
+                return f"Metadata-Version: 2.1\nName: triton\nVersion: {version}\n" if filename == "METADATA" else None
+
+            def locate_file(self, path: Any) -> Path:
+                return Path(__file__).parent / path
+
+        if context.name in (None, _NAME):
+            yield Triton()
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         module = importlib.import_module(_ours(spec.name))
@@ -66,14 +91,25 @@ def _ours(name: str) -> str:
 _finder = _Finder()
 
 
-def install() -> None:
+def install(version: str | None = None) -> None:
     """Make `ziggurat.triton` the module `triton` of this process, and of processes that it starts.
 
     After this, `import triton` and `import triton.language as tl` give `ziggurat.triton` and its submodules, also in
-    libraries. A second call changes nothing. Raises `ZigguratError` if Triton itself was imported before.
+    libraries. A second call changes nothing but the version. `triton.__version__` and the metadata of the package
+    `triton` are `version`, or else that of the environment variable `ZIGGURAT_TRITON_VERSION`, or else the release that
+    ziggurat follows. A library that refuses that release may accept another; what kernels mean stays the same.
+
+    Raises `ZigguratError` if Triton itself was imported before, and for a version that is not like "3.7.1".
     """
+    if version is None:
+        version = os.environ.get(_VERSION) or ziggurat.triton.RELEASE
+    if not isinstance(version, str) or not _VALID.fullmatch(version):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ZigguratError(
+            f"the version of triton, or {_VERSION}, must be that of a release; got {shown(version)}",
+            hint='give all its numbers: ziggurat.triton.install(version="3.7.1")',
+        )
     if _finder in sys.meta_path:
-        return
+        return _report(version)
     imported = sys.modules.get(_NAME)
     if imported is not None:
         raise ZigguratError(
@@ -81,6 +117,8 @@ def install() -> None:
             f"{getattr(imported, '__file__', 'an unknown file')}",
             hint="call it at the top of the program, or run python -m ziggurat.triton program.py",
         )
+    _finder.variable = os.environ.get(_VERSION)
+    _report(version)
     sys.meta_path.insert(0, _finder)
     _search([_CHILDREN, *_searched()])
     _forget_absence()
@@ -92,10 +130,18 @@ def uninstall() -> None:
     if _finder not in sys.meta_path:
         return
     sys.meta_path.remove(_finder)
+    ziggurat.triton.__version__ = ziggurat.triton.RELEASE
+    _put(_VERSION, _finder.variable)
     for name in [name for name in sys.modules if name == _NAME or name.startswith(f"{_NAME}.")]:
         del sys.modules[name]
     _search(_searched())
     _forget_absence()
+
+
+def _report(version: str) -> None:
+    """Have this process and its children see a version of Triton."""
+    ziggurat.triton.__version__ = version
+    _put(_VERSION, version)
 
 
 def _searched() -> list[str]:
@@ -105,10 +151,14 @@ def _searched() -> list[str]:
 
 
 def _search(paths: Sequence[str]) -> None:
-    if paths:
-        os.environ["PYTHONPATH"] = os.pathsep.join(paths)
+    _put("PYTHONPATH", os.pathsep.join(paths))
+
+
+def _put(variable: str, value: str | None) -> None:
+    if value:
+        os.environ[variable] = value
     else:
-        os.environ.pop("PYTHONPATH", None)
+        os.environ.pop(variable, None)
 
 
 def _forget_absence() -> None:

@@ -50,11 +50,10 @@ def _known() -> list[tuple[int, int]]:
 
 
 def _installed() -> tuple[int, int]:
-    from importlib.metadata import PackageNotFoundError, version
+    from importlib.metadata import DistributionFinder, MetadataPathFinder
 
-    try:
-        match = re.match(r"(\d+)\.(\d+)", version("triton"))
-    except PackageNotFoundError:
-        return NEWEST
+    # Not `version("triton")`: `ziggurat.triton.install` has that say another.
+    installed = next(iter(MetadataPathFinder.find_distributions(DistributionFinder.Context(name="triton"))), None)
+    match = None if installed is None else re.match(r"(\d+)\.(\d+)", installed.version)
     found = (int(match[1]), int(match[2])) if match else NEWEST
     return min(max(found, OLDEST), NEWEST)

@@ -22,7 +22,7 @@ from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import ConstantType
 from ziggurat.kernels.arguments import Signature, leaves
 from ziggurat.kernels.kernel import run_time_names
-from ziggurat.triton import __version__, knobs
+from ziggurat.triton import RELEASE, knobs
 from ziggurat.triton.backends.compiler import GPUTarget
 from ziggurat.triton.compiler import dumps
 from ziggurat.triton.compiler.signatures import type_text
@@ -89,7 +89,7 @@ class Stages(Mapping[str, Any]):
     def _ttir(self) -> str:
         from ziggurat.backend.mlir import to_mlir
 
-        text = to_mlir(self._compiled.model, release=__version__)
+        text = to_mlir(self._compiled.model, release=RELEASE)
         start = text.find("tt.func public")
         end = text.find("tt.func private", start)
         names = dict(enumerate(self._compiled.src.run_time))
@@ -142,7 +142,7 @@ class KernelMetadata:
     global_scratch_align: int = 1
     profile_scratch_size: int = 0
     profile_scratch_align: int = 1
-    triton_version: str = __version__
+    triton_version: str = RELEASE
 
     def _asdict(self) -> dict[str, Any]:
         return attrs.asdict(self, recurse=False)

@@ -57,6 +57,53 @@ def test_gluon_is_imported_by_libraries():
     )
 
 
+TELL = (
+    "import importlib.metadata, subprocess, sys, triton\n"
+    "print(triton.__version__, importlib.metadata.version('triton'), flush=True)\n"
+)
+
+
+@pytest.mark.parametrize("call", ["", "'3.7.1'", "version='3.7.1rc1'", "version='3.6.0+git12ab'"])
+def test_the_version_that_programs_see(call: str):
+    version = call.partition("'")[2].rstrip("'") or "3.6.0"
+    expected = f"{version} {version}\n"
+    program = (
+        f"import ziggurat.triton as ours; ours.install({call})\n{TELL}"
+        f"subprocess.run([sys.executable, '-c', {TELL!r}], check=True)\n"
+        "ours.install()\nprint(ours.__version__)\nours.uninstall()\nprint(ours.__version__)\n"
+        "ours.install()\nprint(ours.__version__)\nours.install('3.8.0')\nprint(ours.__version__)\n"
+    )
+    assert python("-c", program) == 2 * expected + f"{version}\n3.6.0\n3.6.0\n3.8.0\n"
+
+
+def test_the_version_in_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setenv("ZIGGURAT_TRITON_VERSION", "3.7.1")
+    program = tmp_path / "program.py"
+    program.write_text(TELL)
+    assert python("-m", "ziggurat.triton", str(program)) == "3.7.1 3.7.1\n"
+    again = "import ziggurat.triton as ours; ours.install('3.8.0'); ours.uninstall(); ours.install()\n"
+    assert python("-c", again + TELL) == "3.7.1 3.7.1\n"
+
+
+@pytest.mark.parametrize("version", ["", "3.7", "three", "3.7.1 ", "v3.7.1", "3.7.x", 3.7])
+def test_a_version_that_is_none(version):
+    told = python(
+        "-c",
+        f"import ziggurat.triton as ours\ntry:\n    ours.install({version!r})\nexcept ours.TritonError: pass\n"
+        "except Exception as error:\n    print(error, 'triton' in __import__('sys').modules)\n",
+    )
+    assert f"must be that of a release; got {version!r}" in told and told.endswith("False\n")
+
+
+def test_the_text_for_triton_is_not_that_of_the_version(tmp_path: Path):
+    metadata = tmp_path / "triton-3.4.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: triton\nVersion: 3.4.0\n")
+    program = "import sys; sys.path.insert(0, sys.argv[1])\nimport ziggurat.triton as ours; ours.install('3.7.1')\n"
+    program += "from ziggurat.backend.mlir.releases import release_of\nprint(release_of(None))\n"
+    assert python("-c", program, str(tmp_path)) == "(3, 4)\n"
+
+
 @pytest.mark.parametrize(
     ("name", "reason"),
     [("_C.libproton", "C++ compiler"), ("experimental.gluon.language.nvidia", "Gluon"), ("absent", "'triton.absent'")],
