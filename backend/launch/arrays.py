@@ -141,7 +141,7 @@ def _of_pointer(thing: Any) -> np.ndarray[Any, Any]:
     start, scalar = int(thing.data_ptr()), find_scalar(thing.dtype)
     found = tensor_at(start)
     if found is None or scalar is None:
-        raise TypeError(f"no tensor of PyTorch has its address {start:#x}")
+        raise TypeError(f"no tensor of PyTorch has its address {start:#x}, which tells no size: pass the array")
     rest = found[start - address(found) :]
     return rest[: len(rest) // scalar.bytes * scalar.bytes].view(scalar.dtype)
 
@@ -186,7 +186,7 @@ CUDA_KINDS = (2, 13)
 
 
 def on_gpu(thing: Any) -> bool:
-    """Whether an array is in the memory of an NVIDIA GPU, according to its library."""
+    """Whether an array is in the memory of an NVIDIA GPU, according to its library, or else to CUDA's driver."""
     if type(thing) in _HERE or isinstance(thing, (NUMPY.ndarray, NUMPY.generic)):
         return False
     try:
@@ -194,7 +194,12 @@ def on_gpu(thing: Any) -> bool:
             return True
         if hasattr(thing, "__dlpack_device__"):
             return int(thing.__dlpack_device__()[0]) in CUDA_KINDS
-        return str(getattr(thing, "device", "")).startswith("cuda")
+        device = getattr(thing, "device", None)
+        if device is not None or not is_pointer(thing):
+            return str(device).startswith("cuda")
+        from ziggurat.backend.cuda.driver import pointer_device
+
+        return pointer_device(int(thing.data_ptr())) is not None
     except Exception:  # Code of other libraries again.
         return False
 
