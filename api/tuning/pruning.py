@@ -13,11 +13,12 @@ C = TypeVar("C")
 
 def check_top_k(top_k: Any, owner: str) -> None:
     """Raise `KernelTypeError` for a `top_k` that is neither a number of configurations nor a share of them."""
-    is_count = isinstance(top_k, numbers.Integral) and not isinstance(top_k, bool)
-    is_share = isinstance(top_k, numbers.Real) and not isinstance(top_k, numbers.Integral)
-    fits = (is_count and top_k >= 1) or (is_share and 0 < top_k <= 1)
+    if isinstance(top_k, numbers.Integral):
+        fits = type(top_k) is not bool and int(top_k) >= 1
+    else:
+        fits = isinstance(top_k, numbers.Real) and 0 < float(top_k) <= 1
     meaning = "a number of configurations, 1 or more, or a share of them, above 0.0 and at most 1.0"
-    require_argument(top_k, bool(fits), f"{owner}: 'top_k' must be {meaning}")
+    require_argument(top_k, fits, f"{owner}: 'top_k' must be {meaning}")
 
 
 def fastest(configs: Sequence[C], estimate: Callable[[C], float], top_k: float, total: int) -> list[C]:

@@ -72,6 +72,7 @@ class Config:
 class _Decorated(KernelInterface):
     """A kernel under a decorator. It has the names of the Python function, and a pickle holds its qualified name."""
 
+    __name__: str
     __qualname__: str
 
     def __init__(self, fn: Any, arg_names: Sequence[str]) -> None:
@@ -351,6 +352,7 @@ class Autotuner(_Decorated):
 
     def _about(self, key: tuple[Any, ...], configs: Sequence[Config]) -> dict[str, Any]:
         from ziggurat.backend.cuda.keys import compiler_version
+        from ziggurat.triton._C.libtriton import get_cache_invalidating_env_vars
 
         base = _kernel_of(self.fn)
         return {
@@ -358,6 +360,7 @@ class Autotuner(_Decorated):
             "structure": base.cache_key,
             "key": {str(place): repr(value) for place, value in enumerate(key)},
             "types": {},
+            "options": get_cache_invalidating_env_vars(),
             "configs": list(map(str, configs)),
             "device": str(driver.active.get_current_target()),
             "compiler": compiler_version(by_contents=True),

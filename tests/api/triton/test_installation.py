@@ -60,6 +60,8 @@ def test_gluon_is_imported_by_libraries():
 TELL = (
     "import importlib.metadata, subprocess, sys, triton\n"
     "print(triton.__version__, importlib.metadata.version('triton'), flush=True)\n"
+    "assert importlib.metadata.distribution('triton').metadata['Name'] == 'triton'\n"
+    "assert importlib.metadata.packages_distributions()\n"
 )
 
 
