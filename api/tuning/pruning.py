@@ -13,10 +13,9 @@ C = TypeVar("C")
 
 def check_top_k(top_k: Any, owner: str) -> None:
     """Raise `KernelTypeError` for a `top_k` that is neither a number of configurations nor a share of them."""
-    if isinstance(top_k, numbers.Integral):
-        fits = type(top_k) is not bool and int(top_k) >= 1
-    else:
-        fits = isinstance(top_k, numbers.Real) and 0 < float(top_k) <= 1
+    fits = False
+    if not isinstance(top_k, bool) and isinstance(top_k, numbers.Real):
+        fits = int(top_k) >= 1 if isinstance(top_k, numbers.Integral) else 0 < float(top_k) <= 1
     meaning = "a number of configurations, 1 or more, or a share of them, above 0.0 and at most 1.0"
     require_argument(top_k, fits, f"{owner}: 'top_k' must be {meaning}")
 

@@ -183,10 +183,10 @@ class Autotuner(_Decorated):
         from ziggurat.tuning.measuring import restoring, zeroing
 
         # A parameter that no argument names has its default, which is no array.
-        given = {**dict.fromkeys(self.arg_names), **kwargs}
-        zeroing(given, self.reset_to_zero)()
+        arguments = {**dict.fromkeys(self.arg_names), **kwargs}
+        zeroing(arguments, self.reset_to_zero)()
         if not reset_only:
-            self._launching.restore_copies = {name: restoring(given, [name]) for name in self.restore_value}
+            self._launching.restore_copies = {name: restoring(arguments, [name]) for name in self.restore_value}
 
     def _restore(self, kwargs: Mapping[str, Any], exception: Exception | None) -> None:
         copies, self._launching.restore_copies = self._launching.restore_copies, {}
@@ -222,16 +222,18 @@ class Autotuner(_Decorated):
         return self.fn.run(*args, **kwargs, **given)
 
     def _cache_key(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
-        given = {**dict(zip(self.arg_names, args, strict=False)), **kwargs}
-        named = {name: given[name] for name in given if name in self.arg_names}
-        dtypes = [str(one.dtype) for one in named.values() if hasattr(one, "dtype")]
+        arguments = {**dict(zip(self.arg_names, args, strict=False)), **kwargs}
+        named = {name: value for name, value in arguments.items() if name in self.arg_names}
+        dtypes = [str(value.dtype) for value in named.values() if hasattr(value, "dtype")]
         return (*(named[name] for name in self.keys if name in named), *dtypes)
 
     def _choose(self, key: tuple[Any, ...], args: Sequence[Any], kwargs: dict[str, Any]) -> Config:
         """The configuration for a key, which is measured where the key is new."""
         if key not in self.cache:
-            with self._naming(args):
+            with self._naming(args) as named:
                 self.cache[key] = self._measured(key, args, kwargs)
+                if self.user_defined_pre_hook or self.reset_to_zero:
+                    self.pre_hook({**named, **kwargs, **self.cache[key].all_kwargs()}, reset_only=True)
         config = self.cache[key]
         self._remember(args, kwargs, config)
         return config
@@ -262,8 +264,6 @@ class Autotuner(_Decorated):
         timings = {config: self._bench(*args, config=config, **kwargs) for config in configs}
         self.configs_timings, self.bench_time = timings, time.time() - start
         best = min(timings, key=timings.__getitem__)
-        if self.user_defined_pre_hook or self.reset_to_zero:
-            self.pre_hook({**(self.nargs or {}), **kwargs, **best.all_kwargs()}, reset_only=True)
         if knobs.autotuning.print:
             print(
                 f"Triton autotuning for function {self.__name__},\nwith key as {key},\n"
