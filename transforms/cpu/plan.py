@@ -24,6 +24,8 @@ from ziggurat.codemodel.types import TensorType, Type, shape_of
 from ziggurat.transforms.place.components import Component, component_of, component_types
 
 MAX_COST = 12  # Operations that are computed again rather than stored.
+# Statements of a loop nest. LLVM's time grows with the square of the values that a loop uses, and registers are few.
+MAX_STATEMENTS = 64
 
 # Ops that are worth a buffer when another region needs their result.
 EXPENSIVE = (
@@ -72,6 +74,9 @@ class Item:
     alone: bool = False  # Whether no other statement may join.
     moved: set[Component] = attrs.field(factory=set[Component])  # Homes that are read at another index.
     late: bool = False  # Whether a store may compute its mask once more after the loops.
+    writes: bool = False  # Whether a statement writes to memory,
+    reads: bool = False  # reads from it,
+    loads: bool = False  # or reads at an index that is not affine.
 
 
 @attrs.define(eq=False)
@@ -317,6 +322,9 @@ class Plan:
                     self.homes[op.result, index] = None
             self._ranks[op.result] = item.index + 1
         self.item_of[op.result] = item
+        item.writes = item.writes or isinstance(op, MemoryWrite)
+        item.reads = item.reads or isinstance(op, MemoryRead)
+        item.loads = item.loads or (isinstance(op, MemoryRead) and not isinstance(op, cpu.Load))
 
     def _after_memory(self, op: Op | None) -> int:
         """The first item in which an access may stand."""
@@ -324,20 +332,13 @@ class Plan:
             return max(0, len(self._segment.items) - 1)
         if op is None or not isinstance(op, MemoryRead | MemoryWrite):
             return 0
-        bound = 0
-        for item in self._segment.items:
-            inside = [statement.op for statement in item.statements]
-            writes = any(isinstance(other, MemoryWrite) for other in inside)
-            reads = any(isinstance(other, MemoryRead) for other in inside)
-            if writes:
-                bound = item.index + 1
-            elif reads and isinstance(op, MemoryWrite):
+        for item in reversed(self._segment.items):
+            if item.writes:
+                return item.index + 1
+            if item.reads and isinstance(op, MemoryWrite):
                 # A region with affine accesses tests whether its store overlaps what it loads.
-                affine = isinstance(op, cpu.Store) and all(
-                    isinstance(other, cpu.Load) for other in inside if isinstance(other, MemoryRead)
-                )
-                bound = item.index if affine else item.index + 1
-        return bound
+                return item.index if isinstance(op, cpu.Store) and not item.loads else item.index + 1
+        return 0
 
     def _after_readers(self, statement: Statement) -> int:
         """The first item in which a home may be overwritten that items of the segment read."""
@@ -360,6 +361,7 @@ class Plan:
             found.sort(key=lambda item: not any(item is other for other in near))
         for item in found:
             fits = item.shape == shape and not item.alone and (axis < 0 or item.axis in (-1, axis))
+            fits = fits and len(item.statements) < MAX_STATEMENTS
             if fits and not (item.ordered and axis not in (-1, last)) and not (ordered and item.axis not in (-1, last)):
                 item.axis = max(item.axis, axis)
                 item.ordered = item.ordered or ordered
