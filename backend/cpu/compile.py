@@ -11,6 +11,7 @@ from ziggurat.backend.cpu import control, halves
 from ziggurat.backend.cpu.code import CpuCode, CpuOptions, Parameter
 from ziggurat.backend.cpu.control import INTERRUPTED
 from ziggurat.backend.cpu.emitter import METADATA, Emitter, kind_of, memory_kind, symbol_of
+from ziggurat.backend.cpu.outline import outlined
 from ziggurat.backend.cpu.runtime.loading import llvm
 from ziggurat.backend.cpu.streaming import FENCE
 from ziggurat.codemodel.dialects import core, cpu, tt
@@ -117,9 +118,7 @@ def to_llvm(module: cpu.Module, options: CpuOptions) -> tuple[Emitter, str]:
     control.function_body(emitter, func.body)
     bits, fence = 8 * module.vector, f"  call {FENCE}\n" if f"declare {FENCE}" in emitter.declarations else ""
     debug = f" !dbg !{emitter.places.subprogram}" if emitter.places is not None else ""
-    lines = [
-        f"define i64 @{symbol_of(func)}(ptr noalias %arguments, i64 %first, i64 %end, ptr noalias %launch, "
-        f"ptr noalias align 64 %memory, ptr noalias %record) #0{debug} {{",
+    kernel = [
         "entry:",
         *loads,
         *emitter.slots,
@@ -152,12 +151,22 @@ def to_llvm(module: cpu.Module, options: CpuOptions) -> tuple[Emitter, str]:
         "  store i64 %program, ptr %record.program",
         f"{fence}  ret i64 {INTERRUPTED}",
         *(line.replace("  ret", f"{fence}  ret") for line in emitter.failures),
+    ]
+    symbol = symbol_of(func)
+    kernel, functions = outlined(symbol, kernel, emitter.places)
+    attributes = f'nounwind uwtable "prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}"'
+    lines = [
+        f"define i64 @{symbol}(ptr noalias %arguments, i64 %first, i64 %end, ptr noalias %launch, "
+        f"ptr noalias align 64 %memory, ptr noalias %record) #0{debug} {{",
+        *kernel,
         "}",
+        *functions,
         *emitter.declarations,
         *(text.replace(" addrspace(4)", "") for text in emitter.variables.values()),
         *map(_inlined, emitter.definitions.values()),
         *([_NOTE.format(3 * len(emitter.sites))] if options.tolerant else ()),
-        f'attributes #0 = {{ nounwind uwtable "prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}" }}',
+        f"attributes #0 = {{ {attributes} }}",
+        *([f"attributes #1 = {{ noinline {attributes} }}"] if functions else ()),
         *([halves.TEXT] if _is_x86() and "+f16c" not in options.features.split(",") else ()),
         *(f"!{number} = {text}" for number, text in enumerate(METADATA)),
         *(emitter.places.metadata() if emitter.places is not None else ()),

@@ -18,6 +18,8 @@ from typing import Any, TypeVar, cast
 import attrs
 
 from ziggurat.backend.cpu.code import CpuOptions
+from ziggurat.backend.cpu.folding import folded
+from ziggurat.backend.cpu.outline import mark
 from ziggurat.backend.cpu.sites import Site
 from ziggurat.backend.ptx.lines import LineInfo, first_place
 from ziggurat.backend.ptx.routines import Code, Number, literal
@@ -43,6 +45,22 @@ METADATA = (
     "!{i32 1}",
 )
 _NAMES = re.compile(r"%[\w.]+")
+
+# Fills in the record of an error.
+_FAILED = """define internal void @zg_failed(
+    ptr %record, i64 %code, i64 %program, i64 %site, i64 %address, i64 %value
+) noinline cold nounwind {
+  store i64 %code, ptr %record
+  %program.at = getelementptr i64, ptr %record, i64 1
+  store i64 %program, ptr %program.at
+  %site.at = getelementptr i64, ptr %record, i64 2
+  store i64 %site, ptr %site.at
+  %address.at = getelementptr i64, ptr %record, i64 3
+  store i64 %address, ptr %address.at
+  %value.at = getelementptr i64, ptr %record, i64 4
+  store i64 %value, ptr %value.at
+  ret void
+}"""
 
 
 def symbol_of(func: tt.Func) -> str:
@@ -123,6 +141,8 @@ class Emitter(Code):
         self.offsets: dict[str, tuple[Number, int]] = {}  # Indices that are others and a constant, by name.
         self.steps: dict[Value, Number] = {}  # The distances of rows of accesses, which may be prefetched.
         self.nest: Any = None  # The region that is emitted.
+        self._facts: dict[Any, Any] = {}  # What is found out once.
+        self._sequences = 0  # Of ops with marks between them.
         self.pinned = False  # Whether code stays at its level: within branches.
 
     # Text.
@@ -144,7 +164,10 @@ class Emitter(Code):
         return found
 
     def emit(self, text: str) -> str:
-        """Append an instruction without effects at the level of its operands; the name of its value."""
+        """Append an instruction without effects at the level of its operands; the name of its value, or a constant."""
+        known = folded(text)
+        if known is not None:
+            return known
         level = self.level(text)
         name = f"%{self.name()}"
         self.level_of[name] = level
@@ -273,6 +296,12 @@ class Emitter(Code):
         made = make()
         self.levels[self.level(" ".join(map(str, values_of(made))))].memo[key] = made
         return made
+
+    def once_for_all(self, key: Any, make: Callable[[], T]) -> T:
+        """A fact of the kernel, which is found out once."""
+        if key not in self._facts:
+            self._facts[key] = make()
+        return self._facts[key]
 
     def forget(self) -> None:
         """Forget the values at indices: the region ends."""
@@ -404,6 +433,18 @@ class Emitter(Code):
 
     # Failures.
 
+    def divisible(self, ops: Sequence[Op]) -> Generator[Op]:
+        """The ops of a sequence in turn, with the marks between them at which a long kernel is divided."""
+        if self.depth:
+            yield from ops
+            return
+        self._sequences += 1
+        line = mark(self._sequences)
+        for op in ops:
+            self.into.append(line)
+            yield op
+        self.into.append(line)
+
     def poll(self) -> None:
         """End the kernel if the host wants it. A loop does this in each iteration."""
         after = self.name("going")
@@ -444,12 +485,10 @@ class Emitter(Code):
         """End the kernel with an error where the condition holds, in any lane: with the numbers of the first such lane,
         or 0."""
         names = self._block_where(condition, address or self.i64(0), value or self.i64(0), "")
-        fields = [str(code), "%program", str(site), *names]
-        for at, name in enumerate(fields):
-            place = f"%{self.name()}"
-            self.failures.append(f"  {place} = getelementptr i64, ptr %record, i64 {at}")
-            self.failures.append(f"  store i64 {name}, ptr {place}")
-        self.failures.append(f"  ret i64 {code}")
+        self.definitions["zg_failed"] = _FAILED
+        address_name, value_name = names
+        given = f"ptr %record, i64 {code}, i64 %program, i64 {site}, i64 {address_name}, i64 {value_name}"
+        self.failures += [f"  call void @zg_failed({given})", f"  ret i64 {code}"]
 
     def note(self, condition: Number, site: int, address: Number, value: Number) -> None:
         """Note what a tolerant kernel leaves out where the condition holds, in any lane, and go on."""

@@ -219,16 +219,22 @@ def bounds_of(emitter: Emitter, parameter: Value) -> Bounds:
     assert isinstance(parameter, BlockParameter)
     part = emitter.func.parts[parameter.index] if emitter.func.parts else str(parameter.index)
     argument = int(part.partition(".")[0])
-    if argument not in emitter.bounds:
-        emitter.bounds.append(argument)
-    at = BOUNDS + 24 * emitter.bounds.index(argument)
+    return emitter.once_for_all((bounds_of, argument), lambda: _bounds(emitter, argument))
 
-    def field(offset: int) -> Number:
-        with emitter.at_level(0):
-            place = emitter.emit(f"getelementptr i8, ptr %launch, i64 {at + offset}")
-            return emitter.number("i64", emitter.effect(f"load i64, ptr {place}, !invariant.load !1"))
 
-    return Bounds(argument, field(0), field(8), field(16))
+def _bounds(emitter: Emitter, argument: int) -> Bounds:
+    """The bounds of an array, which the kernel loads at its entry."""
+    at = BOUNDS + 24 * len(emitter.bounds)
+    emitter.bounds.append(argument)
+    fields: list[Number] = []
+    for name, offset in (("low", 0), ("high", 8), ("writable", 16)):
+        value = f"%{name}{argument}"
+        emitter.slots += [
+            f"  {value}.at = getelementptr i8, ptr %launch, i64 {at + offset}",
+            f"  {value} = load i64, ptr {value}.at, !invariant.load !1",
+        ]
+        fields.append(emitter.number("i64", value))
+    return Bounds(argument, *fields)
 
 
 def check(

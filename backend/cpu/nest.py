@@ -18,7 +18,7 @@ from ziggurat.backend.cpu.reductions import Tree
 from ziggurat.backend.cpu.streaming import edges, stream_of
 from ziggurat.backend.ptx.routines import Number
 from ziggurat.codemodel.dialects import core, cpu, tt
-from ziggurat.codemodel.op import Op, OpResult, Value, expect
+from ziggurat.codemodel.op import Block, Op, OpResult, Value, expect
 from ziggurat.codemodel.structured import packed_values
 from ziggurat.codemodel.traits import MemoryWrite
 from ziggurat.codemodel.types import TensorType, element_bytes, shape_of
@@ -75,6 +75,18 @@ def _reduction_of(value: Value) -> Value:
 
 def _writes(op: Op) -> bool:
     return any(isinstance(inner, MemoryWrite) or _writes(inner) for inner in op.inner_ops())
+
+
+def _shared_rows(block: Block, shape: tuple[int, ...]) -> tuple[cpu.Region, dict[Value, int], list[Value]] | None:
+    """The busiest region of a shape without accesses, the places of the regions of that shape by their results, and the
+    accesses that these load from. None if there is no such region."""
+    same = [op for op in block.ops if isinstance(op, cpu.Region) and op.shape == shape]
+    quiet = [op for op in same if not any(isinstance(inner, _AFFINE) for inner in op.body.entry.ops)]
+    if not quiet:
+        return None
+    loads = (op.access for region in same for op in region.body.entry.ops if isinstance(op, cpu.Load))
+    busiest = max(quiet, key=lambda op: len(op.body.entry.ops))
+    return busiest, {op.result: at for at, op in enumerate(same)}, list(dict.fromkeys(loads))
 
 
 class Nest:
@@ -140,14 +152,10 @@ class Nest:
         for memory least."""
         block = self.op.parent
         assert block is not None
-        same = [op for op in block.ops if isinstance(op, cpu.Region) and op.shape == self.shape]
-        quiet = [op for op in same if not any(isinstance(inner, _AFFINE) for inner in op.body.entry.ops)]
-        if not quiet:
+        shared = self.emitter.once_for_all((block, self.shape), lambda: _shared_rows(block, self.shape))
+        if shared is None:
             return
-        busiest = max(quiet, key=lambda op: len(op.body.entry.ops))
-        accesses = dict.fromkeys(
-            op.access for region in same for op in region.body.entry.ops if isinstance(op, cpu.Load)
-        )
+        busiest, order, accesses = shared
         if self.op is busiest:
             for value in accesses:
                 assert isinstance(value, OpResult) and isinstance(value.op, cpu.Access)
@@ -157,7 +165,7 @@ class Nest:
                     assert isinstance(value.op.type, cpu.AccessType)
                     self.ahead.append((value.op.type.element.bytes, start))
             return
-        passed = same.index(busiest) < same.index(self.op)
+        passed = order[busiest.result] < order[self.op.result]
         for head in self.heads.values():
             if not passed or head.access.result in self.emitter.steps:
                 head.step = None
@@ -329,7 +337,7 @@ class Nest:
         self.masked = False
         start = full - full % whole if limited else size
         if stream is not None:
-            loop(0, stream.holds.select(0, start), unrolled)
+            loop(0, stream.holds.select(0, start, "i64"), unrolled)
             past = stream.first + (full - stream.first) / step * step
 
             def lines() -> None:

@@ -45,7 +45,9 @@ def stream_of(nest: Nest, full: Number) -> Stream | None:
     if not plain or any(isinstance(op, MayTrap | cpu.Get) or moved_operands(op) for op in inner):
         return None
     size, base, root = store.size, store.base, memory.root_of(store.op.ptr)
-    read = dict.fromkeys(memory.root_of(op.ptr) for op in emitter.func.walk() if isinstance(op, _READS))
+    read = emitter.once_for_all(
+        stream_of, lambda: dict.fromkeys(memory.root_of(op.ptr) for op in emitter.func.walk() if isinstance(op, _READS))
+    )
     if None in (root, *read) or root in read or store.strides[0].name != "1" or emitter.lanes * size % CACHE_LINE:
         return None
     assert root is not None

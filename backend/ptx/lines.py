@@ -38,6 +38,7 @@ class LineInfo:
         self, name: str, symbol: str, location: Location | None, *, kind: str = "DebugDirectivesOnly", first: int = 0
     ) -> None:
         self._nodes: dict[str, int] = {}
+        self._texts: list[str] = []  # Of the nodes, in their order.
         self._first = first
         self._places: dict[Location, str] = {}
         self._unit_file = self._file(location.file if location is not None else "<unknown>")
@@ -49,10 +50,15 @@ class LineInfo:
             f'distinct !DICompileUnit(language: DW_LANG_C, file: !{self._unit_file}, producer: "ziggurat", '
             f"isOptimized: true, runtimeVersion: 0, emissionKind: {kind})"
         )
-        self.subprogram = self._subprogram(self._unit_file, name, symbol, location.line if location is not None else 0)
+        self._name, self._line = name, location.line if location is not None else 0
+        self.subprogram = self.function(symbol)
 
     def _node(self, text: str) -> int:
-        return self._nodes.setdefault(text, self._first + len(self._nodes))
+        number = self._nodes.get(text)
+        if number is None:
+            number = self._nodes[text] = self._first + len(self._nodes)
+            self._texts.append(text)
+        return number
 
     def _file(self, path: str) -> int:
         return self._node(f'!DIFile(filename: {_quoted(directive_name(path))}, directory: "")')
@@ -63,6 +69,20 @@ class LineInfo:
             f"file: !{file}, line: {line}, type: !{self._type}, scopeLine: {line}, "
             f"spFlags: DISPFlagDefinition | DISPFlagOptimized, unit: !{self._unit})"
         )
+
+    def function(self, symbol: str) -> int:
+        """The subprogram of a function that has code of the kernel."""
+        return self._subprogram(self._unit_file, self._name, symbol, self._line)
+
+    def moved(self, node: int, subprogram: int) -> int:
+        """What stands for the place of an instruction of the kernel when it is in another function of it."""
+        if node == self.subprogram:
+            return subprogram
+        text = self._texts[node - self._first]
+        if not text.removeprefix("distinct ").startswith(("!DILocation(", "!DILexicalBlockFile(")):
+            return node
+        scopes = r"(scope|inlinedAt): !(\d+)"
+        return self._node(re.sub(scopes, lambda of: f"{of[1]}: !{self.moved(int(of[2]), subprogram)}", text))
 
     def suffix(self, location: Location | None) -> str:
         """The suffix of an instruction that comes from this place; "" for None."""
