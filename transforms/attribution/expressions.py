@@ -157,10 +157,10 @@ def operator(walk: FunctionAttributor, op: Op) -> Type:
         # A tensor is never None, so `bias is not None` is decided at compile time.
         if isinstance(type_, TensorType) and not (is_identity and known) and not walk.policy.tensor_operators:
             raise operator_error(op, type_)
-    if isinstance(op, py.Pos):
-        return types[0]
     if len(known) == len(types):
         return folded(type(op), *(type_.value for type_ in known))
+    if isinstance(op, py.Pos):
+        return types[0]
     if is_identity:
         return constant(isinstance(op, py.IsNot))
     if any(isinstance(type_, TupleType) for type_ in types) and (len(types) == 2 or isinstance(op, py.Not)):

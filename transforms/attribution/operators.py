@@ -18,7 +18,7 @@ from ziggurat.transforms.calls.promotion import constant
 
 
 def _inverted(x: Any) -> Any:
-    return not x if isinstance(x, bool) else ~x
+    return ~int(x) if isinstance(x, bool) else ~x  # Python 3.12 warns of `~True`.
 
 
 def _different(a: Any, b: Any) -> bool:
@@ -29,7 +29,7 @@ def _identical(a: Any, b: Any) -> bool:
     return constant(a) == constant(b)
 
 
-# The operators that are not quite Python's: constants have no identity, and `~` on a bool negates it, as on an i1.
+# The operators that are not quite Python's: constants have no identity.
 _OWN: dict[type[Op], Callable[..., Any]] = {py.Invert: _inverted, py.Is: _identical, py.IsNot: _different}
 PYTHON = execute.OPERATORS | _OWN
 
