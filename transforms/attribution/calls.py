@@ -39,7 +39,7 @@ from ziggurat.transforms.calls.lattice import (
     outer_constant,
 )
 from ziggurat.transforms.calls.operands import operand_types
-from ziggurat.transforms.calls.promotion import NONE, constant, in_floats, rounded_type
+from ziggurat.transforms.calls.promotion import NONE, constant, in_floats, rounded_type, run_time_type
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -240,6 +240,10 @@ def argument_of(walk: FunctionAttributor, signature: Signature, parameter: Param
                 f"{call}: '{parameter.name}' must be known at compile time; got {describe(type_)}, a run-time value",
                 hint="pass a literal, or make it a zg.constexpr parameter",
             )
+        if parameter.takes in ("ConstInt", "ConstInts", "ConstShape"):
+            for part in components(type_) or (type_,):
+                if isinstance(part, ConstantType):
+                    run_time_type(part)
         value = held(call, parameter, constant_value)
         check_supported(value)
         return value, value

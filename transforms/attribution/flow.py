@@ -341,7 +341,7 @@ def short_circuit(walk: FunctionAttributor, op: Op) -> Type:
     parts = operands_of(op, evaluated(), walk.policy)
     if isinstance(types[-1], ErrorType):
         return ERROR
-    if len(parts.tested) > 1 or parts.gives_tested and parts.gives_last:
+    if len(parts.tested) > 1 or (parts.gives_tested and parts.gives_last):
         for index in parts.tested:
             is_tensor = isinstance(types[index], TensorType) and is_number(types[index])
             if not (walk.policy.tensor_operators and is_tensor):

@@ -12,13 +12,13 @@ from ziggurat.codemodel.dialects import arith, core, py, scf, tt
 from ziggurat.codemodel.errors import warn
 from ziggurat.codemodel.op import Body, Op, Value
 from ziggurat.codemodel.traits import LeavesIteration
-from ziggurat.codemodel.types import ConstantType, DescriptorType, ScalarType, TensorType, TupleType, Type, i1
+from ziggurat.codemodel.types import ConstantType, DescriptorType, ScalarType, TensorType, TupleType, Type, i1, pyobject
 from ziggurat.transforms.attribution.attribution import Scope
 from ziggurat.transforms.attribution.flow import index_type, known_truth, operands_of, range_call
 from ziggurat.transforms.attribution.operators import COMPARISONS
 from ziggurat.transforms.calls.emit import Built, Emitter, Operand, flatten_types, packed_type, rebuild, split_operand
 from ziggurat.transforms.calls.lattice import BlockPtrType, ErrorType, RangeType, Unusable, components
-from ziggurat.transforms.calls.promotion import NONE, is_number
+from ziggurat.transforms.calls.promotion import NONE
 from ziggurat.transforms.mirror.mirror import FunctionMirror, handles
 
 # The ops that follow an `if` in which a path leaves early, with that `if`, whose joins they come after.
@@ -114,7 +114,8 @@ def function(walk: FunctionMirror, op: core.Func) -> Built:
     for parameter, type_ in zip(op.body.parameters, walk.instance.parameter_types, strict=True):
         if isinstance(type_, ConstantType):
             # A constant parameter is a constant at the entry; an unused one is removed later.
-            walk.values[parameter] = walk.emit.constant(type_.value, type_.type) if is_number(type_) else None
+            has_form = type_.type != pyobject
+            walk.values[parameter] = walk.emit.constant(type_.value, type_.type) if has_form else None
         else:
             walk.values[parameter] = rebuild(type_, given)
 
