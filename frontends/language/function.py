@@ -12,7 +12,7 @@ import attrs
 from ziggurat.codemodel.errors import KernelSyntaxError, LaunchError, ZigguratError, shown, warn
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op
-from ziggurat.codemodel.types import ScalarType
+from ziggurat.codemodel.types import ScalarType, Type
 from ziggurat.frontends.language.constants import as_constant
 from ziggurat.frontends.language.policy import EXPLICIT, Policy
 from ziggurat.frontends.language.signature import active_recorder, bind
@@ -98,6 +98,8 @@ class Function:
         # Other objects of Python that the model refers to, by name.
         self.objects: dict[str, Any] = {}
         self.uses: tuple[Use, ...] = ()
+        # The types that annotations of parameters declare, by name.
+        self.declares: Mapping[str, Type] = {}
         self._make_model = model
         self._model: Op | None = None
         # The values from outside of this function and of those it reaches, as a launch compares them.
@@ -179,7 +181,7 @@ class Function:
 
     def forget(self) -> None:
         """Forget the model, and everything that was made from it."""
-        self._model, self.callees, self.objects, self.uses = None, {}, {}, ()
+        self._model, self.callees, self.objects, self.uses, self.declares = None, {}, {}, (), {}
         self._watched, self._watched_uses = [], []
 
     def is_same(self, other: Function) -> bool:
