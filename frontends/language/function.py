@@ -15,7 +15,7 @@ from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import ScalarType, Type
 from ziggurat.frontends.language.constants import as_constant
 from ziggurat.frontends.language.policy import EXPLICIT, Policy
-from ziggurat.frontends.language.signature import active_recorder, bind
+from ziggurat.frontends.language.signature import Call, active_recorder, bind
 
 if TYPE_CHECKING:
     # To a type checker the parameter has the type of the value that it is used as.
@@ -71,6 +71,16 @@ class Default:
     value: Any
 
 
+def written_function(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """The function whose source is read: the one in a helper function, or in the wrapper that a decorator made."""
+    try:
+        while isinstance(fn := inspect.unwrap(fn, stop=lambda one: isinstance(one, Call | Function)), Function):
+            fn = fn.fn
+    except ValueError:
+        raise KernelSyntaxError(f"the decorators of '{fn.__name__}' wrap one another in a circle") from None
+    return fn
+
+
 class Function:
     """A Python function of the language. A call from Python runs it; a call from a kernel compiles it with the kernel.
 
@@ -87,7 +97,7 @@ class Function:
     initializes: type[Any] | None = None
 
     def __init__(self, fn: Callable[..., Any], model: Callable[[Function], Op], name: str | None = None) -> None:
-        fn = fn.fn if isinstance(fn, Function) else fn  # A kernel may be made of a helper function.
+        fn = written_function(fn)
         if name is not None:
             fn.__qualname__ = name
         self.fn = fn

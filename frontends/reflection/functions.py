@@ -16,7 +16,7 @@ from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.recursion import MAX_FRAMES, deep_recursion, frames
 from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, Type, constexpr_type, pyobject
 from ziggurat.frontends.language.constants import unwrapped
-from ziggurat.frontends.language.function import Function, Use, constexpr, usable
+from ziggurat.frontends.language.function import Function, Use, constexpr, usable, written_function
 from ziggurat.frontends.language.policy import EXPLICIT, Policy
 from ziggurat.frontends.reflection.expressions import Outer
 from ziggurat.frontends.reflection.names import KINDS, Names
@@ -42,7 +42,7 @@ def reader(fn: Callable[..., Any], policy: Policy = EXPLICIT) -> Callable[[Funct
     An edit of the file while the program runs does not change its kernels. Names are resolved when the model is made.
     Raises `KernelSyntaxError` when `fn` is not a plain function defined by `def`, with a name for each parameter.
     """
-    plain = cast(types.FunctionType, fn.fn if isinstance(fn, Function) else fn)
+    plain = cast(types.FunctionType, written_function(fn))
     lines, code = read_lines(plain), plain.__code__
     if plain.__code__.co_flags & _NOT_PLAIN:
         _parameters(find_source(plain, lines), policy)
@@ -65,7 +65,7 @@ def reflect(function: Function | Callable[..., Any]) -> Op:
     Names are resolved in the function's globals and closure as they are now. Raises `KernelSyntaxError`,
     `KernelNameError` or `KernelTypeError` at the place that is wrong; `KernelErrors` when there are several.
     """
-    fn = function.fn if isinstance(function, Function) else function
+    fn = written_function(function)
     with deep_recursion():
         return _model(fn, read_lines(fn), getattr(function, "policy", EXPLICIT))[0]
 

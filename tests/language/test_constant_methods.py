@@ -89,5 +89,7 @@ def test_errors_are_at_the_call(value_of, expression: str, constant: Any, words:
 
 
 def test_explicit_calls_have_no_methods_of_constants(value_of):
-    with pytest.raises(zg.KernelTypeError, match="the constant 'a' has no method 'split' in a kernel(.|\n)*before the launch"):
+    with pytest.raises(
+        zg.KernelTypeError, match="the constant 'a' has no method 'split' in a kernel(.|\n)*before the launch"
+    ):
         value_of("C.split('_')", "a", "zg")
