@@ -12,7 +12,7 @@ import attrs
 
 from ziggurat import compiler
 from ziggurat.boundary import public
-from ziggurat.codemodel.errors import KernelValueError, LaunchError, shown
+from ziggurat.codemodel.errors import KernelSyntaxError, KernelValueError, LaunchError, shown
 from ziggurat.codemodel.gpu.options import LAUNCH_OPTIONS, SHARED_OPTIONS, checked_option, default_of
 from ziggurat.codemodel.numbers import wrapped
 from ziggurat.codemodel.types import SCALARS, DescriptorType, PtrType, ScalarType, Type, find_scalar
@@ -218,6 +218,12 @@ def _without_lists(given: Any) -> Any:
 
 def constexpr_names(function: Function) -> frozenset[str]:
     """The names of the parameters that are known at compile time."""
+    if function.is_variadic:
+        raise KernelSyntaxError(
+            f"a kernel cannot take any number of arguments, as {function.written} does",
+            models_of(function).place(function),
+            "name every parameter, or take a tuple; functions that kernels call can take any number",
+        )
     return models_of(function).constexprs(function)
 
 

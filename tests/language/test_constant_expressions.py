@@ -1,4 +1,4 @@
-"""Expressions of constants, and of constants with run-time scalars: Python's values, and in Triton's Python Triton's."""
+"""Expressions of constants, and of constants with run-time scalars: values of Python, or of Triton in its language."""
 
 from __future__ import annotations
 
@@ -87,12 +87,26 @@ def test_one_run_time_operand_in_explicit_calls(run, expression, n):
 @pytest.mark.parametrize(
     ("expression", "n", "value"),
     [
-        ("ZERO or n", 5, 5), ("NOTHING or n", 5, 5), ("FIVE or n", 2, 5), ("YES and n * 2", 5, 10), ("ZERO and n", 5, 0),
-        ("n or ZERO", 5, 5), ("n or FIVE", 3, 5), ("n and FIVE", 3, 3), ("n and ZERO", 3, 0), ("n and NOTHING", 3, -1),
-        ("ZERO or n or NOTHING", 4, 4), ("YES and n and FIVE", 4, 4), ("(ZERO or n) and FIVE", 4, 4),
-        ("n and 7 and n", 4, 1), ("n or n or ZERO", 4, 1), ("'' or n", 4, 4), ("() or n", 4, 4), ("(1, n) and n", 4, 4),
+        ("ZERO or n", 5, 5),
+        ("NOTHING or n", 5, 5),
+        ("FIVE or n", 2, 5),
+        ("YES and n * 2", 5, 10),
+        ("ZERO and n", 5, 0),
+        ("n or ZERO", 5, 5),
+        ("n or FIVE", 3, 5),
+        ("n and FIVE", 3, 3),
+        ("n and ZERO", 3, 0),
+        ("n and NOTHING", 3, -1),
+        ("ZERO or n or NOTHING", 4, 4),
+        ("YES and n and FIVE", 4, 4),
+        ("(ZERO or n) and FIVE", 4, 4),
+        ("n and 7 and n", 4, 1),
+        ("n or n or ZERO", 4, 1),
+        ("'' or n", 4, 4),
+        ("() or n", 4, 4),
+        ("(1, n) and n", 4, 4),
     ],
-)  # fmt: skip
+)
 def test_constants_decide_or_are_left_out_in_triton(run, expression, n, value):
     for mode in MODES:
         stored, truth = run("tl", chosen("tl", expression), n, **mode)
@@ -134,12 +148,21 @@ def test_signs_before_constant_bools_are_pythons(run, prefix):
 @pytest.mark.parametrize(
     ("expression", "value"),
     [
-        ("(1 << 64) - 1", 2**64 - 1), ("2**64 - 1", 2**64 - 1), ("10**20 // 10**15", 10**5), ("CARD >> 40", 2**24 + 1),
-        ("(0x9E3779B97F4A7C15 * 31) & (2**64 - 1)", 0x9E3779B97F4A7C15 * 31 % 2**64), ("(CARD << 9000) >> 9020", (1 << 44) + (1 << 20)),
-        ("-(2**63) - 1 + 2**63 + 4", 3), ("max(2**70, 3) >> 66", 16), ("2**64 > 2**63", 1), ("~(2**64) + 2**64 + 3", 2),
-        ("(2**70, 5)[0] // 2**68", 4), ("3 if 2**70 else 4", 3), ("FIVE if 2**64 == 1 << 64 else ZERO", 5),
+        ("(1 << 64) - 1", 2**64 - 1),
+        ("2**64 - 1", 2**64 - 1),
+        ("10**20 // 10**15", 10**5),
+        ("CARD >> 40", 2**24 + 1),
+        ("(0x9E3779B97F4A7C15 * 31) & (2**64 - 1)", 0x9E3779B97F4A7C15 * 31 % 2**64),
+        ("(CARD << 9000) >> 9020", (1 << 44) + (1 << 20)),
+        ("-(2**63) - 1 + 2**63 + 4", 3),
+        ("max(2**70, 3) >> 66", 16),
+        ("2**64 > 2**63", 1),
+        ("~(2**64) + 2**64 + 3", 2),
+        ("(2**70, 5)[0] // 2**68", 4),
+        ("3 if 2**70 else 4", 3),
+        ("FIVE if 2**64 == 1 << 64 else ZERO", 5),
     ],
-)  # fmt: skip
+)
 def test_constant_integers_have_no_width(run, prefix, expression, value):
     for mode in MODES:
         assert run(prefix, f"    {prefix}.store(out, {expression})", dtype="uint64", **mode)[0] == value
@@ -158,11 +181,18 @@ def test_wide_constants_reach_functions_and_variables(run):
 @pytest.mark.parametrize(
     "lines",
     [
-        "{0}.store(out, 2**64)", "{0}.store(out, n + 2**70)", "{0}.store(out, -(2**63) - 1)", "x = {0}.where(n > 1, 2**64, 1)",
-        "for i in range(2**70):\n        pass", "{0}.device_print('x', 2**64)", "{0}.store(out, {0}.cast(2**64, {0}.{1}))",
-        "{0}.store(out, n if n > 1 else 2**65)", "{0}.multiple_of(out, 2**64)", "x = {0}.full((2**64,), 0, {0}.{1})",
+        "{0}.store(out, 2**64)",
+        "{0}.store(out, n + 2**70)",
+        "{0}.store(out, -(2**63) - 1)",
+        "x = {0}.where(n > 1, 2**64, 1)",
+        "for i in range(2**70):\n        pass",
+        "{0}.device_print('x', 2**64)",
+        "{0}.store(out, {0}.cast(2**64, {0}.{1}))",
+        "{0}.store(out, n if n > 1 else 2**65)",
+        "{0}.multiple_of(out, 2**64)",
+        "x = {0}.full((2**64,), 0, {0}.{1})",
     ],
-)  # fmt: skip
+)
 def test_a_wide_constant_has_no_value_at_run_time(run, prefix, lines):
     dtype = "i64" if prefix == "zg" else "int64"
     with pytest.raises(

@@ -402,16 +402,18 @@ def comprehension(walk: FunctionAttributor, op: py.Comprehension) -> Type:
 def assertion(walk: FunctionAttributor, op: py.Assert) -> Type:
     condition = walk.scope.type_of(op.condition)
     message = NONE if op.message is None else walk.scope.type_of(op.message)
-    if not isinstance(message, ConstantType):
+    if message != NONE and not (isinstance(message, ConstantType) and isinstance(message.value, str)):
         raise KernelTypeError("the message of an assert must be a constant string")
-    name, given = "device_assert", condition
     if isinstance(condition, ConstantType) and walk.policy.device_assertions:
         if not condition.value:
             walk.warn("an assert that is false at compile time has no effect without debug=True; see tl.static_assert")
         return NONE
     if isinstance(condition, ConstantType):
-        name, given = "static_assert", condition.value
-    return RULES[name].type(Typing(name), given, message.value or "") or NONE
+        known = bool(condition.value) if isinstance(condition.value, float) else condition.value
+        return RULES["static_assert"].type(Typing("static_assert"), known, message.value or "") or NONE
+    if not isinstance(condition, TensorType) or not is_number(condition):  # All elements of a tensor have to hold.
+        truth(walk, condition, "assert", op.condition)
+    return NONE
 
 
 @handles(py.Error)
