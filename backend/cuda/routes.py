@@ -211,7 +211,9 @@ class Writer:
             self.expect(name, f"({name} is {{0}}{other})")
             self.key.append(name if plain else f"_z_constant_class({name})")
         if parameter.limits and kind.way in ("integer", "number"):
-            self.conditions.append(f"{parameter.limits[0]} <= {name} <= {parameter.limits[1]}")
+            fits = f"({parameter.limits[0]} <= {name} <= {parameter.limits[1]})"
+            self.conditions.append(fits)
+            self.key.append(fits)
         self.places.append((first, len(self.fields) - first))
 
     def _number(self, name: str, kind: Kind) -> None:

@@ -74,11 +74,10 @@ class Default:
 def written_function(fn: Callable[..., Any]) -> Callable[..., Any]:
     """The function whose source is read: the one in a helper function, or in the wrapper that a decorator made."""
     try:
-        while isinstance(fn := inspect.unwrap(fn, stop=lambda one: isinstance(one, Call | Function)), Function):
-            fn = fn.fn
+        found = inspect.unwrap(fn, stop=lambda one: isinstance(one, Call | Function))
     except ValueError:
-        raise KernelSyntaxError(f"the decorators of '{fn.__name__}' wrap one another in a circle") from None
-    return fn
+        raise KernelSyntaxError(f"the decorators of {fn!r} wrap one another in a circle") from None
+    return written_function(found.fn) if isinstance(found, Function) else found
 
 
 class Function:

@@ -67,7 +67,7 @@ class Policy:
     )
     python_syntax: bool = _differs(
         "f-strings, list comprehensions, `:=`, `*arguments`, slices of tuples, named tuples, aggregates, functions of "
-        "the host on constants, statements after `return`, and values that are not used"
+        "the host and Python's methods on constants, statements after `return`, and values that are not used"
     )
     tolerant_memory: bool = _differs(
         "in host memory, an access outside of the arrays gives a warning, reads 0 and writes nothing, and so does a "

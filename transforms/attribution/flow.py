@@ -402,7 +402,7 @@ def comprehension(walk: FunctionAttributor, op: py.Comprehension) -> Type:
 def assertion(walk: FunctionAttributor, op: py.Assert) -> Type:
     condition = walk.scope.type_of(op.condition)
     message = NONE if op.message is None else walk.scope.type_of(op.message)
-    if message != NONE and not (isinstance(message, ConstantType) and isinstance(message.value, str)):
+    if not isinstance(message, ConstantType) or not isinstance(message.value, str | None):
         raise KernelTypeError("the message of an assert must be a constant string")
     if isinstance(condition, ConstantType) and walk.policy.device_assertions:
         if not condition.value:

@@ -495,7 +495,7 @@ def short_circuit(walk: FunctionMirror, op: Op) -> Built:
 
     parts = operands_of(op, map(type_of, op.bodies), walk.emit.policy)
     bodies, result = op.bodies[: parts.last + 1], walk.scope.type_of(op.result)
-    tested = bodies[: parts.tested[-1] + 1] if parts.tested else []
+    tested = bodies[: parts.tested[-1] + 1 if parts.tested else 0]
     value = Operand(i1, None)
     if parts.gives_tested and isinstance(result, TensorType) and len(parts.tested) > 1:
         value = Operand(result, _element_by_element(walk, tested, is_and, result))
