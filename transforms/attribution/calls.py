@@ -123,7 +123,7 @@ def method(walk: FunctionAttributor, op: py.Invoke, name: str, types: list[Type]
     if is_host_value(receiver):
         return host_method(walk, op, name, receiver)
     value = plain_constant(receiver)
-    if walk.policy.python_syntax and hasattr(value, name) and value is not None:
+    if walk.policy.python_syntax and value is not None and name[:2] != "__" and hasattr(value, name):
         return constant_method(walk, op, name, value)
     if walk.policy.type_members and isinstance(receiver, ConstantType) and isinstance(receiver.value, Type):
         return dtype_method(receiver.value, name, types[1:])

@@ -26,7 +26,6 @@ from ziggurat.transforms.attribution.functions import call_bound, check_used
 from ziggurat.transforms.attribution.operators import MAX_TEXT
 from ziggurat.transforms.calls.constants import FunctionName, HostObject, describe
 from ziggurat.transforms.calls.lattice import (
-    ERROR,
     ErrorType,
     Record,
     RecordType,
@@ -48,6 +47,10 @@ def given_values(walk: FunctionAttributor, op: py.Invoke | py.Call) -> tuple[Seq
 _FROZEN: dict[type[Any], type[Any]] = {dict: MappingProxyType, set: frozenset, list: tuple, bytearray: bytes}
 
 
+# The methods whose result has the length of an argument.
+_PADDING = ("ljust", "rjust", "center", "zfill", "expandtabs", "to_bytes")
+
+
 def plain_constant(type_: Type) -> Any:
     """The number, string or tuple of Python's that is known at compile time; None for another value."""
     value = type_.value if isinstance(type_, ConstantType) else None
@@ -57,13 +60,14 @@ def plain_constant(type_: Type) -> Any:
 def constant_method(walk: FunctionAttributor, op: py.Invoke, name: str, value: Any) -> Type:
     """A call of a method of a number, a string or a tuple."""
     positional, keywords = given_values(walk, op)
-    given = (plain_constant(walk.scope.type_of(argument)) for argument in (*positional[1:], *keywords.values()))
-    result = ERROR
-    if not any(isinstance(number, int) and number > MAX_TEXT for number in given):
-        result = call_object(walk, op, getattr(value, name), positional[1:], keywords)
-    text = plain_constant(result)
-    if isinstance(result, ErrorType) or (isinstance(text, str | tuple) and len(cast(Any, text)) > MAX_TEXT):
-        raise KernelValueError(f"'{name}' gives more than {MAX_TEXT} characters or items")
+    too_many = KernelValueError(f"'{name}' gives more than {MAX_TEXT} characters or items")
+    sizes = [plain_constant(walk.scope.type_of(argument)) for argument in positional[1:] if name in _PADDING]
+    if any(isinstance(size, int) and size > MAX_TEXT for size in sizes):
+        raise too_many
+    result = call_object(walk, op, getattr(value, name), positional[1:], keywords)
+    text: Any = plain_constant(result)
+    if isinstance(text, str | tuple) and len(text) > MAX_TEXT:  # pyright: ignore[reportUnknownArgumentType]
+        raise too_many
     return result
 
 
@@ -141,12 +145,9 @@ def call_object(
         value = next((one for one in given if not isinstance(one, ConstantType)), None)
         if value is None:
             raise KernelValueError(f"'{name}' raised {type(error).__name__}: {error}") from error
-        is_method = type(getattr(target, "__self__", None)) in (str, int, float, bool, tuple)
-        hint = (
-            f"write tl.{name}"
-            if name in SPELLED and not is_method
-            else "compute it before the launch, and pass it as a constexpr"
-        )
+        hint = "compute it before the launch, and pass it as a constexpr"
+        if name in SPELLED and not isinstance(getattr(target, "__self__", None), str):
+            hint = f"write tl.{name}"
         raise KernelTypeError(
             f"'{name}' is a function of the host, which must be called with constants; got {describe(value)}", hint=hint
         ) from error
