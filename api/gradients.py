@@ -15,8 +15,6 @@ from ziggurat.codemodel.op import Op, Value, expect, require_argument
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import (
     ConstantType,
-    PtrType,
-    ScalarType,
     TupleType,
     Type,
     VarType,
@@ -133,7 +131,7 @@ class _Gradient(Models):
     def constexprs(self, kernel: Function) -> frozenset[str]:
         return self.kernel.models.constexprs(self.kernel)
 
-    def declared(self, kernel: Function, given: Mapping[str, Any]) -> Mapping[str, ScalarType | PtrType]:
+    def declared(self, kernel: Function, given: Mapping[str, Any]) -> Mapping[str, Type]:
         """The types that the source of the kernel declares; a gradient has that of its array."""
         own = {name: value for name, value in given.items() if name in self.kernel.signature.parameters}
         found = self.kernel.models.declared(self.kernel, own)

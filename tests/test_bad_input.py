@@ -88,6 +88,7 @@ NO_ARGUMENTS: dict[str, Any] = {
     "objects": X.astype(object), "big endian": X.astype(">f4"), "strings": X.astype("S3"), "complexes": X.astype("c8"),
     "records": np.zeros(3, [("a", "f4")]), "dates": np.zeros(3, "M8[s]"), "masked": np.ma.array(X), "broken": Broken(),
     "no interface": NoInterface(), "no dlpack": BrokenDlpack(), "too large": 2**64, "too small": -(2**63) - 1,
+    "far too large": 1 << 20_000,
 }  # fmt: skip
 
 
@@ -98,7 +99,7 @@ def test_objects_that_are_no_arguments_of_a_launch(parameter: str, what: str):
     assert isinstance(error, zg.LaunchError) and f"'{parameter}'" in error.summary
 
 
-@pytest.mark.parametrize("what", ["object", "class", "complex", "dict", "objects", "bytes", "Decimal", "too large"])
+@pytest.mark.parametrize("what", ["object", "class", "complex", "dict", "objects", "bytes", "Decimal", "far too large"])
 def test_objects_that_are_no_constants_of_a_launch(what: str):
     error = failure(lambda: launch(BLOCK=NO_ARGUMENTS[what]))
     assert isinstance(error, zg.LaunchError) and error.summary.startswith("'BLOCK' of 'scale'")

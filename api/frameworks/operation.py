@@ -247,6 +247,8 @@ class Operation:
     def _accessed(self, kinds: Mapping[str, Any], which: Callable[[Any], tuple[int, ...]]) -> tuple[str, ...]:
         # The accesses of the kernel do not depend on what is tuned.
         known = {**self.defaults, **self.configurations[0], **kinds}
+        declared = self.kernel.models.declared(self.kernel, known)
+        known |= {name: declared[name] for name in declared if isinstance(known[name], ScalarType)}
         signature = signature_of(self.kernel, (), {name: known[name] for name in self.parameters})
         kernel = kernel_of(self.kernel.model_for(signature))
         typed = zip(self.parameters, signature.types, strict=True)

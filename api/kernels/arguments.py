@@ -12,10 +12,10 @@ import attrs
 
 from ziggurat import compiler
 from ziggurat.boundary import public
-from ziggurat.codemodel.errors import KernelValueError, LaunchError, shown
+from ziggurat.codemodel.errors import KernelSyntaxError, KernelValueError, LaunchError, shown
 from ziggurat.codemodel.gpu.options import LAUNCH_OPTIONS, SHARED_OPTIONS, checked_option, default_of
 from ziggurat.codemodel.numbers import wrapped
-from ziggurat.codemodel.types import SCALARS, ConstantType, DescriptorType, PtrType, ScalarType, Type, find_scalar
+from ziggurat.codemodel.types import SCALARS, DescriptorType, PtrType, ScalarType, Type, find_scalar
 from ziggurat.frontends.language import Function
 from ziggurat.frontends.language.constants import unwrapped
 from ziggurat.frontends.language.function import usable
@@ -123,12 +123,7 @@ def signature_of(function: Function, arguments: Sequence[Any], keywords: Mapping
         return constant_of(function, name, given)
 
     types = tuple(type_of(name, given) for name, given in bound.items())
-    words = models_of(function).words
-    for name, type_ in zip(bound, types, strict=True):
-        if name in declared and not isinstance(type_, ConstantType) and type_ != declared[name]:
-            raise LaunchError(
-                f"'{name}' of '{function.name}' is declared as {words(declared[name])}; got {words(type_)}"
-            )
+    models_of(function).check_declared(function, dict(zip(bound, types, strict=True)), declared)
     return Signature(types, tuple(divisibility))
 
 
@@ -206,6 +201,8 @@ def constant_of(function: Function, name: str, given: Any) -> Type:
             f"of the language or a tuple of these; got {type(given).__name__}",
             hint=hint,
         )
+    if type(given) is int and name not in constexpr_names(function) and not -(1 << 63) <= given < 1 << 64:
+        raise LaunchError(f"'{name}' of '{function.name}': the integer {shown(given)} does not fit in 64 bits")
     try:
         return compiler.outer_constant(given)
     except KernelValueError as error:
@@ -221,6 +218,12 @@ def _without_lists(given: Any) -> Any:
 
 def constexpr_names(function: Function) -> frozenset[str]:
     """The names of the parameters that are known at compile time."""
+    if function.is_variadic:
+        raise KernelSyntaxError(
+            f"a kernel cannot take any number of arguments, as {function.written} does",
+            models_of(function).place(function),
+            "name every parameter, or take a tuple; functions that kernels call can take any number",
+        )
     return models_of(function).constexprs(function)
 
 
@@ -286,7 +289,7 @@ def check_options(function: Function, given: Mapping[str, Any], known: Sequence[
 
 
 def declared_number(
-    function: Function, name: str, given: Any, type_: ScalarType, declared: ScalarType | PtrType
+    function: Function, name: str, given: Any, type_: ScalarType, declared: Type
 ) -> tuple[Any, ScalarType]:
     """A number of this type as one of the declared type, and that type.
 
@@ -294,7 +297,7 @@ def declared_number(
     is declared.
     """
     what = f"'{name}' of '{function.name}' is declared as {models_of(function).words(declared)}"
-    if isinstance(declared, PtrType):
+    if not isinstance(declared, ScalarType):
         raise LaunchError(f"{what}; got the number {given}", hint="pass an array")
     if declared.is_float:
         return declared.dtype.type(given), declared

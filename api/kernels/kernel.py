@@ -222,7 +222,8 @@ class Kernel(Function):
         """The treatment of the arguments of a run-time parameter."""
         from ziggurat.backend.cuda.specialize import KernelParameter
 
-        return KernelParameter(name, specialize=name not in self.do_not_specialize)
+        typed = isinstance(self.models, PythonModels)
+        return KernelParameter(name, specialize=name not in self.do_not_specialize, typed=typed)
 
     def check_options(self, given: Mapping[str, Any]) -> None:
         """Raise an error for a keyword of a launch that is neither a parameter nor an option."""

@@ -10,7 +10,7 @@ from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import LaunchError, ZigguratError
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op
-from ziggurat.codemodel.types import PtrType, ScalarType, Type, constexpr_type
+from ziggurat.codemodel.types import ConstantType, Type, constexpr_type
 from ziggurat.frontends.language import Function
 from ziggurat.frontends.language.policy import EXPLICIT, Policy
 from ziggurat.frontends.reflection import reader
@@ -54,12 +54,20 @@ class Models:
         named = zip(kernel.signature.parameters, parameters, strict=True)
         return frozenset(name for name, parameter in named if parameter.type == constexpr_type)
 
-    def declared(self, kernel: Function, given: Mapping[str, Any]) -> Mapping[str, ScalarType | PtrType]:
+    def declared(self, kernel: Function, given: Mapping[str, Any]) -> Mapping[str, Type]:
         """The types of parameters that the source declares, for these arguments by name.
 
         An argument has its declared type; a number of another type is converted to it.
         """
         return {}
+
+    def check_declared(self, kernel: Function, types: Mapping[str, Type], declared: Mapping[str, Type]) -> None:
+        """Raise `LaunchError` unless the types of the run-time arguments by name are those that the source declares."""
+        for name, type_ in types.items():
+            if name in declared and not isinstance(type_, ConstantType) and type_ != declared[name]:
+                raise LaunchError(
+                    f"'{name}' of '{kernel.name}' is declared as {self.words(declared[name])}; got {self.words(type_)}"
+                )
 
     def words(self, type_: Type) -> str:
         """A type in the words of the source, for messages about declared types."""
@@ -97,3 +105,12 @@ class PythonModels(Models):
 
     def python(self, kernel: Function) -> Op:
         return self._read(kernel)
+
+    def declared(self, kernel: Function, given: Mapping[str, Any]) -> Mapping[str, Type]:
+        _ = kernel.model  # Its making reads the annotations.
+        return kernel.declares
+
+    def triton(self, kernel: Function, signature: Signature) -> core.Module:
+        named = dict(zip(kernel.signature.parameters, signature.types, strict=True))
+        self.check_declared(kernel, named, self.declared(kernel, {}))
+        return super().triton(kernel, signature)

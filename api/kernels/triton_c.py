@@ -361,7 +361,7 @@ class TritonCModels(Models):
     def constexprs(self, kernel: Function) -> frozenset[str]:
         return frozenset(self.macros)
 
-    def declared(self, kernel: Function, given: Mapping[str, Any]) -> Mapping[str, ScalarType | PtrType]:
+    def declared(self, kernel: Function, given: Mapping[str, Any]) -> Mapping[str, Type]:
         found = self.read(self.values(given))
         return {python_name(parameter.name): parameter.type for parameter in found.parameters}
 

@@ -286,6 +286,8 @@ def _row(parameter: KernelParameter, kind: Kind, places: Sequence[int], value: A
     low, high = _I32
     if not low <= value <= high:
         low, high = (high + 1, (1 << 63) - 1) if value > 0 else (-(1 << 63), low - 1)
+    least, most = parameter.limits or (low, high)
+    low, high = max(low, least), min(high, most)
     return INTEGER, id(own), 0, low, high, place, _divisible(value) | NOT_ONE if kind.way == "integer" else 0, 0
 
 

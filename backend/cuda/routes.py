@@ -210,6 +210,10 @@ class Writer:
             other = f" or _z_type({name}) is {self.type_of(kind)} and {name} == {{0}}" if plain else ""
             self.expect(name, f"({name} is {{0}}{other})")
             self.key.append(name if plain else f"_z_constant_class({name})")
+        if parameter.limits and kind.way in ("integer", "number"):
+            fits = f"({parameter.limits[0]} <= {name} <= {parameter.limits[1]})"
+            self.conditions.append(fits)
+            self.key.append(fits)
         self.places.append((first, len(self.fields) - first))
 
     def _number(self, name: str, kind: Kind) -> None:

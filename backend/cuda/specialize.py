@@ -35,7 +35,7 @@ class KernelParameter:
 
     A float is passed as one of the float type that the source declares, if it does. `align` says whether divisibility
     is used. With `as_triton`, 1 is a constexpr, other things than arrays and numbers are compiled in, and every number
-    has the declared type.
+    has the declared type. With `typed` it has that too, and must fit in it.
     """
 
     name: str
@@ -45,6 +45,13 @@ class KernelParameter:
     declared: ScalarType | None = None
     align: bool = True
     as_triton: bool = False
+    typed: bool = False
+
+    @property
+    def limits(self) -> tuple[int, int] | None:
+        """The least and the largest integer that a launch takes, where the source declares a type for it."""
+        is_checked = self.typed and self.declared is not None and self.declared.is_int
+        return self.declared.limits if is_checked and self.declared is not None else None
 
     def compiles_in(self, value: Any) -> bool:
         """Whether an argument that is no array is compiled in as a constexpr."""
@@ -60,7 +67,7 @@ class KernelParameter:
     def type_of(self, value: Any) -> ScalarType | None:
         """The type that a number is passed as; None for anything but a number."""
         scalar = number_type(value)
-        if self.as_triton and scalar is not None and self.declared is not None:
+        if (self.as_triton or self.typed) and scalar is not None and self.declared is not None:
             return self.declared
         is_float = scalar is not None and scalar.is_float
         return self.declared if is_float and self.declared is not None and self.declared.is_float else scalar
@@ -158,6 +165,11 @@ def _kind_of_number(value: Any, parameter: KernelParameter, kernel: str) -> Kind
         raise LaunchError(
             f"'{parameter.name}' of '{kernel}' must be a number of a type that kernels have; got {value!r}"
         )
+    limits = parameter.limits
+    if limits and not (isinstance(value, int | NUMPY.integer) and limits[0] <= int(value) <= limits[1]):
+        low, high = limits
+        what = f"'{parameter.name}' of '{kernel}' is declared as {scalar}"
+        raise LaunchError(f"{what}, which holds {low} … {high}; got {value}")
     # Integers are written with 64 bits and a sign, except those that need 64 bits without one.
     field = "i64" if takes_any_width(_exact_type(value)) and scalar.is_int and scalar.signed else scalar.name
     return Kind(

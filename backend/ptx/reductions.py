@@ -256,7 +256,7 @@ def _map(emitter: Emitter, op: tt.MapElementwise) -> Emitted:
     """The body is emitted once for `pack` registers; the last one fills an incomplete group."""
     layout = layout_of(tensor_of(op.values[0]))
     registers = list(layout.unique_registers)
-    count = len(op.apply.entry.terminator.operands) // op.pack
+    count = len(op.returned()) // op.pack
     found: list[dict[int, str]] = [{} for _ in range(count)]
     for first in range(0, len(registers), op.pack):
         group = [registers[min(first + at, len(registers) - 1)] for at in range(op.pack)]

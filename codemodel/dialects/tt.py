@@ -318,6 +318,11 @@ class MapElementwise(Op, traits.Pure, name="tt.map_elementwise"):
     apply: Body = body(ends=MapReturn)
     pack: int = attribute(int, default=1)
 
+    def returned(self) -> Sequence[Value]:
+        """The elements that the body gives, where control leaves it."""
+        ends = (block.terminator for block in self.apply.blocks)
+        return next((end.values for end in ends if isinstance(end, MapReturn)), ())
+
     def entry_types(self, operands: Sequence[Value]) -> Sequence[Type]:
         return [element_of(value.type) for value in operands for _ in range(self.pack)]
 
@@ -325,7 +330,7 @@ class MapElementwise(Op, traits.Pure, name="tt.map_elementwise"):
         require(bool(self.values), f"{self.NAME} takes at least one tensor")
         require(self.pack > 0, f"{self.NAME}: pack must be at least 1; got {self.pack}")
         first = tensor_of(self, self.values[0])
-        given = self.apply.entry.terminator.operands
+        given = self.returned()
         require(
             bool(given) and len(given) % self.pack == 0,
             f"the body of {self.NAME} must give {self.pack} elements of each result; got {len(given)}",
@@ -341,7 +346,7 @@ class MapElementwise(Op, traits.Pure, name="tt.map_elementwise"):
             [p.type for p in self.apply.parameters] == expected,
             f"the body of {self.NAME} takes {self.pack} of each element",
         )
-        given = [value.type for value in self.apply.entry.terminator.operands]
+        given = [value.type for value in self.returned()]
         alike = all(type_ == given[at - at % self.pack] for at, type_ in enumerate(given))
         require(alike, f"the elements of each result of {self.NAME} must be of one type; got {given}")
 

@@ -12,10 +12,10 @@ import attrs
 from ziggurat.codemodel.errors import KernelSyntaxError, LaunchError, ZigguratError, shown, warn
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op
-from ziggurat.codemodel.types import ScalarType
+from ziggurat.codemodel.types import ScalarType, Type
 from ziggurat.frontends.language.constants import as_constant
 from ziggurat.frontends.language.policy import EXPLICIT, Policy
-from ziggurat.frontends.language.signature import active_recorder, bind
+from ziggurat.frontends.language.signature import Call, active_recorder, bind
 
 if TYPE_CHECKING:
     # To a type checker the parameter has the type of the value that it is used as.
@@ -71,6 +71,15 @@ class Default:
     value: Any
 
 
+def written_function(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """The function whose source is read: the one in a helper function, or in the wrapper that a decorator made."""
+    try:
+        found = inspect.unwrap(fn, stop=lambda one: isinstance(one, Call | Function))
+    except ValueError:
+        raise KernelSyntaxError(f"the decorators of {fn!r} wrap one another in a circle") from None
+    return written_function(found.fn) if isinstance(found, Function) else found
+
+
 class Function:
     """A Python function of the language. A call from Python runs it; a call from a kernel compiles it with the kernel.
 
@@ -87,7 +96,7 @@ class Function:
     initializes: type[Any] | None = None
 
     def __init__(self, fn: Callable[..., Any], model: Callable[[Function], Op], name: str | None = None) -> None:
-        fn = fn.fn if isinstance(fn, Function) else fn  # A kernel may be made of a helper function.
+        fn = written_function(fn)
         if name is not None:
             fn.__qualname__ = name
         self.fn = fn
@@ -98,6 +107,8 @@ class Function:
         # Other objects of Python that the model refers to, by name.
         self.objects: dict[str, Any] = {}
         self.uses: tuple[Use, ...] = ()
+        # The types that annotations of parameters declare, by name.
+        self.declares: Mapping[str, Type] = {}
         self._make_model = model
         self._model: Op | None = None
         # The values from outside of this function and of those it reaches, as a launch compares them.
@@ -179,7 +190,7 @@ class Function:
 
     def forget(self) -> None:
         """Forget the model, and everything that was made from it."""
-        self._model, self.callees, self.objects, self.uses = None, {}, {}, ()
+        self._model, self.callees, self.objects, self.uses, self.declares = None, {}, {}, (), {}
         self._watched, self._watched_uses = [], []
 
     def is_same(self, other: Function) -> bool:

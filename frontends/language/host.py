@@ -47,7 +47,7 @@ OPS_OF_FLOATS: Final[dict[str, type[Op]]] = {
 }  # fmt: skip
 _SUMS = ("add", "sub", "mul")  # The result for two bools is an integer.
 _TYPES: Final[dict[type, ScalarType | None]] = {bool: i1, int: None, float: f64}
-MAX_BITS = 64  # A constant integer must fit in as many.
+MAX_BITS = 14_000  # The size of a constant integer. Python writes integers of at most 4300 digits.
 
 
 @functools.cache
@@ -96,7 +96,7 @@ def _checked(name: str, function: Callable[..., Any], *values: Any) -> Any:
     try:
         return function(*values)
     except (ValueError, ZeroDivisionError) as error:
-        call = f"zg.{name}({', '.join(map(repr, values))})"
+        call = f"zg.{name}({', '.join(map(shown, values))})"
         reason = str(error).rpartition(": ")[2]  # Of a call that this one consists of, the reason alone.
         raise KernelValueError(f"cannot compute {call}: {reason}") from None
 
@@ -112,8 +112,9 @@ def _combined(name: str, a: Any, b: Any) -> Any:
         a, b = float(a), float(b)
     elif name in _SUMS and isinstance(a, bool):
         a, b = int(a), int(b)
-    if name == "shl" and a and b > MAX_BITS:
-        raise KernelValueError(f"cannot compute zg.shl({a}, {b}): the integer does not fit in {MAX_BITS} bits")
+    if name == "shl" and a and a.bit_length() + b > MAX_BITS:
+        text = f"zg.shl({shown(a)}, {shown(b)})"
+        raise KernelValueError(f"cannot compute {text}: a constant integer must have at most {MAX_BITS} bits")
     cls = floats if isinstance(a, float) else unsigned if isinstance(a, bool) else signed
     assert cls is not None
     if cls in FUNCTIONS:

@@ -62,9 +62,12 @@ class Policy:
     )
     narrow_scalars: bool = _differs("a run-time value may be given for a `constexpr` parameter of a helper function")
 
+    dropped_constants: bool = _differs(
+        "`and` and `or` leave out a constant after a run-time scalar unless it decides: `n or 3` is 3, `n and 3` is n"
+    )
     python_syntax: bool = _differs(
         "f-strings, list comprehensions, `:=`, `*arguments`, slices of tuples, named tuples, aggregates, functions of "
-        "the host on constants, statements after `return`, and values that are not used"
+        "the host and Python's methods on constants, statements after `return`, and values that are not used"
     )
     tolerant_memory: bool = _differs(
         "in host memory, an access outside of the arrays gives a warning, reads 0 and writes nothing, and so does a "

@@ -6,15 +6,17 @@ import ast
 import inspect
 import types
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, cast
 
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import core
-from ziggurat.codemodel.errors import KernelSyntaxError, ZigguratError
+from ziggurat.codemodel.errors import KernelSyntaxError, KernelTypeError, ZigguratError
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.recursion import MAX_FRAMES, deep_recursion, frames
-from ziggurat.codemodel.types import Type, constexpr_type, pyobject
-from ziggurat.frontends.language.function import Function, Use, constexpr, usable
+from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, Type, constexpr_type, pyobject
+from ziggurat.frontends.language.constants import unwrapped
+from ziggurat.frontends.language.function import Function, Use, constexpr, usable, written_function
 from ziggurat.frontends.language.policy import EXPLICIT, Policy
 from ziggurat.frontends.reflection.expressions import Outer
 from ziggurat.frontends.reflection.names import KINDS, Names
@@ -40,7 +42,7 @@ def reader(fn: Callable[..., Any], policy: Policy = EXPLICIT) -> Callable[[Funct
     An edit of the file while the program runs does not change its kernels. Names are resolved when the model is made.
     Raises `KernelSyntaxError` when `fn` is not a plain function defined by `def`, with a name for each parameter.
     """
-    plain = cast(types.FunctionType, fn.fn if isinstance(fn, Function) else fn)
+    plain = cast(types.FunctionType, written_function(fn))
     lines, code = read_lines(plain), plain.__code__
     if plain.__code__.co_flags & _NOT_PLAIN:
         _parameters(find_source(plain, lines), policy)
@@ -48,7 +50,7 @@ def reader(fn: Callable[..., Any], policy: Policy = EXPLICIT) -> Callable[[Funct
     def model(made: Function) -> Op:
         with deep_recursion():
             try:
-                func, outer, made.uses = _model(made.fn, lines, made.policy, made.initializes, code)
+                func, outer, made.uses, made.declares = _model(made.fn, lines, made.policy, made.initializes, code)
             except ZigguratError as error:
                 raise (as_triton(error) if made.policy.is_triton else error) from None
         made.callees, made.objects = outer.callees, outer.objects
@@ -63,7 +65,7 @@ def reflect(function: Function | Callable[..., Any]) -> Op:
     Names are resolved in the function's globals and closure as they are now. Raises `KernelSyntaxError`,
     `KernelNameError` or `KernelTypeError` at the place that is wrong; `KernelErrors` when there are several.
     """
-    fn = function.fn if isinstance(function, Function) else function
+    fn = written_function(function)
     with deep_recursion():
         return _model(fn, read_lines(fn), getattr(function, "policy", EXPLICIT))[0]
 
@@ -74,8 +76,9 @@ def _model(
     policy: Policy,
     made: type[Any] | None = None,
     code: types.CodeType | None = None,
-) -> tuple[Op, Outer, tuple[Use, ...]]:
-    """The model of a function with its source in these lines, the objects that it refers to, and its outer values.
+) -> tuple[Op, Outer, tuple[Use, ...], dict[str, Type]]:
+    """The model of a function with its source in these lines, the objects that it refers to, its outer values, and the
+    types that the annotations of parameters declare.
 
     `made` is the class of the object that an `__init__` makes. `code` was the function's when the lines were read.
     """
@@ -86,7 +89,9 @@ def _model(
     if not policy.python_syntax:
         _check_defaults(fn, parameters, source)
     outer = Outer()
-    builder = Builder.root([_type(fn, p, names) for p in parameters], pyobject)
+    declared = {p.arg: _type(fn, p, names) for p in parameters}
+    plain = (constexpr_type if type_ == constexpr_type else pyobject for type_ in declared.values())
+    builder = Builder.root(tuple(plain), pyobject)
     try:
         body = Statements(names, source, builder, outer).function_body(parameters, made)
     except RecursionError:
@@ -99,7 +104,8 @@ def _model(
         ) from None
     func = core.Func(fn.__qualname__, body)
     func.__dict__["location"] = source.span(source.node)
-    return func, outer, tuple(names.uses.values())
+    types_ = {name: type_ for name, type_ in declared.items() if type_ not in (constexpr_type, pyobject)}
+    return func, outer, tuple(names.uses.values()), types_
 
 
 def _deepest(function: ast.FunctionDef) -> ast.stmt:
@@ -130,18 +136,42 @@ def _parameters(source: Source, policy: Policy) -> list[ast.arg]:
 
 
 def _type(fn: types.FunctionType, parameter: ast.arg, names: Names) -> Type:
-    """`constexpr` for a parameter with that annotation, else `object`. An annotation may be a string."""
-    if parameter.annotation is None:
-        return pyobject
+    """`constexpr` for a parameter with that annotation, another type that the annotation declares, or `object`. An
+    annotation may be a string."""
     annotation: Any = fn.__annotations__.get(parameter.arg)
     if isinstance(annotation, str):
         path = annotation.strip("'\" ")
         # Imports of an enclosing function are not among `names`, so the spelling counts as well.
         if path.rpartition(".")[2] == "constexpr":
             return constexpr_type
-        annotation = names.find(path)
-    is_constant = annotation is constexpr or getattr(annotation, "__name__", "") == "constexpr"
-    return constexpr_type if is_constant else pyobject
+        annotation = _evaluated(path, names)
+    if annotation is constexpr or getattr(annotation, "__name__", "") == "constexpr":
+        return constexpr_type
+    declared = unwrapped(annotation)
+    if not isinstance(declared, Type) or names.policy.is_triton:
+        return pyobject
+    if not isinstance(declared, ScalarType | PtrType | DescriptorType):
+        raise KernelTypeError(
+            f"the annotation of '{parameter.arg}' must be the type of an argument; got {declared}",
+            names.source.span(parameter),
+            "a kernel takes numbers, pointers and descriptors: zg.f32, zg.ptr(zg.f32), zg.descriptor((64, 64), zg.f16)",
+        )
+    return declared
+
+
+def _evaluated(text: str, names: Names) -> Any:
+    """The object that the text of an annotation means, a dotted name or a call of ziggurat's; None for another text."""
+    name = text.partition("(")[0]
+    cells: dict[str, Any] = {}
+    for free, cell in names.cells.items():
+        with suppress(ValueError):  # It has no value yet.
+            cells[free] = cell.cell_contents
+    with suppress(Exception):  # Python gives these errors where it evaluates annotations.
+        if all(part.isidentifier() for part in name.split(".")):
+            found = eval(name, names.globals, cells)
+            is_ours = name != text and found.__module__.startswith("ziggurat.")
+            return eval(text, names.globals, cells) if is_ours else found if name == text else None
+    return None
 
 
 def _check_defaults(fn: types.FunctionType, parameters: Sequence[ast.arg], source: Source) -> None:

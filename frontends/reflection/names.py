@@ -139,14 +139,6 @@ class Names:
             look_up = functools.partial(_unwrapped_at, look_up)
         self.uses.setdefault(name, Use(name, plain, look_up, key, self.source.span(node), plain is not value))
 
-    def find(self, path: str) -> Any:
-        """The object that a dotted path of names refers to, or None."""
-        first, *rest = path.split(".")
-        found: Any = self.globals.get(first)
-        for name in rest:
-            found = getattr(found, name, None)
-        return found
-
     def unknown(self, node: ast.Name) -> KernelNameError:
         name = node.id
         hint: str | None = None

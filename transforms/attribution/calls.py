@@ -14,7 +14,7 @@ from ziggurat.codemodel.types import ConstantType, DescriptorType, PtrType, Tupl
 from ziggurat.frontends.language import METHODS as DESCRIPTOR_METHODS
 from ziggurat.frontends.language import SIGNATURES, Function
 from ziggurat.frontends.language.c import C_SIGNATURES, SPELLINGS
-from ziggurat.frontends.language.signature import Call, Parameter, Signature
+from ziggurat.frontends.language.signature import Call, Parameter, Signature, suggest
 from ziggurat.frontends.language.spellings import of_attribute
 from ziggurat.frontends.library import COMBINE
 from ziggurat.frontends.triton.dtypes import type_of
@@ -23,7 +23,13 @@ from ziggurat.transforms.attribution.attribute import FunctionAttributor, handle
 from ziggurat.transforms.attribution.attribution import Attribution
 from ziggurat.transforms.attribution.expressions import attribute_of
 from ziggurat.transforms.attribution.functions import call_bound
-from ziggurat.transforms.attribution.objects import call_object, given_values, host_method
+from ziggurat.transforms.attribution.objects import (
+    call_object,
+    constant_method,
+    given_values,
+    host_method,
+    plain_constant,
+)
 from ziggurat.transforms.calls import RULES, Rule, Typing
 from ziggurat.transforms.calls.builtins import BUILTINS
 from ziggurat.transforms.calls.c import C_RULES
@@ -39,7 +45,7 @@ from ziggurat.transforms.calls.lattice import (
     outer_constant,
 )
 from ziggurat.transforms.calls.operands import operand_types
-from ziggurat.transforms.calls.promotion import NONE, constant, in_floats, rounded_type
+from ziggurat.transforms.calls.promotion import NONE, constant, in_floats, rounded_type, run_time_type
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -116,6 +122,9 @@ def method(walk: FunctionAttributor, op: py.Invoke, name: str, types: list[Type]
     receiver = types[0]
     if is_host_value(receiver):
         return host_method(walk, op, name, receiver)
+    value = plain_constant(receiver)
+    if walk.policy.python_syntax and value is not None and name[:2] != "__" and hasattr(value, name):
+        return constant_method(walk, op, name, value)
     if walk.policy.type_members and isinstance(receiver, ConstantType) and isinstance(receiver.value, Type):
         return dtype_method(receiver.value, name, types[1:])
     if isinstance(receiver, DescriptorType) and name in DESCRIPTOR_METHODS:
@@ -123,6 +132,11 @@ def method(walk: FunctionAttributor, op: py.Invoke, name: str, types: list[Type]
         return language_call(walk, op, meant.call, meant.constants)
     if walk.policy.tensor_operators and name in METHODS:
         return spelled_call(walk, op, METHODS[name])
+    if value is not None and components(receiver) is None:
+        hint = "compute it before the launch, and pass it as a constexpr"
+        if not hasattr(value, name):
+            hint = suggest(name, [known for known in dir(value) if known[0] != "_"])
+        raise KernelTypeError(f"{describe(receiver)} has no method '{name}' in a kernel", hint=hint)
     if name in SIGNATURES:
         hint = f"call zg.{name}(…) instead"
         load = getattr(op.operands[0], "op", None)
@@ -240,6 +254,10 @@ def argument_of(walk: FunctionAttributor, signature: Signature, parameter: Param
                 f"{call}: '{parameter.name}' must be known at compile time; got {describe(type_)}, a run-time value",
                 hint="pass a literal, or make it a zg.constexpr parameter",
             )
+        if parameter.takes in ("ConstInt", "ConstInts", "ConstShape"):
+            for part in components(type_) or (type_,):
+                if isinstance(part, ConstantType):
+                    run_time_type(part)
         value = held(call, parameter, constant_value)
         check_supported(value)
         return value, value

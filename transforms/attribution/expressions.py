@@ -24,7 +24,7 @@ from ziggurat.codemodel.types import (
 from ziggurat.frontends.language.policy import Policy
 from ziggurat.transforms.attribution.attribute import FunctionAttributor, handles
 from ziggurat.transforms.attribution.attribution import packed_values
-from ziggurat.transforms.attribution.objects import special_method
+from ziggurat.transforms.attribution.objects import plain_constant, special_method
 from ziggurat.transforms.attribution.operators import OPERATORS, SPECIAL, folded, operator_error
 from ziggurat.transforms.calls import RULES, Typing
 from ziggurat.transforms.calls.builtins import property_of
@@ -157,10 +157,10 @@ def operator(walk: FunctionAttributor, op: Op) -> Type:
         # A tensor is never None, so `bias is not None` is decided at compile time.
         if isinstance(type_, TensorType) and not (is_identity and known) and not walk.policy.tensor_operators:
             raise operator_error(op, type_)
-    if isinstance(op, py.Pos):
-        return types[0]
     if len(known) == len(types):
         return folded(type(op), *(type_.value for type_ in known))
+    if isinstance(op, py.Pos):
+        return types[0]
     if is_identity:
         return constant(isinstance(op, py.IsNot))
     if any(isinstance(type_, TupleType) for type_ in types) and (len(types) == 2 or isinstance(op, py.Not)):
@@ -354,6 +354,9 @@ def attribute_of(policy: Policy, value: Type, name: str) -> Type:
         transposed = RULES["trans"].type(Typing("trans", policy=policy), value, ())
         assert transposed is not None
         return transposed
+    plain = plain_constant(value)
+    if policy.python_syntax and plain is not None and hasattr(plain, name):
+        return host_attribute(plain, name)
     return property_of(value, name, policy)
 
 

@@ -6,12 +6,15 @@ import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import attrs
+
 from ziggurat.codemodel.dialects import core, py
 from ziggurat.codemodel.errors import KernelSyntaxError, KernelTypeError, KernelValueError
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Body, Op, Value
 from ziggurat.codemodel.types import (
     ConstantType,
+    DescriptorType,
     TensorType,
     TupleType,
     Type,
@@ -23,6 +26,7 @@ from ziggurat.codemodel.types import (
     u64,
     with_element,
 )
+from ziggurat.frontends.language.policy import Policy
 from ziggurat.transforms.attribution.attribute import FunctionAttributor, State, handles
 from ziggurat.transforms.attribution.attribution import Scope, packed_values
 from ziggurat.transforms.attribution.expressions import truth
@@ -284,28 +288,70 @@ def conditional(walk: FunctionAttributor, op: py.CondExpression) -> Type:
     return joined
 
 
+@attrs.frozen
+class ShortCircuit:
+    """The operands of `and` or `or` by index: those that are tested at run time, and the last that is evaluated."""
+
+    tested: list[int]
+    last: int
+    # Whether the run-time operands, and whether the last one, a constant, may be the result.
+    gives_tested: bool
+    gives_last: bool
+
+
+def operands_of(op: Op, types: Iterable[Type], policy: Policy) -> ShortCircuit:
+    """A constant operand decides `and` or `or`, or it is left out unless it is the last. Its types are taken from
+    `types` up to the one that decides."""
+    tested: list[int] = []
+    last, type_, truth, is_logical = 0, NONE, None, False
+    for last, type_ in enumerate(types):
+        truth = known_truth(type_, policy)
+        if truth is None:
+            is_logical = bool(tested) or type_ == i1
+            tested.append(last)
+        elif truth == isinstance(op, py.CondOr):
+            break
+    decides = truth == isinstance(op, py.CondOr)
+    # Python's `n or 3` is n or 3, and Triton's is 3; `n and 3` is 0 or 3, and Triton's is n.
+    is_either = bool(tested and truth and is_number(type_)) and not policy.dropped_constants
+    is_either &= not (is_logical and type_ == constant(True))
+    return ShortCircuit(tested, last, bool(tested) and (is_either or not decides), is_either or decides or not tested)
+
+
+def known_truth(type_: Type, policy: Policy) -> bool | None:
+    """The truth of an operand of `and` or `or` that is known at compile time; None for one that is tested."""
+    if isinstance(type_, ConstantType):
+        return bool(type_.value)
+    if not policy.dropped_constants:
+        return None
+    return bool(type_.components) if isinstance(type_, TupleType) else isinstance(type_, DescriptorType) or None
+
+
 @handles(py.CondAnd, py.CondOr)
 def short_circuit(walk: FunctionAttributor, op: Op) -> Type:
-    is_and = isinstance(op, py.CondAnd)
-    # An earlier visit of a loop may have seen a constant where there is none.
-    walk.scope.static_branches.pop(op.result, None)
-    result: Type = constant(is_and)
-    given: list[Type] = []
-    for index, body in enumerate(op.bodies):
-        type_ = expression(walk, body)
-        if isinstance(type_, ErrorType):
-            return ERROR
-        if isinstance(type_, ConstantType) or (isinstance(type_, TupleType) and walk.policy.python_syntax):
-            if bool(type_.value if isinstance(type_, ConstantType) else type_.components) != is_and:
-                # Operands before this one may run; operands after it do not.
-                walk.scope.static_branches[op.result] = index
-                return logical(walk, given) if given else type_
-            result = type_
-            continue
-        if not (walk.policy.tensor_operators and isinstance(type_, TensorType) and is_number(type_)):
-            truth(walk, type_, "and" if is_and else "or", body.entry.terminator.operands[0])
-        given.append(type_)
-    return logical(walk, given) if given else result
+    types: list[Type] = []
+
+    def evaluated() -> Iterable[Type]:
+        for body in op.bodies:
+            types.append(expression(walk, body))
+            yield types[-1]
+            if isinstance(types[-1], ErrorType):
+                return
+
+    parts = operands_of(op, evaluated(), walk.policy)
+    if isinstance(types[-1], ErrorType):
+        return ERROR
+    if len(parts.tested) > 1 or (parts.gives_tested and parts.gives_last):
+        for index in parts.tested:
+            is_tensor = isinstance(types[index], TensorType) and is_number(types[index])
+            if not (walk.policy.tensor_operators and is_tensor):
+                word = "and" if isinstance(op, py.CondAnd) else "or"
+                truth(walk, types[index], word, op.bodies[index].entry.terminator.operands[0])
+    if not parts.gives_tested:
+        return types[-1]
+    tested = [types[index] for index in parts.tested]
+    result = tested[0] if len(tested) == 1 else logical(walk, tested)
+    return promote(result, types[-1]) if parts.gives_last else result
 
 
 def logical(walk: FunctionAttributor, given: list[Type]) -> Type:
@@ -356,16 +402,18 @@ def comprehension(walk: FunctionAttributor, op: py.Comprehension) -> Type:
 def assertion(walk: FunctionAttributor, op: py.Assert) -> Type:
     condition = walk.scope.type_of(op.condition)
     message = NONE if op.message is None else walk.scope.type_of(op.message)
-    if not isinstance(message, ConstantType):
+    if not isinstance(message, ConstantType) or not isinstance(message.value, str | None):
         raise KernelTypeError("the message of an assert must be a constant string")
-    name, given = "device_assert", condition
     if isinstance(condition, ConstantType) and walk.policy.device_assertions:
         if not condition.value:
             walk.warn("an assert that is false at compile time has no effect without debug=True; see tl.static_assert")
         return NONE
     if isinstance(condition, ConstantType):
-        name, given = "static_assert", condition.value
-    return RULES[name].type(Typing(name), given, message.value or "") or NONE
+        known = bool(condition.value) if isinstance(condition.value, float) else condition.value
+        return RULES["static_assert"].type(Typing("static_assert"), known, message.value or "") or NONE
+    if not isinstance(condition, TensorType) or not is_number(condition):  # All elements of a tensor have to hold.
+        truth(walk, condition, "assert", op.condition)
+    return NONE
 
 
 @handles(py.Error)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Mapping, Sequence
-from types import FunctionType
+from types import FunctionType, MappingProxyType
 from typing import Any, cast
 
 from ziggurat.codemodel.dialects import py
@@ -23,6 +23,7 @@ from ziggurat.frontends.triton.partial_object import PartialObject
 from ziggurat.transforms.attribution.attribute import FunctionAttributor
 from ziggurat.transforms.attribution.attribution import positional_values
 from ziggurat.transforms.attribution.functions import call_bound, check_used
+from ziggurat.transforms.attribution.operators import MAX_TEXT
 from ziggurat.transforms.calls.constants import FunctionName, HostObject, describe
 from ziggurat.transforms.calls.lattice import (
     ErrorType,
@@ -42,11 +43,45 @@ def given_values(walk: FunctionAttributor, op: py.Invoke | py.Call) -> tuple[Seq
     return positional_values(walk.scope, op), dict(zip(op.keywords, op.arguments[count:], strict=True))
 
 
+# What the objects of a class do without a change of them.
+_FROZEN: dict[type[Any], type[Any]] = {dict: MappingProxyType, set: frozenset, list: tuple, bytearray: bytes}
+
+
+# The methods whose result has the length of an argument.
+_PADDING = ("ljust", "rjust", "center", "zfill", "expandtabs", "to_bytes")
+
+
+def plain_constant(type_: Type) -> Any:
+    """The number, string or tuple of Python's that is known at compile time; None for another value."""
+    value = type_.value if isinstance(type_, ConstantType) else None
+    return value if type(value) in (bool, int, float, str, tuple) else None
+
+
+def constant_method(walk: FunctionAttributor, op: py.Invoke, name: str, value: Any) -> Type:
+    """A call of a method of a number, a string or a tuple."""
+    positional, keywords = given_values(walk, op)
+    too_many = KernelValueError(f"'{name}' gives more than {MAX_TEXT} characters or items")
+    sizes = [plain_constant(walk.scope.type_of(argument)) for argument in positional[1:] if name in _PADDING]
+    if any(isinstance(size, int) and size > MAX_TEXT for size in sizes):
+        raise too_many
+    result = call_object(walk, op, getattr(value, name), positional[1:], keywords)
+    text: Any = plain_constant(result)
+    if isinstance(text, str | tuple) and len(text) > MAX_TEXT:  # pyright: ignore[reportUnknownArgumentType]
+        raise too_many
+    return result
+
+
 def host_method(walk: FunctionAttributor, op: py.Invoke, name: str, receiver: Type) -> Type:
     """A call of a method of an object of a record, or of another object of Python's."""
     positional, keywords = given_values(walk, op)
     if not isinstance(receiver, RecordType):
         assert isinstance(receiver, ConstantType)
+        for cls, frozen in _FROZEN.items():
+            if isinstance(receiver.value.value, cls) and hasattr(cls, name) and not hasattr(frozen, name):
+                raise KernelTypeError(
+                    f"'{name}' would change a {cls.__name__} from outside of the kernel",
+                    hint=f"change the {cls.__name__} before the launch",
+                )
         return call_object(walk, op, _member(receiver.value.value, name), positional[1:], keywords)
     index = receiver.field(name)
     if index is not None:
@@ -110,7 +145,9 @@ def call_object(
         value = next((one for one in given if not isinstance(one, ConstantType)), None)
         if value is None:
             raise KernelValueError(f"'{name}' raised {type(error).__name__}: {error}") from error
-        hint = f"write tl.{name}" if name in SPELLED else "compute it before the launch, and pass it as a constexpr"
+        hint = "compute it before the launch, and pass it as a constexpr"
+        if name in SPELLED and not isinstance(getattr(target, "__self__", None), str):
+            hint = f"write tl.{name}"
         raise KernelTypeError(
             f"'{name}' is a function of the host, which must be called with constants; got {describe(value)}", hint=hint
         ) from error

@@ -18,7 +18,7 @@ from ziggurat.transforms.calls.promotion import constant
 
 
 def _inverted(x: Any) -> Any:
-    return not x if isinstance(x, bool) else ~x
+    return ~int(x) if isinstance(x, bool) else ~x  # Python 3.12 warns of `~True`.
 
 
 def _different(a: Any, b: Any) -> bool:
@@ -29,7 +29,7 @@ def _identical(a: Any, b: Any) -> bool:
     return constant(a) == constant(b)
 
 
-# The operators that are not quite Python's: constants have no identity, and `~` on a bool negates it, as on an i1.
+# The operators that are not quite Python's: constants have no identity.
 _OWN: dict[type[Op], Callable[..., Any]] = {py.Invert: _inverted, py.Is: _identical, py.IsNot: _different}
 PYTHON = execute.OPERATORS | _OWN
 
@@ -92,7 +92,7 @@ def folded(cls: type[Op], *values: Any) -> ConstantType:
     text = f" {sign} ".join(shown) if len(values) == 2 else f"{sign}({shown[0]})"
     too_many = f"cannot compute {text}: the result has more than {MAX_TEXT} characters or items"
     if _is_too_large(cls, *values):
-        too_large = f"cannot compute {text}: the integer does not fit in {MAX_BITS} bits"
+        too_large = f"cannot compute {text}: a constant integer must have at most {MAX_BITS} bits"
         raise KernelValueError(too_many if cls is py.Mul else too_large)
     try:
         result = PYTHON[cls](*values)
@@ -121,7 +121,8 @@ def _is_too_large(cls: type[Op], *values: Any) -> bool:
         return isinstance(text, str | tuple) and isinstance(count, int) and count * len(cast(Any, text)) > MAX_TEXT
     if cls not in (py.Pow, py.Shl) or not all(isinstance(value, int) for value in values):
         return False
-    return right > MAX_BITS and (abs(left) > 1 if cls is py.Pow else left != 0)
+    bits = left.bit_length()
+    return (bits - 1) * right >= MAX_BITS if cls is py.Pow else left != 0 and bits + right > MAX_BITS
 
 
 def operator_error(op: Op, type_: TensorType) -> KernelTypeError:

@@ -75,7 +75,9 @@ def quotient(call: Typing, a: Type, b: Type) -> Type:
 def remainder(call: Typing, a: Type, b: Type) -> Type:
     """The type that `arithmetic` gives; by the code of Triton f32 of f16 and bf16."""
     result = arithmetic(call, a, b)
-    if isinstance(result, ConstantType) or not scalar_type(result).is_float:
+    if isinstance(result, ConstantType):
+        return result
+    if not scalar_type(result).is_float:
         _of_one_sign(call, a, b)
         return result
     return quotient(call, a, b)
@@ -97,7 +99,8 @@ def _of_one_sign(call: Typing, a: Type, b: Type) -> None:
 def floor_quotient(call: Typing, a: Type, b: Type) -> Type:
     """The type of a quotient of integers."""
     result = bitwise(call, a, b)
-    _of_one_sign(call, a, b)
+    if not isinstance(result, ConstantType):
+        _of_one_sign(call, a, b)
     return result
 
 
@@ -114,7 +117,8 @@ def bitwise(call: Typing, a: Type, b: Type) -> Type:
     """Integers only."""
     numbers(call, a, b)
     for type_ in (a, b):
-        if scalar_type(type_).is_float:
+        known = type_.value if isinstance(type_, ConstantType) else None
+        if not isinstance(known, int) and scalar_type(type_).is_float:
             hint = "for floats, zg.floor(zg.div(a, b))" if call.name == "floordiv" else None
             triton = f"invalid operands of type {type_of(scalar_type(a))} and {type_of(scalar_type(b))}"
             ours = f"{call}: the operands must be integers; got {describe(type_)}"

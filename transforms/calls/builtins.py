@@ -42,7 +42,7 @@ from ziggurat.transforms.calls.lattice import (
 )
 from ziggurat.transforms.calls.operands import operand_types, operand_values
 from ziggurat.transforms.calls.programs import range_of
-from ziggurat.transforms.calls.promotion import NONE, constant, is_number, is_pointer, scalar_type
+from ziggurat.transforms.calls.promotion import NONE, constant, is_number, is_pointer, run_time_type, scalar_type
 from ziggurat.transforms.calls.rule import Rule, Typing
 
 # The classes that `isinstance` knows, by their names in the Python code model.
@@ -202,22 +202,33 @@ def _slice(_: Typing, *ends: Type) -> Type:
 
 
 def _print(_: Typing, *values: Type) -> Type:
-    for index, value in enumerate(values):
-        if not is_number(value) and not is_pointer(value) and (index > 0 or not _is_text(value)):
+    for value in values:
+        if not is_number(value) and not is_pointer(value) and not _is_text(value):
             raise KernelTypeError(
-                f"print() must take a string first, if any, and then numbers and pointers; got {describe(value)}",
+                f"print() must take strings, numbers and pointers; got {describe(value)}",
                 hint="use zg.static_print to print constants while the kernel is compiled",
             )
+        if isinstance(value, ConstantType):
+            run_time_type(value)
     return NONE
 
 
 def _printed(emit: Emitter, result: Type, *values: Operand) -> Built:
-    """`print("x:", x)` is `zg.device_print("x", x)`, which writes a colon itself."""
-    prefix = ""
-    if values and isinstance(first := values[0].type, ConstantType) and isinstance(first.value, str):
-        prefix, values = first.value, values[1:]
-        prefix = prefix.rstrip().removesuffix(":") if values else prefix
-    return emit.add(tt.Print([emit.runtime(value) for value in values], prefix, c_form=emit.policy.c_prints))
+    """`print("x:", x, "y:", y)` is `zg.device_print("x", x)` and `zg.device_print("y", y)`, which write the colons."""
+    groups: list[tuple[list[str], list[Operand]]] = [([], [])]
+    for value in values:
+        text = value.type.value if isinstance(value.type, ConstantType) else None
+        if isinstance(text, str) and groups[-1][1]:
+            groups.append(([], []))
+        if isinstance(text, str):
+            groups[-1][0].append(text)
+        else:
+            groups[-1][1].append(value)
+    for texts, operands in groups:
+        prefix = " ".join(texts)
+        prefix = prefix.rstrip().removesuffix(":") if operands else prefix
+        emit.add(tt.Print([emit.runtime(value) for value in operands], prefix, c_form=emit.policy.c_prints))
+    return None
 
 
 def _is_text(type_: Type) -> bool:

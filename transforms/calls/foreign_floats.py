@@ -29,6 +29,7 @@ from ziggurat.codemodel.types import (
 )
 from ziggurat.frontends.triton.dtypes import E4B15, UNSUPPORTED
 from ziggurat.transforms import casts
+from ziggurat.transforms.calls.promotion import run_time_type
 
 SUPPORTED: Final = ("fp8e4b15", "fp8e4nv", "fp8e5")
 # The calls that an fp8e4b15 may be an operand of.
@@ -66,8 +67,9 @@ def check_operands(call: str, types: Sequence[Any]) -> None:
 
 
 def check_conversion(x: Type, target: ScalarType) -> None:
-    """Raise `KernelTypeError` for a conversion of fp8e4b15 that is not to or from f16 or f32."""
-    source = f32 if isinstance(x, ConstantType) else element_of(x)
+    """Raise `KernelTypeError` for a conversion of fp8e4b15 that is not to or from f16 or f32, and `KernelValueError`
+    for a constant that has no type at run time."""
+    source = f32 if isinstance(x, ConstantType) and run_time_type(x) else element_of(x)
     if source != target and E4B15 in (source, target) and not {source, target} <= {E4B15, f16, f32}:
         raise KernelTypeError(
             f"fp8e4b15 is converted to and from fp16 and fp32 only; got {source} and {target}",

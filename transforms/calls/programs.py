@@ -35,6 +35,7 @@ from ziggurat.transforms.calls.promotion import (
     is_number,
     is_pointer,
     promoted,
+    run_time_type,
     scalar_type,
 )
 from ziggurat.transforms.calls.rule import Rule, Typing, condition, is_power_of_two
@@ -160,6 +161,8 @@ def _printing(call: Typing, prefix: str, values: Sequence[Type], _hex: bool = Fa
     for value in values:
         if not is_number(value) and not is_pointer(value):
             raise KernelTypeError(f"{call} prints numbers and pointers; got {describe(value)}")
+        if isinstance(value, ConstantType):
+            run_time_type(value)
     return NONE
 
 

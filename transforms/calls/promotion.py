@@ -33,6 +33,7 @@ from ziggurat.codemodel.types import (
     u64,
     with_element,
 )
+from ziggurat.frontends.language.host import MAX_BITS
 from ziggurat.frontends.language.policy import EXPLICIT, Policy
 from ziggurat.frontends.triton.dtypes import type_of
 from ziggurat.transforms.calls.constants import describe
@@ -43,7 +44,8 @@ F32_MAX = (2 - 2**-23) * 2.0**127
 def literal_type(value: Any) -> Type:
     """The dtype of a Python constant: the first of i32, u32, i64, u64, or of f32, f64, that holds it.
 
-    `object` for a constant without a run-time form. Raises `KernelValueError` for an int beyond 64 bits.
+    `object` for a constant without a run-time form, such as an int beyond 64 bits. Raises `KernelValueError` for one
+    beyond `MAX_BITS`.
     """
     if isinstance(value, bool):
         return i1
@@ -52,7 +54,10 @@ def literal_type(value: Any) -> Type:
             low, high = scalar.limits
             if low <= value <= high:
                 return scalar
-        raise KernelValueError(f"the integer {shown(value)} does not fit in 64 bits")
+        if value.bit_length() > MAX_BITS:
+            raise KernelValueError(
+                f"a constant integer must have at most {MAX_BITS} bits; got one of {value.bit_length()} bits"
+            )
     if isinstance(value, float):
         return f32 if not math.isfinite(value) or abs(value) <= F32_MAX else f64
     return pyobject
@@ -69,6 +74,11 @@ NONE = constant(None)
 def run_time_type(literal: ConstantType, policy: Policy = EXPLICIT) -> Type:
     """The dtype that a Python number has at run time."""
     value = literal.value
+    if is_number(literal) and literal.type == pyobject:
+        raise KernelValueError(
+            f"an integer must fit in 64 bits at run time; got {shown(value)}",
+            hint="compute with it at compile time, until it fits",
+        )
     if policy.tiny_literals and isinstance(value, float) and 0 < abs(value) < f32.format.smallest_normal:
         return f64
     return literal.type
@@ -83,7 +93,7 @@ def is_number(type_: Type) -> bool:
 
 def scalar_type(type_: Type) -> ScalarType:
     """The element type of a number or a tensor of numbers."""
-    element = element_of(type_.type if isinstance(type_, ConstantType) else type_)
+    element = element_of(run_time_type(type_) if isinstance(type_, ConstantType) else type_)
     if not isinstance(element, ScalarType):
         raise KernelTypeError(f"expected numbers; got {describe(type_)}")
     return element

@@ -167,7 +167,7 @@ def number_tensor(call: Typing, x: Type) -> TensorType:
 
 def condition(call: Typing, x: Type) -> None:
     """Something that is true or false."""
-    if not is_number(x) or scalar_type(x).is_float:
+    if not is_number(x) or (scalar_type(x).is_float and not call.policy.implied_casts):
         raise KernelTypeError(f"{call}: the condition must be an integer; got {describe(x)}")
 
 

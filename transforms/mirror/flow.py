@@ -12,13 +12,13 @@ from ziggurat.codemodel.dialects import arith, core, py, scf, tt
 from ziggurat.codemodel.errors import warn
 from ziggurat.codemodel.op import Body, Op, Value
 from ziggurat.codemodel.traits import LeavesIteration
-from ziggurat.codemodel.types import ConstantType, DescriptorType, ScalarType, TensorType, TupleType, Type, i1
+from ziggurat.codemodel.types import ConstantType, DescriptorType, ScalarType, TensorType, TupleType, Type, i1, pyobject
 from ziggurat.transforms.attribution.attribution import Scope
-from ziggurat.transforms.attribution.flow import index_type, range_call
+from ziggurat.transforms.attribution.flow import index_type, known_truth, operands_of, range_call
 from ziggurat.transforms.attribution.operators import COMPARISONS
 from ziggurat.transforms.calls.emit import Built, Emitter, Operand, flatten_types, packed_type, rebuild, split_operand
 from ziggurat.transforms.calls.lattice import BlockPtrType, ErrorType, RangeType, Unusable, components
-from ziggurat.transforms.calls.promotion import NONE, is_number
+from ziggurat.transforms.calls.promotion import NONE
 from ziggurat.transforms.mirror.mirror import FunctionMirror, handles
 
 # The ops that follow an `if` in which a path leaves early, with that `if`, whose joins they come after.
@@ -114,7 +114,8 @@ def function(walk: FunctionMirror, op: core.Func) -> Built:
     for parameter, type_ in zip(op.body.parameters, walk.instance.parameter_types, strict=True):
         if isinstance(type_, ConstantType):
             # A constant parameter is a constant at the entry; an unused one is removed later.
-            walk.values[parameter] = walk.emit.constant(type_.value, type_.type) if is_number(type_) else None
+            has_form = type_.type != pyobject
+            walk.values[parameter] = walk.emit.constant(type_.value, type_.type) if has_form else None
         else:
             walk.values[parameter] = rebuild(type_, given)
 
@@ -488,20 +489,35 @@ def conditional(walk: FunctionMirror, op: py.CondExpression) -> Built:
 @handles(py.CondAnd, py.CondOr)
 def short_circuit(walk: FunctionMirror, op: Op) -> Built:
     is_and = isinstance(op, py.CondAnd)
-    if isinstance(walk.scope.type_of(op.result), ConstantType):
-        return None
-    last = walk.finding(lambda scope: scope.static_branches, op)
-    bodies = op.bodies if last is None else op.bodies[: last + 1]
-    result = walk.scope.type_of(op.result)
-    if isinstance(result, TensorType):
-        return _element_by_element(walk, bodies, is_and, result)
-    return _chain(walk, list(bodies), is_and)
+
+    def type_of(body: Body) -> Type:
+        return walk.scope.type_of(body.entry.terminator.operands[0])
+
+    parts = operands_of(op, map(type_of, op.bodies), walk.emit.policy)
+    bodies, result = op.bodies[: parts.last + 1], walk.scope.type_of(op.result)
+    tested = bodies[: parts.tested[-1] + 1 if parts.tested else 0]
+    value = Operand(i1, None)
+    if parts.gives_tested and isinstance(result, TensorType) and len(parts.tested) > 1:
+        value = Operand(result, _element_by_element(walk, tested, is_and, result))
+    elif len(parts.tested) > 1 and not any(isinstance(type_of(bodies[index]), TensorType) for index in parts.tested):
+        value = Operand(i1, _chain(walk, list(tested), is_and))
+    else:
+        for body in tested:
+            value = expression(walk, body)
+    if not parts.gives_last:
+        return value.value
+    last = expression(walk, bodies[-1])
+    if not parts.gives_tested:
+        return last.value
+    condition = walk.emit.truth(value)
+    first, second = (walk.emit.convert(part, result) for part in ((last, value) if is_and else (value, last)))
+    return walk.emit.add(arith.Select(condition, first, second))
 
 
 def _element_by_element(walk: FunctionMirror, bodies: Sequence[Body], is_and: bool, result: TensorType) -> Value:
     """`and` or `or` of tensors: all operands are computed."""
     found = [expression(walk, body) for body in bodies]
-    bools = [walk.emit.convert(one, result) for one in found if not isinstance(one.type, ConstantType | TupleType)]
+    bools = [walk.emit.convert(one, result) for one in found if known_truth(one.type, walk.emit.policy) is None]
     return functools.reduce(lambda a, b: walk.emit.add((arith.AndI if is_and else arith.OrI)(a, b)), bools)
 
 
@@ -524,10 +540,8 @@ def comprehension(walk: FunctionMirror, op: py.Comprehension) -> Built:
 
 def _chain(walk: FunctionMirror, bodies: list[Body], is_and: bool) -> Value:
     operand = expression(walk, bodies[0])
-    if isinstance(operand.type, TupleType):  # It is as a constant, and has no effect unless it decides.
-        first = walk.emit.constant(bool(operand.type.components), i1)
-    else:
-        first = walk.emit.truth(operand)
+    known = known_truth(operand.type, walk.emit.policy)
+    first = walk.emit.truth(operand) if known is None else walk.emit.constant(known, i1)
     if len(bodies) == 1:
         return first
     if all(_is_simple(body) for body in bodies[1:]):

@@ -21,7 +21,7 @@ from ziggurat.codemodel.errors import KernelValueError, ZigguratError
 from ziggurat.codemodel.gpu.options import LAUNCH_ONLY, CompileOptions
 from ziggurat.codemodel.op import Op, Value, expect
 from ziggurat.codemodel.transform import DROP, transform
-from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType, TupleType, Type, is_hashable
+from ziggurat.codemodel.types import ConstantType, PtrType, TupleType, Type, is_hashable
 from ziggurat.frontends.language.function import Function
 from ziggurat.frontends.language.policy import TRITON
 from ziggurat.frontends.triton.compile_time import ConstexprFunction, constexpr_function
@@ -94,7 +94,7 @@ class KernelParam:
 class TritonModels(PythonModels):
     """The models of a function in Triton's Python, whose annotations declare types: `x: tl.int64`."""
 
-    def declared(self, kernel: Function, given: Mapping[str, Any]) -> Mapping[str, ScalarType | PtrType]:
+    def declared(self, kernel: Function, given: Mapping[str, Any]) -> Mapping[str, Type]:
         assert isinstance(kernel, JITFunction)
         return kernel.declared
 

@@ -20,7 +20,7 @@ from ziggurat.backend.cuda.memory import DeviceArray
 from ziggurat.backend.cuda.specialize import Constant, KernelParameter, RunTime
 from ziggurat.codemodel.errors import InternalError, LaunchError, MemoryAccessError, ResourceError
 from ziggurat.codemodel.location import Location
-from ziggurat.codemodel.types import f32, i32
+from ziggurat.codemodel.types import SCALARS, f32, f64, i32
 
 
 class Torchlike:
@@ -601,3 +601,33 @@ def test_options_are_demanded_before_anything_is_compiled(fake):
         with pytest.raises(LaunchError, match="no such option"):
             kernel.at((1,))(array(), wraps=value)
     assert len(kernel.specs) == 1
+
+
+@pytest.mark.parametrize("specialize", [True, False])
+@pytest.mark.parametrize(
+    ("declared", "good", "wrong"),
+    [
+        ("u8", (5, 200, 17, 0, 16), (300, -3, 256, 16 * 100, 2.5)),
+        ("i16", (5, -200, 16), (1 << 15, -(1 << 15) - 1, 0.5)),
+        ("i64", (5, 1 << 40, -(1 << 40), 16), (1 << 63, 1.5)),
+        ("u64", (5, 1 << 40, 2**64 - 1), (-1, -16)),
+    ],
+)
+def test_declared_integers_are_checked_at_each_launch(fake, declared, good, wrong, specialize):
+    type_ = SCALARS[declared]
+    kernel = dispatcher(fake, "n", n=KernelParameter("n", specialize=specialize, declared=type_, typed=True))
+    for _ in range(3):
+        for value in (*good, *good):
+            kernel.at((1,))(value)
+            assert fake.launches[-1]["values"][0][:1] == struct.pack("=q" if value < 0 else "=Q", value)[:1]
+            assert all(argument.type == type_ for argument in kernel.specs[-1].arguments)
+        for value in wrong:
+            with pytest.raises(LaunchError, match=f"'n' of 'kernel' is declared as {declared}"):
+                kernel.at((1,))(value)
+
+
+def test_declared_floats_take_any_number(fake):
+    kernel = dispatcher(fake, "s", s=KernelParameter("s", declared=f64, typed=True))
+    for value in (0.1, 3, np.float32(0.5), True, 0.1, 3):
+        kernel.at((1,))(value)
+        assert fake.launches[-1]["values"][0] == struct.pack("=d", value)

@@ -105,7 +105,7 @@ ERRORS = {
     "min(n)": ("min() takes two scalars or more", "use zg.min to reduce a tensor"),
     "max(t, 1)": ("max(): the operands must be scalars; got tensor<x16, i32>", "use zg.maximum"),
     "abs(t)": ("abs(): the operands must be scalars; got tensor<x16, i32>", "use zg.abs"),
-    "print(n, 'n')": ("print() must take a string first, if any, and then numbers", "use zg.static_print"),
+    "print(n, zg.f32)": ("print() must take strings, numbers and pointers; got the type", "use zg.static_print"),
     "t.sum()": ("tensor<x16, i32> has no method 'sum'", "call zg.sum(…) instead"),
     "t.frobnicate()": ("tensor<x16, i32> has no method 'frobnicate'", None),
     "[n, 1].append(2)": (

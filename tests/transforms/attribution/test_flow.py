@@ -7,7 +7,7 @@ import pytest
 import ziggurat as zg
 from ziggurat.codemodel.dialects import core, py
 from ziggurat.codemodel.errors import KernelSyntaxError, KernelTypeError, KernelValueError
-from ziggurat.codemodel.types import PtrType, TensorType, f32, i1, i32, i64, u32, u64
+from ziggurat.codemodel.types import PtrType, TensorType, f32, i1, i16, i32, i64, u32, u64
 from ziggurat.transforms.attribution import attribute, constant
 from ziggurat.transforms.attribution.attribute import Attributor, FunctionAttributor
 from ziggurat.transforms.attribution.flow import index_type, stored_variables
@@ -182,11 +182,18 @@ def result_of(function, *types):
         (chosen, (constant(1), f32, i1), f32),
         (chosen, (constant(0.5), i32, i1), f32),
         (both, (constant(0), i32, i32), constant(0)),
-        (both, (i32, constant(0), i32), i1),
+        (both, (i32, constant(0), i32), constant(0)),
+        (both, (i32, i32, constant(3)), i32),
+        (both, (constant(2), constant(None), i32), constant(None)),
+        (both, (constant(2), i64, constant(True)), i64),
         (both, (constant(1), constant("a"), constant(2)), constant(2)),
         (both, (i32, constant(1), i64), i1),
         (either, (constant(7), i32, i32), constant(7)),
         (either, (i32, f32, constant(0)), i1),
+        (either, (constant(0), f32, constant(None)), f32),
+        (either, (constant(None), constant(0), PtrType(i16)), PtrType(i16)),
+        (either, (constant(0), i16, constant(700)), i16),
+        (either, (constant(0), i1, constant(True)), constant(True)),
         (either, (constant(0), constant(()), constant(None)), constant(None)),
         (early, (i32, i32, i32), i32),
         (early, (constant(1), constant(2), i32), i32),

@@ -3,15 +3,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import ziggurat as zg
 from ziggurat.codemodel.dialects import py, scf
 from ziggurat.codemodel.execute import execute
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.verify import verify
 from ziggurat.frontends.reflection import reflect
+from ziggurat.transforms.simplify.inline import inline
 from ziggurat.transforms.simplify.lower_structured import lower_structured
 from ziggurat.transforms.simplify.normalize_blocks import normalize_blocks
 
@@ -231,3 +234,70 @@ def test_a_loop_over_something_else_stays_but_its_suite_is_lowered() -> None:
     loop = lowered.bodies[0].entry.ops[0]
     assert isinstance(loop, py.For)
     assert len(loop.suite.blocks) == 4
+
+
+@zg.function
+def doubled_or_next(x):
+    if x > 3:
+        return x * 2
+    return x + 1
+
+
+@zg.function
+def reduced_by_loops(x):
+    while x > 3:
+        x = x - 2
+    for i in range(3):
+        if i == x:
+            x = x + i
+    return x
+
+
+@zg.function
+def ordered(a, b):
+    if a > b:
+        return b, a
+    return a, b
+
+
+@zg.function
+def larger(a, b):
+    if a > b:
+        return a
+    return b
+
+
+@zg.kernel
+def maps(p, n):
+    at = zg.add(p, zg.arange(0, 16))
+    for j in range(n):
+        if j > 1:
+            zg.store(at, zg.map_elementwise(doubled_or_next, zg.load(at)))
+        else:
+            zg.store(at, zg.map_elementwise(reduced_by_loops, zg.load(at)))
+
+
+@zg.kernel
+def pairs(p, n):
+    at = zg.add(p, zg.arange(0, 16))
+    low, high = zg.map_elementwise(ordered, zg.load(at), zg.full((16,), n, zg.i32))
+    zg.store(at, zg.sub(zg.mul(high, 3), low))
+
+
+@zg.kernel
+def combines(p, n):
+    at = zg.add(p, zg.arange(0, 16))
+    x = zg.associative_scan(zg.load(at), 0, larger)
+    zg.store(at, zg.add(x, zg.reduce(x, 0, larger)))
+
+
+@pytest.mark.parametrize("kernel", [maps, pairs, combines])
+def test_bodies_that_are_applied_to_elements_may_have_blocks(kernel: Any) -> None:
+    model = inline(kernel.triton(zg.ptr(zg.i32), zg.i32))
+    lowered = lower_structured(model)
+    verify(lowered)
+    assert parse(str(lowered)) == lowered and "scf." not in str(lowered)
+    before, after = (np.arange(16, dtype=np.int32) % 11 for _ in range(2))
+    zg.run(model, 1, before, 4)
+    zg.run(lowered, 1, after, 4)
+    assert before.tolist() == after.tolist() != (np.arange(16) % 11).tolist()

@@ -1,0 +1,115 @@
+"""Methods and attributes of Python's constants in Triton's Python: they are evaluated while the kernel is compiled."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import ziggurat as zg
+import ziggurat.triton as triton
+import ziggurat.triton.language as tl
+
+NAME = tl.constexpr("gelu_tanh")
+
+
+class Mode(enum.Enum):
+    FAST = 1
+
+    def following(self) -> int:
+        return self.value + 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Size:
+    n: int
+
+    def twice(self) -> int:
+        return 2 * self.n
+
+
+class Pair(NamedTuple):
+    a: int
+    b: int
+
+
+@pytest.fixture
+def value_of(kernel):
+    def value_of(expression: str, constant: Any, prefix: str = "tl") -> int:
+        source = f"def f(out, n, C: {prefix}.constexpr):\n    {prefix}.store(out, {expression})"
+        made = kernel(source, zg.kernel if prefix == "zg" else triton.jit, tl=tl, NAME=NAME)
+        out = np.full(1, -9, np.int32)
+        made[(1,)](out, 3, constant)
+        return int(out[0])
+
+    return value_of
+
+
+@pytest.mark.parametrize(
+    ("expression", "constant", "value"),
+    [
+        ("C.startswith('gelu')", "gelu_tanh", 1),
+        ("C.lower() == 'gelu'", "GELU", 1),
+        ("C.split('_')[1] == 'b'", "a_b", 1),
+        ("len(C.split(','))", "a,b,c", 3),
+        ("C.strip().replace('a', 'b') == 'b'", " a ", 1),
+        ("C.join(('a', 'b')) == 'a-b'", "-", 1),
+        ("'-'.join(('a', C)) == 'a-q'", "q", 1),
+        ("'{}x'.format(C) == '5x'", 5, 1),
+        ("int(C.removeprefix('x'))", "x12", 12),
+        ("C.bit_length()", 1000, 10),
+        ("C.real + C.numerator", 5, 10),
+        ("C.is_integer()", 2.0, 1),
+        ("True.bit_length()", 0, 1),
+        ("C.index(3)", (1, 3), 1),
+        ("C.count(3)", (3, 3, 4), 2),
+        ("C.index(3)", [1, 3], 1),
+        ("NAME.find('t')", 0, 5),
+        ("getattr(C, 'upper')() == 'A'", "a", 1),
+        ("hasattr(C, 'upper')", "a", 1),
+        ("hasattr(C, 'uper')", "a", 0),
+        ("C.following()", Mode.FAST, 2),
+        ("C.twice() + C.n", Size(4), 12),
+        ("C.index(8) + C.a", Pair(7, 8), 8),
+        ("C._asdict()['b']", Pair(7, 8), 8),
+        ("C.get('a')", {"a": 6}, 6),
+        ("C.is_fp32()", tl.float32, 1),
+        ("C.itemsize", tl.float16, 2),
+        ("1 if C.endswith('h') else n", "gelu_tanh", 1),
+        ("n if C.isdigit() else 2", "12", 3),
+    ],
+)
+def test_values(value_of, expression: str, constant: Any, value: int):
+    assert value_of(expression, constant) == value
+
+
+@pytest.mark.parametrize(
+    ("expression", "constant", "words"),
+    [
+        ("C.splitt('_')", "a_b", r"the constant 'a_b' has no method 'splitt'[^?]*did you mean split\?"),
+        ("C.split(n)", "a_b", "'split' is a function of the host, which must be called with constants; got i32"),
+        ("C.index('z')", "abc", "'index' raised ValueError: substring not found"),
+        ("C.append(3)", [1, 2], r"the tuple \(1, 2\) has no method 'append'(.|\n)*make another one"),
+        ("C.pop('a')", {"a": 1}, "'pop' would change a dict from outside of the kernel"),
+        ("C.add(3)", {1}, "'add' would change a set from outside of the kernel"),
+        ("C.ljust(10**9)", "a", "'ljust' gives more than 65536 characters or items"),
+        ("C.replace('a', 300 * 'b')", "a" * 300, "'replace' gives more than 65536 characters or items"),
+        ("C.real", "a", "the constant 'a' has no property 'real' in a kernel"),
+        ("n.bit_length()", "a", "i32 has no method 'bit_length'"),
+    ],
+)
+def test_errors_are_at_the_call(value_of, expression: str, constant: Any, words: str):
+    kept = repr(constant)
+    with pytest.raises(zg.ZigguratError, match=words) as caught:
+        value_of(expression, constant)
+    assert repr(constant) == kept and "^" * len(expression.partition("(")[0]) in str(caught.value)
+
+
+def test_explicit_calls_have_no_methods_of_constants(value_of):
+    with pytest.raises(
+        zg.KernelTypeError, match=r"the constant 'a' has no method 'split' in a kernel(.|\n)*before the launch"
+    ):
+        value_of("C.split('_')", "a", "zg")
