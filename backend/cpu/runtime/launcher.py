@@ -148,4 +148,14 @@ done:
 }}
 """
 
-TEXT: Final = _TEXT + spans.TEXT + fitting.TEXT
+# A function of Python that makes launchers: its own `self` is the address of their method definition.
+NEW: Final = """
+define ptr @zg_new(ptr %self, ptr %given, i64 %count) {
+  %definition = call ptr @PyLong_AsVoidPtr(ptr %self)
+  %own = load ptr, ptr %given
+  %function = call ptr @PyCFunction_NewEx(ptr %definition, ptr %own, ptr null)
+  ret ptr %function
+}
+"""
+
+TEXT: Final = _TEXT + NEW + spans.TEXT + fitting.TEXT
