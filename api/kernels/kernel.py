@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -72,6 +73,7 @@ class Kernel(Function):
         if unknown:
             raise LaunchError(f"'{self.name}' has no parameter '{min(unknown)}' (in do_not_specialize)")
         self._models: Recent[Signature, core.Module] = Recent(MAX_SPECIALIZATIONS)
+        self._since_collection = 0  # The number of models that were made.
         self._native: HostLaunches | None = None  # Made at the first launch of native code.
         self._reset()
 
@@ -177,6 +179,10 @@ class Kernel(Function):
         if model is None:
             model = self._models[signature] = self.models.triton(self, signature)
             self.watch()
+            self._since_collection += 1
+            if self._since_collection >= MAX_SPECIALIZATIONS and gc.isenabled():
+                self._since_collection = 0
+                gc.collect()  # Models that gave way are cycles of old objects.
         return model
 
     def model_with(self, signature: Signature, num_warps: int | None) -> core.Module:
