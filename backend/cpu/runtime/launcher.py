@@ -19,9 +19,11 @@ from ziggurat.backend.launch import checks
 
 # The head of a table: the entry; bytes of scratch memory; whether programs run in order; numbers of parameters and
 # entries; whether a program may reach all memory that an array is a view of; `True`; the names of attributes of torch's
-# tensors and their storages.
-TABLE: Final = struct.Struct("=QqqqqqQ7Q")
-ATTRIBUTES: Final = ("dtype", "is_cpu", "is_contiguous", "numel", "data_ptr", "untyped_storage", "nbytes")
+# tensors, and the methods of tensors and their storages.
+TABLE: Final = struct.Struct("=QqqqqqQ9Q")
+ATTRIBUTES: Final = ("dtype", "is_cpu")
+METHODS: Final = ("is_contiguous", "is_neg", "numel", "data_ptr", "untyped_storage")
+STORAGE_METHODS: Final = ("nbytes", "data_ptr")
 # An entry: the name of the parameter or option, its value where the launch leaves it out (or 0), the kind, the type,
 # the constant or dtype, the least and the largest integer (of an array, the size of its elements in bytes), the slot,
 # the number among the bounds (or -1), and rules for the value.
@@ -36,7 +38,7 @@ MAX_ARRAYS: Final = 24
 _FIT = "@fit(ptr %table, ptr %given, i64 %count, ptr %names, ptr %slots, ptr %launch)"
 _TEXT = f"""
 %entry = type {{ ptr, ptr, i64, ptr, ptr, i64, i64, i64, i64, i64 }}
-%table = type {{ ptr, i64, i64, i64, i64, i64, ptr, [7 x ptr], [0 x %entry] }}
+%table = type {{ ptr, i64, i64, i64, i64, i64, ptr, [9 x ptr], [0 x %entry] }}
 %plans = type {{ ptr, ptr, ptr }}
 
 define ptr @zg_launch(ptr %self, ptr %given, i64 %count, ptr %names) {{

@@ -72,10 +72,19 @@ def plan_of(
         name = sys.intern(given.name)
         kept.append(name)
         rows.append(launcher.ENTRY.pack(id(name), 0 if given.passed else id(given.value), *row, *places, given.rules))
+    methods = _methods(sys.modules.get("torch"))
     head = launcher.TABLE.pack(
-        kernel.entry, code.scratch, code.ordered, len(arguments), len(every), code.tolerant, id(True), *map(id, _NAMES),
+        kernel.entry, code.scratch, code.ordered, len(arguments), len(every), code.tolerant, id(True),
+        *map(id, (*_NAMES, *methods)),
     )  # fmt: skip
-    return head + b"".join(rows), result, failed, kept
+    return head + b"".join(rows), result, failed, [*kept, methods]
+
+
+def _methods(torch: Any) -> list[Any]:
+    """The methods of torch that a table names; `None` in their places without it."""
+    owners = (None, None) if torch is None else (torch.Tensor, torch.UntypedStorage)
+    names = (launcher.METHODS, launcher.STORAGE_METHODS)
+    return [getattr(owner, name, None) for owner, each in zip(owners, names, strict=True) for name in each]
 
 
 _Row = tuple[int, int, int, int, int]  # The kind, the type, the constant or dtype, the least and the largest integer.
