@@ -300,9 +300,7 @@ class Kernel(Function):
         if self.runs_here(leaves((*arguments, *keywords.values()))):
             self.specialized(self._bound(arguments, keywords)[0])
 
-    def _bound(
-        self, arguments: Sequence[Any], keywords: Mapping[str, Any]
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _bound(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """The arguments of a launch by name, and its options."""
         names = self.signature.parameters
         options = {name: value for name, value in keywords.items() if name not in names}

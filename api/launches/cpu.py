@@ -8,6 +8,8 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ziggurat.backend.cpu.runtime import launcher
 from ziggurat.backend.cpu.runtime.kernels import NativeKernel
 from ziggurat.backend.cpu.runtime.native import RECORD, native
@@ -15,14 +17,15 @@ from ziggurat.backend.cpu.runtime.plans import Given, plan_of
 from ziggurat.backend.launch import checks
 from ziggurat.backend.launch.arrays import read_array
 from ziggurat.backend.launch.grids import MAX_LAUNCHERS, MAX_SIZE, computed_grid, is_exact, padded, sizes_of
+from ziggurat.backend.launch.regions import known_stride
 from ziggurat.boundary import no_faults, public
-from ziggurat.codemodel.errors import LaunchError, ZigguratError
+from ziggurat.codemodel.errors import LaunchError, ZigguratError, warn
 from ziggurat.codemodel.gpu.options import SHARED_OPTIONS, default_of
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.recent import Recent
 from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType, i1
 from ziggurat.compiler.native import code_of, warn_interpreted
-from ziggurat.kernels.arguments import MAX_SPECIALIZATIONS, Signature, bind, constexpr_names
+from ziggurat.kernels.arguments import MAX_SPECIALIZATIONS, Signature, bind, constexpr_names, leaves
 
 if TYPE_CHECKING:
     from ziggurat.kernels.kernel import Grid, Kernel
@@ -43,6 +46,7 @@ class HostLaunches:
         self._natives: Recent[tuple[Value, bool, bool], NativeKernel | None] = Recent(MAX_SPECIALIZATIONS)
         parameters = kernel.signature.parameters
         self._names = list(parameters)
+        self._read_as_contiguous: set[str] = set()  # The arguments of which `_check_views` has warned.
         self._defaults = {name: p.default for name, p in parameters.items() if p.default is not inspect.Parameter.empty}
         for name in constexpr_names(kernel).intersection(SHARED_OPTIONS):  # As in `bind`.
             if self._defaults.get(name) is None:
@@ -93,6 +97,7 @@ class HostLaunches:
         sizes = kernel.sizes(grid, bound)
         if 0 in sizes:
             return kernel.result_here(signature, options)
+        self._check_views(bound, names, values)
         found = self._native(signature, options)
         if found is None:
             return kernel.interpret(grid, bound, options)
@@ -105,6 +110,21 @@ class HostLaunches:
             raise kernel.explained(error) from error.__cause__
         self._remember(found, signature, bound, options, frozenset(passed), result)
         return result
+
+    def _check_views(self, bound: Mapping[str, Any], names: Sequence[str], values: Sequence[Any]) -> None:
+        """Warn once of each argument that is not contiguous, where no number of the launch is one of its strides."""
+        for name, array in zip(names, values, strict=True):
+            contiguous = not isinstance(array, np.ndarray) or array.flags.c_contiguous
+            if contiguous or name in self._read_as_contiguous or known_stride(array, numbers_of(bound)):
+                continue
+            self._read_as_contiguous.add(name)
+            strides = tuple(stride // array.itemsize for stride in array.strides)
+            warn(
+                f"'{name}' of '{self.kernel.name}' must be contiguous, or the launch must have one of its strides as a "
+                f"number; got shape {array.shape}, strides {strides}: the kernel reads memory in order\n"
+                f"  hint: pass a stride, or a copy: np.ascontiguousarray({name}), {name}.contiguous() of torch",
+                self.kernel.place,
+            )
 
     def prepare(self, bound: dict[str, Any], options: Mapping[str, Any]) -> bool:
         """Compile the kernel for the arguments of a launch; whether it runs natively."""
@@ -149,20 +169,28 @@ class HostLaunches:
         made: list[Given] = []
         for (name, value), type_ in zip(bound.items(), signature.types, strict=True):
             parameter = self.kernel.parameter(name)
-            rules = 0
+            rules, stride = 0, (-1, -1, 0)
             is_integer = isinstance(type_, ScalarType) and type_.is_int and type_ != i1
             number = int(value) if is_integer else 1
             if isinstance(type_, PtrType):
                 array = read_array(value, name)
                 assert array is not None
-                number = array[2]
+                number, stride = array[2], self._stride(array[0], name, bound)
             if (is_integer or isinstance(type_, PtrType)) and parameter.specialize and parameter.align:
                 rules |= checks.DIVISIBLE if parameter.divisor(number) != 1 else checks.NOT_DIVISIBLE
             if is_integer and parameter.compiles_in(1):
                 rules |= checks.NOT_ONE
             known = None if isinstance(type_, ConstantType) else type_
-            made.append(Given(name, value, known, rules, name in passed, name in declared))
+            made.append(Given(name, value, known, rules, name in passed, name in declared, stride))
         return made
+
+    def _stride(self, array: Any, name: str, bound: Mapping[str, Any]) -> tuple[int, int, int]:
+        """The number that is the stride of an axis of an array, for the entry of a plan."""
+        if name in self._read_as_contiguous:
+            return -1, -1, 0
+        numbers = numbers_of(bound)
+        axis, step = known_stride(array, numbers) or (launcher.NO_AXIS, 0)
+        return axis, numbers.get(step, -1), step
 
     def _ended(
         self, found: NativeKernel, result: Any, record: bytes, grid: bytes, values: Sequence[Any],
@@ -182,3 +210,13 @@ class HostLaunches:
         if numbers[0]:
             raise kernel.explained(found.error(numbers, sizes, names, given))
         return result
+
+
+def numbers_of(bound: Mapping[str, Any]) -> dict[int, int]:
+    """The integers of a launch, with the numbers of their parameters; -1 for one within a tuple."""
+    numbers: dict[int, int] = {}
+    for place, value in enumerate(bound.values()):
+        for number in leaves([value]):
+            if isinstance(number, int | np.integer) and not isinstance(number, bool):
+                numbers.setdefault(int(number), -1 if isinstance(value, tuple | list) else place)
+    return numbers

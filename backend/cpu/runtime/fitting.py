@@ -11,7 +11,7 @@ from ziggurat.backend.launch import checks
 
 _FIELDS: Final = {
     "kind": 2, "type.wanted": "ptr 3", "expected": "ptr 4", "low": 5, "high": 6, "slot.number": 7, "bound": 8,
-    "rules": 9,
+    "rules": 9, "v.axis": 10, "v.entry": 11, "v.constant": 12,
 }  # fmt: skip
 _CHECKED: Final = checks.value_checks(
     own="%as.numpy %as.torch",
@@ -123,9 +123,42 @@ measure:
   %data.at = getelementptr i8, ptr %value, i64 16
   %data = load i64, ptr %data.at
   %width.mask = sub i64 %low, 1
+  %c.order = and i32 %flags, 1
+  %is.c.order = icmp ne i32 %c.order, 0
+  %v.none = icmp slt i64 %v.axis, 0
+  %v.fine = or i1 %is.c.order, %v.none
+  br i1 %v.fine, label %own, label %view
+; A view that is not contiguous: the stride of an axis must be a number of the launch.
+view:
+  %v.axes.at = getelementptr i8, ptr %value, i64 24
+  %v.axes.32 = load i32, ptr %v.axes.at
+  %v.axes = sext i32 %v.axes.32 to i64
+  %v.has = icmp slt i64 %v.axis, %v.axes
+  br i1 %v.has, label %view.stride, label %no
+view.stride:
+  %v.strides.at = getelementptr i8, ptr %value, i64 40
+  %v.strides = load ptr, ptr %v.strides.at
+  %v.stride.at = getelementptr i64, ptr %v.strides, i64 %v.axis
+  %v.stride = load i64, ptr %v.stride.at
+  %v.is.entry = icmp sge i64 %v.entry, 0
+  %v.place = select i1 %v.is.entry, i64 %v.entry, i64 %number
+  %v.object.at = getelementptr ptr, ptr %values, i64 %v.place
+  %v.object = load ptr, ptr %v.object.at
+  %v.is.passed = icmp ne ptr %v.object, null
+  %v.read = and i1 %v.is.entry, %v.is.passed
+  br i1 %v.read, label %view.read, label %view.compare
+view.read:
+  %v.integer = call i64 @PyLong_AsLongLong(ptr %v.object)
+  br label %view.compare
+view.compare:
+  %v.number = phi i64 [ %v.constant, %view.stride ], [ %v.integer, %view.read ]
+  %v.bytes = mul i64 %v.number, %low
+  %v.same = icmp eq i64 %v.bytes, %v.stride
+  br i1 %v.same, label %own, label %no
+own:
   br label %owner
 owner:
-  %owned.by = phi ptr [ %value, %measure ], [ %base, %base.array ]
+  %owned.by = phi ptr [ %value, %own ], [ %base, %base.array ]
   %base.at = getelementptr i8, ptr %owned.by, i64 48
   %base = load ptr, ptr %base.at
   %no.base = icmp eq ptr %base, null

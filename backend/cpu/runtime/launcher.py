@@ -26,8 +26,11 @@ METHODS: Final = ("is_contiguous", "is_neg", "numel", "data_ptr", "untyped_stora
 STORAGE_METHODS: Final = ("nbytes", "data_ptr")
 # An entry: the name of the parameter or option, its value where the launch leaves it out (or 0), the kind, the type,
 # the constant or dtype, the least and the largest integer (of an array, the size of its elements in bytes), the slot,
-# the number among the bounds (or -1), and rules for the value.
-ENTRY: Final = struct.Struct("=QQqQQqqqqq")
+# the number among the bounds (or -1), and rules for the value. Of a NumPy array also the axis whose stride is a number
+# of the launch, where the array is not contiguous (-1 where that is not asked, `NO_AXIS` where it must be), the entry of
+# that number (or -1), and the number where the launch leaves it out.
+ENTRY: Final = struct.Struct("=QQqQQqqqqqqqq")
+NO_AXIS: Final = 64
 NUMPY, TORCH = checks.OWN, checks.OWN + 1
 GRID: Final = struct.Struct("=iiiiq")  # Three sizes, 0, and the number of programs.
 # Launches with more parameters or arrays have no plan.
@@ -37,7 +40,7 @@ MAX_ARRAYS: Final = 24
 
 _FIT = "@fit(ptr %table, ptr %given, i64 %count, ptr %names, ptr %slots, ptr %launch)"
 _TEXT = f"""
-%entry = type {{ ptr, ptr, i64, ptr, ptr, i64, i64, i64, i64, i64 }}
+%entry = type {{ ptr, ptr, i64, ptr, ptr, i64, i64, i64, i64, i64, i64, i64, i64 }}
 %table = type {{ ptr, i64, i64, i64, i64, i64, ptr, [9 x ptr], [0 x %entry] }}
 %plans = type {{ ptr, ptr, ptr }}
 

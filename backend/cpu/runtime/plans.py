@@ -25,7 +25,8 @@ class Given:
     """An argument of a launch: the type that the kernel is compiled for, or None for a value that is compiled in.
 
     `rules` say which other values are divisible alike (`checks.DIVISIBLE` …). An argument that the launch leaves out
-    is not `passed`; `declared` says that the source declares the type of a number.
+    is not `passed`; `declared` says that the source declares the type of a number. `stride` has the last three fields
+    of the entry of an array.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Given:
     rules: int = 0
     passed: bool = True
     declared: bool = False
+    stride: tuple[int, int, int] = (-1, -1, 0)
 
 
 def plan_of(
@@ -71,7 +73,11 @@ def plan_of(
             return None
         name = sys.intern(given.name)
         kept.append(name)
-        rows.append(launcher.ENTRY.pack(id(name), 0 if given.passed else id(given.value), *row, *places, given.rules))
+        rows.append(
+            launcher.ENTRY.pack(
+                id(name), 0 if given.passed else id(given.value), *row, *places, given.rules, *given.stride
+            )
+        )
     methods = _methods(sys.modules.get("torch"))
     head = launcher.TABLE.pack(
         kernel.entry, code.scratch, code.ordered, len(arguments), len(every), code.tolerant, id(True),
