@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import gc
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -205,7 +204,8 @@ class Kernel(Function):
         except TypeError:  # A list cannot be a key.
             known = None
         if known is not None:
-            for size in grid if type(grid) is tuple else (grid,):  # `is_exact`, without a call.
+            sizes: Any = grid if type(grid) is tuple else (grid,)
+            for size in sizes:  # `is_exact`, without a call.
                 if type(size) is not int:
                     return self._at(grid)
             return known
@@ -215,7 +215,7 @@ class Kernel(Function):
 
     def _early(self, grid: Grid) -> Callable[..., Any]:
         """The kernel over a grid before its first launch."""
-        early = Early()
+        early: Any = Early()
 
         def launch(*arguments: Any, **keywords: Any) -> Any:
             result = self.launch(grid, *arguments, **keywords)

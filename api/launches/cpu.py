@@ -113,6 +113,7 @@ class HostLaunches:
 
     def _check_views(self, bound: Mapping[str, Any], names: Sequence[str], values: Sequence[Any]) -> None:
         """Warn once of each argument that is not contiguous, where no number of the launch is one of its strides."""
+        array: Any
         for name, array in zip(names, values, strict=True):
             contiguous = not isinstance(array, np.ndarray) or array.flags.c_contiguous
             if contiguous or name in self._read_as_contiguous or known_stride(array, numbers_of(bound)):
@@ -215,6 +216,7 @@ class HostLaunches:
 def numbers_of(bound: Mapping[str, Any]) -> dict[int, int]:
     """The integers of a launch, with the numbers of their parameters; -1 for one within a tuple."""
     numbers: dict[int, int] = {}
+    number: Any
     for place, value in enumerate(bound.values()):
         for number in leaves([value]):
             if isinstance(number, int | np.integer) and not isinstance(number, bool):

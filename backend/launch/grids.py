@@ -20,7 +20,8 @@ def sizes_of(grid: Any, name: str) -> tuple[int, ...]:
 
     Raises `LaunchError` for anything else.
     """
-    sizes: tuple[int, ...] = grid if type(grid) is tuple and is_exact(grid) else _sizes(grid)
+    is_tuple = type(grid) is tuple and is_exact(grid)
+    sizes = cast("tuple[int, ...]", grid) if is_tuple else _sizes(grid)
     if not 1 <= len(sizes) <= 3 or not 0 <= min(sizes) <= max(sizes) <= MAX_SIZE:
         raise LaunchError(
             f"the grid of '{name}' must be one to three sizes, integers from 0 to {MAX_SIZE}; got {shown(grid)}",
@@ -58,10 +59,8 @@ def gpu_sizes(grid: Any, name: str) -> tuple[int, int, int]:
 
 def is_exact(grid: Any) -> bool:
     """Whether a grid is an int or a tuple of them. A table finds (1.0,) and (True,) as (1,), but they are no grids."""
-    for size in grid if type(grid) is tuple else (grid,):  # pyright: ignore[reportUnknownVariableType]
-        if type(size) is not int:  # pyright: ignore[reportUnknownArgumentType]
-            return False
-    return True
+    sizes: Any = grid if type(grid) is tuple else (grid,)
+    return all(type(size) is int for size in sizes)
 
 
 def padded(sizes: Sequence[int]) -> tuple[int, int, int]:

@@ -234,9 +234,12 @@ def test_arrays_have_one_verdict_at_each_launch(make: Callable[[], Any], name: s
 
 
 NUMBERS: list[Any] = [
-    1, 16, -3, 2**31, 2**63, 2**64, -(2**63) - 1, 10**50, True, 0.5, 1e300, float("nan"), np.int64(3), np.int8(-3),
-    np.uint64(2**64 - 1), np.float32(0.5), np.float64(0.5), np.float16(0.5), np.bool_(True), None, "1", b"1", 1j, (), [],
-    object(), np.array(2), np.array([2]), np.datetime64(1, "s"), np.longdouble(1), torch.tensor(2), int, zg.i32,
+    1, 16, -3, 2**31, 2**63, 2**64, -(2**63) - 1, 10**50, True, 0.5, 1e300, float("nan"), np.int64(3),
+    np.int8(-3),
+    np.uint64(2**64 - 1), np.float32(0.5), np.float64(0.5), np.float16(0.5), np.bool_(True), None, "1", b"1", 1j, (),
+    [],
+    object(), np.array(2), np.array([2]),
+    np.datetime64(1, "s"), np.longdouble(1), torch.tensor(2), int, zg.i32,
 ]  # fmt: skip
 
 

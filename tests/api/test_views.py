@@ -1,4 +1,4 @@
-"""Views that are not contiguous: a launch warns once of one that the kernel cannot read, as it has none of its strides."""
+"""Views that are not contiguous: a launch warns once where no number is one of their strides."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ _CHECKED: Final = checks.value_checks(
 
 
 def _answers(receiver: str, **methods: int) -> str:
-    """Calls of methods of an object, by their places in the table, whose answers are integers or bools; -1 for errors."""
+    """Calls of methods of an object, by their places in the table. They give integers or bools, and -1 for errors."""
     return "\n".join(
         f"""  %t.{name}.at = getelementptr ptr, ptr %t.names, i64 {place}
   %t.{name}.method = load ptr, ptr %t.{name}.at, align 1

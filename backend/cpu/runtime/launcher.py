@@ -27,8 +27,8 @@ STORAGE_METHODS: Final = ("nbytes", "data_ptr")
 # An entry: the name of the parameter or option, its value where the launch leaves it out (or 0), the kind, the type,
 # the constant or dtype, the least and the largest integer (of an array, the size of its elements in bytes), the slot,
 # the number among the bounds (or -1), and rules for the value. Of a NumPy array also the axis whose stride is a number
-# of the launch, where the array is not contiguous (-1 where that is not asked, `NO_AXIS` where it must be), the entry of
-# that number (or -1), and the number where the launch leaves it out.
+# of the launch, where the array is not contiguous (-1 if that is not asked, `NO_AXIS` if it must be), the entry of that
+# number (or -1), and the number where the launch leaves it out.
 ENTRY: Final = struct.Struct("=QQqQQqqqqqqqq")
 NO_AXIS: Final = 64
 NUMPY, TORCH = checks.OWN, checks.OWN + 1
