@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import functools
+import gc
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -17,10 +17,12 @@ from ziggurat.codemodel.errors import LaunchError, ZigguratError
 from ziggurat.codemodel.gpu.options import COMPILE_OPTIONS, CPU, SHARED_OPTIONS, CompileOptions, default_of
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op, require_argument
+from ziggurat.codemodel.recent import Recent
 from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType, TupleType, Type, i1
 from ziggurat.frontends.language import Function
 from ziggurat.frontends.language.policy import Policy
 from ziggurat.kernels.arguments import (
+    MAX_SPECIALIZATIONS,
     Signature,
     bind,
     bind_types,
@@ -69,16 +71,19 @@ class Kernel(Function):
         unknown = self.do_not_specialize and self.do_not_specialize - set(self.signature.parameters)
         if unknown:
             raise LaunchError(f"'{self.name}' has no parameter '{min(unknown)}' (in do_not_specialize)")
-        self._models: dict[Signature, core.Module] = {}
+        self._models: Recent[Signature, core.Module] = Recent(MAX_SPECIALIZATIONS)
+        self._since_collection = 0  # The number of models that were made.
+        self._native: HostLaunches | None = None  # Made at the first launch of native code.
         self._reset()
 
     def _reset(self) -> None:
         """Forget the launches, and what they have left for later ones."""
         self._dispatcher: Dispatcher | None = None  # Made at the first launch on a GPU.
-        self._native: HostLaunches | None = None  # Made at the first launch of native code.
+        if self._native is not None:
+            self._native.forget()
         # Launchers by grid, which later launches call directly, and the function that makes one for another grid.
-        self._launches: dict[Any, Callable[..., Any]] = {}
-        self._at: Callable[[Grid], Callable[..., Any]] = functools.partial(functools.partial, self.launch)
+        self._launches: Mapping[Any, Callable[..., Any]] = {}
+        self._at: Callable[[Grid], Callable[..., Any]] = self._early
 
     @property
     def module(self) -> core.Module:
@@ -158,18 +163,25 @@ class Kernel(Function):
         return attrs.evolve(compiled, name=self.name, arguments=arguments)
 
     def forget(self) -> None:
-        """Forget the models and the code that was compiled from them."""
+        """Forget the models and the code that was compiled from them, whose memory is freed.
+
+        Launchers that were handed out stay usable: the next launch compiles the kernel again.
+        """
         super().forget()
-        self._models = {}
+        self._models.clear()
         self._reset()
 
     def model_for(self, signature: Signature) -> core.Module:
         """The Triton code model for a signature, made once until a global that the kernel reads changes."""
         self.check_globals()
-        model = self._models.get(signature)
+        model = self._models.used(signature)
         if model is None:
             model = self._models[signature] = self.models.triton(self, signature)
             self.watch()
+            self._since_collection += 1
+            if self._since_collection >= MAX_SPECIALIZATIONS and gc.isenabled():
+                self._since_collection = 0
+                gc.collect()  # Models that gave way are cycles of old objects.
         return model
 
     def model_with(self, signature: Signature, num_warps: int | None) -> core.Module:
@@ -191,7 +203,28 @@ class Kernel(Function):
             known = self._launches.get(grid)  # A later launch finds it here, without a call of the dispatcher.
         except TypeError:  # A list cannot be a key.
             known = None
-        return self._at(grid) if known is None else known
+        if known is not None:
+            sizes: Any = grid if type(grid) is tuple else (grid,)
+            for size in sizes:  # `is_exact`, without a call.
+                if type(size) is not int:
+                    return self._at(grid)
+            return known
+        return self._at(grid)
+
+    launcher = __getitem__  # For subclasses, which add to it.
+
+    def _early(self, grid: Grid) -> Callable[..., Any]:
+        """The kernel over a grid before its first launch."""
+        early: Any = Early()
+
+        def launch(*arguments: Any, **keywords: Any) -> Any:
+            result = self.launch(grid, *arguments, **keywords)
+            if self._at != self._early:
+                early.__call__ = self.launcher(grid)
+            return result
+
+        early.__call__ = public(launch)
+        return early
 
     @property
     def dispatcher(self) -> Dispatcher:
@@ -259,11 +292,22 @@ class Kernel(Function):
         """Run the kernel where its arrays are: on a GPU or here. `kernel[grid](…)` does this."""
         if not self.runs_here(leaves((*arguments, *keywords.values()))):
             return self.dispatcher.at(grid)(*arguments, **keywords)
+        bound, options = self._bound(arguments, keywords)
+        return self.on_host(grid, bound, options, (*[*bound][: len(arguments)], *keywords))
+
+    @public
+    def check_arguments(self, /, *arguments: Any, **keywords: Any) -> None:
+        """Raise the error of a launch with arguments that no kernel takes."""
+        if self.runs_here(leaves((*arguments, *keywords.values()))):
+            self.specialized(self._bound(arguments, keywords)[0])
+
+    def _bound(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The arguments of a launch by name, and its options."""
         names = self.signature.parameters
-        options = {name: keywords.pop(name) for name in [*keywords] if name not in names}
+        options = {name: value for name, value in keywords.items() if name not in names}
         self.check_options(options)
-        bound = bind(self, arguments, keywords, at_launch=True)
-        return self.on_host(grid, bound, options, (*[*names][: len(arguments)], *keywords))
+        named = {name: value for name, value in keywords.items() if name in names}
+        return bind(self, arguments, named, at_launch=True), options
 
     def on_host(
         self, grid: Grid, bound: dict[str, Any], options: dict[str, Any], passed: Iterable[str] | None = None
@@ -393,6 +437,13 @@ class Kernel(Function):
         except (OSError, TypeError):
             source = repr(self)
         return side_by_side({"source": source, "Python model": self.model})
+
+
+class Early:
+    """A launcher that a kernel gave before its first launch. It is replaced from inside after that: Python looks
+    `__call__` up in its slot, which takes less than a call of a function in between."""
+
+    __slots__ = ("__call__",)
 
 
 def run_time_names(name: str, type_: Type) -> list[str]:

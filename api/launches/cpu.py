@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from numbers import Integral
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from ziggurat.backend.cpu.runtime import launcher
 from ziggurat.backend.cpu.runtime.kernels import NativeKernel
@@ -14,47 +16,78 @@ from ziggurat.backend.cpu.runtime.native import RECORD, native
 from ziggurat.backend.cpu.runtime.plans import Given, plan_of
 from ziggurat.backend.launch import checks
 from ziggurat.backend.launch.arrays import read_array
-from ziggurat.backend.launch.grids import padded, three
+from ziggurat.backend.launch.grids import MAX_LAUNCHERS, MAX_SIZE, computed_grid, is_exact, padded, sizes_of
+from ziggurat.backend.launch.regions import known_stride
 from ziggurat.boundary import no_faults, public
-from ziggurat.codemodel.errors import ZigguratError
+from ziggurat.codemodel.errors import LaunchError, ZigguratError, warn
+from ziggurat.codemodel.gpu.options import SHARED_OPTIONS, default_of
 from ziggurat.codemodel.op import Op, Value
+from ziggurat.codemodel.recent import Recent
 from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType, i1
 from ziggurat.compiler.native import code_of, warn_interpreted
-from ziggurat.kernels.arguments import Signature, bind
+from ziggurat.kernels.arguments import MAX_SPECIALIZATIONS, Signature, bind, constexpr_names, leaves
 
 if TYPE_CHECKING:
     from ziggurat.kernels.kernel import Grid, Kernel
 
-_MAX_GRIDS = 256  # Grids whose launchers a kernel remembers.
 _MAX_PLANS = 8  # Plans of a kernel; each launch tries them in turn.
 
 
 class HostLaunches:
-    """The native launches of one kernel. `known_grids` has the launchers that were made, by the grid of the launch."""
+    """The native launches of one kernel. `known_grids` has the launchers that were made, by the grid of the launch.
+
+    Launchers are valid for the life of the kernel: all of them share one list of plans.
+    """
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
-        self.known_grids: dict[Any, Callable[..., Any]] = {}
-        self._by_sizes: dict[tuple[int, ...], Callable[..., Any]] = {}
+        self.known_grids: Recent[Any, Callable[..., Any]] = Recent(MAX_LAUNCHERS)
         self._plans: list[Any] = []
-        self._natives: dict[tuple[Value, bool, bool], NativeKernel | None] = {}
+        self._natives: Recent[tuple[Value, bool, bool], NativeKernel | None] = Recent(MAX_SPECIALIZATIONS)
         parameters = kernel.signature.parameters
         self._names = list(parameters)
+        self._read_as_contiguous: set[str] = set()  # The arguments of which `_check_views` has warned.
         self._defaults = {name: p.default for name, p in parameters.items() if p.default is not inspect.Parameter.empty}
+        for name in constexpr_names(kernel).intersection(SHARED_OPTIONS):  # As in `bind`.
+            if self._defaults.get(name) is None:
+                self._defaults[name] = default_of(name)
+
+    def forget(self) -> None:
+        """Forget the native code and the plans. Launchers that were handed out go on by the slow path."""
+        self._plans.clear()
+        self._natives.clear()
 
     def at(self, grid: Grid) -> Callable[..., Any]:
-        """The kernel over a grid that is not among the known ones."""
-        return functools.partial(self._computed if callable(grid) else self.kernel.launch, grid)
+        """The launcher over a grid. One that is no grid gets the slow path, which raises the error."""
+        if callable(grid):
+            return functools.partial(self._computed, grid)
+        kernel = self.kernel
+        slow = functools.partial(kernel.launch, grid)
+        try:
+            sizes = padded(sizes_of(grid, kernel.name))
+        except LaunchError:
+            return slow
+        launcher = native().launcher(sizes, self._plans, slow) if 0 < math.prod(sizes) <= MAX_SIZE else slow
+        if is_exact(grid):
+            self.known_grids[grid] = launcher
+        return launcher
 
     def _computed(self, grid: Callable[[dict[str, Any]], Any], /, *arguments: Any, **keywords: Any) -> Any:
-        """Launch over the grid that a function gives. A launch that is not known, or fails here, takes the slow path,
-        which explains errors."""
+        """Launch over the grid that a function gives. The function is called once, if all arguments are there."""
+        given = {**self._defaults, **dict(zip(self._names, arguments, strict=False)), **keywords}
+        kernel = self.kernel
         try:
-            named = {**self._defaults, **dict(zip(self._names, arguments, strict=False)), **keywords}
-            launch = self._by_sizes[three(grid(named))]
+            named = {name: given[name] for name in self._names} if keywords else given
+        except KeyError:
+            named = {}
+        if len(named) < len(self._names):
+            return kernel.launch(grid, *arguments, **keywords)
+        try:
+            sizes = computed_grid(grid, kernel.name, named)
         except Exception:
-            launch = functools.partial(self.kernel.launch, grid)
-        return launch(*arguments, **keywords)
+            kernel.check_arguments(*arguments, **keywords)  # The cause may be an argument that no kernel takes.
+            raise
+        return kernel.launcher(sizes)(*arguments, **keywords)
 
     def launch(self, grid: Grid, bound: dict[str, Any], options: dict[str, Any], passed: Iterable[str]) -> Any:
         """Run the kernel on arrays in memory; `bound` has all arguments by name, `passed` names those that the launch
@@ -64,6 +97,7 @@ class HostLaunches:
         sizes = kernel.sizes(grid, bound)
         if 0 in sizes:
             return kernel.result_here(signature, options)
+        self._check_views(bound, names, values)
         found = self._native(signature, options)
         if found is None:
             return kernel.interpret(grid, bound, options)
@@ -74,8 +108,24 @@ class HostLaunches:
                 found.launch(three_sizes, names, values)
         except ZigguratError as error:
             raise kernel.explained(error) from error.__cause__
-        self._remember(grid, three_sizes, found, signature, bound, options, frozenset(passed), result)
+        self._remember(found, signature, bound, options, frozenset(passed), result)
         return result
+
+    def _check_views(self, bound: Mapping[str, Any], names: Sequence[str], values: Sequence[Any]) -> None:
+        """Warn once of each argument that is not contiguous, where no number of the launch is one of its strides."""
+        array: Any
+        for name, array in zip(names, values, strict=True):
+            contiguous = not isinstance(array, np.ndarray) or array.flags.c_contiguous
+            if contiguous or name in self._read_as_contiguous or known_stride(array, numbers_of(bound)):
+                continue
+            self._read_as_contiguous.add(name)
+            strides = tuple(stride // array.itemsize for stride in array.strides)
+            warn(
+                f"'{name}' of '{self.kernel.name}' must be contiguous, or the launch must have one of its strides as a "
+                f"number; got shape {array.shape}, strides {strides}: the kernel reads memory in order\n"
+                f"  hint: pass a stride, or a copy: np.ascontiguousarray({name}), {name}.contiguous() of torch",
+                self.kernel.place,
+            )
 
     def prepare(self, bound: dict[str, Any], options: Mapping[str, Any]) -> bool:
         """Compile the kernel for the arguments of a launch; whether it runs natively."""
@@ -87,9 +137,10 @@ class HostLaunches:
         model, check = self.kernel.model_to_run(signature, options), options.get("check") is not False
         fast_math = bool(options.get("fast_math"))
         key = model.result, check, fast_math
-        if key not in self._natives:
-            self._natives[key] = self._compiled(model, check, fast_math)
-        return self._natives[key]
+        known = self._natives.used(key)
+        if known is None and key not in self._natives:
+            known = self._natives[key] = self._compiled(model, check, fast_math)
+        return known
 
     def _compiled(self, model: Op, check: bool, fast_math: bool) -> NativeKernel | None:
         kernel = self.kernel
@@ -103,23 +154,15 @@ class HostLaunches:
             return None
 
     def _remember(
-        self, grid: Any, sizes: tuple[int, int, int], found: NativeKernel, signature: Signature,
-        bound: Mapping[str, Any], options: Mapping[str, Any], passed: frozenset[str], result: Any,
+        self, found: NativeKernel, signature: Signature, bound: Mapping[str, Any], options: Mapping[str, Any],
+        passed: frozenset[str], result: Any,
     ) -> None:  # fmt: skip
-        """Make later launches with such arguments quick, and later ones over this grid."""
+        """Make later launches with such arguments quick."""
         given = self._given(signature, bound, passed)
         failed = public(functools.partial(self._ended, found, result))
         plan = plan_of(found, given, options, result, failed)
         if plan is not None:
             self._plans[:] = [plan, *(one for one in self._plans if one[0] != plan[0])][:_MAX_PLANS]
-        if sizes not in self._by_sizes:
-            if len(self._by_sizes) >= _MAX_GRIDS:
-                self._by_sizes.clear()
-                self.known_grids.clear()
-            slow = functools.partial(self.kernel.launch, sizes)
-            self._by_sizes[sizes] = native().launcher(sizes, self._plans, slow)
-        if isinstance(grid, tuple | Integral):
-            self.known_grids[grid] = self._by_sizes[sizes]
 
     def _given(self, signature: Signature, bound: Mapping[str, Any], passed: frozenset[str]) -> list[Given]:
         """The arguments of a launch with the rules by which they select code."""
@@ -127,20 +170,28 @@ class HostLaunches:
         made: list[Given] = []
         for (name, value), type_ in zip(bound.items(), signature.types, strict=True):
             parameter = self.kernel.parameter(name)
-            rules = 0
+            rules, stride = 0, (-1, -1, 0)
             is_integer = isinstance(type_, ScalarType) and type_.is_int and type_ != i1
             number = int(value) if is_integer else 1
             if isinstance(type_, PtrType):
                 array = read_array(value, name)
                 assert array is not None
-                number = array[2]
+                number, stride = array[2], self._stride(array[0], name, bound)
             if (is_integer or isinstance(type_, PtrType)) and parameter.specialize and parameter.align:
                 rules |= checks.DIVISIBLE if parameter.divisor(number) != 1 else checks.NOT_DIVISIBLE
             if is_integer and parameter.compiles_in(1):
                 rules |= checks.NOT_ONE
             known = None if isinstance(type_, ConstantType) else type_
-            made.append(Given(name, value, known, rules, name in passed, name in declared))
+            made.append(Given(name, value, known, rules, name in passed, name in declared, stride))
         return made
+
+    def _stride(self, array: Any, name: str, bound: Mapping[str, Any]) -> tuple[int, int, int]:
+        """The number that is the stride of an axis of an array, for the entry of a plan."""
+        if name in self._read_as_contiguous:
+            return -1, -1, 0
+        numbers = numbers_of(bound)
+        axis, step = known_stride(array, numbers) or (launcher.NO_AXIS, 0)
+        return axis, numbers.get(step, -1), step
 
     def _ended(
         self, found: NativeKernel, result: Any, record: bytes, grid: bytes, values: Sequence[Any],
@@ -160,3 +211,14 @@ class HostLaunches:
         if numbers[0]:
             raise kernel.explained(found.error(numbers, sizes, names, given))
         return result
+
+
+def numbers_of(bound: Mapping[str, Any]) -> dict[int, int]:
+    """The integers of a launch, with the numbers of their parameters; -1 for one within a tuple."""
+    numbers: dict[int, int] = {}
+    number: Any
+    for place, value in enumerate(bound.values()):
+        for number in leaves([value]):
+            if isinstance(number, int | np.integer) and not isinstance(number, bool):
+                numbers.setdefault(int(number), -1 if isinstance(value, tuple | list) else place)
+    return numbers

@@ -250,8 +250,9 @@ def _optimized(text: str, options: CpuOptions) -> Any:
     module.triple = made.triple
     module.data_layout = str(made.target_data)
     passes = binding.create_new_module_pass_manager()
+    # Others cost more than the code generator gains, which simplifies, too; and after passes over functions, llvmlite
+    # keeps 55 kB for each module.
     passes.add_always_inliner_pass()
-    passes.add_simplify_cfg_pass()  # More passes cost more than the code generator gains: it simplifies, too.
     tuning = binding.create_pipeline_tuning_options(speed_level=1)
     passes.run(module, binding.create_pass_builder(made, tuning))
     return module

@@ -18,17 +18,15 @@ from ziggurat.backend.cuda.routes import Route
 from ziggurat.backend.cuda.specialize import MISSING, KernelParameter, Kind, RunTime, Specialization, described, kind_of
 from ziggurat.backend.launch.arrays import HostArrayError
 from ziggurat.backend.launch.descriptors import TensorDescriptor, check_disjoint
-from ziggurat.backend.launch.grids import computed_grid, gpu_sizes
+from ziggurat.backend.launch.grids import MAX_LAUNCHERS, computed_grid, gpu_sizes, is_exact
 from ziggurat.codemodel.errors import LaunchError, ZigguratError
 from ziggurat.codemodel.location import Location
+from ziggurat.codemodel.recent import Recent
 
 Grid = int | tuple[int, ...] | Callable[[dict[str, Any]], "int | tuple[int, ...]"]
 Build = Callable[[Specialization], Binary]
 OnHost = Callable[[Any, dict[str, Any], dict[str, Any]], Any]
 Result = Callable[[Specialization, driver.Loaded], Any]
-
-# The number of grids whose launches `Dispatcher.at` remembers.
-_GRIDS = 256
 
 
 def start(loaded: driver.Loaded, sizes: tuple[int, int, int], slot: Sequence[Any], stream: Any, check: bool) -> None:
@@ -127,7 +125,7 @@ class Dispatcher:
         # Makes launches over a grid by the route of the last arguments of new kinds. A route passes other arguments on.
         self._hot: Callable[[Any, Any, Any], Callable[..., Any]] = functools.partial(functools.partial, self._bind)
         # Launches by grid, for `at`, and for kernels, which save a call by looking here first.
-        self.known_grids: dict[Any, Callable[..., Any]] = {}
+        self.known_grids: Recent[Any, Callable[..., Any]] = Recent(MAX_LAUNCHERS)
 
     def at(self, grid: Grid) -> Callable[..., Any]:
         """The kernel over a grid, to be called with its arguments."""
@@ -135,13 +133,11 @@ class Dispatcher:
             known = self.known_grids.get(grid)
         except TypeError:  # A list.
             known = None
-        if known is not None:
+        if known is not None and is_exact(grid):
             return known
         if callable(grid):
             return self._hot(grid, None, None)
         made = self._hot(*gpu_sizes(grid, self.name))
-        if len(self.known_grids) >= _GRIDS:
-            self.known_grids.clear()
         if isinstance(grid, tuple):
             self.known_grids[grid] = made
         return made

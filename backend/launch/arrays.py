@@ -127,13 +127,20 @@ def _view(thing: Any, name: str) -> np.ndarray[Any, Any]:
 
 
 def _of_torch(torch: Any, tensor: Any) -> np.ndarray[Any, Any]:
-    """The elements of a tensor, detached: torch's autograd cannot derive a kernel."""
+    """The elements of a tensor, detached: torch's autograd cannot derive a kernel. Raises `TypeError` for elements that
+    are not in its memory: NumPy makes memory of its own where there is none, and reads beyond a storage that shrank."""
+    from ziggurat.backend.launch.regions import span
+
     scalar = find_scalar(tensor.dtype)
     if scalar is None or scalar.dtype.isbuiltin == 1:
-        return tensor.detach().numpy()
-    # NumPy has the type from ml_dtypes: torch hands it over as integers of the width.
-    integers = torch.uint8 if scalar.bits == 8 else torch.int16
-    return tensor.detach().view(integers).numpy().view(scalar.dtype)
+        array = tensor.detach().numpy()
+    else:  # NumPy has the type from ml_dtypes: torch hands it over as integers of the width.
+        integers = torch.uint8 if scalar.bits == 8 else torch.int16
+        array = tensor.detach().view(integers).numpy().view(scalar.dtype)
+    (low, high), memory = span(array), tensor.untyped_storage()
+    if array.size and not memory.data_ptr() <= low <= high <= memory.data_ptr() + memory.nbytes():
+        raise TypeError(f"its {array.nbytes} bytes of elements are not in its storage of {memory.nbytes()} bytes")
+    return array
 
 
 def _of_pointer(thing: Any) -> np.ndarray[Any, Any]:

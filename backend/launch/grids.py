@@ -11,6 +11,8 @@ from ziggurat.codemodel.errors import LaunchError, shown
 # The largest size of each axis: on arrays in memory, and on a GPU.
 MAX_SIZE = (1 << 31) - 1
 MAX_GPU_SIZES = (MAX_SIZE, 65535, 65535)
+# The grids whose launchers a kernel keeps. Making one takes microseconds.
+MAX_LAUNCHERS = 1024
 
 
 def sizes_of(grid: Any, name: str) -> tuple[int, ...]:
@@ -18,18 +20,23 @@ def sizes_of(grid: Any, name: str) -> tuple[int, ...]:
 
     Raises `LaunchError` for anything else.
     """
-    listed = getattr(grid, "ndim", 0) == 1 or (isinstance(grid, Sequence) and not isinstance(grid, str | bytes))
-    given = cast("Sequence[Any]", grid) if listed else [cast(Any, grid)]
-    try:
-        sizes = tuple(map(_size, given))
-    except TypeError:
-        sizes = ()
-    if not 1 <= len(sizes) <= 3 or any(not 0 <= size <= MAX_SIZE for size in sizes):
+    is_tuple = type(grid) is tuple and is_exact(grid)
+    sizes = cast("tuple[int, ...]", grid) if is_tuple else _sizes(grid)
+    if not 1 <= len(sizes) <= 3 or not 0 <= min(sizes) <= max(sizes) <= MAX_SIZE:
         raise LaunchError(
             f"the grid of '{name}' must be one to three sizes, integers from 0 to {MAX_SIZE}; got {shown(grid)}",
             hint=f"{name}[(zg.cdiv(n, BLOCK),)](…)",
         )
     return sizes
+
+
+def _sizes(grid: Any) -> tuple[int, ...]:
+    """The sizes of a grid that is not a tuple of ints; none for anything that is no grid."""
+    listed = getattr(grid, "ndim", 0) == 1 or (isinstance(grid, Sequence) and not isinstance(grid, str | bytes))
+    try:
+        return tuple(map(_size, cast("Sequence[Any]", grid) if listed else [cast(Any, grid)]))
+    except TypeError:
+        return ()
 
 
 def _size(size: Any) -> int:
@@ -48,6 +55,12 @@ def gpu_sizes(grid: Any, name: str) -> tuple[int, int, int]:
             hint="put the largest size first, or let a program do more",
         )
     return x, y, z
+
+
+def is_exact(grid: Any) -> bool:
+    """Whether a grid is an int or a tuple of them. A table finds (1.0,) and (True,) as (1,), but they are no grids."""
+    sizes: Any = grid if type(grid) is tuple else (grid,)
+    return all(type(size) is int for size in sizes)
 
 
 def padded(sizes: Sequence[int]) -> tuple[int, int, int]:
@@ -83,6 +96,8 @@ def computed_grid(grid: Callable[[dict[str, Any]], Any], name: str, arguments: d
 
 class Meta(dict[str, Any]):
     """The arguments of a launch by name, for a function of the grid."""
+
+    __slots__ = ("kernel",)
 
     def __init__(self, kernel: str, values: dict[str, Any]) -> None:
         super().__init__(values)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,15 @@ def check_aligned(array: Array, name: str) -> None:
     size = array.itemsize
     if address(array) % min(size, 8) or any(stride % size for stride in array.strides):
         raise LaunchError(f"the array for {name} must be aligned to its elements of {size} bytes")
+
+
+def known_stride(array: Array, numbers: Container[int]) -> tuple[int, int] | None:
+    """An axis of an array and its stride in elements, which is 0 or among the numbers of a launch; None without one."""
+    for axis, (size, stride) in enumerate(zip(array.shape, array.strides, strict=True)):
+        step = stride // array.itemsize
+        if size > 1 and step != 1 and (step == 0 or step in numbers):
+            return axis, step
+    return None
 
 
 class Region:

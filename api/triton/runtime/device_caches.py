@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
+from ziggurat.codemodel.recent import Recent
+from ziggurat.kernels.arguments import MAX_SPECIALIZATIONS
 from ziggurat.triton.runtime.driver import driver
 
 if TYPE_CHECKING:
@@ -31,11 +33,11 @@ class DeviceCaches(defaultdict[Any, Any]):
         self._fn.forget()
 
 
-class Compilations(dict[str, Any]):
+class Compilations(Recent[str, Any]):
     """Compiled kernels by key. The function forgets all of them when they are cleared."""
 
     def __init__(self, fn: JITFunction) -> None:
-        super().__init__()
+        super().__init__(MAX_SPECIALIZATIONS)
         self._fn = fn
 
     def clear(self) -> None:

@@ -20,13 +20,14 @@ from ziggurat.codemodel.dialects import core, tt
 from ziggurat.codemodel.errors import KernelValueError, ZigguratError
 from ziggurat.codemodel.gpu.options import LAUNCH_ONLY, CompileOptions
 from ziggurat.codemodel.op import Op, Value, expect
+from ziggurat.codemodel.recent import Recent
 from ziggurat.codemodel.transform import DROP, transform
 from ziggurat.codemodel.types import ConstantType, PtrType, TupleType, Type, is_hashable
 from ziggurat.frontends.language.function import Function
 from ziggurat.frontends.language.policy import TRITON
 from ziggurat.frontends.triton.compile_time import ConstexprFunction, constexpr_function
 from ziggurat.frontends.triton.errors import ChangedGlobalError, as_triton
-from ziggurat.kernels.arguments import Signature, bind, leaves
+from ziggurat.kernels.arguments import MAX_SPECIALIZATIONS, Signature, bind, leaves
 from ziggurat.kernels.kernel import Grid, Kernel
 from ziggurat.kernels.models import PythonModels
 from ziggurat.triton import knobs
@@ -211,10 +212,10 @@ class JITFunction(Kernel, JITCallable):
         # The process's precision of dots that name none, where the models depend on it.
         self.fp32_default: Any = _UNASKED
         self._interpreted = bool(knobs.runtime.interpret)
-        self._kernels: dict[Any, CompiledKernel] = {}
+        self._kernels: Recent[Any, CompiledKernel] = Recent(MAX_SPECIALIZATIONS)
         # Triton models without assertions, by the models with them; and models with assertions of overflow.
-        self._unasserted: dict[Value, core.Module] = {}
-        self._with_overflow: dict[Signature, core.Module] = {}
+        self._unasserted: Recent[Value, core.Module] = Recent(MAX_SPECIALIZATIONS)
+        self._with_overflow: Recent[Signature, core.Module] = Recent(MAX_SPECIALIZATIONS)
 
     # The source.
 
@@ -487,7 +488,7 @@ class JITFunction(Kernel, JITCallable):
         used = {name: value for name, value in given.items() if name not in LAUNCH_ONLY}
         hashable = {name: value if is_hashable(value) else repr(value) for name, value in used.items()}
         key = (signature, target, device, tuple(sorted(hashable.items(), key=itemgetter(0))))
-        found = self._kernels.get(key)
+        found = self._kernels.used(key)
         if found is None:
             found = CompiledKernel(self, signature, self.compile_options({"target": target, **used}), used)
             text = str(key)
@@ -517,8 +518,9 @@ class JITFunction(Kernel, JITCallable):
 
     def forget(self) -> None:
         super().forget()
-        self.fp32_default = _UNASKED
-        self._kernels, self._unasserted, self._with_overflow, self._used_global_vals = {}, {}, {}, None
+        self.fp32_default, self._used_global_vals = _UNASKED, None
+        for table in (self._kernels, self._unasserted, self._with_overflow):
+            table.clear()
 
     def model_to_run(self, signature: Signature, options: Mapping[str, Any]) -> core.Module:
         if options.get("ir_override") is None and not knobs.compilation.override:
@@ -534,17 +536,19 @@ class JITFunction(Kernel, JITCallable):
         model = self.model_with(signature, num_warps)
         if debug:
             return model
-        if model.result not in self._unasserted:
-            self._unasserted[model.result] = without_assertions(model)
-        return self._unasserted[model.result]
+        plain = self._unasserted.used(model.result)
+        if plain is None:
+            plain = self._unasserted[model.result] = without_assertions(model)
+        return plain
 
     def _checked(self, signature: Signature) -> core.Module:
         self.check_globals()
         assert isinstance(self.models, TritonModels)
-        if signature not in self._with_overflow:
-            self._with_overflow[signature] = self.models.checked(self, signature, overflow=True)
+        model = self._with_overflow.used(signature)
+        if model is None:
+            model = self._with_overflow[signature] = self.models.checked(self, signature, overflow=True)
             self.watch()
-        return self._with_overflow[signature]
+        return model
 
     def built(self, spec: Specialization, shape: Sequence[Any]) -> Binary:
         return self._of(spec, shape).binary

@@ -11,7 +11,7 @@ from ziggurat.backend.launch import checks
 
 _FIELDS: Final = {
     "kind": 2, "type.wanted": "ptr 3", "expected": "ptr 4", "low": 5, "high": 6, "slot.number": 7, "bound": 8,
-    "rules": 9,
+    "rules": 9, "v.axis": 10, "v.entry": 11, "v.constant": 12,
 }  # fmt: skip
 _CHECKED: Final = checks.value_checks(
     own="%as.numpy %as.torch",
@@ -21,6 +21,18 @@ _CHECKED: Final = checks.value_checks(
   %bit = zext i1 %is.true to i64
   store i64 %bit, ptr %slot""",
 )
+
+
+def _answers(receiver: str, **methods: int) -> str:
+    """Calls of methods of an object, by their places in the table. They give integers or bools, and -1 for errors."""
+    return "\n".join(
+        f"""  %t.{name}.at = getelementptr ptr, ptr %t.names, i64 {place}
+  %t.{name}.method = load ptr, ptr %t.{name}.at, align 1
+  %t.{name}.object = call ptr @answer(ptr %t.{name}.method, ptr %{receiver})
+  %t.{name} = call i64 @number(ptr %t.{name}.object)"""
+        for name, place in methods.items()
+    )
+
 
 TEXT: Final = f"""
 ; Whether the arguments of a call fit a table. If so, their values are in the slots, and the bounds in the description.
@@ -111,9 +123,42 @@ measure:
   %data.at = getelementptr i8, ptr %value, i64 16
   %data = load i64, ptr %data.at
   %width.mask = sub i64 %low, 1
+  %c.order = and i32 %flags, 1
+  %is.c.order = icmp ne i32 %c.order, 0
+  %v.none = icmp slt i64 %v.axis, 0
+  %v.fine = or i1 %is.c.order, %v.none
+  br i1 %v.fine, label %own, label %view
+; A view that is not contiguous: the stride of an axis must be a number of the launch.
+view:
+  %v.axes.at = getelementptr i8, ptr %value, i64 24
+  %v.axes.32 = load i32, ptr %v.axes.at
+  %v.axes = sext i32 %v.axes.32 to i64
+  %v.has = icmp slt i64 %v.axis, %v.axes
+  br i1 %v.has, label %view.stride, label %no
+view.stride:
+  %v.strides.at = getelementptr i8, ptr %value, i64 40
+  %v.strides = load ptr, ptr %v.strides.at
+  %v.stride.at = getelementptr i64, ptr %v.strides, i64 %v.axis
+  %v.stride = load i64, ptr %v.stride.at
+  %v.is.entry = icmp sge i64 %v.entry, 0
+  %v.place = select i1 %v.is.entry, i64 %v.entry, i64 %number
+  %v.object.at = getelementptr ptr, ptr %values, i64 %v.place
+  %v.object = load ptr, ptr %v.object.at
+  %v.is.passed = icmp ne ptr %v.object, null
+  %v.read = and i1 %v.is.entry, %v.is.passed
+  br i1 %v.read, label %view.read, label %view.compare
+view.read:
+  %v.integer = call i64 @PyLong_AsLongLong(ptr %v.object)
+  br label %view.compare
+view.compare:
+  %v.number = phi i64 [ %v.constant, %view.stride ], [ %v.integer, %view.read ]
+  %v.bytes = mul i64 %v.number, %low
+  %v.same = icmp eq i64 %v.bytes, %v.stride
+  br i1 %v.same, label %own, label %no
+own:
   br label %owner
 owner:
-  %owned.by = phi ptr [ %value, %measure ], [ %base, %base.array ]
+  %owned.by = phi ptr [ %value, %own ], [ %base, %base.array ]
   %base.at = getelementptr i8, ptr %owned.by, i64 48
   %base = load ptr, ptr %base.at
   %no.base = icmp eq ptr %base, null
@@ -198,7 +243,7 @@ spanned:
   %span.high = select i1 %empty, i64 %start, i64 %to.last
   br label %span
 
-; A tensor of torch: contiguous, in memory.
+; A tensor of torch: contiguous, in memory, with its own elements. A storage may have been made smaller, or be gone.
 as.torch:
   %t.names = getelementptr %table, ptr %table, i32 0, i32 7
   %t.dtype.name = load ptr, ptr %t.names, align 1
@@ -216,61 +261,43 @@ t.place:
   call void @Py_DecRef(ptr %t.cpu)
   br i1 %t.here, label %t.layout, label %no
 t.layout:
-  %t.plain.at = getelementptr ptr, ptr %t.names, i64 2
-  %t.plain.name = load ptr, ptr %t.plain.at, align 1
-  %t.plain = call ptr (ptr, ptr, ...) @PyObject_CallMethodObjArgs(ptr %value, ptr %t.plain.name, ptr null)
-  %t.is.plain = icmp eq ptr %t.plain, %t.true
-  call void @Py_DecRef(ptr %t.plain)
-  br i1 %t.is.plain, label %t.read, label %no
-t.read:
-  %t.numel.at = getelementptr ptr, ptr %t.names, i64 3
-  %t.numel.name = load ptr, ptr %t.numel.at, align 1
-  %t.numel = call ptr (ptr, ptr, ...) @PyObject_CallMethodObjArgs(ptr %value, ptr %t.numel.name, ptr null)
-  %t.count = call i64 @number(ptr %t.numel)
-  %t.data.at = getelementptr ptr, ptr %t.names, i64 4
-  %t.data.name = load ptr, ptr %t.data.at, align 1
-  %t.data.object = call ptr (ptr, ptr, ...) @PyObject_CallMethodObjArgs(ptr %value, ptr %t.data.name, ptr null)
-  %t.data = call i64 @number(ptr %t.data.object)
-  %t.failed.1 = icmp slt i64 %t.count, 0
-  %t.failed.2 = icmp slt i64 %t.data, 0
+{_answers("value", plain=2, negative=3, count=4, data=5)}
+  %t.plain.bad = xor i64 %t.plain, 1
+  %t.data.bad = sub i64 %t.data, 1
   %t.mask = sub i64 %low, 1
   %t.rest = and i64 %t.data, %t.mask
-  %t.odd = icmp ne i64 %t.rest, 0
-  %t.failed.3 = or i1 %t.failed.1, %t.failed.2
-  %t.failed = or i1 %t.failed.3, %t.odd
+  %t.bad.1 = or i64 %t.plain.bad, %t.negative
+  %t.bad.2 = or i64 %t.count, %t.data.bad
+  %t.bad.3 = or i64 %t.bad.1, %t.rest
+  %t.odd = icmp ne i64 %t.bad.3, 0
+  %t.failed = icmp slt i64 %t.bad.2, 0
+  %t.refused = or i1 %t.odd, %t.failed
+  br i1 %t.refused, label %no, label %t.memory
+t.memory:
+  %t.storage.at = getelementptr ptr, ptr %t.names, i64 6
+  %t.storage.method = load ptr, ptr %t.storage.at, align 1
+  %t.storage = call ptr @answer(ptr %t.storage.method, ptr %value)
+  %t.none = icmp eq ptr %t.storage, null
+  br i1 %t.none, label %no, label %t.extent
+t.extent:
+{_answers("t.storage", nbytes=7, base=8)}
+  call void @Py_DecRef(ptr %t.storage)
   %t.bytes = mul i64 %t.count, %low
   %t.high = add i64 %t.data, %t.bytes
-  br i1 %t.failed, label %no, label %t.extent
-t.extent:
-  br i1 %is.whole, label %t.whole, label %span
-
-; The memory is that of the tensor's storage.
-t.whole:
-  %t.storage.at = getelementptr ptr, ptr %t.names, i64 5
-  %t.storage.name = load ptr, ptr %t.storage.at, align 1
-  %t.storage = call ptr (ptr, ptr, ...) @PyObject_CallMethodObjArgs(ptr %value, ptr %t.storage.name, ptr null)
-  %t.none = icmp eq ptr %t.storage, null
-  br i1 %t.none, label %no, label %t.store
-t.store:
-  %t.nbytes.at = getelementptr ptr, ptr %t.names, i64 6
-  %t.nbytes.name = load ptr, ptr %t.nbytes.at, align 1
-  %t.nbytes.object = call ptr (ptr, ptr, ...) @PyObject_CallMethodObjArgs(ptr %t.storage, ptr %t.nbytes.name, ptr null)
-  %t.nbytes = call i64 @number(ptr %t.nbytes.object)
-  %t.base.object = call ptr (ptr, ptr, ...) @PyObject_CallMethodObjArgs(ptr %t.storage, ptr %t.data.name, ptr null)
-  %t.base = call i64 @number(ptr %t.base.object)
-  call void @Py_DecRef(ptr %t.storage)
   %t.end = add i64 %t.base, %t.nbytes
-  %t.failed.4 = icmp slt i64 %t.nbytes, 0
-  %t.failed.5 = icmp slt i64 %t.base, 0
-  %t.failed.6 = or i1 %t.failed.4, %t.failed.5
-  br i1 %t.failed.6, label %no, label %span
+  %t.before = icmp slt i64 %t.data, %t.base
+  %t.beyond = icmp sgt i64 %t.high, %t.end
+  %t.outside = or i1 %t.before, %t.beyond
+  %t.low.reach = select i1 %is.whole, i64 %t.base, i64 %t.data
+  %t.high.reach = select i1 %is.whole, i64 %t.end, i64 %t.high
+  br i1 %t.outside, label %no, label %span
 
 span:
-  %s.data = phi i64 [ %data, %spanned ], [ %t.data, %t.extent ], [ %t.data, %t.store ]
-  %s.low = phi i64 [ %span.low, %spanned ], [ %t.data, %t.extent ], [ %t.base, %t.store ]
-  %s.high = phi i64 [ %span.high, %spanned ], [ %t.high, %t.extent ], [ %t.end, %t.store ]
-  %s.owner = phi ptr [ %the.owner, %spanned ], [ %value, %t.extent ], [ %value, %t.store ]
-  %s.writable = phi i1 [ %is.writable, %spanned ], [ true, %t.extent ], [ true, %t.store ]
+  %s.data = phi i64 [ %data, %spanned ], [ %t.data, %t.extent ]
+  %s.low = phi i64 [ %span.low, %spanned ], [ %t.low.reach, %t.extent ]
+  %s.high = phi i64 [ %span.high, %spanned ], [ %t.high.reach, %t.extent ]
+  %s.owner = phi ptr [ %the.owner, %spanned ], [ %value, %t.extent ]
+  %s.writable = phi i1 [ %is.writable, %spanned ], [ true, %t.extent ]
   %s.writable.64 = zext i1 %s.writable to i64
   %s.number = load i64, ptr %arrays
   %s.next = add i64 %s.number, 1
@@ -294,6 +321,14 @@ merge:
   ret i1 true
 no:
   ret i1 false
+}}
+
+; What a method of an object without arguments gives.
+define internal ptr @answer(ptr %method, ptr %object) {{
+  %receiver = alloca ptr
+  store ptr %object, ptr %receiver
+  %answer = call ptr @PyObject_Vectorcall(ptr %method, ptr %receiver, i64 1, ptr null)
+  ret ptr %answer
 }}
 {checks.NUMBER}
 """

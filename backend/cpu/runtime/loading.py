@@ -107,7 +107,12 @@ class Builtin:
         self._make = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)(
             ("PyCFunction_NewEx", ctypes.pythonapi)
         )
+        self._place = ctypes.addressof(self._method)
 
     def __call__(self, own: Any) -> Callable[..., Any]:
         """The function whose `self` is an object."""
-        return self._make(ctypes.addressof(self._method), own, None)
+        return self._make(self._place, own, None)
+
+    def maker(self, other: Builtin) -> Callable[[Any], Callable[..., Any]]:
+        """`other`, called in a fifth of the time: this code is `launcher.NEW`."""
+        return self(other._place)

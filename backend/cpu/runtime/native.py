@@ -76,14 +76,14 @@ class Native:
         names = ["zg_unlocked", "zg_set_main", "zg_free"]
         names += ["zg_set_threads", "zg_alive", "zg_forked"] if HAS_POOL else ["zg_other_host"]
         if self._has_launcher:
-            names += ["zg_launch"]
+            names += ["zg_launch", "zg_new"]
         text = pool.text(pool=HAS_POOL) + host.text(pool=HAS_POOL)
         text += checks.declared(launcher.TEXT, text) if self._has_launcher else ""
         self._loaded = Loaded(object_of(text), names)
         at = self._loaded.addresses
         ctypes.CFUNCTYPE(None, ctypes.c_int64)(at["zg_set_main"])(threading.main_thread().ident or 0)
         self.free: Callable[[int], None] = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(at["zg_free"])
-        self._bound: Builtin | None = None
+        self._bound: Callable[[Any], Launch] | None = None
         if HAS_POOL:
             self._run = _ENTRY(at["zg_unlocked"])
             self._set_threads = ctypes.CFUNCTYPE(None, ctypes.c_int64)(at["zg_set_threads"])
@@ -95,7 +95,8 @@ class Native:
             self._executor: ThreadPoolExecutor | None = None
             self.forked = self.use_threads
         if self._has_launcher:
-            self._bound = Builtin(b"launch", self._loaded, "zg_launch", keywords=True)
+            launch = Builtin(b"launch", self._loaded, "zg_launch", keywords=True)
+            self._bound = Builtin(b"new", self._loaded, "zg_new").maker(launch)
         self.use_threads()
 
     @property

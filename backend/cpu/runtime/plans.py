@@ -25,7 +25,8 @@ class Given:
     """An argument of a launch: the type that the kernel is compiled for, or None for a value that is compiled in.
 
     `rules` say which other values are divisible alike (`checks.DIVISIBLE` …). An argument that the launch leaves out
-    is not `passed`; `declared` says that the source declares the type of a number.
+    is not `passed`; `declared` says that the source declares the type of a number. `stride` has the last three fields
+    of the entry of an array.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Given:
     rules: int = 0
     passed: bool = True
     declared: bool = False
+    stride: tuple[int, int, int] = (-1, -1, 0)
 
 
 def plan_of(
@@ -71,11 +73,24 @@ def plan_of(
             return None
         name = sys.intern(given.name)
         kept.append(name)
-        rows.append(launcher.ENTRY.pack(id(name), 0 if given.passed else id(given.value), *row, *places, given.rules))
+        rows.append(
+            launcher.ENTRY.pack(
+                id(name), 0 if given.passed else id(given.value), *row, *places, given.rules, *given.stride
+            )
+        )
+    methods = _methods(sys.modules.get("torch"))
     head = launcher.TABLE.pack(
-        kernel.entry, code.scratch, code.ordered, len(arguments), len(every), code.tolerant, id(True), *map(id, _NAMES),
+        kernel.entry, code.scratch, code.ordered, len(arguments), len(every), code.tolerant, id(True),
+        *map(id, (*_NAMES, *methods)),
     )  # fmt: skip
-    return head + b"".join(rows), result, failed, kept
+    return head + b"".join(rows), result, failed, [*kept, methods]
+
+
+def _methods(torch: Any) -> list[Any]:
+    """The methods of torch that a table names; `None` in their places without it."""
+    owners = (None, None) if torch is None else (torch.Tensor, torch.UntypedStorage)
+    names = (launcher.METHODS, launcher.STORAGE_METHODS)
+    return [getattr(owner, name, None) for owner, each in zip(owners, names, strict=True) for name in each]
 
 
 _Row = tuple[int, int, int, int, int]  # The kind, the type, the constant or dtype, the least and the largest integer.

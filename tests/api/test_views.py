@@ -1,0 +1,98 @@
+"""Views that are not contiguous: a launch warns once where no number is one of their strides."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ziggurat as zg
+import ziggurat.triton as triton
+import ziggurat.triton.language as tl
+from ziggurat.codemodel.errors import ZigguratWarning
+
+torch = pytest.importorskip("torch")
+N = 8
+
+
+@zg.kernel
+def read(x_ptr, y_ptr, stride, B: zg.constexpr = N, S: zg.constexpr = 1):
+    offsets = zg.arange(0, B)
+    x = zg.load(zg.add(x_ptr, zg.mul(zg.mul(offsets, stride), S)))
+    zg.store(zg.add(y_ptr, offsets), x)
+
+
+@triton.jit
+def triton_read(x_ptr, y_ptr, stride, B: tl.constexpr = N, S: tl.constexpr = 1):
+    offsets = tl.arange(0, B)
+    tl.store(y_ptr + offsets, tl.load(x_ptr + offsets * stride * S))
+
+
+MAKE = pytest.mark.parametrize("make", [lambda: zg.kernel(read.fn), lambda: triton.jit(triton_read.fn)])
+WIDE = np.arange(400, dtype=np.float32).reshape(20, 20)
+LINE = np.arange(400, dtype=np.float32)
+
+
+def warned(launcher: Any, x: Any, *numbers: Any, **named: Any) -> bool:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        launcher(x, np.zeros(N, np.float32), *numbers, **named)
+    messages = [str(each.message) for each in caught if issubclass(each.category, ZigguratWarning)]
+    assert all("'x_ptr' of" in text and "must be contiguous" in text for text in messages)
+    return bool(messages)
+
+
+STRAY: list[Callable[[], Any]] = [
+    lambda: LINE[::2], lambda: WIDE.T, lambda: WIDE[:, :5], lambda: WIDE[:, 3], lambda: torch.from_numpy(WIDE).t(),
+    lambda: np.lib.stride_tricks.sliding_window_view(LINE, 3), lambda: torch.from_numpy(LINE)[::3],
+    lambda: np.asfortranarray(WIDE),
+]  # fmt: skip
+FINE: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = [
+    (WIDE[:, :5], (20,), {}), (WIDE.T, (20,), {}), (WIDE[:, 3], (20,), {}), (LINE[::2], (2,), {}),
+    (LINE[::3], (1,), {"S": 3}), (torch.from_numpy(WIDE).t(), (20,), {}), (WIDE, (1,), {}), (WIDE[3:7], (1,), {}),
+    (WIDE[:, :1], (20,), {}), (WIDE[4:5], (1,), {}), (np.broadcast_to(LINE[:8], (4, 8)), (1,), {}),
+    (LINE.reshape(20, 1, 20), (1,), {}), (WIDE[:, ::2], (np.int64(20),), {}),
+]  # fmt: skip
+
+
+@MAKE
+@pytest.mark.parametrize("stray", STRAY)
+@pytest.mark.parametrize("warm", [False, True])
+def test_a_launch_warns_once(make: Callable[[], Any], stray: Callable[[], Any], warm: bool):
+    kernel = make()
+    kept = kernel[1]
+    if warm:
+        for number in (1, 2, 20):
+            assert not warned(kept, WIDE, number) and not warned(kept, torch.from_numpy(WIDE), number)
+    assert warned(kernel[1], stray(), 1)
+    for _ in range(3):
+        assert not warned(kept, stray(), 1) and not warned(kernel[1], stray(), 1)
+
+
+@MAKE
+@pytest.mark.parametrize("number", range(len(FINE)))
+def test_there_is_no_false_alarm(make: Callable[[], Any], number: int, monkeypatch: pytest.MonkeyPatch):
+    kernel = make()
+    x, numbers, named = FINE[number]
+    for _ in range(2):
+        assert not warned(kernel[1], x, *numbers, **named)
+        assert not warned(kernel[1], WIDE, 1)
+    if isinstance(x, np.ndarray):
+        monkeypatch.setattr(kernel, "launch", lambda *given, **more: pytest.fail("the view takes the slow path"))
+        for _ in range(2):
+            assert not warned(kernel[1], x, *numbers, **named)
+
+
+@MAKE
+def test_a_plan_knows_which_number_is_the_stride(make: Callable[[], Any]):
+    kernel = make()
+    for width in (20, 10, 5):
+        x = LINE.reshape(-1, width)[:, :3]
+        assert not warned(kernel[1], x, width)
+        y = np.zeros(N, np.float32)
+        kernel[1](x, y, width)
+        np.testing.assert_array_equal(y, x[:N, 0])
+    assert warned(kernel[1], WIDE[:, :3], 2)
