@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import sys
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -187,7 +188,7 @@ class _Gradient(Models):
 def _name_of_gradient(name: str, known: Container[str]) -> str:
     """The name of the gradient of an array, which is none of the known names: `d_x`, or `d2_x`, `d3_x` …"""
     names = itertools.chain([f"d_{name}"], (f"d{number}_{name}" for number in itertools.count(2)))
-    return next(one for one in names if one not in known)
+    return sys.intern(next(one for one in names if one not in known))  # Launches recognise names by identity.
 
 
 class GradientKernel(Kernel):

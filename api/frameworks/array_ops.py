@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ziggurat.codemodel.errors import LaunchError
-from ziggurat.frameworks.operation import Backward, Empty, Operation, Outputs, Plan, exact, kind_of, scalar_of
+from ziggurat.frameworks.operation import (
+    Backward,
+    Empty,
+    Operation,
+    Outputs,
+    Plan,
+    exact,
+    kind_of,
+    must_be_copied,
+    scalar_of,
+)
 from ziggurat.kernels.kernel import Grid, Kernel
 
 
@@ -19,7 +30,8 @@ class ArrayOperation(Operation):
         self, kernel: Kernel, grid: Grid, outputs: Outputs = (), backward: str | Backward | None = None
     ) -> None:
         super().__init__(kernel, grid, outputs, backward)
-        self._checked: set[Any] = set()  # The calls whose outputs are those of the kernel.
+        # By the kinds of a call's arguments: its plan, and the arguments that the addresses of each array depend on.
+        self._checked: dict[Any, tuple[Plan, Mapping[str, Sequence[str]]]] = {}
         if backward is not None:
             raise LaunchError(f"backward of '{self.name}' must be None: arrays of {self.library} have no gradients")
 
@@ -27,16 +39,35 @@ class ArrayOperation(Operation):
         kinds = [(name, kind_of(self, name, value)) for name, value in named.items() if name in self.parameters]
         key = exact((tuple(kinds), tuple(name for name, value in named.items() if isinstance(value, Empty))))
         if key not in self._checked:
-            Plan.of(self, named, dict(kinds))
-            self._checked.add(key)
+            self._checked[key] = Plan.of(self, named, dict(kinds)), self.addressing(dict(kinds))
+        plan, addressing = self._checked[key]
         library: Any = importlib.import_module(self.library)
         arrays = dict(named)
         for name, value in named.items():
             if isinstance(value, Empty):
                 allocate = library.zeros if value.zeros else library.empty
                 arrays[name] = allocate(tuple(value.shape), scalar_of(value.dtype).dtype)
+            elif name in addressing and not _fits(value, name in plan.mutated):
+                numbers = [named[number] for number in addressing[name] if number in named]
+                if must_be_copied(name, value.shape, _strides(value), numbers):
+                    arrays[name] = library.ascontiguousarray(value).reshape(value.shape)
         self.launch(arrays)
-        return tuple(arrays[name] for name in self.parameters if name in self.rules)
+        for name in plan.mutated:
+            if arrays[name] is not named[name]:
+                named[name][...] = arrays[name]
+        return tuple([arrays[n] if n in plan.made else named[n] for n in self.parameters if n in self.rules])
+
+
+def _fits(value: Any, is_written: bool) -> bool:
+    """Whether a value is contiguous, has no strides that are known, or is an array that the launch refuses to write."""
+    flags = getattr(value, "flags", None)
+    return flags is None or flags.c_contiguous or (is_written and not getattr(flags, "writeable", True))
+
+
+def _strides(array: Any) -> list[float]:
+    """The strides in elements. Those of a field of records are no whole elements: no kernel can be given them."""
+    size = array.itemsize
+    return [stride / size if stride % size else stride // size for stride in array.strides]
 
 
 class CupyOperation(ArrayOperation):

@@ -6,6 +6,7 @@ is a further result.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import itertools
 from collections.abc import Callable, Mapping, Sequence
@@ -71,7 +72,7 @@ class JaxOperation(Operation):
         run = call.run
         if self.backward is not None:
             run = jax.custom_vjp(run)
-            run.defvjp(call.forward, call.backward)
+            run.defvjp(functools.partial(_forward, run), call.backward)
         return call.plan.ordered(self, run(*arrays.values()))
 
     def target(self, key: Any, make: Callable[[], Callable[[bool], Any]]) -> str:
@@ -84,6 +85,12 @@ class JaxOperation(Operation):
                 capsule = jax.ffi.pycapsule(_kept(made(platform == "CUDA")))
                 jax.ffi.register_ffi_target(known, capsule, platform=platform)
         return known
+
+
+def _forward(run: Callable[..., Any], *arrays: Any) -> tuple[Any, Any]:
+    """The results, and what the backward pass needs. These results have a gradient, too: that of `run`."""
+    results = run(*arrays)
+    return results, (arrays, results)
 
 
 # XLA calls the handlers as long as the process lives.
@@ -114,7 +121,9 @@ class _Call(Call):
         target = self.operation.target(
             key, lambda: lambda on_gpu: handler(self._launcher(rest, on_gpu), elements, on_gpu)
         )
-        call = jax.ffi.ffi_call(target, types, input_output_aliases=aliases, has_side_effect=False)
+        # `jax.jacrev` batches the backward pass: its kernel is launched once for each item.
+        batched = "sequential" if self.operation.is_derivative else None
+        call = jax.ffi.ffi_call(target, types, input_output_aliases=aliases, has_side_effect=False, vmap_method=batched)
         return tuple(call(*arrays))
 
     def _launcher(self, rest: Mapping[str, Any], on_gpu: bool) -> Callable[[list[Any], int | None], None]:
@@ -128,11 +137,6 @@ class _Call(Call):
             operation.launch({**rest, **named, **({"stream": stream} if on_gpu else {})})
 
         return launch
-
-    def forward(self, *arrays: Any) -> tuple[tuple[Any, ...], Any]:
-        """The results, and what the backward pass needs."""
-        results = self.run(*arrays)
-        return results, (arrays, results)
 
     def backward(self, saved: Any, gradients: Sequence[Any]) -> tuple[Any, ...]:
         """The gradient of each array."""

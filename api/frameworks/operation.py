@@ -15,11 +15,12 @@ import numpy as np
 
 from ziggurat.codemodel.errors import LaunchError, shown
 from ziggurat.codemodel.gpu.options import LAUNCH_OPTIONS
+from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType, find_scalar
 from ziggurat.frontends.language.signature import suggest
 from ziggurat.kernels.arguments import check_options, components_of, constexpr_names, signature_of
 from ziggurat.kernels.kernel import Grid, Kernel
-from ziggurat.transforms.kit.dataflow import read_parameters, written_parameters
+from ziggurat.transforms.kit.dataflow import addressing_parameters, read_parameters, written_parameters
 from ziggurat.transforms.parameters import kernel_of
 
 
@@ -31,6 +32,13 @@ class Empty(NamedTuple):
     dtype: Any
     zeros: bool = False
     strides: Sequence[int] | None = None
+
+
+class Strided(NamedTuple):
+    """An array that the kernel addresses by these strides, in elements. Any other array must be contiguous."""
+
+    array: Any
+    strides: Sequence[int]
 
 
 class Sizes(NamedTuple):
@@ -74,6 +82,9 @@ class Operation:
     # The values of tuned parameters in each configuration, for the `Sizes` of a call.
     configurations: Sequence[Mapping[str, Any]] = ({},)
 
+    # Whether the operation is a gradient that `derivative` makes.
+    is_derivative = False
+
     def __init__(
         self, kernel: Kernel, grid: Grid, outputs: Outputs = (), backward: str | Backward | None = None
     ) -> None:
@@ -88,6 +99,7 @@ class Operation:
         self.name = kernel.name
         self.backward = backward
         self._derived: dict[Any, Self] = {}
+        self._accesses: dict[Any, tuple[str, ...]] = {}
         tuning = getattr(kernel, "tuning", None)
         if tuning is not None:
             self.configurations = [config.values for config in tuning.configs]
@@ -145,21 +157,53 @@ class Operation:
                     hint = suggest(name, self.parameters) or self.kernel.written
                     raise LaunchError(f"backward of '{self.name}' gives a gradient of '{name}'", hint=hint)
             return found
-        key = (tuple(given), tuple(wrt))
-        derived = self._derived.get(key)
-        from ziggurat.gradients import GradientKernel, grad
-
-        if derived is None:
-            kernel = grad(self.kernel, wrt=tuple(wrt), of=tuple(given))
-            derived = self._derived[key] = type(self)(kernel, self.grid, [kernel.gradient(name) for name in wrt])
-        assert isinstance(derived.kernel, GradientKernel)
+        derived = self.derivative(tuple(given), tuple(wrt))
+        gradient = derived.kernel.gradient
         arguments = {
             **named,
-            **{derived.kernel.gradient(name): gradient for name, gradient in given.items()},
-            **{derived.kernel.gradient(name): zeros(named[name]) for name in wrt},
+            **{gradient(name): value for name, value in given.items()},
+            **{gradient(name): zeros(named[name]) for name in wrt},
         }
         results = derived.results(derived.arguments((), arguments))
         return dict(zip((name for name in self.parameters if name in wrt), results, strict=True))
+
+    def tangents(
+        self, named: Mapping[str, Any], given: Mapping[str, Any], of: Sequence[str], kinds: Mapping[str, Any],
+        ones: Callable[[Any], Any], zeros: Callable[[Any], Empty],
+    ) -> dict[str, Any]:  # fmt: skip
+        """The tangents of the outputs `of` that are not zero everywhere, for the arguments, outputs included, the
+        inputs' tangents, and the arguments' kinds, by name.
+
+        The gradients of inputs are linear in those of the outputs. So the tangents are the derivative by these, at any
+        place: at `ones`, as a derivative at zeros would take no factor to be infinite.
+        """
+        derived = self.derivative(tuple(of), tuple(given))
+        gradient = derived.kernel.gradient
+        kinds = {**kinds, **{gradient(name): kinds[name] for name in (*of, *given)}}
+        read, written = derived.read(kinds), derived.written(kinds)
+        moved = {gradient(name): value for name, value in given.items() if gradient(name) in written}
+        moving = [name for name in of if gradient(name) in read]
+        if not moved or not moving:
+            return {}
+        arguments = {
+            **named,
+            **{gradient(name): ones(named[name]) for name in of},
+            **{gradient(name): named[name] for name in given},
+        }
+        results = derived.gradients(arguments, moved, [gradient(name) for name in moving], zeros)
+        return {name: results[gradient(name)] for name in moving}
+
+    def derivative(self, of: tuple[str, ...], wrt: tuple[str, ...]) -> Any:
+        """The operation that computes the gradients of `wrt` from those of `of`, which has a gradient of its own."""
+        known = self._derived.get((of, wrt))
+        if known is None:
+            from ziggurat.gradients import grad
+
+            kernel = grad(self.kernel, wrt=wrt, of=of)
+            known = type(self)(kernel, self.grid, [kernel.gradient(name) for name in wrt], "auto")
+            known.is_derivative = True
+            self._derived[of, wrt] = known
+        return known
 
     def arguments(self, positional: Sequence[Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments by name in the order of the parameters, with defaults, and an `Empty` for each output that
@@ -168,8 +212,7 @@ class Operation:
         Positional arguments are those of all parameters but the outputs; or of all parameters. `torch.compile` traces
         this function, so it does not ask for the kernel's model, as the binding of a launch does.
         """
-        inputs = [name for name in self.inputs if name not in keywords]
-        names = self.inputs if len(positional) <= len(inputs) else self.parameters
+        names = self.positional(len(positional), keywords)
         if len(positional) > len(names):
             raise LaunchError(
                 f"'{self.name}' takes {len(names)} arguments; got {len(positional)}", hint=self.kernel.written
@@ -199,6 +242,10 @@ class Operation:
             **{name: given[name] for name in self.parameters if name in given},
             **{name: given[name] for name in given if name not in self.parameters},
         }
+
+    def positional(self, count: int, keywords: Iterable[str]) -> tuple[str, ...]:
+        """The names of the parameters for positional arguments in a call that has keywords as well."""
+        return self.inputs if count <= len([n for n in self.inputs if n not in keywords]) else self.parameters
 
     def _output(self, name: str, given: Mapping[str, Any]) -> Empty:
         what = f"the output '{name}' of '{self.name}'"
@@ -244,16 +291,32 @@ class Operation:
         """The names of the parameters whose arrays the kernel reads, for types and constants by name."""
         return self._accessed(kinds, read_parameters)
 
-    def _accessed(self, kinds: Mapping[str, Any], which: Callable[[Any], tuple[int, ...]]) -> tuple[str, ...]:
+    def _accessed(self, kinds: Mapping[str, Any], which: Callable[[Op], tuple[int, ...]]) -> tuple[str, ...]:
+        key = which, exact(tuple(kinds.items()))
+        if key not in self._accesses:
+            kernel, names = self._kernel(kinds)
+            self._accesses[key] = tuple(names[number] for number in which(kernel))
+        return self._accesses[key]
+
+    def addressing(self, kinds: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+        """For each array that the kernel accesses: the parameters that may be its strides, for types and constants by
+        name. The addresses depend on them; of a parameter that is compiled in, only the name can tell."""
+        kernel, names = self._kernel(kinds)
+        constants = [name for name in self.constants if "stride" in name.lower()]
+        return {
+            names[n]: (*[names[k] for k in found], *constants) for n, found in addressing_parameters(kernel).items()
+        }
+
+    def _kernel(self, kinds: Mapping[str, Any]) -> tuple[Op, list[str]]:
+        """The function of the kernel's model, and the names of its parameters."""
         # The accesses of the kernel do not depend on what is tuned.
         known = {**self.defaults, **self.configurations[0], **kinds}
         declared = self.kernel.models.declared(self.kernel, known)
         known |= {name: declared[name] for name in declared if isinstance(known[name], ScalarType)}
         signature = signature_of(self.kernel, (), {name: known[name] for name in self.parameters})
-        kernel = kernel_of(self.kernel.model_for(signature))
         typed = zip(self.parameters, signature.types, strict=True)
-        at_run_time = [name for name, type_ in typed if not isinstance(type_, ConstantType)]
-        return tuple(at_run_time[number] for number in which(kernel))
+        names = [name for name, type_ in typed if not isinstance(type_, ConstantType)]
+        return kernel_of(self.kernel.model_for(signature)), names
 
     def check_launch(self, arguments: Mapping[str, Any]) -> None:
         """Raise `LaunchError` for options and a grid that a launch with these arguments by name cannot have."""
@@ -265,10 +328,12 @@ class Operation:
 
     def launch(self, arguments: Mapping[str, Any]) -> None:
         """Run the kernel on arrays and numbers by name, over the operation's grid or over the call's `Sizes`."""
-        given = {name: value for name, value in arguments.items() if name != GRID}
         sizes = arguments.get(GRID)
-        grid = self.grid if sizes is None else functools.partial(self._chosen, sizes)
-        self.kernel[grid](**given)
+        if sizes is None:
+            self.kernel[self.grid](**arguments)
+        else:
+            given = {name: value for name, value in arguments.items() if name != GRID}
+            self.kernel[functools.partial(self._chosen, sizes)](**given)
 
     def _chosen(self, sizes: Sequence[int], meta: Mapping[str, Any]) -> tuple[int, ...]:
         """The sizes of the grid of the configuration that a launch has."""
@@ -298,6 +363,31 @@ def is_array(value: Any) -> bool:
     if isinstance(value, (int, float, str, type, np.generic)):
         return False
     return hasattr(value, "shape") and hasattr(value, "dtype")
+
+
+def must_be_copied(name: str, shape: Sequence[int], strides: Sequence[Any], numbers: Iterable[Any]) -> bool:
+    """Whether an array that is not contiguous must be made contiguous for a kernel, which gets an address alone.
+
+    It stays as it is if its strides are among `numbers`, on which the kernel's addresses of the array depend: all
+    strides that a contiguous array would not have, except for a 1, which kernels mostly leave out. Raises `LaunchError`
+    if only some of them are, as the kernel would read the array wrong in either way.
+    """
+    numbers = [number for number in numbers if is_integer(number) and not isinstance(number, bool)]
+    different: list[Any] = []
+    step = 1
+    for size, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if size != 1 and stride != step:
+            different.append(stride)
+        step = step * size
+    if all(stride in numbers for stride in [s for s in different if s != 1] or different):
+        return False
+    if any(stride in numbers for stride in different):
+        raise LaunchError(
+            f"'{name}' must be contiguous, or the kernel must get all its strides; got the strides {tuple(strides)} "
+            f"for the shape {tuple(shape)}",
+            hint=f"give a contiguous copy of {name}, and its strides",
+        )
+    return True
 
 
 def is_operand(value: Any) -> bool:
@@ -404,7 +494,8 @@ class Plan:
         written = operation.written(kinds)
         made = tuple(name for name in operation.parameters if isinstance(arguments.get(name), Empty))
         for name in operation.parameters:
-            if name not in written and (name in made or name in operation.rules):
+            # A gradient that is zero everywhere is not stored, and is made as zeros.
+            if name not in written and (name in made or name in operation.rules) and not operation.is_derivative:
                 raise LaunchError(
                     f"'{name}' is an output of '{operation.name}', which does not store to it",
                     hint=f"it stores to {', '.join(written) or 'nothing'}",
@@ -461,4 +552,9 @@ class Call:
         given = dict(zip(self.plan.made, gradients, strict=True))
         read = self.operation.read(self.kinds)
         wrt = [name for name in self.names if name in read and self.element(name).is_float]
+        if self.operation.backward == "auto":
+            written = self.operation.written(self.kinds)
+            given = {name: gradient for name, gradient in given.items() if name in written}
+            if not given or not wrt:
+                return {}
         return self.operation.gradients(named, given, wrt, lambda x: Empty(tuple(x.shape), x.dtype, zeros=True))

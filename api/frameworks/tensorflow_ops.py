@@ -14,6 +14,7 @@ from typing import Any
 import attrs
 import numpy as np
 
+from ziggurat.codemodel.errors import LaunchError
 from ziggurat.frameworks.operation import Call, Operation, is_operand, listed, scalar_of, single
 
 tf: Any = importlib.import_module("tensorflow")
@@ -26,8 +27,7 @@ class TensorflowOperation(Operation):
     def results(self, named: dict[str, Any]) -> tuple[Any, ...]:
         tensors = {name: tf.convert_to_tensor(value) for name, value in named.items() if is_operand(value)}
         call = _Call.of(self, named, tensors)
-        run = call.run if self.backward is None else tf.custom_gradient(call.with_gradient)
-        return call.plan.ordered(self, listed(run(*tensors.values())))
+        return call.plan.ordered(self, listed(tf.custom_gradient(call.with_gradient)(*tensors.values())))
 
 
 @attrs.frozen(eq=False)
@@ -67,8 +67,18 @@ class _Call(Call):
         results = self.run(*tensors)
 
         def backward(*gradients: Any) -> list[Any]:
-            found = self.gradients_of(tensors, results, gradients)
+            if self.operation.backward is None:
+                raise LaunchError(
+                    f"'{self.operation.name}' has no gradient",
+                    hint='TensorflowOperation(…, backward="auto"), or a function that gives the gradients',
+                )
+            outputs = listed(tf.custom_gradient(known)(*tensors))
+            found = self.gradients_of(tensors, outputs, gradients)
             return [found.get(name) for name in self.names]
+
+        def known(*_: Any) -> tuple[Any, Any]:
+            # The results that the gradient is computed from have a gradient as well.
+            return single(results), backward
 
         return single(results), backward
 

@@ -1,4 +1,4 @@
-"""Kernels as operators of PyTorch: each is a `torch.library.custom_op`, with a fake implementation and a gradient.
+"""Kernels as operators of PyTorch, of a `torch.library.Library`: with a fake implementation and with derivatives.
 
 An operator is defined for the dtypes and the constants of a call, when these are new: then the kernel's model says
 which arguments are written. Under `torch.compile` and `torch.export` that is done while the program is traced.
@@ -6,9 +6,9 @@ which arguments are written. Under `torch.compile` and `torch.export` that is do
 
 from __future__ import annotations
 
+import functools
 import importlib
 import itertools
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, cast
 
@@ -17,7 +17,7 @@ import numpy as np
 
 from ziggurat.boundary import public
 from ziggurat.codemodel.errors import LaunchError, shown
-from ziggurat.codemodel.types import PtrType, f32, i1, i32
+from ziggurat.codemodel.types import PtrType, ScalarType, f32, i1, i32
 from ziggurat.frameworks.operation import (
     Backward,
     Empty,
@@ -25,19 +25,26 @@ from ziggurat.frameworks.operation import (
     Outputs,
     Plan,
     Sizes,
+    Strided,
     definers,
     enlisted,
     exact,
     is_array,
     listed,
+    must_be_copied,
     scalar_of,
     single,
 )
 from ziggurat.kernels.kernel import Grid, Kernel
 
 torch: Any = importlib.import_module("torch")
+forward_ad: Any = importlib.import_module("torch.autograd.forward_ad")
+_functorch: Any = importlib.import_module("torch._functorch.utils")
 
 NAMESPACE = "ziggurat"
+# The sets of keys, below those of autograd, of calls that no mode, wrapper or view has a part in.
+_IN_MEMORY = {torch._C.DispatchKeySet(key).raw_repr() for key in (torch._C.DispatchKey.CPU, torch._C.DispatchKey.CUDA)}
+_library = torch.library.Library(NAMESPACE, "FRAGMENT")
 # The kinds of the arguments of a call: (name, kind, details …).
 Key = tuple[tuple[Any, ...], ...]
 
@@ -48,6 +55,9 @@ class Definer(Protocol):
     label: str
 
     def define(self, key: Key) -> str: ...
+
+
+_definitions: dict[str, _Definition] = {}  # By the names of the operators.
 
 
 _numbers = itertools.count()
@@ -87,27 +97,90 @@ class TorchOperation(Operation):
     ) -> None:
         super().__init__(kernel, grid, outputs, backward)
         self._definitions: dict[Any, str] = {}
+        self._constant: dict[Any, tuple[bool, ...]] = {}  # By the form of a call: the arguments that are compiled in.
+        self._routes: dict[Any, _Route] = {}  # By the form of a call and the kinds of its arguments.
         self.label = enlisted(self)
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        if torch.compiler.is_compiling():
+            return super().__call__(*arguments, **keywords)
+        values = (*arguments, *keywords.values())
+        form = len(arguments), *keywords
+        kinds = form, *map(_kind_of_argument, values, self._constant.get(form, ()))
+        route = self._routes.get(kinds)
+        if route is not None:
+            return route.call(values)
+        named = self.arguments(arguments, keywords)
+        results = single(self.results(named))
+        names = (*self.positional(len(arguments), keywords)[: len(arguments)], *keywords)
+        if len(kinds) == 1 and values:
+            self._constant[form] = tuple(map(self._is_constant, names))
+        elif None not in kinds:
+            self._remember(kinds, names, named)
+        return results
+
+    def _is_constant(self, name: str) -> bool:
+        return name in self.constants or name not in self.parameters
+
+    def _remember(self, kinds: Any, names: tuple[str, ...], named: Mapping[str, Any]) -> None:
+        """Make later calls with such arguments quick, unless a function gives an output or the caller does."""
+        key, _ = _separated(named, self._is_constant)
+        leaves: list[int] = []
+        for name, kind, *_ in key:
+            if kind == "made" and (self.rules.get(name) is None or isinstance(self.rules[name], str)):
+                like = self.rules.get(name) or next(name for name in names if isinstance(named[name], torch.Tensor))
+                leaves.append(~names.index(like))
+            elif kind != "constant" and name in names and name not in self.rules:
+                leaves.append(names.index(name))
+            elif kind != "constant":
+                return
+        definition = _definitions[self.define(key)]
+        self._routes[kinds] = _Route(definition.op, tuple(leaves), bool(definition.mutated))
 
     def results(self, named: dict[str, Any]) -> tuple[Any, ...]:
         """The outputs, for all arguments by name."""
-        return call(self, named, tuple(self.rules), lambda name: name in self.constants or name not in self.parameters)
+        return call(self, named, tuple(self.rules), self._is_constant)
 
     def define(self, key: Key) -> str:
         """The name of the operator for the kinds of the arguments; defined when they are new."""
         known = self._definitions.get(exact(key))
         if known is None:
-            known = self._definitions[exact(key)] = _Definition.of(self, key).register()
+            known = self._definitions[exact(key)] = _Definition.of(self, key).name
         return known
 
 
 def call(
-    definer: Definer, named: Mapping[str, Any], outputs: Sequence[str], is_constant: Callable[[str], bool]
+    definer: Definer, named: dict[str, Any], outputs: Sequence[str], is_constant: Callable[[str], bool]
 ) -> tuple[Any, ...]:
     """The outputs of an operator for all its arguments by name. `torch.compile` traces this function.
 
     `definer` defines the operator. `is_constant` says whether a number given for a name is compiled in.
     """
+    if not all(value.is_contiguous() for value in named.values() if isinstance(value, torch.Tensor)):
+        _addressed(definer, named, is_constant)
+    key, leaves = _separated(named, is_constant)
+    made = listed(getattr(getattr(torch.ops, NAMESPACE), _about(definer.label, key, "name"))(*leaves))
+    results: list[Any] = []
+    for name, value in named.items():
+        result = made.pop(0) if isinstance(value, Empty) else value.array if isinstance(value, Strided) else value
+        if name in outputs:
+            results.append(result)
+    return tuple(results)
+
+
+def _addressed(definer: Definer, named: dict[str, Any], is_constant: Callable[[str], bool]) -> None:
+    """Find the tensors that the kernel addresses by their strides, as these are arguments; any other is copied."""
+    key, _ = _separated(named, is_constant)
+    for name, numbers in _about(definer.label, key, "addressing"):
+        x = named[name]
+        if not isinstance(x, torch.Tensor) or x.is_contiguous():
+            continue
+        if not must_be_copied(name, x.shape, x.stride(), [named[number] for number in numbers if number in named]):
+            named[name] = Strided(x, [*x.stride()])
+
+
+def _separated(named: Mapping[str, Any], is_constant: Callable[[str], bool]) -> tuple[Key, list[Any]]:
+    """The kinds of arguments, and the leaves for the operator."""
     key: list[tuple[Any, ...]] = []
     leaves: list[Any] = []
     for name, value in named.items():
@@ -119,8 +192,11 @@ def call(
             leaves.append([*value.shape])
             if value.strides is not None:
                 leaves.append([*value.strides])
+        elif isinstance(value, Strided):
+            key.append((name, "tensor", value.array.dtype, True))
+            leaves += [value.array, [*value.strides]]
         elif isinstance(value, torch.Tensor):
-            key.append((name, "tensor", value.dtype))
+            key.append((name, "tensor", value.dtype, False))
             leaves.append(value)
         elif is_constant(name) or value is None:
             key.append((name, "constant", value))
@@ -128,13 +204,44 @@ def call(
             number: Any = cast(Any, value).item() if isinstance(value, np.generic) else value
             key.append((name, _kind_of_number(name, number)))
             leaves.append(number)
-    made = listed(getattr(getattr(torch.ops, NAMESPACE), _defined(definer.label, tuple(key)))(*leaves))
-    results: list[Any] = []
-    for name, value in named.items():
-        result = made.pop(0) if isinstance(value, Empty) else value
-        if name in outputs:
-            results.append(result)
-    return tuple(results)
+    return tuple(key), leaves
+
+
+@attrs.frozen
+class _Route:
+    """The operator for calls of one form with arguments of the same kinds. A leaf is an argument, by its number n, or
+    for ~n the shape of that argument."""
+
+    op: Any
+    leaves: tuple[int, ...]
+    mutates: bool
+
+    def call(self, values: Sequence[Any]) -> Any:
+        """The outputs; at once by the launch where nothing asks for derivatives."""
+        leaves = [values[n] if n >= 0 else [*values[~n].shape] for n in self.leaves]
+        if (
+            self.mutates
+            or forward_ad._current_level >= 0
+            or torch._C._are_functorch_transforms_active()
+            or (torch.is_grad_enabled() and torch._C._any_requires_grad(*leaves))
+        ):
+            return self.op(*leaves)
+        with torch._C._AutoDispatchBelowAutograd():
+            return self.op(*leaves)
+
+
+_EXACT = (int, bool, str, type(None), ScalarType, torch.dtype)  # Equal values of these types are the same constant.
+_INTEGERS = range(-(2**63), 2**63)
+
+
+def _kind_of_argument(value: Any, is_constant: bool) -> Any:
+    """The kind of an argument, which selects the operator; None for one that needs a closer look."""
+    kind = cast(Any, type(value))
+    if is_constant:
+        return (kind, value) if kind in _EXACT else repr(value) if kind is float else None
+    if kind is torch.Tensor or kind is torch.nn.Parameter:
+        return value.dtype if value.is_contiguous() else None
+    return kind if kind is float or kind is bool or (kind is int and value in _INTEGERS) else None
 
 
 def _kind_of_number(name: str, value: Any) -> str:
@@ -156,8 +263,9 @@ def _kind_of_number(name: str, value: Any) -> str:
 
 
 @torch._dynamo.assume_constant_result
-def _defined(label: str, key: Key) -> str:
-    return definers[label].define(key)
+def _about(label: str, key: Key, attribute: str) -> Any:
+    """An attribute of an operator, which `torch.compile` takes for a constant."""
+    return getattr(_definitions[definers[label].define(key)], attribute)
 
 
 @attrs.frozen(eq=False)
@@ -167,6 +275,9 @@ class _Definition:
     operation: TorchOperation
     key: Key
     plan: Plan
+    kinds: Mapping[str, Any]
+    name: str
+    names: tuple[str | None, ...]  # The name of the tensor that each leaf is; None for other leaves.
 
     @staticmethod
     def of(operation: TorchOperation, key: Key) -> _Definition:
@@ -182,114 +293,327 @@ class _Definition:
             elif kind != "sizes":
                 kinds[name] = arguments[name] = rest[0] if kind == "constant" else _NUMBERS[kind][1]
         plan = Plan.of(operation, arguments, kinds)
-        return _Definition(operation, key, plan)
-
-    def register(self) -> str:
-        """Define the operator. Returns its name."""
-        name = f"{self.operation.name.replace('.', '_').replace('<', '').replace('>', '')}_{next(_numbers)}"
+        name = f"{operation.name.replace('.', '_').replace('<', '').replace('>', '')}_{next(_numbers)}"
         parts: list[str] = []
-        for parameter, kind, *rest in self.key:
-            argument = f"a{len(parts)}"
+        names: list[str | None] = []
+        for parameter, kind, *rest in key:
             if kind == "made":
-                parts += [f"SymInt[] a{len(parts) + index}" for index in range(1 + rest[2])]
+                parts += ["SymInt[]"] * (1 + rest[2])
             elif kind == "tensor":
-                parts.append(f"Tensor{f'({argument}!)' if parameter in self.plan.mutated else ''} {argument}")
-            elif kind == "sizes":
-                parts.append(f"SymInt[] {argument}")
+                parts += [f"Tensor(a{len(parts)}!)" if parameter in plan.mutated else "Tensor"]
+                parts += ["SymInt[]"] * rest[1]
             elif kind != "constant":
-                parts.append(f"{_NUMBERS[kind][0]} {argument}")
-        results = ", ".join(["Tensor"] * len(self.plan.made))
-        schema = f"({', '.join(parts)}) -> {results if len(self.plan.made) == 1 else f'({results})'}"
-        mutated = [part.split()[-1] for part in parts if "!" in part]
-        op = torch.library.custom_op(f"{NAMESPACE}::{name}", self.run, mutates_args=mutated, schema=schema)
-        op.register_fake(self.fake)
-        op.register_vmap(self._no_vmap)
-        if self.operation.backward is not None:
-            op.register_autograd(self.derivatives, setup_context=self.keep)
-        return name
+                parts.append("SymInt[]" if kind == "sizes" else _NUMBERS[kind][0])
+            names += [parameter] * (kind == "tensor")
+            names += [None] * (len(parts) - len(names))
+        definition = _definitions[name] = _Definition(operation, key, plan, kinds, name, tuple(names))
+        definition.register([f"{part} a{number}" for number, part in enumerate(parts)])
+        return definition
 
+    def register(self, arguments: Sequence[str]) -> None:
+        """Define the operator, with the arguments of its schema."""
+        results = ", ".join(["Tensor"] * len(self.plan.made))
+        results = results if len(self.plan.made) == 1 else f"({results})"
+        _library.define(f"{self.name}({', '.join(arguments)}) -> {results}", tags=[torch.Tag.pt2_compliant_tag])
+        _library.impl(self.name, self.run, "CompositeExplicitAutograd")
+        _library.impl(self.name, self.differentiable, "Autograd", with_keyset=True)
+        torch.library.register_fake(f"{NAMESPACE}::{self.name}", self.fake, lib=_library)
+        torch.library.register_vmap(f"{NAMESPACE}::{self.name}", self.batched, lib=_library)
+
+    @functools.cached_property
+    def op(self) -> Any:
+        """The operator."""
+        return getattr(getattr(torch.ops, NAMESPACE), self.name).default
+
+    @property
+    def mutated(self) -> tuple[str, ...]:
+        """The arguments that the operator writes in place."""
+        return self.plan.mutated
+
+    @functools.cached_property
+    def addressing(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """The arrays that the kernel accesses, each with the arguments that its addresses depend on."""
+        return tuple(self.operation.addressing(self.kinds).items())
+
+    @functools.cached_property
+    def written(self) -> tuple[str, ...]:
+        """The arrays that the kernel writes."""
+        return self.operation.written(self.kinds)
+
+    @functools.cached_property
+    def read(self) -> tuple[str, ...]:
+        """The arrays of floats that the kernel reads."""
+        names = [name for name in self.operation.read(self.kinds) if self.kinds[name].pointee.is_float]
+        return tuple(names)
+
+    @torch._dynamo.disable
     def run(self, *leaves: Any) -> Any:
-        """Make the outputs and launch the kernel."""
-        named = self._named(leaves)
+        """Make the outputs and launch the kernel, on copies of tensors that lack the strides by which it addresses."""
+        named = self._arguments(leaves)
+        copied: dict[str, Any] = {}
+        device = None
+        for name in self.names:
+            if name is not None:
+                value = named[name]
+                x = _array(value)
+                device = x.device
+                if isinstance(value, Strided):
+                    named[name] = x if [*x.stride()] == [*value.strides] else _placed(x, value.strides)
+                    copied[name] = x
+                elif x.layout is torch.strided and not x.is_contiguous():
+                    named[name] = x.contiguous()
+                    copied[name] = x
+        for name in self.plan.made:
+            named[name] = _made(named[name], device)
         self.operation.launch(named)
-        return self._returned(named)
+        for name in self.plan.mutated:
+            if copied.get(name, named[name]) is not named[name]:
+                copied[name].copy_(named[name])
+        return single([named[name] for name in self.plan.made])
 
     def fake(self, *leaves: Any) -> Any:
         """The outputs, made and not filled."""
-        return self._returned(self._named(leaves))
-
-    def _named(self, leaves: Sequence[Any]) -> dict[str, Any]:
-        """The arguments by name, with the outputs that are made."""
         device = next((leaf.device for leaf in leaves if isinstance(leaf, torch.Tensor)), None)
+        return single([_made(value, device) for value in self._arguments(leaves).values() if isinstance(value, Empty)])
+
+    def _arguments(self, leaves: Sequence[Any]) -> dict[str, Any]:
+        """The arguments of a call by name."""
         work = iter(leaves)
         named: dict[str, Any] = {}
         for name, kind, *rest in self.key:
             if kind == "constant":
                 named[name] = rest[0]
             elif kind == "made":
-                shape, dtype = next(work), _torch_dtype(rest[0])
-                if rest[2]:
-                    made = torch.empty_strided(shape, next(work), dtype=dtype, device=device)
-                else:
-                    made = torch.empty(shape, dtype=dtype, device=device)
-                named[name] = made.zero_() if rest[1] else made
+                named[name] = Empty(next(work), rest[0], rest[1], next(work) if rest[2] else None)
             else:
-                named[name] = next(work)
+                value = next(work)
+                named[name] = Strided(value, next(work)) if kind == "tensor" and rest[1] else value
         return named
 
-    def _returned(self, named: Mapping[str, Any]) -> Any:
-        return single([named[name] for name in self.plan.made])
+    def batched(self, info: Any, axes: Sequence[Any], *leaves: Any) -> Any:
+        """The results under `torch.vmap`: those of one item after another. Only gradients are batched, for `jacrev`."""
+        if not self.operation.is_derivative:
+            raise LaunchError(
+                f"'{self.operation.name}' cannot run under torch.vmap: a kernel's batch is an axis of its grid",
+                hint="launch it over a larger grid, or call it for each item",
+            )
+        pairs = [*zip(leaves, axes, strict=True)]
+        results = [
+            listed(self.op(*[x.select(axis, item) if isinstance(axis, int) else x for x, axis in pairs]))
+            for item in range(info.batch_size)
+        ]
+        stacked = single([torch.stack(items) for items in zip(*results, strict=True)])
+        return stacked, 0 if len(self.plan.made) == 1 else (0,) * len(self.plan.made)
 
-    def _no_vmap(self, *_: Any) -> Any:
-        raise LaunchError(
-            f"'{self.operation.name}' cannot run under torch.vmap: a kernel's batch is an axis of its grid",
-            hint="launch it over a larger grid, or call it for each item",
-        )
+    def differentiable(self, keyset: Any, *leaves: Any) -> Any:
+        """The results, with derivatives where the leaves have some."""
+        transformed = torch._C._are_functorch_transforms_active()
+        if not (
+            transformed
+            or (torch.is_grad_enabled() and torch._C._any_requires_grad(*leaves))
+            or any(isinstance(x, torch.Tensor) and _tangent(x) is not None for x in leaves)
+        ):
+            return self.below(keyset, leaves)
+        if self.plan.mutated:
+            self._check_mutated(leaves)
+        if not transformed:
+            return _Differentiable.apply(self, keyset, None, *leaves)
+        with _functorch.enable_single_level_autograd_function():
+            modes = torch.is_grad_enabled(), torch._C._is_fwd_grad_enabled()
+            return _Differentiable.apply(self, keyset, modes, *leaves)
 
-    def keep(self, ctx: Any, inputs: Sequence[Any], output: Any) -> None:
-        """Save for the backward pass all leaves and the outputs."""
-        ctx.is_tensor = [isinstance(leaf, torch.Tensor) for leaf in inputs]
-        ctx.others = [None if isinstance(leaf, torch.Tensor) else leaf for leaf in inputs]
-        ctx.save_for_backward(*[leaf for leaf in inputs if isinstance(leaf, torch.Tensor)], *listed(output))
+    def below(self, keyset: Any, leaves: Sequence[Any]) -> Any:
+        """The results without derivatives."""
+        if self.plan.mutated:
+            tensors = [x for x, name in zip(leaves, self.names, strict=True) if name in self.plan.mutated]
+            if any(x.is_neg() for x in tensors):
+                raise LaunchError(
+                    f"'{self.plan.mutated[0]}' of '{self.operation.name}' must be no negative view, as it is written",
+                    hint="give the tensor that the view negates, or its copy by resolve_neg()",
+                )
+            torch.autograd.graph.increment_version(tensors)
+        keyset = keyset & torch._C._after_autograd_keyset
+        if keyset.raw_repr() in _IN_MEMORY:
+            return self.run(*leaves)
+        with torch._C._AutoDispatchBelowAutograd():
+            return self.op.redispatch(keyset, *leaves)
 
-    def derivatives(self, ctx: Any, *gradients: Any) -> Any:
-        """The gradient of each leaf; None for those that need none."""
-        saved = list(ctx.saved_tensors)
-        leaves = [saved.pop(0) if tensor else other for tensor, other in zip(ctx.is_tensor, ctx.others, strict=True)]
-        names: list[str | None] = []
-        named: dict[str, Any] = {}
-        for name, kind, *rest in self.key:
-            if kind == "constant":
-                named[name] = rest[0]
-            elif kind == "made":
-                names += [None] * (1 + rest[2])
-                named[name] = saved.pop(0)
-            else:
-                named[name] = leaves[len(names)]
-                names.append(name if kind == "tensor" else None)
-        needed = [name for name, needs in zip(names, ctx.needs_input_grad, strict=True) if name is not None and needs]
+    def _check_mutated(self, leaves: Sequence[Any]) -> None:
+        """Raise `LaunchError` if an array that is written in place would lose a derivative."""
+        named = {name: x for name, x in zip(self.names, leaves, strict=True) if name is not None}
+        moves = {name for name, x in named.items() if _tangent(x) is not None}
+        lost = moves or {name for name, x in named.items() if torch.is_grad_enabled() and x.requires_grad}
+        written = [name for name in self.plan.mutated if named[name].is_floating_point()]
+        if lost and written:
+            raise LaunchError(
+                f"'{self.operation.name}' writes its argument '{written[0]}' in place, which gets no derivative from "
+                f"'{min(lost)}'",
+                hint="call it under torch.no_grad(), or name the array among the outputs and do not pass it",
+            )
+
+    def _restored(self, ctx: Any, saved: list[Any]) -> dict[str, Any]:
+        """The arguments of a call by name, outputs included, for the tensors that it has saved."""
+        leaves = [saved.pop(0) if name is not None else x for name, x in zip(self.names, ctx.others, strict=True)]
+        named = self._arguments(leaves)
+        for name in self.plan.made:
+            named[name] = _like(named[name], saved.pop(0))
+        return named
+
+    def derivatives(self, ctx: Any, gradients: Sequence[Any]) -> tuple[Any, ...]:
+        """The gradient of each leaf, for those of the outputs; None for a leaf that needs none."""
+        if self.operation.backward is None:
+            raise LaunchError(
+                f"'{self.operation.name}' has no gradient",
+                hint='zg.torch_op(…, backward="auto"), or a function that gives the gradients',
+            )
+        named = self._restored(ctx, list(ctx.saved_tensors))
+        automatic = self.operation.backward == "auto"
+        needed = [name for name, needs in zip(self.names, ctx.needs_input_grad[3:], strict=True) if name and needs]
         given = {
-            name: torch.zeros_like(named[name]) if gradient is None else gradient.contiguous()
+            name: torch.zeros_like(_array(named[name])) if gradient is None else gradient
             for name, gradient in zip(self.plan.made, gradients, strict=True)
+            if _array(named[name]).is_floating_point()
         }
-        found = dict(self.operation.gradients(named, given, needed, _zeros))
-        if self.operation.backward == "auto":
-            found = {name: _shared_out(gradient) for name, gradient in found.items()}
-        return tuple(None if name is None else found.get(name) for name in names)
+        found: Mapping[str, Any] = {}
+        if automatic:
+            needed = [name for name in needed if name in self.read]
+            given = {
+                name: _like(named[name], _gathered(gradient, named[name]))
+                for name, gradient in given.items()
+                if name in self.written
+            }
+        else:
+            named = {name: _array(value) for name, value in named.items()}
+            given = {name: gradient.contiguous() for name, gradient in given.items()}
+        if needed and given:
+            found = self.operation.gradients(named, given, needed, _zeros)
+        if automatic:
+            found = {name: _shared_out(gradient, named[name]) for name, gradient in found.items()}
+        return tuple(None if name is None else found.get(name) for name in self.names)
+
+    def tangents(self, ctx: Any, tangents: Sequence[Any]) -> Any:
+        """The tangent of each output, for those of the leaves."""
+        if self.operation.backward != "auto":
+            raise LaunchError(
+                f"'{self.operation.name}' has no forward-mode derivative",
+                hint='zg.torch_op(…, backward="auto") has one',
+            )
+        named = self._restored(ctx, [torch._VF._unpack_dual(x, level=0).primal for x in ctx.saved_tensors])
+        given = {
+            name: _like(named[name], tangent)
+            for name, tangent in zip(self.names, tangents, strict=True)
+            if tangent is not None and name in self.read
+        }
+        for name in given:
+            if _overlaps(named[name]):
+                raise LaunchError(
+                    f"'{name}' of '{self.operation.name}' has no forward-mode derivative, as its elements share memory",
+                    hint=f"{name}.contiguous(), and its strides",
+                )
+        of = [name for name in self.plan.made if _array(named[name]).is_floating_point()]
+        found = {name: torch.zeros_like(_array(named[name])) for name in of}
+        of = [name for name in of if name in self.written]
+        if given and of:
+            found |= self.operation.tangents(named, given, of, self.kinds, _ones, _zeros)
+        return single([found.get(name) for name in self.plan.made])
+
+
+class _Differentiable(torch.autograd.function._SingleLevelFunction):
+    """An operator with its derivatives, at one level of `torch.func`'s transforms: the dispatcher calls the operator
+    once for each level, where `torch.autograd.Function` would handle all levels by itself."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, definition: _Definition, keyset: Any, modes: tuple[bool, bool] | None, *leaves: Any
+    ) -> Any:  # fmt: skip
+        if modes is None:
+            results = definition.below(keyset, leaves)
+        else:
+            # A function runs without gradients, but the transforms outside of this one need them.
+            with torch.set_grad_enabled(modes[0]), forward_ad._set_fwd_grad_enabled(modes[1]):
+                results = definition.below(keyset, leaves)
+        tensors = [x for x, name in zip(leaves, definition.names, strict=True) if name is not None]
+        ctx.definition, ctx.modes = definition, modes
+        ctx.others = [x if name is None else None for x, name in zip(leaves, definition.names, strict=True)]
+        ctx.save_for_backward(*tensors, *listed(results))
+        ctx.save_for_forward(*tensors, *listed(results))
+        return results
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        return None, None, None, *ctx.definition.derivatives(ctx, gradients)
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        # Transforms outside of this one may need forward mode.
+        with forward_ad._set_fwd_grad_enabled(ctx.modes is not None and ctx.modes[1]):
+            return ctx.definition.tangents(ctx, tangents[3:])
+
+
+def _array(value: Any) -> Any:
+    """The tensor that an argument is; another argument as it is."""
+    return value.array if isinstance(value, Strided) else value
+
+
+def _like(argument: Any, array: Any) -> Any:
+    """A tensor that the kernel addresses as an argument, or as an output that it makes."""
+    return Strided(array, argument.strides) if isinstance(argument, Strided | Empty) and argument.strides else array
 
 
 def _zeros(x: Any) -> Empty:
-    return Empty(tuple(x.shape), x.dtype, True, tuple(x.stride()))
+    return Empty(tuple(_array(x).shape), _array(x).dtype, True, x.strides if isinstance(x, Strided) else None)
 
 
-def _shared_out(gradient: Any) -> Any:
+def _ones(x: Any) -> Any:
+    return _like(x, torch.ones_like(_array(x)))
+
+
+def _made(empty: Empty, device: Any) -> Any:
+    dtype = _torch_dtype(empty.dtype)
+    if empty.strides is None:
+        array = torch.empty(empty.shape, dtype=dtype, device=device)
+    else:
+        array = torch.empty_strided(empty.shape, empty.strides, dtype=dtype, device=device)
+    return array.zero_() if empty.zeros else array
+
+
+def _tangent(x: Any) -> Any:
+    """The tangent of a tensor in forward mode; the level that Python keeps is not set in compiled programs."""
+    return torch._VF._unpack_dual(x, level=0).tangent if x.layout is torch.strided else None
+
+
+def _shared_out(gradient: Any, like: Any) -> Any:
     """The gradient of each element of an input, from the sums over the elements that share an address.
 
-    A kernel adds the gradients of elements at one address, along axes of stride 0 such as those of `expand`. Autograd
-    takes such elements for separate ones and adds their gradients: so each gets its share of the sum.
+    A kernel adds the gradients of elements at one address, such as those of `expand`. Autograd takes such elements for
+    separate ones and adds their gradients: so each gets its share of the sum.
     """
-    shared = math.prod(size for size, stride in zip(gradient.shape, gradient.stride(), strict=True) if stride == 0)
-    return gradient if shared in (0, 1) else gradient / shared
+    return gradient / _gathered(torch.ones_like(gradient), like) if _overlaps(like) else gradient
+
+
+def _gathered(values: Any, like: Any) -> Any:
+    """Values of the elements of a tensor, with their sum at elements that share an address."""
+    return _placed(values, like.strides, summed=True) if _overlaps(like) else values
+
+
+def _placed(values: Any, strides: Sequence[int], summed: bool = False) -> Any:
+    """Values as a tensor with these strides. Elements that share an address have the same value, or `summed`."""
+    span = 1 + sum((size - 1) * stride for size, stride in zip(values.shape, strides, strict=True))
+    if span <= 0 or 0 in values.shape:
+        return values
+    index = torch.arange(span, device=values.device).as_strided(values.shape, strides).reshape(-1)
+    places = values.new_zeros(span).index_put((index,), values.reshape(-1), accumulate=summed)
+    return places.as_strided(values.shape, strides)
+
+
+def _overlaps(x: Any) -> bool:
+    """Whether elements of a tensor may share an address, by the strides of its addresses."""
+    end = 0
+    for stride, size in sorted(zip(x.strides, x.array.shape, strict=True)) if isinstance(x, Strided) else ():
+        if size > 1 and stride <= end:
+            return True
+        end += (size - 1) * stride
+    return False
 
 
 def _torch_dtype(dtype: Any) -> Any:

@@ -250,3 +250,21 @@ def test_the_gradient_of_a_kernel_of_triton_c_has_its_declared_types():
     compiled = d_scale.compile(SIZE=8, num_warps=1)
     assert [str(argument.type) for argument in compiled.arguments] == ["ptr<f32>"] * 4 + ["f64", "f16", "i64"]
     assert d_scale.accumulates(SIZE=8) == {"d_x": False}
+
+
+def test_the_second_gradient_where_the_first_one_is_zero():
+    """The derivative of dy · f'(x) by dy is f'(x), where dy is zero as well."""
+
+    @zg.kernel
+    def kernel(x, y, n, BLOCK: zg.constexpr):
+        at = zg.arange(0, BLOCK)
+        mask = zg.less(at, n)
+        value = zg.load(zg.add(x, at), mask, 0.0)
+        zg.store(zg.add(y, at), zg.mul(zg.exp(value), zg.log(value)), mask)
+
+    twice = zg.grad(zg.grad(kernel, wrt="x", of="y"), wrt=("x", "d_y"), of="d_x")
+    x, d_y, ones = np.linspace(0.5, 2.0, 5), np.array([0.0, 1.0, -2.0, 0.0, 3.0]), np.ones(5)
+    d2_x, d_d_y = np.zeros((2, 5))
+    twice[1](x, d2_x, np.zeros(5), ones, np.zeros(5), d_y, d_d_y, 5, BLOCK=8)
+    np.testing.assert_allclose(d_d_y, np.exp(x) * (np.log(x) + 1 / x))
+    np.testing.assert_allclose(d2_x, d_y * np.exp(x) * (np.log(x) + 2 / x - 1 / x**2), atol=1e-12)

@@ -202,10 +202,13 @@ class Reverse:
         """The product of an adjoint and factors, and zero where the adjoint is zero: there a factor may be infinite.
 
         The factors are values of the forward kernel. A product of factors that are finite stays as it is (`finite`).
+        So does a product of an adjoint of zero and a finite factor: its derivative by the adjoint is the factor.
         """
         if not any(may_be_infinite(factor, 0, self.finite) for factor in factors):
             return product
-        return self.where(self.compare(adjoint, self.zero(adjoint.type), arith.FloatPredicate.OEQ), 0.0, product)
+        is_zero = self.compare(adjoint, self.zero(adjoint.type), arith.FloatPredicate.OEQ)
+        is_infinite = self.compare(product, self.zero(product.type), arith.FloatPredicate.UNE)  # 0 · infinity is NaN.
+        return self.where(self.both(is_zero, is_infinite), 0.0, product)
 
     def over(self, lhs: Value, rhs: Value) -> Value:
         return self.emit(arith.DivF(lhs, rhs))

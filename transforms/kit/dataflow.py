@@ -9,7 +9,8 @@ The answers hold for all paths: a value counts when some execution computes it f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Set
+from types import UnionType
 
 from ziggurat.codemodel.dialects import core, tt
 from ziggurat.codemodel.graphs import reached
@@ -54,22 +55,31 @@ def written_parameters(kernel: Op) -> tuple[int, ...]:
     These are the origins of what its stores and atomic ops, and those of the functions it calls, write through, and of
     the pointers that inline assembly with effects is given.
     """
-    return _accessed(kernel, MemoryWrite)
+    return tuple(sorted(_addressing(kernel, MemoryWrite)))
 
 
 def read_parameters(kernel: Op) -> tuple[int, ...]:
     """The numbers of the parameters of a `tt.func`, pointers and descriptors, through which it may read memory."""
-    return _accessed(kernel, MemoryRead)
+    return tuple(sorted(_addressing(kernel, MemoryRead)))
 
 
-def _accessed(kernel: Op, kind: type) -> tuple[int, ...]:
-    found: set[Value] = set()
+def addressing_parameters(kernel: Op) -> Mapping[int, Set[int]]:
+    """For each parameter of a `tt.func` through which it may access memory, by number: the numbers of the parameters
+    that the addresses of these accesses depend on."""
+    return _addressing(kernel, MemoryRead | MemoryWrite)
+
+
+def _addressing(kernel: Op, kind: type | UnionType) -> Mapping[int, Set[int]]:
+    numbers: dict[Value, int] = {parameter: parameter.index for parameter in kernel.bodies[0].parameters}
+    addressing: dict[int, set[int]] = {}
     for op in kernel.root().walk():
         effect = isinstance(op, kind) or (isinstance(op, tt.InlineAsm) and not op.is_pure)
         for operand in op.operands if effect else ():
             if _is_address(operand):
-                found.update(origins(operand, lambda op: not isinstance(op, MemoryRead)))
-    return tuple(p.index for p in kernel.bodies[0].parameters if p in found and _is_address(p))
+                sources = [v for v in origins(operand, lambda op: not isinstance(op, MemoryRead)) if v in numbers]
+                for pointer in filter(_is_address, sources):
+                    addressing.setdefault(numbers[pointer], set()).update(numbers[v] for v in sources)
+    return addressing
 
 
 def _is_address(value: Value) -> bool:

@@ -116,3 +116,31 @@ def test_vmap_is_refused():
     op = zg.jax_op(increment, (1,))
     with pytest.raises(NotImplementedError, match="vmap"):
         jax.vmap(lambda x: op(x, 4, 1.0, BLOCK=4))(jnp.zeros((3, 4)))
+
+
+SECOND = {
+    "gradient of a gradient": lambda f, x: jax.grad(lambda x: jnp.sum(jax.grad(lambda x: jnp.sum(f(x)))(x) + 1) ** 2)(
+        x
+    ),
+    "in a jitted function": lambda f, x: jax.jit(jax.grad(lambda x: jnp.sum(jax.grad(lambda x: f(x)[0, 0])(x) ** 2)))(
+        x
+    ),
+    "jacobian": lambda f, x: jax.jacrev(f)(x),
+    "jacobian of a gradient": lambda f, x: jax.jacrev(jax.grad(lambda x: jnp.sum(jnp.sin(f(x)))))(x),
+}
+
+
+@pytest.mark.parametrize("backward", [derivative, "auto"])
+@pytest.mark.parametrize("second", SECOND.values(), ids=list(SECOND))
+def test_gradients_of_gradients(backward, second):
+    op, x = zg.jax_op(softmax, one_a_row, "out", backward=backward), sample(3, 5)
+    found, expected = second(lambda x: run(op, x), x), second(lambda x: jax.nn.softmax(x, 1), x)
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("backward", [None, derivative, "auto"])
+@pytest.mark.parametrize("forward", [jax.jacfwd, jax.hessian], ids=["jacfwd", "hessian"])
+def test_forward_mode_is_refused(backward, forward):
+    op = zg.jax_op(softmax, one_a_row, "out", backward=backward)
+    with pytest.raises((TypeError, ValueError), match=r"forward-mode|cannot be differentiated"):
+        forward(lambda x: jnp.sum(run(op, x)))(sample(3, 5))

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from framework_kernels import SQUARE, blocks, count, increment, one_a_row, softmax
+from framework_kernels import SQUARE, blocks, count, increment, one_a_row, softmax, squared_rows, sum_and_difference
 
 import ziggurat as zg
 from ziggurat.frameworks import Empty
@@ -46,3 +46,32 @@ def test_accesses_are_read_from_the_model():
 def test_outputs_without_a_shape(rule, message):
     with pytest.raises(zg.LaunchError, match=message):
         ArrayOperation(softmax, (1,), {"out": rule})(None, 8, 8, BLOCK=8)
+
+
+VIEWS = {
+    "step": lambda x: x[::2],
+    "reversed": lambda x: x[::-1],
+    "transposed": lambda x: x[:100].reshape(10, 10).T,
+    "a field of records": lambda x: np.rec.fromarrays([x.astype("i1"), x], names="a,b").b,
+}
+
+
+@pytest.mark.parametrize("view", VIEWS.values(), ids=list(VIEWS))
+def test_views_are_read_and_written_as_what_they_are(view):
+    x, grid = np.arange(120.0), lambda meta: (zg.cdiv(meta["n"], meta["BLOCK"]),)
+    part, expected = view(x), view(x) + 1.5
+    ArrayOperation(increment, grid)(part, part.size, 1.5, BLOCK=16)
+    np.testing.assert_array_equal(part, expected)
+    (total, _) = ArrayOperation(sum_and_difference, (1,), ("total", "difference"))(
+        part, part.copy(), part.size, BLOCK=128
+    )
+    np.testing.assert_array_equal(total, 2 * expected)
+
+
+def test_broadcast_arrays_and_given_strides():
+    row, x = np.broadcast_to(np.arange(10.0), (5, 10)), np.arange(160.0).reshape(10, 16)
+    (total, _) = ArrayOperation(sum_and_difference, (1,), ("total", "difference"))(row, row, 50, BLOCK=64)
+    np.testing.assert_array_equal(total, 2 * row)
+    np.testing.assert_array_equal(ArrayOperation(squared_rows, one_a_row, "out")(x[:, :8], 16, BLOCK=8), x[:, :8] ** 2)
+    with pytest.raises(zg.LaunchError, match="'x' must be contiguous, or the kernel must get all its strides"):
+        ArrayOperation(softmax, one_a_row, "out")(x.T, 10, 1, BLOCK=16)

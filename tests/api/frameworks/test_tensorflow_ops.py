@@ -7,6 +7,7 @@ tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 
 from framework_kernels import increment, one_a_row, softmax
 
+import ziggurat as zg
 from ziggurat.frameworks.tensorflow_ops import TensorflowOperation
 
 
@@ -58,3 +59,39 @@ def test_gradients(backward):
     expected = gradient(tf.nn.softmax)
     for call in modes(lambda x: run(op, x)):
         np.testing.assert_allclose(gradient(call), expected, rtol=1e-9, atol=1e-12)
+
+
+def by_hand(arguments, gradients):
+    y, dy = arguments["out"], gradients["out"]
+    return {"x": y * (dy - tf.reduce_sum(dy * y, 1, keepdims=True))}
+
+
+@pytest.mark.parametrize("backward", ["auto", by_hand])
+def test_second_derivatives_and_forward_mode(backward):
+    op = TensorflowOperation(softmax, one_a_row, "out", backward=backward)
+    x = tf.constant(np.random.default_rng(0).standard_normal((3, 5)))
+
+    def second(function):
+        with tf.GradientTape() as outer:
+            outer.watch(x)
+            with tf.GradientTape() as inner:
+                inner.watch(x)
+                y = tf.reduce_sum(tf.sin(function(x)))
+            z = tf.reduce_sum(inner.gradient(y, x) ** 2)
+        return outer.gradient(z, x)
+
+    def forward(function):
+        with tf.autodiff.ForwardAccumulator(x, tf.cos(x)) as accumulator:
+            y = function(x)
+        return accumulator.jvp(y)
+
+    for derivative in (second, forward):
+        found, expected = derivative(lambda x: op(x, 5, 5, BLOCK=8)), derivative(tf.nn.softmax)
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+
+
+def test_forward_mode_without_a_gradient_is_refused():
+    op, x = TensorflowOperation(softmax, one_a_row, "out"), tf.ones((3, 5))
+    with pytest.raises(zg.LaunchError, match="'softmax' has no gradient"):
+        with tf.autodiff.ForwardAccumulator(x, x) as accumulator:
+            accumulator.jvp(op(x, 5, 5, BLOCK=8))
