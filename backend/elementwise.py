@@ -25,7 +25,7 @@ RULES: OpTable[Callable[..., Number]] = OpTable("LLVM text")
 # LLVM's instruction or intrinsic. The operands and the result have one type.
 INSTRUCTIONS: dict[type[Op], str] = {
     arith.AddI: "add", arith.SubI: "sub", arith.MulI: "mul", arith.AndI: "and", arith.OrI: "or", arith.XOrI: "xor",
-    arith.DivSI: "sdiv", arith.DivUI: "udiv", arith.RemSI: "srem", arith.RemUI: "urem",
+    arith.DivUI: "udiv", arith.RemUI: "urem",
     arith.MaxSI: "llvm.smax", arith.MinSI: "llvm.smin", arith.MaxUI: "llvm.umax", arith.MinUI: "llvm.umin",
     math.CtPop: "llvm.ctpop", math.BitReverse: "llvm.bitreverse",
     arith.AddF: "fadd", arith.SubF: "fsub", arith.MulF: "fmul", arith.DivF: "fdiv", tt.PreciseDivF: "fdiv",
@@ -44,6 +44,22 @@ _SHIFTS: dict[type[Op], str] = {arith.ShlI: "shl", arith.ShrSI: "ashr", arith.Sh
 @RULES.of(*INSTRUCTIONS)
 def _instruction(op: Op, *values: Number) -> Number:
     return instruction(INSTRUCTIONS[type(op)], *values)
+
+
+def is_known(value: Number) -> bool:
+    """Whether an integer is a constant."""
+    return value.name.lstrip("-").isdecimal()
+
+
+@RULES.of(arith.DivSI, arith.RemSI)
+def _signed_quotient(op: Op, a: Number, b: Number) -> Number:
+    """A quotient or a remainder. That of the smallest number by -1 is apart: it is undefined in LLVM, and x86 traps."""
+    opcode = "sdiv" if isinstance(op, arith.DivSI) else "srem"
+    if is_known(b) and b.name != "-1":
+        return instruction(opcode, a, b)
+    inverts = b.test("eq", -1)
+    result = instruction(opcode, a, inverts.select(1, b))
+    return inverts.select(0 - a if opcode == "sdiv" else a.like(0), result)
 
 
 @RULES.of(*_RESIZED)

@@ -13,7 +13,7 @@ from typing import Any
 from ziggurat.backend.cpu.casts import CONVERSIONS, from_f64, to_f64, widen
 from ziggurat.backend.cpu.emitter import Emitter, emits
 from ziggurat.backend.cpu.exponentials import POWERS, fast_power, power, wide_power
-from ziggurat.backend.elementwise import INSTRUCTIONS, RULES, extended, in_f32
+from ziggurat.backend.elementwise import INSTRUCTIONS, RULES, extended, in_f32, is_known
 from ziggurat.backend.ptx.routines import Number, Routine, instruction, suffix, together
 from ziggurat.codemodel.dialects import arith, core, math, tt
 from ziggurat.codemodel.errors import KernelTypeError
@@ -35,34 +35,20 @@ def _by_rule(emitter: Emitter, op: Op, *values: Number) -> Number:
 
 @emits(arith.DivSI, arith.DivUI, arith.RemSI, arith.RemUI)
 def _divide(emitter: Emitter, op: Op, a: Number, b: Number) -> Number:
-    if not _is_known(b) or b.name == "0":
+    if not is_known(b) or b.name == "0":
         site = emitter.site(op, "divides")
         if emitter.tolerant:
             return _divided(emitter, op, a, b, site)
         emitter.fail(DIVISION_BY_ZERO, b.test("eq", 0), site)
-    return quotient(emitter, op, a, b)
+    return RULES[op](op, a, b)
 
 
 def _divided(emitter: Emitter, op: Op, a: Number, b: Number, site: int) -> Number:
     """A quotient or a remainder of a tolerant kernel: that by 0 has all bits set."""
     by_zero = b.test("eq", 0)
     emitter.note(by_zero, site, emitter.i64(0), emitter.i64(0))
-    found = quotient(emitter, op, a, by_zero.select(1, b))
+    found = RULES[op](op, a, by_zero.select(1, b))
     return by_zero.select(-1, found)
-
-
-def _is_known(value: Number) -> bool:
-    """Whether an integer is a constant."""
-    return value.name.lstrip("-").isdecimal()
-
-
-def quotient(emitter: Emitter, op: Op, a: Number, b: Number) -> Number:
-    """A quotient or a remainder by numbers that are not 0. The smallest number by -1 is apart: the machine traps."""
-    if not isinstance(op, arith.DivSI | arith.RemSI) or (_is_known(b) and b.name != "-1") or a.kind == "i1":
-        return RULES[op](op, a, b)
-    inverts = b.test("eq", -1)
-    result = RULES[op](op, a, inverts.select(1, b))
-    return inverts.select(0 - a if isinstance(op, arith.DivSI) else a.like(0), result)
 
 
 @emits(tt.IntToPtr, tt.PtrToInt, tt.Bitcast, tt.Hint)

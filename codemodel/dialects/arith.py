@@ -189,11 +189,11 @@ class ShlI(IntBinary, name="arith.shli"):
 
 
 class DivSI(SignedBinary, MayTrap, name="arith.divsi"):
-    """Quotient rounded toward zero; undefined for a divisor of zero and for the smallest number by -1."""
+    """Quotient rounded toward zero; undefined for a divisor of zero. The smallest number by -1 is itself."""
 
 
 class RemSI(SignedBinary, MayTrap, name="arith.remsi"):
-    """Remainder with the sign of the dividend; undefined for a divisor of zero."""
+    """Remainder with the sign of the dividend, 0 for a divisor of -1; undefined for one of zero."""
 
 
 class ShrSI(SignedBinary, name="arith.shrsi"):

@@ -90,7 +90,8 @@ def floordiv(a: Value, b: Value) -> Value:
 
     - `a`, `b`: scalars or tensors of integers.
 
-    Result: the broadcast shape, in the promoted dtype; division by zero is undefined.
+    Result: the broadcast shape, in the promoted dtype; division by zero is undefined, and the smallest integer by -1 is
+    itself.
     Errors: shapes that do not broadcast; floats or pointers.
     """
 
