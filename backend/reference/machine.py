@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NoReturn
 
 import attrs
 import numpy as np
 
-from ziggurat.backend.reference.marks import Sources, marks, undefined_error
+from ziggurat.backend.reference.marks import Sources, marks, marks_of, undefined_error
 from ziggurat.backend.reference.memory import Access, Conflict, Memory, Sharing
-from ziggurat.backend.reference.values import Array, Frame, Marked, element_dtype, is_tuple
+from ziggurat.backend.reference.values import Array, Frame, Marked, element_dtype, is_tuple, plain
+from ziggurat.codemodel.dialects import arith
 from ziggurat.codemodel.dispatch import OpTable
 from ziggurat.codemodel.errors import InternalError, KernelRuntimeError
 from ziggurat.codemodel.interpret import Exit, Interpreter, Jump, Meaning, Yielded
@@ -40,10 +41,27 @@ class Fork(Exit):
 
 
 class _WithMarks(OpTable[Meaning]):
-    """The meanings of ops, extended to marks on the elements."""
+    """The meanings of ops, extended to marks on the elements, and to a check of the results in `nonnegative`."""
+
+    nonnegative: Collection[Value] = ()
 
     def __getitem__(self, op: Op) -> Meaning:
-        return functools.partial(marks[op], triton[op])
+        meaning = functools.partial(marks[op], triton[op])
+        return functools.partial(_not_negative, meaning) if op.result in self.nonnegative else meaning
+
+
+def _not_negative(meaning: Meaning, machine: Machine, op: Op, operands: tuple[Any, ...]) -> Any:
+    """The result of an op, which code for GPUs takes not to be negative; see `axis_info`."""
+    result = meaning(machine, op, operands)
+    wrong = (plain(result) < 0) & (marks_of(result) <= 0)
+    if wrong.any():
+        place = tuple(np.argwhere(wrong)[0])
+        expected, hint = "an index must not wrap around", "compute the index in i64"
+        if isinstance(op, arith.DivSI):
+            expected, hint = "a number of blocks must not be negative", "launch no programs beyond the last block"
+        program = machine.program(int(place[0]) if wrong.shape[0] > 1 else 0)
+        raise KernelRuntimeError(f"{program}: {expected} on GPUs; got {plain(result)[place]}", hint=hint)
+    return result
 
 
 class Machine(Interpreter):
@@ -52,6 +70,7 @@ class Machine(Interpreter):
     `frame` holds the programs that run now; the meaning of an op may replace it by a part of it. `limit` is the number
     of iterations that a `while` loop may have. `strict` marks undefined elements and checks hints; `overflows` marks
     integers that overflow. `scratch` is the size of a thread's memory for the buffers of a CPU model, in bytes.
+    Strict mode checks that no value in `nonnegative` is negative.
     """
 
     def __init__(
@@ -63,8 +82,12 @@ class Machine(Interpreter):
         limit: int,
         overflows: bool = False,
         scratch: int = 0,
+        nonnegative: Collection[Value] = (),
     ) -> None:
-        super().__init__(_WithMarks("meaning with marks") if strict or overflows else triton)
+        table = _WithMarks("meaning with marks") if strict or overflows else triton
+        super().__init__(table)
+        if isinstance(table, _WithMarks):
+            table.nonnegative = nonnegative
         self.functions = functions
         self.memory = memory
         self.sharing = Sharing(memory, strict)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -15,12 +15,13 @@ from ziggurat.backend.reference import access, buffers, control, reductions, ten
 from ziggurat.backend.reference.machine import Machine, triton
 from ziggurat.backend.reference.memory import Argument, Conflict, Memory
 from ziggurat.backend.reference.values import POINTER, Array, Frame, descriptor, is_array
-from ziggurat.codemodel.dialects import core, cpu, tt
+from ziggurat.codemodel.dialects import arith, core, cpu, tt
 from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError, shown
-from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.printed import show
 from ziggurat.codemodel.scalars import array_of
 from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, TensorType, TupleType, Type, void
+from ziggurat.transforms.simplify import inline
 
 MEANINGS = (access, buffers, control, reductions, tensors)  # They fill the table.
 
@@ -55,7 +56,8 @@ def run(
     `loop_limit` iterations.
 
     In `strict` mode a program must not depend on undefined elements (`marks`), its accesses of one element must have a
-    barrier between them where a GPU needs one (`memory`), and its hints and assumptions must hold. If `tolerant`, a
+    barrier between them where a GPU needs one (`memory`), and its hints and assumptions must hold,
+    and what code for GPUs takes for granted of indices (`axis_info`). If `tolerant`, a
     program reaches the whole memory that an array is a view of; outside of that it reads 0 and writes nothing, with a
     `ZigguratWarning`. A division by zero then gives a warning as well.
 
@@ -63,7 +65,7 @@ def run(
     `KernelRuntimeError` for any other failure of a program; these with the location of the op. The programs before the
     failing one have done their work, those after it nothing.
     """
-    functions_, kernel = _kernel(module, symbol)
+    functions_, kernel = _kernel(inline(module) if strict else module, symbol)
     x, y, z = (*sizes_of(grid, str(kernel.attributes["sym_name"])), 1, 1)[:3]
     if x * y * z > MAX_SIZE:
         raise LaunchError(f"a grid must have at most {MAX_SIZE} programs; {grid} has {x * y * z}")
@@ -71,12 +73,23 @@ def run(
     memory = Memory(arrays, (x, y, z), tolerant)
 
     machine = functools.partial(Machine, functions_, memory, strict=strict, limit=loop_limit)
+    if strict and not isinstance(module, cpu.Module):
+        machine = functools.partial(machine, nonnegative=_taken_as_nonnegative(functions_.values()))
     if isinstance(module, cpu.Module):
         machine, batch = functools.partial(machine, scratch=module.scratch), 1
     if batch is None:
         batch = BATCH_ELEMENTS // max(_numel(op.result.type) for f in functions_.values() for op in f.walk())
     with np.errstate(all="ignore"):
         _run_all(machine, kernel, values, x * y * z, max(1, batch))
+
+
+def _taken_as_nonnegative(functions: Iterable[Op]) -> set[Value]:
+    """The sums, products and quotients that code for GPUs takes not to be negative, though they may be."""
+    from ziggurat.transforms.place.axis_info import analyse
+
+    facts = [fact for func in functions if isinstance(func, tt.Func) for fact in analyse(func).items()]
+    classes = (arith.AddI, arith.MulI, arith.ShlI, arith.DivSI)
+    return {v for (v, _), i in facts if i.nonnegative and isinstance(v, OpResult) and isinstance(v.op, classes)}
 
 
 def _run_all(new: Callable[..., Machine], kernel: Op, values: list[Any], total: int, batch: int) -> None:

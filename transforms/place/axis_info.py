@@ -10,11 +10,25 @@ For a kernel whose pointer and whose number of elements are divisible by 16:
 
 The analysis begins with the parameters' divisibility, ranges, constants and hints, follows arithmetic by a rule for
 each op, and visits the ops of loops again until nothing changes.
+
+The signs of numbers matter, because `//` rounds toward zero: consecutive numbers of which one is negative need not have
+equal quotients, or consecutive remainders. A sum or a product of numbers that are not negative is negative where it
+wraps around. So the analysis bounds them. It counts on these facts about indices, which it cannot know, and which
+`strict=True` of the interpreter checks:
+
+* A product or a sum that fits its type for `NOMINAL` programs and iterations fits for all. Without this,
+  `program_id * 1024` might wrap around, as a grid may have 2^31 - 1 programs. An i32 product with 2^21 or more is never
+  taken to fit, so hashes are safe.
+* A scalar `(x + size - 1) // size`, which is `cdiv`, is not negative, and no more than `NOMINAL`: a number of programs.
+* `min(blocks - number * size, size)`, the size of the last of some groups of blocks, is positive where it divides.
+  Its sign follows from the number of programs, which is known at the launch alone.
+* A parameter that a `tt.assume` says is not negative leaves room for sums: it is at most half of the largest number.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial, reduce
 
@@ -39,6 +53,8 @@ from ziggurat.transforms.place.components import (
 from ziggurat.transforms.place.queries import constant_of, is_elementwise
 
 LIMIT = 1 << 40  # The largest divisor that is counted; that of zero.
+NOMINAL = 1 << 10  # Programs of a grid, and iterations of a loop without known bounds, for `AxisInfo.magnitude`.
+_MAX_GROWTHS = 8  # Times that the magnitude of a number in a loop is found to be larger than before.
 
 
 @attrs.frozen
@@ -46,13 +62,13 @@ class AxisInfo:
     """Facts about a tensor of integers or pointers. Each tuple has a number, a power of two, for each axis.
 
     * `contiguity`: along the axis, the tensor consists of aligned runs of this length of consecutive numbers (for
-      pointers: of pointers to neighbours). A run may wrap around at the end of an integer type, but no part of it does
-      that is as long, and as aligned, as `divisibility` says of its beginning.
+      pointers: of pointers to neighbours). A run may wrap around at the end of an integer type, its own or one that it
+      was cast from, but no part of it does that is as long, and as aligned, as `divisibility` says of its beginning.
     * `divisibility`: a divisor of the first number of each of these runs (for pointers: of the address, in bytes).
     * `constancy`: along the axis, the tensor consists of aligned runs of this length of equal values.
     * `constant`: the value of every element, if known.
-    * `nonnegative`: no element is negative. This assumes that a sum or product of such numbers does not wrap around,
-      and that a divisor is positive. It is not known of a signed argument of a kernel.
+    * `nonnegative`: no element is negative. It is not known of a signed argument of a kernel.
+    * `magnitude`: no element has a larger absolute value, for `NOMINAL` programs and iterations.
 
     `unit` is the distance of neighbours: 1, or for pointers the bytes of an element. A scalar has one axis of size 1.
     """
@@ -63,6 +79,7 @@ class AxisInfo:
     constant: int | None = None
     nonnegative: bool = False
     unit: int = 1
+    magnitude: int = 1 << 64
 
     def divides(self, axis: int, run: int) -> int:
         """A divisor of the first number of each aligned run of this length along the axis."""
@@ -90,6 +107,12 @@ def unit_of(type_: Type) -> int:
     return element.pointee.bytes if isinstance(element, PtrType) else 1
 
 
+def largest_of(type_: Type) -> int:
+    """The largest integer of a type."""
+    element = element_of(type_)
+    return element.limits[1] if isinstance(element, ScalarType) and not element.is_float else 1 << 64
+
+
 def known(
     type_: Type,
     contiguity: Sequence[int] = (),
@@ -97,6 +120,7 @@ def known(
     constancy: Sequence[int] = (),
     constant: int | None = None,
     nonnegative: bool = False,
+    magnitude: int | None = None,
 ) -> AxisInfo:
     """Facts about a value of this type; a number that is not given is 1, or the alignment of the type pointed to."""
     shape = shape_of(type_) or (1,)
@@ -108,13 +132,16 @@ def known(
     nonnegative |= isinstance(element, ScalarType) and not element.signed
     if constant is not None:
         divisibility, same, nonnegative = (power(constant),) * len(shape), tuple(shape), constant >= 0
+        magnitude = abs(constant)
+    largest = largest_of(type_) + (not nonnegative)
+    magnitude = largest if magnitude is None else min(magnitude, largest)
     divided = tuple(max(unit, min(d, LIMIT)) for d in divisibility or ones)
-    base = AxisInfo(runs, divided, same, constant, nonnegative, unit)
+    base = AxisInfo(runs, divided, same, constant, nonnegative, unit, magnitude)
     # A divisor of every element divides the first of any run.
     everywhere = base.everywhere
     if min(divided) >= everywhere:
         return base
-    return AxisInfo(runs, tuple(max(d, everywhere) for d in divided), same, constant, nonnegative, unit)
+    return attrs.evolve(base, divisibility=tuple(max(d, everywhere) for d in divided))
 
 
 def meet(type_: Type, first: AxisInfo, second: AxisInfo) -> AxisInfo:
@@ -123,7 +150,8 @@ def meet(type_: Type, first: AxisInfo, second: AxisInfo) -> AxisInfo:
     divided = [min(first.divides(a, run), second.divides(a, run)) for a, run in enumerate(runs)]
     same = list(map(min, first.constancy, second.constancy))
     constant = first.constant if first.constant == second.constant else None
-    return known(type_, runs, divided, same, constant, first.nonnegative and second.nonnegative)
+    nonnegative, magnitude = first.nonnegative and second.nonnegative, max(first.magnitude, second.magnitude)
+    return known(type_, runs, divided, same, constant, nonnegative, magnitude)
 
 
 Rule = Callable[..., AxisInfo]  # Takes the op and the facts about its operands.
@@ -164,18 +192,20 @@ def _constant(op: arith.ConstantOp) -> AxisInfo:
 @_rule(tt.MakeRange)
 def _make_range(op: tt.MakeRange) -> AxisInfo:
     count = op.end - op.start
-    return known(op.result.type, (count,), (power(op.start),), nonnegative=op.start >= 0)
+    largest = max(abs(op.start), abs(op.end - 1))
+    return known(op.result.type, (count,), (power(op.start),), nonnegative=op.start >= 0, magnitude=largest)
 
 
 @_rule(tt.GetProgramId, tt.GetNumPrograms, tt.SmId, gpu.ClusterRank)
 def _grid(op: tt.Grid | tt.SmId | gpu.ClusterRank) -> AxisInfo:
-    return known(op.result.type, nonnegative=True)
+    return known(op.result.type, nonnegative=True, magnitude=NOMINAL)
 
 
 @_rule(tt.Splat)
 def _splat(op: tt.Splat, info: AxisInfo) -> AxisInfo:
     shape = shape_of(op.type)
-    return known(op.type, (), [info.everywhere] * len(shape), shape, info.constant, info.nonnegative)
+    divided = [info.everywhere] * len(shape)
+    return known(op.type, (), divided, shape, info.constant, info.nonnegative, info.magnitude)
 
 
 # Moves of elements.
@@ -185,7 +215,7 @@ def _splat(op: tt.Splat, info: AxisInfo) -> AxisInfo:
 def _broadcast(op: tt.Broadcast, info: AxisInfo) -> AxisInfo:
     wide, narrow = shape_of(op.type), shape_of(op.value.type)
     same = [k if a == b else a for k, a, b in zip(info.constancy, wide, narrow, strict=True)]
-    return known(op.type, info.contiguity, info.divisibility, same, info.constant, info.nonnegative)
+    return known(op.type, info.contiguity, info.divisibility, same, info.constant, info.nonnegative, info.magnitude)
 
 
 def _moved(op: Op, info: AxisInfo, olds: Sequence[int | None]) -> AxisInfo:
@@ -195,7 +225,7 @@ def _moved(op: Op, info: AxisInfo, olds: Sequence[int | None]) -> AxisInfo:
     axes = list(zip(olds, runs, strict=True))
     divided = [info.everywhere if old is None else info.divides(old, run) for old, run in axes]
     same = [1 if old is None else info.constancy[old] for old in olds]
-    return known(op.result.type, runs, divided, same, info.constant, info.nonnegative)
+    return known(op.result.type, runs, divided, same, info.constant, info.nonnegative, info.magnitude)
 
 
 @_rule(tt.Trans)
@@ -208,7 +238,8 @@ def _reshape(op: tt.Reshape | tt.ExpandDims, info: AxisInfo) -> AxisInfo:
     """An axis keeps its facts, up to its new size, if as many elements as before come after it."""
     source, target = shape_of(op.value.type), shape_of(op.result.type)
     if isinstance(op, tt.Reshape) and op.allow_reorder:
-        return known(op.type, divisibility=[info.everywhere] * len(target), nonnegative=info.nonnegative)
+        divided = [info.everywhere] * len(target)
+        return known(op.type, (), divided, (), None, info.nonnegative, info.magnitude)
     inner = {math.prod(source[axis + 1 :]): axis for axis in range(len(source)) if source[axis] > 1}
     sizes = enumerate(target)
     return _moved(op, info, [inner.get(math.prod(target[axis + 1 :])) if size > 1 else None for axis, size in sizes])
@@ -217,17 +248,15 @@ def _reshape(op: tt.Reshape | tt.ExpandDims, info: AxisInfo) -> AxisInfo:
 # Arithmetic.
 
 
-def _in_runs(
-    op: Op, operands: Sequence[AxisInfo], runs: Sequence[int], divisor: Callable[[int, int], int], nonnegative: bool
-) -> AxisInfo:
-    """A result with runs along each axis. `divisor` tells that of a run's first number, by the axis and the length."""
-    divided = [divisor(axis, run) for axis, run in enumerate(runs)]
-    return known(op.result.type, runs, divided, _constancy(op, *operands), nonnegative=nonnegative)
-
-
-def _scaled(op: Op, divisor: int, nonnegative: bool, *operands: AxisInfo) -> AxisInfo:
+def _scaled(op: Op, divisor: int, nonnegative: bool, magnitude: int | None, *operands: AxisInfo) -> AxisInfo:
     """A result without runs, but with a known divisor of every element."""
-    return _in_runs(op, operands, [1] * len(operands[0].contiguity), lambda axis, run: divisor, nonnegative)
+    divided = [divisor] * len(operands[0].contiguity)
+    return known(op.result.type, (), divided, _constancy(op, *operands), None, nonnegative, magnitude)
+
+
+def _fits(op: Op, magnitude: int) -> bool:
+    """Whether a number of at most this magnitude, and not below 0, is one of the result's type: it does not wrap."""
+    return magnitude <= largest_of(op.result.type)
 
 
 def _blocks(x: AxisInfo, y: AxisInfo) -> list[int]:
@@ -243,14 +272,19 @@ def _sum(op: Op, x: AxisInfo, y: AxisInfo) -> AxisInfo:
     if not minus:
         runs = list(map(max, runs, map(min, x.constancy, y.contiguity)))
     scale = x.unit // y.unit
-    nonnegative = not minus and x.nonnegative and y.nonnegative
-    return _in_runs(op, (x, y), runs, lambda at, run: min(x.divides(at, run), y.divides(at, run) * scale), nonnegative)
+    total: int | None = x.magnitude + y.magnitude
+    nonnegative = not minus and x.nonnegative and y.nonnegative and _fits(op, total)
+    if minus and x.nonnegative and y.nonnegative:  # A difference of unsigned numbers wraps around below 0.
+        total = None if known(op.result.type).nonnegative else max(x.magnitude, y.magnitude)
+    divided = [min(x.divides(at, run), y.divides(at, run) * scale) for at, run in enumerate(runs)]
+    return known(op.result.type, runs, divided, _constancy(op, x, y), None, nonnegative, total)
 
 
 def _power_of_two(op: Op, shift: AxisInfo) -> AxisInfo:
     """The factor by which a shift multiplies or divides."""
-    constant = 1 << shift.constant if shift.constant is not None and 0 <= shift.constant < 64 else None
-    return known(op.result.type, constancy=shift.constancy, constant=constant, nonnegative=True)
+    if shift.constant is not None and 0 <= shift.constant < 64:
+        return known(op.result.type, constant=1 << shift.constant)
+    return known(op.result.type, constancy=shift.constancy, nonnegative=True)
 
 
 @_rule(arith.MulI, arith.ShlI)
@@ -258,7 +292,36 @@ def _mul(op: Op, x: AxisInfo, y: AxisInfo) -> AxisInfo:
     y = _power_of_two(op, y) if isinstance(op, arith.ShlI) else y
     if 1 in (x.constant, y.constant):
         return y if x.constant == 1 else x
-    return _scaled(op, x.everywhere * y.everywhere, x.nonnegative and y.nonnegative, x, y)
+    product = x.magnitude * y.magnitude
+    nonnegative = x.nonnegative and y.nonnegative and _fits(op, product)
+    return _scaled(op, x.everywhere * y.everywhere, nonnegative, product, x, y)
+
+
+def _is_cdiv(value: Value) -> bool:
+    """Whether a scalar is a number of blocks of a constant size, as `cdiv` computes it: `(x + size - 1) // size`."""
+    quotient = value.op if isinstance(value, OpResult) else None
+    if not isinstance(quotient, arith.DivSI) or not isinstance(value.type, ScalarType):
+        return False
+    added, term = 1, quotient.lhs
+    while isinstance(term, OpResult) and isinstance(term.op, arith.AddI | arith.SubI):
+        number = constant_of(term.op.rhs)
+        if not isinstance(number, int):
+            break
+        added, term = added + (number if isinstance(term.op, arith.AddI) else -number), term.op.lhs
+    return 1 < added == constant_of(quotient.rhs)
+
+
+def _is_group(value: Value) -> bool:
+    """Whether a scalar is a number of rows of a group: `min(rows - number * size, size)`, for a constant size."""
+    least = value.op if isinstance(value, OpResult) else None
+    for rest, size in ((least.lhs, least.rhs), (least.rhs, least.lhs)) if isinstance(least, arith.MinSI) else ():
+        if isinstance(rest, OpResult) and isinstance(rest.op, arith.SubI):
+            rows, first = rest.op.operands
+            product = first.op if isinstance(first, OpResult) and isinstance(first.op, arith.MulI) else None
+            sizes = [1, *map(constant_of, product.operands if product else ())]
+            counted, number = _is_cdiv(rows) or constant_of(rows) is not None, constant_of(size)
+            return counted and isinstance(number, int) and number > 0 and number in sizes
+    return False
 
 
 @_rule(arith.DivSI, arith.DivUI, arith.ShrSI, arith.ShrUI)
@@ -272,13 +335,19 @@ def _div(op: Op, x: AxisInfo, y: AxisInfo) -> AxisInfo:
     if x.nonnegative or shifts:
         same = list(map(max, same, _blocks(x, y)))
     divisor = max(1, x.everywhere // y.constant) if y.constant is not None and y.constant == power(y.constant) else 1
-    return known(op.result.type, (), [divisor] * len(same), same, nonnegative=x.nonnegative)
+    nonnegative = x.nonnegative and (y.nonnegative or _is_group(op.operands[1]))
+    magnitude = -(-x.magnitude // max(1, abs(y.constant or 1)))
+    if _is_cdiv(op.result):
+        nonnegative, magnitude = True, min(magnitude, NOMINAL)
+    return known(op.result.type, (), [divisor] * len(same), same, None, nonnegative, magnitude)
 
 
 @_rule(arith.RemSI, arith.RemUI)
 def _rem(op: Op, x: AxisInfo, y: AxisInfo) -> AxisInfo:
     runs = _blocks(x, y) if x.nonnegative else [1] * len(x.contiguity)
-    return _in_runs(op, (x, y), runs, lambda axis, run: min(x.divides(axis, run), y.everywhere), x.nonnegative)
+    divided = [min(x.divides(axis, run), y.everywhere) for axis, run in enumerate(runs)]
+    magnitude = min(x.magnitude, y.magnitude)
+    return known(op.result.type, runs, divided, _constancy(op, x, y), None, x.nonnegative, magnitude)
 
 
 @_rule(arith.AndI)
@@ -289,37 +358,48 @@ def _and(op: Op, x: AxisInfo, y: AxisInfo) -> AxisInfo:
     runs = [min(x.aligned(axis), (y.constant or 0) + 1 if low_bits else 1) for axis in range(len(x.contiguity))]
     divided = [max(x.divides(axis, run), x.everywhere, y.everywhere) for axis, run in enumerate(runs)]
     same = list(map(max, _constancy(op, x, y), _blocks(x, y)))
-    return known(op.result.type, runs, divided, same, nonnegative=x.nonnegative or y.nonnegative)
+    masks = [one.magnitude for one in (x, y) if one.nonnegative]
+    return known(op.result.type, runs, divided, same, None, bool(masks), min(masks, default=None))
 
 
 @_rule(arith.OrI, arith.XOrI)
 def _or(op: Op, x: AxisInfo, y: AxisInfo) -> AxisInfo:
     """The low bits of a run stay if the other operand has none of them."""
     runs = list(map(max, _blocks(x, y), _blocks(y, x)))
-    return _shared_divisors(op, (x, y), runs, x, y)
+    bits = max(x.magnitude, y.magnitude).bit_length()
+    magnitude = (1 << bits) - 1 if x.nonnegative and y.nonnegative else None
+    return _shared_divisors(op, (x, y), runs, x, y, magnitude)
 
 
-def _shared_divisors(op: Op, operands: Sequence[AxisInfo], runs: Sequence[int], x: AxisInfo, y: AxisInfo) -> AxisInfo:
+def _shared_divisors(
+    op: Op, operands: Sequence[AxisInfo], runs: Sequence[int], x: AxisInfo, y: AxisInfo, magnitude: int | None
+) -> AxisInfo:
     """A result in runs whose first numbers have the divisors that x and y share."""
+    divided = [min(x.divides(at, run), y.divides(at, run)) for at, run in enumerate(runs)]
     nonnegative = x.nonnegative and y.nonnegative
-    return _in_runs(op, operands, runs, lambda at, run: min(x.divides(at, run), y.divides(at, run)), nonnegative)
+    return known(op.result.type, runs, divided, _constancy(op, *operands), None, nonnegative, magnitude)
 
 
 @_rule(arith.Select)
 def _select(op: arith.Select, condition: AxisInfo, x: AxisInfo, y: AxisInfo) -> AxisInfo:
     chosen = condition.constancy if isinstance(op.condition.type, TensorType) else x.contiguity
-    return _shared_divisors(op, (condition, x, y), list(map(min, x.contiguity, y.contiguity, chosen)), x, y)
+    runs = list(map(min, x.contiguity, y.contiguity, chosen))
+    return _shared_divisors(op, (condition, x, y), runs, x, y, max(x.magnitude, y.magnitude))
 
 
 @_rule(arith.MaxSI, arith.MinSI, arith.MaxUI, arith.MinUI)
 def _extreme(op: Op, x: AxisInfo, y: AxisInfo) -> AxisInfo:
+    nonnegative = x.nonnegative and y.nonnegative
+    least = nonnegative and isinstance(op, arith.MinSI | arith.MinUI)
+    magnitude = (min if least else max)(x.magnitude, y.magnitude)
     either = isinstance(op, arith.MaxSI) and (x.nonnegative or y.nonnegative)
-    return _scaled(op, min(x.everywhere, y.everywhere), either or (x.nonnegative and y.nonnegative), x, y)
+    return _scaled(op, min(x.everywhere, y.everywhere), either or nonnegative, magnitude, x, y)
 
 
 @_rule(math_dialect.AbsI)
 def _abs(op: Op, info: AxisInfo) -> AxisInfo:
-    return _scaled(op, info.everywhere, True, info)
+    """An absolute value. That of the smallest integer is itself, and negative."""
+    return _scaled(op, info.everywhere, _fits(op, info.magnitude), info.magnitude, info)
 
 
 _BELOW = (IntPredicate.SLT, IntPredicate.SGE, IntPredicate.ULT, IntPredicate.UGE)
@@ -342,18 +422,23 @@ def _cast(op: Op, info: AxisInfo) -> AxisInfo:
         return info if unit_of(op.result.type) == info.unit else known(op.result.type)
     assert isinstance(target, ScalarType) and isinstance(source, ScalarType)
     if target.is_float or source.is_float or source.bits == 1 or target.bits == 1:
-        return known(op.result.type, constancy=info.constancy, nonnegative=source.bits == 1)
-    wider = isinstance(op, arith.ExtSI | arith.ExtUI)
+        is_bit = source.bits == 1 and isinstance(op, arith.ExtUI)
+        return known(op.result.type, (), (), info.constancy, None, is_bit, 1 if is_bit else None)
     runs = [min(run, 1 << (target.bits - 1)) for run in info.contiguity]
     divided = [info.divides(axis, run) for axis, run in enumerate(runs)]
-    constant = info.constant if info.constant is not None and 0 <= info.constant < 1 << (target.bits - 1) else None
-    nonnegative = (wider and info.nonnegative) or isinstance(op, arith.ExtUI)
-    return known(op.result.type, runs, divided, info.constancy, constant, nonnegative)
+    # A number below half of the range of both types is the same in each. Zeros extend all that are not negative.
+    zeros = isinstance(op, arith.ExtUI)
+    same = info.nonnegative and (zeros or info.magnitude < 1 << (min(source.bits, target.bits) - 1))
+    magnitude = info.magnitude
+    if not same and not (isinstance(op, arith.ExtSI) and source.signed):
+        magnitude = 1 << source.bits
+    constant = info.constant if same and _fits(op, magnitude) else None
+    return known(op.result.type, runs, divided, info.constancy, constant, same or zeros, magnitude)
 
 
 @_rule(tt.IntToPtr, tt.PtrToInt)
 def _address(op: Op, info: AxisInfo) -> AxisInfo:
-    return _scaled(op, info.everywhere, False, info)
+    return _scaled(op, info.everywhere, False, None, info)
 
 
 # Hints.
@@ -367,7 +452,7 @@ def _hint(op: tt.MultipleOf | tt.MaxContiguous | tt.MaxConstancy, info: AxisInfo
             (tt.MaxContiguous, info.contiguity), (tt.MultipleOf, info.divisibility), (tt.MaxConstancy, info.constancy)
         )
     )  # fmt: skip
-    return known(op.result.type, runs, divided, same, info.constant, info.nonnegative)
+    return known(op.result.type, runs, divided, same, info.constant, info.nonnegative, info.magnitude)
 
 
 # The analysis.
@@ -400,6 +485,7 @@ class _Analysis:
         self.found: dict[Component, AxisInfo] = {}
         self.assumed: dict[Component, AxisInfo] = {}
         self.changed: list[Component] = []
+        self.growths: Counter[Group] = Counter()
         for op in func.body.entry.ops:
             if isinstance(op, tt.Assume) and isinstance(op.condition, OpResult):
                 self._assume_condition(op.condition.op)
@@ -429,9 +515,30 @@ class _Analysis:
         components = (group.members[0], *(source for _, source in group.sources))
         infos = [self.found[component] for component in components if component in self.found]
         if infos:
-            made = reduce(partial(meet, _type_of(components[0])), infos)
+            type_, before = _type_of(components[0]), self.found.get(components[0])
+            made = reduce(partial(meet, type_), infos)
+            largest = largest_of(type_) + (not made.nonnegative)
+            if before is not None and made.magnitude > before.magnitude:
+                made = attrs.evolve(made, magnitude=min(self._grown(group, before.magnitude), largest))
             for member in group.members:
                 self._set(member, made)
+
+    def _grown(self, group: Group, before: int) -> int:
+        """The magnitude of a number whose sources have grown beyond `before`. A loop may count it up by steps."""
+        start, distance = 0, 0
+        for _, source in group.sources:
+            op = source[0].op if isinstance(source[0], OpResult) else None
+            terms = op.operands if isinstance(op, arith.AddI) else ()
+            steps = [self._info(term) for term in terms if component_of(term) not in group.members]
+            if len(steps) == 1 and steps[0] is not None:
+                distance += _distance(steps[0])
+            elif source not in group.members and source in self.found:
+                start = max(start, self.found[source].magnitude)
+        reached = start + NOMINAL * distance
+        if reached <= before:
+            return before
+        self.growths[group] += 1  # Numbers that grow in another way must come to an end.
+        return reached if self.growths[group] < _MAX_GROWTHS else 1 << 64
 
     def _infer(self, op: Op) -> None:
         if isinstance(op, scf.For):
@@ -461,8 +568,11 @@ class _Analysis:
             return
         divisor = min(start.everywhere, step.everywhere)
         nonnegative = start.nonnegative and (step.nonnegative or stop.nonnegative)
+        reached = start.magnitude + NOMINAL * _distance(step)
+        bounded = max(start.magnitude, stop.magnitude)
         index = op.body.parameters[0]
-        self._set((index, 0), known(index.type, (), (divisor,), nonnegative=nonnegative))
+        info = known(index.type, (), (divisor,), nonnegative=nonnegative, magnitude=min(reached, bounded))
+        self._set((index, 0), info)
 
     def _assume_condition(self, op: Op) -> None:
         if isinstance(op, arith.AndI):
@@ -475,7 +585,8 @@ class _Analysis:
         if not isinstance(bound, int):
             return
         if op.predicate in (IntPredicate.SGE, IntPredicate.SGT) and bound >= 0:
-            self._assume_fact(op.lhs, known(op.lhs.type, nonnegative=True))
+            # Half of the type leaves room for the sums of an index.
+            self._assume_fact(op.lhs, known(op.lhs.type, nonnegative=True, magnitude=largest_of(op.lhs.type) // 2))
         elif op.predicate is IntPredicate.EQ and bound == 0 and isinstance(op.lhs, OpResult):
             rest = op.lhs.op
             number = constant_of(rest.operands[-1]) if rest.operands else None
@@ -488,9 +599,14 @@ class _Analysis:
         self.assumed[component] = _both(value.type, self.assumed.get(component, info), info)
 
 
+def _distance(step: AxisInfo) -> int:
+    """The distance of the numbers of two iterations. If it is the number of programs, they count as programs do."""
+    return 1 if step.constant is None and step.magnitude == NOMINAL else step.magnitude
+
+
 def _both(type_: Type, first: AxisInfo, second: AxisInfo) -> AxisInfo:
     """The facts about a scalar for which both hold."""
     divisor = max(first.everywhere, second.everywhere)
     nonnegative = first.nonnegative or second.nonnegative
     constant = first.constant if first.constant is not None else second.constant
-    return known(type_, (), (divisor,), (), constant, nonnegative)
+    return known(type_, (), (divisor,), (), constant, nonnegative, min(first.magnitude, second.magnitude))

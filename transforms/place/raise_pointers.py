@@ -24,6 +24,7 @@ For values that no map can have (a stride that is not positive) it takes the ker
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import attrs
@@ -300,11 +301,15 @@ class _Analysis(Forms):
         return divisor * size % _UNIT == 0
 
     def _is_index(self, poly: Poly) -> bool:
-        """Whether a polynomial is an i32 that is known not to be negative."""
-        return all(0 < coefficient <= _ENDLESS for coefficient in poly.values()) and all(
-            self.atoms[number].type == i32 and (info := self.infos.get(component_of(self.atoms[number]))) is not None
-            and info.nonnegative for product in poly for number in product
-        )  # fmt: skip
+        """Whether a polynomial is an i32 that is known not to be negative, and not to wrap around."""
+        largest = 0
+        for product, coefficient in poly.items():
+            infos = [self.infos.get(component_of(self.atoms[number])) for number in product]
+            known = [info.magnitude for info in infos if info is not None and info.nonnegative]
+            if coefficient <= 0 or len(known) < len(product) or any(self.atoms[n].type != i32 for n in product):
+                return False
+            largest += coefficient * math.prod(known)
+        return largest <= _ENDLESS
 
     def _split(self, base: Poly, pitch: Bound) -> tuple[Poly, Poly]:
         """The rows and the columns of an offset, for a pitch."""

@@ -168,8 +168,8 @@ def test_pointers_count_in_the_bytes_of_their_elements() -> None:
 
 
 def test_numbers_that_are_not_given_are_one() -> None:
-    assert known(TensorType((4, 8), i32)) == AxisInfo((1, 1), (1, 1), (1, 1))
-    assert known(i32) == AxisInfo((1,), (1,), (1,))
+    assert known(TensorType((4, 8), i32)) == AxisInfo((1, 1), (1, 1), (1, 1), magnitude=1 << 31)
+    assert known(i32) == AxisInfo((1,), (1,), (1,), magnitude=1 << 31)
     assert known(u32).nonnegative and not known(i32).nonnegative and known(TensorType((4,), u8)).nonnegative
 
 
@@ -181,7 +181,7 @@ def test_runs_are_no_longer_than_the_axis() -> None:
 
 def test_a_constant_implies_all_facts() -> None:
     info = known(TensorType((2, 4), i32), constant=12)
-    assert info == AxisInfo((1, 1), (4, 4), (2, 4), 12, True)
+    assert info == AxisInfo((1, 1), (4, 4), (2, 4), 12, True, magnitude=12)
     assert not known(i32, constant=-1).nonnegative and known(i32, constant=0).everywhere == LIMIT
 
 
@@ -209,7 +209,7 @@ OF_GRID = known(GRID, (1, 8), (2, 16), (4, 1), nonnegative=True)
 
 
 def test_ranges_and_constants() -> None:
-    assert infer(tt.MakeRange(4, 12), []) == known(ROW, (8,), (4,), nonnegative=True)
+    assert infer(tt.MakeRange(4, 12), []) == known(ROW, (8,), (4,), nonnegative=True, magnitude=11)
     assert infer(arith.ConstantOp(12, type=ROW), []) == known(ROW, constant=12)
     assert infer(arith.ConstantOp(1.5, type=TensorType((8,), f32)), []).constancy == (8,)
     assert infer(tt.GetProgramId(axis=0), []).nonnegative
@@ -217,7 +217,7 @@ def test_ranges_and_constants() -> None:
 
 def test_a_scalar_is_the_same_everywhere() -> None:
     info = result(lambda x: tt.Splat(x, type=GRID), known(i32, (), (16,), (), None, True), i32)
-    assert info == AxisInfo((1, 1), (16, 16), (4, 8), None, True)
+    assert info == AxisInfo((1, 1), (16, 16), (4, 8), None, True, magnitude=(1 << 31) - 1)
     assert result(lambda x: tt.Splat(x, type=GRID), known(i32, constant=5), i32).constant == 5
 
 
@@ -277,8 +277,10 @@ def test_hints_add_facts() -> None:
     assert result(lambda x: tt.MaxConstancy(x, (4,)), info, ROW).constancy == (4,)
 
 
-def test_the_absolute_value_is_not_negative() -> None:
-    assert result(math_dialect.AbsI, known(ROW, (), (8,)), ROW) == known(ROW, (), (8,), nonnegative=True)
+def test_the_absolute_value_is_not_negative_but_of_the_smallest_number() -> None:
+    assert result(math_dialect.AbsI, known(ROW, (), (8,)), ROW) == known(ROW, (), (8,))
+    small = known(ROW, (), (8,), magnitude=1 << 20)
+    assert result(math_dialect.AbsI, small, ROW) == attrs.evolve(small, nonnegative=True)
 
 
 def test_other_elementwise_ops_give_equal_results_of_equal_operands() -> None:

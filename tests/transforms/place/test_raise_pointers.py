@@ -35,6 +35,8 @@ def product(
     row, column = zg.program_id(0) * M, zg.program_id(1) * N
     if also == "any row":
         row = cm
+    if also == "row that wraps around":
+        row = row * (1 << 24)
     rows, columns = zg.add(row, zg.arange(0, M)), zg.add(column, zg.arange(0, N))
     at = zg.arange(0, K)
     at_m, at_n = zg.mod(rows, m), zg.mod(columns, n)
@@ -154,7 +156,7 @@ def test_raised(form: str, also: str) -> None:
     "also",
     [
         "any row", "other rows", "half", "other", "twice", "unequal", "sum", "row unmasked", "store before",
-        "store inside", "barrier",
+        "store inside", "barrier", "row that wraps around",
     ],
 )  # fmt: skip
 def test_not_raised(also: str) -> None:
