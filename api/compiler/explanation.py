@@ -175,7 +175,7 @@ def _notes(compiled: Compiled) -> tuple[dict[Line, list[str]], str]:
         dots = [op for op in loop.body.entry.ops if isinstance(op, gpu.MatrixProduct)]
         if not dots or is_role(loop):
             continue
-        left = [(loop, others)] if isinstance(others, Obstacle) else [*others.left]
+        left: list[tuple[Op, Obstacle]] = [(loop, others)] if isinstance(others, Obstacle) else [*others.left]
         if isinstance(plan, Obstacle) and not isinstance(others, Obstacle) and not others.moves:
             left.append((loop, plan))
         for op, reason in left:

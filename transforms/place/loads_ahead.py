@@ -81,7 +81,8 @@ class LoadsAhead:
 
     `loads` has the stage in which each begins, in program order; `own` is the loop's own stage. The loads in `rings`
     are copied to buffers of these types, aligned to these numbers of bytes. `carried` has the numbers of the carried
-    values from which addresses are computed. `left` are the loads that stay where they are, and why.
+    values from which addresses are computed. `left` are the loads that stay where they are, and why. In a loop
+    with dots, `staged` are loads that go through buffers of these types: `pipeline_loads` copies them ahead.
     """
 
     loop: scf.For
@@ -90,7 +91,7 @@ class LoadsAhead:
     rings: dict[Value, tuple[SharedType, int]]
     carried: tuple[int, ...]
     left: tuple[tuple[Load, Obstacle], ...]
-    staged: dict[Value, tuple[SharedType, int]] = attrs.field(factory=dict)
+    staged: dict[Value, tuple[SharedType, int]]
 
     @property
     def bytes(self) -> int:
@@ -254,7 +255,7 @@ def _planned(
         else:
             registers += taken
     wanted = [operand for value in stage for operand in _op(value).operands]
-    begun = {value: stage[value] for value in found if value in stage}
+    begun: dict[Value, int] = {value: stage[value] for value in found if value in stage}
     return LoadsAhead(loop, begun, own, rings, _carried(loop, wanted), tuple(left), staged)
 
 

@@ -71,7 +71,11 @@ def prefetch_plans(module: gpu.Module, num_stages: int | None) -> Iterator[Plans
             if loop.num_stages and isinstance(copies, Obstacle):
                 yield loop, copies, copies  # Only the dots of a loop inside are pipelined.
             continue
-        if not _loads_of(loop) or (stages is not None and stages < 2) or not (has_dots or loop.num_stages):
+        if not _loads_of(loop) or not (has_dots or loop.num_stages):
+            continue
+        if stages is not None and stages < 2 and isinstance(copies, Obstacle):
+            if has_dots:
+                yield loop, copies, copies
             continue
         limit = room_for(module, loop)[1] - sum(taken.get(owner.result, 0) for owner in loop.path())
         if isinstance(copies, LoopPlan):
@@ -91,11 +95,12 @@ def _warn_of(loop: scf.For, copies: LoopPlan | Obstacle, plan: LoadsAhead | Obst
     asks = (loop.num_stages or 0) > 1 or loop.warp_specialize
     if not asks and (num_stages or 0) in (0, 1, USUAL_STAGES):
         return
-    stages = (num_stages if loop.num_stages is None else loop.num_stages) or USUAL_STAGES
-    loads = [load for load in _loads_of(loop) if asks or _goes_to_dot(load)]
+    stages = USUAL_STAGES if num_stages is None else num_stages
+    stages = stages if loop.num_stages is None else loop.num_stages
+    loads = [load for load in _loads_of(loop) if stages > 1 and (asks or _goes_to_dot(load))]
     reasons = {load.result: reason for load, reason in plan.left} if isinstance(plan, LoadsAhead) else {}
     if isinstance(plan, Obstacle) or (isinstance(copies, Obstacle) and not plan.moves and not is_role(loop)):
-        if isinstance(copies, Obstacle) and (asks or loads):
+        if isinstance(copies, Obstacle) and stages > 1 and (asks or loads):
             obstacle = plan if isinstance(plan, Obstacle) else copies
             warn_of(f"the loop is not pipelined in {stages} stages", loop, obstacle)
     elif isinstance(copies, Obstacle) and plan.own + 1 < stages and not is_role(loop):
