@@ -23,11 +23,12 @@ from ziggurat.compiler.compiled import Compiled
 from ziggurat.transforms.place.choose import choose_warps
 from ziggurat.transforms.place.chunks import DIVIDE_BLOCKS
 from ziggurat.transforms.place.cost import Cost, Entry, Work, cost_of
+from ziggurat.transforms.place.loads_ahead import is_role
 from ziggurat.transforms.place.loop_plan import LoopPlan
-from ziggurat.transforms.place.obstacle import LIBRARY
+from ziggurat.transforms.place.obstacle import LIBRARY, Obstacle
 from ziggurat.transforms.place.passes import CHOSEN_AFTER, place
 from ziggurat.transforms.place.persist import is_persistent, why_not_persistent
-from ziggurat.transforms.place.pipeline_loads import plans_of
+from ziggurat.transforms.place.prefetch import prefetch_plans
 from ziggurat.transforms.place.pressure import warn_of_registers
 from ziggurat.transforms.place.raise_pointers import why_not_raised
 from ziggurat.transforms.place.specialize import why_no_roles
@@ -160,7 +161,7 @@ def _notes(compiled: Compiled) -> tuple[dict[Line, list[str]], str]:
             )
     models = {after.name: before.model for before, after in pairwise(snapshots)}  # By the pass that comes next.
     plain = expect(models["raise_pointers"], core.Module)
-    whole, before = (expect(models[name], gpu.Module) for name in ("specialize", "pipeline_loads"))
+    whole, before = (expect(models[name], gpu.Module) for name in ("specialize", "prefetch_loads"))
     for value, obstacle in why_not_raised(plain, compiled.options).items():
         if isinstance(value, OpResult) and TARGETS[compiled.target].has_tma:
             reason = obstacle.reason(value.op)
@@ -170,12 +171,15 @@ def _notes(compiled: Compiled) -> tuple[dict[Line, list[str]], str]:
     obstacle = None if roles else why_no_roles(whole, compiled.options.num_stages)
     if obstacle is not None and TARGETS[compiled.target].has_tma:
         found.setdefault(Line.of(obstacle.op.location), []).append(f"no roles for the dots' loops: {obstacle.why}")
-    for loop, _, plan in plans_of(before, compiled.options.num_stages):
+    for loop, plan, others in prefetch_plans(before, compiled.options.num_stages):
         dots = [op for op in loop.body.entry.ops if isinstance(op, gpu.MatrixProduct)]
-        if not dots or any(isinstance(owner, gpu.WarpSpecialize) for owner in loop.path()):
+        if not dots or is_role(loop):
             continue
-        for obstacle in plan.left if isinstance(plan, LoopPlan) else (plan,):
-            found.setdefault(Line.of(obstacle.op.location), []).append(f"no copies ahead of the dots: {obstacle.why}")
+        left: list[tuple[Op, Obstacle]] = [(loop, others)] if isinstance(others, Obstacle) else [*others.left]
+        if isinstance(plan, Obstacle) and not isinstance(others, Obstacle) and not others.moves:
+            left.append((loop, plan))
+        for op, reason in left:
+            found.setdefault(Line.of(op.location), []).append(f"no copies ahead of the dots: {reason.reason(op)}")
         if isinstance(plan, LoopPlan) and plan.why:
             found.setdefault(Line.of(loop.location), []).append(f"chosen: {plan.stages} stages; {plan.why}")
         if obstacle is None and isinstance(plan, LoopPlan) and given and not loop.warp_specialize:

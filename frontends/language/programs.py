@@ -118,8 +118,9 @@ def range(
     - `arg2`: the end, exclusive.
     - `step`: 1 where it is None; a negative one counts down, and one of zero is an error when the kernel runs.
     - `num_stages`: the number of pipeline stages; None takes that of the launch, which is for loops with `dot` only.
-      With n >= 2, a loop without `dot` begins its loads n - 1 iterations ahead: also before stores of earlier
-      iterations through other arguments, unless a `debug_barrier` stands in the loop.
+      With n >= 2, the loop begins its loads up to n - 1 iterations ahead: also before stores of earlier iterations
+      through other arguments, unless a `debug_barrier` stands in the loop. Two arguments count as apart, even if they
+      are one array.
     - `loop_unroll_factor`: the number of iterations to unroll. Only `to_mlir` passes it on; compiling warns of it.
     - `disallow_acc_multi_buffer`: keep one buffer for the accumulator of a dot. Only `to_mlir` passes it on;
       compiling warns of it.

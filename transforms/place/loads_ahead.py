@@ -31,7 +31,7 @@ Loads of a later iteration begin before stores of an earlier one through other a
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 import attrs
 
@@ -43,10 +43,15 @@ from ziggurat.codemodel.transform import Rewriter
 from ziggurat.codemodel.types import ScalarType, SharedType, TensorType, Type, i1
 from ziggurat.transforms.place.loop_plan import (
     CP_ASYNC_BYTES,
+    DEPENDS,
+    WRITES,
+    Load,
+    LoopPlan,
     ahead_of,
     bytes_at_once,
     consecutive,
     is_zero_or_undefined,
+    kept_in_place,
     places_of,
     step_ahead,
 )
@@ -62,11 +67,11 @@ from ziggurat.transforms.simplify.effects import is_pure, may_trap
 # Registers of a thread for values in flight: those of a load that are not copied to shared memory, and those of a loop.
 # (For 8 registers and two stages on an H200, registers were faster by 1.3; for more of either, copies.)
 IN_REGISTERS, _OF_A_LOOP = 8, 96
-_MAX_STAGES = 32
-
-Load = tt.Load | tt.DescriptorLoad
-_DOTS = (tt.Dot, gpu.MatrixProduct, gpu.DotFma)
+_BESIDE_DOTS, _CARRIED = 16, 192  # Of a loop with dots: registers for small loads, and those that the loop may carry.
+_OF_CONSUMERS = "the producer of a loop with roles loads only what goes to dots, by TMA"
+_KEPT = "an op in its loop writes to the same memory or orders accesses"
 _DEPENDS = "its address depends on what an earlier iteration loads, or may not be computed ahead"
+_MAX_STAGES = 32
 _SHARED = "all programs load it, so that it is in the L1, which copies do not read"
 
 
@@ -76,7 +81,8 @@ class LoadsAhead:
 
     `loads` has the stage in which each begins, in program order; `own` is the loop's own stage. The loads in `rings`
     are copied to buffers of these types, aligned to these numbers of bytes. `carried` has the numbers of the carried
-    values from which addresses are computed. `left` are the loads that stay where they are.
+    values from which addresses are computed. `left` are the loads that stay where they are, and why. In a loop
+    with dots, `staged` are loads that go through buffers of these types: `pipeline_loads` copies them ahead.
     """
 
     loop: scf.For
@@ -84,12 +90,19 @@ class LoadsAhead:
     own: int
     rings: dict[Value, tuple[SharedType, int]]
     carried: tuple[int, ...]
-    left: tuple[Obstacle, ...]
+    left: tuple[tuple[Load, Obstacle], ...]
+    staged: dict[Value, tuple[SharedType, int]]
 
     @property
     def bytes(self) -> int:
         """The shared memory that the rings take."""
-        return sum(type_.bytes * (self.own - self.loads[value]) for value, (type_, _) in self.rings.items())
+        rings = sum(type_.bytes * (self.own - self.loads[value]) for value, (type_, _) in self.rings.items())
+        return rings + sum(type_.bytes * (self.own + 1) for type_, _ in self.staged.values())
+
+    @property
+    def moves(self) -> bool:
+        """Whether any load begins in an earlier iteration."""
+        return bool(self.loads or self.staged)
 
     @property
     def groups(self) -> list[list[Value]]:
@@ -169,71 +182,94 @@ class LoadsAhead:
         return unpacked(builder, result, count + len(initial))[0] if count == 1 else result
 
 
-def loads_ahead(loop: scf.For, limit: int) -> LoadsAhead | Obstacle | None:
-    """The plan for a loop that asks for stages, with up to `limit` bytes of buffers, or the obstacle; None for other
-    loops, and for those with dots or without loads."""
-    stages = loop.num_stages or 0
-    ops = [op for op in loop.body.entry.ops if isinstance(op, Load)]
-    if stages < 2 or not ops or any(isinstance(op, _DOTS) for op in loop.walk()):
-        return None
-    if any(isinstance(owner, gpu.WarpSpecialize) for owner in loop.path()):
-        return None
-    step = step_ahead(loop, [op.descriptor if isinstance(op, tt.DescriptorLoad) else op.ptr for op in ops])
-    if isinstance(step, Obstacle):
+def loads_ahead(
+    loop: scf.For, stages: int, limit: int, dots: LoopPlan | Obstacle | None = None
+) -> LoadsAhead | Obstacle:  # fmt: skip
+    """The plan for a loop, with up to `stages` stages and `limit` bytes of buffers, or the obstacle.
+
+    A loop with dots has the plan for their operands. Then the plan for its other loads may be to move none.
+    """
+    if isinstance(step := step_ahead(loop), Obstacle):
         return step
+    copied = {copy.load.result for copy in dots.copies} if isinstance(dots, LoopPlan) else set[Value]()
+    ops = [op for op in loop.body.entry.ops if isinstance(op, Load) and op.result not in copied]
+    writers, kept = kept_in_place(loop, ops), dict[Value, Obstacle]()
+    if is_role(loop):
+        kept = {op.result: Obstacle(_OF_CONSUMERS, op) for op in ops}
+    if dots is not None:
+        kept |= {op.result: Obstacle(DEPENDS, op) for op in ops if isinstance(op, tt.DescriptorLoad)}
+    elif writers and len(writers) == len(ops):
+        return Obstacle(WRITES, next(iter(writers.values())))
+    kept |= {value: Obstacle(_KEPT, op) for value, op in writers.items()}
     for count in range(min(stages, _MAX_STAGES), 1, -1):
-        found = _planned(loop, ops, count)
-        if isinstance(found, Obstacle) or found.bytes <= limit:
-            return found
-    return Obstacle("there is no shared memory for a second stage", loop)
+        plan = _planned(loop, ops, kept, count, dots)
+        if plan.bytes <= limit:
+            return plan if plan.loads or dots is not None else plan.left[0][1]
+    full = Obstacle("there is no shared memory for a second stage", loop)
+    large = {op.result: full for op in ops if _registers(op.result.type) > IN_REGISTERS}
+    return full if dots is None else _planned(loop, ops, kept | large, 2, dots)
 
 
-def _planned(loop: scf.For, ops: Sequence[Load], stages: int) -> LoadsAhead | Obstacle:
-    """The plan with this number of stages."""
-    own, levels = stages - 1, _Levels(loop)
+def _planned(
+    loop: scf.For, ops: Sequence[Load], kept: Mapping[Value, Obstacle], stages: int, dots: LoopPlan | Obstacle | None
+) -> LoadsAhead:
+    """The plan with this number of stages, without the loads that are `kept` in place."""
+    own, levels = stages - 1, _Levels(loop, kept)
     found = {op.result: level for op in ops if (level := levels.of(op.result)) is not None}
-    left = [Obstacle(_DEPENDS, op) for op in ops if op.result not in found]
-    if not found:
-        return left[0]
-    deepest = min(max(found.values()), own) - 1
+    left = [(op, kept.get(op.result) or Obstacle(_DEPENDS, op)) for op in ops if op.result not in found]
+    deepest = min(max(found.values(), default=1), own) - 1
     why = f"it waits for another load, and {stages} stages are too few for both"
-    left += [Obstacle(why, _op(value)) for value, level in found.items() if level - 1 > deepest]
+    left += [(_op(value), Obstacle(why, _op(value))) for value, level in found.items() if level - 1 > deepest]
     found = {value: level for value, level in found.items() if level - 1 <= deepest}
     each = own // (deepest + 1)
     feeding = {op.result for value in found for op in _computing(loop, _op(value).operands) if op.result in found}
     stage = {value: each * (level - 1 if value in feeding else deepest) for value, level in found.items()}
+    carried = sum(value_registers(value.type) for value in loop.initial)
+    most = min(_BESIDE_DOTS, _CARRIED - carried) if dots is not None else _OF_A_LOOP
     rings, registers = dict[Value, tuple[SharedType, int]](), 0
+    staged = dict[Value, tuple[SharedType, int]]()
+    by_threads = isinstance(dots, LoopPlan) and not any(copy.by_tma for copy in dots.copies)
     for value in [*feeding, *(value for value in found if value not in feeding)]:
-        taken = _registers(value.type) * (own - stage[value])
         load = _op(value)
+        if dots is not None and value not in feeding and _registers(value.type) <= IN_REGISTERS:
+            stage[value] = own - 1  # The dots need registers as well.
+        taken = _registers(value.type) * (own - stage[value])
         small = value in feeding or (taken <= IN_REGISTERS and isinstance(load, tt.Load))
         why = None if small or _is_own(load) else _SHARED
         ring = None if small or why else _ring_of(load)
-        if why is None and ring is None and registers + taken > _OF_A_LOOP:
+        if why is None and ring is None and registers + taken > most:
             why = f"its values in flight would take {taken} registers of a thread"
         if why is not None and value in feeding:
-            return Obstacle(why, load)
+            return _planned(loop, ops, {**kept, value: Obstacle(why, load)}, stages, dots)
+        with_dots = ring is not None and by_threads and found[value] == 1 and is_zero_or_undefined(_fill(load))
+        if dots is not None and ring is not None and not with_dots and _is_replicated(load):
+            why = "several threads load each of its elements, which no copy for the dots orders"
         if why is not None:
-            left.append(Obstacle(why, load))
+            left.append((load, Obstacle(why, load)))
+            del stage[value]
+        elif ring is not None and with_dots:
+            staged[value] = ring
             del stage[value]
         elif ring is not None:
             rings[value] = ring
         else:
             registers += taken
-    if not stage:
-        return left[0]
     wanted = [operand for value in stage for operand in _op(value).operands]
-    carried = _carried(loop, wanted)
-    return LoadsAhead(
-        loop, {value: stage[value] for value in found if value in stage}, own, rings, carried, tuple(left)
-    )
+    begun: dict[Value, int] = {value: stage[value] for value in found if value in stage}
+    return LoadsAhead(loop, begun, own, rings, _carried(loop, wanted), tuple(left), staged)
+
+
+def is_role(loop: scf.For) -> bool:
+    """Whether a loop belongs to a role of warps: its producer loads ahead."""
+    return any(isinstance(owner, gpu.WarpSpecialize) for owner in loop.path())
 
 
 class _Levels:
     """The number of loads, one after the other, that it takes to compute the values of an iteration."""
 
-    def __init__(self, loop: scf.For) -> None:
+    def __init__(self, loop: scf.For, kept: Container[Value]) -> None:
         self.loop = loop
+        self.kept = kept
         self.known: dict[Value, int | None] = {}
 
     def of(self, value: Value) -> int | None:
@@ -249,7 +285,7 @@ class _Levels:
         return self.known[value]
 
     def _of_op(self, op: Op) -> int | None:
-        is_load = isinstance(op, Load) and _may_move(op)
+        is_load = isinstance(op, Load) and _may_move(op) and op.result not in self.kept
         if not is_load and (not is_pure(op) or op.bodies or may_trap(op)):
             return None
         before = [self.of(operand) for operand in op.operands]
@@ -316,6 +352,16 @@ def _ring_of(load: Load) -> tuple[SharedType, int] | None:
     layout = layout_of(type_)
     shared = SharedType(type_.shape, element, buffer_bases(layout, layout, layout.numel, element.bytes))
     return (shared, 16) if consecutive(layout, shared, load.width) == load.width else None
+
+
+def _fill(load: Load) -> Value | None:
+    return load.other if isinstance(load, tt.Load) else None
+
+
+def _is_replicated(load: Load) -> bool:
+    """Whether several threads load each element."""
+    layout = layout_of(load.result.type)
+    return not all((*layout.lanes, *layout.warps))
 
 
 def _registers(type_: Type) -> int:

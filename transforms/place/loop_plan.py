@@ -8,8 +8,9 @@ TMA, into a buffer in TMA's own form.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import product
 
 import attrs
 
@@ -26,10 +27,14 @@ from ziggurat.transforms.place.queries import begun_by, constant_of, layout_of, 
 from ziggurat.transforms.place.tma import before_transposition, is_filled_by_tma
 from ziggurat.transforms.simplify.effects import is_pure, may_trap, may_write
 
+Load = tt.Load | tt.DescriptorLoad
 _READERS = (gpu.Wgmma, gpu.Mma, gpu.DotFma, gpu.LocalLoad)
 CP_ASYNC_BYTES = (4, 8, 16)  # Bytes that one cp.async copies.
 
 TURNED_SLOTS = 3  # Of a ring of turned operands: one for each wgmma in flight, and one that is filled.
+WRITES = "an op in it writes to global memory or orders its accesses"
+DEPENDS = "its address depends on what the loop loads, or may not be computed ahead"
+
 _CTAS = 2  # The CTAs that share an SM, if they can: one computes while the other waits.
 _FEW_ACCUMULATORS = 32  # Registers a thread: those of 64×64 f32 by 4 warps.
 _DEEPEST = 6  # The stages of a loop with few accumulators.
@@ -46,7 +51,7 @@ class Copy:
     `reader` is the first op that reads the buffer.
     """
 
-    load: tt.Load | tt.DescriptorLoad
+    load: Load
     transposed: tuple[tt.Trans, ...]
     store: gpu.LocalStore
     buffer: gpu.LocalAlloc
@@ -77,9 +82,9 @@ class LoopPlan:
     carried values that they start from. `late` is the wait for a wgmma that stays in flight into the next iteration. It
     takes place there after the op `after`: the wait for another wgmma, or the next wgmma on the same accumulator. With
     a `spare` slot, the copies of a later iteration need not follow it. The wgmma `deferred` itself takes place in the
-    next iteration, before `after`, which is then the wait for the first wgmma. `left` are the loads for dots that are
-    not pipelined. `turned` are the stores of what threads have read from a slot for that wgmma. They take place an
-    iteration ahead, to rings of three slots: one for each wgmma in flight.
+    next iteration, before `after`, which is then the wait for the first wgmma. `turned` are the stores of what threads
+    have read from a slot for that wgmma. They take place an iteration ahead, to rings of three slots: one for each
+    wgmma in flight.
     """
 
     loop: scf.For
@@ -90,7 +95,6 @@ class LoopPlan:
     late: gpu.WgmmaWait | None
     after: Op | None
     spare: bool = False
-    left: tuple[Obstacle, ...] = ()
     deferred: gpu.Wgmma | None = None
     turned: tuple[gpu.LocalStore, ...] = ()
     why: str = ""  # The reason for the number of stages, where the compiler has chosen it.
@@ -99,6 +103,12 @@ class LoopPlan:
     def distance(self) -> int:
         """The number of iterations by which the copies are ahead."""
         return self.stages - 1 - self.spare
+
+    @property
+    def bytes(self) -> int:
+        """The shared memory that the rings take beside the buffers of the loop."""
+        turned = sum(shared_of(store.buffer).bytes for store in self.turned)
+        return (self.stages - 1) * sum(copy.shared.bytes for copy in self.copies) + (TURNED_SLOTS - 1) * turned
 
     @property
     def ahead_of_late(self) -> bool:
@@ -117,12 +127,15 @@ class LoopPlan:
 
     def released(self, copies: Sequence[Copy]) -> Op:
         """The op of the loop's body after which the slot of a channel has been read: its last reader, or the wait for
-        that, which may be `late`."""
+        the last wgmma that reads it, which may be `late`."""
+        ops, buffers = self.loop.body.entry.ops, {copy.buffer.result for copy in copies}
         readers = {user.result for copy in copies for user in copy.readers}
-        ops = self.loop.body.entry.ops
         last = max(at for at, op in enumerate(ops) if op.result in readers)
-        waits = (op for op in ops[last:] if isinstance(op, gpu.WgmmaWait) and not op.pending)
-        return next(waits) if _in_flight(copies) else ops[last]
+        if not _in_flight(copies):
+            return ops[last]
+        begun = max(at for at, op in enumerate(ops) if not buffers.isdisjoint(read_in_flight(op)))
+        done = next(at for at, op in enumerate(ops) if at > begun and isinstance(op, gpu.WgmmaWait) and not op.pending)
+        return ops[done] if ops[done] is self.late else ops[max(last, done)]
 
 
 def planned(
@@ -134,25 +147,21 @@ def planned(
     """
     if asked is not None and asked < 2:
         return Obstacle("it has one stage", loop)
-    descriptors = [op.descriptor for op in loop.body.entry.ops if isinstance(op, tt.DescriptorLoad)]
-    step = step_ahead(loop, descriptors, by_tma=True)
-    if isinstance(step, Obstacle):
+    if isinstance(step := step_ahead(loop), Obstacle):
         return step
     copies = [copy for op in loop.body.entry.ops if (copy := copy_of(op)) is not None]
     stores = {copy.store.result for copy in copies}
     copies = [copy for copy in copies if _is_only_stored(copy.load.result, stores)]
     if not copies:
         return _too_narrow(loop) or Obstacle("no load in it goes only to a dot", loop)
-    if isinstance(any_load := step_ahead(loop), Obstacle):
-        copies = [copy for copy in copies if copy.by_tma]
-        if not copies:
-            return any_load
+    kept = kept_in_place(loop, [copy.load for copy in copies])
+    copies = [copy for copy in copies if copy.load.result not in kept]
+    if not copies:
+        return Obstacle(WRITES, next(iter(kept.values())))
     traced = tuple(copy for copy in copies if ahead_of(loop, places_of(copy.load)) is not None)
-    why = "its address depends on what the loop loads, or may not be computed ahead"
-    left = [Obstacle(why, copy.load) for copy in copies if copy not in traced]
     ahead = ahead_of(loop, [value for copy in traced for value in places_of(copy.load)])
     if not traced or ahead is None:
-        return left[0]
+        return Obstacle(DEPENDS, copies[0].load)
     stage_bytes = sum(copy.shared.bytes for copy in traced)
     for turned in (_turned(loop, traced), ()):
         (late, after), spare = _late_wait(loop, traced, turned), False
@@ -170,7 +179,7 @@ def planned(
             break  # Else there is no stage for turning.
     if stages < 2 or abs(step) * stages >= 1 << 30:
         return Obstacle(f"there is no shared memory for a second stage of {stage_bytes} bytes", loop)
-    return LoopPlan(loop, traced, stages, *ahead, late, after, spare, tuple(left), turned=turned, why=why)
+    return LoopPlan(loop, traced, stages, *ahead, late, after, spare, turned=turned, why=why)
 
 
 def _chosen(loop: scf.For, copies: Sequence[Copy], occupancy: Occupancy) -> tuple[int, str]:
@@ -196,10 +205,8 @@ def _continues(op: gpu.Wgmma | gpu.Mma) -> bool:
     return isinstance(op.c, OpResult) and isinstance(op.c.op, gpu.Wgmma | gpu.Mma)
 
 
-def step_ahead(loop: scf.For, loaded: Sequence[Value] = (), *, by_tma: bool = False) -> int | Obstacle:
-    """The step of a loop whose loads may begin in earlier iterations; or the obstacle. Loads through the pointers and
-    descriptors `loaded` may begin before stores and relaxed atomics through those that come from other arguments; loads
-    `by_tma` also before stores by TMA, as no launch has both of the same memory (`tma.aliasing`)."""
+def step_ahead(loop: scf.For) -> int | Obstacle:
+    """The step of a loop whose loads may begin in earlier iterations; or the obstacle."""
     step = constant_of(loop.step)
     if not isinstance(step, int) or not step or loop.start.type not in (i32, i64):
         return Obstacle("its step must be a constant, and its index an i32 or i64", loop)
@@ -207,15 +214,26 @@ def step_ahead(loop: scf.For, loaded: Sequence[Value] = (), *, by_tma: bool = Fa
         return Obstacle("its body has jumps", loop)
     if not all(isinstance(op, core.TupleLoad) for op in loop.result.uses) and len(loop.initial) > 1:
         return Obstacle("its results are used as one Tuple", loop)
-    writers = [inner for op in loop.body.entry.ops for inner in op.walk() if _orders_memory(inner)]
-    if by_tma:
-        writers = [op for op in writers if not isinstance(op, tt.DescriptorStore | tt.DescriptorReduce)]
-    if writers and (loaded or by_tma):
-        memory = MemoryOrder(next(op for op in loop.path() if isinstance(op, tt.Func)))
-        writers = [op for op in writers if memory.keeps_order(op, loaded)]
-    if writers:
-        return Obstacle("an op in it writes to global memory or orders its accesses", writers[0])
     return step
+
+
+def kept_in_place(loop: scf.For, loads: Iterable[Load]) -> dict[Value, Op]:
+    """The loads of a loop that must not begin in an earlier iteration, by their results, with the op in the way.
+
+    A load may begin before stores and relaxed atomics through pointers and descriptors that come from other arguments;
+    and before stores by TMA if TMA loads, as no launch has both of the same memory (`tma.aliasing`)."""
+    writers = [inner for op in loop.body.entry.ops for inner in op.walk() if _orders_memory(inner)]
+    if not writers:
+        return {}
+    memory = MemoryOrder(next(op for op in loop.path() if isinstance(op, tt.Func)))
+    kept: dict[Value, Op] = {}
+    for load, op in product(loads, reversed(writers)):
+        by_tma = isinstance(load, tt.DescriptorLoad)
+        if by_tma and isinstance(op, tt.DescriptorStore | tt.DescriptorReduce):
+            continue
+        if memory.keeps_order(op, [load.descriptor if by_tma else load.ptr]):
+            kept[load.result] = op
+    return kept
 
 
 def _too_narrow(loop: scf.For) -> Obstacle | None:
@@ -358,7 +376,7 @@ def _is_only_stored(value: Value, stores: Container[Value]) -> bool:
     )
 
 
-def places_of(load: tt.Load | tt.DescriptorLoad) -> list[Value]:
+def places_of(load: Load) -> list[Value]:
     """The operands of a load but for its fill."""
     fill = load.other if isinstance(load, tt.Load) else None
     return [value for value in load.operands if value is not fill]

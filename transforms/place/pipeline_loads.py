@@ -34,7 +34,7 @@ both: so the ring has one slot more where the occupancy stays the same. `loop_pl
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import dropwhile, pairwise, takewhile
 
@@ -51,7 +51,7 @@ from ziggurat.codemodel.types import TensorType, i1, with_element
 from ziggurat.transforms.place.flow import allocation
 from ziggurat.transforms.place.loop_plan import TURNED_SLOTS, Copy, LoopPlan, planned
 from ziggurat.transforms.place.memory_order import ATOMICS
-from ziggurat.transforms.place.obstacle import Obstacle, warn, warn_of
+from ziggurat.transforms.place.obstacle import Obstacle, warn
 from ziggurat.transforms.place.queries import constant, descriptor_of, shared_of, unpacked
 from ziggurat.transforms.place.schedule import carrying_loop
 
@@ -70,8 +70,8 @@ def pipeline_loads(module: gpu.Module, num_stages: int | None) -> Op:
     """
     plans: dict[Value, LoopPlan] = {}
     for op, stages, plan in plans_of(module, num_stages):
-        _warn_of_stages(op, plan, stages)
         if isinstance(plan, LoopPlan):
+            _warn_of_stages(op, plan, stages)
             plans[op.result] = plan
 
     def pipelined(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
@@ -103,27 +103,12 @@ def room_for(module: gpu.Module, loop: scf.For) -> tuple[int, int]:
     return others, TARGETS[module.target].max_shared - _LOWERING_BYTES - others
 
 
-def _warn_of_stages(loop: scf.For, plan: LoopPlan | Obstacle, stages: int | None) -> None:
+def _warn_of_stages(loop: scf.For, plan: LoopPlan, stages: int | None) -> None:
     """Warn of a loop with fewer stages than were asked for."""
-    if stages is None or any(isinstance(owner, gpu.WarpSpecialize) for owner in loop.path()):
-        return
-    if isinstance(plan, LoopPlan) and loop.num_stages is not None:
-        warn_of_loads(plan.left)
-    if isinstance(plan, Obstacle):
-        # Loads that feed no dot are not copied ahead: other warps hide their latency.
-        has_dots = any(isinstance(op, gpu.MatrixProduct) for op in loop.walk())
-        if loop.num_stages is not None and stages > 1 and has_dots:
-            warn_of(f"the loop is not pipelined in {stages} stages", loop, plan)
-    elif plan.stages < stages and (loop.num_stages is not None or stages != USUAL_STAGES):
+    if stages is not None and plan.stages < stages and (loop.num_stages is not None or stages != USUAL_STAGES):
         each = sum(copy.shared.bytes for copy in plan.copies)
         why = f"there is no shared memory for more stages of {each} bytes"
         warn(f"the loop is pipelined in {plan.stages} stages, not {stages}: {why}", loop.location)
-
-
-def warn_of_loads(left: Iterable[Obstacle]) -> None:
-    """Warn of the loads that a loop does not pipeline."""
-    for obstacle in left:
-        warn(f"the load is not pipelined: {obstacle.why}", obstacle.op.location)
 
 
 def _occupancy(module: gpu.Module, others: int, ring: int, registers: int) -> int:

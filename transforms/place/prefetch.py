@@ -1,120 +1,123 @@
-"""Prefetching: the small loads of a loop with dots are begun one iteration before their values are used.
+"""Prefetching: the loads of a loop begin some iterations before their values are used, as far as it asks for stages.
 
-    scf.for … (%i, %acc, %p) {                        scf.for … (%i, %acc, %p) {
-        %m = tt.load %p;                                  %more = gpu.stage @0 @order=1;
-        %d = gpu.wgmma …;                  becomes        %m = tt.load %p %more;
-        … %m …                                            gpu.stage @1 @order=0;
-        %q = tt.addptr %p …;                              %q = tt.addptr %p …;
-        scf.yield %d %q; }                                gpu.stage @1 @order=2;
-                                                          %d = gpu.wgmma …; … %m …
-                                                          scf.yield %d %q; }
+    scf.for … (%i, %acc, %p) {                        scf.for … (%i, %acc, %q) {
+        %m = tt.load %p;                                  %more = gpu.stage @1 @order=1;
+        %d = gpu.wgmma …;                  becomes        %m = tt.load %q %more;
+        … %m …                                            %r = tt.addptr %q …;
+        %r = tt.addptr %p …;                              gpu.stage @2 @order=2;
+        scf.yield %d %r; }                                %d = gpu.wgmma …; … %m …
+                                                          scf.yield %d … %r; }
 
-The dots' own operands become copies to shared memory (`pipeline_loads`). The loop waits for its other loads, such as
-scales or the maxima of attention's rows, in the iteration that uses them: some hundred cycles without an MMA. Their
-values fit in registers, so `expand` lets the loop carry them there.
+In a loop with dots, the dots' own operands become copies to shared memory later (`pipeline_loads`). Without more, the
+loop would wait for its other loads, such as scales, the maxima of attention's rows or weights that threads convert, in
+the iteration that uses them: some hundred cycles without an MMA. `loads_ahead` plans them: small ones are one iteration
+ahead, in registers that `expand` lets the loop carry; others are copied.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from ziggurat.codemodel.dialects import scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.options import USUAL_STAGES
+from ziggurat.codemodel.graphs import reached
 from ziggurat.codemodel.op import Op, Value
+from ziggurat.codemodel.traits import BodyTerminator
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
-from ziggurat.transforms.place.flow import users_of
-from ziggurat.transforms.place.loads_ahead import LoadsAhead, loads_ahead
-from ziggurat.transforms.place.loop_plan import CP_ASYNC_BYTES, ahead_of, bytes_at_once, step_ahead
+from ziggurat.codemodel.types import SharedType
+from ziggurat.transforms.place.loads_ahead import LoadsAhead, is_role, loads_ahead
+from ziggurat.transforms.place.loop_plan import Load, LoopPlan
 from ziggurat.transforms.place.obstacle import Obstacle, warn, warn_of
-from ziggurat.transforms.place.pipeline_loads import load_where, room_for, warn_of_loads
-from ziggurat.transforms.place.pressure import value_registers
-from ziggurat.transforms.place.schedule import carrying_loop
+from ziggurat.transforms.place.pipeline_loads import plans_of, room_for
 
-# Registers of a thread that the values of one load may take, those of all loads of a loop, and those that the loop may
-# carry with them: the dots need some as well.
-_OF_A_LOAD, _OF_A_LOOP, _CARRIED = 8, 16, 192
+_DOTS = (tt.Dot, gpu.MatrixProduct)
+
+# A loop, the plan for the operands of its dots, and that for its other loads.
+Plans = tuple[scf.For, LoopPlan | Obstacle, LoadsAhead | Obstacle]
 
 
 def prefetch_loads(module: gpu.Module, num_stages: int | None) -> Op:
-    """The GPU model whose loops with dots have a stage of their own for small loads, one iteration ahead.
+    """The GPU model whose loops begin their loads in stages of their own; a warning for each that asks for it and does
+    not.
 
-    `num_stages` below 2 forbids it. A loop's own takes precedence; without dots, only this counts (`loads_ahead`).
+    `num_stages` below 2 forbids it. A loop's own takes precedence; without dots, only this counts.
     """
-    loads: dict[Value, list[tt.Load] | LoadsAhead] = {}
-    for op in module.walk():
-        stages = None if not isinstance(op, scf.For) else num_stages if op.num_stages is None else op.num_stages
-        if isinstance(op, scf.For) and (stages is None or stages > 1):
-            around = (loads.get(owner.result) for owner in op.path())
-            taken = sum(plan.bytes for plan in around if isinstance(plan, LoadsAhead))
-            plan = loads_ahead(op, room_for(module, op)[1] - taken)
-            _warn_of(op, plan)
-            found = _loads_of(op) if plan is None else plan
-            if found and not isinstance(found, Obstacle):
-                loads[op.result] = found
+    plans: dict[Value, LoadsAhead] = {}
+    staged: dict[Value, tuple[SharedType, int]] = {}
+    for loop, copies, plan in prefetch_plans(module, num_stages):
+        _warn_of(loop, copies, plan, num_stages)
+        if isinstance(plan, LoadsAhead):
+            plans |= {loop.result: plan} if plan.loads else {}
+            staged |= plan.staged
 
     def prefetched(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
-        found = loads.get(op.result)
-        if found is None or not isinstance(op, scf.For):
-            return None
-        return found.write(builder) if isinstance(found, LoadsAhead) else _annotated(builder, op, found)
+        if op.result in staged and isinstance(op, tt.Load):
+            type_, alignment = staged[op.result]
+            buffer = builder.add(gpu.LocalAlloc(type_, alignment=alignment))
+            builder.add(gpu.LocalStore(buffer, builder.copy(op, operands)))
+            return builder.add(gpu.LocalLoad(buffer, op.result.type))
+        return plans[op.result].write(builder) if op.result in plans else None
 
-    return transform(module, prefetched, pass_name="prefetch_loads") if loads else module
-
-
-def _warn_of(loop: scf.For, plan: LoadsAhead | Obstacle | None) -> None:
-    """Warn of what a loop without dots asks for and does not get."""
-    if isinstance(plan, Obstacle):
-        warn_of(f"the loop is not pipelined in {loop.num_stages} stages", loop, plan)
-    elif plan is not None:
-        warn_of_loads(plan.left)
-        if plan.own + 1 < (loop.num_stages or 0):
-            why = f"there is no shared memory for more stages of {plan.bytes // plan.own} bytes"
-            warn(f"the loop is pipelined in {plan.own + 1} stages, not {loop.num_stages}: {why}", loop.location)
+    return transform(module, prefetched, pass_name="prefetch_loads") if plans or staged else module
 
 
-def _loads_of(loop: scf.For) -> list[tt.Load]:
-    """The loads of a loop that can be prefetched."""
-    block, loads = loop.body.entry, list[tt.Load]()
-    has_dot = any(isinstance(op, gpu.Wgmma | gpu.Mma) for op in block.ops)
-    is_role = any(isinstance(owner, gpu.WarpSpecialize) for owner in loop.path())
-    if not has_dot or is_role or isinstance(step_ahead(loop), Obstacle):
-        return loads
-    left = min(_OF_A_LOOP, _CARRIED - sum(value_registers(value.type) for value in loop.initial))
-    for op in block.ops:
-        if not isinstance(op, tt.Load) or op.volatile or op.cache is tt.CacheModifier.CV or _is_copied(op):
+def prefetch_plans(module: gpu.Module, num_stages: int | None) -> Iterator[Plans]:
+    """The plans for the loops of a model before `prefetch_loads`: those with dots, and those that ask for stages."""
+    taken: dict[Value, int] = {}  # The bytes of the rings of loops.
+    for loop, stages, copies in plans_of(module, num_stages):
+        has_dots = any(isinstance(op, _DOTS) for op in loop.body.entry.ops)
+        if not has_dots and any(isinstance(op, _DOTS) for op in loop.walk()):
+            if loop.num_stages and isinstance(copies, Obstacle):
+                yield loop, copies, copies  # Only the dots of a loop inside are pipelined.
             continue
-        registers = value_registers(op.result.type)
-        if registers <= min(_OF_A_LOAD, left) and ahead_of(loop, op.operands) is not None:
-            left -= registers
-            loads.append(op)
-    return loads
+        if not _loads_of(loop) or not (has_dots or loop.num_stages):
+            continue
+        if stages is not None and stages < 2 and isinstance(copies, Obstacle):
+            if has_dots:
+                yield loop, copies, copies
+            continue
+        limit = room_for(module, loop)[1] - sum(taken.get(owner.result, 0) for owner in loop.path())
+        if isinstance(copies, LoopPlan):
+            stages, limit = copies.stages, limit - copies.bytes
+        plan = loads_ahead(loop, stages or USUAL_STAGES, limit, copies if has_dots else None)
+        taken[loop.result] = plan.bytes if isinstance(plan, LoadsAhead) else 0
+        yield loop, copies, plan
 
 
-def _is_copied(load: tt.Load) -> bool:
-    """Whether a loaded tensor goes to shared memory in units of 4 bytes or more: `pipeline_loads` copies it there."""
-    is_stored = any(isinstance(user, gpu.LocalStore | tt.Trans) for user in users_of(load.result))
-    return is_stored and bytes_at_once(load) >= CP_ASYNC_BYTES[0]
+def _loads_of(loop: scf.For) -> list[Load]:
+    return [op for op in loop.body.entry.ops if isinstance(op, Load)]
 
 
-def _annotated(builder: Rewriter, loop: scf.For, loads: Sequence[tt.Load]) -> Value:
-    """Add the loop with its loads in stage 0, one iteration ahead; the value that stands for the loop's result."""
-    ops, yielded = loop.body.entry.ops[:-1], loop.body.entry.terminator.operands
-    ahead, numbers = ahead_of(loop, [value for load in loads for value in load.operands]) or ((), ())
-    handed, _ = ahead_of(loop, [yielded[number] for number in numbers]) or ((), ())
-    done = {op.result for op in (*handed, *loads)}
+def _warn_of(loop: scf.For, copies: LoopPlan | Obstacle, plan: LoadsAhead | Obstacle, num_stages: int | None) -> None:
+    """Warn of the loads that are asked to begin ahead and do not: of all, if the loop asks; of those from which dots
+    are computed, if the launch asks for another number of stages than the usual one."""
+    asks = (loop.num_stages or 0) > 1 or loop.warp_specialize
+    if not asks and (num_stages or 0) in (0, 1, USUAL_STAGES):
+        return
+    stages = USUAL_STAGES if num_stages is None else num_stages
+    stages = stages if loop.num_stages is None else loop.num_stages
+    loads = [load for load in _loads_of(loop) if stages > 1 and (asks or _goes_to_dot(load))]
+    reasons = {load.result: reason for load, reason in plan.left} if isinstance(plan, LoadsAhead) else {}
+    if isinstance(plan, Obstacle) or (isinstance(copies, Obstacle) and not plan.moves and not is_role(loop)):
+        if isinstance(copies, Obstacle) and stages > 1 and (asks or loads):
+            obstacle = plan if isinstance(plan, Obstacle) else copies
+            warn_of(f"the loop is not pipelined in {stages} stages", loop, obstacle)
+    elif isinstance(copies, Obstacle) and plan.own + 1 < stages and not is_role(loop):
+        why = f"there is no shared memory for more stages of {plan.bytes // plan.own} bytes"
+        warn(f"the loop is pipelined in {plan.own + 1} stages, not {stages}: {why}", loop.location)
+    for load in loads:
+        if load.result in reasons:
+            warn_of("the load is not pipelined", load, reasons[load.result])
 
-    def write(inner: Rewriter, _: Sequence[Value]) -> Sequence[Value]:
-        inner.add(gpu.Stage(0, order=1))
-        later = inner.scoped()
-        later.rewrite_ops(ahead)
-        more = inner.add(gpu.Stage(0, order=1))
-        for load in loads:
-            inner[load.result] = load_where(later, load, more)
-        # The loads of the next iteration start from the values that this one hands on.
-        inner.add(gpu.Stage(1, order=0))
-        inner.rewrite_ops(handed)
-        inner.add(gpu.Stage(1, order=2))
-        inner.rewrite_ops([op for op in ops if op.result not in done])
-        return ()
 
-    return carrying_loop(builder, loop, range(len(loop.initial)), (), write, loop.attributes)
+def _goes_to_dot(load: Load) -> bool:
+    """Whether an operand of a dot in the same loop is computed from what a load reads."""
+
+    def following(value: Value) -> Sequence[Value]:
+        users = [user for user in value.uses if not isinstance(user, gpu.MatrixProduct | BodyTerminator)]
+        return [user.buffer if isinstance(user, gpu.LocalStore) else user.result for user in users]
+
+    values = reached([load.result], following)
+    dots = (user for value in values for user in value.uses if isinstance(user, gpu.MatrixProduct))
+    return any(not values.isdisjoint((dot.a, dot.b)) for dot in dots)

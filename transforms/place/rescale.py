@@ -8,11 +8,14 @@
 
 After the first blocks of keys, few maxima change. A multiplication that is not executed saves no time by itself, but
 power, which limits the clock of a GPU whose matrix units are busy. Multiplying by 1 changes no number.
+
+TMA must load the operands. In a loop whose threads copy, ptxas multiplies in any case and then selects, which takes up
+to an eighth more instructions.
 """
 
 from __future__ import annotations
 
-from ziggurat.codemodel.dialects import arith, math, tt
+from ziggurat.codemodel.dialects import arith, math, scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
@@ -22,23 +25,30 @@ _MAXIMA = (arith.MaxNumF, arith.MaximumF)
 
 
 def rescale(module: Op) -> Op:
-    """The GPU model that multiplies accumulators of wgmma only by factors that are not 1."""
+    """The GPU model that multiplies accumulators of wgmma only by factors that are not 1, where TMA loads."""
 
     def rescaled(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         if not isinstance(op, arith.MulF) or scalar_element(op.result.type) != f32:
             return None
         for at, value in enumerate(op.operands):
-            if isinstance(_op(value), gpu.WgmmaWait) and _is_often_one(op.operands[1 - at]):
+            waits = isinstance(_op(value), gpu.WgmmaWait)
+            if waits and _is_often_one(op.operands[1 - at]) and not _copies_by_threads(op):
                 return builder.add(gpu.Rescale(operands[at], operands[1 - at]))
         return None
 
-    if not any(isinstance(op, gpu.WgmmaWait) for op in module.walk()):
+    if not any(isinstance(op, gpu.TmaLoad | tt.DescriptorLoad) for op in module.walk()):
         return module
     return transform(module, rescaled, pass_name="rescale")
 
 
 def _op(value: Value) -> Op | None:
     return value.op if isinstance(value, OpResult) else None
+
+
+def _copies_by_threads(op: Op) -> bool:
+    """Whether threads copy to shared memory in a loop around an op."""
+    loops = (owner for owner in op.path() if isinstance(owner, scf.For))
+    return any(isinstance(inner, gpu.AsyncCopy) for loop in loops for inner in loop.walk())
 
 
 def _is_often_one(value: Value) -> bool:

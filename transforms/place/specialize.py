@@ -58,7 +58,6 @@ from ziggurat.transforms.place.pipeline_loads import (
     new_channels,
     parts_of_load,
     rings_of,
-    warn_of_loads,
 )
 from ziggurat.transforms.place.pressure import loop_registers, registers_of_thread
 from ziggurat.transforms.place.queries import bytes_of, constant
@@ -96,8 +95,6 @@ def specialize(module: gpu.Module, num_stages: int | None, every: bool = False, 
             warn_of("each CTA of a cluster loads all blocks of the loop, without roles", loops[0], found)
         return module
     split = found
-    for plan in split.sliced.plans.values() if asked else ():
-        warn_of_loads(plan.left)
 
     def write(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         if isinstance(op, gpu.Module):

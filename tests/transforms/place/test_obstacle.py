@@ -159,6 +159,58 @@ def fine(a, b, c, k):
 
 
 @zg.kernel
+def weights(a, w, scales, out, k, STAGES: zg.constexpr, WHAT: zg.constexpr):
+    """Dots whose second operand threads compute, scales that go to no dot, and a store to one of the two."""
+    rows = zg.arange(0, 64)
+    square = zg.add(zg.mul(zg.expand(rows, 1), 64), zg.expand(rows, 0))
+    total = zg.zeros((64, 64), zg.f32)
+    for at in zg.range(0, k, num_stages=STAGES):
+        x = zg.load(zg.add(a, zg.add(square, zg.mul(at, 4096))))
+        y = zg.load(zg.add(w, zg.add(square, zg.mul(at, 4096))))  # weights
+        scale = zg.load(zg.add(scales, at))  # scales
+        if WHAT == "weights":
+            zg.store(zg.add(w, at), zg.cast(1, zg.i8))
+        if WHAT == "scales":
+            zg.store(zg.add(scales, at), 1.0)
+        total = zg.add(total, zg.mul(zg.dot(x, zg.cast(zg.mul(y, 2), zg.f16)), scale))
+    zg.store(zg.add(out, square), total)
+
+
+WEIGHTS = (*(zg.divisible(zg.ptr(type_)) for type_ in (zg.f16, zg.i8, zg.f32, zg.f32)), zg.i32)
+
+
+def lines_of(found: list[Any], text: str) -> list[str]:
+    """The marks of the lines that warnings with a text are about."""
+    lines = open(__file__, encoding="utf-8").read().splitlines()
+    return [lines[one.lineno - 1].rpartition("# ")[2] for one in found if text in str(one.message)]
+
+
+@pytest.mark.parametrize(
+    ("own", "launch", "what", "wanted"),
+    [
+        (3, 3, "weights", ["weights"]),
+        (3, 3, "scales", ["scales"]),
+        (2, 1, "weights", ["weights"]),
+        # The launch asks for what feeds dots.
+        (None, 4, "weights", ["weights"]),
+        (None, 4, "scales", []),
+        # Nothing is asked for: of the launch, three is the usual number.
+        (None, 3, "weights", []),
+        (None, 1, "weights", []),
+        (1, 4, "weights", []),
+        (3, 3, "nothing", []),
+        (None, 4, "nothing", []),
+    ],
+)
+def test_each_load_that_is_asked_to_be_pipelined_and_is_not(
+    own: int | None, launch: int, what: str, wanted: list[str]
+) -> None:
+    found = warned(weights, *WEIGHTS, own, what, num_stages=launch)
+    assert lines_of(found, "the load is not pipelined: an op in its loop writes to the same memory") == wanted
+    assert wanted or not found
+
+
+@zg.kernel
 def doubled(a, c):
     """A load that feeds no dot is right to go through pointers."""
     block = zg.cast(a.load((0, 0)), zg.f32)
