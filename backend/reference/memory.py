@@ -8,6 +8,7 @@ memory of any tensor of PyTorch: programs pass tensors of addresses.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -15,11 +16,13 @@ from typing import Any
 import attrs
 import numpy as np
 
-from ziggurat.backend.launch import regions
+from ziggurat.backend.launch import races, regions
 from ziggurat.backend.launch.arrays import address, tensor_at
 from ziggurat.backend.reference.values import Array
 from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError, MemoryAccessError, warn
+from ziggurat.codemodel.dialects.tt import AtomicCAS, AtomicRMW, MemSemantic
 from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.scalars import bits_of
 from ziggurat.codemodel.types import MAX_ELEMENTS
 
 _ADDRESS_BITS = 56  # A process has addresses of at most 56 bits: x86-64 with five levels of pages, less elsewhere.
@@ -127,6 +130,7 @@ class Memory:
         self.regions = [Region(group) for group in _groups(arguments)]
         self.region_of = {argument.number: region for region in self.regions for argument in region.arguments}
         self.changes = 0  # The number of writes that may have changed an element.
+        self.races: races.Races | None = None  # In strict mode, the accesses of the programs up to now.
         self._journal: list[tuple[Array, Array, Array]] = []
 
     # Taking back.
@@ -134,12 +138,16 @@ class Memory:
     def record(self) -> None:
         """Begin a journal: writes from here on can be taken back."""
         self._journal = []
+        if self.races is not None:
+            self.races.begin()
 
     def take_back(self) -> None:
         """Restore what was there at `record`."""
         for view, index, old in reversed(self._journal):
             view[index] = old
         self._journal = []
+        if self.races is not None:
+            self.races.forget()
 
     def write(self, view: Array, index: Array, values: Array) -> None:
         """Set elements of a region's view; of an index that comes twice, the last value counts."""
@@ -298,6 +306,11 @@ READ, WRITE = "read", "write"
 _MAX_UNITS = 1 << 28  # Units of a region whose elements are given owners; 4 bytes are needed for each.
 
 
+def order_of(op: Op) -> MemSemantic:
+    """The order of an atomic op with other accesses."""
+    return op.order if isinstance(op, AtomicRMW | AtomicCAS) else MemSemantic.RELAXED
+
+
 class Conflict(Exception):
     """Programs of a batch share memory. With `again`, the batch is to be run again with owners of elements."""
 
@@ -316,7 +329,7 @@ class Sharing:
 
     In strict mode a program must not read an element that it has written since its last barrier, nor write an element
     that another position of a tensor has read: on a GPU these may be two threads, which run in any order. Two tensors
-    have the same positions if their shapes differ in axes of size 1 only.
+    have the same positions if their shapes differ in axes of size 1 only. Then races between programs are found as well.
     """
 
     def __init__(self, memory: Memory, strict: bool) -> None:
@@ -346,22 +359,28 @@ class Sharing:
         if self.strict:
             self._synchronized[programs - self._first] = len(self._accesses)
 
-    def touch(self, target: Target, access: Access, use: str) -> None:
+    def touch(self, target: Target, access: Access, use: str, values: Array | None = None) -> None:
         """Note an access to elements. `use` is READ, WRITE, or the kind of an atomic that commutes with its own kind.
+        `values` are those that a store writes.
 
-        Raises `Conflict` for memory that programs share, and in strict mode `KernelRuntimeError` for a missing barrier.
+        Raises `Conflict` for memory that programs share, and in strict mode `KernelRuntimeError` for a missing barrier
+        and for a race between programs.
         """
         region = target.region
         if self.together and region not in self._owners:
             self._touch_region(region, use)
-            return
+            if not self.strict:
+                return
         if not self.together and not self.strict:
             return
-        units, programs, *positions = self._units(target, access)
-        if self.together:
+        if self.strict and access.dtype.itemsize < region.unit:
+            self._refine(region, access.dtype.itemsize)
+        units, programs, *more = self._units(target, access, values)
+        if self.together and region in self._owners:
             self._claim(self._owners[region], units, programs)
         if self.strict and region.units <= _MAX_UNITS:
-            self._check_barriers(region, access, use, units, programs, *positions)
+            self._check_barriers(region, access, use, units, programs, more[0])
+            self._check_races(region, access, units, programs, *more[1:])
 
     def _touch_region(self, region: Region, use: str) -> None:
         seen = self._uses.get(region)
@@ -380,6 +399,48 @@ class Sharing:
         owners[units] = programs
         if (owners[units] != programs).any():  # Two programs touch one element at once.
             raise Conflict
+
+    def _refine(self, region: Region, size: int) -> None:
+        """Divide the units of a region into those of smaller elements."""
+        noted = self.memory.races.tables if self.memory.races is not None else {}
+        for tables in (self._owners, self._histories, noted):
+            if region in tables:
+                tables[region] = np.repeat(tables[region], region.unit // size, axis=-1)
+        region.unit = size
+
+    def _check_races(
+        self, region: Region, access: Access, units: Array, programs: Array, new: Array | None = None,
+        old: Array | None = None,
+    ) -> None:  # fmt: skip
+        """Note an access. Raise `KernelRuntimeError` for a race. A store has the new and the old bits of the units."""
+        found, op = self.memory.races, access.op
+        if found is None:
+            return
+        done = {"reads": "read", "writes": "written"}.get(access.verb, "updated")
+        note = functools.partial(found.note, region, region.units, done=done, place=op)
+        if new is not None:
+            changed = new != old
+            several = new[changed] if len(access.programs) > 1 else None
+            race = note(units[~changed], programs[~changed], races.READ) or note(
+                units[changed], programs[changed], races.WRITE, values=several
+            )
+        elif access.verb == "reads":
+            polls = bool(getattr(op, "volatile", False))
+            race = note(units, programs, races.POLL if polls else races.READ, acquires=polls)
+        else:
+            # Many programs take a lock by a relaxed atomic: one whose result is used acquires.
+            order = order_of(op)
+            acquires = order.acquires or bool(op.result.uses)
+            race = note(units, programs, races.UPDATE, acquires=acquires, releases=order.releases)
+        if race is not None:
+            named = [(argument.name, argument.array) for argument in region.arguments]
+            element = races.elements(named, region.base + race.unit * region.unit)
+            program, other = map(self.memory.program, (race.program, race.other))
+            error = KernelRuntimeError(
+                f"{program} {access.verb} {element}, which {other} has {race.done}", hint=races.HINT
+            )
+            error.add(f"it is {race.done} here", race.place.location)
+            raise error
 
     def _check_barriers(
         self, region: Region, access: Access, use: str, units: Array, programs: Array, positions: Array
@@ -418,8 +479,9 @@ class Sharing:
         read[units[first]] = number
         elsewhere[units[position[units] != positions]] = number
 
-    def _units(self, target: Target, access: Access) -> list[Array]:
-        """The units that an access touches, the program that touches each, and in strict mode the position."""
+    def _units(self, target: Target, access: Access, values: Array | None) -> list[Array]:
+        """The units that an access touches, and the program that touches each. In strict mode the position as well, and
+        for a store the bits that it writes and those that are there."""
         size, unit = access.dtype.itemsize, target.region.unit
         shape = access.shape if self.strict else target.index.shape[1:]
         found = [target.index, access.programs.reshape(-1, *(1,) * len(shape))]
@@ -427,10 +489,13 @@ class Sharing:
             sides = tuple(side for side in shape if side != 1)
             number = self._shapes.setdefault(sides, len(self._shapes))
             found.append(np.arange(math.prod(shape)).reshape(shape) + number * MAX_ELEMENTS)
+            found += [] if values is None else [bits_of(values)]
         found = [np.broadcast_to(array, (len(access.programs), *shape)) for array in found]
         if target.lanes is not None:
             lanes = np.broadcast_to(target.lanes, found[0].shape)
             found = [array[lanes] for array in found]
+        if len(found) > 3:
+            found.append(bits_of(target.region.view(access.dtype)[found[0]]))
         if size < unit:
             found[0] = found[0] // (unit // size)
         elif size > unit:
