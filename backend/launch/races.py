@@ -3,8 +3,8 @@
 A GPU runs programs in any order, and at once. The reference interpreter and the simulator run them one after the other,
 and note here who has accessed each unit of memory. An access of a program comes before one of a later program if an
 atomic of the first one releases it, and the later one has acquired, by an atomic, from an address that was released
-since. Atomics do not race with each other. A store of the value that is there already counts as a read: the result does
-not depend on its place in the order.
+since. Atomics do not race with each other. A store of the value that is there already races with later writes only: the
+result does not depend on its place among the earlier ones.
 """
 
 from __future__ import annotations
@@ -18,10 +18,17 @@ import numpy as np
 from ziggurat.backend.launch.arrays import address
 from ziggurat.backend.launch.regions import Array, span
 
-# The kinds of accesses. A POLL is a volatile load, which waits for what an atomic writes.
-WRITE, READ, UPDATE, POLL = range(4)
+# The kinds of accesses. A POLL is a volatile load, which waits for what an atomic writes; SAME is a store that changes
+# nothing.
+WRITE, READ, UPDATE, POLL, SAME = range(5)
 # The kinds of earlier accesses that each kind may race with.
-_RIVALS: Final = {WRITE: (WRITE, READ, UPDATE), READ: (WRITE, UPDATE), UPDATE: (WRITE, READ), POLL: (WRITE,)}
+_RIVALS: Final = {
+    WRITE: (WRITE, READ, UPDATE),
+    READ: (WRITE, UPDATE),
+    UPDATE: (WRITE, READ),
+    POLL: (WRITE,),
+    SAME: (UPDATE,),
+}
 _RELEASED = 3  # The row of a table with the time of the last release.
 _SHIFT = 32  # A note of an access has its time in the bits from this one on, and its program below.
 MAX_PROGRAMS = 1 << 24
@@ -96,11 +103,12 @@ class Races:
             clash = (programs != programs.flat[last]) & (values != values.flat[last])
             if clash.any():
                 return self._race(clash, notes.flat[last], units, programs)
-        if kind in (READ, UPDATE):
-            held = table[kind][units]
-            notes = np.where(self._unordered(held, programs), held, notes)
         if kind != POLL:
-            table[kind][units] = notes
+            row = READ if kind == SAME else kind
+            if row != WRITE:
+                held = table[row][units]
+                notes = np.where(self._unordered(held, programs), held, notes)
+            table[row][units] = notes
         return None
 
     def _unordered(self, notes: Array, programs: Array) -> Array:

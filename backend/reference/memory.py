@@ -19,8 +19,8 @@ import numpy as np
 from ziggurat.backend.launch import races, regions
 from ziggurat.backend.launch.arrays import address, tensor_at
 from ziggurat.backend.reference.values import Array
-from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError, MemoryAccessError, warn
 from ziggurat.codemodel.dialects.tt import AtomicCAS, AtomicRMW, MemSemantic
+from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError, MemoryAccessError, warn
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.scalars import bits_of
 from ziggurat.codemodel.types import MAX_ELEMENTS
@@ -379,8 +379,8 @@ class Sharing:
         if self.together and region in self._owners:
             self._claim(self._owners[region], units, programs)
         if self.strict and region.units <= _MAX_UNITS:
-            self._check_barriers(region, access, use, units, programs, more[0])
             self._check_races(region, access, units, programs, *more[1:])
+            self._check_barriers(region, access, use, units, programs, more[0])
 
     def _touch_region(self, region: Region, use: str) -> None:
         seen = self._uses.get(region)
@@ -421,7 +421,7 @@ class Sharing:
         if new is not None:
             changed = new != old
             several = new[changed] if len(access.programs) > 1 else None
-            race = note(units[~changed], programs[~changed], races.READ) or note(
+            race = note(units[~changed], programs[~changed], races.SAME) or note(
                 units[changed], programs[changed], races.WRITE, values=several
             )
         elif access.verb == "reads":

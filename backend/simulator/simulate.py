@@ -18,11 +18,13 @@ to print one.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
+from ziggurat.backend.launch.races import MAX_PROGRAMS, Races
 from ziggurat.backend.simulator import MAX_STEPS, assembly, clusters, matrix, tma
 from ziggurat.backend.simulator.clusters import Cluster
 from ziggurat.backend.simulator.memory import Memory
@@ -64,6 +66,9 @@ def simulate(
     memory, places = Memory(arrays, titles), Places(module.metadata, known)
     sizes = (*grid, 1, 1)[:3]
     ctas = module.numbers.get("nvvm.cluster_dim", 1)
+    memory.grid, memory.sources = (sizes[0] // ctas, *sizes[1:]), places
+    if 1 < (programs := math.prod(memory.grid)) <= MAX_PROGRAMS:
+        memory.races = Races(programs)
 
     def cta(number: tuple[int, ...], memory: Memory) -> Program:
         program = Program(module, threads, shared, memory, seed, max_steps)
@@ -84,7 +89,7 @@ def simulate(
         return program
 
     with np.errstate(all="ignore"):
-        for z, y, x in np.ndindex(sizes[2], sizes[1], sizes[0] // ctas):
+        for memory.program, (z, y, x) in enumerate(np.ndindex(memory.grid[::-1])):
             ranks = range(ctas * x, ctas * x + ctas)
             memories = [memory] if ctas == 1 else memory.of_ctas(ctas)
             programs = [cta((rank, y, z), own) for rank, own in zip(ranks, memories, strict=True)]
