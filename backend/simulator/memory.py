@@ -202,7 +202,8 @@ class Memory:
         if race is not None:
             x, y, _ = self.grid
             program, other = (f"program {(n % x, n // x % y, n // (x * y))}" for n in (race.program, race.other))
-            summary = f"{program} {verb} {races.elements(region.named, region.low + race.unit)}, which {other} has {race.done}"
+            element = races.elements(region.named, region.low + race.unit)
+            summary = f"{program} {verb} {element}, which {other} has {race.done}"
             error = SimulationError(summary, self.sources.of(self.line), races.HINT)
             error.add(f"it is {race.done} here", self.sources.of(race.place))
             raise error

@@ -89,7 +89,8 @@ def simulate(
         return program
 
     with np.errstate(all="ignore"):
-        for memory.program, (z, y, x) in enumerate(np.ndindex(memory.grid[::-1])):
+        for number, (z, y, x) in enumerate(np.ndindex(memory.grid[::-1])):
+            memory.program = number
             ranks = range(ctas * x, ctas * x + ctas)
             memories = [memory] if ctas == 1 else memory.of_ctas(ctas)
             programs = [cta((rank, y, z), own) for rank, own in zip(ranks, memories, strict=True)]

@@ -262,7 +262,7 @@ def test_functions_of_libdevice(symbol: str, count: int, expected: float):
         ("%0 = arith.constant 300 : i8", "300 does not fit in i8"),
         ("%0 = arith.constant 1 : i9", "type i9 is not supported"),
         ("%0 = arith.constant dense<1> : tensor<4xi32, #b>", "has a layout"),
-        ("%0 = arith.constant 1 : !tt.ptr<tensor<4xf32>>", "a pointer to a tensor"),
+        ("%0 = arith.constant 1 : !tt.ptr<tensor<4xf32>>", "a block pointer"),
         ("cf.br ^bb7", "the block ^bb7 is not defined"),
         ("tt.call @g() : () -> ()", "tt.call must name a function of the module; got 'g'"),
         ("tt.store %p, %n", "expected the types of tt.store after ':'"),
