@@ -11,7 +11,7 @@ MAX_BYTES: Final = 64 << 20  # Of a text or a file.
 MAX_FILES: Final = 1000  # Files that a source includes.
 MAX_TOKEN: Final = 1000  # The characters of a name or number. Python refuses to read a number of thousands of digits.
 MAX_DEPTH: Final = 200  # Of bodies, brackets, types, and files that include each other.
-MAX_EXPANSION: Final = 1 << 21  # The characters that the macros of a source may expand to.
+MAX_EXPANSION: Final = 1 << 20  # The characters that the macros of a source may expand to.
 TOO_DEEP: Final = f"nested too deeply ({MAX_DEPTH})"
 
 
