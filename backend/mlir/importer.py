@@ -19,6 +19,7 @@ from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.recursion import deep_recursion
 from ziggurat.codemodel.structured import packed
+from ziggurat.codemodel.subnormals import keep_subnormals
 from ziggurat.codemodel.text.limits import TOO_DEEP
 from ziggurat.codemodel.transform import Rewriter
 from ziggurat.codemodel.types import DescriptorType, Type
@@ -38,7 +39,7 @@ def from_mlir(text: str, file: str = "<mlir>") -> core.Module:
         )
     c = Cursor(text, file)
     try:
-        with deep_recursion():
+        with deep_recursion(), keep_subnormals():
             headers = _headers(c)
             try:
                 return _module(Reader(c, steps=True), headers)

@@ -329,7 +329,7 @@ class Sharing:
 
     In strict mode a program must not read an element that it has written since its last barrier, nor write an element
     that another position of a tensor has read: on a GPU these may be two threads, which run in any order. Two tensors
-    have the same positions if their shapes differ in axes of size 1 only. Programs must not race with each other either.
+    have the same positions if their shapes differ in axes of size 1 only. Two programs must not race (`races`).
     """
 
     def __init__(self, memory: Memory, strict: bool) -> None:

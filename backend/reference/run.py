@@ -21,6 +21,7 @@ from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError, shown
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.printed import show
 from ziggurat.codemodel.scalars import array_of
+from ziggurat.codemodel.subnormals import keep_subnormals
 from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, TensorType, TupleType, Type, void
 
 MEANINGS = (access, buffers, control, reductions, tensors)  # They fill the table.
@@ -33,6 +34,7 @@ LOOP_LIMIT = 1 << 20
 np.empty(1 << 24, np.uint8)
 
 
+@keep_subnormals()
 def run(
     module: Op,
     symbol: str | None,

@@ -21,6 +21,7 @@ from ziggurat.codemodel.declare import OPS, convert_attribute
 from ziggurat.codemodel.errors import BuildError, ParseError
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Block, BlockParameter, Body, Op, Successor, Value, fill
+from ziggurat.codemodel.subnormals import keep_subnormals
 from ziggurat.codemodel.text.legacy import upgrade_attributes, upgrade_op
 from ziggurat.codemodel.text.limits import MAX_DEPTH, MAX_TOKEN, TOO_DEEP
 from ziggurat.codemodel.traits import Isolated
@@ -56,6 +57,7 @@ class _Token(NamedTuple):
     start: int
 
 
+@keep_subnormals()
 def parse(text: str, file: str = "<text>") -> Op:
     """The model that `text` holds: one op with all that is inside it.
 
