@@ -3,61 +3,57 @@
 A GPU runs programs in any order, and at once. The reference interpreter and the simulator run them one after the other,
 and note here who has accessed each unit of memory. An access of a program comes before one of a later program if an
 atomic of the first one releases it, and the later one has acquired, by an atomic, from an address that was released
-since. Atomics do not race with each other. A store of the value that is there already races with later writes only: the
-result does not depend on its place among the earlier ones.
+since. Atomics do not race with each other, and neither do stores of the same value.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-import attrs
 import numpy as np
 
-from ziggurat.backend.launch.arrays import address
-from ziggurat.backend.launch.regions import Array, span
+from ziggurat.backend.launch.regions import Array, Region
+from ziggurat.codemodel.errors import KernelRuntimeError
+from ziggurat.codemodel.location import Location
 
-# The kinds of accesses. A POLL is a volatile load, which waits for what an atomic writes; SAME is a store that changes
-# nothing.
-WRITE, READ, UPDATE, POLL, SAME = range(5)
+# The kinds of accesses. A POLL is a volatile load, which waits for what an atomic writes.
+WRITE, READ, UPDATE, POLL = range(4)
 # The kinds of earlier accesses that each kind may race with.
-_RIVALS: Final = {
-    WRITE: (WRITE, READ, UPDATE),
-    READ: (WRITE, UPDATE),
-    UPDATE: (WRITE, READ),
-    POLL: (WRITE,),
-    SAME: (UPDATE,),
-}
+_RIVALS: Final = {WRITE: (WRITE, READ, UPDATE), READ: (WRITE, UPDATE), UPDATE: (WRITE, READ), POLL: (WRITE,)}
 _RELEASED = 3  # The row of a table with the time of the last release.
 _SHIFT = 32  # A note of an access has its time in the bits from this one on, and its program below.
-MAX_PROGRAMS = 1 << 24
+_MAX_PROGRAMS = 1 << 24
+_WORDS: Final = (("writes", "written"), ("reads", "read"), ("updates", "updated"), ("reads", "read"))
 HINT: Final = "programs run in any order: use an atomic, or give each program elements of its own"
 
 
-@attrs.frozen
-class Race:
-    """A race: the numbers of the programs, the earlier one second; the unit; and the earlier access and its place."""
-
-    program: int
-    other: int
-    unit: int
-    done: str
-    place: Any
-
-
 class Races:
-    """The accesses of the programs of a launch."""
+    """The accesses of the programs of a launch over a grid. `location` gives the one of an access's `place`."""
 
-    def __init__(self, programs: int) -> None:
+    def __init__(
+        self, grid: tuple[int, ...], location: Callable[[Any], Location | None],
+        error: type[KernelRuntimeError] = KernelRuntimeError,
+    ) -> None:  # fmt: skip
+        self._grid, self._location, self._error = grid, location, error
         # For each program, the time of its last release, and the latest time of a release that it has acquired.
-        self._released, self._acquired = np.zeros((2, programs), np.int64)
-        # For each unit of a region: the last write, a read and an update that come before no later one, and the last
-        # release.
-        self.tables: dict[Any, Array] = {}
-        self._accesses: list[tuple[str, Any]] = [("", None)]  # By the time: what is done, and where.
+        self._released, self._acquired = np.zeros((2, math.prod(grid)), np.int64)
+        # By the base of a region, for each of its units: the last write, a read and an update that come before no later
+        # one, and the time of the last release.
+        self.tables: dict[int, Array] = {}
+        self._noted: set[tuple[int, int]] = set()  # The regions and the kinds of their accesses up to now.
+        self._accesses: list[tuple[int, Any]] = [(0, None)]  # By the time: the kind and the place.
         self._start = 0
         self._replaced: list[tuple[Array, Array, Array]] = []  # The releases before those since `begin`.
+
+    @staticmethod
+    def of(
+        grid: tuple[int, ...], location: Callable[[Any], Location | None],
+        error: type[KernelRuntimeError] = KernelRuntimeError,
+    ) -> Races | None:  # fmt: skip
+        """The accesses of a launch; None where it has one program, or too many to be noted."""
+        return Races(grid, location, error) if 1 < math.prod(grid) <= _MAX_PROGRAMS else None
 
     def begin(self) -> None:
         """Begin what `forget` takes back."""
@@ -73,43 +69,48 @@ class Races:
             times[times >= self._start] = 0
 
     def note(
-        self, region: Any, count: int, units: Array, programs: Array, kind: int, done: str, place: Any, *,
-        acquires: bool = False, releases: bool = False, values: Array | None = None,
-    ) -> Race | None:  # fmt: skip
-        """Note an access to some of the `count` units of a region, each with its program. Gives a race, if it is one.
+        self, region: Region, units: Array, programs: Array, kind: int, place: Any, *, size: int = 1,
+        bits: Callable[[], Sequence[Array]] | None = None, acquires: bool = False, releases: bool = False,
+    ) -> None:  # fmt: skip
+        """Note an access to units of a region, each of `size` bytes and with its program. Raise the error of a race.
 
-        `done` is "written", "read" or "updated" in messages. `values` are those of a store by several programs at once.
+        `bits` gives the new and the old bits of the units of a store.
         """
-        if not units.size:
-            return None
-        if region not in self.tables:
-            self.tables[region] = np.zeros((4, count), np.int64)
-        table, time = self.tables[region], len(self._accesses)
-        self._accesses.append((done, place))
+        base = region.base
+        if base not in self.tables:
+            self.tables[base] = np.zeros((4, -(-len(region.bytes) // size)), np.int64)
+        table, time = self.tables[base], len(self._accesses)
+        self._accesses.append((kind, place))
         for rival in _RIVALS[kind]:
-            held = table[rival][units]
-            clash = self._unordered(held, programs)
-            if clash.any():
-                return self._race(clash, held, units, programs)
+            if (base, rival) in self._noted:
+                held = table[rival].take(units)
+                clash = self._unordered(held, programs)
+                if rival == WRITE and bits is not None and clash.any():
+                    new, old = bits()
+                    clash &= new != old
+                self._check(clash, held, region, units, programs, size)
         if acquires:
             np.maximum.at(self._acquired, programs, table[_RELEASED][units])
         if releases:
             self._replaced.append((table[_RELEASED], units, table[_RELEASED][units]))
             table[_RELEASED][units] = self._released[programs] = time
+        if kind == POLL:
+            return
         notes = programs.astype(np.int64) | time << _SHIFT
-        if values is not None:
+        if kind != WRITE and (base, kind) in self._noted:
+            held = table[kind].take(units)
+            notes = np.where(self._unordered(held, programs), held, notes)
+        self._noted.add((base, kind))
+        table[kind][units] = notes
+        if (
+            bits is not None and (table[WRITE].take(units) != notes).any()
+        ):  # Several programs write one element at once.
             table[WRITE][units] = np.arange(units.size).reshape(units.shape)
             last = table[WRITE][units]
-            clash = (programs != programs.flat[last]) & (values != values.flat[last])
-            if clash.any():
-                return self._race(clash, notes.flat[last], units, programs)
-        if kind != POLL:
-            row = READ if kind == SAME else kind
-            if row != WRITE:
-                held = table[row][units]
-                notes = np.where(self._unordered(held, programs), held, notes)
-            table[row][units] = notes
-        return None
+            table[WRITE][units] = notes
+            new = bits()[0]
+            clash = (programs != programs.flat[last]) & (new != new.flat[last])
+            self._check(clash, notes.flat[last], region, units, programs, size)
 
     def _unordered(self, notes: Array, programs: Array) -> Array:
         """Whether each noted access is another program's that comes in no order with one of a program now."""
@@ -119,16 +120,21 @@ class Races:
             unordered &= (time > self._released[other]) | (time > self._acquired[programs])
         return unordered
 
-    def _race(self, clash: Array, notes: Array, units: Array, programs: Array) -> Race:
+    def _check(self, clash: Array, notes: Array, region: Region, units: Array, programs: Array, size: int) -> None:
+        """Raise the error of the first lane that clashes with a noted access."""
+        if not clash.any():
+            return
         at = int(np.argmax(clash))
         time, other = divmod(int(notes.flat[at]), 1 << _SHIFT)
-        return Race(int(programs.flat[at]), other, int(units.flat[at]), *self._accesses[time])
+        (kind, here), (rival, there) = self._accesses[-1], self._accesses[time]
+        address = region.base + int(units.flat[at]) * size
+        element = " or ".join(region.elements(address))
+        who, whom = (f"program {self._coordinates(number)}" for number in (int(programs.flat[at]), other))
+        done = _WORDS[rival][1]
+        error = self._error(f"{who} {_WORDS[kind][0]} {element}, which {whom} has {done}", self._location(here), HINT)
+        error.add(f"it is {done} here", self._location(there))
+        raise error
 
-
-def elements(arrays: Iterable[tuple[str, Array]], place: int) -> str:
-    """The elements of named arrays at an address, for messages: `x[3]`, or `x[3] or y[0]` where arrays overlap."""
-    return " or ".join(
-        f"{name}[{(place - address(array)) // array.itemsize}]"
-        for name, array in arrays
-        if span(array)[0] <= place < span(array)[1]
-    )
+    def _coordinates(self, program: int) -> tuple[int, ...]:
+        x, y, _ = self._grid
+        return program % x, program // x % y, program // (x * y)

@@ -8,7 +8,6 @@ memory of any tensor of PyTorch: programs pass tensors of addresses.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -19,11 +18,12 @@ import numpy as np
 from ziggurat.backend.launch import races, regions
 from ziggurat.backend.launch.arrays import address, tensor_at
 from ziggurat.backend.reference.values import Array
-from ziggurat.codemodel.dialects.tt import AtomicCAS, AtomicRMW, MemSemantic
+from ziggurat.codemodel.dialects.tt import AtomicCAS, AtomicRMW, IntToPtr, MemSemantic
 from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError, MemoryAccessError, warn
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.scalars import bits_of
 from ziggurat.codemodel.types import MAX_ELEMENTS
+from ziggurat.transforms.kit.dataflow import written_parameters
 
 _ADDRESS_BITS = 56  # A process has addresses of at most 56 bits: x86-64 with five levels of pages, less elsewhere.
 _MAX_NUMBER = (1 << 62 - _ADDRESS_BITS) - 1
@@ -78,6 +78,8 @@ class Region(regions.Region):
         # Elements of every size are at multiples of their size from the base.
         super().__init__([argument.memory for argument in arguments], aligned=8)
         self.arguments = tuple(arguments)
+        self.names = [argument.name for argument in arguments]
+        self.written = True  # Whether a program may write it.
         self._views: dict[np.dtype[Any], Array] = {}
 
     @property
@@ -132,6 +134,13 @@ class Memory:
         self.changes = 0  # The number of writes that may have changed an element.
         self.races: races.Races | None = None  # In strict mode, the accesses of the programs up to now.
         self._journal: list[tuple[Array, Array, Array]] = []
+
+    def leave_out_read(self, kernel: Op) -> None:
+        """Note the regions that a kernel only reads."""
+        if not any(isinstance(op, IntToPtr) for op in kernel.root().walk()):
+            written = written_parameters(kernel)
+            for region in self.regions:
+                region.written = any(argument.index in written for argument in region.arguments)
 
     # Taking back.
 
@@ -367,20 +376,23 @@ class Sharing:
         and for a race between programs.
         """
         region = target.region
-        if self.together and region not in self._owners:
+        strict = self.strict and region.written and region.units <= _MAX_UNITS
+        if apart := self.together and region not in self._owners:
             self._touch_region(region, use)
-            if not self.strict:
-                return
-        if not self.together and not self.strict:
+        if not strict and (apart or not self.together):
             return
-        if self.strict and access.dtype.itemsize < region.unit:
+        if strict and access.dtype.itemsize < region.unit:
             self._refine(region, access.dtype.itemsize)
-        units, programs, *more = self._units(target, access, values)
-        if self.together and region in self._owners:
+        units, programs = self._units(target, access)
+        if self.together and not apart:
             self._claim(self._owners[region], units, programs)
-        if self.strict and region.units <= _MAX_UNITS:
-            self._check_races(region, access, units, programs, *more[1:])
-            self._check_barriers(region, access, use, units, programs, more[0])
+        if strict:
+            self._check_races(target, access, units, programs, values)
+        if strict and not apart:
+            sides = tuple(side for side in access.shape if side != 1)
+            number = self._shapes.setdefault(sides, len(self._shapes))
+            places = np.arange(math.prod(sides)).reshape(access.shape) + number * MAX_ELEMENTS
+            self._check_barriers(region, access, use, units, programs, self._units(target, access, places)[2])
 
     def _touch_region(self, region: Region, use: str) -> None:
         seen = self._uses.get(region)
@@ -403,44 +415,28 @@ class Sharing:
     def _refine(self, region: Region, size: int) -> None:
         """Divide the units of a region into those of smaller elements."""
         noted = self.memory.races.tables if self.memory.races is not None else {}
-        for tables in (self._owners, self._histories, noted):
-            if region in tables:
-                tables[region] = np.repeat(tables[region], region.unit // size, axis=-1)
+        for tables, key in ((self._owners, region), (self._histories, region), (noted, region.base)):
+            if key in tables:
+                tables[key] = np.repeat(tables[key], region.unit // size, axis=-1)
         region.unit = size
 
-    def _check_races(
-        self, region: Region, access: Access, units: Array, programs: Array, new: Array | None = None,
-        old: Array | None = None,
-    ) -> None:  # fmt: skip
-        """Note an access. Raise `KernelRuntimeError` for a race. A store has the new and the old bits of the units."""
-        found, op = self.memory.races, access.op
-        if found is None:
+    def _check_races(self, target: Target, access: Access, units: Array, programs: Array, values: Array | None) -> None:
+        """Note an access. Raise `KernelRuntimeError` for a race with another program."""
+        region, op, order = target.region, access.op, order_of(access.op)
+        if self.memory.races is None:
             return
-        done = {"reads": "read", "writes": "written"}.get(access.verb, "updated")
-        note = functools.partial(found.note, region, region.units, done=done, place=op)
-        if new is not None:
-            changed = new != old
-            several = new[changed] if len(access.programs) > 1 else None
-            race = note(units[~changed], programs[~changed], races.SAME) or note(
-                units[changed], programs[changed], races.WRITE, values=several
-            )
-        elif access.verb == "reads":
-            polls = bool(getattr(op, "volatile", False))
-            race = note(units, programs, races.POLL if polls else races.READ, acquires=polls)
-        else:
+
+        def bits() -> Sequence[Array]:
+            old = region.view(access.dtype).take(target.index, mode="clip")
+            return self._units(target, access, bits_of(values), bits_of(old))[2:] if values is not None else ()
+
+        kind = {"reads": races.POLL if getattr(op, "volatile", False) else races.READ, "writes": races.WRITE}
+        self.memory.races.note(
+            region, units, programs, kind.get(access.verb, races.UPDATE), op, size=region.unit,
+            bits=bits if access.verb == "writes" else None, releases=order.releases,
             # Many programs take a lock by a relaxed atomic: one whose result is used acquires.
-            order = order_of(op)
-            acquires = order.acquires or bool(op.result.uses)
-            race = note(units, programs, races.UPDATE, acquires=acquires, releases=order.releases)
-        if race is not None:
-            named = [(argument.name, argument.array) for argument in region.arguments]
-            element = races.elements(named, region.base + race.unit * region.unit)
-            program, other = map(self.memory.program, (race.program, race.other))
-            error = KernelRuntimeError(
-                f"{program} {access.verb} {element}, which {other} has {race.done}", hint=races.HINT
-            )
-            error.add(f"it is {race.done} here", race.place.location)
-            raise error
+            acquires=order.acquires or (access.verb == "updates" and bool(op.result.uses)),
+        )  # fmt: skip
 
     def _check_barriers(
         self, region: Region, access: Access, use: str, units: Array, programs: Array, positions: Array
@@ -479,23 +475,15 @@ class Sharing:
         read[units[first]] = number
         elsewhere[units[position[units] != positions]] = number
 
-    def _units(self, target: Target, access: Access, values: Array | None) -> list[Array]:
-        """The units that an access touches, and the program that touches each. In strict mode the position as well, and
-        for a store the bits that it writes and those that are there."""
+    def _units(self, target: Target, access: Access, *more: Array) -> list[Array]:
+        """The units that an access touches, the program that touches each, and the elements of further arrays there."""
         size, unit = access.dtype.itemsize, target.region.unit
         shape = access.shape if self.strict else target.index.shape[1:]
-        found = [target.index, access.programs.reshape(-1, *(1,) * len(shape))]
-        if self.strict:
-            sides = tuple(side for side in shape if side != 1)
-            number = self._shapes.setdefault(sides, len(self._shapes))
-            found.append(np.arange(math.prod(shape)).reshape(shape) + number * MAX_ELEMENTS)
-            found += [] if values is None else [bits_of(values)]
+        found = [target.index, access.programs.reshape(-1, *(1,) * len(shape)), *more]
         found = [np.broadcast_to(array, (len(access.programs), *shape)) for array in found]
         if target.lanes is not None:
             lanes = np.broadcast_to(target.lanes, found[0].shape)
             found = [array[lanes] for array in found]
-        if len(found) > 3:
-            found.append(bits_of(target.region.view(access.dtype)[found[0]]))
         if size < unit:
             found[0] = found[0] // (unit // size)
         elif size > unit:

@@ -19,12 +19,10 @@ import numpy as np
 from ziggurat.backend.launch import races, regions
 from ziggurat.backend.launch.arrays import address
 from ziggurat.backend.simulator.shared import Array, SimulationError
-from ziggurat.backend.simulator.text import Places
 
 SHIFT = 40  # The number of a region is in the bits from this one on.
 _ALIGNED = 1024  # Addresses keep the real ones modulo this.
 _NOBODY = -1
-_WORDS = (("writes", "written"), ("reads", "read"), ("updates", "updated"), ("reads", "read"), ("writes", "written"))
 USED = 0  # The number of loads whose values count as used.
 
 
@@ -36,7 +34,6 @@ class Region(regions.Region):
         self.name = name
         self.start = (number << SHIFT) + self.low % _ALIGNED
         self.writable = any(array.flags.writeable for array in arrays)
-        self.named: Sequence[tuple[str, Array]] = ()  # The arrays that programs share, by name.
         # Accesses of each byte since the last barrier: the thread that wrote it, and a bit for each warp that read it.
         # `touched` has the bytes of each access, with the number of the load; None for a store.
         self.writer = np.full(len(self.bytes), _NOBODY, np.int16)
@@ -78,11 +75,10 @@ class Memory:
     def __init__(self, arrays: Sequence[Array], names: Sequence[str] = ()) -> None:
         self.regions: list[Region] = []
         self.changes = 0  # Counts the stores that changed memory.
-        # The accesses of all programs, the number of the current one, the grid of programs, and the line that runs now.
+        # The accesses of all programs, the number of the current one, and the place of the line that runs now.
         self.races: races.Races | None = None
-        self.program, self.grid = 0, (1, 1, 1)
+        self.program = 0
         self.line: int | None = None
-        self.sources = Places({})
         # In a cluster: one more than the barriers that this CTA has arrived at, and by rank the time up to which the
         # accesses of each CTA come before those of this one now.
         self.time, self.seen = 1, [0]
@@ -93,7 +89,7 @@ class Memory:
         region_of: dict[int, Region] = {}
         for group in sorted(regions.grouped(arrays, views=False)):
             made = self.add(", ".join(f"'{titles[at]}'" for at in group), [arrays[at] for at in group])
-            made.named = [(titles[at], arrays[at]) for at in group]
+            made.names = [titles[at] for at in group]
             region_of.update(dict.fromkeys(group, made))
         for at, array in enumerate(arrays):
             region = region_of[at]
@@ -181,32 +177,14 @@ class Memory:
                 )
             yield region, rows, places
 
-    def note(
-        self, region: Region, places: Array, kind: int, changed: Array | None = None, *, acquires: bool = False,
-        releases: bool = False,
-    ) -> None:  # fmt: skip
+    def note(self, region: Region, places: Array, kind: int, *bits: Array, **orders: bool) -> None:
         """Note an access of the current program. Raise `SimulationError` for a race with another program.
 
-        A store says which bytes it has changed.
+        `bits` are the new and the old bytes of a store. `orders` says whether the access acquires and releases.
         """
-        if self.races is None or not region.named:
-            return
-        if changed is not None:
-            self.note(region, places[~changed], races.SAME)
-            places = places[changed]
-        verb, done = _WORDS[kind]
-        race = self.races.note(
-            region.start, len(region.bytes), places, np.full_like(places, self.program), kind, done, self.line,
-            acquires=acquires, releases=releases,
-        )  # fmt: skip
-        if race is not None:
-            x, y, _ = self.grid
-            program, other = (f"program {(n % x, n // x % y, n // (x * y))}" for n in (race.program, race.other))
-            element = races.elements(region.named, region.low + race.unit)
-            summary = f"{program} {verb} {element}, which {other} has {race.done}"
-            error = SimulationError(summary, self.sources.of(self.line), races.HINT)
-            error.add(f"it is {race.done} here", self.sources.of(race.place))
-            raise error
+        if self.races is not None and region.names:
+            given = (lambda: bits) if bits else None
+            self.races.note(region, places, np.full_like(places, self.program), kind, self.line, bits=given, **orders)
 
     def load(self, addresses: Array, size: int, threads: Array, load: int = USED, kind: int = races.READ) -> Array:
         """The bytes of each thread's access, for the load of this number."""
@@ -241,8 +219,7 @@ class Memory:
             who = np.broadcast_to(threads[rows][:, None], places.shape)
             writer, old = region.writer[places], region.bytes[places]
             region.bytes[places] = values[rows]
-            changed = old != values[rows]
-            self.changes += bool(changed.any())
+            self.changes += not np.array_equal(old, values[rows])
             wrong = (writer != _NOBODY) & (writer != who) | (region.bytes[places] != values[rows])
             if wrong.any():
                 other = f"thread {writer[wrong][0]}" if writer[wrong][0] != _NOBODY else "another thread"
@@ -250,7 +227,7 @@ class Memory:
                     f"two threads must not write one element without a barrier between; thread {who[wrong][0]} writes "
                     f"byte {places[wrong][0]} of {region.name}, and {other} does"
                 )
-            self.note(region, places, races.WRITE, changed)
+            self.note(region, places, races.WRITE, values[rows], old)
             # Within a warp, a shuffle may order the load before the store.
             readers = region.readers[places] & ~_bit(who)
             if (wrong := readers != 0).any():

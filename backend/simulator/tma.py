@@ -367,8 +367,7 @@ class _Tma:
         for region, rows, places in memory.places(
             tensor.address + there, 1, np.full(len(there), thread), "has TMA access memory"
         ):
-            changed = None if stored is None else region.bytes[places] != stored[rows, None]
-            memory.note(region, places, kind, changed)
+            memory.note(region, places, kind, *(() if stored is None else (stored[rows, None], region.bytes[places])))
         return memory.bytes_at(tensor.address)
 
     def start_load(

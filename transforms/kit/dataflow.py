@@ -40,10 +40,7 @@ def origins(value: Value, through: Through = lambda op: True) -> tuple[Value, ..
     `through` does not hold.
     """
     root = _root(value, through)
-    sources: dict[Node, list[Node]] = {}
-    for source, targets in flow(root, through).items():
-        for target in targets:
-            sources.setdefault(target, []).append(source)
+    sources = _sources(root, through)
     ends = {node[0] for node in reached(nodes(value), lambda node: sources.get(node, ())) if node not in sources}
     return tuple(v for v in _values(root) if v in ends)
 
@@ -63,13 +60,22 @@ def read_parameters(kernel: Op) -> tuple[int, ...]:
 
 
 def _accessed(kernel: Op, kind: type) -> tuple[int, ...]:
-    found: set[Value] = set()
-    for op in kernel.root().walk():
-        effect = isinstance(op, kind) or (isinstance(op, tt.InlineAsm) and not op.is_pure)
-        for operand in op.operands if effect else ():
-            if _is_address(operand):
-                found.update(origins(operand, lambda op: not isinstance(op, MemoryRead)))
-    return tuple(p.index for p in kernel.bodies[0].parameters if p in found and _is_address(p))
+    root, starts = kernel.root(), list[Node]()
+    for op in root.walk():
+        if isinstance(op, kind) or (isinstance(op, tt.InlineAsm) and not op.is_pure):
+            starts += (node for operand in op.operands if _is_address(operand) for node in nodes(operand))
+    sources = _sources(root, lambda op: not isinstance(op, MemoryRead))
+    found = set(reached(starts, lambda node: sources.get(node, ())))
+    return tuple(p.index for p in kernel.bodies[0].parameters if (p, 0) in found and _is_address(p))
+
+
+def _sources(root: Op, through: Through) -> dict[Node, list[Node]]:
+    """The nodes that flow into each node directly."""
+    sources: dict[Node, list[Node]] = {}
+    for source, targets in flow(root, through).items():
+        for target in targets:
+            sources.setdefault(target, []).append(source)
+    return sources
 
 
 def _is_address(value: Value) -> bool:
