@@ -31,13 +31,11 @@ from ziggurat.backend.simulator.program import Program
 from ziggurat.backend.simulator.shared import Array, SimulationError
 from ziggurat.backend.simulator.text import Places, dtype_of, module_of
 from ziggurat.codemodel.location import Location
-from ziggurat.codemodel.subnormals import keep_subnormals
 
 # Each of these modules registers the instructions of one unit.
 UNITS = (assembly, clusters, matrix, tma)
 
 
-@keep_subnormals()
 def simulate(
     llvm: str, *, num_warps: int, shared: int, grid: Sequence[int] = (1,), arguments: Sequence[Any] = (), seed: int = 0,
     promises: bool = True, max_steps: int = MAX_STEPS, names: Sequence[str] = (), known: Iterable[Location] = (),
