@@ -300,7 +300,8 @@ def test_errors_of_modules(text: str, message: str):
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        ("tt.store %p, %n : (", "type tt.return is not supported"), ("tt.store %p, %n : (i32", "expected ',', got 'tt.return'"),
+        ("tt.store %p, %n : (", "type tt.return is not supported"),
+        ("tt.store %p, %n : (i32", "expected ',', got 'tt.return'"),
         ("%0 = arith.cmpi sgt, ,%n : i32", "expected an operand or ':', got ','"),
         ("%0 = arith.addi ,%n, %n : i32", "expected an operand or ':', got ','"),
         ("%0 = arith.addi %n %n : i32", "expected ',', got '%n'"),
