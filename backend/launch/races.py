@@ -24,7 +24,7 @@ WRITE, READ, UPDATE, POLL = range(4)
 _RIVALS: Final = {WRITE: (WRITE, READ, UPDATE), READ: (WRITE, UPDATE), UPDATE: (WRITE, READ), POLL: (WRITE,)}
 _RELEASED = 3  # The row of a table with the time of the last release.
 _SHIFT = 32  # A note of an access has its time in the bits from this one on, and its program below.
-_MAX_PROGRAMS = 1 << 24
+MAX_PROGRAMS = 1 << 24
 _WORDS: Final = (("writes", "written"), ("reads", "read"), ("updates", "updated"), ("reads", "read"))
 HINT: Final = "programs run in any order: use an atomic, or give each program elements of its own"
 
@@ -33,9 +33,8 @@ class Races:
     """The accesses of the programs of a launch over a grid. `location` gives the one of an access's `place`."""
 
     def __init__(
-        self, grid: tuple[int, ...], location: Callable[[Any], Location | None],
-        error: type[KernelRuntimeError] = KernelRuntimeError,
-    ) -> None:  # fmt: skip
+        self, grid: tuple[int, ...], location: Callable[[Any], Location | None], error: type[KernelRuntimeError]
+    ) -> None:
         self._grid, self._location, self._error = grid, location, error
         # For each program, the time of its last release, and the latest time of a release that it has acquired.
         self._released, self._acquired = np.zeros((2, math.prod(grid)), np.int64)
@@ -46,14 +45,6 @@ class Races:
         self._accesses: list[tuple[int, Any]] = [(0, None)]  # By the time: the kind and the place.
         self._start = 0
         self._replaced: list[tuple[Array, Array, Array]] = []  # The releases before those since `begin`.
-
-    @staticmethod
-    def of(
-        grid: tuple[int, ...], location: Callable[[Any], Location | None],
-        error: type[KernelRuntimeError] = KernelRuntimeError,
-    ) -> Races | None:  # fmt: skip
-        """The accesses of a launch; None where it has one program, or too many to be noted."""
-        return Races(grid, location, error) if 1 < math.prod(grid) <= _MAX_PROGRAMS else None
 
     def begin(self) -> None:
         """Begin what `forget` takes back."""
@@ -102,9 +93,8 @@ class Races:
             notes = np.where(self._unordered(held, programs), held, notes)
         self._noted.add((base, kind))
         table[kind][units] = notes
-        if (
-            bits is not None and (table[WRITE].take(units) != notes).any()
-        ):  # Several programs write one element at once.
+        # Several programs may write one element at once.
+        if bits is not None and (table[WRITE].take(units) != notes).any():
             table[WRITE][units] = np.arange(units.size).reshape(units.shape)
             last = table[WRITE][units]
             table[WRITE][units] = notes
@@ -127,14 +117,11 @@ class Races:
         at = int(np.argmax(clash))
         time, other = divmod(int(notes.flat[at]), 1 << _SHIFT)
         (kind, here), (rival, there) = self._accesses[-1], self._accesses[time]
-        address = region.base + int(units.flat[at]) * size
-        element = " or ".join(region.elements(address))
-        who, whom = (f"program {self._coordinates(number)}" for number in (int(programs.flat[at]), other))
+        element = " or ".join(region.elements(region.base + int(units.flat[at]) * size))
+        x, y, _ = self._grid
+        numbers = int(programs.flat[at]), other
+        who, whom = (f"program {(n % x, n // x % y, n // (x * y))}" for n in numbers)
         done = _WORDS[rival][1]
         error = self._error(f"{who} {_WORDS[kind][0]} {element}, which {whom} has {done}", self._location(here), HINT)
         error.add(f"it is {done} here", self._location(there))
         raise error
-
-    def _coordinates(self, program: int) -> tuple[int, ...]:
-        x, y, _ = self._grid
-        return program % x, program // x % y, program // (x * y)

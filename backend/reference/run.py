@@ -11,7 +11,7 @@ import numpy as np
 from ziggurat.backend.launch.arrays import whole
 from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.backend.launch.grids import MAX_SIZE, sizes_of
-from ziggurat.backend.launch.races import Races
+from ziggurat.backend.launch.races import MAX_PROGRAMS, Races
 from ziggurat.backend.reference import access, buffers, control, reductions, tensors
 from ziggurat.backend.reference.machine import Machine, triton
 from ziggurat.backend.reference.memory import Argument, Conflict, Memory
@@ -73,8 +73,9 @@ def run(
     arrays, values = _arguments(kernel, arguments, names, whole if tolerant else _itself)
     memory = Memory(arrays, (x, y, z), tolerant)
     if strict:
-        memory.races = Races.of((x, y, z), lambda op: op.location)
         memory.leave_out_read(kernel)
+    if strict and 1 < x * y * z <= MAX_PROGRAMS:
+        memory.races = Races((x, y, z), lambda op: op.location, KernelRuntimeError)
 
     machine = functools.partial(Machine, functions_, memory, strict=strict, limit=loop_limit)
     if isinstance(module, cpu.Module):

@@ -18,12 +18,13 @@ to print one.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from ziggurat.backend.launch.races import Races
+from ziggurat.backend.launch.races import MAX_PROGRAMS, Races
 from ziggurat.backend.simulator import MAX_STEPS, assembly, clusters, matrix, tma
 from ziggurat.backend.simulator.clusters import Cluster
 from ziggurat.backend.simulator.memory import Memory
@@ -66,7 +67,8 @@ def simulate(
     sizes = (*grid, 1, 1)[:3]
     ctas = module.numbers.get("nvvm.cluster_dim", 1)
     programs = sizes[0] // ctas, *sizes[1:]
-    memory.races = Races.of(programs, places.of, SimulationError)
+    if 1 < math.prod(programs) <= MAX_PROGRAMS:
+        memory.races = Races(programs, places.of, SimulationError)
 
     def cta(number: tuple[int, ...], memory: Memory) -> Program:
         program = Program(module, threads, shared, memory, seed, max_steps)
