@@ -100,7 +100,7 @@ class Races:
             table[WRITE][units] = notes
             new = bits()[0]
             clash = (programs != programs.flat[last]) & (new != new.flat[last])
-            self._check(clash, notes.flat[last], region, units, programs, size)
+            self._check(clash, notes.reshape(-1)[last], region, units, programs, size)
 
     def _unordered(self, notes: Array, programs: Array) -> Array:
         """Whether each noted access is another program's that comes in no order with one of a program now."""

@@ -414,8 +414,10 @@ class Sharing:
 
     def _refine(self, region: Region, size: int) -> None:
         """Divide the units of a region into those of smaller elements."""
-        noted = self.memory.races.tables if self.memory.races is not None else {}
-        for tables, key in ((self._owners, region), (self._histories, region), (noted, region.base)):
+        tables_and_keys: list[tuple[dict[Any, Array], Any]] = [(self._owners, region), (self._histories, region)]
+        if self.memory.races is not None:
+            tables_and_keys.append((self.memory.races.tables, region.base))
+        for tables, key in tables_and_keys:
             if key in tables:
                 tables[key] = np.repeat(tables[key], region.unit // size, axis=-1)
         region.unit = size

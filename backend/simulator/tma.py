@@ -442,7 +442,8 @@ class _Tma:
         shared.reading[places] += 1
         data, memory = shared.bytes[places][inside], np.zeros(0, np.uint8)
         if inside.any():
-            memory = self._memory(tensor, there[inside], thread, *((UPDATE,) if adds else (WRITE, data)))
+            kind, stored = (UPDATE, None) if adds else (WRITE, data)
+            memory = self._memory(tensor, there[inside], thread, kind, stored)
         element = tensor.dtype if adds else None
         store = _Store(memory, there[inside], data, places, map_, element)
         self.groups.setdefault(thread, [[]])[-1].append(store)
