@@ -16,6 +16,7 @@ from ziggurat.codemodel.errors import (
     ZigguratError,
 )
 from ziggurat.codemodel.recursion import deep_recursion
+from ziggurat.codemodel.subnormals import keep_subnormals
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -49,7 +50,7 @@ def no_faults(doing: str, model: Callable[[], object], name: str) -> Generator[N
     large for the memory, gives a `ResourceError`.
     """
     try:
-        with deep_recursion():
+        with deep_recursion(), keep_subnormals():
             yield
     except RecursionError:
         raise ResourceError(

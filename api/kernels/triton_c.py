@@ -25,6 +25,7 @@ from ziggurat.codemodel.errors import KernelNameError, KernelSyntaxError, Launch
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.recursion import deep_recursion
+from ziggurat.codemodel.text.limits import read_regular
 from ziggurat.codemodel.transform import transform
 from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType, Type, f32
 from ziggurat.frontends.language import Function
@@ -117,7 +118,7 @@ class TritonCModels(Models):
         if isinstance(source, os.PathLike):
             self.file = os.fspath(source)
             try:
-                self.source = Path(self.file).read_text(encoding="utf-8")
+                self.source = read_regular(Path(self.file)).decode()
             except (OSError, UnicodeDecodeError) as error:
                 raise LaunchError(f"zg.triton_c cannot read the file '{self.file}': {error}") from None
         elif re.fullmatch(r"\s*[^\s(){};]+\.\w+\s*", source):

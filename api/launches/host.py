@@ -10,6 +10,7 @@ from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.execute import execute as execute_model
 from ziggurat.codemodel.gpu.options import boolean
 from ziggurat.codemodel.op import Op, require_argument, require_model
+from ziggurat.codemodel.subnormals import keep_subnormals
 from ziggurat.codemodel.verify import verify
 from ziggurat.frontends.language import CALLS, Function
 from ziggurat.transforms.attribution import link
@@ -45,6 +46,7 @@ def run(model: Op, grid: int | tuple[int, ...], *arguments: Any, strict: bool = 
 
 
 @public
+@keep_subnormals()
 def execute(function: Function | Op, *arguments: Any, symbol: str | None = None) -> Any:
     """The result of a function's Python code model on plain Python values.
 

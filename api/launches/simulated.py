@@ -19,6 +19,7 @@ from ziggurat.codemodel.errors import LaunchError, shown
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import boolean
 from ziggurat.codemodel.op import expect
+from ziggurat.codemodel.subnormals import keep_subnormals
 from ziggurat.codemodel.text.parser import parse_values
 from ziggurat.codemodel.types import SCALARS, ScalarType, TensorType, Type
 from ziggurat.compiler.compiled import Compiled
@@ -59,6 +60,7 @@ class Simulation(OnHost):
         return functools.partial(self.run, grid)
 
     @public
+    @keep_subnormals()
     def run(
         self, grid: Any, /, *arguments: Any, seed: int = 0, optimized: bool = False, max_steps: int = MAX_STEPS,
         ctas: int = 2, **keywords: Any,

@@ -25,13 +25,14 @@ import attrs
 
 from ziggurat.backend.cuda.binary import Binary
 from ziggurat.codemodel.errors import LaunchError, ZigguratWarning
+from ziggurat.codemodel.text.limits import read_regular
 
 # Folders on disk that only this user can write, for compiled kernels and for choices of tuning. Whoever can write an
 # entry chooses the code that this user's GPU runs. So a folder of another user, or one that others can write, is not
 # used, and a file counts only if it is a regular one of this user. A file is written under another name and put in its
 # place at once, so that a reader sees all of it or none.
 
-MAX_BYTES: Final = 256 << 20  # A larger file is no kernel and no record.
+_MAX_ENTRY: Final = 256 << 20  # A larger file is no kernel and no record.
 # Files of a writer that was killed are removed at this age, in seconds.
 _ABANDONED: Final = 3600.0
 T = TypeVar("T")
@@ -91,20 +92,6 @@ def _reason_against(folder: Path) -> str | None:
     return "can be written by other users" if state.st_mode & 0o022 else None
 
 
-def read_regular(path: Path, owned: bool = True) -> bytes:
-    """The bytes of a regular file, not of a pipe or a device. Raises `OSError` for other files, for one that is larger
-    than any entry, and, if `owned`, for a link and for one of another user."""
-    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-    handle = os.open(path, flags | (getattr(os, "O_NOFOLLOW", 0) if owned else 0))
-    with os.fdopen(handle, "rb") as file:
-        state = os.fstat(handle)
-        if not stat.S_ISREG(state.st_mode) or state.st_size > MAX_BYTES:
-            raise OSError("it is not a regular file of a possible size")
-        if owned and _IS_POSIX and state.st_uid not in (os.geteuid(), 0):
-            raise OSError("it belongs to another user")
-        return file.read(MAX_BYTES)
-
-
 def write_whole(path: Path, data: bytes) -> bool:
     """Put a file in its place at once; False where that is not possible."""
     # Python's tempfile would take longer to import than this to run.
@@ -148,7 +135,10 @@ class Folder:
         """An entry, or None. `decoded` makes it from key and bytes, and raises `ValueError` if they are damaged; the
         file is then removed, unless it is to be kept."""
         try:
-            return decoded(key, read_regular(self.path(key))) if self._is_trusted() else None
+            owners = (os.geteuid(), 0) if _IS_POSIX else ()
+            if not self._is_trusted():
+                return None
+            return decoded(key, read_regular(self.path(key), _MAX_ENTRY, follow=False, owners=owners))
         except OSError:
             return None
         except (ValueError, RecursionError):
@@ -390,7 +380,7 @@ class Records(Folder):
         """Keep the records of a file that `export` wrote; their number. They replace those that are there. Raises
         `LaunchError` for other files, and then keeps none."""
         try:
-            data: Any = json.loads(read_regular(Path(file), owned=False))
+            data: Any = json.loads(read_regular(Path(file)))
             if data["format"] != _FORMAT:
                 raise ValueError("it is no export of choices")
             records = list(map(Record.from_json, data["records"]))

@@ -155,6 +155,13 @@ as.integer:
   br i1 %outside, label %no, label %rule
 as.f32:
   %double = call double @PyFloat_AsDouble(ptr %value)
+  ; The process may flush subnormals: the slow way converts them. 0x3810000000000000 is the least normal f32.
+  %bits = bitcast double %double to i64
+  %magnitude = and i64 %bits, 9223372036854775807
+  %one.less = sub i64 %magnitude, 1
+  %subnormal = icmp ult i64 %one.less, 4039728865751334911
+  br i1 %subnormal, label %no, label %as.normal
+as.normal:
   %float = fptrunc double %double to float
   store float %float, ptr %slot, align 1
   br label %next

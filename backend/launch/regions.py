@@ -53,7 +53,14 @@ class Region:
         self.bytes: Array = np.ctypeslib.as_array(raw)
         self.unit = min(array.itemsize for array in arrays)  # The size of its smallest elements, in bytes.
         self._elements = [(low, _combs(array)) for (low, _), array in zip(spans, arrays, strict=True)]
+        self.names: Sequence[str] = ()  # Those of the arrays, for messages.
         self.has_gaps = (self.low, [(1, self.high - self.low)]) not in self._elements
+
+    def elements(self, place: int) -> list[str]:
+        """The elements of the arrays at an address: `x[3]`."""
+        named = zip(self.names, self.arrays, strict=True)
+        inside = [(name, array) for name, array in named if span(array)[0] <= place < span(array)[1]]
+        return [f"{name}[{(place - address(array)) // array.itemsize}]" for name, array in inside]
 
     def missing(self, offsets: Array, size: int) -> Array:
         """For each offset from the base, whether one of `size` bytes there is in no element of an array."""

@@ -17,7 +17,10 @@ from ziggurat.codemodel.dialects import core, tt
 from ziggurat.codemodel.errors import BuildError, ParseError, shown
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Value
+from ziggurat.codemodel.recursion import deep_recursion
 from ziggurat.codemodel.structured import packed
+from ziggurat.codemodel.subnormals import keep_subnormals
+from ziggurat.codemodel.text.limits import TOO_DEEP
 from ziggurat.codemodel.transform import Rewriter
 from ziggurat.codemodel.types import DescriptorType, Type
 
@@ -35,14 +38,20 @@ def from_mlir(text: str, file: str = "<mlir>") -> core.Module:
             f"from_mlir: 'text' must be the text of an MLIR module; got {shown(text)}", hint="read the file first"
         )
     c = Cursor(text, file)
-    headers = _headers(c)
     try:
-        return _module(Reader(c, steps=True), headers)
-    except ParseError:
-        if STEP not in text:
-            raise
-        # A pass of Triton has moved the steps around ops of ours, so that they are read like other ops.
-        return _module(Reader(c, steps=False), headers)
+        with deep_recursion(), keep_subnormals():
+            headers = _headers(c)
+            try:
+                return _module(Reader(c, steps=True), headers)
+            except ParseError:
+                if STEP not in text:
+                    raise
+                # A pass of Triton has moved the steps around ops of ours, so that they are read like other ops.
+                return _module(Reader(c, steps=False), headers)
+    except RecursionError:
+        c.fail(f"the text is {TOO_DEEP}")
+    except (ValueError, ArithmeticError, LookupError, TypeError, AttributeError, AssertionError):
+        c.fail("the text does not have the form that it must have here")
 
 
 def _module(r: Reader, headers: Sequence[_Header]) -> core.Module:

@@ -298,10 +298,11 @@ class Reader:
         if c.token[:1] == "^":
             names = [name for name, _ in self.label()]
         self._name(names or (), builder.parameters if named is None else named)
-        while c.at < end:
-            if c.token[:1] == "^":
-                c.fail(f"the region of {self._s.name} must have one block")
-            self.statement()
+        with c.deeper("regions"):
+            while c.at < end:
+                if c.token[:1] == "^":
+                    c.fail(f"the region of {self._s.name} must have one block")
+                self.statement()
         c.at, self.b, self._values, self.yields, self._around = back, outer, known, handed, beside
 
     def handed(self, values: Sequence[Value]) -> list[Value]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ziggurat.backend.mlir.syntax import Cursor, Dense, Statement
+from ziggurat.backend.mlir.syntax import BLOCK_POINTER_HINT, Cursor, Dense, Statement
 from ziggurat.codemodel.types import i1
 
 Form = Callable[[Cursor, Statement], None]
@@ -38,6 +38,8 @@ def statement(c: Cursor) -> Statement:
         _generic(c, found)
     else:
         found = Statement(c.word("an op"), at, results)
+        if found.name in ("tt.make_tensor_ptr", "tt.advance"):
+            c.fail(f"block pointers, {found.name}, are not supported", at, BLOCK_POINTER_HINT)
         FORMS.get(found.name, _common)(c, found)
         _attributes(c, found)
     found.location = c.location()
@@ -75,17 +77,29 @@ def _region(c: Cursor, s: Statement) -> None:
 
 def _common(c: Cursor, s: Statement) -> None:
     """Operands, words, strings, `key = value` and attributes in any order, up to the types after the colon."""
+    opened: list[str] = []  # The brackets that close those that are open.
     while True:
-        token = c.token
+        token, before = c.token, c.tokens[c.at - 1]
         first = token[:1]
         if first == "%":
+            if before[:1] == "%":
+                c.expect(",")
             s.operands.append(c.next())
         elif first == '"':
             s.strings.append(c.string())
         elif first == "@":
             s.strings.append(c.symbol())
-        elif token in ("(", "[", ")", "]", ","):
+        elif token in ("(", "["):
             c.at += 1
+            opened.append(")" if token == "(" else "]")
+        elif (token in (")", "]") and opened[-1:] == [token] and before != ",") or (
+            token == "," and before not in ("(", "[", ",", s.name)
+        ):
+            c.at += 1
+            if token != ",":
+                opened.pop()
+        elif token in (")", "]", ",") or (token in (":", "->") and (opened or before == ",")):
+            c.fail(f"expected an operand or '{opened[-1] if opened else ':'}', got {c.shown()}")
         elif token in ("{", "<{"):
             c.at += 1
             s.attributes |= c.dictionary("}" if token == "{" else "}>")

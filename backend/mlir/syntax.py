@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import attrs
@@ -18,6 +20,7 @@ import attrs
 from ziggurat.codemodel.errors import ParseError
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.numbers import number_of_bits
+from ziggurat.codemodel.text.limits import MAX_DEPTH, MAX_TOKEN, TOO_DEEP
 from ziggurat.codemodel.types import SCALARS, DescriptorType, PtrType, ScalarType, TensorType, Type
 
 _SPACE = r"(?:\s+|//[^\n]*)*"
@@ -39,6 +42,8 @@ _MLIR_SCALARS: dict[str, ScalarType] = {
     **{type_.mlir: type_ for type_ in SCALARS.values() if type_.kind != "int" or type_.signed},
     **{f"{'s' if t.signed else 'u'}i{t.bits}": t for t in SCALARS.values() if t.kind == "int"},
 }
+BLOCK_POINTER_HINT = "read the IR after Triton's first passes (.ttir), or write the kernel with tensor descriptors"
+_NUMBER = re.compile(r"0x[0-9A-Fa-f]+|\d+(?:\.\d*(?:[eE][-+]?\d+)?)?")
 _DIMENSIONS = re.compile(r"((?:\d+x)*)(.*)")
 
 
@@ -103,6 +108,8 @@ class Cursor:
         self._places: dict[str, int] = {}  # The token of the location that each alias stands for.
         self._attributes: dict[str, int] = {}
         self._known: dict[str, Location | None] = {}
+        self._values: dict[str, Any] = {}  # The attributes that aliases stand for.
+        self._depth = 0
         self._types: dict[str, Type] = {}
         self.closing = self._pairs()
 
@@ -112,6 +119,8 @@ class Cursor:
         opened: list[int] = []
         tokens = self.tokens
         for at, token in enumerate(tokens):
+            if len(token) > MAX_TOKEN and token[0] != '"':
+                self.fail(f"a token is longer than {MAX_TOKEN} characters", at)
             if token == "{":
                 opened.append(at)
             elif token == "}":
@@ -132,6 +141,15 @@ class Cursor:
         number = self.at if at is None else at
         match = next(itertools.islice(_TOKENS.finditer(self.text), number, None), None)
         raise ParseError.at(len(self.text) if match is None else match.start(1), self.text, self.file, message, hint)
+
+    @contextmanager
+    def deeper(self, what: str) -> Generator[None]:
+        """One more level of what is nested: regions, attributes, locations."""
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            self.fail(f"{what} are {TOO_DEEP}")
+        yield
+        self._depth -= 1
 
     # Tokens.
 
@@ -212,7 +230,7 @@ class Cursor:
         return token[:1] in ("!", "<") or token.startswith("tensor") or token in _MLIR_SCALARS or token in _OTHER_TYPES
 
     def type(self) -> Type:
-        """A type. `<f16>`, for the argument of a pointer or of a descriptor, is that of a `wrapper`."""
+        """A type."""
         token = self.next()
         known = self._types.get(token)
         if known is None:
@@ -243,9 +261,7 @@ class Cursor:
                 self.fail(f"pointers must point to global memory (space 1); got {text}", at)
             to = self._read_type(pointee.strip(), at)
             if not isinstance(to, ScalarType):
-                self.fail(
-                    f"a pointer to a tensor, {text}, is not supported", at, "write the kernel with tensor descriptors"
-                )
+                self.fail(f"a block pointer, {text}, is not supported", at, BLOCK_POINTER_HINT)
             return PtrType(to)
         if name in ("tensor", "!tt.tensordesc"):
             return self._read_shaped(name, inner, text, at)
@@ -267,6 +283,8 @@ class Cursor:
         if match is None:
             self.fail(f"type {text} is not supported", at)
         shape = tuple(map(int, match[1].split("x")[:-1]))
+        if 0 in shape:
+            self.fail(f"type {text} has no elements", at)
         element = self._read_type(match[2], at)
         if name == "!tt.tensordesc" and isinstance(element, ScalarType):
             return DescriptorType(shape, element)
@@ -276,21 +294,12 @@ class Cursor:
 
     def type_list(self, into: list[Type], results: list[Type]) -> None:
         """Types after a colon, `A, B`, `(A, B) -> C`, `A * B -> C` or `A to B`, into the two lists."""
-        target = into
-        while True:
-            token = self.token
-            if token in ("(", ")", ",", "*"):
-                self.at += 1
-            elif token in ("->", "to"):
-                self.at += 1
-                target = results
-            else:
-                target.append(self.type())
-            token = self.token
-            if token not in (",", ")", "*", "->", "to") and not (
-                self.tokens[self.at - 1] in ("(", ",", "*", "->", "to") and (token == "(" or self.starts_type())
-            ):
-                return
+        while self.token != "->":
+            into += self.one_or_more_types()
+            if not (self.take(",") or self.take("*")):
+                break
+        if self.take("->") or self.take("to"):
+            self.type_list(results, results)
 
     def one_or_more_types(self) -> list[Type]:
         """`A` or `(A, B)`."""
@@ -298,8 +307,9 @@ class Cursor:
             return [self.type()]
         found: list[Type] = []
         while not self.take(")"):
+            if found:
+                self.expect(",")
             found.append(self.type())
-            self.take(",")
         return found
 
     def function_type(self) -> tuple[list[Type], list[Type]]:
@@ -322,11 +332,18 @@ class Cursor:
 
     def attribute(self) -> Any:
         """An attribute: a number, a string, a list, or a `Raw` one."""
+        with self.deeper("attributes"):
+            return self._attribute()
+
+    def _attribute(self) -> Any:
         token = self.token
         if token in self._attributes:
-            back, self.at = self.at + 1, self._attributes[token]
-            found, self.at = self.attribute(), back
-            return found
+            back = self.at + 1
+            if token not in self._values:
+                self.at = self._attributes[token]
+                self._values[token] = self.attribute()
+            self.at = back
+            return self._values[token]
         if token[:1] == '"':
             return self.string()
         if token in ("true", "false"):
@@ -367,7 +384,7 @@ class Cursor:
     def plain_number(self) -> str:
         """The text of a number, with its sign."""
         sign = "-" if self.take("-") else ""
-        if not (self.token[:1].isdigit() or self.token in ("true", "false")):
+        if not (_NUMBER.fullmatch(self.token) or self.token in ("true", "false")):
             self.fail(f"expected a number, got {self.shown()}")
         return sign + self.next()
 
@@ -382,15 +399,21 @@ class Cursor:
         if number in ("true", "false"):
             return number == "true"
         if type_.is_float:
-            return number_of_bits(int(number, 16), type_) if number.startswith("0x") else float(number)
+            if not number.startswith("0x"):
+                return float(number)
+            bits = int(number, 16)
+            return number_of_bits(bits, type_) if bits < 1 << type_.bits else self._too_wide(number, type_, at)
         if "." in number:
             self.fail(f"a constant of {type_} must be an integer; got {number}", at)
         value = int(number, 0)
+        if not -(1 << (type_.bits - 1)) <= value < 1 << type_.bits:
+            self._too_wide(number, type_, at)
         if type_.bits == 1:
             return bool(value)
-        if not -(1 << (type_.bits - 1)) <= value < 1 << type_.bits:
-            self.fail(f"{number} does not fit in {type_}", at)
         return value - (1 << type_.bits) if value >> (type_.bits - 1) == 1 else value
+
+    def _too_wide(self, number: str, type_: ScalarType, at: int) -> NoReturn:
+        self.fail(f"{number} does not fit in {type_}", at)
 
     def dense(self) -> Dense:
         """`dense<…> : type`."""
@@ -480,6 +503,10 @@ class Cursor:
         return found
 
     def _place(self) -> Location | None:
+        with self.deeper("locations"):
+            return self._inner_place()
+
+    def _inner_place(self) -> Location | None:
         token = self.next()
         if token[:1] == "#":
             return self._alias(token)

@@ -33,7 +33,7 @@ from ziggurat.backend.ptx.routines import Join, Number, instruction, llvm_type
 from ziggurat.backend.ptx.shuffles import shared_out
 from ziggurat.backend.ptx.words import GLOBAL, from_memory, pack, to_memory, unpack, vector
 from ziggurat.codemodel.dialects import tt
-from ziggurat.codemodel.dialects.tt import AtomicKind, MemSemantic
+from ziggurat.codemodel.dialects.tt import AtomicKind
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.types import ScalarType, bf16, f16, f32, scalar_element
@@ -87,7 +87,7 @@ class _Access:
         given to all threads that hold copies."""
         emitter, type_ = self.emitter, self.op.ptr.type
         layout, owner = emitter.layout(type_), emitter.owner(type_)
-        if self.sem in (MemSemantic.RELEASE, MemSemantic.ACQ_REL):
+        if self.sem.releases:
             emitter.barrier()
         found: dict[int, str] = {}
         for first in layout.unique_registers:
@@ -101,7 +101,7 @@ class _Access:
             # The barrier between the store to the buffer and its loads serves the acquire as well.
             return emitter.value(type_, found)
         values = shared_out(emitter, type_, self.scalar, found)
-        if self.sem in (MemSemantic.ACQUIRE, MemSemantic.ACQ_REL) and not layout.free[2]:
+        if self.sem.acquires and not layout.free[2]:
             emitter.barrier()
         return values
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from ziggurat.backend.reference.machine import Machine, triton
 from ziggurat.backend.reference.marks import explained, marks
-from ziggurat.backend.reference.memory import READ, WRITE, Access, Region, real_addresses
+from ziggurat.backend.reference.memory import READ, WRITE, Access, Region, order_of, real_addresses
 from ziggurat.backend.reference.tensors import full, require
 from ziggurat.backend.reference.values import Array, marked, marks_of, over, plain, undefined
 from ziggurat.codemodel.dialects import tt
@@ -89,7 +89,7 @@ def store_elements(machine: Machine, addresses: Array, values: Array, mask: Arra
     addresses, values = np.broadcast_to(addresses, shape), np.broadcast_to(values, shape)
     mask = None if mask is None else np.broadcast_to(mask, shape)
     for target in machine.memory.locate(addresses, mask, access):
-        machine.sharing.touch(target, access, WRITE)
+        machine.sharing.touch(target, access, WRITE, values)
         view = target.region.view(access.dtype)
         if target.lanes is None:
             machine.memory.write(view, target.index, values)
@@ -302,6 +302,8 @@ def _atomic(machine: Machine, op: tt.AtomicRMW | tt.AtomicCAS | tt.DescriptorRed
         mask = values.pop() if len(values) > 1 else None
         update = functools.partial(_update, op.kind, scalar)
         use = op.kind.value if op.kind not in _ORDERED and not op.result.uses else WRITE
+    if order_of(op).releases:
+        machine.sharing.barrier(machine.frame.programs)
     access = machine.access("updates", op, op.value.type)
     result = np.zeros(shape, scalar.dtype)
     for target in machine.memory.locate(pointers, None if mask is None or mask.all() else mask, access):

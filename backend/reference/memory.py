@@ -15,12 +15,15 @@ from typing import Any
 import attrs
 import numpy as np
 
-from ziggurat.backend.launch import regions
+from ziggurat.backend.launch import races, regions
 from ziggurat.backend.launch.arrays import address, tensor_at
 from ziggurat.backend.reference.values import Array
+from ziggurat.codemodel.dialects.tt import AtomicCAS, AtomicRMW, IntToPtr, MemSemantic
 from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError, MemoryAccessError, warn
 from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.scalars import bits_of
 from ziggurat.codemodel.types import MAX_ELEMENTS
+from ziggurat.transforms.kit.dataflow import written_parameters
 
 _ADDRESS_BITS = 56  # A process has addresses of at most 56 bits: x86-64 with five levels of pages, less elsewhere.
 _MAX_NUMBER = (1 << 62 - _ADDRESS_BITS) - 1
@@ -75,6 +78,8 @@ class Region(regions.Region):
         # Elements of every size are at multiples of their size from the base.
         super().__init__([argument.memory for argument in arguments], aligned=8)
         self.arguments = tuple(arguments)
+        self.names = [argument.name for argument in arguments]
+        self.written = True  # Whether a program may write it.
         self._views: dict[np.dtype[Any], Array] = {}
 
     @property
@@ -127,19 +132,31 @@ class Memory:
         self.regions = [Region(group) for group in _groups(arguments)]
         self.region_of = {argument.number: region for region in self.regions for argument in region.arguments}
         self.changes = 0  # The number of writes that may have changed an element.
+        self.races: races.Races | None = None  # In strict mode, the accesses of the programs up to now.
         self._journal: list[tuple[Array, Array, Array]] = []
+
+    def leave_out_read(self, kernel: Op) -> None:
+        """Note the regions that a kernel only reads."""
+        if not any(isinstance(op, IntToPtr) for op in kernel.root().walk()):
+            written = written_parameters(kernel)
+            for region in self.regions:
+                region.written = any(argument.index in written for argument in region.arguments)
 
     # Taking back.
 
     def record(self) -> None:
         """Begin a journal: writes from here on can be taken back."""
         self._journal = []
+        if self.races is not None:
+            self.races.begin()
 
     def take_back(self) -> None:
         """Restore what was there at `record`."""
         for view, index, old in reversed(self._journal):
             view[index] = old
         self._journal = []
+        if self.races is not None:
+            self.races.forget()
 
     def write(self, view: Array, index: Array, values: Array) -> None:
         """Set elements of a region's view; of an index that comes twice, the last value counts."""
@@ -298,6 +315,11 @@ READ, WRITE = "read", "write"
 _MAX_UNITS = 1 << 28  # Units of a region whose elements are given owners; 4 bytes are needed for each.
 
 
+def order_of(op: Op) -> MemSemantic:
+    """The order of an atomic op with other accesses."""
+    return op.order if isinstance(op, AtomicRMW | AtomicCAS) else MemSemantic.RELAXED
+
+
 class Conflict(Exception):
     """Programs of a batch share memory. With `again`, the batch is to be run again with owners of elements."""
 
@@ -316,7 +338,7 @@ class Sharing:
 
     In strict mode a program must not read an element that it has written since its last barrier, nor write an element
     that another position of a tensor has read: on a GPU these may be two threads, which run in any order. Two tensors
-    have the same positions if their shapes differ in axes of size 1 only.
+    have the same positions if their shapes differ in axes of size 1 only. Two programs must not race (`races`).
     """
 
     def __init__(self, memory: Memory, strict: bool) -> None:
@@ -346,22 +368,31 @@ class Sharing:
         if self.strict:
             self._synchronized[programs - self._first] = len(self._accesses)
 
-    def touch(self, target: Target, access: Access, use: str) -> None:
+    def touch(self, target: Target, access: Access, use: str, values: Array | None = None) -> None:
         """Note an access to elements. `use` is READ, WRITE, or the kind of an atomic that commutes with its own kind.
+        `values` are those that a store writes.
 
-        Raises `Conflict` for memory that programs share, and in strict mode `KernelRuntimeError` for a missing barrier.
+        Raises `Conflict` for memory that programs share, and in strict mode `KernelRuntimeError` for a missing barrier
+        and for a race between programs.
         """
         region = target.region
-        if self.together and region not in self._owners:
+        strict = self.strict and region.written and region.units <= _MAX_UNITS
+        if apart := self.together and region not in self._owners:
             self._touch_region(region, use)
+        if not strict and (apart or not self.together):
             return
-        if not self.together and not self.strict:
-            return
-        units, programs, *positions = self._units(target, access)
-        if self.together:
+        if strict and access.dtype.itemsize < region.unit:
+            self._refine(region, access.dtype.itemsize)
+        units, programs = self._units(target, access)
+        if self.together and not apart:
             self._claim(self._owners[region], units, programs)
-        if self.strict and region.units <= _MAX_UNITS:
-            self._check_barriers(region, access, use, units, programs, *positions)
+        if strict:
+            self._check_races(target, access, units, programs, values)
+        if strict and not apart:
+            sides = tuple(side for side in access.shape if side != 1)
+            number = self._shapes.setdefault(sides, len(self._shapes))
+            places = np.arange(math.prod(sides)).reshape(access.shape) + number * MAX_ELEMENTS
+            self._check_barriers(region, access, use, units, programs, self._units(target, access, places)[2])
 
     def _touch_region(self, region: Region, use: str) -> None:
         seen = self._uses.get(region)
@@ -380,6 +411,35 @@ class Sharing:
         owners[units] = programs
         if (owners[units] != programs).any():  # Two programs touch one element at once.
             raise Conflict
+
+    def _refine(self, region: Region, size: int) -> None:
+        """Divide the units of a region into those of smaller elements."""
+        tables_and_keys: list[tuple[dict[Any, Array], Any]] = [(self._owners, region), (self._histories, region)]
+        if self.memory.races is not None:
+            tables_and_keys.append((self.memory.races.tables, region.base))
+        for tables, key in tables_and_keys:
+            if key in tables:
+                tables[key] = np.repeat(tables[key], region.unit // size, axis=-1)
+        region.unit = size
+
+    def _check_races(self, target: Target, access: Access, units: Array, programs: Array, values: Array | None) -> None:
+        """Note an access. Raise `KernelRuntimeError` for a race with another program."""
+        region, op, order = target.region, access.op, order_of(access.op)
+        if self.memory.races is None:
+            return
+
+        def bits() -> Sequence[Array]:
+            old = region.view(access.dtype).take(target.index, mode="clip")
+            return self._units(target, access, bits_of(values), bits_of(old))[2:] if values is not None else ()
+
+        kinds = {"reads": races.POLL if getattr(op, "volatile", False) else races.READ, "writes": races.WRITE}
+        kind = kinds.get(access.verb, races.UPDATE)
+        self.memory.races.note(
+            region, units, programs, kind, op, size=region.unit,
+            bits=bits if access.verb == "writes" else None, releases=order.releases,
+            # Many programs take a lock by a relaxed atomic: one whose result is used acquires.
+            acquires=order.acquires or kind == races.POLL or (kind == races.UPDATE and bool(op.result.uses)),
+        )  # fmt: skip
 
     def _check_barriers(
         self, region: Region, access: Access, use: str, units: Array, programs: Array, positions: Array
@@ -418,15 +478,11 @@ class Sharing:
         read[units[first]] = number
         elsewhere[units[position[units] != positions]] = number
 
-    def _units(self, target: Target, access: Access) -> list[Array]:
-        """The units that an access touches, the program that touches each, and in strict mode the position."""
+    def _units(self, target: Target, access: Access, *more: Array) -> list[Array]:
+        """The units that an access touches, the program that touches each, and the elements of further arrays there."""
         size, unit = access.dtype.itemsize, target.region.unit
         shape = access.shape if self.strict else target.index.shape[1:]
-        found = [target.index, access.programs.reshape(-1, *(1,) * len(shape))]
-        if self.strict:
-            sides = tuple(side for side in shape if side != 1)
-            number = self._shapes.setdefault(sides, len(self._shapes))
-            found.append(np.arange(math.prod(shape)).reshape(shape) + number * MAX_ELEMENTS)
+        found = [target.index, access.programs.reshape(-1, *(1,) * len(shape)), *more]
         found = [np.broadcast_to(array, (len(access.programs), *shape)) for array in found]
         if target.lanes is not None:
             lanes = np.broadcast_to(target.lanes, found[0].shape)

@@ -11,6 +11,7 @@ import numpy as np
 from ziggurat.backend.launch.arrays import whole
 from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.backend.launch.grids import MAX_SIZE, sizes_of
+from ziggurat.backend.launch.races import MAX_PROGRAMS, Races
 from ziggurat.backend.reference import access, buffers, control, reductions, tensors
 from ziggurat.backend.reference.machine import Machine, triton
 from ziggurat.backend.reference.memory import Argument, Conflict, Memory
@@ -20,6 +21,7 @@ from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError, shown
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.printed import show
 from ziggurat.codemodel.scalars import array_of
+from ziggurat.codemodel.subnormals import keep_subnormals
 from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, TensorType, TupleType, Type, void
 from ziggurat.transforms.simplify import inline
 
@@ -33,6 +35,7 @@ LOOP_LIMIT = 1 << 20
 np.empty(1 << 24, np.uint8)
 
 
+@keep_subnormals()
 def run(
     module: Op,
     symbol: str | None,
@@ -71,6 +74,10 @@ def run(
         raise LaunchError(f"a grid must have at most {MAX_SIZE} programs; {grid} has {x * y * z}")
     arrays, values = _arguments(kernel, arguments, names, whole if tolerant else _itself)
     memory = Memory(arrays, (x, y, z), tolerant)
+    if strict:
+        memory.leave_out_read(kernel)
+    if strict and 1 < x * y * z <= MAX_PROGRAMS:
+        memory.races = Races((x, y, z), lambda op: op.location, KernelRuntimeError)
 
     machine = functools.partial(Machine, functions_, memory, strict=strict, limit=loop_limit)
     if strict and not isinstance(module, cpu.Module):

@@ -16,6 +16,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from ziggurat.backend.launch.races import POLL, READ, UPDATE
 from ziggurat.backend.simulator.program import Blocked, unit
 from ziggurat.backend.simulator.shared import Array, SimulationError
 from ziggurat.codemodel.builder import Builder
@@ -81,8 +82,9 @@ def _load(program: Any, match: re.Match[str], operands: list[Any]) -> None:
     old = [operands[target] for target in targets]
     dtype = old[0].dtype if old[0].dtype.itemsize == size else np.dtype(f"u{size}")  # A byte has a register of 16 bits.
     found = program.load(
-        match[1], _address(match, operands, 4), dtype, program.mask, [value.astype(dtype) for value in old]
-    )
+        match[1], _address(match, operands, 4), dtype, program.mask, [value.astype(dtype) for value in old],
+        kind=POLL if "volatile" in match[0] else READ,
+    )  # fmt: skip
     for target, value in zip(targets, found, strict=True):
         operands[target] = value.astype(operands[target].dtype)
 
@@ -135,6 +137,8 @@ def _atomic(program: Any, match: re.Match[str], operands: list[Any]) -> None:
             given = np.concatenate([value[thread : thread + 1].view(np.uint8) for value in values])
             new = _NEW[match[1]](old.view(element), given.view(element)).view(np.uint8)
             region.bytes[places[0]] = new
+            name, order = match[0].split(".")[:2]
+            memory.note(region, places, UPDATE, acquires=name == "atom", releases=order in ("release", "acq_rel"))
             memory.changes += not np.array_equal(old, new)
             for at, value in enumerate(olds):
                 value.view(np.uint8).reshape(len(value), step)[thread] = old[at * step : (at + 1) * step]

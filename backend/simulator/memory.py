@@ -16,7 +16,7 @@ from itertools import product
 
 import numpy as np
 
-from ziggurat.backend.launch import regions
+from ziggurat.backend.launch import races, regions
 from ziggurat.backend.launch.arrays import address
 from ziggurat.backend.simulator.shared import Array, SimulationError
 
@@ -75,6 +75,10 @@ class Memory:
     def __init__(self, arrays: Sequence[Array], names: Sequence[str] = ()) -> None:
         self.regions: list[Region] = []
         self.changes = 0  # Counts the stores that changed memory.
+        # The accesses of all programs, the number of the current one, and the place of the line that runs now.
+        self.races: races.Races | None = None
+        self.program = 0
+        self.line: int | None = None
         # In a cluster: one more than the barriers that this CTA has arrived at, and by rank the time up to which the
         # accesses of each CTA come before those of this one now.
         self.time, self.seen = 1, [0]
@@ -85,6 +89,7 @@ class Memory:
         region_of: dict[int, Region] = {}
         for group in sorted(regions.grouped(arrays, views=False)):
             made = self.add(", ".join(f"'{titles[at]}'" for at in group), [arrays[at] for at in group])
+            made.names = [titles[at] for at in group]
             region_of.update(dict.fromkeys(group, made))
         for at, array in enumerate(arrays):
             region = region_of[at]
@@ -172,13 +177,23 @@ class Memory:
                 )
             yield region, rows, places
 
-    def load(self, addresses: Array, size: int, threads: Array, load: int = USED) -> Array:
+    def note(self, region: Region, places: Array, kind: int, *bits: Array, **orders: bool) -> None:
+        """Note an access of the current program. Raise `SimulationError` for a race with another program.
+
+        `bits` are the new and the old bytes of a store. `orders` says whether the access acquires and releases.
+        """
+        if self.races is not None and region.names:
+            given = (lambda: bits) if bits else None
+            self.races.note(region, places, np.full_like(places, self.program), kind, self.line, bits=given, **orders)
+
+    def load(self, addresses: Array, size: int, threads: Array, load: int = USED, kind: int = races.READ) -> Array:
         """The bytes of each thread's access, for the load of this number."""
         found = np.empty((len(addresses), size), np.uint8)
         for region, rows, places in self.places(addresses, size, threads, "reads"):
             found[rows] = region.bytes[places]
             if not region.writable:
                 continue
+            self.note(region, places, kind, acquires=kind == races.POLL)
             who = np.broadcast_to(threads[rows][:, None], places.shape)
             writer = region.writer[places]
             if (wrong := (writer != _NOBODY) & (writer != who)).any():
@@ -212,6 +227,7 @@ class Memory:
                     f"two threads must not write one element without a barrier between; thread {who[wrong][0]} writes "
                     f"byte {places[wrong][0]} of {region.name}, and {other} does"
                 )
+            self.note(region, places, races.WRITE, values[rows], old)
             # Within a warp, a shuffle may order the load before the store.
             readers = region.readers[places] & ~_bit(who)
             if (wrong := readers != 0).any():

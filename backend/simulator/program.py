@@ -10,6 +10,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
+from ziggurat.backend.launch.races import READ
 from ziggurat.backend.simulator import text, values
 from ziggurat.backend.simulator.host_calls import HOST_CALLS
 from ziggurat.backend.simulator.memory import SHIFT, USED, Memory
@@ -178,8 +179,9 @@ class Program:
     # Memory.
 
     def load(
-        self, space: str, addresses: Array, dtype: Any, mask: Array, old: Sequence[Array], align: int = 0
-    ) -> list[Array]:
+        self, space: str, addresses: Array, dtype: Any, mask: Array, old: Sequence[Array], align: int = 0,
+        kind: int = READ,
+    ) -> list[Array]:  # fmt: skip
         """Load vectors where the mask holds; `old` elsewhere. An `align` of 0 is the size of the vector."""
         size = np.dtype(dtype).itemsize
         width = size * len(old)
@@ -189,7 +191,7 @@ class Program:
         if space == "shared":
             found = self.shared.load(where, threads, width)
         else:
-            found = self.memory.load(where, width, threads, self._load_number())
+            found = self.memory.load(where, width, threads, self._load_number(), kind)
         result = [array.copy() for array in old]
         for index, array in enumerate(result):
             array[threads] = np.ascontiguousarray(found[:, index * size : (index + 1) * size]).view(dtype)[:, 0]
@@ -332,6 +334,7 @@ class Program:
                 self._set(name, value)
             arriving = {}
             self._line, self.loads = line, self._dependences(line)
+            self.memory.line = frame.function.places[label][number]
             try:
                 if line.startswith(("br ", "switch ")):
                     return self._following(line)

@@ -18,16 +18,18 @@ to print one.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
+from ziggurat.backend.launch.races import MAX_PROGRAMS, Races
 from ziggurat.backend.simulator import MAX_STEPS, assembly, clusters, matrix, tma
 from ziggurat.backend.simulator.clusters import Cluster
 from ziggurat.backend.simulator.memory import Memory
 from ziggurat.backend.simulator.program import Program
-from ziggurat.backend.simulator.shared import Array
+from ziggurat.backend.simulator.shared import Array, SimulationError
 from ziggurat.backend.simulator.text import Places, dtype_of, module_of
 from ziggurat.codemodel.location import Location
 
@@ -64,6 +66,9 @@ def simulate(
     memory, places = Memory(arrays, titles), Places(module.metadata, known)
     sizes = (*grid, 1, 1)[:3]
     ctas = module.numbers.get("nvvm.cluster_dim", 1)
+    programs = sizes[0] // ctas, *sizes[1:]
+    if 1 < math.prod(programs) <= MAX_PROGRAMS:
+        memory.races = Races(programs, places.of, SimulationError)
 
     def cta(number: tuple[int, ...], memory: Memory) -> Program:
         program = Program(module, threads, shared, memory, seed, max_steps)
@@ -84,11 +89,12 @@ def simulate(
         return program
 
     with np.errstate(all="ignore"):
-        for z, y, x in np.ndindex(sizes[2], sizes[1], sizes[0] // ctas):
+        for number, (z, y, x) in enumerate(np.ndindex(programs[::-1])):
+            memory.program = number
             ranks = range(ctas * x, ctas * x + ctas)
             memories = [memory] if ctas == 1 else memory.of_ctas(ctas)
-            programs = [cta((rank, y, z), own) for rank, own in zip(ranks, memories, strict=True)]
-            Cluster(programs).run(seed)
+            group = [cta((rank, y, z), own) for rank, own in zip(ranks, memories, strict=True)]
+            Cluster(group).run(seed)
 
 
 def _number(kind: str, argument: Any, threads: int) -> Array:

@@ -24,6 +24,7 @@ import numpy as np
 
 from ziggurat.backend.launch import arrays
 from ziggurat.backend.launch.descriptors import TensorDescriptor
+from ziggurat.backend.launch.races import READ, UPDATE, WRITE
 from ziggurat.backend.simulator.program import Blocked, unit
 from ziggurat.backend.simulator.shared import Array, SimulationError
 from ziggurat.backend.simulator.tensor_maps import BYTES, Tensor, TensorMap, mark_of, place_of, tensor_of
@@ -358,13 +359,16 @@ class _Tma:
             places = places ^ (places >> 7 & tensor.swizzle // 16 - 1) << 4
         return places
 
-    def _memory(self, tensor: Tensor, there: Array, thread: int) -> Array:
-        """The memory from the first element on, in which a box has these places."""
-        for _ in self.program.memory.places(
+    def _memory(
+        self, tensor: Tensor, there: Array, thread: int, kind: int = READ, stored: Array | None = None
+    ) -> Array:
+        """The memory from the first element on, in which a box has these places. `stored` are the bytes of a store."""
+        memory = self.program.memory
+        for region, rows, places in memory.places(
             tensor.address + there, 1, np.full(len(there), thread), "has TMA access memory"
         ):
-            pass
-        return self.program.memory.bytes_at(tensor.address)
+            memory.note(region, places, kind, *(() if stored is None else (stored[rows, None], region.bytes[places])))
+        return memory.bytes_at(tensor.address)
 
     def start_load(
         self, map_: int, address: int, at: tuple[int, int], barrier: int, thread: int, mask: int | None = None
@@ -436,9 +440,12 @@ class _Tma:
             )
         shared.check_fenced(places, "a TMA store reads")
         shared.reading[places] += 1
-        memory = self._memory(tensor, there[inside], thread) if inside.any() else np.zeros(0, np.uint8)
+        data, memory = shared.bytes[places][inside], np.zeros(0, np.uint8)
+        if inside.any():
+            kind, stored = (UPDATE, None) if adds else (WRITE, data)
+            memory = self._memory(tensor, there[inside], thread, kind, stored)
         element = tensor.dtype if adds else None
-        store = _Store(memory, there[inside], shared.bytes[places][inside], places, map_, element)
+        store = _Store(memory, there[inside], data, places, map_, element)
         self.groups.setdefault(thread, [[]])[-1].append(store)
 
     def commit(self, thread: int) -> None:

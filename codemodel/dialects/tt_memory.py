@@ -64,6 +64,16 @@ class MemSemantic(enum.Enum):
     RELEASE = "release"
     ACQ_REL = "acq_rel"
 
+    @property
+    def acquires(self) -> bool:
+        """Whether accesses after it see what a release of the same address has made visible."""
+        return self in (MemSemantic.ACQUIRE, MemSemantic.ACQ_REL)
+
+    @property
+    def releases(self) -> bool:
+        """Whether it makes earlier accesses of the program visible. A barrier of the program comes before it."""
+        return self in (MemSemantic.RELEASE, MemSemantic.ACQ_REL)
+
 
 class MemScope(enum.Enum):
     """The scope of an atomic access."""

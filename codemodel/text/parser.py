@@ -21,7 +21,9 @@ from ziggurat.codemodel.declare import OPS, convert_attribute
 from ziggurat.codemodel.errors import BuildError, ParseError
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Block, BlockParameter, Body, Op, Successor, Value, fill
+from ziggurat.codemodel.subnormals import keep_subnormals
 from ziggurat.codemodel.text.legacy import upgrade_attributes, upgrade_op
+from ziggurat.codemodel.text.limits import MAX_DEPTH, MAX_TOKEN, TOO_DEEP
 from ziggurat.codemodel.traits import Isolated
 from ziggurat.codemodel.type_reader import LEGACY_NAMES, TypeSyntaxError, read_type
 from ziggurat.codemodel.types import Type, TypeSyntax, void
@@ -39,9 +41,6 @@ _TOKEN = re.compile(
 )
 
 
-# The characters of a name or number. Python refuses to read a number of thousands of digits.
-_MAX_TOKEN = 1000
-_MAX_DEPTH = 200
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|x([0-9a-fA-F]{2})|(.))", re.DOTALL)
 # line:column[:end_line:end_column][:file]; Babylon's form is without an end.
 _PLACE = re.compile(r"(\d{1,9}):(\d{1,9})(?::(\d{1,9}):(\d{1,9}))?(?::(.*))?", re.DOTALL)
@@ -58,6 +57,7 @@ class _Token(NamedTuple):
     start: int
 
 
+@keep_subnormals()
 def parse(text: str, file: str = "<text>") -> Op:
     """The model that `text` holds: one op with all that is inside it.
 
@@ -101,8 +101,8 @@ class _Parser:
             kind = found.lastgroup
             assert kind is not None
             if kind != "space":
-                if found.end() - position > _MAX_TOKEN and kind != "string":
-                    self.fail(f"a token is longer than {_MAX_TOKEN} characters", position)
+                if found.end() - position > MAX_TOKEN and kind != "string":
+                    self.fail(f"a token is longer than {MAX_TOKEN} characters", position)
                 yield _Token(kind, found[0], position)
             position = found.end()
         yield _Token("end", "end of text", end)
@@ -299,8 +299,8 @@ class _Parser:
 
     def deeper(self, what: str) -> None:
         self.depth += 1
-        if self.depth > _MAX_DEPTH:
-            self.fail(f"{what} are nested too deeply ({_MAX_DEPTH})")
+        if self.depth > MAX_DEPTH:
+            self.fail(f"{what} are {TOO_DEEP}")
 
     def string(self, token: _Token) -> str:
         def character(found: re.Match[str]) -> str:

@@ -14,6 +14,7 @@ from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import KernelSyntaxError, KernelTypeError, ZigguratError
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.recursion import MAX_FRAMES, deep_recursion, frames
+from ziggurat.codemodel.subnormals import keep_subnormals
 from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, Type, constexpr_type, pyobject
 from ziggurat.frontends.language.constants import unwrapped
 from ziggurat.frontends.language.function import Function, Use, constexpr, usable, written_function
@@ -48,7 +49,7 @@ def reader(fn: Callable[..., Any], policy: Policy = EXPLICIT) -> Callable[[Funct
         _parameters(find_source(plain, lines), policy)
 
     def model(made: Function) -> Op:
-        with deep_recursion():
+        with deep_recursion(), keep_subnormals():
             try:
                 func, outer, made.uses, made.declares = _model(made.fn, lines, made.policy, made.initializes, code)
             except ZigguratError as error:
@@ -66,7 +67,7 @@ def reflect(function: Function | Callable[..., Any]) -> Op:
     `KernelNameError` or `KernelTypeError` at the place that is wrong; `KernelErrors` when there are several.
     """
     fn = written_function(function)
-    with deep_recursion():
+    with deep_recursion(), keep_subnormals():
         return _model(fn, read_lines(fn), getattr(function, "policy", EXPLICIT))[0]
 
 

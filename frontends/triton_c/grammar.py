@@ -41,6 +41,8 @@ NOT_C = {
     "class": "write functions", "template": "write macros, and give their values from outside",
     "asm": "call inline_asm_elementwise", "__shared__": "leave it out: the compiler allocates shared memory",
     "__syncthreads": "leave it out: the compiler inserts barriers", "_Complex": "keep two arrays",
+    **dict.fromkeys(("threadIdx", "blockDim"), "a program has no threads: compute with the range 0 ... N, an array"),
+    "blockIdx": "call get_program_id(0)", "gridDim": "call get_num_programs(0)",
     "auto": "write the type", "printf": 'call device_print("x: ", x)',
 }  # fmt: skip
 _SIGNS = {

@@ -12,11 +12,13 @@ definition.
 from __future__ import annotations
 
 import functools
+import io
 import linecache
 import os
 import types
 from bisect import bisect_right
 from collections.abc import Generator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -25,6 +27,7 @@ from pcpp import preprocessor as pcpp
 
 from ziggurat.codemodel.errors import KernelSyntaxError, ZigguratError, warn
 from ziggurat.codemodel.location import Location
+from ziggurat.codemodel.text.limits import MAX_DEPTH, MAX_EXPANSION, MAX_FILES, MAX_TOKEN, TOO_DEEP, read_regular
 
 # Kinds of tokens of the preprocessor.
 IDENTIFIER, INTEGER, FLOAT, STRING, CHARACTER = "CPP_ID", "CPP_INTEGER", "CPP_FLOAT", "CPP_STRING", "CPP_CHAR"
@@ -37,7 +40,7 @@ _RULES = {
     "t_CPP_XOREQUAL": r"\^=",
     "t_CPP_FLOAT": r"(0[xX][0-9a-fA-F]+(\.[0-9a-fA-F]*)?[pP][+-]?\d+|\d+\.(?!\.)\d*([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?"
     r"|\d+[eE][+-]?\d+)[fFlL]?",
-    "t_CPP_INTEGER": r"(0[xX][0-9a-fA-F]+|0[bB][01]+|\d+)[uUlL]*",
+    "t_CPP_INTEGER": r"(0[xX][0-9a-fA-F]+('[0-9a-fA-F]+)*|0[bB][01]+('[01]+)*|\d+('\d+)*)[uUlL]*",
 }
 
 
@@ -97,30 +100,44 @@ class _Preprocessor(pcpp.Preprocessor):
         # The place of the condition of `#if` that is evaluated, and a name in it that is called and is no macro.
         self.condition: Location | None = None
         self.called: str | None = None
+        self.folder = os.path.realpath(".")  # Files to include are there or below.
+        self.expanded = 0  # The characters that macros have expanded to.
         for name in ("__DATE__", "__TIME__", "__PCPP__"):  # A model must not depend on the time.
             del self.macros[name]
 
     def group_lines(self, input: str, abssource: str) -> Generator[Any]:
-        text = "\n".join(line.rstrip() for line in input.splitlines())
-        starts = [0]
-        for line in text.split("\n"):
-            starts.append(starts[-1] + len(line) + 1)
+        # A line that ends in a backslash and the next one are one line (C11 5.1.1.2, phase 2).
+        lines, starts, length, joined = list[str](), list[int](), 0, ""
+        for line in [*map(str.rstrip, input.splitlines()), ""]:
+            starts.append(length + len(joined))
+            if line.endswith("\\"):
+                joined += line[:-1]
+                continue
+            lines.append((joined + line).rstrip())
+            length, joined = length + len(lines[-1]) + 1, ""
+        text = "\n".join(lines)
         plain = text.isascii()
-        for line in super().group_lines(input, abssource):
+
+        def position(offset: int) -> tuple[int, int]:
+            number = bisect_right(starts, offset)
+            part = text[starts[number - 1] : offset]
+            return number, len(part if plain else part.encode())
+
+        for line in super().group_lines(text, abssource):
             before: Any = None
             for token in line:
                 if token.type in _SKIPPED:
                     continue
                 if token.type == IDENTIFIER:
                     self.names.add(token.value)
-                number = bisect_right(starts, token.lexpos)
-                start = starts[number - 1]
-                column, width = token.lexpos - start, len(token.value)
-                if not plain:
-                    column = len(text[start : token.lexpos].encode())
-                    width = len(token.value.encode())
+                number, column = position(token.lexpos)
+                end, last = position(token.lexpos + len(token.value) - 1)
                 token.lineno = _Line(number)
-                token.lineno.place = token.place = Location(abssource, number, column, number, column + width)
+                token.lineno.place = token.place = Location(abssource, number, column, end, last + 1)
+                if len(token.value) > MAX_TOKEN and token.type != STRING:
+                    raise KernelSyntaxError(f"a token is longer than {MAX_TOKEN} characters", token.place)
+                if token.type == INTEGER:
+                    token.value = token.value.replace("'", "")
                 if (
                     before is not None
                     and before.value == "/"
@@ -158,9 +175,29 @@ class _Preprocessor(pcpp.Preprocessor):
         raise KernelSyntaxError("#include must name a file" if is_malformed else summary, self._here())
 
     def on_file_open(self, is_system_include: bool, includepath: str) -> Any:
-        file = super().on_file_open(is_system_include, includepath)
+        place = self._here()
+        if not os.path.exists(includepath):
+            raise FileNotFoundError(includepath)
+        if not os.path.realpath(includepath).startswith(os.path.join(self.folder, "")):
+            hint = f"copy it to {self.folder}, or to a folder below"
+            raise KernelSyntaxError("a file to include must be in the folder of the source, or below", place, hint)
+        if self.include_depth > MAX_DEPTH or len(self.included) >= MAX_FILES:
+            raise KernelSyntaxError(f"includes are {TOO_DEEP}", place, "write #pragma once in a file that is included")
+        try:
+            text = read_regular(Path(includepath)).decode()
+        except (OSError, UnicodeDecodeError) as error:
+            raise KernelSyntaxError(f"'{includepath}' cannot be included: {error}", place) from None
         self.included[includepath] = None
-        return file
+        return io.StringIO(text)
+
+    def expand_macros(self, tokens: Any, expanding_from: Sequence[str] = ()) -> Any:
+        expanded = super().expand_macros(tokens, [*expanding_from])
+        if expanding_from:
+            self.expanded += sum(len(token.value) for token in expanded)
+            if self.expanded > MAX_EXPANSION:
+                place = getattr(self.linemacro, "place", None)
+                raise KernelSyntaxError(f"the macros expand to more than {MAX_EXPANSION} characters", place)
+        return expanded
 
     def on_unknown_macro_in_defined_expr(self, tok: Any) -> bool:
         self.asked[tok.value] = None
@@ -236,6 +273,7 @@ def preprocess(text: str, file: str, macros: Mapping[str, str]) -> Preprocessed:
     run.names = {token.value for name in macros for token in ours[name].value if token.type == IDENTIFIER}
     if os.path.isfile(file):
         run.temp_path = [os.path.dirname(file)]  # Files to include are looked for beside the source.
+        run.folder = os.path.realpath(os.path.dirname(file))
     tokens = run.read(text, file)
     for name in macros:
         now = run.macros.get(name)

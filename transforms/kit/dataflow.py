@@ -41,10 +41,7 @@ def origins(value: Value, through: Through = lambda op: True) -> tuple[Value, ..
     `through` does not hold.
     """
     root = _root(value, through)
-    sources: dict[Node, list[Node]] = {}
-    for source, targets in flow(root, through).items():
-        for target in targets:
-            sources.setdefault(target, []).append(source)
+    sources = _sources(root, through)
     ends = {node[0] for node in reached(nodes(value), lambda node: sources.get(node, ())) if node not in sources}
     return tuple(v for v in _values(root) if v in ends)
 
@@ -70,16 +67,28 @@ def addressing_parameters(kernel: Op) -> Mapping[int, Set[int]]:
 
 
 def _addressing(kernel: Op, kind: type | UnionType) -> Mapping[int, Set[int]]:
-    numbers: dict[Value, int] = {parameter: parameter.index for parameter in kernel.bodies[0].parameters}
+    numbers: dict[Node, int] = {(parameter, 0): parameter.index for parameter in kernel.bodies[0].parameters}
+    sources = _sources(kernel.root(), lambda op: not isinstance(op, MemoryRead))
     addressing: dict[int, set[int]] = {}
     for op in kernel.root().walk():
         effect = isinstance(op, kind) or (isinstance(op, tt.InlineAsm) and not op.is_pure)
         for operand in op.operands if effect else ():
             if _is_address(operand):
-                sources = [v for v in origins(operand, lambda op: not isinstance(op, MemoryRead)) if v in numbers]
-                for pointer in filter(_is_address, sources):
-                    addressing.setdefault(numbers[pointer], set()).update(numbers[v] for v in sources)
+                reaching = reached(nodes(operand), lambda node: sources.get(node, ()))
+                parameters = [node for node in reaching if node in numbers]
+                for pointer in parameters:
+                    if _is_address(pointer[0]):
+                        addressing.setdefault(numbers[pointer], set()).update(numbers[node] for node in parameters)
     return addressing
+
+
+def _sources(root: Op, through: Through) -> dict[Node, list[Node]]:
+    """The nodes that flow into each node directly."""
+    sources: dict[Node, list[Node]] = {}
+    for source, targets in flow(root, through).items():
+        for target in targets:
+            sources.setdefault(target, []).append(source)
+    return sources
 
 
 def _is_address(value: Value) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import re
 from collections.abc import Callable
@@ -9,6 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import ziggurat as zg
 from ziggurat.backend.mlir import from_mlir, to_mlir
@@ -262,7 +265,7 @@ def test_functions_of_libdevice(symbol: str, count: int, expected: float):
         ("%0 = arith.constant 300 : i8", "300 does not fit in i8"),
         ("%0 = arith.constant 1 : i9", "type i9 is not supported"),
         ("%0 = arith.constant dense<1> : tensor<4xi32, #b>", "has a layout"),
-        ("%0 = arith.constant 1 : !tt.ptr<tensor<4xf32>>", "a pointer to a tensor"),
+        ("%0 = arith.constant 1 : !tt.ptr<tensor<4xf32>>", "a block pointer"),
         ("cf.br ^bb7", "the block ^bb7 is not defined"),
         ("tt.call @g() : () -> ()", "tt.call must name a function of the module; got 'g'"),
         ("tt.store %p, %n", "expected the types of tt.store after ':'"),
@@ -291,6 +294,64 @@ def test_errors_name_the_place(lines: str, message: str):
 )  # fmt: skip
 def test_errors_of_modules(text: str, message: str):
     with pytest.raises(ParseError, match=re.escape(message)):
+        from_mlir(text)
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ("tt.store %p, %n : (", "type tt.return is not supported"),
+        ("tt.store %p, %n : (i32", "expected ',', got 'tt.return'"),
+        ("%0 = arith.cmpi sgt, ,%n : i32", "expected an operand or ':', got ','"),
+        ("%0 = arith.addi ,%n, %n : i32", "expected an operand or ':', got ','"),
+        ("%0 = arith.addi %n %n : i32", "expected ',', got '%n'"),
+        ("%0 = arith.addi %n, %n, : i32", "expected an operand or ':', got ':'"),
+        ("%0 = arith.addi (%n, %n : i32", "expected an operand or ')', got ':'"),
+        ("%0 = arith.addi %n], %n : i32", "expected an operand or ':', got ']'"),
+        ("%0 = arith.addi %n, %n : i32 *", "type tt.return is not supported"),
+        ("%0 = arith.constant 8xi32 : i32", "expected a number, got '8xi32'"),
+        ("%0 = arith.addi %n, %n {a = 2x3xf32} : i32", "expected a number, got '2x3xf32'"),
+        ("%0 = arith.constant dense<0> : tensor<0x8xi32>", "type tensor<0x8xi32> has no elements"),
+        ("%0 = arith.constant 0x12345 : f16", "0x12345 does not fit in f16"),
+        (f"%0 = arith.constant {'1' * 5000} : i32", "a token is longer than 1000 characters"),
+        (f"%0 = arith.constant {'1' * 900} : i32", "does not fit in i32"),
+        (f"%0 = arith.constant dense<0> : tensor<{'8' * 5000}xi32>", "a token is longer than 1000 characters"),
+        (f"%0 = arith.addi %n, %n {{a = {'1' * 5000}}} : i32", "a token is longer than 1000 characters"),
+        (f"%0 = arith.addi %n, %n {{a = {'[' * 300}1{']' * 300}}} : i32", "attributes are nested too deeply (200)"),
+        (f"%0 = arith.addi %n, %n : i32 loc({'callsite(unknown at ' * 300}", "locations are nested too deeply (200)"),
+        ("%c = arith.constant true\n" + "scf.if %c {" * 300 + "}" * 300, "regions are nested too deeply (200)"),
+        ("%0 = tt.make_tensor_ptr %p, [], [], [] : <tensor<8x16xf32>>", "block pointers, tt.make_tensor_ptr, are not"),
+        ("%0 = tt.advance %p, [%n] : <tensor<8xf32>>", "block pointers, tt.advance, are not supported"),
+    ],
+)  # fmt: skip
+def test_what_is_odd_or_beyond_the_limits(lines: str, message: str):
+    with pytest.raises(ParseError, match=re.escape(message)):
+        body(lines)
+
+
+def test_aliases_are_read_once():
+    double = "".join(f"#a{n} = [#a{n + 1}, #a{n + 1}]\n" for n in range(60))
+    from_mlir(f"{double}#a60 = 1\nmodule attributes {{b = #a0}} {{ tt.func @k() {{ tt.return }} }}")
+    with pytest.raises(ParseError, match="nested too deeply"):
+        from_mlir("#a = [#a]\nmodule attributes {b = #a} { tt.func @k() { tt.return } }")
+
+
+def test_150_branches_in_each_other():
+    branches = "%c = arith.constant true\n" + "scf.if %c {" * 150 + "tt.store %p, %n : !tt.ptr<i32>" + "}" * 150
+    verify(body(branches))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_damaged_texts_have_errors_of_their_own(data: st.DataObject):
+    text = to_mlir(parse(MODELS[data.draw(st.sampled_from(("matmul", "vector_add", "loops")))].read_text("utf-8")))
+    for _ in range(data.draw(st.integers(1, 3))):
+        at, size = data.draw(st.integers(0, len(text))), data.draw(st.integers(0, 6))
+        piece = data.draw(
+            st.sampled_from(("", "(", ")", "[", "{", "}", "<", ",", ":", "%0", "8x", "-", '"', "#a", "->"))
+        )
+        text = text[:at] + piece + text[at + size :]
+    with contextlib.suppress(ParseError):
         from_mlir(text)
 
 
