@@ -211,9 +211,7 @@ _TORCH = Reader(
     streams=True, key=lambda array: (array.dtype, array.get_device()),
 )  # fmt: skip
 # The driver is asked on machines with one device, too: nothing else tells an address of this machine's memory.
-_POINTER = Reader(
-    "pointer", "{0}.data_ptr()", "{0}.dtype", "_z_pointer_device({0}.data_ptr())", lambda: stream_in_use
-)
+_POINTER = Reader("pointer", "{0}.data_ptr()", "{0}.dtype", "_z_pointer_device({0}.data_ptr())", lambda: stream_in_use)
 _CUPY = Reader(
     "cupy", "{0}.data.ptr", "{0}.dtype", "{0}.data.device_id", _cupy_stream,
     streams=True, key=attrgetter("dtype", "data.device_id"),
