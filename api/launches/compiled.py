@@ -176,7 +176,7 @@ class Executable(Checked):
         They are from the driver, or else from ptxas.
         """
         try:
-            loaded = self._launcher.loaded()
+            loaded = self._launcher.in_context()
             return loaded.registers, loaded.local_bytes, loaded.max_threads
         except (LaunchError, TargetError) as error:
             if tool("ptxas") is None:

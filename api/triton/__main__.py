@@ -22,9 +22,9 @@ def main() -> None:
     if not program or program[0] in ("-h", "--help"):
         print(_USAGE, file=sys.stdout if program else sys.stderr)
         sys.exit(0 if program else 2)
-    install()
     sys.argv = program
     sys.path[0] = os.getcwd() if is_module else os.path.dirname(os.path.realpath(program[0]))
+    install()
     sys.excepthook = _from_the_program
     if is_module:
         runpy.run_module(program[0], run_name="__main__", alter_sys=True)

@@ -25,7 +25,8 @@ _NAME = "triton"
 _OURS = "ziggurat.triton"
 _VERSION = "ZIGGURAT_TRITON_VERSION"
 _VALID = re.compile(r"\d+\.\d+\.\d+((a|b|rc|\.post|\.dev)\d+)*(\+[a-z0-9.]+)?")
-# On the path of child processes, whose `import triton` installs ziggurat there too.
+# On the path of this process and its children: `import triton` of a child installs ziggurat there too. PyTorch starts
+# its compile workers with `sys.path` in place of PYTHONPATH.
 _CHILDREN = str(Path(__file__).with_name("children"))
 # The modules of Triton that reach into its C++ code, or are another language.
 _ABSENT = {
@@ -120,6 +121,7 @@ def install(version: str | None = None) -> None:
     _finder.variable = os.environ.get(_VERSION)
     _report(version)
     sys.meta_path.insert(0, _finder)
+    sys.path[:] = [_CHILDREN, *(path for path in sys.path if path != _CHILDREN)]
     _search([_CHILDREN, *_searched()])
     _forget_absence()
 
@@ -134,6 +136,7 @@ def uninstall() -> None:
     _put(_VERSION, _finder.variable)
     for name in [name for name in sys.modules if name == _NAME or name.startswith(f"{_NAME}.")]:
         del sys.modules[name]
+    sys.path[:] = [path for path in sys.path if path != _CHILDREN]
     _search(_searched())
     _forget_absence()
 

@@ -178,6 +178,22 @@ def _after(stream: int) -> None:
     driver.check(driver.cuda().cuStreamSynchronize(driver.STREAMS[stream]), "waiting for the stream of an array")
 
 
+def device_in_use() -> int | None:
+    """The current device of PyTorch if a program uses its GPUs: launches without arrays go there."""
+    torch: Any = sys.modules.get("torch")
+    return int(torch.cuda.current_device()) if torch is not None and torch.cuda.is_initialized() else None
+
+
+def stream_in_use(device: int | None = None) -> int:
+    """The address of the stream of launches without arrays, which may be given addresses: that of `using_stream`, or
+    else the current one of PyTorch if a program uses its GPUs, or of CuPy if it is loaded."""
+    own, on = driver.own_stream(), device_in_use()
+    if own or on is not None:
+        return own or _torch_stream()(on if device is None else device)
+    cupy: Any = sys.modules.get("cupy")
+    return 0 if cupy is None else int(cupy.cuda.get_current_stream().ptr)
+
+
 def _torch_stream() -> Callable[[Any], int]:
     torch: Any = sys.modules["torch"]
     # Some builds of torch lack this function; the public one makes an object at each call.
@@ -195,7 +211,7 @@ _TORCH = Reader(
     streams=True, key=lambda array: (array.dtype, array.get_device()),
 )  # fmt: skip
 # The driver is asked on machines with one device, too: nothing else tells an address of this machine's memory.
-_POINTER = Reader("pointer", "{0}.data_ptr()", "{0}.dtype", "_z_pointer_device({0}.data_ptr())")
+_POINTER = Reader("pointer", "{0}.data_ptr()", "{0}.dtype", "_z_pointer_device({0}.data_ptr())", lambda: stream_in_use)
 _CUPY = Reader(
     "cupy", "{0}.data.ptr", "{0}.dtype", "{0}.data.device_id", _cupy_stream,
     streams=True, key=attrgetter("dtype", "data.device_id"),

@@ -10,18 +10,19 @@ from typing import Any, cast
 import attrs
 
 from ziggurat.backend.cuda import driver
-from ziggurat.backend.cuda.arrays import OWN, device_of, reader_of, view
-from ziggurat.backend.cuda.binary import POINTER, Binary
+from ziggurat.backend.cuda.arrays import device_in_use, device_of, reader_of, stream_in_use, view
+from ziggurat.backend.cuda.binary import POINTER, TENSOR_MAP, Binary
 from ziggurat.backend.cuda.failures import failure
-from ziggurat.backend.cuda.packing import Packing, new_slot
+from ziggurat.backend.cuda.packing import fitted
 from ziggurat.backend.cuda.routes import Route
 from ziggurat.backend.cuda.specialize import MISSING, KernelParameter, Kind, RunTime, Specialization, described, kind_of
-from ziggurat.backend.launch.arrays import HostArrayError
+from ziggurat.backend.launch.arrays import HostArrayError, number_type
 from ziggurat.backend.launch.descriptors import TensorDescriptor, check_disjoint
 from ziggurat.backend.launch.grids import MAX_LAUNCHERS, computed_grid, gpu_sizes, is_exact
-from ziggurat.codemodel.errors import LaunchError, ZigguratError
+from ziggurat.codemodel.errors import LaunchError, ZigguratError, shown
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.recent import Recent
+from ziggurat.codemodel.types import SCALARS, ScalarType, u64
 
 Grid = int | tuple[int, ...] | Callable[[dict[str, Any]], "int | tuple[int, ...]"]
 Build = Callable[[Specialization], Binary]
@@ -64,9 +65,10 @@ def devices_of(given: Iterable[tuple[str, Any]]) -> dict[int, str]:
 
 def stream_of(given: Iterable[Any], device: int | None) -> int:
     """The address of the stream that arrays are launched on unless a launch names one: their library's current one."""
-    readers = (reader_of(v.array if isinstance(v, TensorDescriptor) else v) for v in given if v is not None)
-    reader = next((reader for reader in readers if reader is not None and reader.streams), OWN)
-    return reader.stream()(device)
+    readers = [reader_of(v.array if isinstance(v, TensorDescriptor) else v) for v in given if v is not None]
+    known = [reader for reader in readers if reader is not None]
+    reader = next((reader for reader in known if reader.streams), known[0] if known else None)
+    return stream_in_use(device) if reader is None else reader.stream()(device)
 
 
 def one_device(arrays: Mapping[int, str], kernel: str) -> int | None:
@@ -262,9 +264,11 @@ class Dispatcher:
         return {parameter.name: value for parameter, value in zip(self.parameters, values, strict=True)}
 
     def _device_of(self, values: Sequence[Any]) -> int | None:
-        """The device of the arrays, or None if none names it. Raises `LaunchError` if they are on several."""
+        """The device of the arrays, or else the one in use; None for that of the current context. Raises `LaunchError`
+        if arrays are on several."""
         given = ((p.name, v) for p, v in zip(self.parameters, values, strict=True) if not p.constexpr)
-        return one_device(devices_of(given), self.name)
+        number = one_device(devices_of(given), self.name)
+        return device_in_use() if number is None else number
 
     def _specialization(self, values: Sequence[Any], kinds: Sequence[Kind], options: dict[str, Any]) -> Specialization:
         arguments = tuple(map(described, values, kinds, self.parameters))
@@ -285,41 +289,60 @@ class Dispatcher:
         return loaded
 
 
-class Launcher:
+@attrs.frozen
+class BinaryParameter(KernelParameter):
+    """A run-time parameter of a binary, of one kind. A pointer takes a number, too: an address."""
+
+    kind: str = POINTER
+
+    def type_of(self, value: Any) -> ScalarType | None:
+        return None if number_type(value) is None else SCALARS.get(self.kind, u64)
+
+    def require(self, value: Any, kind: Kind, kernel: str) -> None:
+        """Raise `LaunchError` for an argument that the binary was not compiled for."""
+        takes = {POINTER: ("array", "number"), TENSOR_MAP: ("descriptor",)}.get(self.kind, ("number",))
+        if kind.way not in takes:
+            what = {POINTER: "an array on a GPU", TENSOR_MAP: "a descriptor"}.get(self.kind, f"a number of {self.kind}")
+            raise LaunchError(f"'{self.name}' of '{kernel}' must be {what}; got {shown(value)}")
+        if kind.way == "number":
+            fitted(self.kind, value)
+
+
+class Launcher(Dispatcher):
     """Launches a binary: `launcher(grid, …)`, with an argument for each of its run-time parameters."""
 
     def __init__(self, binary: Binary) -> None:
+        kinds = {n: TENSOR_MAP if p.part else p.kind for n, p in zip(binary.arguments, binary.parameters, strict=True)}
+        parameters = [BinaryParameter(f"argument_{n}", specialize=False, kind=kinds[n]) for n in sorted(kinds)]
+        super().__init__(binary.title, parameters, lambda spec: binary)
         self.binary = binary
-        self._loaded: dict[int, driver.Loaded] = {}
-
-    def loaded(self) -> driver.Loaded:
-        """The kernel in the current context."""
-        context = int(driver.current_context())
-        if context not in self._loaded:
-            self._loaded[context] = driver.load(self.binary)
-        return self._loaded[context]
+        self._in_contexts: dict[int, driver.Loaded] = {}
 
     def __call__(self, grid: Grid, *arguments: Any, stream: Any = None, check: bool = False) -> None:
-        binary = self.binary
-        sizes = gpu_sizes(computed_grid(grid, binary.title, {}) if callable(grid) else grid, binary.title)
-        names = [f"argument {number}" for number in range(len(arguments))]
-        device = next(iter(devices_of(zip(names, arguments, strict=True))), None)
-        if set(binary.arguments) != set(range(len(arguments))):
-            kinds = ", ".join(parameter.kind for parameter in binary.parameters)
-            raise LaunchError(f"'{binary.title}' has the parameters ({kinds}); got {len(arguments)} argument(s)")
-        values: list[Any] = []
-        for number, parameter in zip(binary.arguments, binary.parameters, strict=True):
-            value = arguments[number]
-            if isinstance(value, TensorDescriptor):
-                value = value.part(parameter.part, (parameter.box, parameter.swizzle))
-            elif parameter.kind == POINTER and not isinstance(value, int):
-                value = view(value, names[number]).address
-            values.append(value)
-        check_disjoint(binary.pairs, arguments, names, binary.title)
-        packing = Packing.of([parameter.kind for parameter in binary.parameters])
-        scratch, grid = binary.scratch > 0, binary.persistent
-        slot = new_slot(packing.size, packing.offsets, maps=len(binary.maps), scratch=scratch, grid=grid)
-        packing.write(slot[0], values)
-        on = driver.STREAMS[stream_of(arguments, device) if stream is None else driver.stream_address(stream)]
-        with driver.on_device(device):
-            start(self.loaded(), sizes, slot, on, check)
+        options: dict[str, Any] = {} if stream is None else {"stream": stream}
+        self.at(grid)(*arguments, **options, **({"check": True} if check else {}))
+
+    def in_context(self) -> driver.Loaded:
+        """The kernel in the current context."""
+        context = int(driver.current_context())
+        with self._compiling:
+            if context not in self._in_contexts:
+                self._in_contexts[context] = driver.load(self.binary)
+        return self._in_contexts[context]
+
+    def _load(self, spec: Specialization, context: int) -> driver.Loaded:
+        return self.in_context()
+
+    def _complete(self, values: tuple[Any, ...], more: tuple[Any, ...]) -> tuple[Any, ...]:
+        given = [value for value in (*values, *more) if value is not MISSING]
+        if len(given) != len(self.parameters):
+            kinds = ", ".join(parameter.kind for parameter in self.binary.parameters)
+            raise LaunchError(f"'{self.name}' has the parameters ({kinds}); got {len(given)} argument(s)")
+        return values
+
+    def _learn(
+        self, x: Any, y: Any, z: Any, values: tuple[Any, ...], options: dict[str, Any], stream: Any, route: Route
+    ) -> Any:
+        for parameter, value, kind in zip(self.parameters, values, route.kinds, strict=True):
+            cast("BinaryParameter", parameter).require(value, kind, self.name)
+        return super()._learn(x, y, z, values, options, stream, route)

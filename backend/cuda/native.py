@@ -212,7 +212,9 @@ class Plans:
         self.stream = stream
         self.known: list[Any] = []
         self.function: list[Any] = []
-        self.due: list[Any] = [self.note] if all(map(_is_expressible, kinds)) else []
+        # Entries of arrays have the device. Without them it is the one in use, which may be another each time.
+        is_placed = driver.device_count() == 1 or any(kind.way == "array" for kind in kinds)
+        self.due: list[Any] = [self.note] if is_placed and all(map(_is_expressible, kinds)) else []
         self._launches = 0
 
     def note(

@@ -42,6 +42,7 @@ from ziggurat.backend.launch.descriptors import NO_TILE, field_of, share_memory
 from ziggurat.backend.launch.grids import three
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.gpu.fragments import Tile
+from ziggurat.codemodel.types import u64
 
 MARK = "_z_"
 # Types whose equal values lead to the same kernel.
@@ -265,6 +266,9 @@ class Writer:
 
     def text(self, names: Sequence[str]) -> str:
         """The source text for parameters of these names, those that `argument` was given."""
+        if self.reader is None and self.several:  # There are numbers alone: equal ones may be for another device.
+            self.devices.append("_z_device_in_use()")
+            self.conditions.append("_z_device_in_use() == _z_device")
         placed = list(self.placed)
         if self.aligned:
             each = "".join(f"{address} & 15 == 0, " for address in self.aligned)
@@ -295,7 +299,7 @@ class Writer:
             "were": (f"_z_w{i}" for i in range(len(self.identical))),
             "floats": self.identical,
         }
-        stream = "_z_own.address" if self.reader in (None, arrays.OWN) else "_z_stream(_z_device)"
+        stream = "_z_own.address" if self.reader is arrays.OWN else "_z_stream(_z_device)"
         values = ", ".join(names)
         named = f"{stream} if _z_on is None else _z_stream_address(_z_on)"
         return _TEXT.format(
@@ -320,7 +324,7 @@ class Writer:
 _GLOBALS = (
     type, dict, tuple, AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError, fitted, three,
     stream_address, integer_class, constant_class, arrays.protocol_address, arrays.protocol_element,
-    arrays.protocol_device, pointer_device,
+    arrays.protocol_device, arrays.device_in_use, pointer_device,
 )  # fmt: skip
 # An entry of the table: the driver's function that launches, the kernel, threads, bytes of shared memory, free buffers,
 # the function that makes another, the tiles of the descriptors, with `apart` as the last, and the result of the launch.
@@ -354,7 +358,7 @@ class Route:
         self._packing = Packing.of(writer.fields)
         self._places = [self._packing.offsets[at : at + n] for at, n in writer.places]
         self._nothing: list[Any] = [None] * (1 + len(writer.identical))
-        self.stream: Callable[[Any], int] = (writer.reader or arrays.OWN).stream()
+        self.stream: Callable[[Any], int] = writer.reader.stream() if writer.reader else arrays.stream_in_use
         self._table: dict[tuple[Any, ...], Found] = {}
         self.plans = Plans(parameters, self.kinds, self._places, self.stream)
         scope: dict[str, Any] = {
@@ -428,7 +432,8 @@ def arranged(
         raise _disagree(binary, spec)
     for number, parameter in zip(binary.arguments, binary.parameters, strict=True):
         argument, place = passed[number]
-        if parameter.part == "" and parameter.kind != argument.field:
+        is_address = parameter.kind == POINTER and argument.type == u64
+        if parameter.part == "" and parameter.kind != argument.field and not is_address:
             raise _disagree(binary, spec)
         if parameter.kind == TENSOR_MAP:
             tiles[number] = (parameter.box, parameter.swizzle)

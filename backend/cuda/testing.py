@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from ziggurat.backend.cuda import driver
+from ziggurat.backend.cuda.arrays import stream_in_use
 from ziggurat.backend.cuda.memory import empty
 from ziggurat.backend.launch.timing import MODES, host_times
 from ziggurat.codemodel.errors import LaunchError
@@ -63,10 +64,10 @@ def do_bench(
     if graph and named is None:
         # Work that fills the arrays may be in flight, and streams do not wait for each other.
         library = driver.cuda()
-        driver.check(library.cuStreamSynchronize(driver.STREAMS[_stream_of_library()]), "waiting for the work before")
+        driver.check(library.cuStreamSynchronize(driver.STREAMS[stream_in_use()]), "waiting for the work before")
         flags = library.CUstream_flags.CU_STREAM_NON_BLOCKING
         named = int(driver.check(library.cuStreamCreate(flags), "making a stream"))
-    with on_stream(_stream_of_library() if named is None else named) as address:
+    with on_stream(stream_in_use() if named is None else named) as address:
         times = _graph_times(run, address, warmup, rep) if graph else _times(run, address, warmup, rep, flush)
     if quantiles is None:
         return MODES[return_mode](times)
@@ -164,15 +165,6 @@ def _graph_times(run: Callable[[], Any], stream: int, warmup: float, rep: float)
     finally:
         library.cuGraphExecDestroy(made)
         library.cuGraphDestroy(graph)
-
-
-def _stream_of_library() -> int:
-    """The current stream of torch or CuPy, where one is loaded and in use; otherwise our own."""
-    torch: Any = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_initialized():
-        return int(torch.cuda.current_stream().cuda_stream)
-    cupy: Any = sys.modules.get("cupy")
-    return driver.own_stream() or (0 if cupy is None else int(cupy.cuda.get_current_stream().ptr))
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import linecache
 import os
@@ -11,6 +12,7 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import attrs
 
@@ -66,6 +68,29 @@ def assembled(ptx: str, target: str, options: Sequence[str] = ()) -> tuple[bytes
                 error.hint = "if inline assembly stands there, look at its instructions; if not, please report this"
             raise
         return cubin.read_bytes(), _resources(said)
+
+
+def machine_code(ptx: str, target: str) -> bytes:
+    """The machine code of a kernel, by nvJitLink, which PyTorch brings along, or else by ptxas. Raises the errors of
+    `assembled`."""
+    options = [f"-arch={target}", *(["-lineinfo"] if "\t.loc\t" in ptx else [])]
+    try:
+        return _linked(ptx.encode(), options)
+    except Exception:  # The library is missing, or older than the PTX, or refuses it: ptxas says why.
+        return assembled(ptx, target)[0]
+
+
+def _linked(ptx: bytes, options: list[str]) -> bytes:
+    linker: Any = importlib.import_module("cuda.bindings.nvjitlink")
+    handle = linker.create(len(options), options)
+    try:
+        linker.add_data(handle, linker.InputType.PTX, ptx, len(ptx), "kernel")
+        linker.complete(handle)
+        code = bytearray(linker.get_linked_cubin_size(handle))
+        linker.get_linked_cubin(handle, code)
+        return bytes(code)
+    finally:
+        linker.destroy(handle)
 
 
 def _resources(said: str) -> Resources:

@@ -271,7 +271,7 @@ def inline_asm_elementwise(
       f of f32, d of f64, n of an integer known at compile time, or the number of a result, which is then in its
       register. Clobbers come last: "~{memory}".
     - `args`: a tuple of scalars or tensors; they are broadcast to one shape. Without operands the results are scalars.
-    - `dtype`: of the result, or a tuple of dtypes for several.
+    - `dtype`: of the result, or a tuple of dtypes for several; for a pointer its type, such as `x_ptr.dtype`.
     - `is_pure`: the assembly has no effects, so that the compiler may move, share or remove it. Pass False for assembly
       that reads a clock: it is then not moved.
     - `pack`: the number of elements that one run of the instructions takes; elements of fewer than 32 bits

@@ -244,8 +244,8 @@ def _assembled(call: Typing, asm: str, constraints: str, args: Type, dtype: Any,
     _packing(call, pack)
     results: list[Type] = []
     for one in cast(Sequence[Any], dtype if isinstance(dtype, tuple) else (dtype,)):
-        if not isinstance(one, ScalarType):
-            raise KernelTypeError(f"{call} gives dtypes such as zg.i32; got {show(one)}")
+        if not isinstance(one, ScalarType | PtrType):
+            raise KernelTypeError(f"{call} gives dtypes such as zg.i32, or pointers; got {show(one)}")
         results.append(shaped(sizes, one))
     check_assembly(str(call), asm, constraints, parts, results, pack)
     return TupleType(tuple(results)) if isinstance(dtype, tuple) else results[0]

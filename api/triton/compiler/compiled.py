@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from ziggurat.backend.launch.arrays import on_gpu
 from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import ZigguratError, warn
 from ziggurat.codemodel.gpu.fragments import MAP_BYTES
 from ziggurat.codemodel.gpu.options import MAX_WARPS, CompileOptions
 from ziggurat.codemodel.op import Op
-from ziggurat.codemodel.types import ConstantType
+from ziggurat.codemodel.types import ConstantType, TupleType
 from ziggurat.kernels.arguments import Signature, leaves
 from ziggurat.kernels.kernel import run_time_names
 from ziggurat.triton import RELEASE, knobs
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from ziggurat.backend.cuda.driver import Loaded
     from ziggurat.backend.cuda.launch import Launcher
     from ziggurat.compiler.compiled import Compiled
-    from ziggurat.triton.compiler.files import FileKernel
+    from ziggurat.triton.compiler.files import FileKernel, ModelKernel
     from ziggurat.triton.compiler.overrides import Override
     from ziggurat.triton.runtime.jit import JITFunction
 
@@ -66,6 +67,19 @@ class Stages(Mapping[str, Any]):
     def __init__(self, compiled: CompiledKernel) -> None:
         self._compiled = compiled
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_compiled": self._compiled}  # What was made is made again where it is read.
+
+    @functools.cached_property
+    def compiled(self) -> Compiled:
+        """The kernel with its models at every tier."""
+        from ziggurat.compiler.pipeline import compile_model
+
+        kernel, fn = self._compiled, self._compiled.src.fn
+        python = None if fn.fn is None else fn.model
+        made = compile_model(kernel.model, kernel.options, python, name=fn.name)
+        return made if kernel.override is None else kernel.override.applied(made)
+
     def __repr__(self) -> str:
         return f"<stages of {self._compiled.src.name}: {', '.join(self._NAMES[:5])}>"
 
@@ -73,7 +87,7 @@ class Stages(Mapping[str, Any]):
         if name not in self._NAMES:
             raise KeyError(f"Unknown key: '{name}'")
         if name in self._MODELS:
-            return str(self._compiled.stages.stages[self._MODELS[name]])
+            return str(self.compiled.stages[self._MODELS[name]])
         return getattr(self, "_ttir" if name == "source" else f"_{name}")
 
     def __contains__(self, name: object) -> bool:
@@ -100,14 +114,14 @@ class Stages(Mapping[str, Any]):
     @property
     def _ptx(self) -> str:
         code = self._compiled.binary.code
-        return code if isinstance(code, str) else self._compiled.stages.ptx
+        return code if isinstance(code, str) else self.compiled.ptx
 
     @functools.cached_property
     def _cubin(self) -> bytes:
-        from ziggurat.backend.ptx.sass import assembled
+        from ziggurat.backend.ptx.sass import machine_code
 
         code = self._compiled.binary.code
-        return code if isinstance(code, bytes) else assembled(code, self._compiled.binary.target)[0]
+        return code if isinstance(code, bytes) else machine_code(code, self._compiled.binary.target)
 
     @functools.cached_property
     def _sass(self) -> str:
@@ -175,16 +189,16 @@ class CompiledKernel:
     @functools.cached_property
     def model(self) -> Op:
         """The Triton model, with the assertions that its options ask for; or the model of `ir_override`."""
-        return self._own_model if self._override is None else self._override.model(self._own_model)
+        return self._own_model if self.override is None else self.override.model(self._own_model)
 
     @property
     def model_to_run(self) -> core.Module:
         """The Triton model that runs on arrays in memory. A warning says that a later stage of `ir_override` does
         not."""
-        late = self._override is not None and self._override.is_late
+        late = self.override is not None and self.override.is_late
         if late or not isinstance(self.model, core.Module):
-            assert self._override is not None
-            warn(f"{self._override.path} is not run on arrays in memory: the kernel itself is", self._fn.place)
+            assert self.override is not None
+            warn(f"{self.override.path} is not run on arrays in memory: the kernel itself is", self._fn.place)
             return self._own_model
         return self.model
 
@@ -193,7 +207,7 @@ class CompiledKernel:
         return self._fn.own_model(self.signature, {**self.launch_options, "num_warps": self.options.num_warps})
 
     @functools.cached_property
-    def _override(self) -> Override | None:
+    def override(self) -> Override | None:
         path = self.launch_options.get("ir_override")
         if path is None and not knobs.compilation.override:
             return None
@@ -203,13 +217,10 @@ class CompiledKernel:
             return Override.read(path)
         return Override.found(Path(knobs.cache.override_dir) / self.base_hash, self.src.name)
 
-    @functools.cached_property
+    @property
     def stages(self) -> Compiled:
         """The kernel with its models at every tier."""
-        from ziggurat.compiler.pipeline import compile_model
-
-        made = compile_model(self.model, self.options, self._fn.model, name=self._fn.name)
-        return made if self._override is None else self._override.applied(made)
+        return self.asm.compiled
 
     @functools.cached_property
     def binary(self) -> Binary:
@@ -246,7 +257,7 @@ class CompiledKernel:
     @property
     def has_own_stages(self) -> bool:
         """Whether options replace stages of the compiler."""
-        return bool(self._assembler) or self._override is not None
+        return bool(self._assembler) or self.override is not None
 
     def demand(self) -> None:
         """Compile now. Raises the errors of the kernel."""
@@ -254,12 +265,10 @@ class CompiledKernel:
 
     def _init_handles(self) -> None:
         """Load the kernel on the current GPU, if there is one. Programs call this before they read `n_regs`."""
+        vars(self).pop("run", None)  # PyTorch's pickles have None there, and say that this call makes it.
         self.demand()
         if self.loaded is None and isinstance(driver.active, CudaDriver):
-            from ziggurat.backend.cuda import driver as cuda
-
-            cuda.current_context()
-            self.loaded = cuda.load(self.binary)
+            self.loaded = self._launcher.in_context()
 
     def run(
         self,
@@ -280,11 +289,23 @@ class CompiledKernel:
         if self.loaded is None:
             self[x, y, z](*args)
         else:
-            run_time = zip(args, self.signature.types, strict=True)
-            given = [one for one, type_ in run_time if not isinstance(type_, ConstantType)]
-            self._launcher((x, y, z), *leaves(given), stream=stream)
+            self._launcher.at((x, y, z))(*self._passed(args), stream=stream)
         if exit:
             exit(launch_metadata)
+
+    def _passed(self, args: Sequence[Any]) -> Sequence[Any]:
+        """The run-time arguments among all of a launch, with the components of tuples in their places."""
+        places, has_tuples = self._places
+        # A launch with too many arguments, or too few, is refused where the code is launched.
+        passed = [args[place] for place in places] if len(args) == len(self.signature.types) else args
+        return [*leaves(passed)] if has_tuples else passed
+
+    @functools.cached_property
+    def _places(self) -> tuple[list[int], bool]:
+        """The places of the run-time arguments, and whether there are tuples among them."""
+        types = self.signature.types
+        places = [place for place, type_ in enumerate(types) if not isinstance(type_, ConstantType)]
+        return places, any(isinstance(types[place], TupleType) for place in places)
 
     @functools.cached_property
     def _launcher(self) -> Launcher:
@@ -316,7 +337,7 @@ class CompiledKernel:
     @functools.cached_property
     def hash(self) -> str:
         """64 hexadecimal digits for the model, the options, the compiler, and stages that are replaced."""
-        late = [*self._assembler, *([] if self._override is None else [self._override.digest])]
+        late = [*self._assembler, *([] if self.override is None else [self.override.digest])]
         return hashlib.sha256(f"{self.base_hash} {late}".encode()).hexdigest() if late else self.base_hash
 
     @functools.cached_property
@@ -411,11 +432,23 @@ class CompiledKernel:
     def __getitem__(self, grid: Any) -> Callable[..., Any]:
         """`compiled[grid](…)` launches the kernel with all arguments, constants included."""
 
-        def launch(*args: Any, stream: Any = None) -> Any:
+        def launch(*args: Any, stream: Any = None, **options: Any) -> Any:
             on = {} if stream is None else {"stream": stream}
-            return self._fn[grid](*args, **self.launch_options, **on)
+            if self._fn.fn is not None:
+                return self._fn[grid](*args, **self.launch_options, **on, **options)
+            passed = self._passed(args)
+            if any(map(on_gpu, passed)):
+                return self._launcher.at(grid)(*passed, **on)
+            return self._without_function[grid](*passed, **options)
 
         return launch
+
+    @functools.cached_property
+    def _without_function(self) -> ModelKernel:
+        """The kernel that runs here, of a file or of a pickle, which have no function."""
+        from ziggurat.triton.compiler.files import FileKernel, ModelKernel
+
+        return self._fn if isinstance(self._fn, FileKernel) else ModelKernel(self.model_to_run)
 
     def __repr__(self) -> str:
         return f"<compiled kernel {self._fn.name}({', '.join(map(str, self.src.signature.values()))})>"

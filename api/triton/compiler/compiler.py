@@ -18,7 +18,8 @@ from ziggurat.frontends.language.signature import suggest
 from ziggurat.kernels.arguments import Signature, constant_of
 from ziggurat.triton.backends.compiler import BaseBackend, GPUTarget
 from ziggurat.triton.compiler.compiled import CompiledKernel, LazyDict
-from ziggurat.triton.compiler.files import CompiledFile, IRSource
+from ziggurat.triton.compiler.cubins import keep
+from ziggurat.triton.compiler.files import IRSource
 from ziggurat.triton.compiler.signatures import type_of
 from ziggurat.triton.runtime import options as launch_options
 from ziggurat.triton.runtime.cache import get_cache_key, triton_key
@@ -117,14 +118,13 @@ def compile(
     given = {**source.parse_options(), **(options or {})}
     launch_options.check(given, source.fn if isinstance(source, ASTSource) else None)
     # Programs may launch the code by themselves, and know of no tensor maps that a launch makes.
-    defaults = {"target": _name_of(target) or DEFAULT_OPTIONS.target, "raise_pointers": False}
+    name = _name_of(target)
+    defaults = {"target": name or DEFAULT_OPTIONS.target, "raise_pointers": False}
     ours = launch_options.compile_options({**defaults, **given})
-    made: CompiledKernel
-    if isinstance(source, ASTSource):
-        made = CompiledKernel(source.fn, source.compiled_signature(), ours, given)
-    else:
-        made = CompiledFile(source.fn, source.compiled_signature(), ours, given)
+    made = CompiledKernel(source.fn, source.compiled_signature(), ours, given)
     made.demand()
+    if name is not None:
+        keep(made)
     return made
 
 

@@ -15,11 +15,11 @@ from ziggurat.codemodel.gpu.options import COMPILE_OPTIONS, CompileOptions, bool
 from ziggurat.codemodel.types import Type
 from ziggurat.compiler.native import CompiledCpu, warn_interpreted
 from ziggurat.compiler.pipeline import compile_for_cpu
+from ziggurat.frontends.language.policy import TRITON
 from ziggurat.kernels.arguments import Signature
 from ziggurat.launches.host import run
 from ziggurat.transforms.simplify.demand import first_kernel
 from ziggurat.triton import knobs
-from ziggurat.triton.compiler.compiled import CompiledKernel
 from ziggurat.triton.compiler.overrides import Override
 from ziggurat.triton.compiler.signatures import type_text
 
@@ -57,31 +57,19 @@ class IRSource:
         return Signature(self.fn.types, self.fn.divisibility)
 
 
-class FileKernel:
-    """The kernel of a file, where `CompiledKernel` asks a function in Triton's Python."""
+class ModelKernel:
+    """A kernel that has no function in Triton's Python, but a Triton model, which runs on arrays in memory."""
 
-    launch_metadata = place = model = None
-
-    def __init__(self, file: Override) -> None:
-        self.module = file.imported()
-        function = first_kernel(self.module)
-        self.name = function.sym_name
-        self.types: tuple[Type, ...] = tuple(parameter.type for parameter in function.body.parameters)
-        self.divisibility = function.divisibility or (1,) * len(self.types)
-        self.arg_names = [f"arg{place}" for place in range(len(self.types))]
-        self.cache_key = hashlib.sha256(file.text.encode()).hexdigest()
-
-    def declared_types(self, types: Sequence[Type]) -> Sequence[Type]:
-        return types
-
-    def own_model(self, signature: Signature, options: Mapping[str, Any]) -> core.Module:
-        return self.module
+    def __init__(self, module: core.Module) -> None:
+        self.module = module
+        self.name = first_kernel(module).sym_name
 
     @functools.cached_property
     def _native(self) -> CompiledCpu | None:
         """The code for this machine; None if it must be interpreted: a warning has given the reason."""
         try:
-            return compile_for_cpu(self.module, CompileOptions(), None, self.name)
+            tolerant = TRITON.tolerant_memory
+            return compile_for_cpu(self.module, CompileOptions(), None, self.name, tolerant=tolerant)
         except ZigguratError as error:
             warn_interpreted(self.name, error)
             return None
@@ -101,17 +89,21 @@ class FileKernel:
         return launch
 
 
-class CompiledFile(CompiledKernel):
-    """The compiled kernel of a file."""
+class FileKernel(ModelKernel):
+    """The kernel of a file, where `CompiledKernel` asks a function in Triton's Python."""
 
-    def __getitem__(self, grid: Any) -> Callable[..., Any]:
-        """Launches over a grid, on a GPU or on arrays in memory."""
-        from ziggurat.backend.launch.arrays import on_gpu
+    fn = launch_metadata = place = model = None
 
-        def launch(*args: Any, stream: Any = None, **options: Any) -> None:
-            if any(map(on_gpu, args)):
-                self._launcher(grid, *args, stream=stream)
-            else:
-                self._fn[grid](*args, **options)
+    def __init__(self, file: Override) -> None:
+        super().__init__(file.imported())
+        function = first_kernel(self.module)
+        self.types: tuple[Type, ...] = tuple(parameter.type for parameter in function.body.parameters)
+        self.divisibility = function.divisibility or (1,) * len(self.types)
+        self.arg_names = [f"arg{place}" for place in range(len(self.types))]
+        self.cache_key = hashlib.sha256(file.text.encode()).hexdigest()
 
-        return launch
+    def declared_types(self, types: Sequence[Type]) -> Sequence[Type]:
+        return types
+
+    def own_model(self, signature: Signature, options: Mapping[str, Any]) -> core.Module:
+        return self.module

@@ -49,8 +49,9 @@ class Config:
         return {**self.kwargs, **{name: value for name, value in options.items() if value is not None}}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
-        given: dict[str, Any] = {"kwargs": {}, **state}
-        self.__init__(**given)
+        """Take the attributes of a pickle, which may lack some, and have others that a program set."""
+        self.__init__({})
+        vars(self).update(state)
 
     def _identity(self) -> tuple[Any, ...]:
         return (*self.all_kwargs().items(), self.pre_hook)

@@ -159,6 +159,11 @@ _FP32_DEFAULT: Final[tuple[tuple[Callable[[Any], Any], Any], ...]] = (
     (vars(knobs.language).get, "fp32_default"),
     (_environment._data.get, _environment.encodekey(knobs.language.knob_descriptors["fp32_default"].key)),
 )
+# The attributes of a kernel that a pickle without its function has.
+_FACTS = (
+    "__module__", "__name__", "__qualname__", "__globals__", "_hash_lock", "_src", "_used_global_vals", "arg_names",
+    "constexprs", "debug", "fn", "hash", "launch_metadata", "name", "noinline", "params", "repr", "version",
+)  # fmt: skip
 
 
 class JITCallable:
@@ -298,6 +303,17 @@ class JITFunction(Kernel, JITCallable):
     def used_global_vals(self, values: dict[tuple[str, int], tuple[Any, Any]] | None) -> None:
         """Show these values until the model is made again; launches compare those of the model."""
         self._used_global_vals = values
+
+    def __reduce__(self) -> Any:
+        """A pickle has the qualified name, as for Python's functions. A compile worker of PyTorch sets `fn` to None
+        first, as the other process has not imported the module: then the pickle has the source, and the parameters."""
+        if cast("Any", self.fn) is not None:
+            return super().__reduce__()
+        from ziggurat.frontends.triton.sources import source_of
+
+        self._src = self._src or source_of(vars(self)["__wrapped__"])
+        facts = {name: value for name, value in vars(self).items() if name in _FACTS}
+        return _without_function, (facts,)
 
     def declared_types(self, types: Sequence[Type]) -> tuple[Type, ...]:
         """The types of the parameters, with pointers that the source declares as `tl.const`."""
@@ -590,6 +606,13 @@ class JITFunction(Kernel, JITCallable):
 
     def __repr__(self) -> str:
         return f"JITFunction({self.__module__}:{self.__qualname__})"
+
+
+def _without_function(facts: dict[str, Any]) -> JITFunction:
+    """The kernel of a pickle that has no function."""
+    kernel = JITFunction.__new__(JITFunction)
+    vars(kernel).update(facts)
+    return kernel
 
 
 def _constant(type_: Type) -> Type:

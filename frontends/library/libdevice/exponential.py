@@ -1,6 +1,7 @@
 """Powers, logarithms, circular and hyperbolic functions, roots and norms.
 
-Logarithms and powers of two are sums of two floats (`powers`), so that factors such as log2 10 lose nothing.
+Logarithms and powers of two of f64 are sums of two floats (`powers`), so that factors such as log2 10 lose nothing.
+Those of f32 are as short as CUDA's: compilers of models call them for each softmax.
 """
 
 from __future__ import annotations
@@ -8,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ziggurat.codemodel.types import f64
+from ziggurat.codemodel.types import f32, f64, i32
 from ziggurat.frontends import language as zg
-from ziggurat.frontends.library.elementary import INFINITY, NAN, PI_32, PI_64, with_sign
+from ziggurat.frontends.library.elementary import ANCHOR_32, INFINITY, NAN, PI_32, PI_64, horner, with_sign
 from ziggurat.frontends.library.libdevice.table import added, helper, libdevice
 from ziggurat.frontends.library.powers import exp2_of_parts, log2_parts, powi, product
 
@@ -20,51 +21,92 @@ LOG2_E_64 = (1.4426950408889634, 2.0355273740931033e-17)
 LOG2_10_32 = (3.321928024291992, 7.059536955011936e-08)
 LOG2_10_64 = (3.321928094887362, 1.661617516973592e-16)
 LOG10_2_32 = (0.3010300099849701, -1.432098883924482e-08)
+LOG10_E_32 = (0.4342944920063019, -1.0103049952192578e-08)
 LOG10_2_64 = (0.3010299956639812, -2.8037281277851704e-18)
 LN_2_PARTS_32 = (0.6931471824645996, -1.9046542121259336e-09)
 LN_2_PARTS_64 = (0.6931471805599453, 2.3190468138462996e-17)
 THIRD_32 = (0.3333333432674408, -9.934107758624577e-09)
 THIRD_64 = (0.3333333333333333, 1.850371707708594e-17)
 ONE = (1.0, 0.0)
+# (log(1 + m) - m) / m² as a polynomial in m, for |m| < 1/3. It interpolates at the Chebyshev points.
+LOG_TAIL_32 = (
+    -0.12422200292348862, 0.13748309016227722, -0.12288721650838852, 0.140558123588562, -0.16673316061496735,
+    0.20007233321666718, -0.24999944865703583, 0.33333271741867065, -0.5,
+)  # fmt: skip
+# The integer that this adds to is in the lowest bits of the sum, with the bias of exponents.
+BIASED_ANCHOR = ANCHOR_32 + 127
+# A number plus this is rounded to its floor, but for numbers less than 2^-10 below an integer.
+TO_FLOOR = 2.0**-10 - 0.5
 
 
 @helper
-def exponential(x: Any, factor_32: zg.constexpr, factor_64: zg.constexpr) -> Any:
-    """2^(x · factor)."""
-    factor = factor_64 if x.dtype == f64 else factor_32
-    limit = 2000.0 if x.dtype == f64 else 300.0
-    given = zg.clamp(x, -limit, limit)
-    high, low = product(given, zg.cast(0.0, x.dtype), zg.cast(factor[0], x.dtype), zg.cast(factor[1], x.dtype))
+def exponential(x: Any, factors: zg.constexpr) -> Any:
+    """2^(x · factor), by the factors for f32 and f64."""
+    if x.dtype != f64:
+        return short_exponential(x, factors[0])
+    given, factor = zg.clamp(x, -2000.0, 2000.0), factors[1]
+    high, low = product(given, zg.cast(0.0, f64), zg.cast(factor[0], f64), zg.cast(factor[1], f64))
     return zg.where(zg.isnan(x), NAN, exp2_of_parts(high, low))
 
 
 @helper
-def logarithm(x: Any, factor_32: zg.constexpr, factor_64: zg.constexpr) -> Any:
-    """The logarithm to the base 2, times the factor."""
-    factor = factor_64 if x.dtype == f64 else factor_32
+def short_exponential(x: Any, factor: zg.constexpr) -> Any:
+    """2^n · 2^rest for n, the floor of the exponent x · factor, or the nearest of -126 to 127. The second power is the
+    machine's, from 1 to 2 as in CUDA's. For other exponents the product is subnormal, or infinite."""
+    shifted = zg.add(zg.clamp(zg.fma(x, factor[0], TO_FLOOR), -126.0, 127.0), BIASED_ANCHOR)
+    rest = zg.fma(x, factor[0], zg.sub(BIASED_ANCHOR, shifted))
+    if factor[1] != 0.0:
+        rest = zg.fma(x, factor[1], rest)
+    return zg.mul(zg.exp2(rest), zg.bitcast(zg.shl(zg.bitcast(shifted, i32), 23), f32))
+
+
+@helper
+def logarithm(x: Any, factors: zg.constexpr) -> Any:
+    """The logarithm to a base, by the logarithms of 2 for f32 and f64, and that of e, to the same base."""
     ordinary = zg.and_(zg.greater(x, 0.0), zg.less(x, INFINITY))
-    log, log_low = log2_parts(zg.where(ordinary, x, 1.0))
-    high, low = product(log, log_low, zg.cast(factor[0], x.dtype), zg.cast(factor[1], x.dtype))
+    if x.dtype != f64:
+        found = short_logarithm(x, factors[0], factors[2])
+    else:
+        log, log_low = log2_parts(zg.where(ordinary, x, 1.0))
+        high, low = product(log, log_low, zg.cast(factors[1][0], f64), zg.cast(factors[1][1], f64))
+        found = zg.add(high, low)
     result = zg.where(zg.equal(x, 0.0), -INFINITY, zg.where(zg.greater(x, 0.0), x, NAN))
-    return zg.where(ordinary, zg.add(high, low), result)
+    return zg.where(ordinary, found, result)
 
 
-def _with_factor(of: Callable[..., Any], factor_32: Any, factor_64: Any) -> Callable[..., Any]:
-    """A power or a logarithm to another base than 2, by the factor for each type."""
+@helper
+def short_logarithm(x: Any, of_2: zg.constexpr, of_e: zg.constexpr) -> Any:
+    """The sum of the logarithms of 2^n and of a fraction from 2/3 to 4/3, for a positive finite f32."""
+    small = zg.less(x, 1.1754943508222875e-38)
+    bits = zg.bitcast(zg.where(small, zg.mul(x, 2.0**23), x), i32)
+    shift = zg.and_(zg.sub(bits, 0x3F2AAAAB), -(1 << 23))
+    above = zg.sub(zg.bitcast(zg.sub(bits, shift), f32), 1.0)
+    exponent = zg.fma(zg.cast(shift, f32), 2.0**-23, zg.where(small, -23.0, 0.0))
+    high = zg.mul(above, of_e[0])
+    low = zg.mul(zg.mul(above, above), zg.mul(horner(above, LOG_TAIL_32), of_e[0]))
+    if of_e[1] != 0.0:
+        low = zg.add(low, zg.fma(above, of_e[1], zg.fma(above, of_e[0], zg.neg(high))))
+    if of_2[1] != 0.0:
+        low = zg.fma(exponent, of_2[1], low)
+    return zg.fma(exponent, of_2[0], zg.add(high, low))
+
+
+def _with_factors(of: Callable[..., Any], factors: Any) -> Callable[..., Any]:
+    """A power or a logarithm to a base, by factors for it."""
 
     def function(x: Any) -> Any:
-        return of(x, factor_32, factor_64)
+        return of(x, factors)
 
     return function
 
 
 for _base, _power, _log in (
-    ("", (LOG2_E_32, LOG2_E_64), (LN_2_PARTS_32, LN_2_PARTS_64)),
-    ("2", (ONE, ONE), (ONE, ONE)),
-    ("10", (LOG2_10_32, LOG2_10_64), (LOG10_2_32, LOG10_2_64)),
+    ("", (LOG2_E_32, LOG2_E_64), (LN_2_PARTS_32, LN_2_PARTS_64, ONE)),
+    ("2", (ONE, ONE), (ONE, ONE, LOG2_E_32)),
+    ("10", (LOG2_10_32, LOG2_10_64), (LOG10_2_32, LOG10_2_64, LOG10_E_32)),
 ):
-    added(f"exp{_base}", _with_factor(exponential, *_power))
-    added(f"log{_base}", _with_factor(logarithm, *_log))
+    added(f"exp{_base}", _with_factors(exponential, _power))
+    added(f"log{_base}", _with_factors(logarithm, _log))
 
 
 @libdevice

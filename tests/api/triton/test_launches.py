@@ -1,6 +1,8 @@
 """Launches of Triton's kernels on a GPU, of which a recorded driver takes the place."""
 
 import sys
+import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ import pytest
 import ziggurat as zg
 import ziggurat.triton as triton
 import ziggurat.triton.language as tl
+from ziggurat.triton.backends.compiler import GPUTarget
 from ziggurat.triton.tools.tensor_descriptor import TensorDescriptor
 
 try:
@@ -40,6 +43,80 @@ def test_a_launch_gives_the_kernel_that_was_loaded(gpu):
     assert [*kernel.device_caches[0][0].values()] == [made]
     kernel[(16,)](x, out, 1000, 64, num_warps=8)
     assert gpu.launches[-1]["threads"] == 256 and len(kernel.device_caches[0][0]) == 2
+
+
+@pytest.mark.parametrize("grid", [(1,), lambda meta: (1,)])
+def test_a_kernel_of_addresses_is_on_the_current_stream_of_pytorch(gpu, monkeypatch, grid):
+    @triton.jit
+    def put(address, value):
+        tl.store(address.to(tl.pointer_type(tl.int32)), value)
+
+    streams = SimpleNamespace(_cuda_getCurrentRawStream=lambda device: library.stream)
+    cuda = SimpleNamespace(is_initialized=lambda: True, current_device=lambda: 0)
+    library = SimpleNamespace(cuda=cuda, _C=streams, Tensor=int, stream=0)
+    monkeypatch.setitem(sys.modules, "torch", library)
+    gpu.sizes = [8, 4]
+    for library.stream in (77, 77, 78, 0):
+        put[grid](1 << 40, 3)
+    assert [launch["stream"] for launch in gpu.launches] == [("stream", stream) for stream in (77, 77, 78, 0)]
+
+
+def compiled_for(kernel, **types):
+    constants = {name: value for name, value in types.items() if not isinstance(value, str)}
+    signature = {name: "constexpr" if name in constants else type_ for name, type_ in types.items()}
+    target = GPUTarget("cuda", 90, 32)
+    return triton.compile(triton.compiler.ASTSource(kernel, signature, constants), target=target)
+
+
+def test_a_compiled_kernel_is_run_as_pytorch_runs_it(gpu, monkeypatch):
+    """Without the work of the first launch, and in less than 8 µs."""
+    compiled = compiled_for(increment(), x_ptr="*fp32", out_ptr="*fp32", n="i32", BLOCK=64)
+    compiled._init_handles()
+    (x, out), metadata, told = arrays(), compiled.packed_metadata, []
+
+    def run(stream, n, enter=None):
+        compiled.run(16, 1, 1, stream, compiled.function, metadata, "launch", enter, enter, x, out, n, 64)
+
+    run(5, 1000)
+    monkeypatch.setattr(type(compiled._launcher), "_learn", None)
+    run(6, 1008)
+    run(0, 1, told.append)
+    assert [launch["stream"][1] for launch in gpu.launches] == [5, 6, 0] and told == ["launch", "launch"]
+    assert [launch["grid"] for launch in gpu.launches] == [(16, 1, 1)] * 3 and len(gpu.loads) == 1
+    assert compiled.n_regs == 40 and gpu.launches[0]["threads"] == 128
+    ok = gpu.cuInit(0)
+    quick = compiled_for(increment(), x_ptr="*fp32", out_ptr="*fp32", n="i32", BLOCK=64)
+    monkeypatch.undo()
+    monkeypatch.setattr(gpu, "cuLaunchKernel", lambda *given: ok)
+    quick._init_handles()
+    times = []
+    for _ in range(5):
+        start = time.process_time()
+        for _ in range(1000):
+            quick.run(16, 1, 1, 5, None, metadata, None, None, None, x, out, 1000, 64)
+        times.append((time.process_time() - start) / 1000)
+    assert min(times) < 8e-6
+
+
+def test_a_compiled_kernel_is_run_with_tuples_and_descriptors(gpu):
+    @triton.jit
+    def both(pair, made, out_ptr, BLOCK: tl.constexpr):
+        at = tl.arange(0, BLOCK)
+        block = made.load([0, 0])
+        tl.store(out_ptr + at, tl.load(pair[0] + at) * pair[1] + tl.sum(tl.sum(block, 0), 0))
+
+    x, out = arrays()
+    made = TensorDescriptor(zg.empty((64, 64)), [64, 64], [64, 1], [16, 32])
+    types = {"pair": ("*fp32", "fp32"), "made": "tensordesc<fp32[16, 32]>", "out_ptr": "*fp32", "BLOCK": "constexpr"}
+    source = triton.compiler.ASTSource(both, types, {"BLOCK": 16})
+    compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32))
+    compiled._init_handles()
+    gpu.sizes = [
+        128 if one.kind == "tensormap" else 4 if one.kind in ("f32", "i32") else 8 for one in compiled.binary.parameters
+    ]
+    for _ in range(2):
+        compiled.run(1, 1, 1, 3, None, None, None, None, None, (x, 0.5), made, out, 16)
+    assert len(gpu.launches) == 2 and gpu.launches[0]["values"] == gpu.launches[1]["values"]
 
 
 def test_the_paths_of_libraries_are_an_option(gpu):

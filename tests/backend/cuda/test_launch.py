@@ -406,6 +406,29 @@ def test_launcher_of_a_binary(fake):
     for arguments in ((array(), 1), (array(), 1, 0.1, 2)):
         with pytest.raises(LaunchError, match=r"has the parameters \(ptr, i32, f64\); got"):
             launch((3,), *arguments)
+    for arguments, message in (
+        ((None, 1, 0.1), "'argument_0' of 'entry' must be an array on a GPU; got None"),
+        ((array(), array(), 0.1), "'argument_1' of 'entry' must be a number of i32; got"),
+        ((array(), 1, None), "'argument_2' of 'entry' must be a number of f64; got None"),
+        ((array(), "1", 0.1), "'argument_1' of 'entry' must be an array or a number; got str"),
+        ((np.zeros(4), 1, 0.1), "'argument_0' of 'entry' must be on a GPU"),
+    ):
+        for _ in range(2):
+            with pytest.raises(LaunchError, match=message):
+                launch((3,), *arguments)
+    launch((3,), array(0x3000), 2, 0.5, stream=0)
+    assert len(fake.launches) == 3 and len(fake.loads) == 1
+
+
+def test_later_launches_of_a_binary_are_not_learned_again(fake, monkeypatch):
+    launch = Launcher(Binary("entry", "ptx", 2, 0, (Parameter("ptr"), Parameter("i32")), "sm_90a"))
+    fake.sizes = [8, 4]
+    launch((3,), array(), 5, stream=9)
+    monkeypatch.setattr(Launcher, "_learn", None)
+    for number in range(3):
+        launch.at((number + 1, 1, 1))(array(0x2000 + 16 * number), number, stream=10)
+    assert [launch["stream"][1] for launch in fake.launches] == [9, 10, 10, 10]
+    assert [launch["values"][1] for launch in fake.launches[1:]] == [struct.pack("=i", number) for number in range(3)]
 
 
 def addresses(fake):
@@ -480,7 +503,8 @@ class Tensor:
 @pytest.fixture
 def torch(monkeypatch):
     streams = SimpleNamespace(_cuda_getCurrentRawStream=lambda device: 1000 + device)
-    made = SimpleNamespace(Tensor=Tensor, _C=streams)
+    cuda = SimpleNamespace(is_initialized=lambda: True, current_device=lambda: made.device)
+    made = SimpleNamespace(Tensor=Tensor, _C=streams, cuda=cuda, device=0)
     monkeypatch.setitem(sys.modules, "torch", made)
     return made
 
@@ -503,6 +527,48 @@ def test_every_tensor_is_checked_at_every_launch(fake, torch):
     assert said == [["ptr<f32>16", "ptr<f32>16"], ["ptr<f32>16", "ptr<f32>1"], ["ptr<f32>16", "ptr<i32>16"]]
     assert [launch["stream"][1] for launch in fake.launches] == [1000] * 6 + [1001]
     assert fake.launches[-1]["function"][2] == 101
+
+
+def launched_on(fake):
+    """The address of the stream and the context of each launch."""
+    return [(launch["stream"][1], launch["function"][2]) for launch in fake.launches]
+
+
+@pytest.mark.parametrize("arguments", [(), (0x1000,), (0x1000, 5, 0.5)])
+@pytest.mark.parametrize("grid", [(1,), lambda meta: 1])
+def test_without_arrays_a_launch_is_on_the_stream_and_the_device_in_use(fake, torch, arguments, grid):
+    kernel = dispatcher(fake, *(f"a{n}" for n in range(len(arguments))))
+    devices = (0, 0, 1, 0, 1, 1)
+    for torch.device in devices:
+        kernel.at(grid)(*arguments)
+    assert launched_on(fake) == [(1000 + device, 100 + device) for device in devices]
+    kernel.at(grid)(*arguments, stream=5)
+    with using_stream(7):
+        kernel.at(grid)(*arguments)
+    assert launched_on(fake)[-2:] == [(5, 101), (7, 101)]
+
+
+def test_the_stream_in_use_is_not_that_of_a_library_whose_gpu_is_not(fake, torch, monkeypatch):
+    torch.cuda.is_initialized = lambda: False
+    kernel = dispatcher(fake, "address")
+    for _ in range(2):
+        kernel.at((1,))(0x1000)
+    current = SimpleNamespace(get_current_stream=lambda: SimpleNamespace(ptr=55))
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=current, ndarray=Torchlike))
+    kernel.at((1,))(0x1000)
+    torch.cuda.is_initialized = lambda: True
+    kernel.at((1,))(0x1000)
+    assert launched_on(fake) == [(0, 100), (0, 100), (55, 100), (1000, 100)]
+
+
+def test_arrays_decide_before_the_stream_in_use(fake, torch):
+    """Arrays of libraries without streams keep their own; an object that tells only an address is like a number."""
+    kernel = dispatcher(fake, "x", "address")
+    fake.devices[0x9000] = 1
+    for x in (array(), by_interface(0x1000), Torchlike(0x1000), Tensor(0x9000, 1)):
+        for _ in range(2):
+            kernel.at((1,))(x, 0x2000)
+    assert [stream for stream, _ in launched_on(fake)] == [0, 0, 0, 0, 1000, 1000, 1001, 1001]
 
 
 def test_errors_of_launches_show_where_the_kernel_stands(fake, failed):

@@ -212,3 +212,17 @@ def test_python_launches_where_there_is_no_machine_code(driver, monkeypatch):
     for _ in range(2 * native.BEFORE):
         kernel(Tensor(0x1000))
     assert not driver.native and not kernel.route.plans.due
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_launches_without_arrays_are_made_in_python_on_machines_with_several_devices(driver, count):
+    """A plan knows the device of its arrays, and not the one in use."""
+    driver.count = count
+    parameters = [KernelParameter("x"), KernelParameter("n")]
+
+    def plans(*values):
+        kinds = [kind_of(value, one, "k") for one, value in zip(parameters, values, strict=True)]
+        return Route(parameters, kinds, print).plans
+
+    assert bool(plans(1, 5).due) is bool(plans(None, 5).due) is (count == 1)
+    assert plans(Tensor(0x1000), 5).due

@@ -259,6 +259,7 @@ class Text:
             **{f"_z_default{i}": None for i in range(len(values))},
             **{f"_z_type{i}": type_ for i, type_ in enumerate(self.writer.types)},
             **{f"_z_{named.__name__}": named for named in (type, dict, tuple, integer_class, constant_class, fitted)},
+            "_z_device_in_use": lambda: None,
         }
         exec(self.text, self.scope)
 

@@ -173,6 +173,13 @@ class Library(types.ModuleType):
     def current_stream(self, device=None):
         return SimpleNamespace(cuda_stream=self.current)
 
+    def current_device(self):
+        return 0
+
+    @property
+    def _C(self):
+        return SimpleNamespace(_cuda_getCurrentRawStream=lambda device: self.current)
+
     def get_current_stream(self):
         return SimpleNamespace(ptr=self.current)
 

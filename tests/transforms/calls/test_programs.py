@@ -136,9 +136,14 @@ def test_inline_assembly():
     assert asm(T, f32) == wide and asm(TupleType((T, i32)), f32, 1, "", "=f,f,r") == wide
     assert asm(TupleType((i32, P)), (f32, u8), 1, "", "=f,=r,r,l") == TupleType((f32, u8))
     assert asm(TupleType(()), i32, constraints="=r") == i32
+    pointers = TensorType((4,), P)
+    assert asm(P, P, constraints="=l,l") == P and asm(pointers, P, constraints="=l,l") == pointers
+    assert asm(pointers, (f32, P), 2, "", "=f,=f,=l,=l,l,l") == TupleType((TensorType((4,), f32), pointers))
+    with pytest.raises(KernelValueError, match=r"'=r' is a register of 32 bits; the result has 64 in one, ptr<f32>"):
+        asm(P, P, constraints="=r,l")
     with pytest.raises(KernelTypeError, match="the operands must be tensors and numbers"):
         asm(constant("a"), f32)
-    with pytest.raises(KernelTypeError, match=r"gives dtypes such as zg.i32; got 32"):
+    with pytest.raises(KernelTypeError, match=r"gives dtypes such as zg.i32, or pointers; got 32"):
         asm(T, 32)
     with pytest.raises(KernelValueError, match="'pack' must be a power of two up to 64; got 3"):
         asm(T, f32, 3)

@@ -1,0 +1,95 @@
+"""Cubins that `triton.compile` writes for PyTorch's static launcher."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ziggurat.triton as triton
+import ziggurat.triton.language as tl
+from ziggurat.backend.ptx.sass import tool
+from ziggurat.triton.backends.compiler import GPUTarget
+
+pytestmark = pytest.mark.skipif(tool("ptxas") is None, reason="NVIDIA's assembler is not installed")
+H100 = GPUTarget("cuda", 90, 32)
+
+
+def scale(x_ptr, factor, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.store(x_ptr + at, tl.load(x_ptr + at) * factor)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The cache folder of a process that compiles for torch.compile."""
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setitem(sys.modules, "torch._inductor.runtime.triton_heuristics", sys)
+    return tmp_path / "cache"
+
+
+def compiled(kernel: Any = None, factor: str = "fp32", target: GPUTarget = H100, **options: Any) -> Any:
+    signature = {"x_ptr": "*fp32", "factor": factor, "BLOCK": "constexpr"}
+    source = triton.compiler.ASTSource(kernel or triton.jit(scale), signature, {"BLOCK": 64})
+    return triton.compile(source, target=target, options=options)
+
+
+def written(folder: Path) -> list[str]:
+    return [f"{path.parent.name}/{path.name}" for path in folder.glob("**/*.cubin")]
+
+
+def test_a_plain_kernel_has_its_cubin_where_pytorch_looks(folder: Path):
+    made = compiled()
+    place = f"{triton.runtime.cache._base32(made.hash)}/scale.cubin"
+    assert written(folder) == [place] and (folder / place).read_bytes()[:4] == b"\x7fELF"
+    (folder / place).write_bytes(b"kept")
+    assert compiled().hash == made.hash and (folder / place).read_bytes() == b"kept"
+    compiled(num_warps=8)
+    assert len(written(folder)) == 2
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"factor": "fp16"}, {"factor": "bf16"}, {"launch_pdl": True}, {"target": GPUTarget("cpu", 0, 32)},
+        {"kernel": triton.jit(scale, repr=lambda specialization: "other")},
+    ],
+)  # fmt: skip
+def test_other_kernels_have_none(folder: Path, given: dict[str, Any]):
+    compiled(**given)
+    assert written(folder) == []
+
+
+def test_only_processes_of_inductor_write_them(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delitem(sys.modules, "torch._inductor.runtime.triton_heuristics")
+    compiled()
+    assert written(folder) == []
+
+
+def test_names_that_no_file_can_have_and_folders_that_cannot_be_made(folder: Path, tmp_path: Path):
+    long = "k" * 251
+    scale_of_long_name = type(scale)(scale.__code__, {**globals()}, long)
+    assert compiled(triton.jit(scale_of_long_name)).binary is not None and written(folder) == []
+    with triton.knobs.cache.scope():
+        manager = triton.runtime.cache.FileCacheManager
+        triton.knobs.cache.manager_class = lambda key: manager(f"{tmp_path / 'x'}/{key}")
+        (tmp_path / "x").write_text("")
+        assert compiled(num_stages=2).binary is not None
+
+
+def test_a_cubin_is_that_of_nvjitlink_or_of_ptxas(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    """A library that is missing, or too old for the code, leaves it to the assembler."""
+    from ziggurat.backend.ptx import sass
+
+    made = compiled()
+    ptx = made.asm["ptx"]
+    monkeypatch.setattr(sass, "_linked", lambda ptx, options: b"linked" if "-arch=sm_90a" in options else b"")
+    assert sass.machine_code(ptx, "sm_90a") == b"linked"
+
+    def fail(ptx: bytes, options: list[str]) -> bytes:
+        raise RuntimeError("the version of PTX is too new")
+
+    monkeypatch.setattr(sass, "_linked", fail)
+    assert sass.machine_code(ptx, "sm_90a")[:4] == b"\x7fELF"

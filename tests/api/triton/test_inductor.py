@@ -1,0 +1,223 @@
+"""`torch.compile` with this package as its Triton: PyTorch's default settings, on a machine without a GPU.
+
+Each program runs in a process of its own, whose compile workers are further ones: `wait_pool_ready` waits for them, as
+PyTorch compiles in the program's process before. Triton's kernels are made for the CPU, or only compiled for a GPU.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ziggurat.triton as triton
+import ziggurat.triton.language as tl
+
+pytest.importorskip("torch", reason="PyTorch is not installed")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="PyTorch starts compile workers on Linux")
+
+_HEAD = """\
+import json
+import sys
+import warnings
+
+import torch
+import torch._inductor.config
+import torch.nn.functional as F
+import triton
+import triton.language as tl
+from torch._dynamo.utils import counters
+from torch._inductor.async_compile import AsyncCompile
+from triton.compiler import compiler
+from ziggurat.codemodel.errors import ZigguratWarning
+
+warnings.simplefilter("error", ZigguratWarning)
+torch._inductor.config.cpu_backend = "triton"
+torch._inductor.config.worker_start_method = sys.argv[1]
+ours = compiler.compile
+
+
+def compile(*given, **options):
+    compiled_here.append(given)
+    return ours(*given, **options)
+
+
+compiled_here = []
+triton.compile = compiler.compile = compile
+"""
+_PROGRAM = """
+
+@triton.jit
+def add(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    total = tl.load(x_ptr + at, mask=at < n) + tl.load(y_ptr + at, mask=at < n)
+    tl.store(out_ptr + at, total, mask=at < n)
+
+
+def with_kernel(x, y):
+    out = torch.empty_like(x)
+    add[(triton.cdiv(x.numel(), 64),)](x, y, out, x.numel(), BLOCK=64)
+    return out.sin() * 2
+
+
+def softmax(x):
+    return torch.softmax(x, 1)
+
+
+def norm(x, weight, bias):
+    return F.gelu(F.layer_norm(x, (x.shape[1],), weight, bias))
+
+
+def reductions(x):
+    return x.sum(0), x.argmax(1), x.std(1), x.amin(), (x > 0).any(1), x.mean(), x.cumsum(1)
+
+
+if __name__ == "__main__":
+    AsyncCompile.wait_pool_ready()
+    torch.manual_seed(0)
+    x, y, weight, bias = torch.randn(24, 33), torch.randn(24, 33), torch.randn(33), torch.randn(33)
+    trained = [one.clone().requires_grad_() for one in (x, weight, bias)]
+    if sys.argv[1] == "fork":
+        reductions = norm = softmax
+        trained = [x.clone().requires_grad_()]
+    for function, arguments in ((softmax, (x,)), (reductions, (x,)), (with_kernel, (x, y)), (norm, trained)):
+        found = torch.compile(function)(*arguments)
+        expected = (x + y).sin() * 2 if function is with_kernel else function(*arguments)
+        torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+    gradients = [torch.autograd.grad(one.square().sum(), trained) for one in (found, expected)]
+    torch.testing.assert_close(*gradients, atol=1e-4, rtol=1e-4)
+    assert x.t()[1:].is_contiguous() is False
+    found = torch.compile(softmax)(x.t()[1:])
+    torch.testing.assert_close(found, softmax(x.t()[1:]))
+    cached = counters["inductor"]["fxgraph_cache_hit"]
+    print(json.dumps({"here": len(compiled_here), "cached": cached, "ours": triton.__name__}))
+"""
+# A kernel as Inductor writes it for an H100. The workers of a machine with one have it as the active driver.
+_KERNEL = """
+import triton
+import triton.language as tl
+from torch._inductor.runtime import triton_helpers, triton_heuristics
+from torch._inductor.runtime.hints import DeviceProperties
+from torch._inductor.runtime.triton_helpers import libdevice
+
+triton_helpers.set_driver_to_gpu = lambda: None
+
+@triton_heuristics.pointwise(
+    size_hints={'x': 4096},
+    filename=__file__,
+    triton_meta={
+        'signature': {'in_ptr0': '*fp32', 'out_ptr0': '*fp32', 'xnumel': 'i32', 'XBLOCK': 'constexpr'},
+        'device': DeviceProperties(
+            type='cuda', index=0, multi_processor_count=132, cc=90, major=9, regs_per_multiprocessor=65536,
+            max_threads_per_multi_processor=2048, warp_size=32,
+        ),
+        'constants': {}, 'configs': [{(0,): [['tt.divisibility', 16]], (1,): [['tt.divisibility', 16]]}],
+    },
+    inductor_meta={'grid_type': 'Grid1D', 'kernel_name': 'exponentials', 'mutated_arg_names': []},
+    min_elem_per_thread=0,
+)
+@triton.jit
+def exponentials(in_ptr0, out_ptr0, xnumel, XBLOCK: tl.constexpr):
+    xindex = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)[:]
+    xmask = xindex < xnumel
+    tl.store(out_ptr0 + xindex, libdevice.exp(tl.load(in_ptr0 + xindex, xmask)), xmask)
+"""
+_FOR_GPU = """
+from functools import partial
+from pathlib import Path
+from torch._inductor.codecache import _load_triton_kernel_from_source
+from torch._inductor.runtime.compile_tasks import _worker_compile_triton
+
+if __name__ == "__main__":
+    load = partial(_load_triton_kernel_from_source, "exponentials", Path(sys.argv[2]).read_text())
+    told = []
+    for static in (True, False):
+        options = {"use_static_triton_launcher": static}
+        kernel, _ = AsyncCompile.process_pool().submit(_worker_compile_triton, load, {}, options).result()
+        kernel.restore_after_unpickle(None)
+        assert kernel.fn.fn is None and "def exponentials" in kernel.fn.src and kernel.fn.arg_names[0] == "in_ptr0"
+        for result in kernel.compile_results:
+            made = result.kernel
+            code = made.cubin_raw if static else made.asm["cubin"]
+            told.append([type(result).__name__, code[:4].hex()])
+            if not static:
+                assert ".entry exponentials(" in made.asm["ptx"] and "tt.func" in made.asm["ttir"]
+                assert made.asm["ttgir"].startswith("gpu.module") and made.metadata.name == "exponentials"
+    print(json.dumps({"here": len(compiled_here), "results": told}))
+"""
+
+
+def told(folder: Path, text: str, *arguments: str, module: bool = False) -> list[dict[str, Any]]:
+    """The records that a program prints. It is run by `python -m ziggurat.triton`, or installs the package itself."""
+    program = folder / "program.py"
+    program.write_text(text if module else f"import ziggurat.triton; ziggurat.triton.install()\n{text}")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("TORCH", "TRITON", "PYTHONPATH"))}
+    environment = {**kept, "TORCHINDUCTOR_CACHE_DIR": str(folder / "cache"), "TORCHINDUCTOR_COMPILE_THREADS": "2"}
+    command = [sys.executable, *(["-m", "ziggurat.triton"] if module else []), str(program), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, env=environment)
+    assert done.returncode == 0, done.stderr[-4000:]
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+
+def test_workers_compile_for_the_cpu_and_for_a_gpu(tmp_path: Path):
+    """Also from the caches of another process. For the GPU the pickles load, and PyTorch's static launcher finds the
+    cubin; without it there is one too."""
+    kernel = tmp_path / "kernel.txt"
+    kernel.write_text(_KERNEL)
+    first, gpu = told(tmp_path, _HEAD + _PROGRAM + _FOR_GPU, "subprocess", str(kernel), module=True)
+    assert first == {"here": 0, "cached": 0, "ours": "ziggurat.triton"}
+    assert gpu["here"] == 0 and {code for _, code in gpu["results"]} == {b"\x7fELF".hex()}
+    assert [name for name, _ in gpu["results"]] == ["StaticTritonCompileResult"] * 2 + ["TritonCompileResult"] * 2
+    assert len(list((tmp_path / "cache").glob("triton/*/*/exponentials.cubin"))) == 2
+    (again,) = told(tmp_path, _HEAD + _PROGRAM, "subprocess")
+    assert again["here"] == 0 and again["cached"] >= 5
+
+
+def test_forked_workers_compile(tmp_path: Path):
+    (found,) = told(tmp_path, _HEAD + _PROGRAM, "fork")
+    assert found["here"] == 0
+
+
+def test_a_configuration_keeps_what_pytorch_adds():
+    config = triton.Config({"BLOCK": 4}, num_warps=8)
+    config.found_by_coordesc, config.extra_options = True, None
+    again = pickle.loads(pickle.dumps(config))
+    assert again == config and again.found_by_coordesc is True and again.extra_options is None
+    empty = triton.Config.__new__(triton.Config)
+    empty.__setstate__({"num_warps": 2})
+    assert empty.num_warps == 2 and empty.kwargs == {} and empty.num_stages == triton.Config({}).num_stages
+
+
+@triton.jit
+def at_the_top(x_ptr, n, BLOCK: tl.constexpr = 4):
+    tl.store(x_ptr, n)
+
+
+def test_a_kernel_is_pickled_by_its_name_or_as_facts():
+    """PyTorch takes the function out, and puts it back."""
+    assert pickle.loads(pickle.dumps(at_the_top)) is at_the_top
+    names = ("fn", "__globals__", "used_global_vals", "repr")
+    before = {name: getattr(at_the_top, name) for name in names}
+    named = before["repr"](at_the_top)
+    at_the_top.fn = at_the_top.__globals__ = at_the_top.used_global_vals = None
+    at_the_top.repr, at_the_top._hash_lock = str, None
+    try:
+        facts = pickle.loads(pickle.dumps(at_the_top))
+    finally:
+        for name, value in before.items():
+            setattr(at_the_top, name, value)
+    assert facts is not at_the_top and isinstance(facts, triton.JITFunction)
+    assert (facts.__name__, facts.arg_names, facts.constexprs) == ("at_the_top", ["x_ptr", "n", "BLOCK"], [2])
+    assert facts.src == at_the_top.src and facts.fn is None and [one.default for one in facts.params][2] == 4
+    facts._hash_lock = threading.RLock()
+    x = np.zeros(1, np.int32)
+    at_the_top[(1,)](x, 7)
+    assert x[0] == 7 and at_the_top.repr(at_the_top) == named
