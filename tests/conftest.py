@@ -5,8 +5,9 @@ import difflib
 import functools
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
@@ -91,6 +92,20 @@ def _shown(file: Path) -> str:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("gpu") is not None and (reason := _no_gpu()):
         pytest.skip(reason)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Run a test that keeps or loses the GPU, `gpu(alone=True)`, while no other process runs tests there."""
+    mark = item.get_closest_marker("gpu")
+    if (mark is None and not item.config.getoption("launches_gpu")) or _no_gpu() is not None:
+        return (yield)
+    import fcntl  # Not on Windows, where the other tests run.
+
+    with open(os.path.join(tempfile.gettempdir(), f"ziggurat-gpu-tests-{os.getuid()}"), "w") as file:
+        alone = mark is not None and mark.kwargs.get("alone", False)
+        fcntl.flock(file, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        return (yield)
 
 
 @functools.cache

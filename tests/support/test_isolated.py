@@ -43,7 +43,7 @@ def compiled(kernel, *arguments):
     return binary_of(kernel.compile(*arguments, target="sm_80"), kernel.name)
 
 
-@pytest.mark.gpu
+@pytest.mark.gpu(alone=True)
 def test_what_goes_wrong_on_the_device_is_an_error_and_the_next_launch_works():
     x = np.arange(64, dtype=np.int32)
     image = Image.of(x.view(np.uint8), 0)
