@@ -190,7 +190,12 @@ class CompileOptions:
 class LaunchOptions:
     """Options of one launch that compiled code does not depend on."""
 
-    strict: bool = _option(False, boolean, "on arrays in memory: interpret, and report a use of undefined lanes")
+    strict: bool = _option(
+        False,
+        boolean,
+        "on arrays in memory: interpret, and report uses of undefined elements, missing barriers, races between programs, "
+        "and indices that code for GPUs takes not to be negative",
+    )
     interpret: bool = _option(False, boolean, "on arrays in memory: run by the interpreter, not as native code")
     stream: Any = _option(None, _stream, "the stream of the launch: an address, or a stream of torch or CuPy")  # noqa: RUF009
     check: bool | None = _option(
