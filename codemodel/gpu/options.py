@@ -193,8 +193,8 @@ class LaunchOptions:
     strict: bool = _option(
         False,
         boolean,
-        "on arrays in memory: interpret, and report uses of undefined elements, missing barriers, races between programs, "
-        "and indices that code for GPUs takes not to be negative",
+        "on arrays in memory: interpret, and report uses of undefined elements, missing barriers, races between "
+        "programs, and indices that code for GPUs takes not to be negative",
     )
     interpret: bool = _option(False, boolean, "on arrays in memory: run by the interpreter, not as native code")
     stream: Any = _option(None, _stream, "the stream of the launch: an address, or a stream of torch or CuPy")  # noqa: RUF009
