@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from ziggurat.compiler.compiled import Compiled
     from ziggurat.compiler.native import CompiledCpu
     from ziggurat.compiler.pipeline import compile
-    from ziggurat.frameworks.jax_ops import jax_op
-    from ziggurat.frameworks.torch_ops import torch_op
+    from ziggurat.frameworks.jax_ops import jax_op as jax_op
+    from ziggurat.frameworks.torch_ops import torch_op as torch_op
     from ziggurat.frontends.tracing import for_, if_, while_
     from ziggurat.frontends.triton_c.printer import to_triton_c
     from ziggurat.gradients import grad
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from ziggurat.transforms.simplify import simplify
     from ziggurat.tuning.autotune import Config, TunedKernel, autotune
 
-__getattr__ = lazily(
+__getattr__, __dir__ = lazily(
     __name__,
     ("testing", "transforms.kit"),
     {
@@ -76,13 +76,14 @@ __getattr__ = lazily(
 
 __version__ = "0.1.0"
 
+# Without `jax_op` and `torch_op`: `from ziggurat import *` works without their libraries, and imports none.
 __all__ = [
     "DROP", "Block", "BlockParameter", "Body", "Builder", "Compiled", "CompiledCpu", "Config", "Kernel",
     "KernelBuilder", "Op", "OpResult", "TensorDescriptor", "TunedKernel", "Value", "autotune", "bf16", "build",
     "compile", "descriptor", "dialects", "divisible", "empty", "execute", "f8e4m3", "f8e5m2", "f16", "f32", "f64",
     "for_", "from_mlir", "function", "get_num_threads", "grad", "heuristics", "i1", "i8", "i16", "i32", "i64", "if_",
-    "jax_op", "kernel", "kit", "parse", "ptr", "run", "set_num_threads", "simplify", "testing", "to_device", "to_host",
-    "to_mlir", "to_text", "to_triton_c", "torch_op", "trace", "transform", "triton_c", "u8", "u16", "u32", "u64",
+    "kernel", "kit", "parse", "ptr", "run", "set_num_threads", "simplify", "testing", "to_device", "to_host",
+    "to_mlir", "to_text", "to_triton_c", "trace", "transform", "triton_c", "u8", "u16", "u32", "u64",
     "verify", "while_",
 ]  # fmt: skip
 __all__ += _errors.__all__

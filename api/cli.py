@@ -199,7 +199,7 @@ def _show(options: argparse.Namespace) -> str:
     stages = {name: _stage(name, kernel, arguments, compiled, options) for name in names}
     if options.html:
         shown = side_by_side(stages) if len(stages) > 1 else to_html(stages[options.stage])
-        return shown + "\n"
+        return f'<!DOCTYPE html>\n<meta charset="utf-8">\n{shown}\n'
     texts = {name: to_text(s, locations=options.locations) if isinstance(s, Op) else s for name, s in stages.items()}
     if len(texts) == 1:
         return texts[options.stage]

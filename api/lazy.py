@@ -7,11 +7,18 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
+# Libraries that a program may lack, by the names of their modules. Each is a distribution of that name.
+_OPTIONAL = ("jax", "tensorflow", "torch")
 
-def lazily(package: str, modules: Sequence[str], names: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
-    """The `__getattr__` of a package: imports `modules`, and takes `names` from the modules that have them.
 
-    Modules are named from the package on: `errors`, or `.errors` beside it.
+def lazily(
+    package: str, modules: Sequence[str], names: Mapping[str, Sequence[str]]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """The `__getattr__` and the `__dir__` of a package: the first imports `modules`, and takes `names` from the modules
+    that have them. The second has these names with those of `__all__`, and imports nothing.
+
+    Modules are named from the package on: `errors`, or `.errors` beside it. A name whose module needs an array library
+    is absent where the library is.
     """
     paths = {path.rpartition(".")[2]: path for path in modules}
     sources = {name: source for source, taken in names.items() for name in taken}
@@ -21,8 +28,21 @@ def lazily(package: str, modules: Sequence[str], names: Mapping[str, Sequence[st
             return import_module(f".{paths[name]}", package)
         if name not in sources:
             raise AttributeError(f"module '{package}' has no attribute '{name}'")
-        found = getattr(import_module(f".{sources[name]}", package), name)
-        setattr(sys.modules[package], name, found)
-        return found
+        try:
+            value = getattr(import_module(f".{sources[name]}", package), name)
+        except ModuleNotFoundError as error:
+            # A part of the library may be missing. And `from package import name` would drop the text of the other error.
+            if error.name not in _OPTIONAL or sys._getframe(1).f_code.co_name == "_handle_fromlist":
+                raise
+            message = f"'{package}.{name}' needs {error.name}, which is not installed: pip install {error.name}"
+            raise AttributeError(message) from error
+        setattr(sys.modules[package], name, value)
+        return value
 
-    return get
+    return get, listed(package, *paths, *sources)
+
+
+def listed(package: str, *names: str) -> Callable[[], list[str]]:
+    """The `__dir__` of a package: the names that users see, which are those of its `__all__`, these, and Python's own."""
+    namespace = vars(sys.modules[package])
+    return lambda: sorted({*namespace.get("__all__", ()), *names, *(n for n in namespace if n.startswith("__"))})

@@ -6,6 +6,8 @@ from functools import cache
 from importlib import import_module
 from typing import Any, Final
 
+from ziggurat.codemodel.errors import LaunchError
+
 _OPTIONS: Final = (
     # Addresses by `mad.wide`, of which ptxas makes LEA. Of `mul.wide` and `add` it makes IMAD.WIDE, which slows down
     # the loop of a matmul that computes its addresses anew in each iteration, by 8 % on an H200.
@@ -23,9 +25,23 @@ _OPTIONS: Final = (
 def llvm() -> Any:
     """llvmlite's binding, which has no types. It is imported at first use, as it is large.
 
-    All settings are made here, before LLVM compiles anything: it looks at some of them only once.
+    All settings are made here, before LLVM compiles anything: it looks at some of them only once. Raises `LaunchError`
+    where llvmlite cannot be imported.
     """
-    binding = import_module("llvmlite.binding")
+    try:
+        binding = import_module("llvmlite.binding")
+    except (ImportError, OSError) as error:
+        message = f"PTX and native code are made by llvmlite, which cannot be imported: {error}"
+        raise LaunchError(message, hint="pip install llvmlite") from None
     for option in _OPTIONS:
         binding.set_option("", option)
     return binding
+
+
+@cache
+def has_llvm() -> bool:
+    """Whether llvmlite can be imported."""
+    try:
+        return llvm() is not None
+    except LaunchError:
+        return False

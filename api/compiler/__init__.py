@@ -67,7 +67,7 @@ if hasattr(os, "register_at_fork"):
     )
 
 
-_taken = lazily(
+_taken, __dir__ = lazily(
     __name__,
     (),
     {

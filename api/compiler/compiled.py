@@ -36,6 +36,17 @@ class Argument:
         return f"{self.name}{': ' if self.name else ''}{'descriptor' if self.type is None else self.type}"
 
 
+class Stages(dict[str, Any]):
+    """The models and texts of a kernel by stage, in order. Without llvmlite there is no "ptx": asking for it says so."""
+
+    def __missing__(self, name: str) -> str:
+        if name != "ptx":
+            raise KeyError(name)
+        from ziggurat.backend.ptx.assemble import to_ptx
+
+        return to_ptx(self["llvm"], self["gpu"].target)
+
+
 @attrs.frozen(repr=False)
 class Compiled:
     """A kernel compiled for a target. `stages` holds its models and texts in order; `ptx` is the last.

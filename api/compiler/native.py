@@ -49,7 +49,8 @@ def code_of(model: Op, name: str, *, check: bool, tolerant: bool, fast_math: boo
 def warn_interpreted(name: str, error: ZigguratError, place: Location | None = None) -> None:
     """Warn that a kernel is interpreted, with the reason; at `place` if the error names no other."""
     reason = next((line for line in error.summary.splitlines() if line), "")
-    warn(f"'{name}' is interpreted, as no native code could be made: {reason}", error.location or place)
+    hint = f" ({error.hint})" if isinstance(error, LaunchError) and error.hint else ""
+    warn(f"'{name}' is interpreted, as no native code could be made: {reason}{hint}", error.location or place)
 
 
 @attrs.frozen(repr=False)

@@ -17,7 +17,7 @@ from ziggurat.codemodel.transform import Rewriter
 from ziggurat.codemodel.types import Type
 from ziggurat.codemodel.verify import verify
 from ziggurat.compiler import compiling
-from ziggurat.compiler.compiled import Argument, Compiled
+from ziggurat.compiler.compiled import Argument, Compiled, Stages
 from ziggurat.frontends.language import Function
 from ziggurat.transforms.attribution import attribute, default_warps
 from ziggurat.transforms.mirror import mirror
@@ -149,7 +149,7 @@ def compile_model(
 ) -> Compiled:
     """Compile a Triton or GPU model that is known to be valid for a GPU; see `compile`. `name` is the kernel's, for
     messages."""
-    stages: dict[str, Any] = {} if python is None else {"python": python}
+    stages = Stages({} if python is None else {"python": python})
     with compiling, no_faults("compiling", lambda: model, name or "the model"):
         # These imports are under the lock, too: see `compiling`.
         from ziggurat.backend.ptx.assemble import assemble
@@ -174,7 +174,7 @@ def compile_model(
             texts = assemble_apart(placed, options, name or str(model.attributes.get("sym_name", "the model")))
         else:
             texts = assemble(placed, options)
-    stages |= {"gpu": placed, "llvm": texts.llvm, "ptx": texts.ptx}
+    stages |= {"gpu": placed, "llvm": texts.llvm} | ({"ptx": texts.ptx} if texts.ptx else {})
     function = next(op for op in placed.body.entry.ops if isinstance(op, tt.Func))
     types = [parameter.type for parameter in function.body.parameters]
     # A launch makes tensor maps, or provides the memory for those that the kernel makes.

@@ -18,6 +18,7 @@ from ziggurat.backend.launch import checks
 from ziggurat.backend.launch.arrays import read_array
 from ziggurat.backend.launch.grids import MAX_LAUNCHERS, MAX_SIZE, computed_grid, is_exact, padded, sizes_of
 from ziggurat.backend.launch.regions import known_stride
+from ziggurat.backend.llvm import has_llvm
 from ziggurat.boundary import no_faults, public
 from ziggurat.codemodel.errors import LaunchError, ZigguratError, warn
 from ziggurat.codemodel.gpu.options import SHARED_OPTIONS, default_of
@@ -44,6 +45,7 @@ class HostLaunches:
         self.known_grids: Recent[Any, Callable[..., Any]] = Recent(MAX_LAUNCHERS)
         self._plans: list[Any] = []
         self._natives: Recent[tuple[Value, bool, bool], NativeKernel | None] = Recent(MAX_SPECIALIZATIONS)
+        self._reasons: set[str] = set()  # Why the kernel is interpreted, as warnings have said.
         parameters = kernel.signature.parameters
         self._names = list(parameters)
         self._read_as_contiguous: set[str] = set()  # The arguments of which `_check_views` has warned.
@@ -67,7 +69,8 @@ class HostLaunches:
             sizes = padded(sizes_of(grid, kernel.name))
         except LaunchError:
             return slow
-        launcher = native().launcher(sizes, self._plans, slow) if 0 < math.prod(sizes) <= MAX_SIZE else slow
+        is_quick = 0 < math.prod(sizes) <= MAX_SIZE and has_llvm()
+        launcher = native().launcher(sizes, self._plans, slow) if is_quick else slow
         if is_exact(grid):
             self.known_grids[grid] = launcher
         return launcher
@@ -150,7 +153,9 @@ class HostLaunches:
                 code = code_of(model, kernel.name, check=check, tolerant=tolerant, fast_math=fast_math)
                 return NativeKernel(code, kernel.name)
         except ZigguratError as error:
-            warn_interpreted(kernel.name, error, kernel.place)
+            if error.summary not in self._reasons:
+                self._reasons.add(error.summary)
+                warn_interpreted(kernel.name, error, kernel.place)
             return None
 
     def _remember(

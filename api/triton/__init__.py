@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ziggurat.triton.runtime._async_compile import AsyncCompileMode, FutureKernel
     from ziggurat.triton.runtime.errors import InterpreterError, OutOfResources
 
-__getattr__ = lazily(
+__getattr__, __dir__ = lazily(
     __name__,
     ("backends", "compiler", "errors", "testing", "tools"),
     {

@@ -21,7 +21,7 @@ from typing import Any
 
 import attrs
 
-from ziggurat.backend.llvm import llvm
+from ziggurat.backend.llvm import has_llvm, llvm
 from ziggurat.backend.ptx import control, roles
 from ziggurat.backend.ptx.emitter import Emitter, kernel_of, symbol_of
 from ziggurat.backend.ptx.routines import llvm_type
@@ -49,7 +49,7 @@ PARTS = tuple(
 
 @attrs.frozen
 class Assembly:
-    """The texts of a kernel. `symbol` is its name in the PTX."""
+    """The texts of a kernel. `symbol` is its name in the PTX, which is empty without llvmlite."""
 
     symbol: str
     llvm: str
@@ -170,7 +170,7 @@ def _optimized(llvm_text: str, target: str) -> Any:
 def assemble(module: gpu.Module, options: CompileOptions = DEFAULT_OPTIONS) -> Assembly:
     """All texts of a GPU model."""
     text = to_llvm(module, options)
-    return Assembly(symbol_of(kernel_of(module).sym_name), text, to_ptx(text, module.target))
+    return Assembly(symbol_of(kernel_of(module).sym_name), text, to_ptx(text, module.target) if has_llvm() else "")
 
 
 def is_register_limited(module: gpu.Module) -> bool:

@@ -21,7 +21,9 @@ _COLOURS = {
     "attribute": "#6f42c1",
     "op": "#d73a49",
 }
-_COLUMN = "flex:1 0 20em;max-width:60em;max-height:40em;overflow:auto;border-left:1px solid #ddd;padding:0 .5em"
+_COLUMN = "flex:1 0 20em;max-width:60em;max-height:80vh;overflow:auto;border-left:1px solid #ddd;padding:0 .5em"
+# Notebooks have rules of their own for `pre`: some wrap its lines, and set them in the font of the text.
+_TEXT = '<pre style="font-family:monospace;white-space:pre;line-height:1.3">{}</pre>'
 
 
 def to_html(op: Op) -> str:
@@ -34,14 +36,14 @@ def to_html(op: Op) -> str:
     parts = _PARTS.sub(colour, to_text(op)).split("\0")
     # Tags stand at the odd places; the text between them is escaped.
     text = "".join(part if index % 2 else html.escape(part) for index, part in enumerate(parts))
-    return f'<pre style="line-height:1.3">{text}</pre>'
+    return _TEXT.format(text)
 
 
 def side_by_side(stages: Mapping[str, Op | str]) -> str:
     """A row with a column for each stage of a kernel: a model in colours, a text as it is."""
     columns = "".join(
         f'<div style="{_COLUMN}"><b>{html.escape(name)}</b>'
-        + (to_html(stage) if isinstance(stage, Op) else f'<pre style="line-height:1.3">{html.escape(stage)}</pre>')
+        + (to_html(stage) if isinstance(stage, Op) else _TEXT.format(html.escape(stage)))
         + "</div>"
         for name, stage in stages.items()
     )

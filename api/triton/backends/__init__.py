@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from ziggurat.lazy import listed
 from ziggurat.triton.backends.compiler import BaseBackend, GPUTarget
 from ziggurat.triton.backends.driver import DriverBase
 
@@ -32,4 +33,5 @@ def __getattr__(name: str) -> Any:
     return found
 
 
+__dir__ = listed(__name__)
 __all__ = ["Backend", "BaseBackend", "DriverBase", "GPUTarget", "backends"]

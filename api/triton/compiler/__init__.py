@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     )
     from ziggurat.triton.compiler.errors import CompilationError
 
-__getattr__ = lazily(
+__getattr__, __dir__ = lazily(
     __name__,
     ("compiler", "errors"),
     {

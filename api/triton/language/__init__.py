@@ -8,6 +8,7 @@ from ziggurat.codemodel.types import MAX_ELEMENTS
 from ziggurat.frontends.triton import classes, dtypes
 from ziggurat.frontends.triton.constexpr import constexpr
 from ziggurat.frontends.triton.library import SPELLED
+from ziggurat.lazy import listed
 
 TRITON_MAX_TENSOR_NUMEL: Final = MAX_ELEMENTS
 PropagateNan = classes.PropagateNan
@@ -28,6 +29,8 @@ globals().update({name: made for name, made in _CALLS.items() if name not in _EL
 
 from ziggurat.triton.language import core, extra, math, random, standard, target_info  # noqa: E402
 from ziggurat.triton.language.extra import libdevice  # noqa: E402
+
+__dir__ = listed(__name__)
 
 if TYPE_CHECKING:
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ziggurat.triton.runtime.cache import RemoteCacheBackend
     from ziggurat.triton.runtime.errors import InterpreterError, OutOfResources
 
-__getattr__ = lazily(
+__getattr__, __dir__ = lazily(
     __name__,
     ("cache", "errors", "interpreter"),
     {"cache": ("RemoteCacheBackend",), "errors": ("InterpreterError", "OutOfResources")},
