@@ -87,7 +87,7 @@ def _summary(compiled: Compiled, cost: Cost, resources: Resources | None) -> str
     """The resources of a CTA, and the occupancy."""
     title = f"{compiled.title} for {compiled.target}: {cost.warps} warps, {cost.shared} bytes of shared memory"
     if resources is None:
-        return f"{title}\nregisters and CTAs per SM are not known without ptxas: pip install 'ziggurat[ptx]'"
+        return f"{title}\nregisters and CTAs per SM are not known without ptxas: pip install nvidia-cuda-nvcc nvidia-cuda-nvdisasm"
     title += f", {resources.registers} registers a thread, {resources.spills} bytes spilled"
     allowed = cost.ctas(resources.registers)
     least = min(allowed, key=allowed.__getitem__)

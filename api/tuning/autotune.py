@@ -196,6 +196,7 @@ class TunedKernel(ComputedKernel):
     def _choose(self, grid: Grid, arguments: Sequence[Any], keywords: dict[str, Any]) -> Config:
         """The configuration for a launch whose key has no choice yet."""
         from ziggurat.backend.launch.arrays import on_gpu
+        from ziggurat.backend.llvm import has_llvm
         from ziggurat.tuning.measuring import alone
 
         given = (*self._names[: len(arguments)], *keywords)
@@ -208,7 +209,7 @@ class TunedKernel(ComputedKernel):
         configs = self._pruned(arguments, keywords)
         bound = self.bound(arguments, keywords, configs[0])
         if not any(map(on_gpu, bound.values())):
-            if not self.runs_natively(keywords):
+            if not self.runs_natively(keywords) or not has_llvm():
                 return configs[0]
             from ziggurat.tuning.host import HostTuner
 
