@@ -20,7 +20,7 @@ from ziggurat.codemodel.numbers import bits_of_number
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import ScalarType, f8e5m2, f16, f32, f64, i1, scalar_element
 
-RULES: OpTable[Callable[..., Number]] = OpTable("LLVM text")
+RULES: OpTable[Callable[..., Number]] = OpTable("rule for LLVM text")
 
 # LLVM's instruction or intrinsic. The operands and the result have one type.
 INSTRUCTIONS: dict[type[Op], str] = {

@@ -14,10 +14,10 @@ from it, unless a class earlier in the op's method resolution order has an entry
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, TypeVar
 
-from ziggurat.codemodel.errors import InternalError
+from ziggurat.codemodel.errors import InternalError, TargetError
 from ziggurat.codemodel.op import Op
 
 F_ = TypeVar("F_", bound=Callable[..., Any])
@@ -68,6 +68,30 @@ class OpTable(Generic[F_]):
     def missing(self, classes: Iterable[type[Op]]) -> list[str]:
         """The names of those of `classes` that have no function, sorted."""
         return sorted(cls.NAME for cls in classes if cls not in self)
+
+
+    def serves(self, cls: type) -> bool:
+        """Whether a class that the package does not declare has a function. That of an abstract class of the package
+        does not count: it knows the ops of the package."""
+        return any(base in self._registered for base in cls.__mro__ if _name(base) != base.__name__ or _is_foreign(base))
+
+
+def demand(model: Op, tables: Mapping[str, OpTable[Any]]) -> None:
+    """Raise `TargetError` for an op that the package does not declare and that has no function in any of these tables,
+    which are given by their names in Python."""
+    for op in model.walk():
+        cls = type(op)
+        if _is_foreign(cls) and not any(table.serves(cls) for table in tables.values()):
+            places = " or ".join(f"@ziggurat.{name}.of({cls.__name__})" for name in tables)
+            raise TargetError(
+                f"no {next(iter(tables.values())).noun} is registered for '{op.NAME}'",
+                op.location,
+                hint=f"register one with {places}, or replace the op by a transform before: docs/adding-a-call.md",
+            )
+
+
+def _is_foreign(cls: type) -> bool:
+    return not cls.__module__.startswith("ziggurat.")
 
 
 def _name(cls: type) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from ziggurat.boundary import no_faults, public
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import core, cpu, tt
+from ziggurat.codemodel.dispatch import demand
 from ziggurat.codemodel.errors import KernelTypeError, LaunchError
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.fragments import MAP, is_of_launch
@@ -152,11 +153,14 @@ def compile_model(
     stages = Stages({} if python is None else {"python": python})
     with compiling, no_faults("compiling", lambda: model, name or "the model"):
         # These imports are under the lock, too: see `compiling`.
+        from ziggurat.backend.elementwise import RULES
         from ziggurat.backend.ptx.assemble import assemble
+        from ziggurat.backend.ptx.emitter import EMITTERS
         from ziggurat.transforms.place.passes import missing_pass, place
         from ziggurat.transforms.place.persist import is_persistent
         from ziggurat.transforms.place.pressure import warn_of_registers
 
+        demand(model, {"backend.elementwise.RULES": RULES, "backend.ptx.emitter.EMITTERS": EMITTERS})
         if isinstance(model, gpu.Module):
             placed = model
             if missing := missing_pass(model, options):

@@ -10,11 +10,13 @@ from typing import Any
 from ziggurat.backend.cpu import control, halves
 from ziggurat.backend.cpu.code import CpuCode, CpuOptions, Parameter
 from ziggurat.backend.cpu.control import INTERRUPTED
-from ziggurat.backend.cpu.emitter import METADATA, Emitter, kind_of, memory_kind, symbol_of
+from ziggurat.backend.cpu.emitter import EMITTERS, METADATA, Emitter, kind_of, memory_kind, symbol_of
 from ziggurat.backend.cpu.outline import outlined
 from ziggurat.backend.cpu.runtime.loading import llvm
 from ziggurat.backend.cpu.streaming import FENCE
+from ziggurat.backend.elementwise import RULES
 from ziggurat.codemodel.dialects import core, cpu, tt
+from ziggurat.codemodel.dispatch import demand
 from ziggurat.codemodel.errors import InternalError, TargetError, warn
 from ziggurat.codemodel.types import DescriptorType
 from ziggurat.transforms.cpu.allocate import allocate
@@ -33,6 +35,7 @@ HOST = CpuOptions()
 def compile_cpu(module: core.Module | cpu.Module, options: CpuOptions = HOST) -> CpuCode:
     """Compile the kernel of a Triton model, or a CPU model, whose buffers get new places. Raises the errors of the
     kernel, `TargetError` for a CPU model with wider vectors, and `InternalError` where LLVM rejects the text."""
+    demand(module, {"backend.elementwise.RULES": RULES, "backend.cpu.emitter.EMITTERS": EMITTERS})
     options = options.resolved()
     if options.tolerant:
         _demand_no_addresses(module)

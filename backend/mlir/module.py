@@ -8,6 +8,7 @@ import re
 from ziggurat.backend.mlir import arithmetic, control, memory, tensors  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from ziggurat.backend.mlir.emitter import (
     DIVISIBILITY,
+    EMITTERS,
     SYMBOL,
     Attributes,
     Emitter,
@@ -24,6 +25,7 @@ from ziggurat.backend.mlir.emitter import (
 from ziggurat.backend.mlir.releases import release_of
 from ziggurat.backend.mlir.tensors import power_of_two
 from ziggurat.codemodel.dialects import core, tt
+from ziggurat.codemodel.dispatch import demand
 from ziggurat.codemodel.errors import TargetError
 from ziggurat.codemodel.op import Op, expect, require_model
 from ziggurat.codemodel.structured import leaves_structure
@@ -44,6 +46,7 @@ def to_mlir(op: Op, *, release: str | None = None, locations: bool = False) -> s
     and for the few constructs that Triton's MLIR lacks.
     """
     require_model(op, "to_mlir")
+    demand(op, {"backend.mlir.emitter.EMITTERS": EMITTERS})
     if any(isinstance(inner, tt.DescriptorFact) for inner in op.walk()):
         op = inline(op)  # Functions that are called take no sizes beside a descriptor.
     functions = _functions(lower_structured(op, leaves_structure))

@@ -16,11 +16,12 @@ from ziggurat.backend.reference import access, buffers, control, reductions, ten
 from ziggurat.backend.reference.machine import Machine, triton
 from ziggurat.backend.reference.memory import Argument, Conflict, Memory
 from ziggurat.backend.reference.values import POINTER, Array, Frame, descriptor, is_array
+from ziggurat.codemodel import scalars
 from ziggurat.codemodel.dialects import arith, core, cpu, tt
+from ziggurat.codemodel.dispatch import demand
 from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError, shown
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.printed import show
-from ziggurat.codemodel.scalars import array_of
 from ziggurat.codemodel.subnormals import keep_subnormals
 from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, TensorType, TupleType, Type, void
 from ziggurat.transforms.simplify import inline
@@ -148,6 +149,7 @@ def _kernel(model: Op, symbol: str | None) -> tuple[Mapping[str, Op], Op]:
         functions_ = model.functions()
     else:
         functions_ = {str(model.attributes.get("sym_name", model.NAME)): model}
+    demand(model, {"codemodel.scalars.MEANINGS": scalars.MEANINGS, "backend.reference.machine.triton": triton})
     for op in (op for function in functions_.values() for op in function.walk()):
         if type(op) not in triton and not isinstance(op, tt.Func):
             raise LaunchError(
@@ -235,7 +237,7 @@ def _number(given: object, type_: ScalarType, name: str) -> Array:
     low, high = (-(1 << 1023), 1 << 1023) if type_.is_float else type_.limits
     if isinstance(given, int) and not low <= given <= high:
         raise LaunchError(f"{name} must fit in {type_}; got {shown(given)}")
-    return array_of(given, type_)
+    return scalars.array_of(given, type_)
 
 
 def _numel(type_: Type) -> int:

@@ -11,7 +11,6 @@ from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.layout import Layout
 from ziggurat.codemodel.op import Block, Op, OpResult, Value
-from ziggurat.codemodel.traits import Pure
 from ziggurat.codemodel.types import (
     DescriptorType,
     SharedType,
@@ -128,7 +127,10 @@ def begun_by(wgmma: gpu.Wgmma) -> list[gpu.Wgmma]:
 # Ops without tensor operands: they can be computed in any layout.
 _ROOTS = (tt.MakeRange, tt.Splat, tt.Poison, arith.ConstantOp)
 _SHAPING = (tt.Broadcast, tt.ExpandDims, tt.Reshape, tt.Trans)
-_EACH = (tt.AddPtr, tt.Bitcast, tt.IntToPtr, tt.PtrToInt, tt.MulHiUI, tt.PreciseDivF, tt.PreciseSqrt, tt.Hint)
+_EACH = (
+    tt.AddPtr, tt.Bitcast, tt.IntToPtr, tt.PtrToInt, tt.Hint, arith.Elementwise, arith.Cast, arith.CmpI, arith.CmpF,
+    arith.Select,
+)  # fmt: skip
 _WIDENING = (arith.ExtF, arith.ExtSI, arith.ExtUI)
 
 
@@ -139,9 +141,7 @@ def is_root(op: Op) -> bool:
 
 def is_elementwise(op: Op) -> bool:
     """Whether an op is pure and gives one tensor, each element from the elements at the same place."""
-    if isinstance(op, _EACH):
-        return True
-    return isinstance(op, Pure) and op.NAME.startswith(("arith.", "math.")) and not isinstance(op, arith.ConstantOp)
+    return isinstance(op, _EACH)
 
 
 def is_computable(op: Op) -> bool:
