@@ -6,6 +6,7 @@ f64 for f64 and in f32 for all narrower floats.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
@@ -30,6 +31,7 @@ from ziggurat.codemodel.types import (
     shape_of,
     with_element,
 )
+from ziggurat.frontends.library import LIBRARY as FUNCTIONS
 from ziggurat.transforms.casts import cast
 from ziggurat.transforms.differentiate.finite import may_be_infinite
 from ziggurat.transforms.kit.dataflow import Node, nodes
@@ -48,6 +50,7 @@ class Rule(Protocol):
 
 
 gradients: OpTable[Rule] = OpTable("gradient")
+_REGISTER: Final = "register one with @ziggurat.transforms.differentiate.adjoint.gradients.of, or lower the op before"
 
 
 @attrs.frozen
@@ -97,11 +100,15 @@ def is_float(type_: Type) -> bool:
 
 
 def no_gradient(op: Op, why: str, hint: str | None = None) -> KernelTypeError:
-    """The error for an op that an adjoint reaches and that has no gradient."""
-    location = op.location
-    if location is not None:
+    """The error for an op that an adjoint reaches and that has no gradient. An op of the library is named by the call
+    of it, as the kernel writes it."""
+    location, name = op.location, op.NAME
+    if location is not None and location.file.startswith(LIBRARY):
         location = location.outside(LIBRARY)
-    return KernelTypeError(f"{op.NAME} has no gradient: {why}", location, hint)
+        text = (location.source_line() or "").encode()[location.column :].decode(errors="replace")
+        called = re.match(r"[\w.]+(?=\()", text)
+        name = called[0] if called and called[0].rpartition(".")[2] in FUNCTIONS else "the call"
+    return KernelTypeError(f"{name} has no gradient: {why}", location, hint)
 
 
 class Reverse:
@@ -131,7 +138,7 @@ class Reverse:
             self.builder.location = _place(op.location)
             rule = gradients.get(type(op))
             if rule is None:
-                raise no_gradient(op, "the compiler has no rule for it")
+                raise no_gradient(op, "no rule is registered for it", _REGISTER)
             if isinstance(op, Structured):
                 rule(self, op, found[: len(op.value_types)])
             else:
