@@ -28,7 +28,7 @@ from ziggurat.transforms.kit.dataflow import written_parameters
 _ADDRESS_BITS = 56  # A process has addresses of at most 56 bits: x86-64 with five levels of pages, less elsewhere.
 _MAX_NUMBER = (1 << 62 - _ADDRESS_BITS) - 1
 MASK_HINT = (
-    "mask what lies outside, as with mask=zg.compare(offsets, n, zg.CompareKind.LESS_THAN), and check that the sizes "
+    "mask what lies outside, as with mask=zg.less(offsets, n), and check that the sizes "
     "and strides that the kernel was given are the array's"
 )
 

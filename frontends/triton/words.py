@@ -15,6 +15,7 @@ _INSTEAD: Final = tuple(
     for pattern, words in (
         (r"zg\.add\(zg\.mul\((\w+), (\w+)\), (\w+)\)", r"\1 * \2 + \3"),
         (r"zg\.add\((\w+), (\w+)\)", r"\1 + \2"),
+        (r"zg\.less\((\w+), (\w+)\)", r"\1 < \2"),
         (r"zg\.cast\((\w+), (zg\.\w+)\)", r"\1.to(\2)"),
         (r"a (mask|condition) with zg\.compare", r"a \1 by comparing: offsets < n"),
         (r"with zg\.expand", "with x[:, None]"),

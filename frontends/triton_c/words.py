@@ -42,7 +42,7 @@ WHOLE: Final = {
     "convert the operands with zg.cast": "convert the operands: (half)x",
     "store results with zg.store": "store results: *p = x",
     "make a condition with zg.compare": "compare numbers: x != 0",
-    "mask what lies outside, as with mask=zg.compare(offsets, n, zg.CompareKind.LESS_THAN), and check that the sizes "
+    "mask what lies outside, as with mask=zg.less(offsets, n), and check that the sizes "
     "and strides that the kernel was given are the array's":
         "mask the pointers outside of the array, as in *?(offsets < n) p, and check that the sizes and strides that "
         "the kernel was given are the array's",
