@@ -31,7 +31,7 @@ def lazily(
         try:
             value = getattr(import_module(f".{sources[name]}", package), name)
         except ModuleNotFoundError as error:
-            # A part of the library may be missing. And `from package import name` would drop the text of the other error.
+            # A part of the library may be missing; and `from package import name` drops the text of the other error.
             if error.name not in _OPTIONAL or sys._getframe(1).f_code.co_name == "_handle_fromlist":
                 raise
             message = f"'{package}.{name}' needs {error.name}, which is not installed: pip install {error.name}"
@@ -43,6 +43,6 @@ def lazily(
 
 
 def listed(package: str, *names: str) -> Callable[[], list[str]]:
-    """The `__dir__` of a package: the names that users see, which are those of its `__all__`, these, and Python's own."""
+    """The `__dir__` of a package, which users see: the names of its `__all__`, these names, and Python's own."""
     namespace = vars(sys.modules[package])
     return lambda: sorted({*namespace.get("__all__", ()), *names, *(n for n in namespace if n.startswith("__"))})

@@ -69,11 +69,12 @@ class OpTable(Generic[F_]):
         """The names of those of `classes` that have no function, sorted."""
         return sorted(cls.NAME for cls in classes if cls not in self)
 
-
     def serves(self, cls: type) -> bool:
         """Whether a class that the package does not declare has a function. That of an abstract class of the package
         does not count: it knows the ops of the package."""
-        return any(base in self._registered for base in cls.__mro__ if _name(base) != base.__name__ or _is_foreign(base))
+        return any(
+            base in self._registered for base in cls.__mro__ if _name(base) != base.__name__ or _is_foreign(base)
+        )
 
 
 def demand(model: Op, tables: Mapping[str, OpTable[Any]]) -> None:

@@ -37,7 +37,7 @@ class Argument:
 
 
 class Stages(dict[str, Any]):
-    """The models and texts of a kernel by stage, in order. Without llvmlite there is no "ptx": asking for it says so."""
+    """The models and texts of a kernel by stage, in order. Without llvmlite "ptx" is absent, and raises the error."""
 
     def __missing__(self, name: str) -> str:
         if name != "ptx":

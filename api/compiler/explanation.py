@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import attrs
 
-from ziggurat.backend.ptx.sass import Resources, assembled, disassembled, tool
+from ziggurat.backend.ptx.sass import HINT, Resources, assembled, disassembled, tool
 from ziggurat.codemodel.dialects import core, tt
 from ziggurat.codemodel.errors import LaunchError, ZigguratWarning
 from ziggurat.codemodel.gpu import dialect as gpu
@@ -87,7 +87,7 @@ def _summary(compiled: Compiled, cost: Cost, resources: Resources | None) -> str
     """The resources of a CTA, and the occupancy."""
     title = f"{compiled.title} for {compiled.target}: {cost.warps} warps, {cost.shared} bytes of shared memory"
     if resources is None:
-        return f"{title}\nregisters and CTAs per SM are not known without ptxas: pip install nvidia-cuda-nvcc nvidia-cuda-nvdisasm"
+        return f"{title}\nregisters and CTAs per SM are not known without ptxas: {HINT}"
     title += f", {resources.registers} registers a thread, {resources.spills} bytes spilled"
     allowed = cost.ctas(resources.registers)
     least = min(allowed, key=allowed.__getitem__)

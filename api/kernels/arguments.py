@@ -43,6 +43,8 @@ def _got(thing: Any) -> str:
 MAX_SPECIALIZATIONS = 64
 _MAX_DEPTH = 100
 _PLAIN = Models()
+# Types as the command line has them, and as Triton, PyTorch and NumPy name them.
+_TYPE_TEXT = re.compile(r"(ptr|descriptor|tensor)<.*>|\*.+|fp\d+\w*|(float|u?int)\d+\w*")
 _MOST_DIVISIBLE = 1 << 30  # LLVM has no alignments from 2^33 on.
 
 
@@ -113,14 +115,8 @@ def signature_of(function: Function, arguments: Sequence[Any], keywords: Mapping
         if components is not None and any(isinstance(one, Type | Divisible) for one in leaves(components)):
             parts = tuple(type_of(part, one) for part, one in parts_of(name, components))
             return compiler.given_tuple(components, parts)
-        if isinstance(given, str):
-            if given in SCALARS or re.fullmatch(r"(ptr|descriptor|tensor)<.*>", given):
-                raise LaunchError(
-                    f"'{name}' of '{function.name}' must be a type; got the string \"{given}\"",
-                    hint="give zg.f32, zg.ptr(zg.f32) or zg.descriptor((64, 64), zg.f16): "
-                    "names of types are for the command line",
-                )
-        elif (type_ := given if isinstance(given, Type) else find_scalar(given)) is not None:
+        type_ = None if isinstance(given, str) else given if isinstance(given, Type) else find_scalar(given)
+        if type_ is not None:
             divisibility.append(1)
             return _run_time(function, name, type_)
         return constant_of(function, name, given)
@@ -135,7 +131,26 @@ def bind_types(function: Function, arguments: Sequence[Any], keywords: Mapping[s
     given = {**dict(zip(function.signature.parameters, arguments, strict=False)), **keywords}
     declared = models_of(function).declared(function, given)
     more = {name: type_ for name, type_ in declared.items() if name not in given}
+    _refuse_texts(function, {**given, **more})
     return bind(function, arguments, {**more, **keywords})
+
+
+def _refuse_texts(function: Function, given: Mapping[str, Any]) -> None:
+    """Raise `LaunchError` where the texts of types are given as types. It names these, and the arguments that lack."""
+    constexprs, parameters = constexpr_names(function), function.signature.parameters
+    texts = {
+        name: f"'{name}' must be a type; got the string \"{value}\""
+        for name, value in given.items()
+        if name in parameters and name not in constexprs and isinstance(value, str)
+        if value in SCALARS or _TYPE_TEXT.fullmatch(value)
+    }
+    missing = [f"'{name}' is missing" for name, p in parameters.items() if name not in given and p.default is p.empty]
+    if texts:
+        raise LaunchError(
+            f"{function.name}: {'; '.join([*texts.values(), *missing])}",
+            hint="give zg.f32, zg.ptr(zg.f32) or zg.descriptor((64, 64), zg.f16): names of types are for the command "
+            "line",
+        )
 
 
 def components_of(value: Any) -> Sequence[Any] | None:

@@ -30,6 +30,9 @@ class Resources:
     warnings: tuple[str, ...]
 
 
+HINT = "pip install nvidia-cuda-nvcc nvidia-cuda-nvdisasm"
+
+
 def tool(name: str) -> Path | None:
     """The path of a tool of the CUDA toolkit: on $PATH, or in NVIDIA's packages from PyPI; None for none."""
     found = shutil.which(name)
@@ -45,7 +48,7 @@ def tool(name: str) -> Path | None:
 def _run(name: str, *arguments: str) -> str:
     path = tool(name)
     if path is None:
-        raise LaunchError(f"'{name}' is not installed here", hint="pip install nvidia-cuda-nvcc nvidia-cuda-nvdisasm")
+        raise LaunchError(f"'{name}' is not installed here", hint=HINT)
     done = subprocess.run([str(path), *arguments], capture_output=True, text=True, check=False)
     if done.returncode:
         raise TargetError(f"{name} failed: {(done.stderr or done.stdout).strip()}")

@@ -25,9 +25,6 @@ class Symbol:
 
     __slots__ = ("trace", "value")
 
-    # Operators of NumPy's arrays leave symbols to the methods here.
-    __array_ufunc__ = None
-
     def __init__(self, trace: Trace, value: Value) -> None:
         self.trace = trace
         self.value = value
@@ -56,11 +53,30 @@ class Symbol:
         except KernelTypeError as error:
             raise _NoAttribute(error.summary, error.location, error.hint) from None
 
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **keywords: Any) -> Symbol:
+        """Operators of NumPy's numbers with a symbol, which NumPy computes by ufuncs. It refuses others."""
+        op = _UFUNCS.get(ufunc.__name__)
+        if op is None or method != "__call__" or keywords:
+            self._refuse_numpy(ufunc.__name__)
+        # A comparison has numbers as arrays without axes.
+        numbers = (x if isinstance(x, Symbol) or getattr(x, "shape", None) != () else x[()] for x in inputs)
+        return self.trace.record(op(*map(self.trace.value, numbers)))
+
+    def __array_function__(self, function: Any, types: Any, arguments: Any, keywords: Any) -> NoReturn:
+        self._refuse_numpy(function.__name__)
+
+    def _refuse_numpy(self, name: str) -> NoReturn:
+        called = name if name in SIGNATURES else "<name>"
+        self.trace.fail(f"NumPy's '{name}' does not work on a value of the kernel", f"call zg.{called}(…) instead")
+
     def __getitem__(self, index: Any) -> Symbol:
         return self.trace.record(py.Subscript(self.value, self.trace.value(index)))
 
     def __divmod__(self, other: Any) -> tuple[Symbol, Symbol]:
         return self // other, self % other
+
+    def __rdivmod__(self, other: Any) -> tuple[Symbol, Symbol]:
+        return other // self, other % self
 
     def __abs__(self) -> Symbol:
         return self.trace.record(py.Invoke([self.value], "builtins.abs"))
@@ -88,8 +104,23 @@ _OPERATORS: dict[str, type[py.Binary]] = {
 _COMPARISONS: dict[str, type[py.Binary]] = {
     "eq": py.Eq, "ne": py.Ne, "lt": py.Lt, "le": py.Le, "gt": py.Gt, "ge": py.Ge,
 }  # fmt: skip
+# The names that NumPy has for Python's operators, where they differ.
+_NUMPY = {
+    "sub": "subtract", "mul": "multiply", "truediv": "divide", "floordiv": "floor_divide", "mod": "remainder",
+    "pow": "power", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor", "lshift": "left_shift",
+    "rshift": "right_shift", "eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater",
+    "ge": "greater_equal",
+}  # fmt: skip
+_UFUNCS = {_NUMPY.get(name, name): op for name, op in {**_OPERATORS, **_COMPARISONS}.items()}
+_NOT_A_NUMBER = (
+    "a value of the kernel is not a Python number",
+    "call functions of zg: zg.exp(x) for math.exp(x), zg.floor(x) for math.floor(x), zg.cast(x, zg.f32) for float(x)",
+)
 # Python's methods that symbols cannot have: the message, and the hint.
 _REFUSED = {
+    **dict.fromkeys(("float", "int", "complex", "floor", "ceil", "trunc"), _NOT_A_NUMBER),
+    "array": ("a value of the kernel cannot be put into a NumPy array", "call the functions of zg, not those of NumPy"),
+    "delitem": ("a value of the kernel cannot be changed", "build a new tuple"),
     "bool": (
         "the truth of a value of the kernel is not known while it is traced",
         "zg.if_(condition, then, otherwise) and zg.while_ build control flow; zg.where chooses between values",

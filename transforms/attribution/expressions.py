@@ -42,7 +42,7 @@ from ziggurat.transforms.calls.lattice import (
     outer_constant,
 )
 from ziggurat.transforms.calls.operands import operand_types
-from ziggurat.transforms.calls.promotion import NONE, constant, is_number
+from ziggurat.transforms.calls.promotion import NONE, constant, is_number, of_descriptor
 
 # The calls that combine conditions element by element, by Python's operator.
 _LOGICAL = {"and": "and_(a, b)", "or": "or_(a, b)", "not": "invert(x)"}
@@ -288,7 +288,9 @@ def subscript(walk: FunctionAttributor, op: py.Subscript) -> Type:
         return with_new_axes(value, index)
     parts = components(value)
     if parts is None:
-        hint = "use zg.expand to add an axis, zg.gather to pick elements" if isinstance(value, TensorType) else None
+        hint = of_descriptor(value)
+        if isinstance(value, TensorType):
+            hint = "use zg.expand to add an axis, zg.gather to pick elements"
         if isinstance(value, PtrType):
             hint = "write zg.load(p + i) to read an element, zg.store(p + i, x) to write one"
         raise KernelTypeError(f"{describe(value)} cannot be indexed in a kernel", hint=hint)

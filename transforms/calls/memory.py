@@ -10,7 +10,6 @@ from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
 from ziggurat.codemodel.op import Value, expect
 from ziggurat.codemodel.types import (
     ConstantType,
-    DescriptorType,
     PtrType,
     ScalarType,
     Type,
@@ -26,7 +25,7 @@ from ziggurat.transforms.calls.constants import describe
 from ziggurat.transforms.calls.emit import Emitter, Operand
 from ziggurat.transforms.calls.foreign_floats import check_conversion
 from ziggurat.transforms.calls.lattice import BlockPtrType
-from ziggurat.transforms.calls.promotion import NONE, common_shape, is_number, require_fits, scalar_type
+from ziggurat.transforms.calls.promotion import NONE, common_shape, is_number, of_descriptor, require_fits, scalar_type
 from ziggurat.transforms.calls.rule import Rule, Typing, choice
 
 CACHE = {"": CacheModifier.NONE, **{f".{m.value}": m for m in CacheModifier if m is not CacheModifier.NONE}}
@@ -64,9 +63,7 @@ def _pointee(call: Typing, ptr: Type) -> ScalarType:
         triton = f"Unsupported ptr type {describe(ptr)} in `{call}`: it must be a pointer or a tensor of pointers"
         raise KernelTypeError(
             call.words(ours, triton),
-            hint=f"{call}_tensor_descriptor moves blocks of a descriptor"
-            if isinstance(ptr, DescriptorType) and call.name in ("load", "store")
-            else "make the pointers to the elements: zg.add(pointer, offsets)",
+            hint=of_descriptor(ptr) or "make the pointers to the elements: zg.add(pointer, offsets)",
         )
     return element.pointee
 

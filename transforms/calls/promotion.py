@@ -15,6 +15,7 @@ from ziggurat.codemodel.errors import KernelTypeError, KernelValueError, shown
 from ziggurat.codemodel.types import (
     MAX_ELEMENTS,
     ConstantType,
+    DescriptorType,
     PtrType,
     ScalarType,
     Type,
@@ -224,3 +225,9 @@ def rounded_type(result: Type, types: Sequence[Type]) -> Type:
 def is_pointer(type_: Type) -> bool:
     """True of pointers and tensors of pointers."""
     return isinstance(element_of(type_), PtrType)
+
+
+def of_descriptor(type_: Type) -> str | None:
+    """The hint where a descriptor is used as a pointer; None for another type."""
+    is_one = isinstance(type_, DescriptorType)
+    return "load and store blocks of a descriptor: d.load([...]), d.store([...], x)" if is_one else None

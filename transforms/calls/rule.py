@@ -20,7 +20,7 @@ from ziggurat.frontends.language.policy import EXPLICIT, Policy
 from ziggurat.transforms.calls.constants import FunctionName, describe, show
 from ziggurat.transforms.calls.emit import Built
 from ziggurat.transforms.calls.lattice import components
-from ziggurat.transforms.calls.promotion import constant, is_number, is_pointer, scalar_type
+from ziggurat.transforms.calls.promotion import constant, is_number, is_pointer, of_descriptor, scalar_type
 
 # The name of an op at the start of its messages.
 _OP_NAME = re.compile(r"^[a-z_]+\.\w+")
@@ -128,7 +128,7 @@ def numbers(call: Typing, *types: Type) -> None:
     for type_ in types:
         if not is_number(type_):
             given = f"a pointer, {type_}" if is_pointer(type_) else describe(type_)
-            raise KernelTypeError(f"{call}: the operands must be numbers; got {given}")
+            raise KernelTypeError(f"{call}: the operands must be numbers; got {given}", hint=of_descriptor(type_))
 
 
 def integers(call: Typing, **arguments: Type) -> None:
