@@ -130,7 +130,7 @@ WRONG_KINDS = {
     ("changed", "hint"),
     [
         ({"out_ptr": read_only()}, "np.array(out_ptr) is a copy that can"),
-        ({"x_ptr": X[:20]}, "mask=zg.compare(offsets, n, zg.CompareKind.LESS_THAN)"),
+        ({"x_ptr": X[:20]}, "mask=zg.less(offsets, n)"),
         ({"x_ptr": X[:0]}, "check that the sizes"),
         ({"x_ptr": X[::2], "n": 20, "interpret": True}, "or pass a contiguous copy"),
     ],
@@ -396,7 +396,7 @@ TRACES: dict[str, tuple[Callable[..., Any], str]] = {
     "truth": (lambda p, n: nothing(1 if n > 0 else 2), "the truth of a value of the kernel is not known"),
     "iteration": (lambda p, n: nothing([i for i in n]), "a value of the kernel cannot be iterated over"),
     "index": (lambda p, n: nothing(range(n)), "a value of the kernel is not a Python integer"),
-    "float": (lambda p, n: nothing(float(n)), "a value of the kernel is not a Python integer"),
+    "float": (lambda p, n: nothing(float(n)), "a value of the kernel is not a Python number"),
     "length": (lambda p, n: nothing(len(n)), "the length of a value of the kernel is not known"),
     "call": (lambda p, n: nothing(n()), "a value of the kernel cannot be called"),
     "method": (lambda p, n: nothing(n.sum()), "a value of the kernel has no 'sum'"),

@@ -118,8 +118,7 @@ _NOT_A_NUMBER = (
 )
 # Python's methods that symbols cannot have: the message, and the hint.
 _REFUSED = {
-    **dict.fromkeys(("float", "int", "complex", "floor", "ceil", "trunc"), _NOT_A_NUMBER),
-    "array": ("a value of the kernel cannot be put into a NumPy array", "call the functions of zg, not those of NumPy"),
+    **dict.fromkeys(("float", "floor", "ceil", "trunc"), _NOT_A_NUMBER),
     "delitem": ("a value of the kernel cannot be changed", "build a new tuple"),
     "bool": (
         "the truth of a value of the kernel is not known while it is traced",

@@ -9,6 +9,8 @@ import pytest
 from finite_differences import check_gradient
 
 import ziggurat as zg
+import ziggurat.triton as triton
+import ziggurat.triton.language as tl
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.errors import KernelTypeError
 from ziggurat.transforms.differentiate import differentiate
@@ -164,8 +166,29 @@ def test_the_bits_of_numbers_have_no_gradient():
         sorted = zg.sort(zg.load(zg.add(x, at)))
         zg.store(zg.add(out, at), sorted)
 
-    with pytest.raises(
-        KernelTypeError, match=r"arith\.bitcast has no gradient: it reads the bits of a number"
-    ) as error:
+    with pytest.raises(KernelTypeError, match=r"^zg\.sort has no gradient: it reads the bits of a number") as error:
         differentiate(kernel.triton(f64, f64), [1], [0])
     assert "zg.sort(zg.load(zg.add(x, at)))" in str(error.value)
+
+
+def test_a_call_of_the_library_without_a_gradient_is_named_in_the_words_of_the_kernel():
+    @zg.function
+    def ordered(values):
+        return zg.topk(values, 4)
+
+    @zg.kernel
+    def kernel(x, out):
+        zg.store(zg.add(out, zg.arange(0, 4)), ordered(zg.load(zg.add(x, zg.arange(0, 8)))))
+
+    @triton.jit
+    def in_triton(x, out):
+        at = tl.arange(0, 8)
+        tl.store(out + at, tl.load(x + at).sort())
+
+    source = zg.triton_c("__global__ void f(double *x, double *o) { int i[8] = 0...8; *(o + i) = sort(*(x + i)); }")
+    for model, name in ((kernel.triton(f64, f64), r"zg\.topk"), (source.triton(f64, f64), "sort")):
+        with pytest.raises(KernelTypeError, match=f"^{name} has no gradient"):
+            differentiate(model, [1], [0])
+    with pytest.raises(KernelTypeError, match="has no gradient: it reads") as error:
+        differentiate(in_triton.triton(f64, f64), [1], [0])
+    assert "arith." not in error.value.summary
