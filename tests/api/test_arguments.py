@@ -102,12 +102,23 @@ def test_a_list_is_compiled_in_as_a_tuple():
     assert constant_of(kernel, "BLOCK", [[1, 2], (3, [4])]) == constant(((1, 2), (3, (4,))))
 
 
-@pytest.mark.parametrize("given", ["f32", "ptr<f32>", "descriptor<x16, x16, f16>", "tensor<x4, f32>"])
+@pytest.mark.parametrize(
+    "given", ["f32", "ptr<f32>", "descriptor<x16, x16, f16>", "tensor<x4, f32>", "*fp32", "fp16", "float32", "uint8"]
+)
 def test_the_name_of_a_type_is_a_string(given):
     """A shell has types as text; Python has them as values."""
     with pytest.raises(zg.LaunchError, match=r"must be a type; got the string") as error:
         kernel.triton(given, zg.i32, 16)
     assert "zg.ptr(zg.f32)" in str(error.value)
+
+
+def test_all_texts_of_types_and_all_missing_arguments_are_named():
+    with pytest.raises(zg.LaunchError) as error:
+        kernel.compile("*fp32", "i32")
+    first, second = list(kernel.signature.parameters)[:2]
+    assert f"'{first}' must be a type; got the string \"*fp32\"" in error.value.summary
+    assert f"'{second}' must be a type; got the string \"i32\"" in error.value.summary
+    assert error.value.summary.endswith("'BLOCK' is missing")
 
 
 def test_numpy_and_torch_dtypes_are_types():

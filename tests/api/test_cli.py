@@ -273,7 +273,9 @@ def test_all_stages(file, capsys):
     at = [text.index(f"// Stage {name}\n") for name in ("python", "triton", "gpu", "llvm", "ptx")]
     assert at == sorted(at) and "gpu.module" in text and ".target sm_90a" in text
     assert main(["show", file, "ptr<f32>, i32, 64", "--stage", "all", "--html"]) == 0
-    assert "<b>triton</b>" in capsys.readouterr().out
+    page = capsys.readouterr().out
+    assert "<b>triton</b>" in page and '<meta charset="utf-8">' in page
+    assert page.count("<pre") == page.count('<pre style="font-family:monospace;white-space:pre') == 5
 
 
 def test_the_model_after_a_pass_and_what_the_pass_changes(file, capsys):

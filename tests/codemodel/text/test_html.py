@@ -6,7 +6,7 @@ import html
 import re
 
 from ziggurat.codemodel import dialects  # noqa: F401
-from ziggurat.codemodel.text.html import to_html
+from ziggurat.codemodel.text.html import side_by_side, to_html
 from ziggurat.codemodel.text.parser import parse
 
 MODEL = parse(
@@ -27,6 +27,15 @@ def test_without_its_tags_it_is_the_text():
 def test_nothing_of_the_model_is_markup():
     assert set(re.findall(r"<(/?\w+)", SHOWN)) == {"pre", "/pre", "span", "/span"}
     assert "a&lt;b&gt;&amp;" in SHOWN
+
+
+def test_lines_stay_whole_in_a_fixed_width_font_whatever_the_page_says_of_preformatted_text():
+    text = "a stage that is text: <x>"
+    for shown in (SHOWN, side_by_side({"model": MODEL, "text": text})):
+        styles = re.findall(r'<pre style="([^"]*)"', shown)
+        assert styles and all({"font-family:monospace", "white-space:pre"} <= {*style.split(";")} for style in styles)
+        assert shown.count("<pre") == len(styles)
+    assert "text: &lt;x&gt;</pre>" in side_by_side({"text": text})
 
 
 def test_parts_have_their_colours():

@@ -1,5 +1,6 @@
 """Symbolic values: Python's operators record ops, and other uses are errors at the user's line."""
 
+import math
 import operator
 
 import numpy as np
@@ -61,6 +62,54 @@ def test_properties_subscripts_and_methods():
     assert [op.attributes["name"] for op in ops if op.NAME == "attribute"] == ["shape", "dtype", "dtype", "element_ty"]
     assert [op.callee for op in ops if op.NAME == "invoke"] == [".load", ".store"]
     assert sum(op.NAME == "subscript" for op in ops) == 1
+
+
+NUMPY = {
+    "add": lambda n, x: np.float32(2) + x, "sub": lambda n, x: np.float64(2) - x,
+    "mul": lambda n, x: np.float16(2) * x, "div": lambda n, x: np.float64(2) / x,
+    "floordiv": lambda n, x: np.int64(2) // n, "mod": lambda n, x: np.int8(2) % n,
+    "pow": lambda n, x: np.int32(2) ** n, "and": lambda n, x: np.int64(2) & n,
+    "or": lambda n, x: np.int64(2) | n, "xor": lambda n, x: np.int64(2) ^ n,
+    "shl": lambda n, x: np.int32(2) << n, "shr": lambda n, x: np.uint8(2) >> n,
+    "eq": lambda n, x: np.equal(2, n), "ne": lambda n, x: np.not_equal(2, n), "lt": lambda n, x: np.float64(2) < x,
+    "le": lambda n, x: np.float32(2) <= x, "gt": lambda n, x: np.int64(2) > n, "ge": lambda n, x: np.int32(2) >= n,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NUMPY)
+def test_operators_of_a_numpy_number_record_their_ops(name):
+    constant, op = recorded(NUMPY[name])
+    assert op.NAME == name and op.operands[0] is constant.result and constant.value == 2
+    assert op.location.file == __file__
+
+
+FUNCTIONS = {
+    "exp": lambda n, x: np.exp(x), "maximum": lambda n, x: np.maximum(x, 0.0), "absolute": lambda n, x: np.abs(x),
+    "sum": lambda n, x: np.sum(x), "where": lambda n, x: np.where(x > 0, x, 0), "clip": lambda n, x: np.clip(x, 0, 1),
+    "add": lambda n, x: np.add.reduce(x), "multiply": lambda n, x: np.multiply(x, x, where=True),
+    "sqrt": lambda n, x: np.sqrt(x, out=np.zeros(1)), "matmul": lambda n, x: np.matmul(x, x),
+    "concatenate": lambda n, x: np.concatenate([x, x]), "norm": lambda n, x: np.linalg.norm(x),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_of_numpy_are_refused_at_their_line(name):
+    with pytest.raises(zg.KernelTypeError, match=f"^NumPy's '{name}' does not work on a value of the kernel") as error:
+        recorded(FUNCTIONS[name])
+    assert error.value.location.file == __file__
+    assert error.value.hint == f"call zg.{name if name in zg.__all__ else '<name>'}(…) instead"
+
+
+@pytest.mark.parametrize("use", [math.exp, math.floor, math.ceil, math.trunc, math.hypot, float, complex])
+def test_functions_of_python_numbers_are_refused_at_their_line(use):
+    with pytest.raises(zg.KernelTypeError, match="a value of the kernel is not a Python number") as error:
+        recorded(lambda n, x: use(x))
+    assert error.value.location.file == __file__ and "zg.exp(x) for math.exp(x)" in error.value.hint
+
+
+def test_divmod_of_a_number_by_a_symbol():
+    *_, quotient, _, remainder = recorded(lambda n, x: divmod(7, n))
+    assert (quotient.NAME, remainder.NAME) == ("floordiv", "mod")
 
 
 def test_a_numpy_number_leaves_operators_to_symbols():

@@ -183,3 +183,23 @@ def test_blocks_are_loaded_and_stored():
             match=r"writes tensor<x8, x16, f32>; got|the operand must be a tensor|must be f32, the type of",
         ):
             R.store_tensor_descriptor(BLOCK, PAIR, value)
+
+
+DESCRIBED = DescriptorType((16,), f32)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda: load(DESCRIBED),
+        lambda: R.store(DESCRIBED, f32, None, "", ""),
+        lambda: R.atomic_add(DESCRIBED, f32, None, None, None),
+        lambda: R.add(DESCRIBED, i32),
+        lambda: R.mul(i32, DESCRIBED),
+    ],
+    ids=["load", "store", "atomic", "add", "mul"],
+)
+def test_a_descriptor_in_the_place_of_a_pointer(use):
+    with pytest.raises(KernelTypeError, match=r"got descriptor<x16, f32>") as error:
+        use()
+    assert "d.load([...])" in error.value.hint

@@ -1,0 +1,178 @@
+"""Ops that the package does not declare: each tier that lacks a function for one says so, and what to do."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+
+import ziggurat as zg
+import ziggurat.triton as triton
+import ziggurat.triton.language as tl
+from ziggurat.backend.elementwise import RULES as LLVM
+from ziggurat.backend.mlir.emitter import EMITTERS as MLIR
+from ziggurat.codemodel import scalars
+from ziggurat.codemodel.dialects import arith, math
+from ziggurat.codemodel.errors import TargetError
+from ziggurat.codemodel.fields import operand
+from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.traits import Pure
+from ziggurat.frontends.language.kinds import Value
+from ziggurat.frontends.language.signature import CALLS, SIGNATURES, call
+from ziggurat.transforms.calls import RULES, Rule
+
+
+class Eval(math.FloatUnary, name="poly.eval"):
+    """An elementwise op of another dialect."""
+
+
+class Mine(math.FloatUnary, name="math.mine"):
+    """An elementwise op under the name of a dialect of the package."""
+
+
+class Count(math.BitUnary, name="poly.count"):
+    """An op of integers, which the package has rules for by their base class."""
+
+
+class Pick(Op, Pure, name="poly.pick"):
+    """An op that is not elementwise."""
+
+    x = operand()
+
+    def infer_type(self):
+        return self.x.type
+
+
+class Send(Op, name="poly.send"):
+    """An op with an effect, and no result."""
+
+    x = operand()
+
+
+class Square(math.FloatUnary, name="poly.square"):
+    """An op that all tiers know."""
+
+
+@scalars.MEANINGS.of(Square)
+def _square(op, x):
+    return x * x
+
+
+@LLVM.of(Square)
+def _emit_square(op, x):
+    return x * x
+
+
+@MLIR.of(Square)
+def _write_square(e, op):
+    return e.plain(op, "{r}")
+
+
+@zg.kernel
+def tensors(x, out):
+    at = zg.arange(0, 8)
+    zg.store(zg.add(out, at), zg.exp(zg.load(zg.add(x, at))))
+
+
+@zg.kernel
+def numbers(x, out):
+    for i in range(8):
+        if i > 2:
+            zg.store(zg.add(out, i), zg.exp(zg.load(zg.add(x, i))))
+
+
+@triton.jit
+def in_triton(x, out):
+    at = tl.arange(0, 8)
+    tl.store(out + at, tl.exp(tl.load(x + at)))
+
+
+KERNELS = {"tensors": tensors, "numbers": numbers, "triton": in_triton}
+X = np.arange(8, dtype=np.float32)
+
+
+def model_with(cls: type[Op], kernel=tensors) -> Op:
+    """The model of a kernel with the op in the place of `exp`."""
+
+    def replaced(builder, op, operands):
+        if not isinstance(op, math.Exp):
+            return None
+        if cls is Send:
+            builder.add(cls(*operands))
+            return operands[0]
+        if cls is Count:
+            bits = builder.add(arith.FPToSI(operands[0], zg.kit.with_element(operands[0].type, zg.i32)))
+            return builder.add(arith.SIToFP(builder.add(Count(bits)), operands[0].type))
+        return builder.add(cls(*operands))
+
+    return zg.transform(kernel.triton(zg.ptr(zg.f32), zg.ptr(zg.f32)), replaced)
+
+
+TIERS = {
+    "run": (lambda model: zg.run(model, (1,), X, X.copy()), "meaning on numbers", "codemodel.scalars.MEANINGS"),
+    "gpu": (lambda model: zg.compile(model), "rule for LLVM text", "backend.elementwise.RULES"),
+    "isolated": (lambda model: zg.compile(model, isolate=True), "rule for LLVM text", "backend.ptx.emitter.EMITTERS"),
+    "cpu": (lambda model: zg.compile(model, target="cpu"), "rule for LLVM text", "backend.cpu.emitter.EMITTERS"),
+    "mlir": (lambda model: zg.to_mlir(model), "emitter for MLIR", "backend.mlir.emitter.EMITTERS"),
+}
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("cls", [Eval, Mine, Count, Pick, Send])
+@pytest.mark.parametrize("tier", TIERS)
+def test_a_tier_names_the_op_that_it_lacks_and_its_table(tier, cls, kernel):
+    use, noun, table = TIERS[tier]
+    model = model_with(cls, KERNELS[kernel])
+    zg.verify(model)
+    assert zg.parse(str(model)) == model == pickle.loads(pickle.dumps(model))
+    with pytest.raises(TargetError) as error:
+        use(model)
+    assert error.value.summary == f"no {noun} is registered for '{cls.NAME}'"
+    assert error.value.location is not None and error.value.location.file == __file__
+    assert f"@ziggurat.{table}.of({cls.__name__})" in error.value.hint
+    assert "replace the op by a transform" in error.value.hint and "another tier" not in str(error.value)
+
+
+def test_triton_c_names_the_op():
+    with pytest.raises(TargetError, match=r"Triton-C cannot express poly\.eval"):
+        zg.to_triton_c(model_with(Eval))
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_an_op_with_a_function_at_each_tier_runs_at_each(kernel):
+    model = model_with(Square, KERNELS[kernel])
+    expected = np.where(X > 2, X * X, 0) if kernel == "numbers" else X * X
+    compiled = zg.compile(model)
+    for run in (
+        lambda out: zg.run(model, (1,), X, out),
+        lambda out: zg.compile(model, target="cpu")[1](X, out),
+        lambda out: compiled.simulate[1](X, out),
+    ):
+        out = np.zeros(8, np.float32)
+        run(out)
+        np.testing.assert_array_equal(out, expected)
+    assert "poly.square" in zg.to_mlir(model)
+
+
+def test_a_gradient_names_the_op_and_its_table():
+    @call("Arithmetic")
+    def evaluated(x: Value) -> Value:
+        """A call of the op."""
+
+    RULES["evaluated"] = Rule(
+        lambda typing, x: typing.asked(lambda operands: Eval(*operands), x),
+        lambda emit, result, x: emit.add(Eval(x.value)),
+    )
+    try:
+
+        @zg.kernel
+        def kernel(x, out):
+            zg.store(out, evaluated(zg.load(x)))
+
+        gradient = zg.grad(kernel, wrt=["x"], of=["out"])
+        with pytest.raises(zg.KernelTypeError, match=r"poly\.eval has no gradient: no rule is registered") as error:
+            gradient[1](*(np.ones(1, np.float32) for _ in range(4)))
+        assert "differentiate.adjoint.gradients.of" in error.value.hint
+    finally:
+        del RULES["evaluated"], CALLS["evaluated"], SIGNATURES["evaluated"]
