@@ -15,7 +15,7 @@ from ziggurat.boundary import public
 from ziggurat.codemodel.errors import KernelSyntaxError, KernelValueError, LaunchError, shown
 from ziggurat.codemodel.gpu.options import LAUNCH_OPTIONS, SHARED_OPTIONS, checked_option, default_of
 from ziggurat.codemodel.numbers import wrapped
-from ziggurat.codemodel.types import SCALARS, DescriptorType, PtrType, ScalarType, Type, find_scalar
+from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, Type, find_scalar
 from ziggurat.frontends.language import Function
 from ziggurat.frontends.language.constants import unwrapped
 from ziggurat.frontends.language.function import usable
@@ -44,7 +44,7 @@ MAX_SPECIALIZATIONS = 64
 _MAX_DEPTH = 100
 _PLAIN = Models()
 # Types as the command line has them, and as Triton, PyTorch and NumPy name them.
-_TYPE_TEXT = re.compile(r"(ptr|descriptor|tensor)<.*>|\*.+|fp\d+\w*|(float|u?int)\d+\w*")
+_TYPE_TEXT = re.compile(r"(ptr|descriptor|tensor)<.*>|\*.+|[iu]\d+|b?fp?\d+\w*|(u?int|float)\d+\w*")
 _MOST_DIVISIBLE = 1 << 30  # LLVM has no alignments from 2^33 on.
 
 
@@ -138,19 +138,17 @@ def bind_types(function: Function, arguments: Sequence[Any], keywords: Mapping[s
 def _refuse_texts(function: Function, given: Mapping[str, Any]) -> None:
     """Raise `LaunchError` where the texts of types are given as types. It names these, and the arguments that lack."""
     constexprs, parameters = constexpr_names(function), function.signature.parameters
-    texts = {
-        name: f"'{name}' must be a type; got the string \"{value}\""
-        for name, value in given.items()
-        if name in parameters and name not in constexprs and isinstance(value, str)
-        if value in SCALARS or _TYPE_TEXT.fullmatch(value)
-    }
-    missing = [f"'{name}' is missing" for name, p in parameters.items() if name not in given and p.default is p.empty]
-    if texts:
-        raise LaunchError(
-            f"{function.name}: {'; '.join([*texts.values(), *missing])}",
-            hint="give zg.f32, zg.ptr(zg.f32) or zg.descriptor((64, 64), zg.f16): names of types are for the command "
-            "line",
-        )
+    faults = [
+        f"'{name}' must be a type; got the string \"{given[name]}\""
+        for name in parameters
+        if name not in constexprs and isinstance(given.get(name), str) and _TYPE_TEXT.fullmatch(given[name])
+    ]
+    if faults:
+        missing = [
+            f"'{name}' is missing" for name, p in parameters.items() if name not in given and p.default is p.empty
+        ]
+        hint = "give zg.f32, zg.ptr(zg.f32) or zg.descriptor((64, 64), zg.f16): types as text are for the command line"
+        raise LaunchError(f"{function.name}: {'; '.join([*faults, *missing])}", hint=hint)
 
 
 def components_of(value: Any) -> Sequence[Any] | None:

@@ -112,14 +112,12 @@ _NUMPY = {
     "ge": "greater_equal",
 }  # fmt: skip
 _UFUNCS = {_NUMPY.get(name, name): op for name, op in {**_OPERATORS, **_COMPARISONS}.items()}
-_NOT_A_NUMBER = (
-    "a value of the kernel is not a Python number",
-    "call functions of zg: zg.exp(x) for math.exp(x), zg.floor(x) for math.floor(x), zg.cast(x, zg.f32) for float(x)",
-)
-# Python's methods that symbols cannot have: the message, and the hint.
+# Python's methods that symbols cannot have, by the message and the hint.
 _REFUSED = {
-    **dict.fromkeys(("float", "floor", "ceil", "trunc"), _NOT_A_NUMBER),
-    "delitem": ("a value of the kernel cannot be changed", "build a new tuple"),
+    "float floor ceil trunc": (
+        "a value of the kernel is not a Python number",
+        "call those of zg: zg.exp(x) for math.exp(x), zg.floor(x) for math.floor(x), zg.cast(x, zg.f32) for float(x)",
+    ),
     "bool": (
         "the truth of a value of the kernel is not known while it is traced",
         "zg.if_(condition, then, otherwise) and zg.while_ build control flow; zg.where chooses between values",
@@ -129,12 +127,11 @@ _REFUSED = {
         "zg.for_(start, stop, step, initial, body) builds a loop",
     ),
     "index": ("a value of the kernel is not a Python integer", "pass such integers as constants to zg.trace"),
-    "setitem": ("a value of the kernel cannot be changed", "write memory with zg.store; build a new tuple"),
+    "setitem delitem": ("a value of the kernel cannot be changed", "write memory with zg.store; build a new tuple"),
     "contains": ("a value of the kernel cannot be searched", "compare with zg.compare, or with == for scalars"),
     "len": ("the length of a value of the kernel is not known while it is traced", "zg.for_ builds a loop"),
     "call": ("a value of the kernel cannot be called", "calls are zg.<name>(…)"),
-    "matmul": ("the operator '@' does not work in a kernel", "use zg.dot(a, b)"),
-    "rmatmul": ("the operator '@' does not work in a kernel", "use zg.dot(a, b)"),
+    "matmul rmatmul": ("the operator '@' does not work in a kernel", "use zg.dot(a, b)"),
     "round": ("round() does not work in a kernel", "use zg.floor(zg.add(x, 0.5))"),
 }
 
@@ -158,8 +155,9 @@ for _name, _op in {**_OPERATORS, **_COMPARISONS}.items():
     setattr(Symbol, f"__{_name}__", _left(_op))
 for _name, _op in _OPERATORS.items():
     setattr(Symbol, f"__r{_name}__", _right(_op))
-for _name, _words in _REFUSED.items():
-    setattr(Symbol, f"__{_name}__", _refusal(*_words))
+for _names, _words in _REFUSED.items():
+    for _name in _names.split():
+        setattr(Symbol, f"__{_name}__", _refusal(*_words))
 
 
 class ConstantInt(int):

@@ -30,7 +30,7 @@ def run(program: str, **options) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("package", [zg, triton, tl, triton.runtime, triton.compiler, triton.backends])
+@pytest.mark.parametrize("package", [zg, triton, tl, triton.runtime, triton.compiler])
 def test_the_names_of_a_package_are_those_that_users_take(package):
     names = dir(package)
     assert set(package.__all__) <= set(names)

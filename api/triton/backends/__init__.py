@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from ziggurat.lazy import listed
 from ziggurat.triton.backends.compiler import BaseBackend, GPUTarget
 from ziggurat.triton.backends.driver import DriverBase
 
@@ -33,5 +32,4 @@ def __getattr__(name: str) -> Any:
     return found
 
 
-__dir__ = listed(__name__)
 __all__ = ["Backend", "BaseBackend", "DriverBase", "GPUTarget", "backends"]
