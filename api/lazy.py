@@ -32,7 +32,8 @@ def lazily(
             value = getattr(import_module(f".{sources[name]}", package), name)
         except ModuleNotFoundError as error:
             # A part of the library may be missing; and `from package import name` drops the text of the other error.
-            if error.name not in _OPTIONAL or sys._getframe(1).f_code.co_name == "_handle_fromlist":
+            caller = sys._getframe(1).f_code.co_name  # pyright: ignore[reportPrivateUsage]
+            if error.name not in _OPTIONAL or caller == "_handle_fromlist":
                 raise
             message = f"'{package}.{name}' needs {error.name}, which is not installed: pip install {error.name}"
             raise AttributeError(message) from error
