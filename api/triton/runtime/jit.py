@@ -364,12 +364,15 @@ class JITFunction(Kernel, JITCallable):
     def __getitem__(self, grid: Grid) -> Callable[..., Any]:
         if knobs.watched or self.debug or self.pre_run_hooks or self._interpreted:
             return functools.partial(self._run, grid)
+        return self.launcher(_sizes(grid))
+
+    def launcher(self, grid: Grid) -> Callable[..., Any]:
         if self.fp32_default is not _UNASKED:  # A launcher that is kept must look whether it has changed.
-            return functools.partial(self._launch_now, _sizes(grid))
-        return super().__getitem__(_sizes(grid))
+            return functools.partial(self._launch_now, grid)
+        return super().launcher(grid)
 
     def _launch_now(self, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
-        return super().__getitem__(grid)(*args, **kwargs)
+        return super().launcher(grid)(*args, **kwargs)
 
     def _run(self, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Launch with the hooks and the options of this kernel and of the process. Gives None if a hook does not let
