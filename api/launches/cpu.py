@@ -151,7 +151,7 @@ class HostLaunches:
             with no_faults("compiling", lambda: model, kernel.name):
                 tolerant = kernel.policy.tolerant_memory
                 code = code_of(model, kernel.name, check=check, tolerant=tolerant, fast_math=fast_math)
-                return NativeKernel(code, kernel.name)
+                return NativeKernel(code, kernel.name, model)
         except ZigguratError as error:
             if error.summary not in self._reasons:
                 self._reasons.add(error.summary)

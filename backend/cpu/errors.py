@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ziggurat.backend.cpu.code import CpuCode
+from ziggurat.backend.cpu.sites import READ_ONLY, STRAY
 from ziggurat.backend.reference.control import WAITS
 from ziggurat.backend.reference.memory import MASK_HINT, Argument, Array, outside, stray_outcome
 from ziggurat.codemodel.errors import KernelRuntimeError, MemoryAccessError, warn
@@ -22,10 +23,10 @@ def error_of(
     kind, program, number, address, value = record[:5]
     site, who = code.sites[number], _program(program, grid)
     hint: str | None = None
-    if kind in (1, 2):
+    if kind in (STRAY, READ_ONLY):
         dtype = SCALARS[site.dtype].dtype
         argument = next((argument for argument in arguments if argument.index == value), None)
-        if kind == 2:
+        if kind == READ_ONLY:
             name = argument.name if argument is not None else "an array"
             what = f"{site.verb} {name}, but its array is read-only"
             hint = f"pass an array that can be written; np.array({name}) is a copy that can"

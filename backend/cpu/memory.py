@@ -9,6 +9,7 @@ import attrs
 from ziggurat.backend.cpu.elementwise import combined
 from ziggurat.backend.cpu.emitter import CACHE_LINE, Coord, Emitter, Index, indexed, memory_kind
 from ziggurat.backend.cpu.runtime.host import BOUNDS
+from ziggurat.backend.cpu.sites import READ_ONLY, STRAY
 from ziggurat.backend.elementwise import extended
 from ziggurat.backend.ptx.routines import Number, by_lane, suffix, together
 from ziggurat.codemodel.dialects import cpu, scf, tt
@@ -26,9 +27,6 @@ from ziggurat.codemodel.types import (
     scalar_element,
     shape_of,
 )
-
-STRAY, READ_ONLY = 1, 2
-
 
 # Numbers in memory.
 

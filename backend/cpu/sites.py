@@ -9,6 +9,8 @@ import attrs
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op
 
+STRAY, READ_ONLY = 1, 2  # Kinds of errors: of a check of an access.
+
 
 @attrs.frozen
 class Site:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ziggurat.backend.reference.machine import Machine, triton
-from ziggurat.backend.reference.marks import explained, marks
+from ziggurat.backend.reference.marks import elementwise, explained, marks
 from ziggurat.backend.reference.memory import READ, WRITE, Access, Region, order_of, real_addresses
 from ziggurat.backend.reference.tensors import full, require
 from ziggurat.backend.reference.values import Array, marked, marks_of, over, plain, undefined
@@ -20,6 +20,7 @@ from ziggurat.codemodel.op import Op, Value, expect
 from ziggurat.codemodel.scalars import bits_of, float_binary, int_binary
 from ziggurat.codemodel.types import DescriptorType, ScalarType, pointee_of, scalar_element, shape_of
 
+FARTHEST = 1 << 55  # Bytes of an offset: more lead out of the addresses of any process.
 Operands = tuple[Any, ...]
 _Read = tt.DescriptorLoad | tt.DescriptorGather
 _Written = tt.DescriptorStore | tt.DescriptorScatter | tt.DescriptorReduce
@@ -36,6 +37,19 @@ def _addptr(machine: Machine, op: tt.AddPtr, operands: Operands) -> Array:
     size = pointee(op.ptr).bytes
     offset = offset.astype(np.int64, copy=False)
     return ptr + (offset * size if size > 1 else offset)
+
+
+@marks.of(tt.AddPtr)
+def _marks_of_offset(meaning: Meaning, machine: Machine, op: tt.AddPtr, operands: Operands) -> Any:
+    """In search of overflows, offsets that lead out of all memory are marked as well: the address tells them no more."""
+    result, offset = elementwise(meaning, machine, op, operands), plain(operands[1])
+    most = FARTHEST // pointee(op.ptr).bytes
+    if not machine.overflows or not ((offset > most) | (offset < -most)).any():
+        return result
+    values, places = np.unique(offset, return_inverse=True)
+    far = [-machine.sources.number(op, f"its offset, {v}, overflows an address") if abs(v) > most else 0 for v in values.tolist()]
+    here = np.array(far, np.int32)[places].reshape(offset.shape)
+    return marked(plain(result), np.where(marks_of(result) != 0, marks_of(result), here))
 
 
 @triton.of(tt.Bitcast, tt.IntToPtr)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import math
+import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NoReturn
 
@@ -101,6 +103,7 @@ class Machine(Interpreter):
         # The frames of programs that have returned from the function that runs, and their values.
         self._returned: list[tuple[Frame, tuple[Any, ...]]] = []
         self._depth = 0
+        self.until = math.inf  # The time after which `TimeoutError` is raised, at the next body.
         self._shared: dict[Body, dict[Block, list[Value]]] = {}
 
     def lookup(self, value: Value) -> Any:
@@ -156,6 +159,8 @@ class Machine(Interpreter):
 
         The frame is None if all programs have returned from the function.
         """
+        if time.monotonic() > self.until:
+            raise TimeoutError
         outer = self.frame
         try:
             if len(body.blocks) == 1:

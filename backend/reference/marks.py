@@ -23,7 +23,7 @@ from ziggurat.codemodel.dispatch import OpTable
 from ziggurat.codemodel.errors import KernelRuntimeError, MemoryAccessError
 from ziggurat.codemodel.interpret import Meaning
 from ziggurat.codemodel.op import Op
-from ziggurat.codemodel.types import element_of
+from ziggurat.codemodel.types import element_bytes, element_of
 
 if TYPE_CHECKING:
     from ziggurat.backend.reference.machine import Machine
@@ -101,7 +101,8 @@ def explained(machine: Machine, pointers: Any, mask: Array | None) -> Generator[
             if (found < 0).any():
                 source, reason = machine.sources.of(int(found[found < 0][0]))
                 error.summary += f": {reason}"
-                error.hint = "compute the offset in 64 bits: zg.cast(…, zg.i64) of an operand"
+                if element_bytes(source.result.type) < 8:
+                    error.hint = "compute the offset in 64 bits: zg.cast(…, zg.i64) of an operand"
                 error.add("it overflows here", source.location)
         raise
 
@@ -122,9 +123,10 @@ def elementwise(meaning: Meaning, machine: Machine, op: Op, operands: Operands) 
     if not is_array(result):
         return result
     found = joined(operands)
-    if machine.overflows and type(op) in _EXACT and result.dtype.kind in "iu" and result.dtype.itemsize < 8:
+    if machine.overflows and type(op) in _EXACT and result.dtype.kind in "iu":
         function, name = _EXACT[type(op)]
-        exact = function(*(plain(value).astype(np.int64) for value in operands))
+        wide = np.int64 if result.dtype.itemsize < 8 else object  # Python's integers.
+        exact = function(*(plain(value).astype(wide) for value in operands))
         reason = f"the {name} in its offset overflows {element_of(op.result.type)}"
         here = np.where(exact != result, np.int32(-machine.sources.number(op, reason)), np.int32(0))
         found = here if found is None else np.where(found != 0, found, here)

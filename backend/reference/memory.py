@@ -131,6 +131,7 @@ class Memory:
         self._warned: set[Op] = set()
         self.regions = [Region(group) for group in _groups(arguments)]
         self.region_of = {argument.number: region for region in self.regions for argument in region.arguments}
+        self.detached = False
         self.changes = 0  # The number of writes that may have changed an element.
         self.races: races.Races | None = None  # In strict mode, the accesses of the programs up to now.
         self._journal: list[tuple[Array, Array, Array]] = []
@@ -141,6 +142,12 @@ class Memory:
             written = written_parameters(kernel)
             for region in self.regions:
                 region.written = any(argument.index in written for argument in region.arguments)
+
+    def detach(self) -> None:
+        """Go on with copies of the arrays, at the same addresses for programs, which reach no other memory."""
+        self.detached = True
+        for region in self.regions:
+            region.bytes = region.bytes.copy()
 
     # Taking back.
 
@@ -211,7 +218,7 @@ class Memory:
 
     def _add_tensor_at(self, pointer: int) -> bool:
         """Add the memory of the tensor to which a pointer made from an integer goes. False where there is none."""
-        found = tensor_at(pointer) if self.argument_of(pointer) is None else None
+        found = tensor_at(pointer) if self.argument_of(pointer) is None and not self.detached else None
         if found is None:
             return False
         added = Region([Argument(_MAX_NUMBER, "a tensor", found)])

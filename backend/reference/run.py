@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from ziggurat.backend.launch.arrays import whole
 from ziggurat.backend.launch.descriptors import TensorDescriptor
-from ziggurat.backend.launch.grids import MAX_SIZE, sizes_of
+from ziggurat.backend.launch.grids import MAX_SIZE, padded, sizes_of
 from ziggurat.backend.launch.races import MAX_PROGRAMS, Races
 from ziggurat.backend.reference import access, buffers, control, reductions, tensors
 from ziggurat.backend.reference.machine import Machine, triton
@@ -19,7 +20,7 @@ from ziggurat.backend.reference.values import POINTER, Array, Frame, descriptor,
 from ziggurat.codemodel import scalars
 from ziggurat.codemodel.dialects import arith, core, cpu, tt
 from ziggurat.codemodel.dispatch import demand
-from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError, shown
+from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError, MemoryAccessError, shown
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.printed import show
 from ziggurat.codemodel.subnormals import keep_subnormals
@@ -30,6 +31,7 @@ MEANINGS = (access, buffers, control, reductions, tensors)  # They fill the tabl
 
 BATCH_ELEMENTS = 1 << 18  # Elements of the largest tensor in a batch: temporaries of 1 to 2 MB stay in the cache.
 LOOP_LIMIT = 1 << 20
+_MAX_COPIED = 1 << 28  # Bytes of the arrays with which a program is run once more.
 
 # glibc maps each large block anew, and the first touch of every page of a temporary is a fault. Freeing a mapped block
 # raises the size from which blocks are mapped to its own (mallopt(3), M_MMAP_THRESHOLD): once, to 16 MiB.
@@ -70,7 +72,7 @@ def run(
     failing one have done their work, those after it nothing.
     """
     functions_, kernel = _kernel(inline(module) if strict else module, symbol)
-    x, y, z = (*sizes_of(grid, str(kernel.attributes["sym_name"])), 1, 1)[:3]
+    x, y, z = padded(sizes_of(grid, str(kernel.attributes["sym_name"])))
     if x * y * z > MAX_SIZE:
         raise LaunchError(f"a grid must have at most {MAX_SIZE} programs; {grid} has {x * y * z}")
     arrays, values = _arguments(kernel, arguments, names, whole if tolerant else _itself)
@@ -98,6 +100,33 @@ def _taken_as_nonnegative(functions: Iterable[Op]) -> set[Value]:
     facts = [fact for func in functions if isinstance(func, tt.Func) for fact in analyse(func).items()]
     classes = (arith.AddI, arith.MulI, arith.ShlI, arith.DivSI)
     return {v for (v, _), i in facts if i.nonnegative and isinstance(v, OpResult) and isinstance(v.op, classes)}
+
+
+@keep_subnormals()
+def explained(
+    failure: KernelRuntimeError, program: int, module: Op, grid: tuple[int, int, int], arguments: Sequence[object],
+    names: Sequence[str],
+) -> KernelRuntimeError:  # fmt: skip
+    """The error of a compiled program's access, with the overflow that has led to it if there is one.
+
+    The program runs once more, on copies of its arrays. The error stays as it is where they are very large, or where
+    the program does not fail again at that place within a second.
+    """
+    try:
+        functions_, kernel = _kernel(module, None)
+        arrays, values = _arguments(kernel, arguments, names, _itself)
+        memory = Memory(arrays, grid)
+        if sum(region.high - region.low for region in memory.regions) <= _MAX_COPIED:
+            memory.detach()
+            machine = Machine(functions_, memory, strict=False, limit=LOOP_LIMIT, overflows=True)
+            machine.until = time.monotonic() + 1
+            with np.errstate(all="ignore"):
+                _run_some(machine, kernel, values, program, program + 1)
+    except MemoryAccessError as error:
+        return error if error.location == failure.location else failure
+    except Exception:  # Whatever stops the program now, the error is the one that it had.
+        pass
+    return failure
 
 
 def _run_all(new: Callable[..., Machine], kernel: Op, values: list[Any], total: int, batch: int) -> None:

@@ -16,7 +16,7 @@ from ziggurat.backend.cpu.runtime.host import HEAD
 from ziggurat.backend.cpu.runtime.loading import Loaded
 from ziggurat.backend.cpu.runtime.native import native
 from ziggurat.backend.cpu.runtime.objects import StoredObject
-from ziggurat.backend.cpu.sites import Site
+from ziggurat.backend.cpu.sites import STRAY, Site
 from ziggurat.backend.launch import regions
 from ziggurat.backend.launch.arrays import address, whole
 from ziggurat.backend.launch.descriptors import TensorDescriptor
@@ -24,6 +24,7 @@ from ziggurat.backend.launch.grids import MAX_SIZE
 from ziggurat.backend.reference.memory import Argument
 from ziggurat.codemodel.errors import ForeignError, KernelRuntimeError, LaunchError, ResourceError, ZigguratError
 from ziggurat.codemodel.location import Location
+from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.scalars import array_of
 from ziggurat.codemodel.types import SCALARS
 
@@ -32,11 +33,11 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class NativeKernel:
-    """A kernel whose code is loaded. `name` is the kernel's, for messages. All memory that an array is a view of is the
-    argument's if the kernel is tolerant."""
+    """A kernel whose code is loaded. `name` is the kernel's, for messages, and `model` its model, by which an error is
+    explained. All memory that an array is a view of is the argument's if the kernel is tolerant."""
 
-    def __init__(self, code: CpuCode, name: str) -> None:
-        self.code, self.name = code, name
+    def __init__(self, code: CpuCode, name: str, model: Op) -> None:
+        self.code, self.name, self.model = code, name, model
         self._loaded = Loaded(code.object, [code.symbol])
         (self.entry,) = self._loaded.addresses.values()
         if jitdump.folder():
@@ -81,8 +82,12 @@ class NativeKernel:
         if record[0] == -2:
             return ResourceError(f"'{self.name}' needs {self.code.scratch} bytes of memory for each of its threads")
         from ziggurat.backend.cpu.errors import error_of
+        from ziggurat.backend.reference.run import explained
 
-        return error_of(self.code, record, grid, _given(names, values))
+        error = error_of(self.code, record, grid, _given(names, values))
+        if record[0] != STRAY or self.code.tolerant:
+            return error
+        return explained(error, record[1], self.model, grid, values, names)
 
     def strays(self, notes: int) -> list[tuple[int, ...]]:
         """The records of what a tolerant launch has left out, from its notes, an address, which are freed; or 0."""
