@@ -124,7 +124,7 @@ class HostExecutable(OnHost):
     def __init__(self, compiled: CompiledCpu) -> None:
         super().__init__(compiled)
         self._model = compiled.above.get("triton") or compiled.cpu
-        self._kernel = NativeKernel(compiled.code, self.title, self._model)
+        self._kernel = NativeKernel(compiled.code, self.title, compiled.above.get("triton"))
 
     @public
     def launch(self, grid: Any, /, *arguments: Any, **keywords: Any) -> None:

@@ -176,9 +176,10 @@ def _while(emitter: Emitter, op: scf.While, *initial: Number) -> Any:
 
 def _limit(emitter: Emitter, op: Op, rounds: Number, first: Block) -> None:
     """End the kernel with an error where a loop, which begins with a block, has gone on for too long."""
-    waits = any(isinstance(inner, cpu.Waits) for inner in first.ops)
-    limit = MAX_WAITS if waits else MAX_ITERATIONS
-    message = "" if waits else f"loop limit exceeded: {limit} iterations"
+    waits = next((inner for inner in first.ops if isinstance(inner, cpu.Waits)), None)
+    limit, message = MAX_ITERATIONS, f"loop limit exceeded: {MAX_ITERATIONS} iterations"
+    if waits is not None:
+        limit, message = MAX_WAITS, "" if waits.memory else scf.NEVER_ENDS
     emitter.fail(ENDLESS, rounds.test("uge", limit), emitter.site(op, "loops", message=message))
 
 

@@ -136,7 +136,7 @@ class Emitter(Code):
         self.rounds: dict[Any, Number] = {}  # By block: how often it was branched back to.
         self.scratch = module.scratch  # Bytes of scratch memory, with those of the emitter's own.
         self._temporary = module.scratch
-        self.ordered = any(isinstance(op, cpu.Waits) for op in func.walk())
+        self.ordered = any(isinstance(op, cpu.Waits) and op.memory for op in func.walk())
         self.loaded: dict[Value, Any] = {}  # The matrices that dots may read where they are in memory.
         self.offsets: dict[str, tuple[Number, int]] = {}  # Indices that are others and a constant, by name.
         self.steps: dict[Value, Number] = {}  # The distances of rows of accesses, which may be prefetched.

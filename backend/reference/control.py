@@ -139,9 +139,6 @@ def _for(machine: Machine, op: scf.For, operands: Operands) -> Any:
 WAITS = "the loop waits for a change of memory that no earlier program has made; programs run one after the other here"
 
 
-_NEVER_ENDS = "nothing in the loop's condition changes, so the loop never ends"
-
-
 def _deciding(op: scf.While) -> list[int] | None:
     """The carried values that alone decide whether a loop goes on; None if memory or a `return` may decide as well."""
     first, second = op.before.entry, op.after.entry
@@ -192,12 +189,12 @@ def _while(machine: Machine, op: scf.While, operands: Operands) -> Any:
         rounds += 1
         if idle and before is not None and all(map(same_value, before, carried)):
             waits = any(isinstance(inner, MemoryRead | tt.Call) for inner in op.walk())
-            machine.stuck(WAITS if waits else _NEVER_ENDS)
+            machine.stuck(WAITS if waits else scf.NEVER_ENDS)
         # At some rounds only, because finding what decides takes longer than a round.
         if rounds >= 64 and rounds & rounds - 1 == 0 and before is not None:
             deciding = _deciding(op)
             if deciding is not None and all(same_value(before[index], carried[index]) for index in deciding):
-                machine.stuck(_NEVER_ENDS)
+                machine.stuck(scf.NEVER_ENDS)
         if rounds > machine.limit:
             machine.stuck(f"loop limit exceeded: {machine.limit} iterations")
     return _rejoin(machine, parts)

@@ -123,7 +123,8 @@ def explained(
             with np.errstate(all="ignore"):
                 _run_some(machine, kernel, values, program, program + 1)
     except MemoryAccessError as error:
-        return error if error.location == failure.location else failure
+        # The places as they are shown: passes leave their names in locations.
+        return error if error.shown_places()[:1] == failure.shown_places() else failure
     except Exception:  # Whatever stops the program now, the error is the one that it had.
         pass
     return failure

@@ -128,7 +128,9 @@ class Alloc(Op, name="cpu.alloc"):
 
 class Waits(Op, name="cpu.waits"):
     """The loop around this op, or that begins with its block, goes on until memory has another content, which another
-    program must write."""
+    program must write; or for ever, where `memory` is False."""
+
+    memory: bool = attribute(bool, default=True)
 
 
 class End(Op, traits.BodyTerminator, name="cpu.end"):

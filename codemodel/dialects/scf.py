@@ -12,6 +12,8 @@ from ziggurat.codemodel.structured import packed as packed
 from ziggurat.codemodel.traits import BodyTerminator, Loop, MayReturn
 from ziggurat.codemodel.types import ScalarType, Type, i1
 
+NEVER_ENDS = "nothing in the loop's condition changes, so the loop never ends"  # The error of a program.
+
 
 def _handed(op: Structured, *bodies: Body) -> list[list[Type]]:
     """The types of the values that each terminator of the bodies hands on."""

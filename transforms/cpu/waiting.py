@@ -1,12 +1,14 @@
-"""Loops that wait until another program has written to memory."""
+"""Loops that wait until another program has written to memory, and loops that never end."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
 from ziggurat.codemodel.dialects import arith, cpu, scf, tt
+from ziggurat.codemodel.graphs import reached
 from ziggurat.codemodel.op import Block, Body, Op, OpResult, Value
-from ziggurat.codemodel.traits import MemoryRead, MemoryWrite
+from ziggurat.codemodel.structured import Structured
+from ziggurat.codemodel.traits import BodyTerminator, MemoryRead, MemoryWrite, Pure, Returns
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 
 # Atomics that leave the memory as it is, if they are done again.
@@ -14,36 +16,36 @@ _LASTING = (
     tt.AtomicKind.AND, tt.AtomicKind.OR, tt.AtomicKind.MAX, tt.AtomicKind.MIN, tt.AtomicKind.UMAX, tt.AtomicKind.UMIN,
     tt.AtomicKind.FMAX, tt.AtomicKind.FMIN, tt.AtomicKind.XCHG,
 )  # fmt: skip
+_STEADY = (Pure, Structured, BodyTerminator)  # They give the same for the same operands.
 _NEUTRAL = (tt.AtomicKind.ADD, tt.AtomicKind.FADD, tt.AtomicKind.XOR)  # If their operand is 0.
 
 
 def mark_waiting(module: Op) -> Op:
     """The module with `cpu.waits` at the beginning of each loop that goes on until memory has another content, and does
-    not change it meanwhile.
+    not change it meanwhile; or that goes on for ever, as its conditions stay as they are whatever memory has.
 
     Programs with such a loop run in their order on one thread: a program sees what earlier ones have written. It cannot
     wait for a later one, so that the loop is an error after some iterations, as it is in the interpreter.
     """
-    if not any(isinstance(op, MemoryRead) for op in module.walk()):
-        return module
-    found = {op.before.entry.ops[0] for op in module.walk() if isinstance(op, scf.While) and _waits(op)}
-    bodies = (body for op in module.walk() for body in op.bodies if len(body.blocks) > 1)
-    found |= {header.ops[0] for body in bodies for header, blocks in _loops(body) if _blocks_wait(blocks)}
+    bodies = [body for op in module.walk() for body in op.bodies if len(body.blocks) > 1]
+    loops = {op.before.entry: _kind_of(op) for op in module.walk() if isinstance(op, scf.While)}
+    loops |= {header: _kind_of_blocks(blocks) for body in bodies for header, blocks in _loops(body)}
+    found = {header.ops[0]: kind for header, kind in loops.items() if kind is not None}
     if not found:
         return module
 
     def mark(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         if op in found:
-            builder.add(cpu.Waits(), op.location)
+            builder.add(cpu.Waits(memory=found[op]), op.location)
         return None
 
     return transform(module, mark, pass_name="waiting")
 
 
-def _waits(loop: scf.While) -> bool:
-    """Whether a structured loop goes on until memory has another content. Its loads may be before it."""
+def _kind_of(loop: scf.While) -> bool | None:
+    """The kind of a structured loop, as `_kind` has it. Its loads may be before it."""
     if any(len(body.blocks) > 1 for body in loop.bodies):
-        return False
+        return None
     first, second = loop.before.entry, loop.after.entry
     condition, *handed = first.terminator.operands
     yielded = second.terminator.operands
@@ -55,14 +57,14 @@ def _waits(loop: scf.While) -> bool:
     incoming: dict[Value, list[Value]] = {p: [value] for p, value in zip(second.parameters, handed, strict=True)}
     incoming |= {parameter: [value] for parameter, value in zip(first.parameters, yielded, strict=True)}
     incoming |= {parameter: [parameter] for parameters in same for parameter in parameters}
-    return _stays([*first.ops, *second.ops], incoming, [condition])
+    return _kind([*first.ops, *second.ops], incoming, [condition])
 
 
 def _loops(body: Body) -> Iterator[tuple[Block, list[Block]]]:
     """The loops among blocks: the block where each begins, and all its blocks, once for each branch back."""
     successors = {block: [successor.block for successor in block.terminator.successors] for block in body.blocks}
 
-    def reached(start: Block, following: Mapping[Block, Sequence[Block]], without: Block | None) -> set[Block]:
+    def within(start: Block, following: Mapping[Block, Sequence[Block]], without: Block | None) -> set[Block]:
         seen, waiting = {start}, [start]
         while waiting:
             more = [block for block in following[waiting.pop()] if block not in seen and block is not without]
@@ -76,14 +78,14 @@ def _loops(body: Body) -> Iterator[tuple[Block, list[Block]]]:
             before[target].append(block)
     for last, targets in successors.items():
         for header in targets:
-            forward = reached(header, successors, None)
+            forward = within(header, successors, None)
             if last in forward:
-                inside = {header} | (reached(last, before, header) if last is not header else set[Block]()) & forward
+                inside = {header} | (within(last, before, header) if last is not header else set[Block]()) & forward
                 yield header, [block for block in body.blocks if block in inside]
 
 
-def _blocks_wait(blocks: Sequence[Block]) -> bool:
-    """Whether a loop of blocks goes on until memory has another content."""
+def _kind_of_blocks(blocks: Sequence[Block]) -> bool | None:
+    """The kind of a loop of blocks, as `_kind` has it."""
     inside = set(blocks)
     incoming: dict[Value, list[Value]] = {parameter: [] for block in blocks for parameter in block.parameters}
     conditions: list[Value] = []
@@ -93,18 +95,50 @@ def _blocks_wait(blocks: Sequence[Block]) -> bool:
             if successor.block in inside:
                 for parameter, value in zip(successor.block.parameters, successor.arguments, strict=True):
                     incoming[parameter].append(value)
-    return _stays([op for block in blocks for op in block.ops], incoming, conditions)
+    return _kind([op for block in blocks for op in block.ops], incoming, conditions)
 
 
-def _stays(ops: Sequence[Op], incoming: Mapping[Value, Sequence[Value]], conditions: Sequence[Value]) -> bool:
-    """Whether the conditions of a loop stay as they are from some iteration on, if memory does, which the loop does not
-    change. `incoming` has the values that parameters get within the loop."""
-    if any(isinstance(op, MemoryWrite) and not _lasts(op) for outer in ops for op in outer.walk()):
+def _kind(
+    ops: Sequence[Op], incoming: Mapping[Value, Sequence[Value]], conditions: Sequence[Value]
+) -> bool | None:
+    """Whether a loop goes on until memory has another content (True), or for ever (False); None for any other loop."""
+    waits = _stays(ops, incoming, conditions, memory=True)
+    if _stays(ops, incoming, conditions, memory=False) and not (waits and _from_memory(conditions)):
+        return False
+    return waits or None
+
+
+def _from_memory(values: Sequence[Value]) -> bool:
+    """Whether values may depend on what was read from memory."""
+
+    def computing(value: Value) -> Op | None:
+        """The op whose result or inner value it is; None for an argument of the kernel."""
+        if isinstance(value, OpResult):
+            return value.op
+        body = value.block.parent if value.block is not None else None
+        return None if body is None or isinstance(body.parent, tt.Func) and value.block is body.entry else body.parent
+
+    def sources(value: Value) -> Sequence[Value]:
+        op = computing(value)
+        return () if op is None else op.used_values()
+
+    ops = {computing(value) for value in reached(values, sources)} - {None}
+    return any(isinstance(op, MemoryRead) for outer in ops if outer is not None for op in outer.walk())
+
+
+def _stays(
+    ops: Sequence[Op], incoming: Mapping[Value, Sequence[Value]], conditions: Sequence[Value], memory: bool
+) -> bool:
+    """Whether the conditions of a loop stay as they are from some iteration on: if `memory`, as long as memory does,
+    which the loop does not change. `incoming` has the values that parameters get within the loop."""
+    inner = [op for outer in ops for op in outer.walk()]
+    if any(isinstance(op, MemoryWrite) and not _lasts(op) if memory else isinstance(op, Returns) for op in inner):
         return False
     changing: set[Value] = {*(op.result for op in ops), *incoming}
+    free = set() if memory else {op.result for op in ops if not all(isinstance(one, _STEADY) for one in op.walk())}
     # Values that are computed from lasting ones are lasting, if memory is. An inner loop or branch is one op.
     while True:
-        lasting = {op.result for op in ops if op.result in changing and changing.isdisjoint(op.used_values())}
+        lasting = {op.result for op in ops if op.result in changing and changing.isdisjoint(op.used_values())} - free
         lasting |= {
             parameter
             for parameter, values in incoming.items()

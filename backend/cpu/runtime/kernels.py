@@ -33,10 +33,10 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class NativeKernel:
-    """A kernel whose code is loaded. `name` is the kernel's, for messages, and `model` its model, by which an error is
-    explained. All memory that an array is a view of is the argument's if the kernel is tolerant."""
+    """A kernel whose code is loaded. `name` is the kernel's, for messages, and `model` the Triton model, by which errors
+    are explained. All memory that an array is a view of is the argument's if the kernel is tolerant."""
 
-    def __init__(self, code: CpuCode, name: str, model: Op) -> None:
+    def __init__(self, code: CpuCode, name: str, model: Op | None = None) -> None:
         self.code, self.name, self.model = code, name, model
         self._loaded = Loaded(code.object, [code.symbol])
         (self.entry,) = self._loaded.addresses.values()
@@ -85,7 +85,7 @@ class NativeKernel:
         from ziggurat.backend.reference.run import explained
 
         error = error_of(self.code, record, grid, _given(names, values))
-        if record[0] != STRAY or self.code.tolerant:
+        if record[0] != STRAY or self.code.tolerant or self.model is None:
             return error
         return explained(error, record[1], self.model, grid, values, names)
 
