@@ -39,7 +39,7 @@ from ziggurat.backend.cuda.specialize import (
     takes_any_width,
 )
 from ziggurat.backend.launch.descriptors import NO_TILE, field_of, share_memory
-from ziggurat.backend.launch.grids import three
+from ziggurat.backend.launch.grids import Meta, again, three
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.gpu.fragments import Tile
 from ziggurat.codemodel.types import u64
@@ -63,15 +63,27 @@ _z_status = _z_driver(
                 _z_free.append(_z_slot)
                 if not _z_status:
                     return _z_result"""
+# The sizes of the grid, which are those of a function that is called once in a launch: `_z_made` is its outcome, of any
+# kind, and `_z_route` before. If it is called wrongly (no frame follows), it has not run.
+_GRID = """\
+if _z_y is None:
+    if _z_made is _z_route:
+        try:
+            _z_made = _z_x(_z_Meta({named}))
+        except _z_Exception as _z_error:
+            _z_made = _z_error if _z_error.__traceback__.tb_next else _z_route
+            raise
+    _z_gx, _z_gy, _z_gz = _z_three(_z_made)
+else:
+    _z_gx = _z_x; _z_gy = _z_y; _z_gz = _z_w"""
+_AGAIN = "_z_x if _z_made is _z_route else _z_again(_z_made)"
 _TEXT = """\
 def bound(_z_x, _z_y, _z_w, /):
     def launch({parameters}*_z_more, **_z_options):
+        _z_made = _z_route
         try:
             if _z_native and not _z_more:
-                if _z_y is None:
-                    _z_gx, _z_gy, _z_gz = _z_three(_z_x({named}))
-                else:
-                    _z_gx = _z_x; _z_gy = _z_y; _z_gz = _z_w
+                {grid}
                 _z_now = _z_native[0](_z_gx, _z_gy, _z_gz, _z_options, {values})
                 if _z_now is not _z_plans:
                     return _z_now
@@ -81,10 +93,7 @@ def bound(_z_x, _z_y, _z_w, /):
             ) = _z_last[0]
             {read}
             if not _z_more and {conditions}(_z_options == _z_same if _z_options or _z_same else True):
-                if _z_y is None:
-                    _z_gx, _z_gy, _z_gz = _z_three(_z_x({named}))
-                else:
-                    _z_gx = _z_x; _z_gy = _z_y; _z_gz = _z_w
+                {grid}
                 try:
                     _z_slot = _z_free.pop()
                 except _z_IndexError:
@@ -94,16 +103,17 @@ def bound(_z_x, _z_y, _z_w, /):
                 if not ({unchanged}):
                     if not ({placed}):
                         _z_free.append(_z_slot)
-                        return _z_seek(_z_x, _z_y, _z_w, _z_more, _z_options, {values})
+                        return _z_seek({again_grid}, _z_y, _z_w, _z_more, _z_options, {values})
                     _z_pack(_z_buffer, 0, {moving})
                     _z_slot[2:] = [_z_now, {floats}]
                 {again}
         except (_z_struct_error, _z_AttributeError, _z_KeyError, _z_OverflowError, _z_TypeError, _z_ValueError):
             pass
-        return _z_seek(_z_x, _z_y, _z_w, _z_more, _z_options, {values})
+        return _z_seek({again_grid}, _z_y, _z_w, _z_more, _z_options, {values})
     return launch
 
 def _z_seek(_z_x, _z_y, _z_w, _z_more, _z_options, {values}):
+    _z_made = _z_route
     _z_entry = _z_on = None
     try:
         if not _z_more{guard}:
@@ -116,11 +126,9 @@ def _z_seek(_z_x, _z_y, _z_w, _z_more, _z_options, {values}):
     if _z_entry is not None:
         _z_driver, _z_function, _z_threads, _z_shared, _z_free, _z_fresh, _z_tiles, _z_result = _z_entry
         _z_last[0] = ({known}({made}), _z_device, _z_dict(_z_options), *_z_entry)
-        _z_gx = _z_x; _z_gy = _z_y; _z_gz = _z_w
         try:
             if {apart}:
-                if _z_y is None:
-                    _z_gx, _z_gy, _z_gz = _z_three(_z_x({named}))
+                {grid}
                 try:
                     _z_slot = _z_free.pop()
                 except _z_IndexError:
@@ -130,7 +138,7 @@ def _z_seek(_z_x, _z_y, _z_w, _z_more, _z_options, {values}):
                 {found}
         except (_z_struct_error, _z_KeyError, _z_OverflowError, _z_TypeError):
             pass
-    return _z_generic(_z_x, _z_y, _z_w, ({values}), _z_more, _z_options, _z_on, _z_route)
+    return _z_generic({again_grid}, _z_y, _z_w, ({values}), _z_more, _z_options, _z_on, _z_route)
 
 def key(_z_options, {values}):
     {read}; {classes}; _z_device = {device}
@@ -305,7 +313,10 @@ class Writer:
         return _TEXT.format(
             **{name: "".join(f"{part}, " for part in parts) for name, parts in lists.items()},
             apart=apart,
-            named=f"{{{', '.join(f'{name!r}: {name}' for name in names)}}}",
+            grid=_GRID.replace("\n", "\n" + " " * 16).format(
+                named=f"{{{', '.join(f'{name!r}: {name}' for name in names)}}}"
+            ),
+            again_grid=_AGAIN,
             conditions="".join(f"{condition} and " for condition in self.conditions),
             guard=guard,
             read="; ".join(self.read) or "pass",
@@ -322,7 +333,7 @@ class Writer:
 
 # Functions and classes in the text, whose names parameters may have.
 _GLOBALS = (
-    type, dict, tuple, AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError, fitted, three,
+    type, dict, tuple, AttributeError, Exception, IndexError, KeyError, OverflowError, TypeError, ValueError, fitted, again, Meta, three,
     stream_address, integer_class, constant_class, arrays.protocol_address, arrays.protocol_element,
     arrays.protocol_device, arrays.device_in_use, pointer_device,
 )  # fmt: skip

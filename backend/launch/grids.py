@@ -84,7 +84,12 @@ def three(given: Any) -> tuple[Any, Any, Any]:
 def computed_grid(grid: Callable[[dict[str, Any]], Any], name: str, arguments: dict[str, Any]) -> Any:
     """The grid that a function of it gives for the arguments of a launch."""
     try:
-        return grid(Meta(name, arguments))
+        return grid(Meta(arguments))
+    except UnknownArgument as error:
+        known = ", ".join(f"'{one}'" for one in arguments) or "none"
+        raise LaunchError(
+            f"the grid of '{name}' asks for {error.args[0]!r}, which is no parameter of it", hint=f"it has {known}"
+        ) from None
     except TypeError as error:
         if error.__traceback__ is None or error.__traceback__.tb_next is not None:  # An error inside of the function.
             raise
@@ -94,17 +99,25 @@ def computed_grid(grid: Callable[[dict[str, Any]], Any], name: str, arguments: d
         ) from None
 
 
+def again(outcome: Any) -> Callable[[dict[str, Any]], Any]:
+    """A function of the grid in the place of one that was called already: it gives, or raises, the same."""
+
+    def grid(meta: dict[str, Any]) -> Any:
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    return grid
+
+
+class UnknownArgument(KeyError):
+    """A function of the grid asks for an argument that no parameter has the name of."""
+
+
 class Meta(dict[str, Any]):
     """The arguments of a launch by name, for a function of the grid."""
 
-    __slots__ = ("kernel",)
-
-    def __init__(self, kernel: str, values: dict[str, Any]) -> None:
-        super().__init__(values)
-        self.kernel = kernel
+    __slots__ = ()
 
     def __missing__(self, name: object) -> Any:
-        known = ", ".join(f"'{one}'" for one in self) or "none"
-        raise LaunchError(
-            f"the grid of '{self.kernel}' asks for {name!r}, which is no parameter of it", hint=f"it has {known}"
-        )
+        raise UnknownArgument(name)

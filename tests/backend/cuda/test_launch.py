@@ -248,6 +248,45 @@ def test_grids(fake):
             kernel.at(grid)(array(), BLOCK=9)
 
 
+@pytest.mark.parametrize("warm", [False, True], ids=["cold", "warm"])
+@pytest.mark.parametrize(
+    "outcome", [ValueError("x"), KeyError("x"), TypeError("x"), RuntimeError("x"), AttributeError("x"), [2], (np.int64(2),)]
+)
+def test_a_function_of_the_grid_is_called_once(fake, outcome, warm):
+    """Also one that raises an error, or gives a grid that the driver does not take as it is."""
+    kernel = dispatcher(fake, "x", "BLOCK")
+    if warm:
+        for _ in range(2):
+            kernel.at(lambda meta: 1)(array(), BLOCK=9)
+    calls = []
+
+    def grid(meta):
+        calls.append(meta["BLOCK"])
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    # Arguments of the launch before, other ones of the same kernel, and those of another kernel.
+    for count, block in enumerate((9, 10, 16), 1):
+        if isinstance(outcome, Exception):
+            with pytest.raises(type(outcome)) as caught:
+                kernel.at(grid)(array(), BLOCK=block)
+            assert caught.value is outcome
+        else:
+            kernel.at(grid)(array(), BLOCK=block)
+            assert fake.launches[-1]["grid"] == (2, 1, 1)
+        assert len(calls) == count and calls[-1] == block
+
+
+@pytest.mark.parametrize("warm", [False, True], ids=["cold", "warm"])
+def test_a_function_of_the_grid_must_take_one_parameter(fake, warm):
+    kernel = dispatcher(fake, "x", "BLOCK")
+    if warm:
+        kernel.at(lambda meta: 1)(array(), BLOCK=9)
+    with pytest.raises(LaunchError, match="must be a function of one parameter, the arguments by name; got: "):
+        kernel.at(lambda: 1)(array(), BLOCK=9)
+
+
 def test_wrong_arguments_are_launch_errors(fake):
     kernel = dispatcher(fake, "x", "n")
     for _ in range(2):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 import ziggurat as zg
-from ziggurat.backend.launch.grids import MAX_SIZE, Meta, gpu_sizes, sizes_of, three
+from ziggurat.backend.launch.grids import MAX_SIZE, Meta, computed_grid, gpu_sizes, sizes_of, three
 
 
 @pytest.mark.parametrize(
@@ -68,11 +70,21 @@ def test_grids_for_the_driver():
 
 
 def test_arguments_by_name():
-    meta = Meta("k", {"BLOCK": 64, "FLAG": True})
+    meta = Meta({"BLOCK": 64, "FLAG": True})
     assert meta["BLOCK"] == 64 and dict(meta) == {"BLOCK": 64, "FLAG": True}
-    with pytest.raises(zg.LaunchError, match="the grid of 'k' asks for 'n', which is no parameter of it") as caught:
-        meta["n"]
-    assert caught.value.hint == "it has 'BLOCK', 'FLAG'"
-    with pytest.raises(zg.LaunchError) as caught:
-        Meta("k", {})["n"]
-    assert caught.value.hint == "it has none"
+    for known, hint in (({"BLOCK": 64, "FLAG": True}, "it has 'BLOCK', 'FLAG'"), ({}, "it has none")):
+        with pytest.raises(zg.LaunchError) as caught:
+            computed_grid(lambda meta: meta["n"], "k", known)
+        assert caught.value.summary == "the grid of 'k' asks for 'n', which is no parameter of it"
+        assert caught.value.hint == hint
+
+
+def test_a_function_of_the_grid_may_catch_what_it_does_not_find():
+    def grid(meta: dict[str, Any]) -> int:
+        try:
+            return meta["n"]
+        except KeyError:
+            return 7
+
+    assert computed_grid(grid, "k", {}) == 7
+
