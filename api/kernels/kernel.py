@@ -13,7 +13,7 @@ from ziggurat import compiler
 from ziggurat.backend.launch.grids import computed_grid, sizes_of
 from ziggurat.boundary import no_faults, public
 from ziggurat.codemodel.dialects import core
-from ziggurat.codemodel.errors import LaunchError, ZigguratError
+from ziggurat.codemodel.errors import KernelErrors, KernelTypeError, LaunchError, ZigguratError
 from ziggurat.codemodel.gpu.options import COMPILE_OPTIONS, CPU, SHARED_OPTIONS, CompileOptions, default_of
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op, require_argument
@@ -36,6 +36,7 @@ from ziggurat.kernels.arguments import (
     parts_of,
     signature_of,
 )
+from ziggurat.kernels.causes import name_arguments
 from ziggurat.kernels.models import Models, PythonModels
 
 if TYPE_CHECKING:
@@ -313,10 +314,15 @@ class Kernel(Function):
         self, grid: Grid, bound: dict[str, Any], options: dict[str, Any], passed: Iterable[str] | None = None
     ) -> Any:
         """Run the kernel on arrays in memory. `passed` names the arguments that the launch gave, without defaults."""
-        if not self.runs_natively(options):
-            return self.interpret(grid, bound, options)
-        self.check_globals()
-        return self.native.launch(grid, bound, options, bound if passed is None else passed)
+        try:
+            if not self.runs_natively(options):
+                return self.interpret(grid, bound, options)
+            self.check_globals()
+            return self.native.launch(grid, bound, options, bound if passed is None else passed)
+        except (KernelErrors, KernelTypeError) as error:
+            types = self.specialized(bound)[0].types
+            name_arguments(error, self.models.python_for(self, types), bound, types)
+            raise
 
     def runs_natively(self, options: Mapping[str, Any]) -> bool:
         """Whether a launch with these options runs native code on arrays in memory."""

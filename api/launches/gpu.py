@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import attrs
 
 from ziggurat.backend.launch.grids import computed_grid
-from ziggurat.codemodel.errors import KernelNameError
+from ziggurat.codemodel.errors import KernelErrors, KernelNameError, KernelTypeError
 from ziggurat.codemodel.gpu.options import LAUNCH_ONLY, SHARED_OPTIONS, CompileOptions, default_of
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import ScalarType, Type
@@ -16,6 +16,7 @@ from ziggurat.compiler.compiled import binary_of
 from ziggurat.compiler.pipeline import compile_model
 from ziggurat.kernels.arguments import Signature as KernelSignature
 from ziggurat.kernels.arguments import constant_of, constexpr_names, is_tuple_of_arguments
+from ziggurat.kernels.causes import name_arguments
 from ziggurat.transforms.calls.lattice import given_tuple
 
 if TYPE_CHECKING:
@@ -153,7 +154,12 @@ def options_of(kernel: Kernel, spec: Specialization) -> CompileOptions:
 def model_of(kernel: Kernel, spec: Specialization, shape: Sequence[Any] = ()) -> Op:
     """The Triton model that is compiled for the arguments of a launch; `shape` is that of `built`."""
     signature, known = signature_of(kernel, spec, shape)
-    model = kernel.model_for(signature)
+    try:
+        model = kernel.model_for(signature)
+    except (KernelErrors, KernelTypeError) as error:
+        arguments = dict(zip(kernel.signature.parameters, signature.types, strict=True))
+        name_arguments(error, kernel.models.python_for(kernel, signature.types), arguments, signature.types)
+        raise
     if not known:
         return model
     from ziggurat.transforms.parameters import specialize

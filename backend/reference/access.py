@@ -41,13 +41,16 @@ def _addptr(machine: Machine, op: tt.AddPtr, operands: Operands) -> Array:
 
 @marks.of(tt.AddPtr)
 def _marks_of_offset(meaning: Meaning, machine: Machine, op: tt.AddPtr, operands: Operands) -> Any:
-    """In search of overflows, offsets that lead out of all memory are marked as well: the address tells them no more."""
+    """In search of overflows, offsets that lead out of all memory are marked as well: the address hides them."""
     result, offset = elementwise(meaning, machine, op, operands), plain(operands[1])
     most = FARTHEST // pointee(op.ptr).bytes
     if not machine.overflows or not ((offset > most) | (offset < -most)).any():
         return result
     values, places = np.unique(offset, return_inverse=True)
-    far = [-machine.sources.number(op, f"its offset, {v}, overflows an address") if abs(v) > most else 0 for v in values.tolist()]
+    far = [
+        -machine.sources.number(op, f"its offset, {v}, overflows an address") if abs(v) > most else 0
+        for v in values.tolist()
+    ]
     here = np.array(far, np.int32)[places].reshape(offset.shape)
     return marked(plain(result), np.where(marks_of(result) != 0, marks_of(result), here))
 

@@ -98,9 +98,7 @@ def _kind_of_blocks(blocks: Sequence[Block]) -> bool | None:
     return _kind([op for block in blocks for op in block.ops], incoming, conditions)
 
 
-def _kind(
-    ops: Sequence[Op], incoming: Mapping[Value, Sequence[Value]], conditions: Sequence[Value]
-) -> bool | None:
+def _kind(ops: Sequence[Op], incoming: Mapping[Value, Sequence[Value]], conditions: Sequence[Value]) -> bool | None:
     """Whether a loop goes on until memory has another content (True), or for ever (False); None for any other loop."""
     waits = _stays(ops, incoming, conditions, memory=True)
     if _stays(ops, incoming, conditions, memory=False) and not (waits and _from_memory(conditions)):
@@ -115,8 +113,8 @@ def _from_memory(values: Sequence[Value]) -> bool:
         """The op whose result or inner value it is; None for an argument of the kernel."""
         if isinstance(value, OpResult):
             return value.op
-        body = value.block.parent if value.block is not None else None
-        return None if body is None or isinstance(body.parent, tt.Func) and value.block is body.entry else body.parent
+        body = expect(value, BlockParameter).block.parent
+        return None if isinstance(body.parent, tt.Func) and expect(value, BlockParameter).block is body.entry else body.parent
 
     def sources(value: Value) -> Sequence[Value]:
         op = computing(value)

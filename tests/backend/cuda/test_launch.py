@@ -250,7 +250,8 @@ def test_grids(fake):
 
 @pytest.mark.parametrize("warm", [False, True], ids=["cold", "warm"])
 @pytest.mark.parametrize(
-    "outcome", [ValueError("x"), KeyError("x"), TypeError("x"), RuntimeError("x"), AttributeError("x"), [2], (np.int64(2),)]
+    "outcome",
+    [ValueError("x"), KeyError("x"), TypeError("x"), RuntimeError("x"), AttributeError("x"), [2], (np.int64(2),)],
 )
 def test_a_function_of_the_grid_is_called_once(fake, outcome, warm):
     """Also one that raises an error, or gives a grid that the driver does not take as it is."""

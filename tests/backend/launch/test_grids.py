@@ -87,4 +87,3 @@ def test_a_function_of_the_grid_may_catch_what_it_does_not_find():
             return 7
 
     assert computed_grid(grid, "k", {}) == 7
-

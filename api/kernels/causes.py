@@ -1,0 +1,54 @@
+"""The arguments of a launch from which an error of the types of a kernel comes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ziggurat.codemodel.dialects import core, py
+from ziggurat.codemodel.errors import KernelTypeError, ZigguratError, shown
+from ziggurat.codemodel.graphs import reached
+from ziggurat.codemodel.op import Op, OpResult, Value
+from ziggurat.codemodel.types import ConstantType, PtrType, Type
+
+_SUMS = ("zg.add", "zg.sub")
+
+
+def name_arguments(error: ZigguratError, model: Op, arguments: Mapping[str, Any], types: Sequence[Type]) -> None:
+    """Say in an error of types what the arguments are with which the op in error computes, itself or by sums: a pointer
+    is the sum of an argument and offsets. `model` is the Python model, `arguments` has the values by name."""
+    parameters = model.bodies[0].parameters
+    for one in error.parts:
+        place = one.location
+        while place is not None and place.caller is not None:
+            place = place.caller
+        if place is None or not isinstance(one, KernelTypeError):
+            continue
+        operands = [value for op in model.walk() if op.location == place for value in op.operands]
+        values = reached(operands, _summands)
+        named = zip(parameters, arguments.items(), types, strict=False)  # Macros follow the parameters.
+        told = [f"'{name}' is {_told(given, type_)}" for p, (name, given), type_ in named if p in values]
+        if told:
+            one.add(f"in this launch {', '.join(told)}", model.location)
+
+
+def _summands(value: Value) -> Sequence[Value]:
+    """The values that a value is the sum of, or that a variable has."""
+    op = value.op if isinstance(value, OpResult) else None
+    if isinstance(op, core.Var):
+        return [*op.operands, *(use.value for use in value.uses if isinstance(use, core.VarStore))]
+    adds = isinstance(op, core.VarLoad | py.Add | py.Sub) or (isinstance(op, py.Invoke) and op.callee in _SUMS)
+    return op.operands if op is not None and adds else ()
+
+
+def _told(given: Any, type_: Type) -> str:
+    """An argument in a message."""
+    if isinstance(type_, PtrType):
+        return f"an array of {type_.pointee}"
+    if isinstance(type_, ConstantType):
+        given = type_.value
+    if given is None or isinstance(given, int | float | str | np.generic):
+        return shown(given)
+    return f"of type {given}" if isinstance(given, Type) else f"a {type(given).__name__}"

@@ -1,0 +1,124 @@
+"""Errors of the types of a kernel at a launch: they say which arguments they come from."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ziggurat as zg
+import ziggurat.triton as triton
+import ziggurat.triton.language as tl
+
+
+@zg.kernel
+def copies(x, y, n, BLOCK: zg.constexpr):
+    at = zg.add(zg.mul(zg.program_id(0), BLOCK), zg.arange(0, BLOCK))
+    mask = zg.less(at, n)
+    pointers = zg.add(x, at)
+    zg.store(zg.add(y, at), zg.load(pointers, mask), mask)
+
+
+@triton.jit
+def copies_in_triton(x, y, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = at < n
+    x += at
+    tl.store(y + at, tl.load(x, mask), mask)
+
+
+@zg.function
+def doubled(pointer):
+    zg.store(pointer, zg.mul(zg.load(pointer), 2))
+
+
+@zg.kernel
+def through_a_function(x, n):
+    doubled(zg.add(x, n))
+
+
+def array() -> np.ndarray[Any, Any]:
+    return np.zeros(8, np.float32)
+
+
+CASES: list[tuple[Any, Any, Any, str]] = [
+    (10, None, 8, "'x' is 10"),
+    (2.5, None, 8, "'x' is 2.5"),
+    (np.float16(2.5), None, 8, "'x' is np.float16(2.5)"),
+    ((array(), 1), None, 8, "'x' is a tuple"),
+    ("array", 10, 8, "'y' is 10"),
+    ("array", "array", None, "'n' is None"),
+    ("array", "array", "array", "'n' is an array of f32"),
+]
+
+
+@pytest.mark.parametrize("kernel", [copies, copies_in_triton], ids=["explicit", "triton"])
+@pytest.mark.parametrize("options", [{}, {"interpret": True}, {"strict": True}], ids=str)
+@pytest.mark.parametrize(("x", "y", "n", "told"), CASES, ids=[case[-1] for case in CASES])
+def test_the_arguments_that_an_op_computes_with(kernel: zg.Kernel, options: Any, x: Any, y: Any, n: Any, told: str):
+    given = [array() if one == "array" or one is None and place == 1 else one for place, one in enumerate((x, y, n))]
+    with pytest.raises((zg.KernelTypeError, zg.KernelErrors)) as caught:
+        kernel[1,](*given, 8, **options)
+    place = kernel.place
+    for error in caught.value.parts:
+        assert error.related == ((f"in this launch {told}", place),)
+        assert f"  in this launch {told}\n{place.excerpt()}" in str(error)
+
+
+def test_a_warm_launch_and_one_by_name():
+    for _ in range(2):
+        copies[1,](array(), array(), 8, 8)
+    for launch in (lambda: copies[1,](10, array(), 8, 8), lambda: copies[1,](y=array(), BLOCK=8, n=8, x=10)):
+        with pytest.raises(zg.KernelTypeError) as caught:
+            launch()
+        assert [text for text, _ in caught.value.related] == ["in this launch 'x' is 10"]
+
+
+def test_the_whole_text():
+    with pytest.raises(zg.KernelTypeError) as caught:
+        through_a_function[1,](10, 2)
+    helper, kernel = (inspect.getsourcelines(one.fn)[1] for one in (doubled, through_a_function))
+    assert (
+        str(caught.value)
+        == f"""\
+zg.load: 'ptr' must be a pointer or a tensor of pointers; got i32
+  at {__file__}:{helper + 2}:30
+        zg.store(pointer, zg.mul(zg.load(pointer), 2))
+                                 ^^^^^^^^^^^^^^^^
+  called from
+  at {__file__}:{kernel + 2}:5
+        doubled(zg.add(x, n))
+        ^^^^^^^^^^^^^^^^^^^^^
+  in this launch 'x' is 10, 'n' is 2
+  at {__file__}:{kernel + 1}:1
+    def through_a_function(x, n):
+    ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+  hint: make the pointers to the elements: zg.add(pointer, offsets)"""
+    )
+
+
+def test_errors_that_no_argument_has_a_part_in():
+    @zg.kernel
+    def wrong(x):
+        zg.store(x, zg.load(zg.arange(0, 8)))
+
+    with pytest.raises(zg.KernelTypeError) as caught:
+        wrong[1,](array())
+    assert caught.value.related == ()
+
+
+@pytest.mark.parametrize(("x", "told"), [(10, "of type i32"), (None, "None"), (2.5, "of type f32")])
+def test_a_launch_on_a_gpu(gpu: Any, x: Any, told: str):
+    """It is compiled for the types of numbers."""
+    y = zg.to_device(array())
+    with pytest.raises(zg.KernelTypeError) as caught:
+        copies[1,](x, y, 8, 8)
+    assert [text for text, _ in caught.value.related] == [f"in this launch 'x' is {told}"]
+
+
+def test_models_for_types_are_of_no_launch():
+    with pytest.raises(zg.KernelTypeError) as caught:
+        copies.triton(zg.i32, zg.ptr(zg.f32), zg.i32, 8)
+    assert caught.value.related == ()
