@@ -69,7 +69,7 @@ _GRID = """\
 if _z_y is None:
     if _z_made is _z_route:
         try:
-            _z_made = _z_x(_z_Meta({named}))
+            _z_made = _z_x(_z_Meta({{{named}}}))
         except _z_Exception as _z_error:
             _z_made = _z_error if _z_error.__traceback__.tb_next else _z_route
             raise
@@ -313,9 +313,7 @@ class Writer:
         return _TEXT.format(
             **{name: "".join(f"{part}, " for part in parts) for name, parts in lists.items()},
             apart=apart,
-            grid=_GRID.replace("\n", "\n" + " " * 16).format(
-                named=f"{{{', '.join(f'{name!r}: {name}' for name in names)}}}"
-            ),
+            grid=_GRID.replace("\n", "\n" + " " * 16).format(named=", ".join(f"{name!r}: {name}" for name in names)),
             again_grid=_AGAIN,
             conditions="".join(f"{condition} and " for condition in self.conditions),
             guard=guard,
@@ -333,8 +331,8 @@ class Writer:
 
 # Functions and classes in the text, whose names parameters may have.
 _GLOBALS = (
-    type, dict, tuple, AttributeError, Exception, IndexError, KeyError, OverflowError, TypeError, ValueError, fitted, again, Meta, three,
-    stream_address, integer_class, constant_class, arrays.protocol_address, arrays.protocol_element,
+    type, dict, tuple, AttributeError, Exception, IndexError, KeyError, OverflowError, TypeError, ValueError, fitted,
+    Meta, again, three, stream_address, integer_class, constant_class, arrays.protocol_address, arrays.protocol_element,
     arrays.protocol_device, arrays.device_in_use, pointer_device,
 )  # fmt: skip
 # An entry of the table: the driver's function that launches, the kernel, threads, bytes of shared memory, free buffers,

@@ -58,7 +58,7 @@ CASES: list[tuple[Any, Any, Any, str]] = [
 @pytest.mark.parametrize("options", [{}, {"interpret": True}, {"strict": True}], ids=str)
 @pytest.mark.parametrize(("x", "y", "n", "told"), CASES, ids=[case[-1] for case in CASES])
 def test_the_arguments_that_an_op_computes_with(kernel: zg.Kernel, options: Any, x: Any, y: Any, n: Any, told: str):
-    given = [array() if one == "array" or one is None and place == 1 else one for place, one in enumerate((x, y, n))]
+    given = [array() if one == "array" else one for one in (x, "array" if y is None else y, n)]
     with pytest.raises((zg.KernelTypeError, zg.KernelErrors)) as caught:
         kernel[1,](*given, 8, **options)
     place = kernel.place

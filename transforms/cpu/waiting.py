@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ziggurat.codemodel.dialects import arith, cpu, scf, tt
 from ziggurat.codemodel.graphs import reached
-from ziggurat.codemodel.op import Block, Body, Op, OpResult, Value
+from ziggurat.codemodel.op import Block, BlockParameter, Body, Op, OpResult, Value, expect
 from ziggurat.codemodel.structured import Structured
 from ziggurat.codemodel.traits import BodyTerminator, MemoryRead, MemoryWrite, Pure, Returns
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
@@ -108,20 +108,18 @@ def _kind(ops: Sequence[Op], incoming: Mapping[Value, Sequence[Value]], conditio
 
 def _from_memory(values: Sequence[Value]) -> bool:
     """Whether values may depend on what was read from memory."""
+    found = reached(values, lambda value: _owner(value).used_values())
+    owners = ((value, _owner(value)) for value in found)
+    # Arguments of the kernel do not.
+    computing = {op for value, op in owners if not isinstance(op, tt.Func) or value.block is not op.body.entry}
+    return any(isinstance(op, MemoryRead) for outer in computing for op in outer.walk())
 
-    def computing(value: Value) -> Op | None:
-        """The op whose result or inner value it is; None for an argument of the kernel."""
-        if isinstance(value, OpResult):
-            return value.op
-        body = expect(value, BlockParameter).block.parent
-        return None if isinstance(body.parent, tt.Func) and expect(value, BlockParameter).block is body.entry else body.parent
 
-    def sources(value: Value) -> Sequence[Value]:
-        op = computing(value)
-        return () if op is None else op.used_values()
-
-    ops = {computing(value) for value in reached(values, sources)} - {None}
-    return any(isinstance(op, MemoryRead) for outer in ops if outer is not None for op in outer.walk())
+def _owner(value: Value) -> Op:
+    """The op whose result it is, or whose bodies have it as a parameter."""
+    owner = value.op if isinstance(value, OpResult) else expect(value, BlockParameter).block.parent.parent
+    assert owner is not None
+    return owner
 
 
 def _stays(
@@ -133,7 +131,9 @@ def _stays(
     if any(isinstance(op, MemoryWrite) and not _lasts(op) if memory else isinstance(op, Returns) for op in inner):
         return False
     changing: set[Value] = {*(op.result for op in ops), *incoming}
-    free = set() if memory else {op.result for op in ops if not all(isinstance(one, _STEADY) for one in op.walk())}
+    free: set[Value] = (
+        set() if memory else {op.result for op in ops if not all(isinstance(one, _STEADY) for one in op.walk())}
+    )
     # Values that are computed from lasting ones are lasting, if memory is. An inner loop or branch is one op.
     while True:
         lasting = {op.result for op in ops if op.result in changing and changing.isdisjoint(op.used_values())} - free

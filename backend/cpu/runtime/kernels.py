@@ -33,8 +33,8 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class NativeKernel:
-    """A kernel whose code is loaded. `name` is the kernel's, for messages, and `model` the Triton model, by which errors
-    are explained. All memory that an array is a view of is the argument's if the kernel is tolerant."""
+    """A kernel whose code is loaded. `name` is the kernel's, for messages; by its Triton model errors are explained.
+    All memory that an array is a view of is the argument's if the kernel is tolerant."""
 
     def __init__(self, code: CpuCode, name: str, model: Op | None = None) -> None:
         self.code, self.name, self.model = code, name, model
