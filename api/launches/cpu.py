@@ -6,7 +6,7 @@ import functools
 import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -116,10 +116,13 @@ class HostLaunches:
 
     def _check_views(self, bound: Mapping[str, Any], names: Sequence[str], values: Sequence[Any]) -> None:
         """Warn once of each argument that is not contiguous, where no number of the launch is one of its strides."""
-        array: Any
-        for name, array in zip(names, values, strict=True):
-            contiguous = not isinstance(array, np.ndarray) or array.flags.c_contiguous
-            if contiguous or name in self._read_as_contiguous or known_stride(array, numbers_of(bound)):
+        arrays = [
+            (n, cast("np.ndarray[Any, Any]", v))
+            for n, v in zip(names, values, strict=True)
+            if isinstance(v, np.ndarray)
+        ]
+        for name, array in arrays:
+            if array.flags.c_contiguous or name in self._read_as_contiguous or known_stride(array, numbers_of(bound)):
                 continue
             self._read_as_contiguous.add(name)
             strides = tuple(stride // array.itemsize for stride in array.strides)
@@ -225,5 +228,5 @@ def numbers_of(bound: Mapping[str, Any]) -> dict[int, int]:
     for place, value in enumerate(bound.values()):
         for number in leaves([value]):
             if isinstance(number, int | np.integer) and not isinstance(number, bool):
-                numbers.setdefault(int(number), -1 if isinstance(value, tuple | list) else place)
+                numbers.setdefault(int(cast(Any, number)), -1 if isinstance(value, tuple | list) else place)
     return numbers

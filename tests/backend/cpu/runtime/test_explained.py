@@ -58,19 +58,17 @@ def error_of(kernel: zg.Kernel, row: int, stride: int, **options: Any) -> zg.Mem
     return caught.value
 
 
+LARGEST = (1 << 31) - 1
+I32 = "but x has 16 elements: the {} in its offset overflows i32"
+BYTES = "but x has 16 elements: its offset, 4611686014132420609, overflows an address"
 CASES: list[tuple[zg.Kernel, int, int, str, str]] = [
-    (by_product, 1 << 16, 1 << 15, "reads x[-2147483648], but x has 16 elements: the product in its offset overflows i32",
-     WIDER),
-    (by_sum, (1 << 31) - 1, 1, "writes x[-2147483648], but x has 16 elements: the sum in its offset overflows i32", WIDER),
-    (by_rows, 1 << 16, 1 << 15, "updates x[-2147483648], but x has 16 elements: the product in its offset overflows i32",
-     WIDER),
-    (in_bytes, (1 << 31) - 1, (1 << 31) - 1, "reads x[-4294967295], but x has 16 elements: its offset, "
-     "4611686014132420609, overflows an address", MASK_HINT),
-    (in_bytes_of_a_tensor, (1 << 31) - 1, (1 << 31) - 1, "writes x[-4294967295], but x has 16 elements: its offset, "
-     "4611686014132420609, overflows an address", MASK_HINT),
-    (in_64_bits, (1 << 31) - 1, (1 << 31) - 1, "reads x[6442450943], but x has 16 elements: the product in its offset "
-     "overflows i64", MASK_HINT),
-]  # fmt: skip
+    (by_product, 1 << 16, 1 << 15, f"reads x[-2147483648], {I32.format('product')}", WIDER),
+    (by_sum, LARGEST, 1, f"writes x[-2147483648], {I32.format('sum')}", WIDER),
+    (by_rows, 1 << 16, 1 << 15, f"updates x[-2147483648], {I32.format('product')}", WIDER),
+    (in_bytes, LARGEST, LARGEST, f"reads x[-4294967295], {BYTES}", MASK_HINT),
+    (in_bytes_of_a_tensor, LARGEST, LARGEST, f"writes x[-4294967295], {BYTES}", MASK_HINT),
+    (in_64_bits, LARGEST, LARGEST, f"reads x[6442450943], {I32.format('product')[:-3]}i64", MASK_HINT),
+]
 
 
 @pytest.mark.parametrize(("kernel", "row", "stride", "said", "hint"), CASES, ids=[case[0].name for case in CASES])
