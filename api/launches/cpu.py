@@ -87,6 +87,8 @@ class HostLaunches:
             return kernel.launch(grid, *arguments, **keywords)
         try:
             sizes = computed_grid(grid, kernel.name, named)
+            if callable(sizes):  # A function that gives a function is no grid.
+                sizes_of(sizes, kernel.name)
         except Exception:
             kernel.check_arguments(*arguments, **keywords)  # The cause may be an argument that no kernel takes.
             raise
