@@ -155,12 +155,11 @@ def _read_shared(syntax: TypeSyntax) -> Type:
 
 def _read_descriptor(syntax: TypeSyntax) -> Type:
     padding, (parts, arguments) = "zero", _counted(syntax)
-    if arguments and arguments[-1] == TypeSyntax("nan"):
-        padding = "nan"
-        arguments.pop()
+    if arguments and arguments[-1] in (TypeSyntax("nan"), TypeSyntax("either")):
+        padding = arguments.pop().name
     shape, element = read_shape(TypeSyntax(syntax.name, tuple(arguments)))
     scalar = _scalar(element)
-    if padding == "nan" and not scalar.is_float:
+    if padding != "zero" and not scalar.is_float:
         raise TypeSyntaxError(f"only floats are padded with NaN; got '{element}'")
     return DescriptorType(shape, scalar, padding, parts)
 

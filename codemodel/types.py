@@ -416,8 +416,11 @@ class DescriptorType(Type):
     """`descriptor<x64, x64, f16>`: a tensor in global memory that is moved in blocks of this shape.
 
     `padding` is the content of a block outside of the tensor: "zero", or (of floats) "nan", which the text shows:
-    `descriptor<x64, x64, f16, nan>`. Where a block is loaded in several `parts`, by one CTA of a cluster each, the text
-    begins with their number: `descriptor<n2, x64, x64, f16>`.
+    `descriptor<x64, x64, f16, nan>`. It is "either" where control flow chooses between descriptors of unlike padding:
+    the descriptor then bears its padding at run time. No argument of a kernel is such.
+
+    Where a block is loaded in several `parts`, by one CTA of a cluster each, the text begins with their number:
+    `descriptor<n2, x64, x64, f16>`.
     """
 
     block: tuple[int, ...]
@@ -426,6 +429,11 @@ class DescriptorType(Type):
     parts: int = 1
 
     PADDINGS: ClassVar[tuple[str, ...]] = ("zero", "nan")
+
+    @property
+    def of_either_padding(self) -> DescriptorType:
+        """The type above the two that differ from this one in their padding alone."""
+        return attrs.evolve(self, padding="either")
 
     def syntax(self) -> TypeSyntax:
         padding = () if self.padding == "zero" else (TypeSyntax(self.padding),)

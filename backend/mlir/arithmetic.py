@@ -12,12 +12,13 @@ from ziggurat.backend.mlir.emitter import OP, TYPE, Attributes, Emitter, Names, 
 from ziggurat.backend.mlir.reader import DEFAULTS, Reader, reads, signed
 from ziggurat.backend.mlir.syntax import Dense, Statement
 from ziggurat.codemodel.declare import OPS
-from ziggurat.codemodel.dialects import arith, math, tt
+from ziggurat.codemodel.dialects import arith, math, scf, tt
 from ziggurat.codemodel.dialects.arith import Rounding
 from ziggurat.codemodel.errors import TargetError
 from ziggurat.codemodel.numbers import wrapped
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.types import (
+    DescriptorType,
     PtrType,
     ScalarType,
     TensorType,
@@ -371,7 +372,15 @@ def read_float_comparison(r: Reader, s: Statement) -> Value:
 @reads("arith.select")
 def read_select(r: Reader, s: Statement) -> Value:
     condition, *values = r.operands(s, 3)
-    return r.add(arith.Select(condition, *r.alike(values)))
+    if TYPE in s.attributes and values[0] is values[1]:
+        return r.add(tt.DescriptorPadding(values[0], condition))
+    values = r.alike(values)
+    if not isinstance(values[0].type, DescriptorType):
+        return r.add(arith.Select(condition, *values))
+    bodies = [r.b.nested([], value.type) for value in values]
+    for body, value in zip(bodies, values, strict=True):
+        body.add(scf.Yield([value]))
+    return r.add(scf.If(condition, *(body.finish() for body in bodies)))
 
 
 @DEFAULTS.of(arith.ExtF, arith.ExtSI, arith.ExtUI, arith.TruncI, arith.SIToFP, arith.UIToFP, arith.FPToSI, arith.FPToUI)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from ziggurat.backend.mlir.arithmetic import cast, cast_step, choose, compare, is_boolean
-from ziggurat.backend.mlir.emitter import OP, Attributes, Emitter, Names, emits, listed, mlir_type, quoted
+from ziggurat.backend.mlir.emitter import OP, Attributes, Emitter, Names, emits, listed, mlir_type, own_type, quoted
 from ziggurat.backend.mlir.reader import Reader, reads, signed
 from ziggurat.backend.mlir.syntax import Raw, Statement
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.dialects.tt import AtomicKind, CacheModifier, EvictionPolicy, MemScope, MemSemantic, Padding
 from ziggurat.codemodel.errors import TargetError
-from ziggurat.codemodel.op import OpResult, Value, expect
+from ziggurat.codemodel.op import OpResult, Value, constant_of, expect
 from ziggurat.codemodel.types import (
     DescriptorType,
     PtrType,
@@ -192,6 +192,17 @@ def store_block(e: Emitter, op: tt.DescriptorStore) -> Names:
     place = f"{e.name(op.descriptor)}[{', '.join(e.names(op.offsets))}]"
     types = f" : {mlir_type(op.descriptor.type)}, {mlir_type(op.value.type)}"
     return e.line(f"{op.NAME} {place}, {e.name(op.value)}", types)
+
+
+@emits(tt.DescriptorPadding)
+def descriptor_padding(e: Emitter, op: tt.DescriptorPadding) -> Names:
+    """Triton's descriptors keep their padding where control flow chooses between them; here the choice between the
+    operand and itself bears the type for `from_mlir`."""
+    type_ = expect(op.descriptor.type, DescriptorType)
+    if constant_of(op.nan) is not (type_.padding == "nan"):
+        raise TargetError(f"{op.NAME} that changes the padding of a descriptor has no form in Triton's MLIR")
+    nan, name = e.names(op.operands)[::-1]
+    return (e.value(f"arith.select {nan}, {name}, {name}", f" : {mlir_type(type_)}", own_type(op.result.type)),)
 
 
 @emits(tt.DescriptorGather)

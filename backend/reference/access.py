@@ -180,6 +180,11 @@ def _descriptor(machine: Machine, op: tt.MakeTensorDescriptor, operands: Operand
     return operands
 
 
+@triton.of(tt.DescriptorPadding)
+def _descriptor_padding(machine: Machine, op: tt.DescriptorPadding, operands: Operands) -> Operands:
+    return (*operands[0][: 1 + 2 * len(_descriptor_type(op).block)], operands[1])
+
+
 @triton.of(tt.DescriptorSize)
 def _descriptor_size(machine: Machine, op: tt.DescriptorSize, operands: Operands) -> Array:
     return operands[0][1 + op.axis]
@@ -210,7 +215,7 @@ def _block(descriptor: Operands, offsets: Operands, type_: DescriptorType) -> tu
     return pointers, inside
 
 
-def _descriptor_type(op: _Read | _Written | tt.DescriptorFact) -> DescriptorType:
+def _descriptor_type(op: _Read | _Written | tt.DescriptorFact | tt.DescriptorPadding) -> DescriptorType:
     return expect(op.descriptor.type, DescriptorType)
 
 
@@ -218,7 +223,9 @@ def _descriptor_type(op: _Read | _Written | tt.DescriptorFact) -> DescriptorType
 def _descriptor_load(machine: Machine, op: _Read, operands: Operands) -> Array:
     type_ = _descriptor_type(op)
     pointers, inside = _block(operands[0], operands[1:], type_)
-    padding = np.nan if type_.padding == "nan" else 0
+    padding: Any = np.nan if type_.padding == "nan" else 0
+    if type_.padding == "either":
+        padding = over(np.where(operands[0][-1], np.nan, 0), len(shape_of(op.result.type)))
     return load_elements(machine, pointers, inside, padding, machine.access("reads", op, op.result.type))
 
 

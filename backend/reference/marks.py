@@ -167,7 +167,7 @@ def _shaped(meaning: Meaning, machine: Machine, op: Op, operands: Operands, resu
 
 @marks.of(
     core.MakeTuple, core.TupleLoad, core.TupleWith, core.Return, core.Yield, core.Branch, core.CondBranch,
-    core.Unreachable, cf.Br, cf.CondBr, scf.If, scf.For, scf.While, scf.Yield, scf.Condition,
+    core.Unreachable, cf.Br, cf.CondBr, scf.If, scf.For, scf.While, scf.Yield, scf.Condition, tt.DescriptorPadding,
     tt.Call, tt.Return, tt.ReduceReturn, tt.ScanReturn, tt.MapElementwise, tt.MapReturn, tt.MakeTensorDescriptor,
 )  # fmt: skip
 def _moved(meaning: Meaning, machine: Machine, op: Op, operands: Operands) -> Any:

@@ -127,7 +127,8 @@ def undefined(type_: Type) -> Any:
     if isinstance(type_, TupleType):
         return tuple(map(undefined, type_.components))
     if isinstance(type_, DescriptorType):
-        return descriptor(0, (0,) * len(type_.block), (0,) * len(type_.block))
+        padding = (np.zeros(1, np.bool_),) * (type_.padding == "either")
+        return (*descriptor(0, (0,) * len(type_.block), (0,) * len(type_.block)), *padding)
     rank = type_.rank if isinstance(type_, TensorType) else 0
     return np.zeros((1,) * (rank + 1), element_dtype(type_))
 

@@ -316,6 +316,8 @@ class Select(Op, Pure, name="arith.select"):
 
     def check(self) -> None:
         same_types(self, self.then, self.otherwise)
+        element = element_of(self.then.type)
+        require(isinstance(element, ScalarType | PtrType), f"arith.select chooses numbers or pointers; got {element}")
         condition = self.condition.type
         require(element_of(condition) == i1, f"arith.select chooses by i1; got {condition}")
         require(

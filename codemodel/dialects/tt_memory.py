@@ -30,9 +30,9 @@ from ziggurat.codemodel.types import (
 
 __all__ = [
     "ATOMIC_OPS", "AddPtr", "AtomicCAS", "AtomicKind", "AtomicRMW", "Bitcast", "CacheModifier", "DescriptorFact",
-    "DescriptorGather", "DescriptorLoad", "DescriptorReduce", "DescriptorScatter", "DescriptorSize",
-    "DescriptorStore", "DescriptorStride", "EvictionPolicy", "IntToPtr", "Load", "MakeTensorDescriptor", "MemScope",
-    "MemSemantic", "Padding", "PtrToInt", "Store", "pointee_of",
+    "DescriptorGather", "DescriptorLoad", "DescriptorPadding", "DescriptorReduce", "DescriptorScatter",
+    "DescriptorSize", "DescriptorStore", "DescriptorStride", "EvictionPolicy", "IntToPtr", "Load",
+    "MakeTensorDescriptor", "MemScope", "MemSemantic", "Padding", "PtrToInt", "Store", "pointee_of",
 ]  # fmt: skip
 
 
@@ -291,6 +291,20 @@ def _described(op: Op, value: Value, indices: Sequence[Value]) -> DescriptorType
     require(len(indices) == len(type_.block), f"{op.NAME} of {type_} takes {len(type_.block)} offsets")
     require(all(v.type == i32 for v in indices), f"the offsets of {op.NAME} must be i32")
     return type_
+
+
+class DescriptorPadding(Op, traits.Pure, name="tt.descriptor_padding"):
+    """The descriptor with a padding that is chosen at run time: NaN if `nan`, and otherwise zero. The type of the
+    result says "either"."""
+
+    descriptor: Value = operand()
+    nan: Value = operand()
+
+    def infer_type(self) -> Type:
+        problem = f"{self.NAME} takes a descriptor of floats and an i1; got {self.descriptor.type} and {self.nan.type}"
+        type_ = expect(self.descriptor.type, DescriptorType, problem)
+        require(type_.element.is_float and self.nan.type == i1, problem)
+        return type_.of_either_padding
 
 
 class DescriptorFact(Op, traits.Pure):

@@ -147,13 +147,6 @@ def test_control_flow_carries_descriptors(first):
     assert (out[:2] == (2 if first else 6)).all() and (out[2:] == (2 if first else 3)).all()
 
 
-def test_descriptors_of_different_padding_cannot_be_joined():
-    x = np.ones((8, 8), np.float32)
-    padded = zg.TensorDescriptor(x, (4, 8), padding="nan")
-    with pytest.raises(zg.KernelTypeError, match=r"descriptor<x4, x8, f32>"):
-        pick[1](padded, zg.TensorDescriptor(x, (4, 8)), zg.TensorDescriptor(x, (4, 8)), 2, 1)
-
-
 @zg.function
 def twice(desc, i):
     return zg.mul(desc.load((i, 0)), 2.0)

@@ -12,6 +12,7 @@ from ziggurat.codemodel.dialects import arith, core, tt
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.types import (
     ConstantType,
+    DescriptorType,
     PtrType,
     ScalarType,
     TensorType,
@@ -114,6 +115,8 @@ class Emitter:
                     known = self.constant(operand.type.value, element)
             return self.spread(known, shape)
         value = operand.value
+        if isinstance(element, DescriptorType) and value.type != element:
+            return self.add(tt.DescriptorPadding(value, self.constant(value.type.padding == "nan", i1)))
         if isinstance(element, ScalarType):
             value = self.cast(value, element)
         return self.spread(value, shape)

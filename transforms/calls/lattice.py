@@ -12,7 +12,7 @@ from typing import Any, cast
 import attrs
 
 from ziggurat.codemodel.location import Location
-from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType, TupleType, Type, TypeSyntax, i64
+from ziggurat.codemodel.types import ConstantType, DescriptorType, PtrType, ScalarType, TupleType, Type, TypeSyntax, i64
 from ziggurat.frontends.language import Function
 from ziggurat.frontends.language.constants import as_constant, unwrapped
 from ziggurat.frontends.language.policy import Policy
@@ -131,6 +131,8 @@ def _join(a: Type, b: Type) -> Type | None:
             return None
         joined = [_join(p, q) for p, q in zip(x, y, strict=True)]
         return None if None in joined else tuple_like(a, tuple(type_ for type_ in joined if type_ is not None))
+    if isinstance(a, DescriptorType) and isinstance(b, DescriptorType):
+        return a.of_either_padding if a.of_either_padding == b.of_either_padding else None
     if not is_number(a) or not is_number(b):
         return None
     if isinstance(a, ConstantType):

@@ -18,8 +18,8 @@ CONSTANT: Final[tuple[type, ...]] = (
 INTEGER: Final[tuple[type, ...]] = (
     arith.ConstantOp, arith.IntBinary, arith.ExtSI, arith.ExtUI, arith.TruncI, arith.SIToFP, arith.UIToFP,
     maths.IntUnary, tt.MulHiUI, tt.Grid, tt.SmId, tt.GlobalTimer, tt.MakeRange, tt.Histogram, tt.Poison, tt.AddPtr,
-    tt.Bitcast, tt.IntToPtr, tt.PtrToInt, tt.MakeTensorDescriptor, tt.DescriptorFact, tt.Func, tt.Print, tt.Assert,
-    tt.Assume, tt.Barrier, tt.GridDependencyWait, tt.GridDependencyLaunch, BodyTerminator,
+    tt.Bitcast, tt.IntToPtr, tt.PtrToInt, tt.MakeTensorDescriptor, tt.DescriptorFact, tt.DescriptorPadding,
+    tt.Func, tt.Print, tt.Assert, tt.Assume, tt.Barrier, tt.GridDependencyWait, tt.GridDependencyLaunch, BodyTerminator,
 )  # fmt: skip
 # Ops that have no gradient: the reason, and a hint.
 REASONS: Final[dict[type[Op], tuple[str, str | None]]] = {

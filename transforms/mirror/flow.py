@@ -477,7 +477,8 @@ def conditional(walk: FunctionMirror, op: py.CondExpression) -> Built:
     if isinstance(result, ConstantType) and all(map(_is_simple, op.bodies)):
         return None
     condition = walk.emit.truth(walk.operand(op.condition))
-    if all(_is_simple(body) for body in op.bodies) and not isinstance(result, TupleType | BlockPtrType):
+    in_parts = isinstance(result, TupleType | BlockPtrType | DescriptorType)
+    if all(_is_simple(body) for body in op.bodies) and not in_parts:
         first, second = (walk.emit.convert(expression(walk, body), result) for body in op.bodies)
         return walk.emit.add(arith.Select(condition, first, second))
     parts: list[Callable[[], list[Value]]] = [

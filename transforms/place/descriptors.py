@@ -37,6 +37,7 @@ import attrs
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, cf, core, scf, tt
 from ziggurat.codemodel.dialects.tt import Padding
+from ziggurat.codemodel.errors import KernelTypeError
 from ziggurat.codemodel.op import BlockParameter, Body, Op, OpResult, Successor, Value
 from ziggurat.codemodel.structured import Structured
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, rebuilt, transform
@@ -119,6 +120,8 @@ def lower_descriptors(
                 pointers, inside = _address(builder, _maker(operands[0]), operands[2:])
                 builder.add(tt.AtomicRMW(pointers, operands[1], inside, kind=op.kind, sem=tt.MemSemantic.RELAXED))
                 return DROP
+            case tt.DescriptorPadding():
+                return builder.add(tt.DescriptorPadding(_maker(operands[0]).result, operands[1]))
             case tt.DescriptorSize():
                 return _maker(operands[0]).shape[op.axis]
             case tt.DescriptorStride():
@@ -141,23 +144,31 @@ def _expanded(types: Iterable[Type]) -> list[Type]:
     for type_ in types:
         if isinstance(type_, DescriptorType):
             rank = len(type_.block)
-            found += [PtrType(type_.element), *[i32] * rank, *[i64] * rank]
+            found += [PtrType(type_.element), *[i32] * rank, *[i64] * rank, *[i1] * (type_.padding == "either")]
         else:
             found.append(type_)
     return found
 
 
 def _maker(value: Value) -> tt.MakeTensorDescriptor:
-    """The op that makes a descriptor of the new model."""
+    """The op that makes a descriptor of the new model, whose padding may be replaced."""
+    if isinstance(value, OpResult) and isinstance(value.op, tt.DescriptorPadding):
+        value = value.op.descriptor
     assert isinstance(value, OpResult) and isinstance(value.op, tt.MakeTensorDescriptor)
     return value.op
+
+
+def _chosen_padding(value: Value) -> list[Value]:
+    """Whether a descriptor of the new model pads with NaN, if that is chosen at run time; otherwise nothing."""
+    return [value.op.nan] if isinstance(value, OpResult) and isinstance(value.op, tt.DescriptorPadding) else []
 
 
 def _parts(values: Sequence[Value]) -> list[Value]:
     """The values, with each descriptor replaced by its parts."""
     found: list[Value] = []
     for value in values:
-        found += _maker(value).operands if isinstance(value.type, DescriptorType) else [value]
+        parts = isinstance(value.type, DescriptorType) and [*_maker(value).operands, *_chosen_padding(value)]
+        found += parts or [value]
     return found
 
 
@@ -169,7 +180,11 @@ def _joined(builder: Builder, types: Iterable[Type], parts: Iterable[Value]) -> 
         if isinstance(type_, DescriptorType):
             base, *sizes = islice(left, 1 + 2 * len(type_.block))
             rank = len(type_.block)
-            op = tt.MakeTensorDescriptor(base, sizes[:rank], sizes[rank:], type_, padding=Padding(type_.padding))
+            padding = Padding.NAN if type_.padding == "nan" else Padding.ZERO
+            made = attrs.evolve(type_, padding=padding.value)
+            op: Op = tt.MakeTensorDescriptor(base, sizes[:rank], sizes[rank:], made, padding=padding)
+            if type_.padding == "either":
+                op = tt.DescriptorPadding(builder.add(op), next(left))
             found.append(builder.add(op))
         else:
             found.append(next(left))
@@ -228,6 +243,8 @@ def _columns(
     number, type_ = parameter.index, parameter.type
     if not isinstance(type_, DescriptorType):
         return [(str(number), type_, divisor)]
+    if type_.padding == "either":
+        raise KernelTypeError(f"a descriptor that a kernel takes must be padded with zeros or with NaN; got {type_}")
     through_map = [user.result in kept for user in parameter.uses]
     columns: list[tuple[str, Type, int]] = []
     if any(through_map) or not through_map:
@@ -337,7 +354,10 @@ def _load(builder: Builder, op: tt.DescriptorLoad | tt.DescriptorGather, operand
     pointers, inside = _address(builder, made, operands[1:])
     element = descriptor_of(made.result).element
     zero = 0.0 if element.is_float else False if element == i1 else 0
-    other = builder.add(arith.ConstantOp(math.nan if made.padding is Padding.NAN else zero, op.result.type))
+    nan = _chosen_padding(operands[0])
+    other = builder.add(arith.ConstantOp(math.nan if made.padding is Padding.NAN and not nan else zero, op.result.type))
+    for chosen in nan:
+        other = builder.add(arith.Select(chosen, builder.add(arith.ConstantOp(math.nan, op.result.type)), other))
     if isinstance(op, tt.DescriptorGather):
         return builder.add(tt.Load(pointers, inside, other))
     return builder.add(tt.Load(pointers, inside, other, cache=op.cache, eviction=op.eviction))

@@ -230,6 +230,8 @@ def _memory(case: Callable[[str, Sequence[Type], Build], None]) -> None:
         for padding in tt.Padding:
             if padding is tt.Padding.ZERO or s.is_float:
                 case(f"descriptor.{s}.{padding.value}", [s, i32], lambda f, x, n, p=padding: _descriptor(f, x, n, p))
+        if s.is_float:
+            case(f"descriptor.either.{s}", [s, i32], _chosen)
         case(f"descriptor.rows.{s}", [s, tensor(i32)], _rows)
 
 
@@ -245,6 +247,18 @@ def _descriptor(f: Builder, element: Value, size: Value, padding: tt.Padding) ->
     if padding is tt.Padding.ZERO and scalar in (f16, bf16, f32):  # As Triton's descriptor.atomic_add.
         f.add(tt.DescriptorReduce(described, block, [size, size], kind=tt.AtomicKind.FADD))
     return block
+
+
+def _chosen(f: Builder, element: Value, size: Value) -> Value:
+    """A block that is read through a descriptor with a padding at run time."""
+    scalar = element_of(element.type)
+    assert isinstance(scalar, ScalarType)
+    one, nan = f.add(arith.ConstantOp(1, i64)), f.add(arith.ConstantOp(True, i1))
+    type_ = DescriptorType((16, 32), scalar, "nan")
+    described = f.add(
+        tt.MakeTensorDescriptor(element.op.ptr, [size, size], [one, one], type_, padding=tt.Padding.NAN)
+    )
+    return f.add(tt.DescriptorLoad(f.add(tt.DescriptorPadding(described, nan)), [size, size]))
 
 
 def _rows(f: Builder, element: Value, rows: Value) -> Value:
