@@ -9,8 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from ziggurat.codemodel.errors import ForeignError
+from ziggurat.codemodel.scalars import bits_of
 from ziggurat.codemodel.types import ScalarType
+
+# The array of an operand, and the type of its numbers: None for addresses.
+Column = tuple[Any, ScalarType | None]
 
 
 def show(line: str) -> None:
@@ -47,7 +53,17 @@ def number_text(number: Any, type_: ScalarType | None, hexadecimal: bool, c_form
     return f"{float(number):f}" if type_.is_float else str(int(number))
 
 
-def printed_line(pid: tuple[int, ...], place: Sequence[int], shape: Sequence[int], before: str, text: str) -> str:
-    """The line for the element at a place of an operand of this shape: its value reads `text`, after `before`."""
-    index = ", ".join(f"{at:{width}}" for at, width in zip(place, index_widths(shape), strict=True))
-    return f"pid {pid} idx ({index}){before}{text}"
+def printed_lines(
+    pid: tuple[int, ...], prefix: str, columns: Sequence[Column], hexadecimal: bool, c_form: bool, whole: bool
+) -> list[str]:
+    """The lines of a `tt.print` for one program. `columns` has the operands."""
+    texts = [] if columns or whole else [f"pid {pid} {prefix}"]
+    for number, (array, type_) in enumerate(columns):
+        is_bits = (hexadecimal or type_ is None) and array.dtype != np.bool_
+        shown = bits_of(array).reshape(array.shape) if is_bits else array
+        before = before_value(prefix, number, len(columns))
+        for place in np.ndindex(*array.shape):
+            text = number_text(shown[place], type_, hexadecimal, c_form)
+            index = ", ".join(f"{at:{width}}" for at, width in zip(place, index_widths(array.shape), strict=True))
+            texts.append(text if whole else f"pid {pid} idx ({index}){before}{text}")
+    return [prefix.format(*texts)] if whole else texts

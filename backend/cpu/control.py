@@ -263,7 +263,8 @@ def _print(emitter: Emitter, op: tt.Print, *values: Number) -> None:
         else:
             emitter.line(f"store {to_memory(emitter, number, value.type).typed}, ptr {target}")
     emitter.release()
-    site = emitter.site(op, "prints", message=op.prefix, types=tuple(types), hex=op.hex, c_form=op.c_form)
+    form = {"hex": op.hex, "c_form": op.c_form, "whole": op.whole}
+    site = emitter.site(op, "prints", message=op.prefix, types=tuple(types), **form)
     data = emitter.emit(f"inttoptr i64 {emitter.scratch_address(start)} to ptr")
     slot = emitter.emit("getelementptr i64, ptr %host, i64 2")
     function = emitter.effect(f"load ptr, ptr {slot}")

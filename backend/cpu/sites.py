@@ -25,6 +25,7 @@ class Site:
     shape: tuple[int, ...] = ()
     hex: bool = False
     c_form: bool = False
+    whole: bool = False
 
     @staticmethod
     def of(op: Op, verb: str, **more: Any) -> Site:

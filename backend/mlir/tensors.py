@@ -231,6 +231,7 @@ def dot(e: Emitter, op: tt.Dot) -> Names:
 
 _DEFAULT = "zg.default_precision"  # An attribute of ours on a dot of f32.
 _DIGITS = "zg.digits"  # And on a print that is not in C's form.
+_WHOLE = "zg.line"  # And on a print of a whole line; Triton prints a line for each value, with the format before it.
 
 
 def _dot(e: Emitter, op: tt.Dot, a: str, b: str, c: str) -> str:
@@ -338,7 +339,8 @@ def assume(e: Emitter, op: tt.Assume) -> Names:
 def device_print(e: Emitter, op: tt.Print) -> Names:
     """Triton prints the prefix as it is; its front end puts a blank before it and a colon after it."""
     values = [value for value in op.values if mlir_types(value.type)]
-    prefix = f" {op.prefix.strip().removesuffix(':')}: " if values and op.prefix.strip() else op.prefix
+    is_label = values and op.prefix.strip() and not op.whole
+    prefix = f" {op.prefix.strip().removesuffix(':')}: " if is_label else op.prefix
     signs = [
         int(isinstance(element, ScalarType) and element.signed)
         for value in values
@@ -348,6 +350,7 @@ def device_print(e: Emitter, op: tt.Print) -> Names:
     attributes: Attributes = {"hex": _flag(op.hex), "isSigned": _numbers(signs)}
     if not op.c_form:
         attributes[_DIGITS] = None
+    attributes |= {_WHOLE: None} if op.whole else {}
     return e.line(f"{op.NAME} {quoted(prefix)}", operands, attributes=attributes)
 
 
@@ -528,13 +531,15 @@ def read_print(r: Reader, s: Statement) -> None:
     """The prefix has a blank before it and a colon after it, as Triton's front end writes it; the form is Triton's."""
     values = r.operands(s)
     prefix = s.attributes["prefix"] if "prefix" in s.attributes else s.strings[0]
-    if values and prefix.startswith(" ") and prefix.endswith(": "):
+    is_line = _WHOLE in s.attributes
+    if values and prefix.startswith(" ") and prefix.endswith(": ") and not is_line:
         prefix = prefix[1:-2]
     unsigned = [index for index, sign in enumerate(s.attributes.get("isSigned", ())) if not sign]
     for index in unsigned:
         if index < len(values):
             values[index] = r.as_type(values[index], signed(values[index].type, False))
-    r.add(tt.Print(values, prefix, hex=bool(s.attributes.get("hex", False)), c_form=_DIGITS not in s.attributes))
+    is_hex, c_form = bool(s.attributes.get("hex", False)), _DIGITS not in s.attributes
+    r.add(tt.Print(values, prefix, hex=is_hex, c_form=c_form, whole=is_line))
 
 
 @reads("tt.assert")

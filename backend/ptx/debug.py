@@ -42,8 +42,8 @@ def print_text(emitter: Emitter, form: str, arguments: list[Argument]) -> None:
         size += width
     buffer = "null"
     if arguments:
-        assert size <= _BUFFER
-        buffer = emitter.once("vprintf", lambda: emitter.emit(f"alloca [{_BUFFER} x i8], align 8"))
+        room = max(size, _BUFFER)
+        buffer = emitter.once(("vprintf", room), lambda: emitter.emit(f"alloca [{room} x i8], align 8"))
     for (kind, value), place in zip(arguments, places, strict=True):
         at = emitter.emit(f"getelementptr i8, ptr {buffer}, i32 {place}")
         emitter.line(f"store {kind} {value}, ptr {at}")
@@ -92,11 +92,19 @@ def _print(emitter: Emitter, op: tt.Print) -> Emitted:
     prefix alone, by each thread."""
     program = [("i32", special_register(emitter, f"ctaid.{axis}")) for axis in "xyz"]
     prefix = op.prefix.replace("%", "%%")
+    if op.whole:
+        _guarded(emitter, emitter.owner(i1), lambda: _print_line(emitter, op, prefix))
+        return
     if not op.values:
         owner = None if op.c_form else emitter.owner(i1)
         _guarded(emitter, owner, lambda: print_text(emitter, f"pid (%u, %u, %u) {prefix}\n", program))
     for position, value in enumerate(op.values):
         _print_value(emitter, op, value, program, before_value(prefix, position, len(op.values)))
+
+
+def _print_line(emitter: Emitter, op: tt.Print, prefix: str) -> None:
+    shown = [_shown(emitter, op, emitter.at(value, 0), value.type) for value in op.values]
+    print_text(emitter, prefix.format(*(form for form, _ in shown)) + "\n", [argument for _, argument in shown])
 
 
 def _print_value(emitter: Emitter, op: tt.Print, value: Value, program: list[Argument], before: str) -> None:

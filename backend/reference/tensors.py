@@ -20,8 +20,8 @@ from ziggurat.codemodel.dialects.tt import InputPrecision
 from ziggurat.codemodel.errors import KernelRuntimeError
 from ziggurat.codemodel.interpret import Meaning
 from ziggurat.codemodel.op import Op, Value
-from ziggurat.codemodel.printed import before_value, number_text, printed_line
-from ziggurat.codemodel.scalars import bits_of, rounded, tf32, widened
+from ziggurat.codemodel.printed import Column, printed_lines
+from ziggurat.codemodel.scalars import rounded, tf32, widened
 from ziggurat.codemodel.types import PtrType, ScalarType, TensorType, bf16, element_of, f32, scalar_element, shape_of
 
 Operands = tuple[Any, ...]
@@ -265,25 +265,18 @@ def _index(place: tuple[int, ...]) -> str:
 @triton.of(tt.Print)
 def _print(machine: Machine, op: tt.Print, operands: Operands) -> None:
     programs = machine.frame.programs
-    lines: list[tuple[int, str]] = []
-    if not operands:
-        lines = [(int(p), f"pid {machine.memory.coordinates(int(p))} {op.prefix}") for p in programs]
-    for number, (value, array) in enumerate(zip(op.values, operands, strict=True)):
+    columns: list[Column] = []
+    for value, array in zip(op.values, operands, strict=True):
         shape, element = shape_of(value.type), element_of(value.type)
         if isinstance(value.type, cpu.BufferType):
             shape, element, array = value.type.shape, value.type.element, array.array[None]
-        whole = np.broadcast_to(array, (len(programs), *shape))
-        before = before_value(op.prefix, number, len(operands))
         scalar = element if isinstance(element, ScalarType) else None
-        if scalar is None:
-            whole = real_addresses(whole)
-        shown = bits_of(whole) if (op.hex or scalar is None) and whole.dtype != np.bool_ else whole
-        for row, program in enumerate(programs):
-            pid = machine.memory.coordinates(int(program))
-            for place in np.ndindex(*shape):
-                text = number_text(shown[(row, *place)], scalar, op.hex, op.c_form)
-                lines.append((int(program), printed_line(pid, place, shape, before, text)))
-    machine.printed.extend(lines)
+        whole = np.broadcast_to(array, (len(programs), *shape))
+        columns.append((whole if scalar else real_addresses(whole), scalar))
+    for row, program in enumerate(map(int, programs)):
+        pid, own = machine.memory.coordinates(program), [(array[row], scalar) for array, scalar in columns]
+        lines = printed_lines(pid, op.prefix, own, op.hex, op.c_form, op.whole)
+        machine.printed.extend((program, line) for line in lines)
 
 
 def require(machine: Machine, condition: Array, message: str) -> None:

@@ -6,6 +6,7 @@ Several results of an op in Triton's dialect are one Tuple here; attributes on v
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Sequence
 
 from ziggurat.codemodel import traits
@@ -407,12 +408,21 @@ class Print(Op, name="tt.print"):
     """Print the values, each element with its program.
 
     With `c_form`, floats are written as C's `%f` has them and i1 as 0 and 1, and on a GPU each thread prints a scalar.
+    With `whole`, each program prints one line: the prefix, a format of Python's in which `{}` stands for each value, a
+    scalar.
     """
 
     values: Sequence[Value] = operands()
     prefix: str = attribute(str, unnamed=True)
     hex: bool = attribute(bool, default=False)
     c_form: bool = attribute(bool, default=False)
+    whole: bool = attribute(bool, default=False)
+
+    def check(self) -> None:
+        parts = re.sub(r"\{\{|\}\}", "", self.prefix).split("{}")
+        is_format = len(parts) == len(self.values) + 1 and not set("{}") & set("".join(parts))
+        is_line = is_format and not any(shape_of(value.type) for value in self.values)
+        require(is_line or not self.whole, f"{self.NAME}: a whole line has a scalar for each {{}}; got {self.prefix!r}")
 
 
 class Assert(Op, name="tt.assert"):

@@ -208,6 +208,8 @@ def _assert(p: Printer, op: tt.Assert) -> str:
 
 @prints(tt.Print)
 def _print(p: Printer, op: tt.Print) -> str:
+    if op.whole:
+        raise inexpressible(op, "a whole line", "use zg.device_print for each value")
     if op.hex:
         raise inexpressible(op, "numbers in hexadecimal")
     return f"device_print({p.arguments(string(op.prefix), *op.values)})"

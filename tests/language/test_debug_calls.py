@@ -144,18 +144,17 @@ def test_globaltimer_increases_and_smid_is_zero(kernel, launch):
     assert step[0] < 0
 
 
-def test_print_is_device_print(kernel, capsys):
+def test_print_of_tensors_is_device_print(kernel, capsys):
     printing = kernel("""
     def printing(n):
-        print("n is:", n, 2)
-        print(n)
-        print("done")
+        print("n is:", zg.arange(0, 2), 2, "and", n)
+        print(zg.full((2,), n, zg.i8))
     """)
     same = kernel("""
     def same(n):
-        zg.device_print("n is", n, 2)
-        zg.device_print("", n)
-        zg.device_print("done")
+        zg.device_print("n is", zg.arange(0, 2), 2)
+        zg.device_print("and", n)
+        zg.device_print("", zg.full((2,), n, zg.i8))
     """)
     printing[2](7)
     printed = capsys.readouterr().out

@@ -10,40 +10,88 @@ import pytest
 import ziggurat as zg
 import ziggurat.triton as triton
 import ziggurat.triton.language as tl
+from ziggurat.backend.simulator.simulate import simulate
 
 MODES = [{}, {"interpret": True}]
 LINES = """
 def f(out, s, v, NAME: {0}.constexpr):
     print("s", s, "v", v)
-    print(s, "then", "text:", v, NAME)
-    print("x", {0}.arange(0, 2), "y", s)
+    print(s, "{{{{then}}}}", "100%", "text:", v, NAME, s > 2, 0.1, True)
+    print("x", {0}.arange(0, 2), "y:", s, "end")
+    print("s:", s)
+    print("end")
+    print(v)
     {0}.store(out, 1)
 """
 PRINTED = """\
-pid (0, 0, 0) idx () s: 3
-pid (0, 0, 0) idx () v: {0}
-pid (0, 0, 0) idx (): 3
-pid (0, 0, 0) idx () then text: {0}
-pid (0, 0, 0) end
+s 3 v 1.5
+3 {then} 100% text: 1.5 end True 0.1 True
 pid (0, 0, 0) idx (0) x: 0
 pid (0, 0, 0) idx (1) x: 1
 pid (0, 0, 0) idx () y: 3
+pid (0, 0, 0) end
 """
+# What Triton prints as well has its form.
+LAST = {"zg": "s: 3\nend\n1.5\n", "tl": "pid (0, 0, 0) idx () s: 3\npid (0, 0, 0) end\n1.5\n"}
 
 
-@pytest.mark.parametrize(("decorate", "prefix", "form"), [(zg.kernel, "zg", "2.5"), (triton.jit, "tl", "2.500000")])
+def printing(kernel: Any, prefix: str) -> Any:
+    return kernel(LINES.format(prefix).replace("{{", "{").replace("}}", "}"), DECORATORS[prefix], tl=tl)
+
+
+DECORATORS = {"zg": zg.kernel, "tl": triton.jit}
+
+
+@pytest.mark.parametrize("prefix", DECORATORS)
+@pytest.mark.parametrize("mode", [*MODES, {"strict": True}])
+def test_a_print_of_scalars_is_a_line_as_python_writes_it(kernel, capsys, prefix: str, mode: Any):
+    printing(kernel, prefix)[(1,)](np.zeros(1, np.int32), 3, 1.5, "end", **mode)
+    assert capsys.readouterr().out == PRINTED + LAST[prefix]
+
+
 @pytest.mark.parametrize("mode", MODES)
-def test_strings_stand_anywhere_in_a_print(kernel, capsys, decorate: Any, prefix: str, form: str, mode: Any):
-    made = kernel(LINES.format(prefix), decorate, tl=tl)
-    made[(1,)](np.zeros(1, np.int32), 3, 2.5, "end", **mode)
-    assert capsys.readouterr().out == PRINTED.format(form)
+def test_each_program_prints_its_line(kernel, capsys, mode: Any):
+    made = kernel("""
+        def f(x):
+            print("of", zg.program_id(0), zg.load(zg.add(x, zg.program_id(0))), zg.cast(zg.program_id(0), zg.u8))
+    """)
+    made[(3,)](np.array([0.1, -np.inf, np.nan], np.float32), **mode)
+    assert capsys.readouterr().out == "of 0 0.1 0\nof 1 -inf 1\nof 2 nan 2\n"
 
 
-def test_a_print_survives_mlir(kernel, capsys):
-    made = kernel(LINES.format("tl"), triton.jit, tl=tl)
-    model = zg.from_mlir(zg.to_mlir(made.triton(zg.ptr(zg.i32), zg.i32, zg.f32, "end")))
-    zg.run(model, 1, np.zeros(1, np.int32), 3, 2.5)
-    assert capsys.readouterr().out == PRINTED.format("2.500000")
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+def test_one_thread_prints_the_line_on_a_gpu(kernel, capsys, target: str):
+    compiled = printing(kernel, "zg").compile(zg.ptr(zg.i32), zg.i32, zg.f32, "end", target=target)
+    arguments = [np.zeros(1, np.int32), np.int32(3), np.float32(1.5)]
+    simulate(compiled.stages["llvm"], num_warps=4, shared=compiled.shared, arguments=arguments)
+    assert capsys.readouterr().out == PRINTED + LAST["zg"]
+
+
+def test_a_line_of_many_values_on_a_gpu(kernel, capsys):
+    """More than the buffer for the arguments of other prints holds."""
+    made = kernel(f"def f(n):\n    print({', '.join(['n, n > 3'] * 12)})\n    print('n', n)")
+    compiled = made.compile(zg.i64, target="sm_90a")
+    simulate(compiled.stages["llvm"], num_warps=4, shared=compiled.shared, arguments=[np.int64(2**40)])
+    assert capsys.readouterr().out == " ".join([f"{2**40} True"] * 12) + f"\nn {2**40}\n"
+
+
+@pytest.mark.parametrize("prefix", DECORATORS)
+def test_a_print_survives_text_and_mlir(kernel, capsys, prefix: str):
+    model = printing(kernel, prefix).triton(zg.ptr(zg.i32), zg.i32, zg.f32, "end")
+    assert zg.parse(str(model)) == model
+    zg.run(zg.from_mlir(zg.to_mlir(model)), 1, np.zeros(1, np.int32), 3, 1.5)
+    assert capsys.readouterr().out == PRINTED + LAST[prefix]
+
+
+@pytest.mark.parametrize("format_", ["n", "{} {}", "{", "}", "{0}", "{n}", "{}}"])
+def test_the_format_of_a_line_fits_its_values(format_: str):
+    with pytest.raises(zg.VerifyError, match="a whole line has a scalar for each"):
+        zg.verify(
+            zg.parse(f"""module ()void -> {{
+            tt.func @"f" (%0 : i32)void -> {{ tt.print %0 @"{format_}" @whole=true; tt.return; }};
+            unreachable;
+        }};""")
+        )
 
 
 @pytest.mark.parametrize("prefix", ["zg", "tl"])

@@ -41,7 +41,7 @@ from ziggurat.transforms.calls.lattice import (
     outer_constant,
 )
 from ziggurat.transforms.calls.operands import operand_types, operand_values
-from ziggurat.transforms.calls.programs import range_of
+from ziggurat.transforms.calls.programs import device_print, range_of
 from ziggurat.transforms.calls.promotion import NONE, constant, is_number, is_pointer, run_time_type, scalar_type
 from ziggurat.transforms.calls.rule import Rule, Typing
 
@@ -214,20 +214,26 @@ def _print(_: Typing, *values: Type) -> Type:
 
 
 def _printed(emit: Emitter, result: Type, *values: Operand) -> Built:
-    """`print("x:", x, "y:", y)` is `zg.device_print("x", x)` and `zg.device_print("y", y)`, which write the colons."""
+    """`print("x", x, "y", y)` of scalars prints one line, as Python does. With a tensor, it is
+    `zg.device_print("x", x)` and `zg.device_print("y", y)`; so is `print("x", x)` in Triton's Python, as in Triton."""
+    first, *others = [_is_text(value.type) for value in values] or [False]
+    is_tritons = emit.policy.is_triton and first and not any(others)
+    if not is_tritons and not any(shape_of(value.type) for value in values):
+        texts = [str(x.type.value) if isinstance(x.type, ConstantType) else None for x in values]
+        parts = ["{}" if text is None else text.replace("{", "{{").replace("}", "}}") for text in texts]
+        scalars = [x.value for x, text in zip(values, texts, strict=True) if text is None]
+        emit.add(tt.Print(scalars, " ".join(parts), whole=True))
+        return None
     groups: list[tuple[list[str], list[Operand]]] = [([], [])]
     for value in values:
-        text = value.type.value if isinstance(value.type, ConstantType) else None
-        if isinstance(text, str) and groups[-1][1]:
-            groups.append(([], []))
-        if isinstance(text, str):
-            groups[-1][0].append(text)
-        else:
+        if not _is_text(value.type):
             groups[-1][1].append(value)
+            continue
+        if groups[-1][1]:
+            groups.append(([], []))
+        groups[-1][0].append(cast(ConstantType, value.type).value)
     for texts, operands in groups:
-        prefix = " ".join(texts)
-        prefix = prefix.rstrip().removesuffix(":") if operands else prefix
-        emit.add(tt.Print([emit.runtime(value) for value in operands], prefix, c_form=emit.policy.c_prints))
+        device_print(emit, result, " ".join(texts), operands)
     return None
 
 

@@ -166,7 +166,8 @@ def _printing(call: Typing, prefix: str, values: Sequence[Type], _hex: bool = Fa
     return NONE
 
 
-def _print(emit: Emitter, result: Type, prefix: str, values: Sequence[Operand], hex_: bool = False) -> Value:
+def device_print(emit: Emitter, result: Type, prefix: str, values: Sequence[Operand], hex_: bool = False) -> Value:
+    """Print a line for each element of the values."""
     label = prefix.strip().removesuffix(":") if values else prefix  # The printer writes a colon itself.
     return emit.add(tt.Print([emit.runtime(value) for value in values], label, hex=hex_, c_form=emit.policy.c_prints))
 
@@ -277,7 +278,7 @@ RULES = {
     "assume": Rule(_assumed, _assume),
     "static_assert": Rule(_asserted),
     "static_print": Rule(_printed),
-    "device_print": Rule(_printing, _print),
+    "device_print": Rule(_printing, device_print),
     "device_assert": Rule(_checked, _check),
     "gdc_wait": Rule(partial(_fixed, NONE), as_given(tt.GridDependencyWait)),
     "gdc_launch_dependents": Rule(partial(_fixed, NONE), as_given(tt.GridDependencyLaunch)),

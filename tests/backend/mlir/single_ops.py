@@ -255,9 +255,7 @@ def _chosen(f: Builder, element: Value, size: Value) -> Value:
     assert isinstance(scalar, ScalarType)
     one, nan = f.add(arith.ConstantOp(1, i64)), f.add(arith.ConstantOp(True, i1))
     type_ = DescriptorType((16, 32), scalar, "nan")
-    described = f.add(
-        tt.MakeTensorDescriptor(element.op.ptr, [size, size], [one, one], type_, padding=tt.Padding.NAN)
-    )
+    described = f.add(tt.MakeTensorDescriptor(element.op.ptr, [size, size], [one, one], type_, padding=tt.Padding.NAN))
     return f.add(tt.DescriptorLoad(f.add(tt.DescriptorPadding(described, nan)), [size, size]))
 
 
@@ -331,6 +329,7 @@ def _computing(case: Callable[[str, Sequence[Type], Build], None]) -> None:
     case("barrier", [], lambda f: tt.Barrier())
     case("print.nothing", [], lambda f: tt.Print([], "hello\t∞"))
     case("print.c_form", [i32], lambda f, *v: tt.Print(v, "values", c_form=True))
+    case("print.whole", [i32, f32], lambda f, *v: tt.Print(v, " of {}: {}: ", whole=True))
     case("if", [i1, tensor(f32), tensor(f32)], _if)
 
 

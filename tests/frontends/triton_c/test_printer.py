@@ -188,6 +188,13 @@ def test_an_op_that_triton_c_cannot_express_is_an_error_at_its_place():
     with pytest.raises(zg.TargetError, match="takes a Triton model"):
         zg.to_triton_c(pipelined.model)
 
+    @zg.kernel
+    def printing(n):
+        print("n", n)
+
+    with pytest.raises(zg.TargetError, match=r"tt\.print: a whole line\n(.*\n)*  hint: use zg\.device_print for each"):
+        zg.to_triton_c(printing.triton(zg.i32))
+
 
 @pytest.mark.parametrize("wrong", [None, "model", zg.kernel])
 def test_only_models_are_printed(wrong: object):
