@@ -92,7 +92,7 @@ class HostLaunches:
         except Exception:
             kernel.check_arguments(*arguments, **keywords)  # The cause may be an argument that no kernel takes.
             raise
-        return kernel.launcher(sizes)(*arguments, **keywords)
+        return kernel.launcher(cast("Grid", sizes))(*arguments, **keywords)
 
     def launch(self, grid: Grid, bound: dict[str, Any], options: dict[str, Any], passed: Iterable[str]) -> Any:
         """Run the kernel on arrays in memory; `bound` has all arguments by name, `passed` names those that the launch
