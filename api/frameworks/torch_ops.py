@@ -41,6 +41,8 @@ torch: Any = importlib.import_module("torch")
 forward_ad: Any = importlib.import_module("torch.autograd.forward_ad")
 _functorch: Any = importlib.import_module("torch._functorch.utils")
 
+_unpack_dual: Any = torch._VF._unpack_dual
+
 NAMESPACE = "ziggurat"
 # The sets of keys, below those of autograd, of calls that no mode, wrapper or view has a part in.
 _IN_MEMORY = {torch._C.DispatchKeySet(key).raw_repr() for key in (torch._C.DispatchKey.CPU, torch._C.DispatchKey.CUDA)}
@@ -97,25 +99,28 @@ class TorchOperation(Operation):
     ) -> None:
         super().__init__(kernel, grid, outputs, backward)
         self._definitions: dict[Any, str] = {}
-        self._constant: dict[Any, tuple[bool, ...]] = {}  # By the form of a call: the arguments that are compiled in.
-        self._routes: dict[Any, _Route] = {}  # By the form of a call and the kinds of its arguments.
+        # The names of a call's arguments and whether they are compiled in, by the form of the call.
+        self._forms: dict[Any, tuple[tuple[str, ...], tuple[bool, ...]]] = {}
+        # The operator and the places of its leaves, by the form of the call and the kinds of its arguments.
+        self._routes: dict[Any, tuple[_Definition, list[int]]] = {}
         self.label = enlisted(self)
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         if torch.compiler.is_compiling():
             return super().__call__(*arguments, **keywords)
-        values = (*arguments, *keywords.values())
         form = len(arguments), *keywords
-        kinds = form, *map(_kind_of_argument, values, self._constant.get(form, ()))
-        route = self._routes.get(kinds)
-        if route is not None:
-            return route.call(values)
+        if form not in self._forms:
+            names = (*self.positional(len(arguments), keywords)[: len(arguments)], *keywords)
+            self._forms[form] = names, tuple(map(self._is_constant, names))
+        names, constants = self._forms[form]
+        values = (*arguments, *keywords.values())
+        kinds = form, *map(_kind_of_argument, values, constants)
+        if kinds in self._routes:
+            definition, places = self._routes[kinds]
+            return definition.op(*[values[n] if n >= 0 else [*values[~n].shape] for n in places])
         named = self.arguments(arguments, keywords)
         results = single(self.results(named))
-        names = (*self.positional(len(arguments), keywords)[: len(arguments)], *keywords)
-        if len(kinds) == 1 and values:
-            self._constant[form] = tuple(map(self._is_constant, names))
-        elif None not in kinds:
+        if None not in kinds:
             self._remember(kinds, names, named)
         return results
 
@@ -123,19 +128,21 @@ class TorchOperation(Operation):
         return name in self.constants or name not in self.parameters
 
     def _remember(self, kinds: Any, names: tuple[str, ...], named: Mapping[str, Any]) -> None:
-        """Make later calls with such arguments quick, unless a function gives an output or the caller does."""
+        """Make later calls with such arguments quick, unless a function gives an output or the caller does.
+
+        The place of a leaf is the number n of the argument, or ~n for the shape of that argument.
+        """
         key, _ = _separated(named, self._is_constant)
-        leaves: list[int] = []
+        first = next((name for name in names if isinstance(named[name], torch.Tensor)), None)
+        places: list[int] = []
         for name, kind, *_ in key:
-            if kind == "made" and (self.rules.get(name) is None or isinstance(self.rules[name], str)):
-                like = self.rules.get(name) or next(name for name in names if isinstance(named[name], torch.Tensor))
-                leaves.append(~names.index(like))
-            elif kind != "constant" and name in names and name not in self.rules:
-                leaves.append(names.index(name))
-            elif kind != "constant":
-                return
-        definition = _definitions[self.define(key)]
-        self._routes[kinds] = _Route(definition.op, tuple(leaves), bool(definition.mutated))
+            is_made = kind == "made"
+            source = first if is_made and self.rules.get(name) is None else self.rules.get(name, name)
+            if kind != "constant":
+                if not isinstance(source, str) or source not in names or is_made != (name in self.rules):
+                    return
+                places.append(~names.index(source) if is_made else names.index(source))
+        self._routes[kinds] = _definitions[self.define(key)], places
 
     def results(self, named: dict[str, Any]) -> tuple[Any, ...]:
         """The outputs, for all arguments by name."""
@@ -207,41 +214,22 @@ def _separated(named: Mapping[str, Any], is_constant: Callable[[str], bool]) -> 
     return tuple(key), leaves
 
 
-@attrs.frozen
-class _Route:
-    """The operator for calls of one form with arguments of the same kinds. A leaf is an argument, by its number n, or
-    for ~n the shape of that argument."""
-
-    op: Any
-    leaves: tuple[int, ...]
-    mutates: bool
-
-    def call(self, values: Sequence[Any]) -> Any:
-        """The outputs; at once by the launch where nothing asks for derivatives."""
-        leaves = [values[n] if n >= 0 else [*values[~n].shape] for n in self.leaves]
-        if (
-            self.mutates
-            or forward_ad._current_level >= 0
-            or torch._C._are_functorch_transforms_active()
-            or (torch.is_grad_enabled() and torch._C._any_requires_grad(*leaves))
-        ):
-            return self.op(*leaves)
-        with torch._C._AutoDispatchBelowAutograd():
-            return self.op(*leaves)
-
-
-_EXACT = (int, bool, str, type(None), ScalarType, torch.dtype)  # Equal values of these types are the same constant.
-_INTEGERS = range(-(2**63), 2**63)
+# The types of constants whose texts tell them apart.
+_EXACT = (int, bool, float, str, type(None), ScalarType, torch.dtype)
 
 
 def _kind_of_argument(value: Any, is_constant: bool) -> Any:
     """The kind of an argument, which selects the operator; None for one that needs a closer look."""
     kind = cast(Any, type(value))
     if is_constant:
-        return (kind, value) if kind in _EXACT else repr(value) if kind is float else None
+        return repr(value) if kind in _EXACT else None
     if kind is torch.Tensor or kind is torch.nn.Parameter:
         return value.dtype if value.is_contiguous() else None
-    return kind if kind is float or kind is bool or (kind is int and value in _INTEGERS) else None
+    return kind if kind is float or kind is bool or (kind is int and _is_64_bit(value)) else None
+
+
+def _is_64_bit(value: Any) -> bool:
+    return -(2**63) <= value < 2**63
 
 
 def _kind_of_number(name: str, value: Any) -> str:
@@ -249,7 +237,7 @@ def _kind_of_number(name: str, value: Any) -> str:
     if isinstance(value, (bool, torch.SymBool)):
         return "bool"
     if isinstance(value, (int, torch.SymInt)):
-        if not torch.compiler.is_compiling() and not -(2**63) <= value < 2**63:
+        if not torch.compiler.is_compiling() and not _is_64_bit(value):
             raise LaunchError(f"'{name}': an integer must fit in 64 bits; got {shown(value)}")
         return "int"
     if isinstance(value, (float, torch.SymFloat)):
@@ -324,11 +312,6 @@ class _Definition:
     def op(self) -> Any:
         """The operator."""
         return getattr(getattr(torch.ops, NAMESPACE), self.name).default
-
-    @property
-    def mutated(self) -> tuple[str, ...]:
-        """The arguments that the operator writes in place."""
-        return self.plan.mutated
 
     @functools.cached_property
     def addressing(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -498,7 +481,7 @@ class _Definition:
                 f"'{self.operation.name}' has no forward-mode derivative",
                 hint='zg.torch_op(…, backward="auto") has one',
             )
-        named = self._restored(ctx, [torch._VF._unpack_dual(x, level=0).primal for x in ctx.saved_tensors])
+        named = self._restored(ctx, [_unpack_dual(x, level=0).primal for x in ctx.saved_tensors])
         given = {
             name: _like(named[name], tangent)
             for name, tangent in zip(self.names, tangents, strict=True)
@@ -579,7 +562,7 @@ def _made(empty: Empty, device: Any) -> Any:
 
 def _tangent(x: Any) -> Any:
     """The tangent of a tensor in forward mode; the level that Python keeps is not set in compiled programs."""
-    return torch._VF._unpack_dual(x, level=0).tangent if x.layout is torch.strided else None
+    return _unpack_dual(x, level=0).tangent if x.layout is torch.strided else None
 
 
 def _shared_out(gradient: Any, like: Any) -> Any:
