@@ -313,45 +313,29 @@ class _Definition:
         """The operator."""
         return getattr(getattr(torch.ops, NAMESPACE), self.name).default
 
-    @functools.cached_property
+    @property
     def addressing(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        """The arrays that the kernel accesses, each with the arguments that its addresses depend on."""
-        return tuple(self.operation.addressing(self.kinds).items())
-
-    @functools.cached_property
-    def written(self) -> tuple[str, ...]:
-        """The arrays that the kernel writes."""
-        return self.operation.written(self.kinds)
-
-    @functools.cached_property
-    def read(self) -> tuple[str, ...]:
-        """The arrays of floats that the kernel reads."""
-        names = [name for name in self.operation.read(self.kinds) if self.kinds[name].pointee.is_float]
-        return tuple(names)
+        """The arrays that the kernel accesses, each with the arguments that may be its strides."""
+        return tuple(self.plan.addressing.items())
 
     @torch._dynamo.disable
     def run(self, *leaves: Any) -> Any:
         """Make the outputs and launch the kernel, on copies of tensors that lack the strides by which it addresses."""
         named = self._arguments(leaves)
-        copied: dict[str, Any] = {}
+        tensors = {name: _array(named[name]) for name in self.names if name is not None}
         device = None
-        for name in self.names:
-            if name is not None:
-                value = named[name]
-                x = _array(value)
-                device = x.device
-                if isinstance(value, Strided):
-                    named[name] = x if [*x.stride()] == [*value.strides] else _placed(x, value.strides)
-                    copied[name] = x
-                elif x.layout is torch.strided and not x.is_contiguous():
-                    named[name] = x.contiguous()
-                    copied[name] = x
+        for name, x in tensors.items():
+            value, device = named[name], x.device
+            if isinstance(value, Strided):
+                named[name] = x if [*x.stride()] == [*value.strides] else _placed(x, value.strides)
+            elif x.layout is torch.strided and not x.is_contiguous():
+                named[name] = x.contiguous()
         for name in self.plan.made:
             named[name] = _made(named[name], device)
         self.operation.launch(named)
         for name in self.plan.mutated:
-            if copied.get(name, named[name]) is not named[name]:
-                copied[name].copy_(named[name])
+            if named[name] is not tensors[name]:
+                tensors[name].copy_(named[name])
         return single([named[name] for name in self.plan.made])
 
     def fake(self, *leaves: Any) -> Any:
@@ -390,17 +374,14 @@ class _Definition:
 
     def differentiable(self, keyset: Any, *leaves: Any) -> Any:
         """The results, with derivatives where the leaves have some."""
-        transformed = torch._C._are_functorch_transforms_active()
         if not (
-            transformed
+            torch._C._are_functorch_transforms_active()
             or (torch.is_grad_enabled() and torch._C._any_requires_grad(*leaves))
             or any(isinstance(x, torch.Tensor) and _tangent(x) is not None for x in leaves)
         ):
             return self.below(keyset, leaves)
         if self.plan.mutated:
             self._check_mutated(leaves)
-        if not transformed:
-            return _Differentiable.apply(self, keyset, None, *leaves)
         with _functorch.enable_single_level_autograd_function():
             modes = torch.is_grad_enabled(), torch._C._is_fwd_grad_enabled()
             return _Differentiable.apply(self, keyset, modes, *leaves)
@@ -457,19 +438,12 @@ class _Definition:
             for name, gradient in zip(self.plan.made, gradients, strict=True)
             if _array(named[name]).is_floating_point()
         }
-        found: Mapping[str, Any] = {}
         if automatic:
-            needed = [name for name in needed if name in self.read]
-            given = {
-                name: _like(named[name], _gathered(gradient, named[name]))
-                for name, gradient in given.items()
-                if name in self.written
-            }
+            given = {name: _like(named[name], _gathered(gradient, named[name])) for name, gradient in given.items()}
         else:
             named = {name: _array(value) for name, value in named.items()}
             given = {name: gradient.contiguous() for name, gradient in given.items()}
-        if needed and given:
-            found = self.operation.gradients(named, given, needed, _zeros)
+        found = self.operation.gradients(named, given, needed, self.kinds, _zeros) if given else {}
         if automatic:
             found = {name: _shared_out(gradient, named[name]) for name, gradient in found.items()}
         return tuple(None if name is None else found.get(name) for name in self.names)
@@ -481,11 +455,12 @@ class _Definition:
                 f"'{self.operation.name}' has no forward-mode derivative",
                 hint='zg.torch_op(…, backward="auto") has one',
             )
+        accesses = self.operation.accesses(self.kinds)
         named = self._restored(ctx, [_unpack_dual(x, level=0).primal for x in ctx.saved_tensors])
         given = {
             name: _like(named[name], tangent)
             for name, tangent in zip(self.names, tangents, strict=True)
-            if tangent is not None and name in self.read
+            if tangent is not None and name in accesses.read
         }
         for name in given:
             if _overlaps(named[name]):
@@ -495,7 +470,7 @@ class _Definition:
                 )
         of = [name for name in self.plan.made if _array(named[name]).is_floating_point()]
         found = {name: torch.zeros_like(_array(named[name])) for name in of}
-        of = [name for name in of if name in self.written]
+        of = [name for name in of if name in accesses.written]
         if given and of:
             found |= self.operation.tangents(named, given, of, self.kinds, _ones, _zeros)
         return single([found.get(name) for name in self.plan.made])
@@ -506,15 +481,10 @@ class _Differentiable(torch.autograd.function._SingleLevelFunction):
     once for each level, where `torch.autograd.Function` would handle all levels by itself."""
 
     @staticmethod
-    def forward(
-        ctx: Any, definition: _Definition, keyset: Any, modes: tuple[bool, bool] | None, *leaves: Any
-    ) -> Any:  # fmt: skip
-        if modes is None:
+    def forward(ctx: Any, definition: _Definition, keyset: Any, modes: tuple[bool, bool], *leaves: Any) -> Any:
+        # A function runs without gradients, but the transforms outside of this one need them.
+        with torch.set_grad_enabled(modes[0]), forward_ad._set_fwd_grad_enabled(modes[1]):
             results = definition.below(keyset, leaves)
-        else:
-            # A function runs without gradients, but the transforms outside of this one need them.
-            with torch.set_grad_enabled(modes[0]), forward_ad._set_fwd_grad_enabled(modes[1]):
-                results = definition.below(keyset, leaves)
         tensors = [x for x, name in zip(leaves, definition.names, strict=True) if name is not None]
         ctx.definition, ctx.modes = definition, modes
         ctx.others = [x if name is None else None for x, name in zip(leaves, definition.names, strict=True)]
@@ -529,7 +499,7 @@ class _Differentiable(torch.autograd.function._SingleLevelFunction):
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Any:
         # Transforms outside of this one may need forward mode.
-        with forward_ad._set_fwd_grad_enabled(ctx.modes is not None and ctx.modes[1]):
+        with forward_ad._set_fwd_grad_enabled(ctx.modes[1]):
             return ctx.definition.tangents(ctx, tangents[3:])
 
 
@@ -581,9 +551,9 @@ def _gathered(values: Any, like: Any) -> Any:
 
 def _placed(values: Any, strides: Sequence[int], summed: bool = False) -> Any:
     """Values as a tensor with these strides. Elements that share an address have the same value, or `summed`."""
-    span = 1 + sum((size - 1) * stride for size, stride in zip(values.shape, strides, strict=True))
-    if span <= 0 or 0 in values.shape:
+    if 0 in values.shape:
         return values
+    span = 1 + sum((size - 1) * stride for size, stride in zip(values.shape, strides, strict=True))
     index = torch.arange(span, device=values.device).as_strided(values.shape, strides).reshape(-1)
     places = values.new_zeros(span).index_put((index,), values.reshape(-1), accumulate=summed)
     return places.as_strided(values.shape, strides)
