@@ -91,7 +91,7 @@ class _Launching(threading.local):
     """The state of a tuner's launches by one thread."""
 
     nargs: dict[str, Any] | None = None
-    restore: Callable[[], None] | None = None
+    restore_steps: Sequence[Callable[[], Any]] = ()
 
 
 class Autotuner(_Decorated):
@@ -183,13 +183,14 @@ class Autotuner(_Decorated):
 
         # A parameter that no argument names has its default, which is no array.
         arguments = {**dict.fromkeys(self.arg_names), **kwargs}
-        zeroing(arguments, self.reset_to_zero)()
+        for zero in zeroing(arguments, self.reset_to_zero):
+            zero()
         if not reset_only:
-            self._launching.restore = restoring(arguments, self.restore_value)
+            self._launching.restore_steps = restoring(arguments, self.restore_value)
 
     def _restore(self, kwargs: Mapping[str, Any], exception: Exception | None) -> None:
-        restore, self._launching.restore = self._launching.restore, None
-        if restore is not None:
+        steps, self._launching.restore_steps = self._launching.restore_steps, ()
+        for restore in steps:
             restore()
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
