@@ -52,14 +52,11 @@ Key = tuple[tuple[Any, ...], ...]
 
 
 class Definer(Protocol):
-    """Defines operators: `define` gives the name of the one for the kinds of a call's arguments."""
+    """Defines operators: `define` gives the one for the kinds of a call's arguments."""
 
     label: str
 
-    def define(self, key: Key) -> str: ...
-
-
-_definitions: dict[str, _Definition] = {}  # By the names of the operators.
+    def define(self, key: Key) -> Definition: ...
 
 
 _numbers = itertools.count()
@@ -98,11 +95,11 @@ class TorchOperation(Operation):
         self, kernel: Kernel, grid: Grid, outputs: Outputs = (), backward: str | Backward | None = None
     ) -> None:
         super().__init__(kernel, grid, outputs, backward)
-        self._definitions: dict[Any, str] = {}
+        self._definitions: dict[Any, Definition] = {}
         # The names of a call's arguments and whether they are compiled in, by the form of the call.
         self._forms: dict[Any, tuple[tuple[str, ...], tuple[bool, ...]]] = {}
         # The operator and the places of its leaves, by the form of the call and the kinds of its arguments.
-        self._routes: dict[Any, tuple[_Definition, list[int]]] = {}
+        self._routes: dict[Any, tuple[Definition, list[int]]] = {}
         self.label = enlisted(self)
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
@@ -142,17 +139,17 @@ class TorchOperation(Operation):
                 if not isinstance(source, str) or source not in names or is_made != (name in self.rules):
                     return
                 places.append(~names.index(source) if is_made else names.index(source))
-        self._routes[kinds] = _definitions[self.define(key)], places
+        self._routes[kinds] = self.define(key), places
 
     def results(self, named: dict[str, Any]) -> tuple[Any, ...]:
         """The outputs, for all arguments by name."""
         return call(self, named, tuple(self.rules), self._is_constant)
 
-    def define(self, key: Key) -> str:
-        """The name of the operator for the kinds of the arguments; defined when they are new."""
+    def define(self, key: Key) -> Definition:
+        """The operator for the kinds of the arguments; defined when they are new."""
         known = self._definitions.get(exact(key))
         if known is None:
-            known = self._definitions[exact(key)] = _Definition.of(self, key).name
+            known = self._definitions[exact(key)] = Definition.of(self, key)
         return known
 
 
@@ -253,11 +250,11 @@ def _kind_of_number(name: str, value: Any) -> str:
 @torch._dynamo.assume_constant_result
 def _about(label: str, key: Key, attribute: str) -> Any:
     """An attribute of an operator, which `torch.compile` takes for a constant."""
-    return getattr(_definitions[definers[label].define(key)], attribute)
+    return getattr(definers[label].define(key), attribute)
 
 
 @attrs.frozen(eq=False)
-class _Definition:
+class Definition:
     """An operator for one list of kinds of arguments. Its leaves are the tensors, numbers and sizes of a call."""
 
     operation: TorchOperation
@@ -268,7 +265,7 @@ class _Definition:
     names: tuple[str | None, ...]  # The name of the tensor that each leaf is; None for other leaves.
 
     @staticmethod
-    def of(operation: TorchOperation, key: Key) -> _Definition:
+    def of(operation: TorchOperation, key: Key) -> Definition:
         kinds: dict[str, Any] = {}
         arguments: dict[str, Any] = {}
         for name, kind, *rest in key:
@@ -294,7 +291,7 @@ class _Definition:
                 parts.append("SymInt[]" if kind == "sizes" else _NUMBERS[kind][0])
             names += [parameter] * (kind == "tensor")
             names += [None] * (len(parts) - len(names))
-        definition = _definitions[name] = _Definition(operation, key, plan, kinds, name, tuple(names))
+        definition = Definition(operation, key, plan, kinds, name, tuple(names))
         definition.register([f"{part} a{number}" for number, part in enumerate(parts)])
         return definition
 
@@ -443,7 +440,7 @@ class _Definition:
         else:
             named = {name: _array(value) for name, value in named.items()}
             given = {name: gradient.contiguous() for name, gradient in given.items()}
-        found = self.operation.gradients(named, given, needed, self.kinds, _zeros) if given else {}
+        found: Mapping[str, Any] = self.operation.gradients(named, given, needed, self.kinds, _zeros) if given else {}
         if automatic:
             found = {name: _shared_out(gradient, named[name]) for name, gradient in found.items()}
         return tuple(None if name is None else found.get(name) for name in self.names)
@@ -481,7 +478,7 @@ class _Differentiable(torch.autograd.function._SingleLevelFunction):
     once for each level, where `torch.autograd.Function` would handle all levels by itself."""
 
     @staticmethod
-    def forward(ctx: Any, definition: _Definition, keyset: Any, modes: tuple[bool, bool], *leaves: Any) -> Any:
+    def forward(ctx: Any, definition: Definition, keyset: Any, modes: tuple[bool, bool], *leaves: Any) -> Any:
         # A function runs without gradients, but the transforms outside of this one need them.
         with torch.set_grad_enabled(modes[0]), forward_ad._set_fwd_grad_enabled(modes[1]):
             results = definition.below(keyset, leaves)
