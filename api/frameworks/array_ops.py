@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ziggurat.codemodel.errors import LaunchError
@@ -13,7 +12,6 @@ from ziggurat.frameworks.operation import (
     Operation,
     Outputs,
     Plan,
-    exact,
     kind_of,
     must_be_copied,
     scalar_of,
@@ -30,25 +28,20 @@ class ArrayOperation(Operation):
         self, kernel: Kernel, grid: Grid, outputs: Outputs = (), backward: str | Backward | None = None
     ) -> None:
         super().__init__(kernel, grid, outputs, backward)
-        # By the kinds of a call's arguments: its plan, and the arguments that the addresses of each array depend on.
-        self._checked: dict[Any, tuple[Plan, Mapping[str, Sequence[str]]]] = {}
         if backward is not None:
             raise LaunchError(f"backward of '{self.name}' must be None: arrays of {self.library} have no gradients")
 
     def results(self, named: dict[str, Any]) -> tuple[Any, ...]:
-        kinds = [(name, kind_of(self, name, value)) for name, value in named.items() if name in self.parameters]
-        key = exact((tuple(kinds), tuple(name for name, value in named.items() if isinstance(value, Empty))))
-        if key not in self._checked:
-            self._checked[key] = Plan.of(self, named, dict(kinds)), self.addressing(dict(kinds))
-        plan, addressing = self._checked[key]
+        kinds = {name: kind_of(self, name, value) for name, value in named.items() if name in self.parameters}
+        plan = Plan.of(self, named, kinds)
         library: Any = importlib.import_module(self.library)
         arrays = dict(named)
         for name, value in named.items():
             if isinstance(value, Empty):
                 allocate = library.zeros if value.zeros else library.empty
                 arrays[name] = allocate(tuple(value.shape), scalar_of(value.dtype).dtype)
-            elif name in addressing and not _fits(value, name in plan.mutated):
-                numbers = [named[number] for number in addressing[name] if number in named]
+            elif name in plan.addressing and not _fits(value, name in plan.mutated):
+                numbers = [named[number] for number in plan.addressing[name] if number in named]
                 if must_be_copied(name, value.shape, _strides(value), numbers):
                     arrays[name] = library.ascontiguousarray(value).reshape(value.shape)
         self.launch(arrays)

@@ -15,7 +15,6 @@ import numpy as np
 
 from ziggurat.codemodel.errors import LaunchError, shown
 from ziggurat.codemodel.gpu.options import LAUNCH_OPTIONS
-from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType, find_scalar
 from ziggurat.frontends.language.signature import suggest
 from ziggurat.kernels.arguments import check_options, components_of, constexpr_names, signature_of
@@ -39,6 +38,15 @@ class Strided(NamedTuple):
 
     array: Any
     strides: Sequence[int]
+
+
+class Accesses(NamedTuple):
+    """The names of the parameters whose arrays a kernel reads, and writes; and for each array that it accesses, the
+    names of the parameters that may be its strides."""
+
+    read: tuple[str, ...]
+    written: tuple[str, ...]
+    addressing: Mapping[str, tuple[str, ...]]
 
 
 class Sizes(NamedTuple):
@@ -99,7 +107,7 @@ class Operation:
         self.name = kernel.name
         self.backward = backward
         self._derived: dict[Any, Self] = {}
-        self._accesses: dict[Any, tuple[str, ...]] = {}
+        self._accesses: dict[Any, Accesses] = {}
         tuning = getattr(kernel, "tuning", None)
         if tuning is not None:
             self.configurations = [config.values for config in tuning.configs]
@@ -137,12 +145,16 @@ class Operation:
         raise NotImplementedError
 
     def gradients(
-        self, named: Mapping[str, Any], given: Mapping[str, Any], wrt: Sequence[str], zeros: Callable[[Any], Empty]
-    ) -> Mapping[str, Any]:
-        """The gradients of the inputs `wrt`, for the arguments, outputs included, and the outputs' gradients by name.
+        self, named: Mapping[str, Any], given: Mapping[str, Any], wrt: Sequence[str], kinds: Mapping[str, Any],
+        zeros: Callable[[Any], Empty],
+    ) -> Mapping[str, Any]:  # fmt: skip
+        """The gradients of the inputs `wrt` that are arrays of floats and that the kernel reads, for the arguments,
+        outputs included, the outputs' gradients, and the arguments' kinds, by name.
 
         `zeros` gives the array, still to be made, that the gradient of an input is added to.
         """
+        accesses = self.accesses(kinds)
+        wrt = [name for name in wrt if name in accesses.read and kinds[name].pointee.is_float]
         if callable(self.backward):
             found = self.backward(named, given)
             if not isinstance(found, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -157,6 +169,9 @@ class Operation:
                     hint = suggest(name, self.parameters) or self.kernel.written
                     raise LaunchError(f"backward of '{self.name}' gives a gradient of '{name}'", hint=hint)
             return found
+        given = {name: gradient for name, gradient in given.items() if name in accesses.written}
+        if not given or not wrt:
+            return {}
         derived = self.derivative(tuple(given), tuple(wrt))
         gradient = derived.kernel.gradient
         arguments = {
@@ -180,18 +195,14 @@ class Operation:
         derived = self.derivative(tuple(of), tuple(given))
         gradient = derived.kernel.gradient
         kinds = {**kinds, **{gradient(name): kinds[name] for name in (*of, *given)}}
-        read, written = derived.read(kinds), derived.written(kinds)
-        moved = {gradient(name): value for name, value in given.items() if gradient(name) in written}
-        moving = [name for name in of if gradient(name) in read]
-        if not moved or not moving:
-            return {}
         arguments = {
             **named,
             **{gradient(name): ones(named[name]) for name in of},
             **{gradient(name): named[name] for name in given},
         }
-        results = derived.gradients(arguments, moved, [gradient(name) for name in moving], zeros)
-        return {name: results[gradient(name)] for name in moving}
+        moved = {gradient(name): tangent for name, tangent in given.items()}
+        results = derived.gradients(arguments, moved, [gradient(name) for name in of], kinds, zeros)
+        return {name: results[gradient(name)] for name in of if gradient(name) in results}
 
     def derivative(self, of: tuple[str, ...], wrt: tuple[str, ...]) -> Any:
         """The operation that computes the gradients of `wrt` from those of `of`, which has a gradient of its own."""
@@ -283,40 +294,29 @@ class Operation:
                 f"the function of {what} asks for {error.args[0]!r}, which is no input", hint=self.kernel.written
             ) from None
 
-    def written(self, kinds: Mapping[str, Any]) -> tuple[str, ...]:
-        """The names of the parameters whose arrays the kernel writes, for types and constants by name."""
-        return self._accessed(kinds, written_parameters)
-
-    def read(self, kinds: Mapping[str, Any]) -> tuple[str, ...]:
-        """The names of the parameters whose arrays the kernel reads, for types and constants by name."""
-        return self._accessed(kinds, read_parameters)
-
-    def _accessed(self, kinds: Mapping[str, Any], which: Callable[[Op], tuple[int, ...]]) -> tuple[str, ...]:
-        key = which, exact(tuple(kinds.items()))
+    def accesses(self, kinds: Mapping[str, Any]) -> Accesses:
+        """The accesses of the kernel's model, for types and constants by name."""
+        key = exact(tuple(kinds.items()))
         if key not in self._accesses:
-            kernel, names = self._kernel(kinds)
-            self._accesses[key] = tuple(names[number] for number in which(kernel))
+            # The accesses of the kernel do not depend on what is tuned.
+            known = {**self.defaults, **self.configurations[0], **kinds}
+            declared = self.kernel.models.declared(self.kernel, known)
+            known |= {name: declared[name] for name in declared if isinstance(known[name], ScalarType)}
+            signature = signature_of(self.kernel, (), {name: known[name] for name in self.parameters})
+            kernel = kernel_of(self.kernel.model_for(signature))
+            typed = zip(self.parameters, signature.types, strict=True)
+            names = [name for name, type_ in typed if not isinstance(type_, ConstantType)]
+            # Of a stride that is compiled in, only the name can tell.
+            constants = [name for name in self.constants if "stride" in name.lower()]
+            self._accesses[key] = Accesses(
+                read=tuple([names[number] for number in read_parameters(kernel)]),
+                written=tuple([names[number] for number in written_parameters(kernel)]),
+                addressing={
+                    names[array]: (*[names[number] for number in numbers], *constants)
+                    for array, numbers in addressing_parameters(kernel).items()
+                },
+            )
         return self._accesses[key]
-
-    def addressing(self, kinds: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
-        """For each array that the kernel accesses: the parameters that may be its strides, for types and constants by
-        name. The addresses depend on them; of a parameter that is compiled in, only the name can tell."""
-        kernel, names = self._kernel(kinds)
-        constants = [name for name in self.constants if "stride" in name.lower()]
-        return {
-            names[n]: (*[names[k] for k in found], *constants) for n, found in addressing_parameters(kernel).items()
-        }
-
-    def _kernel(self, kinds: Mapping[str, Any]) -> tuple[Op, list[str]]:
-        """The function of the kernel's model, and the names of its parameters."""
-        # The accesses of the kernel do not depend on what is tuned.
-        known = {**self.defaults, **self.configurations[0], **kinds}
-        declared = self.kernel.models.declared(self.kernel, known)
-        known |= {name: declared[name] for name in declared if isinstance(known[name], ScalarType)}
-        signature = signature_of(self.kernel, (), {name: known[name] for name in self.parameters})
-        typed = zip(self.parameters, signature.types, strict=True)
-        names = [name for name, type_ in typed if not isinstance(type_, ConstantType)]
-        return kernel_of(self.kernel.model_for(signature)), names
 
     def check_launch(self, arguments: Mapping[str, Any]) -> None:
         """Raise `LaunchError` for options and a grid that a launch with these arguments by name cannot have."""
@@ -477,10 +477,12 @@ def kind_of(operation: Operation, name: str, value: Any) -> Any:
 
 @attrs.frozen
 class Plan:
-    """The results of a call: the outputs that it makes, and the arguments that it writes in place."""
+    """The results of a call: the outputs that it makes, and the arguments that it writes in place. And the arrays that
+    the kernel accesses, each with the arguments that may be its strides."""
 
     made: tuple[str, ...]
     mutated: tuple[str, ...]
+    addressing: Mapping[str, tuple[str, ...]]
 
     @staticmethod
     def of(operation: Operation, arguments: Mapping[str, Any], kinds: Mapping[str, Any]) -> Plan:
@@ -491,7 +493,7 @@ class Plan:
                 raise LaunchError(
                     f"'{name}' is an output of '{operation.name}', and so must be an array; got {kinds[name]}"
                 )
-        written = operation.written(kinds)
+        _, written, addressing = operation.accesses(kinds)
         made = tuple(name for name in operation.parameters if isinstance(arguments.get(name), Empty))
         for name in operation.parameters:
             # A gradient that is zero everywhere is not stored, and is made as zeros.
@@ -506,7 +508,7 @@ class Plan:
                 f"'{operation.name}' writes its argument '{mutated[0]}' in place, and so cannot have a gradient",
                 hint="name it among the outputs, and do not pass it",
             )
-        return Plan(made, mutated)
+        return Plan(made, mutated, addressing)
 
     def ordered(self, operation: Operation, results: Sequence[Any]) -> tuple[Any, ...]:
         """The outputs, then the other arrays that are written, of results for what is made and for what is mutated."""
@@ -550,11 +552,6 @@ class Call:
         outputs = dict(zip(self.plan.made, results, strict=True))
         named = {**self.rest, **dict(zip(self.names, arrays, strict=True)), **outputs}
         given = dict(zip(self.plan.made, gradients, strict=True))
-        read = self.operation.read(self.kinds)
-        wrt = [name for name in self.names if name in read and self.element(name).is_float]
-        if self.operation.backward == "auto":
-            written = self.operation.written(self.kinds)
-            given = {name: gradient for name, gradient in given.items() if name in written}
-            if not given or not wrt:
-                return {}
-        return self.operation.gradients(named, given, wrt, lambda x: Empty(tuple(x.shape), x.dtype, zeros=True))
+        return self.operation.gradients(
+            named, given, self.names, self.kinds, lambda x: Empty(tuple(x.shape), x.dtype, zeros=True)
+        )

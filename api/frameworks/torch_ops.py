@@ -41,6 +41,8 @@ torch: Any = importlib.import_module("torch")
 forward_ad: Any = importlib.import_module("torch.autograd.forward_ad")
 _functorch: Any = importlib.import_module("torch._functorch.utils")
 
+_unpack_dual: Any = torch._VF._unpack_dual
+
 NAMESPACE = "ziggurat"
 # The sets of keys, below those of autograd, of calls that no mode, wrapper or view has a part in.
 _IN_MEMORY = {torch._C.DispatchKeySet(key).raw_repr() for key in (torch._C.DispatchKey.CPU, torch._C.DispatchKey.CUDA)}
@@ -50,14 +52,11 @@ Key = tuple[tuple[Any, ...], ...]
 
 
 class Definer(Protocol):
-    """Defines operators: `define` gives the name of the one for the kinds of a call's arguments."""
+    """Defines operators: `define` gives the one for the kinds of a call's arguments."""
 
     label: str
 
-    def define(self, key: Key) -> str: ...
-
-
-_definitions: dict[str, _Definition] = {}  # By the names of the operators.
+    def define(self, key: Key) -> Definition: ...
 
 
 _numbers = itertools.count()
@@ -96,26 +95,29 @@ class TorchOperation(Operation):
         self, kernel: Kernel, grid: Grid, outputs: Outputs = (), backward: str | Backward | None = None
     ) -> None:
         super().__init__(kernel, grid, outputs, backward)
-        self._definitions: dict[Any, str] = {}
-        self._constant: dict[Any, tuple[bool, ...]] = {}  # By the form of a call: the arguments that are compiled in.
-        self._routes: dict[Any, _Route] = {}  # By the form of a call and the kinds of its arguments.
+        self._definitions: dict[Any, Definition] = {}
+        # The names of a call's arguments and whether they are compiled in, by the form of the call.
+        self._forms: dict[Any, tuple[tuple[str, ...], tuple[bool, ...]]] = {}
+        # The operator and the places of its leaves, by the form of the call and the kinds of its arguments.
+        self._routes: dict[Any, tuple[Definition, list[int]]] = {}
         self.label = enlisted(self)
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         if torch.compiler.is_compiling():
             return super().__call__(*arguments, **keywords)
-        values = (*arguments, *keywords.values())
         form = len(arguments), *keywords
-        kinds = form, *map(_kind_of_argument, values, self._constant.get(form, ()))
-        route = self._routes.get(kinds)
-        if route is not None:
-            return route.call(values)
+        if form not in self._forms:
+            names = (*self.positional(len(arguments), keywords)[: len(arguments)], *keywords)
+            self._forms[form] = names, tuple(map(self._is_constant, names))
+        names, constants = self._forms[form]
+        values = (*arguments, *keywords.values())
+        kinds = form, *map(_kind_of_argument, values, constants)
+        if kinds in self._routes:
+            definition, places = self._routes[kinds]
+            return definition.op(*[values[n] if n >= 0 else [*values[~n].shape] for n in places])
         named = self.arguments(arguments, keywords)
         results = single(self.results(named))
-        names = (*self.positional(len(arguments), keywords)[: len(arguments)], *keywords)
-        if len(kinds) == 1 and values:
-            self._constant[form] = tuple(map(self._is_constant, names))
-        elif None not in kinds:
+        if None not in kinds:
             self._remember(kinds, names, named)
         return results
 
@@ -123,29 +125,31 @@ class TorchOperation(Operation):
         return name in self.constants or name not in self.parameters
 
     def _remember(self, kinds: Any, names: tuple[str, ...], named: Mapping[str, Any]) -> None:
-        """Make later calls with such arguments quick, unless a function gives an output or the caller does."""
+        """Make later calls with such arguments quick, unless a function gives an output or the caller does.
+
+        The place of a leaf is the number n of the argument, or ~n for the shape of that argument.
+        """
         key, _ = _separated(named, self._is_constant)
-        leaves: list[int] = []
+        first = next((name for name in names if isinstance(named[name], torch.Tensor)), None)
+        places: list[int] = []
         for name, kind, *_ in key:
-            if kind == "made" and (self.rules.get(name) is None or isinstance(self.rules[name], str)):
-                like = self.rules.get(name) or next(name for name in names if isinstance(named[name], torch.Tensor))
-                leaves.append(~names.index(like))
-            elif kind != "constant" and name in names and name not in self.rules:
-                leaves.append(names.index(name))
-            elif kind != "constant":
-                return
-        definition = _definitions[self.define(key)]
-        self._routes[kinds] = _Route(definition.op, tuple(leaves), bool(definition.mutated))
+            is_made = kind == "made"
+            source = first if is_made and self.rules.get(name) is None else self.rules.get(name, name)
+            if kind != "constant":
+                if not isinstance(source, str) or source not in names or is_made != (name in self.rules):
+                    return
+                places.append(~names.index(source) if is_made else names.index(source))
+        self._routes[kinds] = self.define(key), places
 
     def results(self, named: dict[str, Any]) -> tuple[Any, ...]:
         """The outputs, for all arguments by name."""
         return call(self, named, tuple(self.rules), self._is_constant)
 
-    def define(self, key: Key) -> str:
-        """The name of the operator for the kinds of the arguments; defined when they are new."""
+    def define(self, key: Key) -> Definition:
+        """The operator for the kinds of the arguments; defined when they are new."""
         known = self._definitions.get(exact(key))
         if known is None:
-            known = self._definitions[exact(key)] = _Definition.of(self, key).name
+            known = self._definitions[exact(key)] = Definition.of(self, key)
         return known
 
 
@@ -207,41 +211,22 @@ def _separated(named: Mapping[str, Any], is_constant: Callable[[str], bool]) -> 
     return tuple(key), leaves
 
 
-@attrs.frozen
-class _Route:
-    """The operator for calls of one form with arguments of the same kinds. A leaf is an argument, by its number n, or
-    for ~n the shape of that argument."""
-
-    op: Any
-    leaves: tuple[int, ...]
-    mutates: bool
-
-    def call(self, values: Sequence[Any]) -> Any:
-        """The outputs; at once by the launch where nothing asks for derivatives."""
-        leaves = [values[n] if n >= 0 else [*values[~n].shape] for n in self.leaves]
-        if (
-            self.mutates
-            or forward_ad._current_level >= 0
-            or torch._C._are_functorch_transforms_active()
-            or (torch.is_grad_enabled() and torch._C._any_requires_grad(*leaves))
-        ):
-            return self.op(*leaves)
-        with torch._C._AutoDispatchBelowAutograd():
-            return self.op(*leaves)
-
-
-_EXACT = (int, bool, str, type(None), ScalarType, torch.dtype)  # Equal values of these types are the same constant.
-_INTEGERS = range(-(2**63), 2**63)
+# The types of constants whose texts tell them apart.
+_EXACT = (int, bool, float, str, type(None), ScalarType, torch.dtype)
 
 
 def _kind_of_argument(value: Any, is_constant: bool) -> Any:
     """The kind of an argument, which selects the operator; None for one that needs a closer look."""
     kind = cast(Any, type(value))
     if is_constant:
-        return (kind, value) if kind in _EXACT else repr(value) if kind is float else None
+        return repr(value) if kind in _EXACT else None
     if kind is torch.Tensor or kind is torch.nn.Parameter:
         return value.dtype if value.is_contiguous() else None
-    return kind if kind is float or kind is bool or (kind is int and value in _INTEGERS) else None
+    return kind if kind is float or kind is bool or (kind is int and _is_64_bit(value)) else None
+
+
+def _is_64_bit(value: Any) -> bool:
+    return -(2**63) <= value < 2**63
 
 
 def _kind_of_number(name: str, value: Any) -> str:
@@ -249,7 +234,7 @@ def _kind_of_number(name: str, value: Any) -> str:
     if isinstance(value, (bool, torch.SymBool)):
         return "bool"
     if isinstance(value, (int, torch.SymInt)):
-        if not torch.compiler.is_compiling() and not -(2**63) <= value < 2**63:
+        if not torch.compiler.is_compiling() and not _is_64_bit(value):
             raise LaunchError(f"'{name}': an integer must fit in 64 bits; got {shown(value)}")
         return "int"
     if isinstance(value, (float, torch.SymFloat)):
@@ -265,11 +250,11 @@ def _kind_of_number(name: str, value: Any) -> str:
 @torch._dynamo.assume_constant_result
 def _about(label: str, key: Key, attribute: str) -> Any:
     """An attribute of an operator, which `torch.compile` takes for a constant."""
-    return getattr(_definitions[definers[label].define(key)], attribute)
+    return getattr(definers[label].define(key), attribute)
 
 
 @attrs.frozen(eq=False)
-class _Definition:
+class Definition:
     """An operator for one list of kinds of arguments. Its leaves are the tensors, numbers and sizes of a call."""
 
     operation: TorchOperation
@@ -280,7 +265,7 @@ class _Definition:
     names: tuple[str | None, ...]  # The name of the tensor that each leaf is; None for other leaves.
 
     @staticmethod
-    def of(operation: TorchOperation, key: Key) -> _Definition:
+    def of(operation: TorchOperation, key: Key) -> Definition:
         kinds: dict[str, Any] = {}
         arguments: dict[str, Any] = {}
         for name, kind, *rest in key:
@@ -306,7 +291,7 @@ class _Definition:
                 parts.append("SymInt[]" if kind == "sizes" else _NUMBERS[kind][0])
             names += [parameter] * (kind == "tensor")
             names += [None] * (len(parts) - len(names))
-        definition = _definitions[name] = _Definition(operation, key, plan, kinds, name, tuple(names))
+        definition = Definition(operation, key, plan, kinds, name, tuple(names))
         definition.register([f"{part} a{number}" for number, part in enumerate(parts)])
         return definition
 
@@ -326,49 +311,28 @@ class _Definition:
         return getattr(getattr(torch.ops, NAMESPACE), self.name).default
 
     @property
-    def mutated(self) -> tuple[str, ...]:
-        """The arguments that the operator writes in place."""
-        return self.plan.mutated
-
-    @functools.cached_property
     def addressing(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        """The arrays that the kernel accesses, each with the arguments that its addresses depend on."""
-        return tuple(self.operation.addressing(self.kinds).items())
-
-    @functools.cached_property
-    def written(self) -> tuple[str, ...]:
-        """The arrays that the kernel writes."""
-        return self.operation.written(self.kinds)
-
-    @functools.cached_property
-    def read(self) -> tuple[str, ...]:
-        """The arrays of floats that the kernel reads."""
-        names = [name for name in self.operation.read(self.kinds) if self.kinds[name].pointee.is_float]
-        return tuple(names)
+        """The arrays that the kernel accesses, each with the arguments that may be its strides."""
+        return tuple(self.plan.addressing.items())
 
     @torch._dynamo.disable
     def run(self, *leaves: Any) -> Any:
         """Make the outputs and launch the kernel, on copies of tensors that lack the strides by which it addresses."""
         named = self._arguments(leaves)
-        copied: dict[str, Any] = {}
+        tensors = {name: _array(named[name]) for name in self.names if name is not None}
         device = None
-        for name in self.names:
-            if name is not None:
-                value = named[name]
-                x = _array(value)
-                device = x.device
-                if isinstance(value, Strided):
-                    named[name] = x if [*x.stride()] == [*value.strides] else _placed(x, value.strides)
-                    copied[name] = x
-                elif x.layout is torch.strided and not x.is_contiguous():
-                    named[name] = x.contiguous()
-                    copied[name] = x
+        for name, x in tensors.items():
+            value, device = named[name], x.device
+            if isinstance(value, Strided):
+                named[name] = x if [*x.stride()] == [*value.strides] else _placed(x, value.strides)
+            elif x.layout is torch.strided and not x.is_contiguous():
+                named[name] = x.contiguous()
         for name in self.plan.made:
             named[name] = _made(named[name], device)
         self.operation.launch(named)
         for name in self.plan.mutated:
-            if copied.get(name, named[name]) is not named[name]:
-                copied[name].copy_(named[name])
+            if named[name] is not tensors[name]:
+                tensors[name].copy_(named[name])
         return single([named[name] for name in self.plan.made])
 
     def fake(self, *leaves: Any) -> Any:
@@ -407,17 +371,14 @@ class _Definition:
 
     def differentiable(self, keyset: Any, *leaves: Any) -> Any:
         """The results, with derivatives where the leaves have some."""
-        transformed = torch._C._are_functorch_transforms_active()
         if not (
-            transformed
+            torch._C._are_functorch_transforms_active()
             or (torch.is_grad_enabled() and torch._C._any_requires_grad(*leaves))
             or any(isinstance(x, torch.Tensor) and _tangent(x) is not None for x in leaves)
         ):
             return self.below(keyset, leaves)
         if self.plan.mutated:
             self._check_mutated(leaves)
-        if not transformed:
-            return _Differentiable.apply(self, keyset, None, *leaves)
         with _functorch.enable_single_level_autograd_function():
             modes = torch.is_grad_enabled(), torch._C._is_fwd_grad_enabled()
             return _Differentiable.apply(self, keyset, modes, *leaves)
@@ -474,19 +435,12 @@ class _Definition:
             for name, gradient in zip(self.plan.made, gradients, strict=True)
             if _array(named[name]).is_floating_point()
         }
-        found: Mapping[str, Any] = {}
         if automatic:
-            needed = [name for name in needed if name in self.read]
-            given = {
-                name: _like(named[name], _gathered(gradient, named[name]))
-                for name, gradient in given.items()
-                if name in self.written
-            }
+            given = {name: _like(named[name], _gathered(gradient, named[name])) for name, gradient in given.items()}
         else:
             named = {name: _array(value) for name, value in named.items()}
             given = {name: gradient.contiguous() for name, gradient in given.items()}
-        if needed and given:
-            found = self.operation.gradients(named, given, needed, _zeros)
+        found: Mapping[str, Any] = self.operation.gradients(named, given, needed, self.kinds, _zeros) if given else {}
         if automatic:
             found = {name: _shared_out(gradient, named[name]) for name, gradient in found.items()}
         return tuple(None if name is None else found.get(name) for name in self.names)
@@ -498,11 +452,12 @@ class _Definition:
                 f"'{self.operation.name}' has no forward-mode derivative",
                 hint='zg.torch_op(…, backward="auto") has one',
             )
-        named = self._restored(ctx, [torch._VF._unpack_dual(x, level=0).primal for x in ctx.saved_tensors])
+        accesses = self.operation.accesses(self.kinds)
+        named = self._restored(ctx, [_unpack_dual(x, level=0).primal for x in ctx.saved_tensors])
         given = {
             name: _like(named[name], tangent)
             for name, tangent in zip(self.names, tangents, strict=True)
-            if tangent is not None and name in self.read
+            if tangent is not None and name in accesses.read
         }
         for name in given:
             if _overlaps(named[name]):
@@ -512,7 +467,7 @@ class _Definition:
                 )
         of = [name for name in self.plan.made if _array(named[name]).is_floating_point()]
         found = {name: torch.zeros_like(_array(named[name])) for name in of}
-        of = [name for name in of if name in self.written]
+        of = [name for name in of if name in accesses.written]
         if given and of:
             found |= self.operation.tangents(named, given, of, self.kinds, _ones, _zeros)
         return single([found.get(name) for name in self.plan.made])
@@ -523,15 +478,10 @@ class _Differentiable(torch.autograd.function._SingleLevelFunction):
     once for each level, where `torch.autograd.Function` would handle all levels by itself."""
 
     @staticmethod
-    def forward(
-        ctx: Any, definition: _Definition, keyset: Any, modes: tuple[bool, bool] | None, *leaves: Any
-    ) -> Any:  # fmt: skip
-        if modes is None:
+    def forward(ctx: Any, definition: Definition, keyset: Any, modes: tuple[bool, bool], *leaves: Any) -> Any:
+        # A function runs without gradients, but the transforms outside of this one need them.
+        with torch.set_grad_enabled(modes[0]), forward_ad._set_fwd_grad_enabled(modes[1]):
             results = definition.below(keyset, leaves)
-        else:
-            # A function runs without gradients, but the transforms outside of this one need them.
-            with torch.set_grad_enabled(modes[0]), forward_ad._set_fwd_grad_enabled(modes[1]):
-                results = definition.below(keyset, leaves)
         tensors = [x for x, name in zip(leaves, definition.names, strict=True) if name is not None]
         ctx.definition, ctx.modes = definition, modes
         ctx.others = [x if name is None else None for x, name in zip(leaves, definition.names, strict=True)]
@@ -546,7 +496,7 @@ class _Differentiable(torch.autograd.function._SingleLevelFunction):
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Any:
         # Transforms outside of this one may need forward mode.
-        with forward_ad._set_fwd_grad_enabled(ctx.modes is not None and ctx.modes[1]):
+        with forward_ad._set_fwd_grad_enabled(ctx.modes[1]):
             return ctx.definition.tangents(ctx, tangents[3:])
 
 
@@ -579,7 +529,7 @@ def _made(empty: Empty, device: Any) -> Any:
 
 def _tangent(x: Any) -> Any:
     """The tangent of a tensor in forward mode; the level that Python keeps is not set in compiled programs."""
-    return torch._VF._unpack_dual(x, level=0).tangent if x.layout is torch.strided else None
+    return _unpack_dual(x, level=0).tangent if x.layout is torch.strided else None
 
 
 def _shared_out(gradient: Any, like: Any) -> Any:
@@ -598,9 +548,9 @@ def _gathered(values: Any, like: Any) -> Any:
 
 def _placed(values: Any, strides: Sequence[int], summed: bool = False) -> Any:
     """Values as a tensor with these strides. Elements that share an address have the same value, or `summed`."""
-    span = 1 + sum((size - 1) * stride for size, stride in zip(values.shape, strides, strict=True))
-    if span <= 0 or 0 in values.shape:
+    if 0 in values.shape:
         return values
+    span = 1 + sum((size - 1) * stride for size, stride in zip(values.shape, strides, strict=True))
     index = torch.arange(span, device=values.device).as_strided(values.shape, strides).reshape(-1)
     places = values.new_zeros(span).index_put((index,), values.reshape(-1), accumulate=summed)
     return places.as_strided(values.shape, strides)

@@ -135,8 +135,8 @@ class kernel:
         models.values({})
         return tuple(models.parameters)
 
-    def define(self, key: tuple[tuple[Any, ...], ...]) -> str:
-        """The name of the operator of PyTorch for kinds of arguments, macros among them; see `torch_ops.Definer`."""
+    def define(self, key: tuple[tuple[Any, ...], ...]) -> Any:
+        """The operator of PyTorch for kinds of arguments, macros among them; see `torch_ops.Definer`."""
         macros = tuple((name.removeprefix(MACRO), *value) for name, _, *value in key if name.startswith(MACRO))
         operation: Any = self.operation("torch", macros)
         return operation.define(tuple(part for part in key if not part[0].startswith(MACRO)))

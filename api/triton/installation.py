@@ -121,8 +121,7 @@ def install(version: str | None = None) -> None:
     _finder.variable = os.environ.get(_VERSION)
     _report(version)
     sys.meta_path.insert(0, _finder)
-    sys.path[:] = [_CHILDREN, *(path for path in sys.path if path != _CHILDREN)]
-    _search([_CHILDREN, *_searched()])
+    _search(_CHILDREN)
     _forget_absence()
 
 
@@ -136,8 +135,7 @@ def uninstall() -> None:
     _put(_VERSION, _finder.variable)
     for name in [name for name in sys.modules if name == _NAME or name.startswith(f"{_NAME}.")]:
         del sys.modules[name]
-    sys.path[:] = [path for path in sys.path if path != _CHILDREN]
-    _search(_searched())
+    _search()
     _forget_absence()
 
 
@@ -147,14 +145,11 @@ def _report(version: str) -> None:
     _put(_VERSION, version)
 
 
-def _searched() -> list[str]:
-    """The folders that child processes look for modules in first, but for ours."""
+def _search(*first: str) -> None:
+    """Have this process and its children look for modules in these folders first, and in ours only if it is one."""
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    return [path for path in paths if path not in ("", _CHILDREN)]
-
-
-def _search(paths: Sequence[str]) -> None:
-    _put("PYTHONPATH", os.pathsep.join(paths))
+    _put("PYTHONPATH", os.pathsep.join([*first, *(path for path in paths if path not in ("", _CHILDREN))]))
+    sys.path[:] = [*first, *(path for path in sys.path if path != _CHILDREN)]
 
 
 def _put(variable: str, value: str | None) -> None:

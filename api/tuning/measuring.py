@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from ziggurat.backend.launch.arrays import as_array, is_array, on_gpu
@@ -19,31 +19,33 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=alone._at_fork_reinit)
 
 
-def zeroing(arrays: Mapping[str, Any], names: Iterable[str]) -> Callable[[], None]:
-    """The function that sets arrays, given by name, to zero. An argument that is None is skipped.
+def zeroing(arguments: Mapping[str, Any], names: Iterable[str]) -> list[Callable[[], Any]]:
+    """The functions that set arrays, given by name, to zero. An argument that is None is skipped.
 
     Raises `LaunchError` for an argument that is no array, or one that cannot be written.
     """
-    return _each(_zeroing, arrays, names)
+    return [_zeroing(array, name) for name, array in _arrays(arguments, names)]
 
 
-def restoring(arrays: Mapping[str, Any], names: Iterable[str]) -> Callable[[], None]:
-    """The function that gives arrays, given by name, the contents that they have now. An argument that is None is
+def restoring(arguments: Mapping[str, Any], names: Iterable[str]) -> list[Callable[[], Any]]:
+    """The functions that give arrays, given by name, the contents that they have now. An argument that is None is
     skipped, and an array that cannot be written needs no copy. Raises `LaunchError` for an argument that is no array.
     """
-    return _each(_restoring, arrays, names)
+    return [_restoring(array, name) for name, array in _arrays(arguments, names)]
 
 
-def _each(
-    step_of: Callable[[Any, str], Callable[[], Any]], arrays: Mapping[str, Any], names: Iterable[str]
-) -> Callable[[], None]:
-    steps = [step_of(_memory(arrays[name], name), name) for name in names if arrays[name] is not None]
-
-    def run() -> None:
-        for step in steps:
-            step()
-
-    return run
+def _arrays(arguments: Mapping[str, Any], names: Iterable[str]) -> Iterator[tuple[str, Any]]:
+    """The arrays of arguments, with their names: the arguments themselves, or what a descriptor describes."""
+    for name in names:
+        value = arguments[name]
+        array = value.array if isinstance(value, TensorDescriptor) else value
+        if is_array(array) or on_gpu(array):
+            yield name, array
+        elif value is not None:
+            raise LaunchError(
+                f"'{name}' must be an array, as reset_to_zero or restore_value names it; got {shown(value)}",
+                hint="name parameters that take arrays",
+            )
 
 
 def _zeroing(array: Any, name: str) -> Callable[[], Any]:
@@ -77,14 +79,3 @@ def _restoring(array: Any, name: str) -> Callable[[], Any]:
 def _is_torch(array: Any) -> bool:
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(array, torch.Tensor)
-
-
-def _memory(value: Any, name: str) -> Any:
-    """The array of an argument: the argument itself, or the one that a descriptor describes."""
-    array = value.array if isinstance(value, TensorDescriptor) else value
-    if not is_array(array) and not on_gpu(array):
-        raise LaunchError(
-            f"'{name}' must be an array, as reset_to_zero or restore_value names it; got {shown(value)}",
-            hint="name parameters that take arrays",
-        )
-    return array

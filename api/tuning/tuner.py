@@ -191,11 +191,11 @@ class Tuner:
         """Milliseconds of each configuration that can be launched."""
         tuning = self.kernel.tuning
         measure = tuning.measure or self._bench
-        zero, restore = zeroing(bound, tuning.reset_to_zero), restoring(bound, tuning.restore_value)
+        steps = [*zeroing(bound, tuning.reset_to_zero), *restoring(bound, tuning.restore_value)]
 
         def reset() -> None:
-            zero()
-            restore()
+            for step in steps:
+                step()
 
         times: dict[str, float] = {}
         with closing(Progress(f"{self.kernel.name}: measuring", len(configs))) as progress:

@@ -91,9 +91,7 @@ class _Launching(threading.local):
     """The state of a tuner's launches by one thread."""
 
     nargs: dict[str, Any] | None = None
-
-    def __init__(self) -> None:
-        self.restore_copies: dict[str, Callable[[], None]] = {}
+    restore_steps: Sequence[Callable[[], Any]] = ()
 
 
 class Autotuner(_Decorated):
@@ -185,13 +183,14 @@ class Autotuner(_Decorated):
 
         # A parameter that no argument names has its default, which is no array.
         arguments = {**dict.fromkeys(self.arg_names), **kwargs}
-        zeroing(arguments, self.reset_to_zero)()
+        for zero in zeroing(arguments, self.reset_to_zero):
+            zero()
         if not reset_only:
-            self._launching.restore_copies = {name: restoring(arguments, [name]) for name in self.restore_value}
+            self._launching.restore_steps = restoring(arguments, self.restore_value)
 
     def _restore(self, kwargs: Mapping[str, Any], exception: Exception | None) -> None:
-        copies, self._launching.restore_copies = self._launching.restore_copies, {}
-        for restore in copies.values():
+        steps, self._launching.restore_steps = self._launching.restore_steps, ()
+        for restore in steps:
             restore()
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
@@ -206,12 +205,10 @@ class Autotuner(_Decorated):
         if config is not None:
             return self._launch(config, args, kwargs)
         key = self._cache_key(args, kwargs)
-        if key in self.cache:
-            return self._launch(self._choose(key, args, kwargs), args, kwargs)
         from ziggurat.tuning.measuring import alone
 
         # The launch too: a tuning in another thread would give an array that both use its former contents.
-        with alone:
+        with contextlib.nullcontext() if key in self.cache else alone:
             return self._launch(self._choose(key, args, kwargs), args, kwargs)
 
     def _launch(self, config: Config, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
