@@ -13,7 +13,7 @@ from ziggurat.codemodel.op import Block, Body, Op, Successor, Value, constant_of
 from ziggurat.codemodel.structured import Structured, packed_values
 from ziggurat.codemodel.types import scalar_element
 
-ASSERTION, ZERO_STEP, UNREACHABLE, PRINT, ENDLESS, INTERRUPTED = 4, 6, 7, 8, 9, 10
+ASSERTION, ZERO_STEP, UNREACHABLE, PRINT, ENDLESS = 4, 6, 7, 8, 9
 
 # Iterations of a loop that does not count, after which it is an error: of one that waits, and of any other.
 MAX_WAITS = 1 << 10
