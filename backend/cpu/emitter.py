@@ -432,17 +432,17 @@ class Emitter(Code):
         return self.places.suffix(op.location) if self.places is not None else ""
 
     def divisible(self, ops: Sequence[Op]) -> Generator[Op]:
-        """The ops of a sequence in turn. Neighbours with many lines outside of regions become a function, a part."""
+        """The ops of a sequence in turn. Outside of regions, those before an op become a part if they have many lines."""
         begin = len(self.into)
         for op in ops:
             count = len(self.parts)
+            if not self.depth and len(self.into) - begin >= outline.LONG:
+                self.parts.append(self.into[begin:])
+                self.into[begin:] = [outline.call_of(count)]
+                begin, count = begin + 1, count + 1
             yield op
             if len(self.parts) > count:  # The op is divided itself.
                 begin = len(self.into)
-            elif not self.depth and len(self.into) - begin >= outline.LONG:
-                self.parts.append(self.into[begin:])
-                self.into[begin:] = [outline.call_of(count)]
-                begin += 1
 
     # Failures.
 
