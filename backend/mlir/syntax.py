@@ -224,11 +224,6 @@ class Cursor:
 
     # Types.
 
-    def starts_type(self) -> bool:
-        """Whether the current token begins a type."""
-        token = self.token
-        return token[:1] in ("!", "<") or token.startswith("tensor") or token in _MLIR_SCALARS or token in _OTHER_TYPES
-
     def type(self) -> Type:
         """A type."""
         token = self.next()
@@ -550,24 +545,6 @@ class Cursor:
             self._known[name] = self.location()
             self.at = back
         return self._known[name]
-
-
-_OTHER_TYPES = frozenset(
-    (
-        "index",
-        "none",
-        "i2",
-        "i4",
-        "i128",
-        "tf32",
-        "f80",
-        "f128",
-        "f8E4M3FNUZ",
-        "f8E5M2FNUZ",
-        "f8E4M3B11FNUZ",
-        "f4E2M1FN",
-    )
-)
 
 
 def unquoted(text: str) -> str:
