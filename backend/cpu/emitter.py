@@ -47,21 +47,17 @@ METADATA = (
 )
 _NAMES = re.compile(r"%[\w.]+")
 
-# Fills in the record of an error.
-_FAILED = """define internal void @zg_failed(
-    ptr %record, i64 %code, i64 %program, i64 %site, i64 %address, i64 %value
-) noinline cold nounwind {
-  store i64 %code, ptr %record
-  %program.at = getelementptr i64, ptr %record, i64 1
-  store i64 %program, ptr %program.at
-  %site.at = getelementptr i64, ptr %record, i64 2
-  store i64 %site, ptr %site.at
-  %address.at = getelementptr i64, ptr %record, i64 3
-  store i64 %address, ptr %address.at
-  %value.at = getelementptr i64, ptr %record, i64 4
-  store i64 %value, ptr %value.at
-  ret void
-}"""
+# Fills in the record of an error, of i64s.
+_FIELDS = ("code", "program", "site", "address", "value")
+_FAILED = "\n".join(
+    (
+        f"define internal void @zg_failed(ptr %record, {', '.join(f'i64 %{name}' for name in _FIELDS)}) "
+        "noinline cold nounwind {",
+        *(f"  %{name}.at = getelementptr i64, ptr %record, i64 {at}" for at, name in enumerate(_FIELDS)),
+        *(f"  store i64 %{name}, ptr %{name}.at" for name in _FIELDS),
+        "  ret void\n}",
+    )
+)
 
 
 def symbol_of(func: tt.Func) -> str:
