@@ -118,6 +118,8 @@ def to_llvm(module: cpu.Module, options: CpuOptions) -> tuple[Emitter, str]:
         if kind != kind_of(parameter.type):
             loads.append(f"  %p{number} = icmp ne i8 %p{number}m, 0")
     control.function_body(emitter, func.body)
+    emitter.start("next")
+    emitter.poll("going")
     bits, fence = 8 * module.vector, f"  call {FENCE}\n" if f"declare {FENCE}" in emitter.declarations else ""
     debug = f" !dbg !{emitter.places.subprogram}" if emitter.places is not None else ""
     kernel = [
@@ -141,9 +143,6 @@ def to_llvm(module: cpu.Module, options: CpuOptions) -> tuple[Emitter, str]:
         "  br label %start",
         "start:",
         *emitter.levels[0].lines,
-        "next:",
-        *emitter.polled("going"),
-        "going:",
         "  %following = add nsw i64 %program, 1",
         "  %more = icmp slt i64 %following, %end",
         "  br i1 %more, label %programs, label %done",

@@ -442,17 +442,11 @@ class Emitter(Code):
 
     # Failures.
 
-    def poll(self) -> None:
-        """End the kernel if the host wants it. A loop does this in each iteration."""
-        after = self.name("going")
-        self.into.extend(self.polled(after))
-        self.start(after)
-
-    def polled(self, after: str) -> list[str]:
-        """The lines of `poll`, which goes on at the label `after`."""
+    def poll(self, after: str = "") -> None:
+        """End the kernel if the host wants it, or go on at the label `after`. A loop does this in each iteration."""
         word, quiet, function, told, stops = (f"%{self.name()}" for _ in range(5))
-        ask, ends = self.name("ask"), self.name("ends")
-        return [
+        ask, ends, after = self.name("ask"), self.name("ends"), after or self.name("going")
+        lines = [
             f"  {word} = load atomic i64, ptr %host monotonic, align 8",
             f"  {quiet} = icmp eq i64 {word}, 0",
             f"  br i1 {quiet}, label %{after}, label %{ask}, !prof !2",
@@ -465,6 +459,8 @@ class Emitter(Code):
             f"{ends}:",
             *self._end(INTERRUPTED),
         ]
+        self.into.extend(lines)
+        self.start(after)
 
     def _end(self, code: int, site: int = 0, address: str = "0", value: str = "0") -> list[str]:
         """The lines that end the kernel with a code."""
