@@ -428,7 +428,7 @@ class Emitter(Code):
         return self.places.suffix(op.location) if self.places is not None else ""
 
     def divisible(self, ops: Sequence[Op]) -> Generator[Op]:
-        """The ops of a sequence in turn. Outside of regions, those before an op become a part if they have many lines."""
+        """The ops of a sequence in turn. Outside of regions, many lines of those before an op become a part."""
         begin = len(self.into)
         for op in ops:
             count = len(self.parts)
