@@ -520,7 +520,7 @@ class Emitter(Code):
                 lines.append(f"  {name} = extractelement {number.typed}, i{number.lanes} {lane}")
             names.append(name)
         with self.at_level(level):
-            self.into.extend([*lines, *ending(*names, good)])
+            self.into.extend([*lines, *ending(names[0], names[1], good)])
             self.start(good)
 
 

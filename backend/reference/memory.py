@@ -437,13 +437,13 @@ class Sharing:
 
         def bits() -> Sequence[Array]:
             old = region.view(access.dtype).take(target.index, mode="clip")
-            return self._units(target, access, bits_of(values), bits_of(old))[2:]
+            return self._units(target, access, bits_of(values), bits_of(old))[2:] if values is not None else ()
 
         kinds = {"reads": races.POLL if getattr(op, "volatile", False) else races.READ, "writes": races.WRITE}
         kind = kinds.get(access.verb, races.UPDATE)
         self.memory.races.note(
             region, units, programs, kind, op, size=region.unit,
-            bits=None if values is None else bits, releases=order.releases,
+            bits=bits if access.verb == "writes" else None, releases=order.releases,
             # Many programs take a lock by a relaxed atomic: one whose result is used acquires.
             acquires=order.acquires or kind == races.POLL or (kind == races.UPDATE and bool(op.result.uses)),
         )  # fmt: skip

@@ -101,6 +101,11 @@ class LoadsAhead:
         return rings + sum(type_.bytes * (self.own + 1) for type_, _ in self.staged.values())
 
     @property
+    def moves(self) -> bool:
+        """Whether any load begins in an earlier iteration."""
+        return bool(self.loads or self.staged)
+
+    @property
     def groups(self) -> list[list[Value]]:
         """The loads of each channel: those that threads copy, and those that TMA does."""
         by_tma = [value for value in self.rings if isinstance(_op(value), tt.DescriptorLoad)]

@@ -99,9 +99,7 @@ def _warn_of(loop: scf.For, copies: LoopPlan | Obstacle, plan: LoadsAhead | Obst
     stages = stages if loop.num_stages is None else loop.num_stages
     loads = [load for load in _loads_of(loop) if stages > 1 and (asks or _goes_to_dot(load))]
     reasons = {load.result: reason for load, reason in plan.left} if isinstance(plan, LoadsAhead) else {}
-    if isinstance(plan, Obstacle) or (
-        isinstance(copies, Obstacle) and not (plan.loads or plan.staged) and not is_role(loop)
-    ):
+    if isinstance(plan, Obstacle) or (isinstance(copies, Obstacle) and not plan.moves and not is_role(loop)):
         if isinstance(copies, Obstacle) and stages > 1 and (asks or loads):
             obstacle = plan if isinstance(plan, Obstacle) else copies
             warn_of(f"the loop is not pipelined in {stages} stages", loop, obstacle)
