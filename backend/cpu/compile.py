@@ -9,7 +9,6 @@ from typing import Any
 
 from ziggurat.backend.cpu import control, halves
 from ziggurat.backend.cpu.code import CpuCode, CpuOptions, Parameter
-from ziggurat.backend.cpu.control import INTERRUPTED
 from ziggurat.backend.cpu.emitter import EMITTERS, METADATA, Emitter, kind_of, memory_kind, symbol_of
 from ziggurat.backend.cpu.outline import outlined
 from ziggurat.backend.cpu.runtime.loading import llvm
@@ -119,6 +118,8 @@ def to_llvm(module: cpu.Module, options: CpuOptions) -> tuple[Emitter, str]:
         if kind != kind_of(parameter.type):
             loads.append(f"  %p{number} = icmp ne i8 %p{number}m, 0")
     control.function_body(emitter, func.body)
+    emitter.start("next")
+    emitter.poll("going")
     bits, fence = 8 * module.vector, f"  call {FENCE}\n" if f"declare {FENCE}" in emitter.declarations else ""
     debug = f" !dbg !{emitter.places.subprogram}" if emitter.places is not None else ""
     kernel = [
@@ -142,28 +143,19 @@ def to_llvm(module: cpu.Module, options: CpuOptions) -> tuple[Emitter, str]:
         "  br label %start",
         "start:",
         *emitter.levels[0].lines,
-        "next:",
-        *emitter.polled("going"),
         "  %following = add nsw i64 %program, 1",
         "  %more = icmp slt i64 %following, %end",
         "  br i1 %more, label %programs, label %done",
         "done:",
-        f"{fence}  ret i64 0",
-        "interrupted:",
-        "  %record.program = getelementptr i64, ptr %record, i64 1",
-        "  store i64 %program, ptr %record.program",
-        f"{fence}  ret i64 {INTERRUPTED}",
-        *(line.replace("  ret", f"{fence}  ret") for line in emitter.failures),
+        "  ret i64 0",
     ]
     symbol = symbol_of(func)
-    kernel, functions = outlined(symbol, kernel, emitter.places)
+    kernel, functions = outlined(symbol, kernel, emitter.parts, emitter.places)
     attributes = f'nounwind uwtable "prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}"'
     lines = [
         f"define i64 @{symbol}(ptr noalias %arguments, i64 %first, i64 %end, ptr noalias %launch, "
         f"ptr noalias align 64 %memory, ptr noalias %record) #0{debug} {{",
-        *kernel,
-        "}",
-        *functions,
+        *(line.replace("  ret", f"{fence}  ret") for line in (*kernel, "}", *functions)),
         *emitter.declarations,
         *(text.replace(" addrspace(4)", "") for text in emitter.variables.values()),
         *map(_inlined, emitter.definitions.values()),

@@ -13,7 +13,7 @@ from ziggurat.codemodel.op import Block, Body, Op, Successor, Value, constant_of
 from ziggurat.codemodel.structured import Structured, packed_values
 from ziggurat.codemodel.types import scalar_element
 
-ASSERTION, ZERO_STEP, UNREACHABLE, PRINT, ENDLESS, INTERRUPTED = 4, 6, 7, 8, 9, 10
+ASSERTION, ZERO_STEP, UNREACHABLE, PRINT, ENDLESS = 4, 6, 7, 8, 9
 
 # Iterations of a loop that does not count, after which it is an error: of one that waits, and of any other.
 MAX_WAITS = 1 << 10
@@ -41,9 +41,7 @@ def function_body(emitter: Emitter, body: Body) -> None:
             emitter.values.update(zip(block.parameters, values, strict=True))
             _limit(emitter, block.terminator, rounds, block)
             emitter.rounds[block] = rounds
-        *inner, terminator = block.ops
-        ops(emitter, inner)
-        _op(emitter, terminator)
+        ops(emitter, block.ops)
     for block in reversed(body.blocks[1:]):
         joins[block].end()
 
@@ -51,17 +49,13 @@ def function_body(emitter: Emitter, body: Body) -> None:
 def ops(emitter: Emitter, given: Sequence[Op]) -> None:
     """Emit ops outside of regions, or of a body, on scalars."""
     for op in emitter.divisible(given):
-        _op(emitter, op)
-
-
-def _op(emitter: Emitter, op: Op) -> None:
-    outer, emitter._place = emitter._place, emitter.place(op)  # pyright: ignore[reportPrivateUsage]
-    made = INDEXED.get(type(op))
-    if made is not None:
-        emitter.values[op.result] = made(emitter, op, ())
-    else:
-        emitter.values[op.result] = EMITTERS[op](emitter, op, *(emitter.values[value] for value in op.operands))
-    emitter._place = outer  # pyright: ignore[reportPrivateUsage]
+        outer, emitter._place = emitter._place, emitter.place(op)  # pyright: ignore[reportPrivateUsage]
+        made = INDEXED.get(type(op))
+        if made is not None:
+            emitter.values[op.result] = made(emitter, op, ())
+        else:
+            emitter.values[op.result] = EMITTERS[op](emitter, op, *(emitter.values[value] for value in op.operands))
+        emitter._place = outer  # pyright: ignore[reportPrivateUsage]
 
 
 def in_place(emitter: Emitter, body: Body, arguments: Sequence[Any] = ()) -> list[Any]:

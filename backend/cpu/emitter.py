@@ -17,9 +17,9 @@ from typing import Any, TypeVar, cast
 
 import attrs
 
+from ziggurat.backend.cpu import outline
 from ziggurat.backend.cpu.code import CpuOptions
 from ziggurat.backend.cpu.folding import folded
-from ziggurat.backend.cpu.outline import mark
 from ziggurat.backend.cpu.sites import Site
 from ziggurat.backend.ptx.lines import LineInfo, first_place
 from ziggurat.backend.ptx.routines import Code, Number, literal
@@ -36,6 +36,7 @@ INDEXED: OpTable[Callable[..., Any]] = OpTable("CPU emitter at an index")
 indexed = INDEXED.of
 
 CACHE_LINE = 64  # Bytes.
+INTERRUPTED = 10  # The code that a kernel returns when the host wants its end.
 # Nodes that instructions name, in their order: !0 is for branches to rare code, !2 for those around it, !3 for stores
 # around the caches.
 METADATA = (
@@ -46,21 +47,17 @@ METADATA = (
 )
 _NAMES = re.compile(r"%[\w.]+")
 
-# Fills in the record of an error.
-_FAILED = """define internal void @zg_failed(
-    ptr %record, i64 %code, i64 %program, i64 %site, i64 %address, i64 %value
-) noinline cold nounwind {
-  store i64 %code, ptr %record
-  %program.at = getelementptr i64, ptr %record, i64 1
-  store i64 %program, ptr %program.at
-  %site.at = getelementptr i64, ptr %record, i64 2
-  store i64 %site, ptr %site.at
-  %address.at = getelementptr i64, ptr %record, i64 3
-  store i64 %address, ptr %address.at
-  %value.at = getelementptr i64, ptr %record, i64 4
-  store i64 %value, ptr %value.at
-  ret void
-}"""
+# Fills in the record of an error, of i64s.
+_FIELDS = ("code", "program", "site", "address", "value")
+_FAILED = "\n".join(
+    (
+        f"define internal void @zg_failed(ptr %record, {', '.join(f'i64 %{name}' for name in _FIELDS)}) "
+        "noinline cold nounwind {",
+        *(f"  %{name}.at = getelementptr i64, ptr %record, i64 {at}" for at, name in enumerate(_FIELDS)),
+        *(f"  store i64 %{name}, ptr %{name}.at" for name in _FIELDS),
+        "  ret void\n}",
+    )
+)
 
 
 def symbol_of(func: tt.Func) -> str:
@@ -128,7 +125,7 @@ class Emitter(Code):
         self.level_of: dict[str, int] = {}
         self.lanes = 0  # Of the present region; 0 where its elements are computed one by one.
         self.slots: list[str] = []  # Memory that lasts for all programs of a call.
-        self.failures: list[str] = []  # The blocks that end the kernel with an error.
+        self.parts: list[list[str]] = []  # The lines of functions that the kernel calls; see `outline`.
         self.sites: list[Site] = []
         self._numbers: dict[tuple[Value, Site], int] = {}
         self.bounds: list[int] = []  # The parameters whose bounds the entry gets.
@@ -142,7 +139,6 @@ class Emitter(Code):
         self.steps: dict[Value, Number] = {}  # The distances of rows of accesses, which may be prefetched.
         self.nest: Any = None  # The region that is emitted.
         self._facts: dict[Any, Any] = {}  # What is found out once.
-        self._sequences = 0  # Of ops with marks between them.
         self.pinned = False  # Whether code stays at its level: within branches.
 
     # Text.
@@ -431,45 +427,46 @@ class Emitter(Code):
         """The suffix of instructions that tells their source."""
         return self.places.suffix(op.location) if self.places is not None else ""
 
+    def divisible(self, ops: Sequence[Op]) -> Generator[Op]:
+        """The ops of a sequence in turn. Outside of regions, many lines of those before an op become a part."""
+        begin = len(self.into)
+        for op in ops:
+            count = len(self.parts)
+            if not self.depth and len(self.into) - begin >= outline.LONG:
+                self.parts.append(self.into[begin:])
+                self.into[begin:] = [outline.call_of(count)]
+                begin, count = begin + 1, count + 1
+            yield op
+            if len(self.parts) > count:  # The op is divided itself.
+                begin = len(self.into)
+
     # Failures.
 
-    def divisible(self, ops: Sequence[Op]) -> Generator[Op]:
-        """The ops of a sequence in turn, with the marks between them at which a long kernel is divided."""
-        if self.depth:
-            yield from ops
-            return
-        self._sequences += 1
-        line = mark(self._sequences)
-        for op in ops:
-            self.into.append(line)
-            yield op
-        self.into.append(line)
-
-    def poll(self) -> None:
-        """End the kernel if the host wants it. A loop does this in each iteration."""
-        after = self.name("going")
-        for line in self.polled(after)[:-1]:
-            self.line(line.strip())
-        self.start(after)
-
-    def polled(self, after: str) -> list[str]:
-        """The lines of `poll`, which goes on at the label `after`."""
+    def poll(self, after: str = "") -> None:
+        """End the kernel if the host wants it, or go on at the label `after`. A loop does this in each iteration."""
         word, quiet, function, told, stops = (f"%{self.name()}" for _ in range(5))
-        ask = self.name("ask")
-        self.failures += [
+        ask, ends, after = self.name("ask"), self.name("ends"), after or self.name("going")
+        lines = [
+            f"  {word} = load atomic i64, ptr %host monotonic, align 8",
+            f"  {quiet} = icmp eq i64 {word}, 0",
+            f"  br i1 {quiet}, label %{after}, label %{ask}, !prof !2",
             f"{ask}:",
             f"  {function}.at = getelementptr i64, ptr %host, i64 1",
             f"  {function} = load ptr, ptr {function}.at",
             f"  {told} = call i64 {function}(ptr %launch)",
             f"  {stops} = icmp ne i64 {told}, 0",
-            f"  br i1 {stops}, label %interrupted, label %{after}, !prof !0",
+            f"  br i1 {stops}, label %{ends}, label %{after}, !prof !0",
+            f"{ends}:",
+            *self._end(INTERRUPTED),
         ]
-        return [
-            f"  {word} = load atomic i64, ptr %host monotonic, align 8",
-            f"  {quiet} = icmp eq i64 {word}, 0",
-            f"  br i1 {quiet}, label %{after}, label %{ask}, !prof !2",
-            f"{after}:",
-        ]
+        self.into.extend(lines)
+        self.start(after)
+
+    def _end(self, code: int, site: int = 0, address: str = "0", value: str = "0") -> list[str]:
+        """The lines that end the kernel with a code."""
+        self.definitions["zg_failed"] = _FAILED
+        numbers = f"i64 {code}, i64 %program, i64 {site}, i64 {address}, i64 {value}"
+        return [f"  call void @zg_failed(ptr %record, {numbers})", f"  ret i64 {code}"]
 
     def site(self, op: Op, verb: str, **more: Any) -> int:
         """The number of the place of a check."""
@@ -484,28 +481,28 @@ class Emitter(Code):
     ) -> None:
         """End the kernel with an error where the condition holds, in any lane: with the numbers of the first such lane,
         or 0."""
-        names = self._block_where(condition, address or self.i64(0), value or self.i64(0), "")
-        self.definitions["zg_failed"] = _FAILED
-        address_name, value_name = names
-        given = f"ptr %record, i64 {code}, i64 %program, i64 {site}, i64 {address_name}, i64 {value_name}"
-        self.failures += [f"  call void @zg_failed({given})", f"  ret i64 {code}"]
+        numbers = address or self.i64(0), value or self.i64(0)
+        self._where(condition, *numbers, lambda first, second, after: self._end(code, site, first, second))
 
     def note(self, condition: Number, site: int, address: Number, value: Number) -> None:
         """Note what a tolerant kernel leaves out where the condition holds, in any lane, and go on."""
-        after = self.name("good")
-        first, second = self._block_where(condition, address, value, after)
-        given = f"i64 {site}, i64 %program, i64 {first}, i64 {second}, ptr %launch"
-        self.failures += [f"  call void @zg_note({given})", f"  br label %{after}"]
 
-    def _block_where(self, condition: Number, address: Number, value: Number, after: str) -> list[str]:
-        """Begin a block, among the failures, that is reached if the condition holds in any lane. Gives the names of the
-        address and the value of the first such lane. Other code goes on at the label `after`, or at a new one."""
+        def lines(first: str, second: str, after: str) -> list[str]:
+            given = f"i64 {site}, i64 %program, i64 {first}, i64 {second}, ptr %launch"
+            return [f"  call void @zg_note({given})", f"  br label %{after}"]
+
+        self._where(condition, address, value, lines)
+
+    def _where(
+        self, condition: Number, address: Number, value: Number, ending: Callable[[str, str, str], list[str]]
+    ) -> None:
+        """Append a block that is reached if the condition holds in any lane. `ending` gives its last lines, by the
+        names of the address and the value of the first such lane, and the label after it."""
         condition = condition.spread(max(condition.lanes, address.lanes, value.lanes))
         level = max(map(self.level, (condition.name, address.name, value.name)))
+        bad, good = self.name("bad"), self.name("good")
         with self.at_level(level):
-            bad, good = self.name("bad"), after or self.name("good")
             self.line(f"br i1 {condition.any()}, label %{bad}, label %{good}, !prof !0")
-            self.start(good)
         lines = [f"{bad}:"]
         lane = ""
         if condition.lanes:
@@ -522,8 +519,9 @@ class Emitter(Code):
                 name = f"%{self.name()}"
                 lines.append(f"  {name} = extractelement {number.typed}, i{number.lanes} {lane}")
             names.append(name)
-        self.failures += lines
-        return names
+        with self.at_level(level):
+            self.into.extend([*lines, *ending(names[0], names[1], good)])
+            self.start(good)
 
 
 def values_of(emitted: Any) -> Sequence[Number]:

@@ -10,8 +10,9 @@ import operator
 import re
 from collections.abc import Callable
 
-_OPERATION = re.compile(r"(?:(add|sub|mul|and|or)|icmp (\w+)) i(\d+) ([^ ,]+), ([^ ,]+)")
-_CALL = re.compile(r"call i64 @llvm\.(smin|smax|umin)\.i64\(i64 ([^ ,]+), i64 ([^ ,]+)\)")
+_OPERATION = re.compile(
+    r"(?:(add|sub|mul|and|or) |icmp (\w+) |call i64 @llvm\.(smin|smax)\.i64\()i(\d+) ([^ ,]+), (?:i64 )?([^ ,)]+)\)?"
+)
 _SELECT = re.compile(r"select i1 (true|false), \w+ ([^ ,]+), \w+ ([^ ,]+)")
 
 _OPERATORS: dict[str, Callable[[int, int], int]] = {
@@ -32,22 +33,19 @@ def folded(text: str) -> str | None:
     if text[0] not in "acimos":
         return None
     match = _OPERATION.fullmatch(text)
-    if match is not None:
-        name, width, a, b = match[1] or match[2], int(match[3]), match[4], match[5]
-    elif (match := _CALL.fullmatch(text)) is not None:
-        name, width, a, b = match[1], 64, match[2], match[3]
-    else:
+    if match is None:
         match = _SELECT.fullmatch(text)
         return match[2 if match[1] == "true" else 3] if match is not None else None
+    name, a, b = match[1] or match[2] or match[3], match[5], match[6]
     if b == _NEUTRAL.get(name):
         return a
     if a == _NEUTRAL.get(name) and name != "sub":
         return b
-    if name in _ABSORBING and _ABSORBING[name] in (a, b):
+    if _ABSORBING.get(name) in (a, b):
         return _ABSORBING[name]
     if a[0] == "%" or b[0] == "%" or name not in _OPERATORS:
         return None
-    return _constant(int(_OPERATORS[name](_value(a), _value(b))), 1 if text.startswith("icmp") else width)
+    return _constant(int(_OPERATORS[name](_value(a), _value(b))), 1 if match[2] else int(match[4]))
 
 
 def _value(constant: str) -> int:

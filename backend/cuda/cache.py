@@ -138,7 +138,7 @@ class Folder:
             owners = (os.geteuid(), 0) if _IS_POSIX else ()
             if not self._is_trusted():
                 return None
-            return decoded(key, read_regular(self.path(key), _MAX_ENTRY, follow=False, owners=owners))
+            return decoded(key, read_regular(self.path(key), _MAX_ENTRY, owners=owners))
         except OSError:
             return None
         except (ValueError, RecursionError):

@@ -50,8 +50,8 @@ class KernelParameter:
     @property
     def limits(self) -> tuple[int, int] | None:
         """The least and the largest integer that a launch takes, where the source declares a type for it."""
-        is_checked = self.typed and self.declared is not None and self.declared.is_int
-        return self.declared.limits if is_checked and self.declared is not None else None
+        declared = self.declared if self.typed else None
+        return declared.limits if declared is not None and declared.is_int else None
 
     def compiles_in(self, value: Any) -> bool:
         """Whether an argument that is no array is compiled in as a constexpr."""
@@ -67,10 +67,10 @@ class KernelParameter:
     def type_of(self, value: Any) -> ScalarType | None:
         """The type that a number is passed as; None for anything but a number."""
         scalar = number_type(value)
-        if (self.as_triton or self.typed) and scalar is not None and self.declared is not None:
-            return self.declared
-        is_float = scalar is not None and scalar.is_float
-        return self.declared if is_float and self.declared is not None and self.declared.is_float else scalar
+        if scalar is None or self.declared is None:
+            return scalar
+        are_floats = scalar.is_float and self.declared.is_float
+        return self.declared if self.as_triton or self.typed or are_floats else scalar
 
 
 @attrs.frozen

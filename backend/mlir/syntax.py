@@ -224,11 +224,6 @@ class Cursor:
 
     # Types.
 
-    def starts_type(self) -> bool:
-        """Whether the current token begins a type."""
-        token = self.token
-        return token[:1] in ("!", "<") or token.startswith("tensor") or token in _MLIR_SCALARS or token in _OTHER_TYPES
-
     def type(self) -> Type:
         """A type."""
         token = self.next()
@@ -398,22 +393,18 @@ class Cursor:
         """The same for a scalar type."""
         if number in ("true", "false"):
             return number == "true"
-        if type_.is_float:
-            if not number.startswith("0x"):
-                return float(number)
-            bits = int(number, 16)
-            return number_of_bits(bits, type_) if bits < 1 << type_.bits else self._too_wide(number, type_, at)
+        if type_.is_float and not number.startswith("0x"):
+            return float(number)
         if "." in number:
             self.fail(f"a constant of {type_} must be an integer; got {number}", at)
         value = int(number, 0)
         if not -(1 << (type_.bits - 1)) <= value < 1 << type_.bits:
-            self._too_wide(number, type_, at)
+            self.fail(f"{number} does not fit in {type_}", at)
+        if type_.is_float:
+            return number_of_bits(value, type_)
         if type_.bits == 1:
             return bool(value)
         return value - (1 << type_.bits) if value >> (type_.bits - 1) == 1 else value
-
-    def _too_wide(self, number: str, type_: ScalarType, at: int) -> NoReturn:
-        self.fail(f"{number} does not fit in {type_}", at)
 
     def dense(self) -> Dense:
         """`dense<…> : type`."""
@@ -554,24 +545,6 @@ class Cursor:
             self._known[name] = self.location()
             self.at = back
         return self._known[name]
-
-
-_OTHER_TYPES = frozenset(
-    (
-        "index",
-        "none",
-        "i2",
-        "i4",
-        "i128",
-        "tf32",
-        "f80",
-        "f128",
-        "f8E4M3FNUZ",
-        "f8E5M2FNUZ",
-        "f8E4M3B11FNUZ",
-        "f4E2M1FN",
-    )
-)
 
 
 def unquoted(text: str) -> str:

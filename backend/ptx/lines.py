@@ -78,10 +78,7 @@ class LineInfo:
         """What stands for the place of an instruction of the kernel when it is in another function of it."""
         if node == self.subprogram:
             return subprogram
-        text = self._texts[node - self._first]
-        if not text.removeprefix("distinct ").startswith(("!DILocation(", "!DILexicalBlockFile(")):
-            return node
-        scopes = r"(scope|inlinedAt): !(\d+)"
+        scopes, text = r"(scope|inlinedAt): !(\d+)", self._texts[node - self._first]
         return self._node(re.sub(scopes, lambda of: f"{of[1]}: !{self.moved(int(of[2]), subprogram)}", text))
 
     def suffix(self, location: Location | None) -> str:

@@ -45,7 +45,9 @@ class Fork(Exit):
 class _WithMarks(OpTable[Meaning]):
     """The meanings of ops, extended to marks on the elements, and to a check of the results in `nonnegative`."""
 
-    nonnegative: Collection[Value] = ()
+    def __init__(self, nonnegative: Collection[Value]) -> None:
+        super().__init__("meaning with marks")
+        self.nonnegative = nonnegative
 
     def __getitem__(self, op: Op) -> Meaning:
         meaning = functools.partial(marks[op], triton[op])
@@ -86,10 +88,7 @@ class Machine(Interpreter):
         scratch: int = 0,
         nonnegative: Collection[Value] = (),
     ) -> None:
-        table = _WithMarks("meaning with marks") if strict or overflows else triton
-        super().__init__(table)
-        if isinstance(table, _WithMarks):
-            table.nonnegative = nonnegative
+        super().__init__(_WithMarks(nonnegative) if strict or overflows else triton)
         self.functions = functions
         self.memory = memory
         self.sharing = Sharing(memory, strict)

@@ -15,12 +15,12 @@ MAX_EXPANSION: Final = 1 << 20  # The characters that the macros of a source may
 TOO_DEEP: Final = f"nested too deeply ({MAX_DEPTH})"
 
 
-def read_regular(path: Path, limit: int = MAX_BYTES, *, follow: bool = True, owners: tuple[int, ...] = ()) -> bytes:
+def read_regular(path: Path, limit: int = MAX_BYTES, *, owners: tuple[int, ...] = ()) -> bytes:
     """The bytes of a regular file, not of a pipe or a device. Raises `OSError` for other files, for one that is larger
-    than the limit, for a link unless `follow`, and for one of a user who is not among the `owners`, if there are some.
+    than the limit, and if there are `owners`, for a link, and for one of a user who is not among them.
     """
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-    handle = os.open(path, flags | (0 if follow else getattr(os, "O_NOFOLLOW", 0)))
+    handle = os.open(path, flags | (getattr(os, "O_NOFOLLOW", 0) if owners else 0))
     with os.fdopen(handle, "rb") as file:
         state = os.fstat(handle)
         if not stat.S_ISREG(state.st_mode) or state.st_size > limit:

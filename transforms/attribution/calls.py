@@ -256,8 +256,7 @@ def argument_of(walk: FunctionAttributor, signature: Signature, parameter: Param
             )
         if parameter.takes in ("ConstInt", "ConstInts", "ConstShape"):
             for part in components(type_) or (type_,):
-                if isinstance(part, ConstantType):
-                    run_time_type(part)
+                run_time_type(part)
         value = held(call, parameter, constant_value)
         check_supported(value)
         return value, value

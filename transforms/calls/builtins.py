@@ -208,8 +208,7 @@ def _print(_: Typing, *values: Type) -> Type:
                 f"print() must take strings, numbers and pointers; got {describe(value)}",
                 hint="use zg.static_print to print constants while the kernel is compiled",
             )
-        if isinstance(value, ConstantType):
-            run_time_type(value)
+        run_time_type(value)
     return NONE
 
 

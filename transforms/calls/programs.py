@@ -161,8 +161,7 @@ def _printing(call: Typing, prefix: str, values: Sequence[Type], _hex: bool = Fa
     for value in values:
         if not is_number(value) and not is_pointer(value):
             raise KernelTypeError(f"{call} prints numbers and pointers; got {describe(value)}")
-        if isinstance(value, ConstantType):
-            run_time_type(value)
+        run_time_type(value)
     return NONE
 
 

@@ -72,17 +72,19 @@ def constant(value: Any) -> ConstantType:
 NONE = constant(None)
 
 
-def run_time_type(literal: ConstantType, policy: Policy = EXPLICIT) -> Type:
-    """The dtype that a Python number has at run time."""
-    value = literal.value
-    if is_number(literal) and literal.type == pyobject:
+def run_time_type(type_: Type, policy: Policy = EXPLICIT) -> Type:
+    """The type that a value has at run time: of a Python number, its dtype."""
+    if not isinstance(type_, ConstantType):
+        return type_
+    value = type_.value
+    if is_number(type_) and type_.type == pyobject:
         raise KernelValueError(
             f"an integer must fit in 64 bits at run time; got {shown(value)}",
             hint="compute with it at compile time, until it fits",
         )
     if policy.tiny_literals and isinstance(value, float) and 0 < abs(value) < f32.format.smallest_normal:
         return f64
-    return literal.type
+    return type_.type
 
 
 def is_number(type_: Type) -> bool:
@@ -94,7 +96,7 @@ def is_number(type_: Type) -> bool:
 
 def scalar_type(type_: Type) -> ScalarType:
     """The element type of a number or a tensor of numbers."""
-    element = element_of(run_time_type(type_) if isinstance(type_, ConstantType) else type_)
+    element = element_of(run_time_type(type_))
     if not isinstance(element, ScalarType):
         raise KernelTypeError(f"expected numbers; got {describe(type_)}")
     return element

@@ -52,21 +52,17 @@ def written_parameters(kernel: Op) -> tuple[int, ...]:
     These are the origins of what its stores and atomic ops, and those of the functions it calls, write through, and of
     the pointers that inline assembly with effects is given.
     """
-    return tuple(sorted(_addressing(kernel, MemoryWrite)))
+    return tuple(sorted(addressing_parameters(kernel, MemoryWrite)))
 
 
 def read_parameters(kernel: Op) -> tuple[int, ...]:
     """The numbers of the parameters of a `tt.func`, pointers and descriptors, through which it may read memory."""
-    return tuple(sorted(_addressing(kernel, MemoryRead)))
+    return tuple(sorted(addressing_parameters(kernel, MemoryRead)))
 
 
-def addressing_parameters(kernel: Op) -> Mapping[int, Set[int]]:
+def addressing_parameters(kernel: Op, kind: type | UnionType = MemoryRead | MemoryWrite) -> Mapping[int, Set[int]]:
     """For each parameter of a `tt.func` through which it may access memory, by number: the numbers of the parameters
-    that the addresses of these accesses depend on."""
-    return _addressing(kernel, MemoryRead | MemoryWrite)
-
-
-def _addressing(kernel: Op, kind: type | UnionType) -> Mapping[int, Set[int]]:
+    that the addresses of these accesses depend on. `kind` says which accesses count."""
     numbers: dict[Node, int] = {(parameter, 0): parameter.index for parameter in kernel.bodies[0].parameters}
     sources = _sources(kernel.root(), lambda op: not isinstance(op, MemoryRead))
     addressing: dict[int, set[int]] = {}

@@ -238,8 +238,7 @@ def _reshape(op: tt.Reshape | tt.ExpandDims, info: AxisInfo) -> AxisInfo:
     """An axis keeps its facts, up to its new size, if as many elements as before come after it."""
     source, target = shape_of(op.value.type), shape_of(op.result.type)
     if isinstance(op, tt.Reshape) and op.allow_reorder:
-        divided = [info.everywhere] * len(target)
-        return known(op.type, (), divided, (), None, info.nonnegative, info.magnitude)
+        return _moved(op, info, [None] * len(target))
     inner = {math.prod(source[axis + 1 :]): axis for axis in range(len(source)) if source[axis] > 1}
     sizes = enumerate(target)
     return _moved(op, info, [inner.get(math.prod(target[axis + 1 :])) if size > 1 else None for axis, size in sizes])

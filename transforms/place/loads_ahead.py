@@ -50,6 +50,7 @@ from ziggurat.transforms.place.loop_plan import (
     ahead_of,
     bytes_at_once,
     consecutive,
+    fill_of,
     is_zero_or_undefined,
     kept_in_place,
     places_of,
@@ -241,7 +242,7 @@ def _planned(
             why = f"its values in flight would take {taken} registers of a thread"
         if why is not None and value in feeding:
             return _planned(loop, ops, {**kept, value: Obstacle(why, load)}, stages, dots)
-        with_dots = ring is not None and by_threads and found[value] == 1 and is_zero_or_undefined(_fill(load))
+        with_dots = ring is not None and by_threads and found[value] == 1 and is_zero_or_undefined(fill_of(load))
         if dots is not None and ring is not None and not with_dots and _is_replicated(load):
             why = "several threads load each of its elements, which no copy for the dots orders"
         if why is not None:
@@ -352,10 +353,6 @@ def _ring_of(load: Load) -> tuple[SharedType, int] | None:
     layout = layout_of(type_)
     shared = SharedType(type_.shape, element, buffer_bases(layout, layout, layout.numel, element.bytes))
     return (shared, 16) if consecutive(layout, shared, load.width) == load.width else None
-
-
-def _fill(load: Load) -> Value | None:
-    return load.other if isinstance(load, tt.Load) else None
 
 
 def _is_replicated(load: Load) -> bool:

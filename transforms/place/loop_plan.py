@@ -378,8 +378,12 @@ def _is_only_stored(value: Value, stores: Container[Value]) -> bool:
 
 def places_of(load: Load) -> list[Value]:
     """The operands of a load but for its fill."""
-    fill = load.other if isinstance(load, tt.Load) else None
-    return [value for value in load.operands if value is not fill]
+    return [value for value in load.operands if value is not fill_of(load)]
+
+
+def fill_of(load: Load) -> Value | None:
+    """What a load gives where its mask does not hold."""
+    return load.other if isinstance(load, tt.Load) else None
 
 
 def ahead_of(loop: scf.For, wanted: Sequence[Value]) -> tuple[tuple[Op, ...], tuple[int, ...]] | None:
