@@ -447,7 +447,7 @@ class Nest:
 
 _AFFINE = (cpu.Load, cpu.Store)
 _STATEMENTS = (
-    cpu.Put, cpu.Store, tt.Store, cpu.Count, tt.Assert, cpu.Load, tt.Load, tt.AtomicRMW, tt.AtomicCAS,
+    cpu.Put, cpu.Store, tt.Store, cpu.Count, tt.Assert, cpu.Load, tt.Load, tt.AtomicRMW, tt.AtomicCAS, tt.InlineAsm,
 )  # fmt: skip
 
 

@@ -517,3 +517,21 @@ def test_an_atomic_maximum_of_8_bit_floats_is_not_rounded(scalar):
     wide = x.astype(np.float32)
     for found in (mine, theirs):
         np.testing.assert_array_equal(found.astype(np.float32), np.fmax(wide, np.float32(-1.0)))
+
+
+@zg.kernel
+def stored_by_assembly(x_ptr, out_ptr, BLOCK: zg.constexpr):
+    at = zg.arange(0, BLOCK)
+    zg.inline_asm_elementwise(
+        "st.global.f32 [$1], $2; mov.u32 $0, 0;",
+        "=r,l,f",
+        [zg.add(out_ptr, at), zg.load(zg.add(x_ptr, at))],
+        dtype=zg.i32,
+        is_pure=False,
+        pack=1,
+    )
+
+
+def test_assembly_with_effects_is_refused_if_nothing_uses_its_result():
+    with pytest.raises(zg.KernelTypeError, match="inline assembly is PTX, and cannot run on a CPU"):
+        compile_cpu(stored_by_assembly.triton(F32, F32, 32), CpuOptions())
