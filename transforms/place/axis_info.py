@@ -351,7 +351,7 @@ def _div(op: Op, x: AxisInfo, y: AxisInfo) -> AxisInfo:
     divisor = max(1, x.everywhere // y.constant) if y.constant is not None and y.constant == power(y.constant) else 1
     nonnegative = x.nonnegative and (y.nonnegative or _is_count(op.operands[1]) or _is_group(op.operands[1]))
     magnitude = -(-x.magnitude // max(1, abs(y.constant or 1)))
-    if not x.nonnegative and _is_cdiv(op.result):
+    if not _fits(op, x.magnitude) and _is_cdiv(op.result):  # Nothing is known of x.
         magnitude = min(magnitude, NOMINAL)
     return known(op.result.type, (), [divisor] * len(same), same, None, nonnegative, magnitude)
 
