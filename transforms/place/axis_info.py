@@ -317,8 +317,7 @@ def _is_count(value: Value) -> bool:
     """Whether a scalar is a number of blocks: one that `cdiv` computes, a positive constant, or a product of both."""
     if isinstance(value, OpResult) and isinstance(value.op, arith.MulI):
         return all(map(_is_count, value.op.operands))
-    number = constant_of(value)
-    return _is_cdiv(value) or (isinstance(number, int) and number > 0)
+    return _is_cdiv(value) or (isinstance(number := constant_of(value), int) and number > 0)
 
 
 def _is_group(value: Value) -> bool:
@@ -333,7 +332,7 @@ def _is_group(value: Value) -> bool:
             product = first.op if isinstance(first, OpResult) and isinstance(first.op, arith.MulI) else None
             factors = product.operands if product else (first,)
             quotient = any(isinstance(factor, OpResult) and isinstance(factor.op, arith.DivSI) for factor in factors)
-            sized = constant_of(size) in ([1] if product is None else map(constant_of, factors))
+            sized = constant_of(size) in ({1} if product is None else {*map(constant_of, factors)} - {None})
             return quotient and sized and _is_count(rows) and _is_count(size)
     return False
 
@@ -592,7 +591,7 @@ class _Analysis:
     def _iterations(self, op: scf.For) -> int:
         """The iterations of a loop with constant bounds; `NOMINAL` for another."""
         start, stop, step = (info and info.constant for info in map(self._info, (op.start, op.stop, op.step)))
-        return len(range(start, stop, step)) if start is not None and stop is not None and step else NOMINAL
+        return max(0, -((start - stop) // step)) if start is not None and stop is not None and step else NOMINAL
 
     def _assume_condition(self, op: Op) -> None:
         if isinstance(op, arith.AndI):
