@@ -62,7 +62,7 @@ def _not_negative(meaning: Meaning, machine: Machine, op: Op, operands: tuple[An
         place = tuple(np.argwhere(wrong)[0])
         expected, hint = "an index must not wrap around", "compute the index in i64"
         if isinstance(op, arith.DivSI):
-            expected, hint = "a number of blocks must not be negative", "launch no programs beyond the last block"
+            expected, hint = "a block's number must not be negative", "launch no programs beyond the last block"
         program = machine.program(int(place[0]) if wrong.shape[0] > 1 else 0)
         raise KernelRuntimeError(f"{program}: {expected} on GPUs; got {plain(result)[place]}", hint=hint)
     return result

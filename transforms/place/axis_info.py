@@ -19,10 +19,11 @@ wraps around. So the analysis bounds them. It counts on these facts about indice
 * A product or a sum that fits its type for `NOMINAL` programs and iterations fits for all. Without this,
   `program_id * 1024` might wrap around, as a grid may have 2^31 - 1 programs. An i32 product with 2^21 or more is never
   taken to fit, so hashes are safe.
-* A scalar `(x + size - 1) // size`, which is `cdiv`, is not negative, and no more than `NOMINAL`: a number of programs.
+* A scalar `(x + size - 1) // size`, which is `cdiv`, counts blocks: as many as programs, if nothing is known of `x`. It
+  is positive where a number that is not negative is divided by it, or by a product of such scalars and constants.
 * `min(blocks - number * size, size)`, the size of the last of some groups of blocks, is positive where it divides.
   Its sign follows from the number of programs, which is known at the launch alone.
-* A parameter that a `tt.assume` says is not negative leaves room for sums: it is at most half of the largest number.
+* A number that a `tt.assume` says is not negative leaves room for sums: it is at most half of the largest number.
 """
 
 from __future__ import annotations
@@ -281,9 +282,11 @@ def _sum(op: Op, x: AxisInfo, y: AxisInfo) -> AxisInfo:
 
 def _power_of_two(op: Op, shift: AxisInfo) -> AxisInfo:
     """The factor by which a shift multiplies or divides."""
-    if shift.constant is not None and 0 <= shift.constant < 64:
+    divides = isinstance(op, arith.ShrSI | arith.ShrUI)
+    # A shift to the left by all bits but one multiplies by the smallest number, which is negative.
+    if shift.constant is not None and 0 <= shift.constant < 64 and (divides or _fits(op, 1 << shift.constant)):
         return known(op.result.type, constant=1 << shift.constant)
-    return known(op.result.type, constancy=shift.constancy, nonnegative=True)
+    return known(op.result.type, constancy=shift.constancy, nonnegative=divides)
 
 
 @_rule(arith.MulI, arith.ShlI)
@@ -310,16 +313,27 @@ def _is_cdiv(value: Value) -> bool:
     return 1 < added == constant_of(quotient.rhs)
 
 
+def _is_count(value: Value) -> bool:
+    """Whether a scalar is a number of blocks: one that `cdiv` computes, a positive constant, or a product of both."""
+    if isinstance(value, OpResult) and isinstance(value.op, arith.MulI):
+        return all(map(_is_count, value.op.operands))
+    return _is_cdiv(value) or (isinstance(number := constant_of(value), int) and number > 0)
+
+
 def _is_group(value: Value) -> bool:
-    """Whether a scalar is a number of rows of a group: `min(rows - number * size, size)`, for a constant size."""
+    """Whether a scalar is a number of rows of a group: `min(rows - number * size, size)`, for a constant size.
+
+    The number of the group is a quotient, of the program's by the blocks of a group.
+    """
     least = value.op if isinstance(value, OpResult) else None
     for rest, size in ((least.lhs, least.rhs), (least.rhs, least.lhs)) if isinstance(least, arith.MinSI) else ():
         if isinstance(rest, OpResult) and isinstance(rest.op, arith.SubI):
             rows, first = rest.op.operands
             product = first.op if isinstance(first, OpResult) and isinstance(first.op, arith.MulI) else None
-            sizes = [1, *map(constant_of, product.operands if product else ())]
-            counted, number = _is_cdiv(rows) or constant_of(rows) is not None, constant_of(size)
-            return counted and isinstance(number, int) and number > 0 and number in sizes
+            factors = product.operands if product else (first,)
+            quotient = any(isinstance(factor, OpResult) and isinstance(factor.op, arith.DivSI) for factor in factors)
+            sized = constant_of(size) in ({1} if product is None else {*map(constant_of, factors)} - {None})
+            return quotient and sized and _is_count(rows) and _is_count(size)
     return False
 
 
@@ -334,10 +348,10 @@ def _div(op: Op, x: AxisInfo, y: AxisInfo) -> AxisInfo:
     if x.nonnegative or shifts:
         same = list(map(max, same, _blocks(x, y)))
     divisor = max(1, x.everywhere // y.constant) if y.constant is not None and y.constant == power(y.constant) else 1
-    nonnegative = x.nonnegative and (y.nonnegative or _is_group(op.operands[1]))
+    nonnegative = x.nonnegative and (y.nonnegative or _is_count(op.operands[1]) or _is_group(op.operands[1]))
     magnitude = -(-x.magnitude // max(1, abs(y.constant or 1)))
-    if _is_cdiv(op.result):
-        nonnegative, magnitude = True, min(magnitude, NOMINAL)
+    if not _fits(op, x.magnitude) and _is_cdiv(op.result):  # Nothing is known of x.
+        magnitude = min(magnitude, NOMINAL)
     return known(op.result.type, (), [divisor] * len(same), same, None, nonnegative, magnitude)
 
 
@@ -528,12 +542,13 @@ class _Analysis:
         for _, source in group.sources:
             op = source[0].op if isinstance(source[0], OpResult) else None
             terms = op.operands if isinstance(op, arith.AddI) else ()
-            steps = [self._info(term) for term in terms if component_of(term) not in group.members]
-            if len(steps) == 1 and steps[0] is not None:
-                distance += _distance(steps[0])
+            steps = [term for term in terms if component_of(term) not in group.members]
+            if len(steps) == 1 and (step := self._info(steps[0])) is not None:
+                distance += _distance(steps[0], step)
             elif source not in group.members and source in self.found:
                 start = max(start, self.found[source].magnitude)
-        reached = start + NOMINAL * distance
+        loops = [op for op, _ in group.sources if isinstance(op, scf.For)]
+        reached = start + (self._iterations(loops[0]) if loops else NOMINAL) * distance
         if reached <= before:
             return before
         self.growths[group] += 1  # Numbers that grow in another way must come to an end.
@@ -567,11 +582,16 @@ class _Analysis:
             return
         divisor = min(start.everywhere, step.everywhere)
         nonnegative = start.nonnegative and (step.nonnegative or stop.nonnegative)
-        reached = start.magnitude + NOMINAL * _distance(step)
-        bounded = max(start.magnitude, stop.magnitude)
+        magnitude = max(start.magnitude, stop.magnitude)
+        if stop.constant is None:
+            magnitude = min(magnitude, start.magnitude + NOMINAL * _distance(op.step, step))
         index = op.body.parameters[0]
-        info = known(index.type, (), (divisor,), nonnegative=nonnegative, magnitude=min(reached, bounded))
-        self._set((index, 0), info)
+        self._set((index, 0), known(index.type, (), (divisor,), nonnegative=nonnegative, magnitude=magnitude))
+
+    def _iterations(self, op: scf.For) -> int:
+        """The iterations of a loop with constant bounds; `NOMINAL` for another."""
+        start, stop, step = (info and info.constant for info in map(self._info, (op.start, op.stop, op.step)))
+        return max(0, -((start - stop) // step)) if start is not None and stop is not None and step else NOMINAL
 
     def _assume_condition(self, op: Op) -> None:
         if isinstance(op, arith.AndI):
@@ -598,9 +618,9 @@ class _Analysis:
         self.assumed[component] = _both(value.type, self.assumed.get(component, info), info)
 
 
-def _distance(step: AxisInfo) -> int:
+def _distance(step: Value, info: AxisInfo) -> int:
     """The distance of the numbers of two iterations. If it is the number of programs, they count as programs do."""
-    return 1 if step.constant is None and step.magnitude == NOMINAL else step.magnitude
+    return 1 if isinstance(step, OpResult) and isinstance(step.op, tt.GetNumPrograms) else info.magnitude
 
 
 def _both(type_: Type, first: AxisInfo, second: AxisInfo) -> AxisInfo:

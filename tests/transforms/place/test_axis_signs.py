@@ -137,6 +137,124 @@ def test_compiled_code_stores_what_the_interpreter_stores(kernel: Any, which: st
         np.testing.assert_array_equal(stored, expected, err_msg=f"n = {n}")
 
 
+# Numbers of other forms, for an argument each. The last ones are among the exceptions that the documents state.
+
+
+@zg.function
+def formed(n, m, FORM: zg.constexpr):
+    pid = zg.program_id(0)
+    if FORM == "bit to the sign":
+        number = zg.shl(n & 1, 31)
+    elif FORM == "bit to the sign by a number":
+        number = zg.shl(n & 1, m)
+    elif FORM == "bit of a comparison":
+        number = zg.shl(zg.cast(n > 0, zg.i32), 31)
+    elif FORM == "one to the sign":
+        number = zg.shl(zg.minimum(n & 7, 1), m)
+    elif FORM == "cdiv":
+        number = zg.cdiv(n & 65535, 4) * (1 << 20)
+    elif FORM == "rest by a cdiv":
+        number = (n & 65535) % zg.cdiv(n & 65535, 2) * (1 << 17)
+    elif FORM == "cdiv of a negative number":
+        number = zg.cdiv(n, 4) * 64
+    elif FORM == "quotient in plain operators":
+        number = (n + 3) // 4 * 64
+    elif FORM == "quotient in other operators":
+        number = (4 + n - 1) // 4 * 64
+    elif FORM == "no group, of size 1":
+        number = (pid + 8) // zg.minimum(8 - (n & 15), 1) * 64
+    elif FORM == "no group, of size 8":
+        number = (pid + 8) // zg.minimum(64 - (n & 15) * 8, 8) * 64
+    elif FORM == "no group, of negative rows":
+        number = (pid + 8) // zg.minimum(-8 - (n & 1023) // 512 * 8, 8) * 64
+    elif FORM == "steps of 1024":
+        number = 0
+        for i in range(0, 100):
+            number += n & 1024
+        number = number * 32768
+    elif FORM == "steps of 1024 to an end":
+        number = 0
+        for i in range(0, 2048, n & 1024):
+            number = i * (1 << 20)
+    elif FORM == "constant end":
+        number = 0
+        for i in range(0, 3000):
+            number = i * (1 << 20)
+    elif FORM == "constant end of steps":
+        number = 0
+        for i in range(n & 1, 300000, 100):
+            number = i * (1 << 13)
+    elif FORM == "constant end of a sum":
+        number = 0
+        for i in range(0, 3000):
+            number += 1 << 20
+    elif FORM == "while":
+        number = 0
+        k = n & 8191
+        while k > 0:
+            number += 1 << 20
+            k -= 1
+    elif FORM == "assume":
+        zg.assume(n >= 0)
+        number = n * 2
+    else:
+        zg.static_assert(False, "no such number")
+    return number
+
+
+FORMS = {
+    "bit to the sign": 1, "bit to the sign by a number": 1, "bit of a comparison": 1, "one to the sign": 5,
+    "cdiv": 16000, "rest by a cdiv": 65535, "cdiv of a negative number": -200, "quotient in plain operators": -200,
+    "quotient in other operators": -203, "no group, of size 1": 13, "no group, of size 8": 13,
+    "no group, of negative rows": 1, "steps of 1024": 1024, "steps of 1024 to an end": 1024, "constant end": 0,
+    "constant end of steps": 1, "constant end of a sum": 0,
+}  # fmt: skip
+
+
+@zg.kernel
+def stored_at_rests(x, out, n, m, FORM: zg.constexpr, JOINED: zg.constexpr):
+    j = zg.arange(0, 64)
+    number = formed(n, m, FORM)
+    tile = zg.or_(number, j) if JOINED else zg.add(number, j)
+    zg.store(zg.add(out, zg.add(zg.mod(tile, 64), 64)), zg.load(zg.add(x, j)))
+
+
+@pytest.mark.parametrize("joined", [False, True])
+@pytest.mark.parametrize("form", FORMS)
+def test_numbers_of_other_forms_have_no_sign(form: str, joined: bool) -> None:
+    types = (P, P, zg.i32, zg.i32, form, joined)
+    x, expected, stored = np.arange(1, 513, dtype=np.int32), np.zeros(256, np.int32), np.zeros(256, np.int32)
+    zg.run(stored_at_rests.triton(*types), 1, x, expected, FORMS[form], 31)
+    stored_at_rests.compile(*types, target="sm_90a", num_warps=1).simulate[(1,)](x, stored, FORMS[form], 31)
+    np.testing.assert_array_equal(stored, expected)
+
+
+@pytest.mark.parametrize(("form", "n"), [("while", 2500), ("assume", (1 << 30) + 5)])
+def test_strict_mode_checks_other_numbers_that_wrap_around(form: str, n: int) -> None:
+    model = stored_at_rests.triton(P, P, zg.i32, zg.i32, form, False)
+    x, out = np.arange(1, 513, dtype=np.int32), np.zeros(256, np.int32)
+    zg.run(model, 1, x, out, 500, 0, strict=True)
+    with pytest.raises(zg.KernelRuntimeError, match="an index must not wrap around on GPUs"):
+        zg.run(model, 1, x, out, n, 0, strict=True)
+
+
+@zg.kernel
+def bit_of_a_width(x, out, n, T: zg.constexpr, BITS: zg.constexpr):
+    j = zg.arange(0, 64)
+    tile = zg.or_(zg.shl(zg.cast(n & 1, T), BITS - 1), zg.cast(j, T))
+    zg.store(zg.add(out, zg.add(zg.cast(zg.mod(tile, 64), zg.i32), 64)), zg.load(zg.add(x, j)))
+
+
+@pytest.mark.parametrize("bits", [8, 16, 32, 64])
+@pytest.mark.parametrize("kind", "iu")
+def test_the_sign_bit_of_each_width_is_negative(kind: str, bits: int) -> None:
+    types = (P, P, zg.i32, getattr(zg, f"{kind}{bits}"), bits)
+    x, expected, stored = np.arange(1, 513, dtype=np.int32), np.zeros(256, np.int32), np.zeros(256, np.int32)
+    zg.run(bit_of_a_width.triton(*types), 1, x, expected, 1)
+    bit_of_a_width.compile(*types, target="sm_90a", num_warps=1).simulate[(1,)](x, stored, 1)
+    np.testing.assert_array_equal(stored, expected)
+
+
 # Random programs: each fact of the analysis holds for the values of the interpreter.
 
 _LARGE = (1000000000, 1 << 30, 1 << 24, 1 << 20, 3 << 28, 12345 * 64, 1 << 16, 1 << 15)
@@ -256,7 +374,7 @@ def test_strict_mode_checks_what_is_taken_for_granted() -> None:
     x, out = np.arange(1024, dtype=np.int32), np.zeros(1024, np.int32)
     model = grouped.triton(P, P, zg.i32, zg.i32, 64, 8, True)
     zg.run(model, 16, x, out, 256, 256, strict=True)
-    with pytest.raises(zg.KernelRuntimeError, match="a number of blocks must not be negative on GPUs; got -7") as error:
+    with pytest.raises(zg.KernelRuntimeError, match="a block's number must not be negative on GPUs; got -1") as error:
         zg.run(model, 1, x, out, -512, -512, strict=True)
     assert error.value.location is not None and error.value.hint
 
@@ -304,7 +422,9 @@ def test_a_quotient_has_the_sign_of_a_constant_divisor(by: str, fits: bool) -> N
 def test_only_a_quotient_that_is_rounded_up_is_a_number_of_blocks() -> None:
     for added, by, counts in ((63, 64, True), (62, 64, False), (64, 64, False), (-65, -64, False), (0, 1, False)):
         text = f"%1 : i32 = arith.constant @{added}; %2 : i32 = arith.addi %n %1; %3 : i32 = arith.constant @{by};"
-        assert fact(f"{text} %4 : i32 = arith.divsi %2 %3;").nonnegative is counts
+        quotient = f"{text} %4 : i32 = arith.divsi %2 %3;"
+        assert not fact(quotient).nonnegative and (fact(quotient).magnitude == 1024) is counts
+        assert fact(f"{PID} {quotient} %5 : i32 = arith.divsi %0 %4;").nonnegative is counts
 
 
 def test_casts_change_signs() -> None:
