@@ -6,6 +6,7 @@ import ast
 import functools
 import inspect
 import os
+import threading
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
@@ -161,8 +162,9 @@ _FP32_DEFAULT: Final[tuple[tuple[Callable[[Any], Any], Any], ...]] = (
 )
 # The attributes of a kernel that a pickle without its function has.
 _FACTS = (
-    "__module__", "__name__", "__qualname__", "__globals__", "_hash_lock", "_src", "_used_global_vals", "arg_names",
-    "constexprs", "debug", "fn", "hash", "launch_metadata", "name", "noinline", "params", "repr", "version",
+    "__doc__", "__module__", "__name__", "__qualname__", "_src", "arg_names", "constexprs", "debug", "declared",
+    "defaults", "do_not_specialize", "do_not_specialize_on_alignment", "fn", "hash", "launch_metadata", "name",
+    "noinline", "params", "repr", "version",
 )  # fmt: skip
 
 
@@ -202,6 +204,7 @@ class JITFunction(Kernel, JITCallable):
         self.constexprs = [one.num for one in self.params if one.is_constexpr]
         self.declared = {one.name: one.declared for one in self.params if one.declared is not None}
         self.defaults = {one.name: one.default for one in self.params if one.has_default}
+        self.do_not_specialize_on_alignment = unaligned or []
         self.version, self.debug, self.noinline = version, debug, bool(noinline)
         self.launch_metadata = launch_metadata
         self.pre_run_hooks: list[Callable[..., Any]] = []
@@ -209,6 +212,7 @@ class JITFunction(Kernel, JITCallable):
         self._by_name = {one.name: one for one in self.params}
         self._repr = repr
         self._src: str | None = None
+        self._hash_lock = threading.RLock()
         # Programs read these attributes, and PyTorch sets them while it pickles the kernel.
         self.__globals__: dict[str, Any] = getattr(self.fn, "__globals__", {})
         self._used_global_vals: dict[tuple[str, int], tuple[Any, Any]] | None = None
@@ -292,6 +296,8 @@ class JITFunction(Kernel, JITCallable):
         """The values from outside that the model has, functions excepted, by name and by the identity of their dict."""
         if self._used_global_vals is not None:
             return self._used_global_vals
+        if cast("Any", self.fn) is None:
+            return {}
         _ = self.model
         return {
             (use.name, id(self.fn.__globals__)): (use.value, self.fn.__globals__)
@@ -314,6 +320,15 @@ class JITFunction(Kernel, JITCallable):
         self._src = self._src or source_of(vars(self)["__wrapped__"])
         facts = {name: value for name, value in vars(self).items() if name in _FACTS}
         return _without_function, (facts,)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if vars(self).get("fn", self) is None:
+                raise AttributeError(
+                    f"'{self.name}' comes from a pickle without its function, and has no '{name}': import its module"
+                )
+            return super().__getattr__(name)
 
     def declared_types(self, types: Sequence[Type]) -> tuple[Type, ...]:
         """The types of the parameters, with pointers that the source declares as `tl.const`."""
@@ -612,9 +627,9 @@ class JITFunction(Kernel, JITCallable):
 
 
 def _without_function(facts: dict[str, Any]) -> JITFunction:
-    """The kernel of a pickle that has no function."""
+    """The kernel of a pickle that has no function. PyTorch reads and sets its facts, and pickles it again."""
     kernel = JITFunction.__new__(JITFunction)
-    vars(kernel).update(facts)
+    vars(kernel).update(facts, __globals__=None, _used_global_vals=None, _hash_lock=threading.RLock())
     return kernel
 
 

@@ -6,6 +6,7 @@ PyTorch compiles in the program's process before. Triton's kernels are made for 
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import pickle
@@ -221,3 +222,53 @@ def test_a_kernel_is_pickled_by_its_name_or_as_facts():
     x = np.zeros(1, np.int32)
     at_the_top[(1,)](x, 7)
     assert x[0] == 7 and at_the_top.repr(at_the_top) == named
+
+
+class Named:
+    """A name for every specialization, as PyTorch sets it."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def __call__(self, specialization):
+        return self.name
+
+
+def prepare_for_pickle(fn):
+    """What PyTorch reads and sets before it pickles or copies a kernel."""
+    before = (fn.fn, fn.__globals__, fn.used_global_vals, fn.repr, getattr(fn, "_hash_lock", None))
+    fn.fn = fn.__globals__ = fn.used_global_vals = None
+    fn.repr, fn._hash_lock = Named(fn.repr(fn)), None
+    return before
+
+
+def restore(fn, before):
+    fn.fn, fn.__globals__, fn.used_global_vals, fn.repr, fn._hash_lock = before
+
+
+def test_a_kernel_from_a_pickle_is_pickled_and_copied_again():
+    """A compile worker sends the facts of a kernel, and PyTorch keeps a copy of them in its caches."""
+    before = prepare_for_pickle(at_the_top)
+    try:
+        revived = pickle.loads(pickle.dumps(at_the_top))
+    finally:
+        restore(at_the_top, before)
+    with revived._hash_lock:
+        pass
+    for copied in (copy.copy, copy.deepcopy, lambda fn: pickle.loads(pickle.dumps(fn))):
+        facts = prepare_for_pickle(revived)
+        again = copied(revived)
+        restore(revived, facts)
+        for one in (again, revived, copied(revived)):
+            assert one.fn is None and not one.used_global_vals and one.__globals__ is None
+            assert one.repr(one) == at_the_top.repr(at_the_top) and one.src == at_the_top.src
+            assert (one.arg_names, one.constexprs) == (at_the_top.arg_names, at_the_top.constexprs)
+            assert [(p.name, p.default) for p in one.params] == [(p.name, p.default) for p in at_the_top.params]
+            assert one.launch_metadata is None and one.__name__ == one.name == "at_the_top"
+            with one._hash_lock:
+                pass
+    for use in (lambda: revived[(1,)], lambda: revived.model, lambda: revived.cache_key):
+        with pytest.raises(AttributeError, match="'at_the_top' comes from a pickle without its function"):
+            use()
+    restore(revived, before)
+    assert revived.fn is at_the_top.fn and revived.__globals__ is globals()
