@@ -162,7 +162,8 @@ def whole(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     if torch is None or not isinstance(owner, torch.Tensor):
         return owner if isinstance(owner, NUMPY.ndarray) else array  # pyright: ignore[reportUnknownVariableType]
     tensor: Any = owner  # pyright: ignore[reportUnknownVariableType]
-    return tensor.new_empty(0).set_(tensor.untyped_storage()).numpy()
+    with torch._C._DisableTorchDispatch():  # Tracers, as `make_fx`, have no nodes for a storage.
+        return tensor.new_empty(0).set_(tensor.untyped_storage()).numpy()
 
 
 def tensor_at(place: int) -> np.ndarray[Any, Any] | None:
@@ -182,7 +183,8 @@ def tensor_at(place: int) -> np.ndarray[Any, Any] | None:
         except RuntimeError:
             continue
         if begin and 0 <= place - begin < memory.nbytes():  # Tensors that a tracer makes may have no memory.
-            return torch.empty(0, dtype=torch.uint8).set_(memory).numpy()
+            with torch._C._DisableTorchDispatch():
+                return torch.empty(0, dtype=torch.uint8, device="cpu").set_(memory).numpy()
     return None
 
 

@@ -374,9 +374,13 @@ class JITFunction(Kernel, JITCallable):
 
     def run(self, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
         """Launch over a grid, or compile only."""
-        return self.warmup(*args, grid=grid, **kwargs) if warmup else self[grid](*args, **kwargs)
+        if warmup:
+            return self.warmup(*args, grid=grid, **kwargs)
+        return (self[grid] if type(self).run is _RUN else functools.partial(self._run, grid))(*args, **kwargs)
 
     def __getitem__(self, grid: Grid) -> Callable[..., Any]:
+        if type(self).run is not _RUN:  # That of a subclass, or of a tool that looks on.
+            return functools.partial(self.run, grid=grid, warmup=False)
         if knobs.watched or self.debug or self.pre_run_hooks or self._interpreted:
             return functools.partial(self._run, grid)
         return self.launcher(_sizes(grid))
@@ -624,6 +628,9 @@ class JITFunction(Kernel, JITCallable):
 
     def __repr__(self) -> str:
         return f"JITFunction({self.__module__}:{self.__qualname__})"
+
+
+_RUN: Final = JITFunction.run
 
 
 def _without_function(facts: dict[str, Any]) -> JITFunction:

@@ -599,3 +599,40 @@ def test_attributes_that_pytorch_sets_while_it_pickles_a_kernel():
     assert kernel.used_global_vals == {("GLOBAL", id(globals())): (GLOBAL, globals())}
     kernel[(1,)](out, 4)
     assert out.tolist() == [7]
+
+
+def test_a_launch_is_a_call_of_run(monkeypatch):
+    """Tools look on by a `run` of their own: in a subclass, or in place of that of all kernels."""
+
+    def add(x_ptr, n, BLOCK: tl.constexpr = 16):
+        at = tl.arange(0, BLOCK)
+        tl.store(x_ptr + at, tl.load(x_ptr + at) + n)
+
+    seen, own = [], triton.JITFunction.run
+
+    class Traced(triton.JITFunction):
+        def run(self, *args, **kwargs):
+            seen.append(kwargs.pop("warmup"))
+            return super().run(*args, warmup=False, **kwargs)
+
+    x, traced, plain = np.zeros(16, np.float32), Traced(add), triton.jit(add)
+    for _ in range(3):
+        traced[(1,)](x, 4)
+        plain[(1,)](x, 4)
+    assert seen == [False] * 3 and (x == 24).all()
+    tuned = triton.autotune([triton.Config({"BLOCK": 16})], key=[])(plain)
+
+    def run(self, *args, **kwargs):
+        seen.append(self)
+        return own(self, *args, **kwargs)
+
+    monkeypatch.setattr(triton.JITFunction, "run", run)
+    plain.add_pre_run_hook(lambda *args, **kwargs: seen.append("hook"))
+    for launch in (plain[1,], plain[1,], tuned[1,]):
+        seen.clear()
+        launch(x, 4)
+        assert seen == [plain, "hook"]
+    assert (x == 36).all()
+    monkeypatch.undo()
+    plain[1,](x, 4)
+    assert seen == [plain, "hook", "hook"] and (x == 40).all()

@@ -63,3 +63,32 @@ def test_pointers_to_tensors_in_memory_run_here():
     with pytest.raises(LaunchError, match="no tensor of PyTorch has its address") as info:
         copy[(1,)](Pointer(array.ctypes.data), Pointer(out.data_ptr()), 40, BLOCK=64)
     assert "which tells no size: pass the array" in str(info.value)
+
+
+def test_launches_under_tracers_of_pytorch_run():
+    torch = pytest.importorskip("torch")
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    copy, x = copying(), torch.arange(48, dtype=torch.float32)
+
+    def program(x, wrap=lambda tensor: tensor):
+        out = torch.zeros(48)
+        copy[(1,)](wrap(x), wrap(out), 40, BLOCK=64)
+        return out
+
+    expected = [*range(40), *[0] * 8]
+    traced = []
+    for _ in range(2):
+        make_fx(lambda x: traced.append(program(x)) or traced[-1])(x)
+    make_fx(lambda x: traced.append(program(x, lambda one: Pointer(one.data_ptr()))) or traced[-1])(x)
+    assert [out.tolist() for out in traced] == [expected] * 3
+    graph = make_fx(lambda x: program(x))(x).graph
+    assert not any("set_" in str(node.target) for node in graph.nodes)
+    torch.set_default_device("meta")
+    try:
+        here = torch.arange(48, dtype=torch.float32, device="cpu")
+        out = torch.zeros(48, device="cpu")
+        copy[(1,)](Pointer(here.data_ptr()), Pointer(out.data_ptr()), 40, BLOCK=64)
+    finally:
+        torch.set_default_device(None)
+    assert out.tolist() == expected
