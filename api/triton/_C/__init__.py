@@ -1,1 +1,5 @@
-"""The place of Triton's C++ compiler, of which programs call one part: cuBLAS (`libtriton`)."""
+"""The place of Triton's C++ compiler, of which programs call some parts (`libtriton`)."""
+
+from ziggurat.triton._C import libtriton
+
+__all__ = ["libtriton"]

@@ -1,6 +1,7 @@
 """The part of Triton's C++ library that programs call: cuBLAS, here by PyTorch, which their tensors come from.
 
-Tutorial 09 compares its kernels with it. The compiler itself (`ir`, `passes`, `llvm`) is not here.
+Tutorial 09 compares its kernels with it. The compiler itself (`passes`, `llvm`) is not here; of `ir` there is what
+PyTorch calls before it looks for the accesses of a kernel.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 
 from ziggurat.triton.backends.driver import torch_module
 
-__all__ = ["get_cache_invalidating_env_vars", "nvidia"]
+__all__ = ["get_cache_invalidating_env_vars", "ir", "nvidia"]
 
 # The environment variables that change what kernels are compiled to.
 _VARIABLES = (
@@ -44,6 +45,7 @@ class CublasLt:
         torch_module().addmm(c, a, b.T, beta=beta, alpha=alpha, out=d)
 
 
+ir = SimpleNamespace(context=SimpleNamespace, load_dialects=lambda context: None)
 nvidia = SimpleNamespace(cublas=SimpleNamespace(CublasLt=CublasLt))
 
 

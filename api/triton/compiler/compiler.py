@@ -16,7 +16,9 @@ from ziggurat.codemodel.gpu.targets import target_for
 from ziggurat.codemodel.types import TupleType, Type
 from ziggurat.frontends.language.signature import suggest
 from ziggurat.kernels.arguments import Signature, constant_of
+from ziggurat.transforms.parameters import kernel_of
 from ziggurat.triton.backends.compiler import BaseBackend, GPUTarget
+from ziggurat.triton.compiler.accesses import AccessModule
 from ziggurat.triton.compiler.compiled import CompiledKernel, LazyDict
 from ziggurat.triton.compiler.cubins import keep
 from ziggurat.triton.compiler.files import IRSource
@@ -102,6 +104,10 @@ class ASTSource:
             types.append(made(name, (place,), self.signature.get(name, "constexpr")))
         return Signature(tuple(types), tuple(divisibility))
 
+    def make_ir(self, target: Any, options: Any, codegen_fns: Any, module_map: Any, context: Any) -> AccessModule:
+        """The accesses of the kernel, which PyTorch looks for. The arguments are those of Triton's method."""
+        return AccessModule(self.name, kernel_of(self.fn.model_for(self.compiled_signature())))
+
 
 @public
 def compile(
@@ -152,6 +158,19 @@ class Backend(BaseBackend):
         """An object with all options of a launch: those that are given, and defaults."""
         known = {name: value for name, value in options.items() if name in launch_options.DEFAULTS}
         return SimpleNamespace(**{**launch_options.DEFAULTS, **known})
+
+    def load_dialects(self, context: Any) -> None:
+        """Do nothing: there is no context of MLIR."""
+
+    def get_codegen_implementation(self, options: Any) -> dict[str, Any]:
+        return {}
+
+    def get_module_map(self) -> dict[str, Any]:
+        return {}
+
+    def parse_attr(self, text: str) -> list[list[Any]]:
+        """The attributes of an argument for its text: "D" is divisible by 16."""
+        return [["tt.divisibility", 16]] if "D" in text else []
 
 
 def make_backend(target: GPUTarget) -> Backend:

@@ -81,6 +81,14 @@ class KernelParam:
         self.annotation = "" if annotation is param.empty else getattr(annotation, "__name__", None) or str(annotation)
 
     @property
+    def annotation_type(self) -> str:
+        """The type that the annotation names, "i64" or "*fp32"; an empty text without one."""
+        from ziggurat.triton.compiler.signatures import type_text
+
+        text = self.annotation if self.declared is None else type_text(self.declared)
+        return text if text.lstrip("*k") in type_canonicalisation_dict.values() else ""
+
+    @property
     def is_constexpr(self) -> bool:
         return "constexpr" in self.annotation
 
@@ -675,12 +683,37 @@ def jit(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
     return made if fn is None else made(fn)
 
 
-def mangle_type(arg: Any, specialize: bool = False) -> Any:
-    """The type of an argument in a signature: `*fp32`, `i32`, `constexpr`."""
+def native_specialize_impl(
+    backend: Any, arg: Any, is_const: bool, specialize_value: bool, align: bool
+) -> tuple[Any, str | None]:
+    """The type of an argument in a signature, and "D" if it is divisible by 16."""
     from ziggurat.triton.compiler.signatures import type_text
 
-    made = JITFunction(_argument, do_not_specialize=() if specialize else ("x",))
-    return type_text(made.specialized({"x": arg}, hooks.any_array)[0].types[0])
+    known = {"do_not_specialize": () if specialize_value else ("x",)}
+    made = JITFunction(_argument, do_not_specialize_on_alignment=() if align else ("x",), **known)
+    signature = made.specialized({"x": arg}, hooks.any_array)[0]
+    text = type_text(_constant(signature.types[0]) if is_const else signature.types[0])
+    return text, "D" if any(by % 16 == 0 for by in signature.divisibility) else None
+
+
+def mangle_type(arg: Any, specialize: bool = False) -> Any:
+    """The type of an argument in a signature: `*fp32`, `i32`, `constexpr`."""
+    return native_specialize_impl(None, arg, False, specialize, True)[0]
+
+
+def compute_cache_key(kernel_key_cache: dict[Any, str], specialization: Sequence[Any], options: Any) -> str:
+    """The text under which a kernel is kept for types and options, and the sources of functions among them."""
+
+    def keyed(item: Any) -> Any:
+        if isinstance(item, (tuple, list)):
+            parts = map(keyed, cast("list[Any]", item))
+            return type(item)(*parts) if hasattr(item, "_fields") else type(item)(parts)  # pyright: ignore
+        return item.cache_key if isinstance(item, JITFunction) else item
+
+    key = (tuple(specialization), str(options))
+    if key not in kernel_key_cache:
+        kernel_key_cache[key] = str(keyed(specialization)) + str(options)
+    return kernel_key_cache[key]
 
 
 def _argument(x: Any) -> None:
@@ -689,5 +722,6 @@ def _argument(x: Any) -> None:
 
 __all__ = [
     "ConstexprFunction", "JITCallable", "JITFunction", "KernelInterface", "KernelParam", "MockTensor", "TensorWrapper",
-    "constexpr_function", "jit", "mangle_type", "reinterpret", "type_canonicalisation_dict",
+    "compute_cache_key", "constexpr_function", "jit", "mangle_type", "native_specialize_impl", "reinterpret",
+    "type_canonicalisation_dict",
 ]  # fmt: skip

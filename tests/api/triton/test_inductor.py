@@ -132,6 +132,8 @@ def exponentials(in_ptr0, out_ptr0, xnumel, XBLOCK: tl.constexpr):
     tl.store(out_ptr0 + xindex, libdevice.exp(tl.load(in_ptr0 + xindex, xmask)), xmask)
 """
 _FOR_GPU = """
+import copy
+import pickle
 from functools import partial
 from pathlib import Path
 from torch._inductor.codecache import _load_triton_kernel_from_source
@@ -145,6 +147,10 @@ if __name__ == "__main__":
         kernel, _ = AsyncCompile.process_pool().submit(_worker_compile_triton, load, {}, options).result()
         kernel.restore_after_unpickle(None)
         assert kernel.fn.fn is None and "def exponentials" in kernel.fn.src and kernel.fn.arg_names[0] == "in_ptr0"
+        facts = kernel.prepare_for_pickle()  # As PyTorch keeps statically launched kernels in its caches.
+        kept = pickle.loads(pickle.dumps(copy.deepcopy(kernel)))
+        kernel.restore_after_unpickle(facts)
+        assert kept.fn.src == kernel.fn.src and kept.fn.repr(kept.fn) == kernel.fn.repr(kernel.fn)
         for result in kernel.compile_results:
             made = result.kernel
             code = made.cubin_raw if static else made.asm["cubin"]
@@ -272,3 +278,93 @@ def test_a_kernel_from_a_pickle_is_pickled_and_copied_again():
             use()
     restore(revived, before)
     assert revived.fn is at_the_top.fn and revived.__globals__ is globals()
+
+
+_ACCESSES = """
+@triton.jit
+def put(p, value):
+    tl.store(p, value)
+
+
+@triton.jit
+def nothing(x, y, z):
+    pass
+
+
+@triton.jit
+def once(x, y, z):
+    at = tl.arange(0, 16)
+    tl.store(y + tl.load(z + at), tl.load(x + at))
+
+
+@triton.jit
+def twice(x, y, z):
+    put(x, 1)
+    put(x, tl.load(y))
+
+
+@triton.jit
+def chosen(x, y, z, flag: tl.constexpr):
+    if flag:
+        tl.atomic_add(x, 1)
+    else:
+        tl.store(y + 1, 2)
+        tl.store(x + 1, 2)
+
+
+@triton.jit
+def described(x, y, n):
+    made = tl.make_tensor_descriptor(y, [n, n], [n, 1], [16, 16])
+    made.store([0, 0], tl.zeros([16, 16], tl.float32))
+
+
+@triton.jit
+def assembly(x, y, z):
+    tl.inline_asm_elementwise("st.global.u32 [$1], 1; mov.u32 $0, 0;", "=r,l", [y], tl.int32, is_pure=False, pack=1)
+
+
+def program(x):
+    out = torch.empty_like(x)
+    put_all[(2,)](x, out, x.numel(), 64)
+    return torch.sin(out) + x
+
+
+@triton.jit
+def put_all(x, y, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + at, tl.load(x + at, at < n) * 2, at < n)
+
+
+if __name__ == "__main__":
+    from torch._higher_order_ops.triton_kernel_wrap import identify_accessed_tensors
+
+    x, y, z = torch.zeros(64), torch.zeros(64), torch.zeros(64, dtype=torch.int64)
+    three = {"x": x, "y": y, "z": z}
+    for kernel, arguments in (
+        (nothing, three), (once, three), (twice, three), (chosen, {**three, "flag": 1}),
+        (chosen, {**three, "flag": 0}), (described, {"x": None, "y": y, "n": 16}), (assembly, three),
+    ):
+        found = identify_accessed_tensors(kernel, dict(arguments), {})
+        both = found.read_writes.reads, found.read_writes.writes
+        names = ["".join(sorted(one.name for one in accesses)) for accesses in both]
+        print(json.dumps({"found": [kernel.__name__, *names, found.can_fuse_epilogue]}))
+    x = torch.arange(100.0)
+    torch.testing.assert_close(torch.compile(program)(x), torch.sin(x * 2) + x)
+    print(json.dumps({"here": len(compiled_here)}))
+"""
+
+
+def test_pytorch_asks_which_tensors_a_kernel_reads_and_writes(tmp_path: Path):
+    triton_kernel_wrap = pytest.importorskip("torch._higher_order_ops.triton_kernel_wrap")
+    if not hasattr(triton_kernel_wrap, "identify_accessed_tensors"):
+        pytest.skip("this PyTorch asks otherwise")
+    *found, _ = told(tmp_path, _HEAD + _ACCESSES, "fork")
+    assert [one["found"] for one in found] == [
+        ["nothing", "", "", False],
+        ["once", "xz", "y", True],
+        ["twice", "y", "x", False],
+        ["chosen", "x", "x", False],
+        ["chosen", "", "xy", False],
+        ["described", "", "y", True],
+        ["assembly", "y", "y", False],
+    ]

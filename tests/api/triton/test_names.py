@@ -10,6 +10,7 @@ from ziggurat.triton._utils import find_paths_if, get_iterable_path
 from ziggurat.triton.backends.nvidia.compiler import get_ptxas
 from ziggurat.triton.backends.nvidia.driver import libcuda_dirs
 from ziggurat.triton.runtime.cache import _base32
+from ziggurat.triton.runtime.jit import compute_cache_key, native_specialize_impl
 from ziggurat.triton.tools.disasm import extract, get_sass
 
 
@@ -64,3 +65,21 @@ def stored(x_ptr):
 
 def test_keys_in_names_of_files():
     assert _base32("00ff") == "AD7Q"
+
+
+def test_names_of_kernels_and_of_their_parameters():
+    @triton.jit(do_not_specialize_on_alignment=["x"])
+    def kernel(x: tl.int64, y: "*fp32", z, B: tl.constexpr):  # noqa: F722
+        pass
+
+    assert kernel.do_not_specialize_on_alignment == ["x"] and triton._C.libtriton.ir.context()
+    with kernel._hash_lock:
+        assert [one.annotation_type for one in kernel.params] == ["i64", "*fp32", "", ""]
+    kept = {}
+    text = compute_cache_key(kept, [("i32", "D"), (kernel, 1)], {"num_warps": 4})
+    assert kernel.cache_key in text and text.endswith("{'num_warps': 4}") and [*kept.values()] == [text]
+    assert compute_cache_key(kept, [("i32", "D"), (kernel, 1)], {"num_warps": 4}) is text
+    assert compute_cache_key(kept, [("i32", ""), (kernel, 1)], {"num_warps": 4}) != text
+    assert native_specialize_impl(None, 32, False, True, True) == ("i32", "D")
+    assert native_specialize_impl(None, 32, False, True, False) == ("i32", None)
+    assert native_specialize_impl(None, 7, False, True, True) == ("i32", None)
