@@ -17,7 +17,7 @@ from ziggurat.triton.runtime.jit import JITFunction, KernelInterface, jit
 from ziggurat.triton.runtime.tensors import MockTensor, TensorWrapper, reinterpret
 
 if TYPE_CHECKING:
-    from ziggurat.triton import _C, backends, compiler, errors, testing, tools
+    from ziggurat.triton import backends, compiler, errors, testing, tools
     from ziggurat.triton.compiler import CompilationError, compile
     from ziggurat.triton.errors import TritonError
     from ziggurat.triton.installation import install, uninstall

@@ -53,7 +53,7 @@ def _entity(number: int, **methods: Any) -> Any:
 
 def _op(name: str, block: Any, operands: Sequence[Any] = (), regions: Sequence[Any] = (), symbol: str = "") -> Any:
     return SimpleNamespace(
-        get_name=lambda: name, get_block=lambda: block, get_str_attr=lambda attribute: symbol,
+        get_name=lambda: name, get_block=lambda: block, get_str_attr={"sym_name": symbol}.get,
         get_num_operands=lambda: len(operands), get_operand=operands.__getitem__, get_num_results=lambda: 0,
         get_num_regions=lambda: len(regions), get_region=regions.__getitem__,
     )  # fmt: skip

@@ -689,8 +689,8 @@ def native_specialize_impl(
     """The type of an argument in a signature, and "D" if it is divisible by 16."""
     from ziggurat.triton.compiler.signatures import type_text
 
-    known = {"do_not_specialize": () if specialize_value else ("x",)}
-    made = JITFunction(_argument, do_not_specialize_on_alignment=() if align else ("x",), **known)
+    names = (() if asked else ("x",) for asked in (specialize_value, align))
+    made = JITFunction(_argument, None, *names)
     signature = made.specialized({"x": arg}, hooks.any_array)[0]
     text = type_text(_constant(signature.types[0]) if is_const else signature.types[0])
     return text, "D" if any(by % 16 == 0 for by in signature.divisibility) else None
