@@ -689,8 +689,7 @@ def native_specialize_impl(
     """The type of an argument in a signature, and "D" if it is divisible by 16."""
     from ziggurat.triton.compiler.signatures import type_text
 
-    names = (() if asked else ("x",) for asked in (specialize_value, align))
-    made = JITFunction(_argument, None, *names)
+    made = JITFunction(_argument, None, () if specialize_value else ("x",), () if align else ("x",))
     signature = made.specialized({"x": arg}, hooks.any_array)[0]
     text = type_text(_constant(signature.types[0]) if is_const else signature.types[0])
     return text, "D" if any(by % 16 == 0 for by in signature.divisibility) else None
