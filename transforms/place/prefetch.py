@@ -16,7 +16,7 @@ ahead, in registers that `expand` lets the loop carry; others are copied.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 
 from ziggurat.codemodel.dialects import scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
@@ -25,13 +25,16 @@ from ziggurat.codemodel.graphs import reached
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.traits import BodyTerminator
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
-from ziggurat.codemodel.types import SharedType
+from ziggurat.codemodel.types import SharedType, TensorType
 from ziggurat.transforms.place.loads_ahead import LoadsAhead, is_role, loads_ahead
 from ziggurat.transforms.place.loop_plan import Load, LoopPlan
 from ziggurat.transforms.place.obstacle import Obstacle, warn, warn_of
 from ziggurat.transforms.place.pipeline_loads import plans_of, room_for
+from ziggurat.transforms.place.queries import bytes_of
 
 _DOTS = (tt.Dot, gpu.MatrixProduct)
+_ACCESSES = tt.DescriptorLoad | tt.DescriptorStore | tt.DescriptorReduce
+_PASSING = gpu.ConvertLayout | tt.Reshape | tt.Scan | tt.Gather | tt.Histogram | _ACCESSES  # Through shared memory.
 
 # A loop, the plan for the operands of its dots, and that for its other loads.
 Plans = tuple[scf.For, LoopPlan | Obstacle, LoadsAhead | Obstacle]
@@ -64,8 +67,11 @@ def prefetch_loads(module: gpu.Module, num_stages: int | None) -> Op:
 
 def prefetch_plans(module: gpu.Module, num_stages: int | None) -> Iterator[Plans]:
     """The plans for the loops of a model before `prefetch_loads`: those with dots, and those that ask for stages."""
-    taken: dict[Value, int] = {}  # The bytes of the rings of loops.
-    for loop, stages, copies in plans_of(module, num_stages):
+    plans = [*plans_of(module, num_stages)]
+    rings = [copies for _, _, copies in plans if isinstance(copies, LoopPlan)]
+    copied = {copy.load.result for ring in rings for copy in ring.copies}
+    taken = {ring.loop.result: ring.bytes for ring in rings}  # The bytes of the rings of loops.
+    for loop, stages, copies in plans:
         has_dots = any(isinstance(op, _DOTS) for op in loop.body.entry.ops)
         if not has_dots and any(isinstance(op, _DOTS) for op in loop.walk()):
             if loop.num_stages and isinstance(copies, Obstacle):
@@ -77,12 +83,19 @@ def prefetch_plans(module: gpu.Module, num_stages: int | None) -> Iterator[Plans
             if has_dots:
                 yield loop, copies, copies
             continue
-        limit = room_for(module, loop)[1] - sum(taken.get(owner.result, 0) for owner in loop.path())
-        if isinstance(copies, LoopPlan):
-            stages, limit = copies.stages, limit - copies.bytes
+        limit = room_for(module, loop)[1] - _passing_bytes(loop, copied)
+        limit -= sum(taken.get(value, 0) for value in {op.result for op in (*loop.path(), *loop.walk())})
+        stages = copies.stages if isinstance(copies, LoopPlan) else stages
         plan = loads_ahead(loop, stages or USUAL_STAGES, limit, copies if has_dots else None)
-        taken[loop.result] = plan.bytes if isinstance(plan, LoadsAhead) else 0
+        taken[loop.result] = taken.get(loop.result, 0) + (plan.bytes if isinstance(plan, LoadsAhead) else 0)
         yield loop, copies, plan
+
+
+def _passing_bytes(loop: scf.For, copied: Container[Value]) -> int:
+    """The bytes of the largest tensor for which later passes may allocate shared memory in a loop."""
+    passing = (op for op in loop.walk() if isinstance(op, _PASSING) and op.result not in copied)
+    values = (value for op in passing for value in (*op.operands, op.result))
+    return max((bytes_of(value) for value in values if isinstance(value.type, TensorType)), default=0)
 
 
 def _loads_of(loop: scf.For) -> list[Load]:

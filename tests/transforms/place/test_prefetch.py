@@ -4,9 +4,12 @@ import numpy as np
 import pytest
 
 import ziggurat as zg
+import ziggurat.triton as triton
+import ziggurat.triton.language as tl
 from ziggurat.codemodel.dialects import scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import CompileOptions
+from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.transforms.place.passes import place
 
 F16, F32 = zg.divisible(zg.ptr(zg.f16)), zg.divisible(zg.ptr(zg.f32))
@@ -111,3 +114,22 @@ def test_they_lie_in_shared_memory_as_lanes_hold_them() -> None:
     assert len(loads) == 2 and all(load.result in carried for load in loads)
     buffers = [op.result.type for op in loop.body.entry.ops if isinstance(op, gpu.LocalAlloc)]
     assert [type_.offsets[:5] for type_ in buffers] == [(1, 2, 4, 8, 16)] * 2  # Both along their rows.
+
+
+@triton.jit
+def masked_product(a_desc, b_desc, factor_ptr, out_ptr, n, k, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
+    rows, columns = tl.arange(0, M), tl.arange(0, N)
+    total = tl.zeros((M, N), tl.float32)
+    for start in range(0, k, K):
+        factors = tl.load(factor_ptr + tl.program_id(0) + rows[:, None] * n + columns[None, :] + start)
+        total = tl.dot(a_desc.load([0, start]), b_desc.load([0, start]).T, total) * factors
+    tl.store(out_ptr + rows[:, None] * n + columns[None, :], total)
+
+
+@pytest.mark.parametrize("stages", [None, 3, 4])
+@pytest.mark.parametrize(("m", "n", "k"), [(64, 256, 32), (64, 128, 64), (128, 128, 64), (128, 64, 128)])
+def test_rings_leave_shared_memory_for_what_passes_between_threads(m: int, n: int, k: int, stages: int | None) -> None:
+    a, b = (zg.divisible(zg.descriptor((size, k), zg.f16)) for size in (m, n))
+    types = (a, b, F32, F32, zg.divisible(zg.i32), zg.divisible(zg.i32), m, n, k)
+    options = CompileOptions(num_warps=4, num_stages=stages, target="sm_90a")
+    assert place(masked_product.triton(*types), options).shared <= TARGETS["sm_90a"].max_shared
