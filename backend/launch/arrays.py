@@ -182,7 +182,7 @@ def tensor_at(place: int) -> np.ndarray[Any, Any] | None:
         except RuntimeError:
             continue
         if begin and 0 <= place - begin < memory.nbytes():  # Tensors that a tracer makes may have no memory.
-            return torch.empty(0, dtype=torch.uint8).set_(memory).numpy()
+            return torch.empty(0, dtype=torch.uint8, device="cpu").set_(memory).numpy()
     return None
 
 
