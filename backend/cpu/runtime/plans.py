@@ -12,7 +12,7 @@ import numpy as np
 from ziggurat.backend.cpu.runtime import launcher
 from ziggurat.backend.cpu.runtime.kernels import NativeKernel
 from ziggurat.backend.launch import checks
-from ziggurat.codemodel.types import PtrType, ScalarType, Type, f32, f64, i1, i32
+from ziggurat.codemodel.types import PtrType, ScalarType, Type, f32, f64, i1, i32, is_hashable
 
 # A constant of these types may be another object with an equal value.
 _COMPARED: Final = (int, str, bool)
@@ -96,7 +96,9 @@ def _methods(torch: Any) -> list[Any]:
 _Row = tuple[int, int, int, int, int]  # The kind, the type, the constant or dtype, the least and the largest integer.
 
 
-def _constant(given: Given) -> _Row:
+def _constant(given: Given) -> _Row | None:
+    if not is_hashable(given.value):
+        return None  # The same object may have other contents at the next launch.
     type_ = cast(Any, type(given.value))
     return checks.CONSTANT, id(type_) if type_ in _COMPARED else 0, id(given.value), 0, 0
 
