@@ -501,12 +501,13 @@ def is_hashable(value: Any) -> bool:
 
 
 def constant_key(value: Any) -> Any:
-    """A hashable key by which constants are compared: by Python type as well as by value, floats by their text."""
+    """A hashable key by which constants are compared: by Python type as well as by value, floats by their text, and so
+    are dicts and other objects that may change."""
     if isinstance(value, float):
         return ("float", repr(value))
     if isinstance(value, (tuple, list)):
         return (type(value).__name__, tuple(constant_key(item) for item in value))  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-    return (type(value).__name__, value)
+    return (type(value).__name__, value if type(value).__hash__ else repr(value))
 
 
 def element_of(type_: Type) -> Type:

@@ -15,9 +15,9 @@ from ziggurat.backend.cpu.runtime.kernels import NativeKernel
 from ziggurat.backend.cpu.runtime.native import RECORD, native
 from ziggurat.backend.cpu.runtime.plans import Given, plan_of
 from ziggurat.backend.launch import checks
-from ziggurat.backend.launch.arrays import read_array
+from ziggurat.backend.launch.arrays import as_array, is_array, read_array
 from ziggurat.backend.launch.grids import MAX_LAUNCHERS, MAX_SIZE, computed_grid, is_exact, padded, sizes_of
-from ziggurat.backend.launch.regions import known_stride
+from ziggurat.backend.launch.regions import NO_AXIS, known_stride
 from ziggurat.backend.llvm import has_llvm
 from ziggurat.boundary import no_faults, public
 from ziggurat.codemodel.errors import LaunchError, ZigguratError, warn
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ziggurat.kernels.kernel import Grid, Kernel
 
 _MAX_PLANS = 8  # Plans of a kernel; each launch tries them in turn.
+_MAX_STRIDES = 16  # The integers of an array that may hold strides.
 
 
 class HostLaunches:
@@ -124,7 +125,11 @@ class HostLaunches:
             if isinstance(v, np.ndarray)
         ]
         for name, array in arrays:
-            if array.flags.c_contiguous or name in self._read_as_contiguous or known_stride(array, numbers_of(bound)):
+            if (
+                array.flags.c_contiguous
+                or name in self._read_as_contiguous
+                or known_stride(array, self._numbers(bound))
+            ):
                 continue
             self._read_as_contiguous.add(name)
             strides = tuple(stride // array.itemsize for stride in array.strides)
@@ -199,9 +204,20 @@ class HostLaunches:
         """The number that is the stride of an axis of an array, for the entry of a plan."""
         if name in self._read_as_contiguous:
             return -1, -1, 0
-        numbers = numbers_of(bound)
-        axis, step = known_stride(array, numbers) or (launcher.NO_AXIS, 0)
-        return axis, numbers.get(step, -1), step
+        numbers = self._numbers(bound)
+        axis, step = known_stride(array, numbers) or (NO_AXIS, 0)
+        return axis, -1 if axis == NO_AXIS else numbers[step][0], step
+
+    def _numbers(self, bound: Mapping[str, Any]) -> dict[int, list[int]]:
+        """The integers of a launch, with the numbers of their parameters; -1 for one within a tuple or an array. A 1
+        that is a default says nothing of strides."""
+        numbers: dict[int, list[int]] = {}
+        for place, (name, value) in enumerate(bound.items()):
+            for leaf in leaves([value]):
+                for number in _integers(leaf):
+                    if number != 1 or name not in self._defaults:
+                        numbers.setdefault(number, []).append(place if leaf is value else -1)
+        return numbers
 
     def _ended(
         self, found: NativeKernel, result: Any, record: bytes, grid: bytes, values: Sequence[Any],
@@ -223,12 +239,12 @@ class HostLaunches:
         return result
 
 
-def numbers_of(bound: Mapping[str, Any]) -> dict[int, int]:
-    """The integers of a launch, with the numbers of their parameters; -1 for one within a tuple."""
-    numbers: dict[int, int] = {}
-    number: Any
-    for place, value in enumerate(bound.values()):
-        for number in leaves([value]):
-            if isinstance(number, int | np.integer) and not isinstance(number, bool):
-                numbers.setdefault(int(cast(Any, number)), -1 if isinstance(value, tuple | list) else place)
-    return numbers
+def _integers(value: Any) -> list[int]:
+    """An integer of a launch, or those above 1 of a short array that may hold strides: one of integers from 1 up."""
+    if isinstance(value, int | np.integer):
+        return [] if isinstance(value, bool) else [int(cast(Any, value))]
+    if not is_array(value):
+        return []
+    array = as_array(value, "")
+    is_short = array.dtype.kind in "iu" and array.size <= _MAX_STRIDES and array.flags.c_contiguous
+    return [int(number) for number in array.flat if number > 1] if is_short and (array > 0).all() else []

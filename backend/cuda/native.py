@@ -29,6 +29,7 @@ from ziggurat.backend.cuda.specialize import KernelParameter, Kind
 from ziggurat.backend.cuda.tensormap import Described
 from ziggurat.backend.launch import checks
 from ziggurat.backend.launch.checks import BOOLEAN, CONSTANT, DIVISIBLE, F32, F64, INTEGER, NOT_DIVISIBLE, NOT_ONE
+from ziggurat.codemodel.types import is_hashable
 
 # The head of a table: the driver's function, the kernel, threads, bytes of shared memory and of the buffer, numbers of
 # arguments and parameters, whether all addresses and integers must be those of the buffer, the options, the function
@@ -272,6 +273,8 @@ def _row(parameter: KernelParameter, kind: Kind, places: Sequence[int], value: A
     """The entry for arguments like this one, but for its number; None where there is none."""
     own = cast(Any, type(value))
     place = places[0] if places else 0
+    if kind.way == "constant" and not is_hashable(value):
+        return None  # The same object may have other contents.
     if kind.way == "constant" or (kind.way == "integer" and value == 1):
         return CONSTANT, id(own) if own in _COMPARED else 0, id(value), 0, 0, 0, 0, 0
     if kind.way == "array":

@@ -214,6 +214,9 @@ class Writer:
             self.fields.append(kind.field)
         elif kind.way == "number":
             self._number(name, kind)
+        elif kind.type is not None and (kind.type.__hash__ is None or issubclass(kind.type, tuple)):
+            self.key.append(f"_z_constant_class({name})")  # The same object may have other contents.
+            self.expect(self.key[-1], f"{self.key[-1]} == {{0}}")
         else:
             plain = kind.type in _PLAIN
             other = f" or _z_type({name}) is {self.type_of(kind)} and {name} == {{0}}" if plain else ""

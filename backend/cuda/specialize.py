@@ -90,18 +90,18 @@ class RunTime:
         return TENSOR_MAP if isinstance(self.type, DescriptorType) else self.type.name
 
 
-def _same(value: Any) -> Any:
-    return constant_key(value)
-
-
 @attrs.frozen
 class Constant:
     """An argument that is compiled into the kernel. `type` is the type of a run-time parameter with a known value, and
-    None for a constexpr, which has Python's arithmetic."""
+    None for a constexpr, which has Python's arithmetic. `key` is that of the contents when the launch was made."""
 
     name: str
-    value: Any = attrs.field(eq=_same, hash=False)  # pyright: ignore[reportUnknownVariableType]
+    value: Any = attrs.field(eq=False)
     type: ScalarType | None = None
+    key: Any = attrs.field(init=False, repr=False, hash=False)
+
+    def __attrs_post_init__(self) -> None:
+        object.__setattr__(self, "key", constant_key(self.value))
 
 
 @attrs.frozen

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Container, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 import numpy as np
 
@@ -31,13 +31,21 @@ def check_aligned(array: Array, name: str) -> None:
         raise LaunchError(f"the array for {name} must be aligned to its elements of {size} bytes")
 
 
-def known_stride(array: Array, numbers: Container[int]) -> tuple[int, int] | None:
-    """An axis of an array and its stride in elements, which is 0 or among the numbers of a launch; None without one."""
-    for axis, (size, stride) in enumerate(zip(array.shape, array.strides, strict=True)):
-        step = stride // array.itemsize
-        if size > 1 and step != 1 and (step == 0 or step in numbers):
+NO_AXIS: Final = 64
+
+
+def known_stride(array: Array, numbers: Mapping[int, Sequence[int]]) -> tuple[int, int] | None:
+    """An axis of an array and its stride in elements, which is among the numbers of a launch; None without one.
+
+    As 1 is a number of most launches, it tells nothing unless all strides but those of 0 are 1, and there are as many
+    such numbers. Then there is no axis, but `NO_AXIS`: a later launch is to be checked as this one.
+    """
+    steps = {axis: stride // array.itemsize for axis, stride in enumerate(array.strides) if array.shape[axis] > 1}
+    for axis, step in steps.items():
+        if step != 1 and step in numbers:
             return axis, step
-    return None
+    others = [step for step in steps.values() if step]
+    return (NO_AXIS, 1) if others == [1] * len(others) and 0 < len(others) <= len(numbers.get(1, ())) else None
 
 
 class Region:

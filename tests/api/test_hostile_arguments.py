@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,19 @@ import pytest
 import ziggurat as zg
 import ziggurat.triton as triton
 import ziggurat.triton.language as tl
+from ziggurat.triton.runtime.driver import HostDriver, driver
 
 torch = pytest.importorskip("torch")
 jax = pytest.importorskip("jax")
 N = 16
+
+
+@pytest.fixture(autouse=True)
+def host(monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
+    """This machine for Triton's programs and JAX's arrays, whether or not it has a GPU."""
+    monkeypatch.setattr(driver, "active", HostDriver())
+    with jax.default_device(jax.devices("cpu")[0]):
+        yield
 
 
 @zg.kernel
@@ -170,10 +180,12 @@ ARRAYS: dict[str, tuple[Callable[[], Any], Any]] = {
     "sparse": (lambda: torch.eye(4).to_sparse(), None),
     "quantized": (lambda: torch.quantize_per_tensor(torch.ones(N), 1.0, 0, torch.quint8), None),
     "nested": (lambda: torch.nested.nested_tensor([torch.ones(3), torch.ones(4)]), None),
+    "nested of one size": (lambda: torch.nested.nested_tensor([torch.ones(N)] * 2), None),
     "fake": (fake, None),
     "vmap": (mapped, None),
     "expanded": (lambda: torch.ones(1).expand(N), None),
     "empty torch": (lambda: torch.ones(0), None),
+    "columns of torch": (lambda: torch.from_numpy(values()).reshape(4, 4)[:, :4].t(), values()),
     "transposed torch": (lambda: torch.from_numpy(values()).reshape(4, 4).t(), values()),
     "jax": (lambda: jax.numpy.asarray(values()), values()),
     "deleted jax": (deleted, None),
@@ -258,3 +270,57 @@ def test_numbers_have_one_verdict_at_each_launch(make: Callable[[], Any], number
                 assert same, (warm, options)
         for other in (2, 2**40, -(2**40), 2**63, 1.5, True, np.int8(3), np.float32(3)) if not warm else ():
             verdict(kernel[GRIDS[0]], values(), other)
+
+
+@zg.kernel
+def constant(o_ptr, C: zg.constexpr):
+    zg.store(o_ptr, C[0])
+
+
+@triton.jit
+def triton_constant(o_ptr, C: tl.constexpr):
+    tl.store(o_ptr, C[0])
+
+
+@triton.jit
+def triton_nested(o_ptr, C: tl.constexpr):
+    tl.store(o_ptr, C[0][0])
+
+
+@triton.jit
+def triton_attribute(o_ptr, C: tl.constexpr):
+    tl.store(o_ptr, C.scale)
+
+
+def change(things: Any) -> None:
+    things[0] = 7.0
+
+
+@pytest.mark.parametrize(
+    ("kernel", "make", "change"),
+    [
+        (constant, lambda: [1.0, 2.0], change), (triton_constant, lambda: [1.0, 2.0], change),
+        (triton_nested, lambda: ([1.0], 2), lambda things: change(things[0])),
+        (triton_constant, lambda: {0: 1.0}, change), (triton_constant, lambda: np.ones(3), change),
+        (triton_attribute, lambda: SimpleNamespace(scale=1.0), lambda thing: setattr(thing, "scale", 7.0)),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("options", [{}, {"interpret": True}, {"strict": True}])
+def test_constants_that_change(kernel: Any, make: Callable[[], Any], change: Any, options: dict[str, Any]):
+    kernel = type(kernel)(kernel.fn)
+    thing, o = make(), np.zeros(1, np.float32)
+    for _ in range(2):
+        kernel[1](o, thing, **options)
+        assert o[0] == 1
+    change(thing)
+    for other in (thing, thing, make(), thing):
+        kernel[1](o, other, **options)
+        assert o[0] == (7 if other is thing else 1)
+
+
+def test_a_pointer_is_read_under_any_default_device():
+    tensor = torch.ones(N)
+    with torch.device("meta"):
+        for make in (explicit, in_triton):
+            pointer = Lies(data_ptr=tensor.data_ptr, dtype=torch.float32)
+            assert (verdict(make()[1], pointer, 2) == 2).all()

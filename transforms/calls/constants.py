@@ -36,19 +36,15 @@ class FunctionName(Type):
         return self.symbol.rpartition(".")[2]
 
 
-@attrs.frozen(str=False, repr=False, eq=False)
+@attrs.frozen(str=False, repr=False)
 class HostObject(Type):
     """The value of a constant that is an object of Python's: a class, a member of an enum, a dtype of torch."""
 
-    value: Any
+    value: Any = attrs.field(eq=False)
+    key: tuple[Any, ...] = attrs.field(init=False)
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, HostObject) or type(self.value) is not type(other.value):
-            return False
-        return self.value is other.value or (_has_value(self.value) and bool(self.value == other.value))
-
-    def __hash__(self) -> int:
-        return hash(self.value) if _has_value(self.value) else id(self.value)
+    def __attrs_post_init__(self) -> None:
+        object.__setattr__(self, "key", (type(self.value), _compared(self.value)))
 
     def syntax(self) -> TypeSyntax:
         return TypeSyntax("object", (TypeSyntax(repr(self), quoted=True),))
@@ -59,9 +55,11 @@ class HostObject(Type):
         return getattr(self.value, "__name__", None) or repr(self.value)
 
 
-def _has_value(value: Any) -> bool:
-    """True of an object that is compared by value."""
-    return is_hashable(value) and type(value).__eq__ is not object.__eq__
+def _compared(value: Any) -> Any:
+    """What an object is compared by: an object that may change by the text of what it has now."""
+    if not is_hashable(value):
+        return repr(value)
+    return id(value) if type(value).__eq__ is object.__eq__ else value
 
 
 def function_name(function: Function) -> FunctionName:

@@ -140,18 +140,7 @@ view.stride:
   %v.strides = load ptr, ptr %v.strides.at
   %v.stride.at = getelementptr i64, ptr %v.strides, i64 %v.axis
   %v.stride = load i64, ptr %v.stride.at
-  %v.is.entry = icmp sge i64 %v.entry, 0
-  %v.place = select i1 %v.is.entry, i64 %v.entry, i64 %number
-  %v.object.at = getelementptr ptr, ptr %values, i64 %v.place
-  %v.object = load ptr, ptr %v.object.at
-  %v.is.passed = icmp ne ptr %v.object, null
-  %v.read = and i1 %v.is.entry, %v.is.passed
-  br i1 %v.read, label %view.read, label %view.compare
-view.read:
-  %v.integer = call i64 @PyLong_AsLongLong(ptr %v.object)
-  br label %view.compare
-view.compare:
-  %v.number = phi i64 [ %v.constant, %view.stride ], [ %v.integer, %view.read ]
+  %v.number = call i64 @passed(ptr %values, i64 %v.entry, i64 %v.constant)
   %v.bytes = mul i64 %v.number, %low
   %v.same = icmp eq i64 %v.bytes, %v.stride
   br i1 %v.same, label %own, label %no
@@ -243,46 +232,58 @@ spanned:
   %span.high = select i1 %empty, i64 %start, i64 %to.last
   br label %span
 
-; A tensor of torch: contiguous, in memory, with its own elements. A storage may have been made smaller, or be gone.
+; A tensor of torch, in memory, with its own elements. A storage may have been made smaller, or be gone.
 as.torch:
   %t.names = getelementptr %table, ptr %table, i32 0, i32 7
   %t.dtype.name = load ptr, ptr %t.names, align 1
   %t.dtype = call ptr @PyObject_GetAttr(ptr %value, ptr %t.dtype.name)
   %t.same = icmp eq ptr %t.dtype, %expected
   call void @Py_DecRef(ptr %t.dtype)
-  br i1 %t.same, label %t.place, label %no
-t.place:
-  %t.true.at = getelementptr %table, ptr %table, i32 0, i32 6
-  %t.true = load ptr, ptr %t.true.at, align 1
-  %t.cpu.at = getelementptr ptr, ptr %t.names, i64 1
-  %t.cpu.name = load ptr, ptr %t.cpu.at, align 1
-  %t.cpu = call ptr @PyObject_GetAttr(ptr %value, ptr %t.cpu.name)
-  %t.here = icmp eq ptr %t.cpu, %t.true
-  call void @Py_DecRef(ptr %t.cpu)
-  br i1 %t.here, label %t.layout, label %no
+  br i1 %t.same, label %t.layout, label %no
 t.layout:
-{_answers("value", plain=2, negative=3, count=4, data=5)}
-  %t.plain.bad = xor i64 %t.plain, 1
+{_answers("value", plain=1, negative=2, count=3, data=4, here=8, nested=9)}
+  %t.away = xor i64 %t.here, 1
   %t.data.bad = sub i64 %t.data, 1
   %t.mask = sub i64 %low, 1
   %t.rest = and i64 %t.data, %t.mask
-  %t.bad.1 = or i64 %t.plain.bad, %t.negative
+  %t.bad.1 = or i64 %t.nested, %t.negative
   %t.bad.2 = or i64 %t.count, %t.data.bad
-  %t.bad.3 = or i64 %t.bad.1, %t.rest
-  %t.odd = icmp ne i64 %t.bad.3, 0
+  %t.bad.3 = or i64 %t.rest, %t.away
+  %t.bad = or i64 %t.bad.1, %t.bad.3
+  %t.odd = icmp ne i64 %t.bad, 0
   %t.failed = icmp slt i64 %t.bad.2, 0
   %t.refused = or i1 %t.odd, %t.failed
-  br i1 %t.refused, label %no, label %t.memory
+  br i1 %t.refused, label %no, label %t.order
+t.order:
+  %t.is.plain = icmp eq i64 %t.plain, 1
+  br i1 %t.is.plain, label %t.memory, label %t.view
+t.view:
+  %t.view.at = getelementptr ptr, ptr %t.names, i64 10
+  %t.view.function = load ptr, ptr %t.view.at, align 1
+  %t.view.of = call ptr @answer(ptr %t.view.function, ptr %value)
+  %t.view.none = icmp eq ptr %t.view.of, null
+  br i1 %t.view.none, label %no, label %t.stride
+t.stride:
+  %t.reach = call i64 @item(ptr %t.view.of, i64 0)
+  %t.place.of = add i64 %v.axis, 1
+  %t.step = call i64 @item(ptr %t.view.of, i64 %t.place.of)
+  call void @Py_DecRef(ptr %t.view.of)
+  %t.number = call i64 @passed(ptr %values, i64 %v.entry, i64 %v.constant)
+  %t.known = icmp eq i64 %t.step, %t.number
+  %t.unasked = icmp slt i64 %v.axis, 0
+  %t.fine = or i1 %t.known, %t.unasked
+  br i1 %t.fine, label %t.memory, label %no
 t.memory:
-  %t.storage.at = getelementptr ptr, ptr %t.names, i64 6
+  %t.elements = phi i64 [ %t.count, %t.order ], [ %t.reach, %t.stride ]
+  %t.storage.at = getelementptr ptr, ptr %t.names, i64 5
   %t.storage.method = load ptr, ptr %t.storage.at, align 1
   %t.storage = call ptr @answer(ptr %t.storage.method, ptr %value)
   %t.none = icmp eq ptr %t.storage, null
   br i1 %t.none, label %no, label %t.extent
 t.extent:
-{_answers("t.storage", nbytes=7, base=8)}
+{_answers("t.storage", nbytes=6, base=7)}
   call void @Py_DecRef(ptr %t.storage)
-  %t.bytes = mul i64 %t.count, %low
+  %t.bytes = mul i64 %t.elements, %low
   %t.high = add i64 %t.data, %t.bytes
   %t.end = add i64 %t.base, %t.nbytes
   %t.before = icmp slt i64 %t.data, %t.base
@@ -321,6 +322,30 @@ merge:
   ret i1 true
 no:
   ret i1 false
+}}
+
+; The number of a launch: that of an entry, or a constant where there is none, or the launch leaves it out.
+define internal i64 @passed(ptr %values, i64 %entry, i64 %constant) {{
+  %is.entry = icmp sge i64 %entry, 0
+  br i1 %is.entry, label %find, label %none
+find:
+  %at = getelementptr ptr, ptr %values, i64 %entry
+  %object = load ptr, ptr %at
+  %is.left.out = icmp eq ptr %object, null
+  br i1 %is.left.out, label %none, label %read
+read:
+  %number = call i64 @PyLong_AsLongLong(ptr %object)
+  ret i64 %number
+none:
+  ret i64 %constant
+}}
+
+; An integer in a tuple; -1 for an error.
+define internal i64 @item(ptr %tuple, i64 %place) {{
+  %object = call ptr @PyTuple_GetItem(ptr %tuple, i64 %place)
+  call void @Py_IncRef(ptr %object)
+  %item = call i64 @number(ptr %object)
+  ret i64 %item
 }}
 
 ; What a method of an object without arguments gives.

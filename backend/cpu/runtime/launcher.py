@@ -18,19 +18,18 @@ from ziggurat.backend.cpu.runtime import fitting, spans
 from ziggurat.backend.launch import checks
 
 # The head of a table: the entry; bytes of scratch memory; whether programs run in order; numbers of parameters and
-# entries; whether a program may reach all memory that an array is a view of; `True`; the names of attributes of torch's
-# tensors, and the methods of tensors and their storages.
-TABLE: Final = struct.Struct("=QqqqqqQ9Q")
-ATTRIBUTES: Final = ("dtype", "is_cpu")
+# entries; whether a program may reach all memory that an array is a view of; `True`; of torch's tensors the name of the
+# element type's attribute, the methods of tensors and storages, and functions: those of attributes, and of the layout.
+TABLE: Final = struct.Struct("=QqqqqqQ11Q")
 METHODS: Final = ("is_contiguous", "is_neg", "numel", "data_ptr", "untyped_storage")
 STORAGE_METHODS: Final = ("nbytes", "data_ptr")
+ATTRIBUTES: Final = ("is_cpu", "is_nested")
 # An entry: the name of the parameter or option, its value where the launch leaves it out (or 0), the kind, the type,
 # the constant or dtype, the least and the largest integer (of an array, the size of its elements in bytes), the slot,
-# the number among the bounds (or -1), and rules for the value. Of a NumPy array also the axis whose stride is a number
+# the number among the bounds (or -1), and rules for the value. Of an array also the axis whose stride is a number
 # of the launch, where the array is not contiguous (-1 if that is not asked, `NO_AXIS` if it must be), the entry of that
 # number (or -1), and the number where the launch leaves it out.
 ENTRY: Final = struct.Struct("=QQqQQqqqqqqqq")
-NO_AXIS: Final = 64
 NUMPY, TORCH = checks.OWN, checks.OWN + 1
 GRID: Final = struct.Struct("=iiiiq")  # Three sizes, 0, and the number of programs.
 # Launches with more parameters or arrays have no plan.
@@ -41,7 +40,7 @@ MAX_ARRAYS: Final = 24
 _FIT = "@fit(ptr %table, ptr %given, i64 %count, ptr %names, ptr %slots, ptr %launch)"
 _TEXT = f"""
 %entry = type {{ ptr, ptr, i64, ptr, ptr, i64, i64, i64, i64, i64, i64, i64, i64 }}
-%table = type {{ ptr, i64, i64, i64, i64, i64, ptr, [9 x ptr], [0 x %entry] }}
+%table = type {{ ptr, i64, i64, i64, i64, i64, ptr, [11 x ptr], [0 x %entry] }}
 %plans = type {{ ptr, ptr, ptr }}
 
 define ptr @zg_launch(ptr %self, ptr %given, i64 %count, ptr %names) {{

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, Final, cast
 
 import attrs
@@ -12,12 +13,12 @@ import numpy as np
 from ziggurat.backend.cpu.runtime import launcher
 from ziggurat.backend.cpu.runtime.kernels import NativeKernel
 from ziggurat.backend.launch import checks
-from ziggurat.codemodel.types import PtrType, ScalarType, Type, f32, f64, i1, i32
+from ziggurat.codemodel.types import PtrType, ScalarType, Type, f32, f64, i1, i32, is_hashable
 
 # A constant of these types may be another object with an equal value.
 _COMPARED: Final = (int, str, bool)
 _FLOATS: Final = {f32: checks.F32, f64: checks.F64}
-_NAMES: Final = tuple(sys.intern(name) for name in launcher.ATTRIBUTES)
+_DTYPE: Final = sys.intern("dtype")
 
 
 @attrs.frozen
@@ -81,22 +82,31 @@ def plan_of(
     methods = _methods(sys.modules.get("torch"))
     head = launcher.TABLE.pack(
         kernel.entry, code.scratch, code.ordered, len(arguments), len(every), code.tolerant, id(True),
-        *map(id, (*_NAMES, *methods)),
+        *map(id, (_DTYPE, *methods)),
     )  # fmt: skip
     return head + b"".join(rows), result, failed, [*kept, methods]
 
 
 def _methods(torch: Any) -> list[Any]:
-    """The methods of torch that a table names; `None` in their places without it."""
+    """The functions of tensors and storages that a table names; `None` in the places of torch's methods without it."""
     owners = (None, None) if torch is None else (torch.Tensor, torch.UntypedStorage)
     names = (launcher.METHODS, launcher.STORAGE_METHODS)
-    return [getattr(owner, name, None) for owner, each in zip(owners, names, strict=True) for name in each]
+    methods = [getattr(owner, name, None) for owner, each in zip(owners, names, strict=True) for name in each]
+    return [*methods, *map(attrgetter, launcher.ATTRIBUTES), _layout]
+
+
+def _layout(tensor: Any) -> tuple[int, ...]:
+    """The number of elements from the first to the last of a tensor in memory, and its strides."""
+    strides = tensor.stride()
+    return 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, strides, strict=True)), *strides
 
 
 _Row = tuple[int, int, int, int, int]  # The kind, the type, the constant or dtype, the least and the largest integer.
 
 
-def _constant(given: Given) -> _Row:
+def _constant(given: Given) -> _Row | None:
+    if not is_hashable(given.value):
+        return None  # The same object may have other contents at the next launch.
     type_ = cast(Any, type(given.value))
     return checks.CONSTANT, id(type_) if type_ in _COMPARED else 0, id(given.value), 0, 0
 

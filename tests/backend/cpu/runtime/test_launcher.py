@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import attrs
 import numpy as np
 import pytest
 
@@ -241,10 +242,30 @@ def test_tensors_of_torch(made: Made):
     assert launch(out, x) == "done"
     assert torch.equal(out[:17], expected[:17])
     before = [sys.getrefcount(thing) for thing in (out, x, torch.int64)]
-    for other in (x.to(torch.int32), x.t(), torch.zeros(6, dtype=torch.int64, device="meta"), x.numpy(), None):
+    assert launch(out, x.t()) == "done"  # No stride is asked for: the kernel reads memory in order.
+    nested = torch.nested.nested_tensor([torch.zeros(3, dtype=torch.int64)] * 2)
+    for other in (x.to(torch.int32), nested, torch.zeros(6, dtype=torch.int64, device="meta"), x.numpy(), None):
         assert launch(out, other) == "slow 2 []"
     assert launch(out, x[1:]) == "done"
     assert [sys.getrefcount(thing) for thing in (out, x, torch.int64)] == before
+
+
+def test_views_of_torch_with_a_stride_of_the_launch(made: Made):
+    torch = pytest.importorskip("torch")
+    kernel = made("ptr<i64> ptr<i64> i32", ECHO, bounds=(0, 1))
+    out, wide = torch.zeros(32, dtype=torch.int64), torch.zeros((4, 6), dtype=torch.int64)
+    x = wide[:, :2]
+    given = [of_array("out", out), attrs.evolve(of_array("x", x), stride=(0, 2, 6)), Given("stride", 6, i32)]
+    launch = launch_of(kernel, given)
+    assert launch(out, x, 6) == "done"
+    low = x.data_ptr()
+    spans = [(out.data_ptr(), out.data_ptr() + 256), (low, low + 8 * (3 * 6 + 2))]
+    assert [tuple(out[13 + 3 * n : 15 + 3 * n].tolist()) for n in (0, 1)] == spans
+    for other, number in ((x, 5), (wide[:, ::2].t(), 6), (wide[::2], 6)):
+        assert launch(out, other, number) == "slow 3 []"
+    assert launch(out, wide[::2], 12) == launch(out, wide, 5) == "done"
+    launch = launch_of(kernel, [given[0], attrs.evolve(given[1], stride=(64, -1, 0)), given[2]])
+    assert launch(out, x, 6) == "slow 3 []" and launch(out, wide, 6) == "done"
 
 
 @pytest.mark.parametrize(
