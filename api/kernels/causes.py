@@ -46,7 +46,7 @@ def _told(given: Any, type_: Type) -> str:
     """An argument in a message."""
     if isinstance(type_, PtrType):
         return f"an array of {type_.pointee}"
-    if isinstance(type_, ConstantType) and not isinstance(given, list | bytes):
+    if isinstance(type_, ConstantType) and type(given) not in (list, bytes):
         given = type_.value
     if given is None or isinstance(given, Number | str):
         return shown(given)
