@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from numbers import Number
 from typing import Any
-
-import numpy as np
 
 from ziggurat.codemodel.dialects import core, py
 from ziggurat.codemodel.errors import KernelTypeError, ZigguratError, shown
@@ -47,8 +46,8 @@ def _told(given: Any, type_: Type) -> str:
     """An argument in a message."""
     if isinstance(type_, PtrType):
         return f"an array of {type_.pointee}"
-    if isinstance(type_, ConstantType):
+    if isinstance(type_, ConstantType) and type(given) not in (list, bytes):
         given = type_.value
-    if given is None or isinstance(given, int | float | str | np.generic):
+    if given is None or isinstance(given, Number | str):
         return shown(given)
     return f"of type {given}" if isinstance(given, Type) else f"a {type(given).__name__}"

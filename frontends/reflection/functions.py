@@ -6,19 +6,18 @@ import ast
 import inspect
 import types
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Any, cast
 
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import core
-from ziggurat.codemodel.errors import KernelSyntaxError, KernelTypeError, ZigguratError
+from ziggurat.codemodel.errors import KernelSyntaxError, ZigguratError
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.recursion import MAX_FRAMES, deep_recursion, frames
 from ziggurat.codemodel.subnormals import keep_subnormals
-from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, Type, constexpr_type, pyobject
-from ziggurat.frontends.language.constants import unwrapped
-from ziggurat.frontends.language.function import Function, Use, constexpr, usable, written_function
+from ziggurat.codemodel.types import Type, constexpr_type, pyobject
+from ziggurat.frontends.language.function import Function, Use, usable, written_function
 from ziggurat.frontends.language.policy import EXPLICIT, Policy
+from ziggurat.frontends.reflection.annotations import annotated_type
 from ziggurat.frontends.reflection.expressions import Outer
 from ziggurat.frontends.reflection.names import KINDS, Names
 from ziggurat.frontends.reflection.source import Source, find_source, read_lines
@@ -90,7 +89,8 @@ def _model(
     if not policy.python_syntax:
         _check_defaults(fn, parameters, source)
     outer = Outer()
-    declared = {p.arg: _type(fn, p, names) for p in parameters}
+    notes = fn.__annotations__
+    declared = {p.arg: annotated_type(p.arg, notes.get(p.arg), p, names) for p in parameters}
     plain = (constexpr_type if type_ == constexpr_type else pyobject for type_ in declared.values())
     builder = Builder.root(tuple(plain), pyobject)
     try:
@@ -134,45 +134,6 @@ def _parameters(source: Source, policy: Policy) -> list[ast.arg]:
         raise unsupported(type_parameters[0], source, "type parameter")
     variadic = [arguments.vararg] if arguments.vararg is not None else []
     return [*arguments.posonlyargs, *arguments.args, *variadic, *arguments.kwonlyargs]
-
-
-def _type(fn: types.FunctionType, parameter: ast.arg, names: Names) -> Type:
-    """`constexpr` for a parameter with that annotation, another type that the annotation declares, or `object`. An
-    annotation may be a string."""
-    annotation: Any = fn.__annotations__.get(parameter.arg)
-    if isinstance(annotation, str):
-        path = annotation.strip("'\" ")
-        # Imports of an enclosing function are not among `names`, so the spelling counts as well.
-        if path.rpartition(".")[2] == "constexpr":
-            return constexpr_type
-        annotation = _evaluated(path, names)
-    if annotation is constexpr or getattr(annotation, "__name__", "") == "constexpr":
-        return constexpr_type
-    declared = unwrapped(annotation)
-    if not isinstance(declared, Type) or names.policy.is_triton:
-        return pyobject
-    if not isinstance(declared, ScalarType | PtrType | DescriptorType):
-        raise KernelTypeError(
-            f"the annotation of '{parameter.arg}' must be the type of an argument; got {declared}",
-            names.source.span(parameter),
-            "a kernel takes numbers, pointers and descriptors: zg.f32, zg.ptr(zg.f32), zg.descriptor((64, 64), zg.f16)",
-        )
-    return declared
-
-
-def _evaluated(text: str, names: Names) -> Any:
-    """The object that the text of an annotation means, a dotted name or a call of ziggurat's; None for another text."""
-    name = text.partition("(")[0]
-    cells: dict[str, Any] = {}
-    for free, cell in names.cells.items():
-        with suppress(ValueError):  # It has no value yet.
-            cells[free] = cell.cell_contents
-    with suppress(Exception):  # Python gives these errors where it evaluates annotations.
-        if all(part.isidentifier() for part in name.split(".")):
-            found = eval(name, names.globals, cells)
-            is_ours = name != text and found.__module__.startswith("ziggurat.")
-            return eval(text, names.globals, cells) if is_ours else found if name == text else None
-    return None
 
 
 def _check_defaults(fn: types.FunctionType, parameters: Sequence[ast.arg], source: Source) -> None:

@@ -12,6 +12,7 @@ from ziggurat.codemodel.dialects import core, py
 from ziggurat.codemodel.errors import BuildError, KernelErrors, KernelTypeError, ZigguratError
 from ziggurat.codemodel.op import Body, Value
 from ziggurat.codemodel.types import VarType, constexpr_type, pyobject
+from ziggurat.frontends.reflection.annotations import annotated_type
 from ziggurat.frontends.reflection.expressions import Expressions, Outer
 from ziggurat.frontends.reflection.names import Names
 from ziggurat.frontends.reflection.scopes import Declaration, assigned_names, constant_names, declarations, returns
@@ -154,7 +155,15 @@ class Statements(Expressions):
             return
         if node.value is None:
             raise self.unsupported(node, "bare annotation")
-        self.assign(node.target, self.expression(node.value), node)
+        value, note = self.expression(node.value), node.annotation
+        if not self.policy.is_triton:  # Triton looks for `tl.constexpr` alone.
+            text = note.value if isinstance(note, ast.Constant) else ast.unparse(note)
+            inner = any(isinstance(part, ast.Name) and part.id in self.names.locals for part in ast.walk(note))
+            type_ = None if inner else annotated_type(ast.unparse(node.target), text, note, self.names)
+            if type_ not in (constexpr_type, pyobject):
+                dtype = self.expression(note) if type_ is None else self.constant(type_, note)
+                value = self.add(py.Invoke((value, dtype), "zg.cast"), note)
+        self.assign(node.target, value, node)
 
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
         target = node.target

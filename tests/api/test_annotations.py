@@ -1,13 +1,18 @@
 """Annotations of parameters in explicit kernels: types that an argument has, at every launch."""
 
 from __future__ import annotations
+import __future__
 
+import linecache
+import typing
 from typing import Any
 
 import numpy as np
 import pytest
 
 import ziggurat as zg
+import ziggurat.triton as triton
+import ziggurat.triton.language as tl
 from ziggurat.codemodel.types import TensorType
 
 BLOCK = TensorType((16,), zg.f32)
@@ -86,6 +91,145 @@ def test_types_that_no_argument_has_are_errors_at_the_annotation():
     with pytest.raises(zg.KernelTypeError, match=words) as caught:
         wrong[(1,)](np.ones(16, np.float32), np.ones(1, np.float32))
     assert caught.value.location is not None and caught.value.location.source_line().strip().startswith("def wrong")
+
+
+def kernel_with(annotation: str, is_text: bool, decorator: str = "zg.kernel") -> Any:
+    """A kernel that stores a number whose parameter has this annotation, which Python evaluates unless it is a text."""
+    source = f"@{decorator}\ndef k(o, s: {annotation}):\n    zg.store(o, zg.cast(s, zg.f64))\n"
+    if decorator == "triton.jit":
+        source = source.replace("zg.store(o, zg.cast(s, zg.f64))", "tl.store(o, s)")
+    file = f"<{decorator} {annotation} {is_text}>"
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    flags = __future__.annotations.compiler_flag if is_text else 0
+    names = {**vars(typing), "np": np, "zg": zg, "tl": tl, "triton": triton}
+    if "torch" in annotation:
+        names["torch"] = pytest.importorskip("torch")
+    exec(compile(source, file, "exec", flags, dont_inherit=True), names)
+    return names["k"]
+
+
+def launched(kernel: Any, **mode: Any) -> float:
+    out = np.zeros(1)
+    kernel[(1,)](out, 0.1, **mode)
+    return out[0]
+
+
+DECORATORS = pytest.mark.parametrize("decorator", ["zg.kernel", "triton.jit"])
+
+
+@DECORATORS
+@pytest.mark.parametrize("is_text", [False, True])
+@pytest.mark.parametrize(
+    "annotation",
+    [
+        "zg.f64",
+        "tl.float64",
+        "np.float64",
+        "np.dtype('f8')",
+        "torch.float64",
+        "'zg.f64'",
+        "'tl.float64'",
+        "'np.float64'",
+    ],
+)
+def test_dtypes_of_all_libraries_are_declarations(annotation: str, is_text: bool, decorator: str):
+    if decorator == "triton.jit" and is_text and "(" in annotation:
+        pytest.skip("Triton's Python reads the names of dtypes in texts")
+    kernel = kernel_with(annotation, is_text, decorator)
+    assert [launched(kernel, **mode) for mode in MODES] == [0.1] * len(MODES)
+
+
+@DECORATORS
+@pytest.mark.parametrize("is_text", [False, True])
+@pytest.mark.parametrize(
+    "annotation", ["Optional[zg.f64]", "Annotated[float, zg.f64]", "float | np.float64", "Union[tl.float64, None]"]
+)
+def test_a_dtype_inside_of_an_annotation_is_an_error(annotation: str, is_text: bool, decorator: str):
+    with pytest.raises(zg.KernelTypeError, match="annotation of 's' must be the type of an argument; got") as caught:
+        launched(kernel_with(annotation, is_text, decorator))
+    assert caught.value.location.line == 2 and annotation in str(caught.value)
+
+
+@DECORATORS
+@pytest.mark.parametrize(
+    ("annotation", "hint"),
+    [
+        ("zg.f46", "did you mean zg.f64?"),
+        ("'zg.f46'", "did you mean zg.f64?"),
+        ("tl.flaot64", "did you mean tl.float64?"),
+        ("Optional[zg.f46]", "did you mean zg.f64?"),
+        ("zg.qqqqqq", "name a type alone: "),
+    ],
+)
+def test_a_text_that_names_nothing_is_an_error(annotation: str, hint: str, decorator: str):
+    with pytest.raises(zg.KernelTypeError, match="annotation of 's' must be the type of an argument; got") as caught:
+        launched(kernel_with(annotation, True, decorator))
+    if decorator == "triton.jit":  # The hint has the names of the language of the kernel.
+        hint = hint.replace("zg.f64", "tl.float64")
+    assert caught.value.hint.startswith(hint)
+
+
+@pytest.mark.parametrize("is_text", [False, True])
+@pytest.mark.parametrize(
+    "annotation",
+    [
+        *("float", "int", "bool", "None", "Any", "np.ndarray", "np.ndarray[Any, np.dtype[np.float64]]", "np.floating"),
+        *("np.dtype", "torch.Tensor", "torch.dtype", "Union[float, int]", "zg.TensorDescriptor"),
+    ],
+)
+@pytest.mark.filterwarnings("error")
+def test_other_annotations_say_nothing(annotation: str, is_text: bool):
+    assert launched(kernel_with(annotation, is_text)) == np.float32(0.1)
+
+
+@zg.function
+def quadruple(n):
+    s: zg.i64 = n
+    return s * 4
+
+
+@zg.kernel
+def by_dtypes(out, n, DTYPE: zg.constexpr = zg.i64):
+    plain: zg.i64 = n
+    text: "zg.i64" = n  # noqa: UP037
+    foreign: np.int64 = n
+    chosen: DTYPE = n
+    number: int = n
+    zg.static_assert(number.dtype == zg.i32)
+    zg.store(out, plain * 4)
+    zg.store(out + 1, text * 4)
+    zg.store(out + 2, foreign * 4)
+    zg.store(out + 3, chosen * 4)
+    zg.store(out + 4, quadruple(n))
+    SIZE: zg.constexpr = 8
+    wide: zg.i64 = zg.arange(0, SIZE)
+    zg.store(out + 5, zg.sum(zg.mul(wide, 2**31)))
+
+
+@triton.jit
+def variables_in_triton(out, n):
+    s: tl.int64 = n
+    tl.store(out, s * 4)
+
+
+@zg.kernel
+def misspelt(out, n):
+    s: zg.i46 = n
+    zg.store(out, s)
+
+
+def test_a_variable_is_cast_to_the_dtype_of_its_annotation():
+    for mode in MODES:
+        out = np.zeros(6, np.int64)
+        by_dtypes[(1,)](out, 2**30, **mode)
+        np.testing.assert_array_equal(out, [2**32] * 5 + [28 * 2**31])
+        out[:] = 1
+        variables_in_triton[(1,)](out, 2**30, **mode)
+        assert out[0] == 0  # Triton itself ignores the annotation.
+        with pytest.raises(zg.KernelTypeError, match=r"of 's' must be .* got zg.i46") as caught:
+            misspelt[(1,)](out, 1, **mode)
+        assert caught.value.hint == "did you mean zg.i64?"
+        assert caught.value.location.source_line().strip() == "s: zg.i46 = n"
 
 
 def test_annotations_see_the_function_around_the_kernel():

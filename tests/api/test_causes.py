@@ -122,3 +122,19 @@ def test_models_for_types_are_of_no_launch():
     with pytest.raises(zg.KernelTypeError) as caught:
         copies.triton(zg.i32, zg.ptr(zg.f32), zg.i32, 8)
     assert caught.value.related == ()
+
+
+@triton.jit
+def shifted(x, y):
+    at = tl.arange(0, 8)
+    tl.store(y + at, tl.load(x + at))
+
+
+@pytest.mark.parametrize(
+    ("x", "words"), [("s", "'s'"), (None, "None"), ([1, 2], "a list"), ((1, 2), "a tuple"), (b"", "a bytes")]
+)
+def test_what_is_no_number_is_named_as_the_launch_gave_it(x: Any, words: str):
+    for mode in ({}, {"interpret": True}):
+        with pytest.raises(zg.KernelTypeError) as caught:
+            shifted[(1,)](x, np.zeros(8, np.float32), **mode)
+        assert f"in this launch 'x' is {words}\n" in str(caught.value)

@@ -264,7 +264,7 @@ def test_a_descriptor_where_an_array_is_wanted():
 
     with pytest.raises(zg.KernelTypeError, match="'ptr' must be a pointer or a tensor of pointers; got") as caught:
         read[1](zg.TensorDescriptor(np.zeros((16, 32), np.float32), (16, 32)))
-    assert caught.value.hint == "zg.load_tensor_descriptor moves blocks of a descriptor"
+    assert caught.value.hint == "load and store blocks of a descriptor: d.load([...]), d.store([...], x)"
 
 
 def test_a_descriptor_is_not_compiled_in():

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final, cast
 
+from ziggurat.codemodel import types
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.types import SCALARS, ConstantType, DescriptorType, PtrType, ScalarType, TupleType, Type, i1
 from ziggurat.frontends.triton.dtypes import E4B15, UNSUPPORTED
@@ -66,4 +67,5 @@ def declared_of(annotation: Any) -> ScalarType | None:
     else:
         text = str(getattr(annotation, "name", getattr(annotation, "__name__", "")))
     name = text.removeprefix("tl.").removeprefix("triton.language.").removesuffix("_t")
-    return _SCALARS.get(type_canonicalisation_dict.get(name, ""))
+    scalar = _SCALARS.get(type_canonicalisation_dict.get(name, ""))
+    return scalar or types.find_scalar(text if isinstance(annotation, str) else annotation)

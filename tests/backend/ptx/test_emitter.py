@@ -28,6 +28,7 @@ LOWERED = {
     "tt.descriptor_store": "descriptors or tma",
     "tt.descriptor_gather": "descriptors makes a load of it",
     "tt.descriptor_scatter": "descriptors makes a store of it",
+    "tt.descriptor_padding": "descriptors has the padding at hand",
     "tt.descriptor_size": "descriptors has the number at hand",
     "tt.descriptor_stride": "descriptors has the number at hand",
     "tt.gather": "lower: gpu.local_gather",
