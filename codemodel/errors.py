@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
-if TYPE_CHECKING:
-    from ziggurat.codemodel.location import Location
+from ziggurat.codemodel.location import Location, marked
+
+_MAX_MESSAGE = 2000  # The characters that messages show of what may repeat a part of a text.
 
 # The public names, which are those of `ziggurat` too.
 __all__ = [
@@ -134,8 +135,8 @@ class ParseError(ZigguratError):
         line = text.count("\n", 0, offset) + 1
         column = offset - (text.rfind("\n", 0, offset) + 1)
         source = text.split("\n")[line - 1].rstrip("\r")
-        caret = "".join("\t" if character == "\t" else " " for character in source[:column]) + "^"
-        error = cls(f"{file}:{line}:{column + 1}: {message}\n    {source}\n    {caret}", hint=hint)
+        message = message if len(message) <= _MAX_MESSAGE else f"{message[:_MAX_MESSAGE]}…"
+        error = cls("\n".join([f"{file}:{line}:{column + 1}: {message}", *marked(source, column)]), hint=hint)
         error.line, error.column = line, column + 1
         return error
 

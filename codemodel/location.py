@@ -6,6 +6,18 @@ import linecache
 
 import attrs
 
+_WINDOW = 160  # The characters that messages show of a source line.
+
+
+def marked(line: str, start: int, width: int = 1) -> list[str]:
+    """A source line with carets below `width` characters; of a long line, what is around the first of them."""
+    cut = max(0, min(start - _WINDOW // 2, len(line) - _WINDOW))
+    text = "…" * (cut > 0) + line[cut : cut + _WINDOW]
+    start += (cut > 0) - cut
+    pad = "".join("\t" if character == "\t" else " " for character in text[:start])
+    carets = "^" * max(1, min(width, len(text) - start))
+    return [f"    {text}{'…' * (cut + _WINDOW < len(line))}", f"    {pad}{carets}"]
+
 
 @attrs.frozen
 class Location:
@@ -55,9 +67,8 @@ class Location:
             # A span of several lines is marked to the end of its first.
             end = {0: self.column, self.line: self.end_column}.get(self.end_line, len(raw))
             start = len(raw[: self.column].decode(errors="replace"))
-            width = max(1, len(raw[self.column : end].decode(errors="replace")))
-            pad = "".join("\t" if character == "\t" else " " for character in text[:start])
-            lines += [f"    {text}", f"    {pad}{'^' * width}"]
+            width = len(raw[self.column : end].decode(errors="replace"))
+            lines += marked(text, start, width)
         if self.caller is not None:
             lines.append("  called from")
             lines.append(self.caller.excerpt())

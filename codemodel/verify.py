@@ -18,7 +18,7 @@ The invariants:
 9.  A tensor has at most 2^20 elements. Ops of the Python code model (`PythonTier`) stand in no `tt.func`.
 10. A symbol is a printable name, unique in its module. A call names a function of the module, of its own kind, and
     has the arguments and the result of that function; where one of two types is `object` or `constexpr`, any other
-    fits it.
+    fits it. No call of a `tt.func` leads back to the function that it stands in.
 
 `violations` gives them as data; `verify` raises them with the model printed.
 """
@@ -34,6 +34,7 @@ from ziggurat.codemodel.declare import convert_attribute
 from ziggurat.codemodel.dialects import core, scf, tt
 from ziggurat.codemodel.dominance import Dominance
 from ziggurat.codemodel.errors import BuildError, VerifyError
+from ziggurat.codemodel.graphs import reached
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Block, Body, Op, Value, require, require_model
 from ziggurat.codemodel.structured import Structured
@@ -301,6 +302,13 @@ class _Verifier:
         for op in module.body.walk():
             if isinstance(op, traits.SymbolUser):
                 self._callee(op, functions.get(op.attributes["callee"]))
+        calls = [(name, op) for name, inner in functions.items() for op in inner.walk() if isinstance(op, tt.Call)]
+        after: dict[str, set[str]] = {}
+        for name, op in calls:
+            after.setdefault(name, set()).add(op.callee)
+        for name, op in calls:
+            if name in reached([op.callee], lambda callee: after.get(callee, ())):
+                self.report(op, f"recursion: '{name}' calls '{op.callee}', which leads back to it")
 
     def _callee(self, op: Op, callee: Op | None) -> None:
         if callee is None:

@@ -21,9 +21,9 @@ from ziggurat.codemodel.errors import ParseError
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.numbers import number_of_bits
 from ziggurat.codemodel.text.limits import MAX_DEPTH, MAX_TOKEN, TOO_DEEP
-from ziggurat.codemodel.types import SCALARS, DescriptorType, PtrType, ScalarType, TensorType, Type
+from ziggurat.codemodel.types import SCALARS, DescriptorType, PtrType, ScalarType, TensorType, Type, shape_of
 
-_SPACE = r"(?:\s+|//[^\n]*)*"
+_SPACE = r"(?:\s+|//[^\n]*)*+"  # Possessive: other ways to divide what it matches are not tried.
 _TOKENS = re.compile(
     _SPACE
     + r"""(
@@ -32,7 +32,7 @@ _TOKENS = re.compile(
     | [%^@#!][\w.$-]+(?:\#\d+)? | @"(?:[^"\\]|\\.)*"                  # a value, block, symbol, alias or other type
     | [A-Za-z_][\w.$]*                                               # a word
     | 0x[0-9A-Fa-f]+ | \d+(?:x\d+)*x[\w!.<]+ | \d+\.\d*(?:[eE][-+]?\d+)? | \d+
-    | -> | <\{ | \}> | \S
+    | -> | <\{ | \}> | \S | \Z
     )""",
     re.VERBOSE,
 )
@@ -102,8 +102,7 @@ class Cursor:
     def __init__(self, text: str, file: str) -> None:
         self.text = text
         self.file = file
-        self.tokens: list[str] = _TOKENS.findall(text)
-        self.tokens.append(_END)
+        self.tokens: list[str] = [*filter(None, _TOKENS.findall(text)), _END]
         self.at = 0
         self._places: dict[str, int] = {}  # The token of the location that each alias stands for.
         self._attributes: dict[str, int] = {}
@@ -250,6 +249,8 @@ class Cursor:
             return scalar
         name, _, rest = text.partition("<")
         inner = rest[:-1].strip()
+        if text in ("tensor", "!tt.ptr", "!tt.tensordesc"):
+            self.fail(f"type {text}<…> has no arguments or no end, or is nested too deeply", at)
         if name == "!tt.ptr":
             pointee, _, space = inner.partition(",")
             if space.strip() not in ("", "1"):
@@ -260,6 +261,10 @@ class Cursor:
             return PtrType(to)
         if name in ("tensor", "!tt.tensordesc"):
             return self._read_shaped(name, inner, text, at)
+        if text == "<" and self.tokens[at + 1].startswith("tensor"):
+            self.fail("block pointers, <tensor<…>>, are not supported", at, BLOCK_POINTER_HINT)
+        if text == "<":
+            self.fail("a type must have its name here; got '<'", at, "write !tt.ptr<f32> for <f32>")
         self.fail(
             f"type {text or 'missing'} is not supported", at,
             f"the types of numbers are {', '.join(_MLIR_SCALARS)}" if name[:1] != "!" else None,
@@ -413,11 +418,7 @@ class Cursor:
         start = self.at
         literals: list[tuple[str, int]] = []
         text = self.string() if self.token[:1] == '"' else None
-        while text is None and self.token != ">":
-            if self.token in ("[", "]", ","):
-                self.at += 1
-            else:
-                literals.append((self.plain_number(), self.at - 1))
+        shape = self._numbers(literals) if text is None else ()
         self.expect(">")
         self.expect(":")
         type_ = self.type()
@@ -426,7 +427,25 @@ class Cursor:
             self.fail(f"a constant must be of numbers; got {type_}", start)
         if text is not None:
             return Dense(self._packed(text, element, start), type_)
+        if shape not in ((), shape_of(type_)):
+            self.fail(f"a constant of {type_} must have its shape; got numbers of shape {shape}", start)
         return Dense(tuple(self.scalar(number, element, at) for number, at in literals), type_)
+
+    def _numbers(self, into: list[tuple[str, int]]) -> tuple[int, ...]:
+        """Add a number, or those in brackets, to the list. Gives their shape."""
+        start = self.at
+        if not self.take("["):
+            into.append((self.plain_number(), start))
+            return ()
+        shapes: list[tuple[int, ...]] = []
+        with self.deeper("constants"):
+            while not self.take("]"):
+                if shapes:
+                    self.expect(",")
+                shapes.append(self._numbers(into))
+        if len(set(shapes)) > 1:
+            self.fail("the rows of a constant must have one shape", start)
+        return (len(shapes), *(shapes[0] if shapes else ()))
 
     def _packed(self, text: str, element: ScalarType, at: int) -> tuple[Any, ...]:
         """The numbers of `dense<"0x…">`: their bytes, little end first."""

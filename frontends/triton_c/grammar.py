@@ -138,6 +138,9 @@ type: specifiers stars dims
 """
 
 
+_MAX_OPEN = 5000  # Symbols of what is begun and not ended: each `else if` adds six.
+
+
 def _grammar() -> str:
     """The text of the grammar for lark."""
     return _GRAMMAR.replace("OPERATOR", " | ".join(_OPERATORS)) + f"%declare {' '.join(_TERMINALS)}\n"
@@ -161,6 +164,8 @@ def parse(tokens: Sequence[Token]) -> Node:
         for number, token in enumerate(tokens):
             kind, text = _kind(token), token.text
             run.feed_token(lark.Token(kind, text, number))
+            if len(run.parser_state.state_stack) > _MAX_OPEN:
+                raise error_at(token, "the source is nested too deeply here", "move a part into a function of its own")
         number = len(tokens)
         return run.feed_eof()
     except UnexpectedToken:
@@ -176,11 +181,11 @@ def _end(node: Node, step: int) -> int:
     """The number of the first token of a tree, or of the last one where `step` is -1; -1 for a tree without tokens."""
     if isinstance(node, lark.Token):
         return node.start_pos if node.start_pos is not None else -1
-    for child in node.children[::step]:
-        found = -1 if child is None else _end(child, step)
-        if found >= 0:
-            return found
-    return -1
+    meta: Any = node.meta
+    if not hasattr(meta, f"end{step}"):  # Kept, because the last token of an `if` is that of all its `else if`s.
+        ends = (_end(child, step) for child in node.children[::step] if child is not None)
+        setattr(meta, f"end{step}", next((end for end in ends if end >= 0), -1))
+    return getattr(meta, f"end{step}")
 
 
 def merged(tokens: Sequence[Token]) -> list[Token]:

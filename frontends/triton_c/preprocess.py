@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+from pcpp import evaluator as pcpp_numbers
 from pcpp import parser as pcpp_rules
 from pcpp import preprocessor as pcpp
 
@@ -42,6 +43,16 @@ _RULES = {
     r"|\d+[eE][+-]?\d+)[fFlL]?",
     "t_CPP_INTEGER": r"(0[xX][0-9a-fA-F]+('[0-9a-fA-F]+)*|0[bB][01]+('[01]+)*|\d+('\d+)*)[uUlL]*",
 }
+
+
+def _shifted(number: Any, count: Any) -> Any:
+    """`number << count` of a condition. pcpp makes all bits before it keeps 64, and may use up the memory."""
+    if not 0 <= count.value() < pcpp_numbers.INTMAXBITS:
+        raise ArithmeticError
+    return number * (1 << count.value())
+
+
+setattr(pcpp_numbers.Value, "__lshift__", _shifted)  # noqa: B010  # pcpp's rules name the class.
 
 
 @attrs.frozen

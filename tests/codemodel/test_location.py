@@ -6,7 +6,14 @@ import linecache
 
 import pytest
 
-from ziggurat.codemodel.errors import BuildError, InternalError, KernelErrors, KernelNameError, KernelTypeError
+from ziggurat.codemodel.errors import (
+    BuildError,
+    InternalError,
+    KernelErrors,
+    KernelNameError,
+    KernelTypeError,
+    ParseError,
+)
 from ziggurat.codemodel.location import Location
 
 
@@ -78,6 +85,22 @@ def test_errors_show_place_and_hint(source: str):
     assert (error.summary, error.hint) == ("cannot add", "cast one")
     assert str(BuildError("plain")) == "plain"
     assert isinstance(error, TypeError) and isinstance(KernelNameError("n"), NameError)
+
+
+@pytest.mark.parametrize(
+    ("column", "width", "shown", "caret"),
+    [(0, 1, "0…", 0), (500, 3, "…7…", 81), (500, 900, "…7…", 81), (999, 1, "…x", 160), (1000, 1, "…x", 161)],
+)
+def test_a_long_line_is_clipped_around_the_caret(monkeypatch, column: int, width: int, shown: str, caret: int):
+    line = "0" * 400 + "7" * 300 + "x" * 300
+    monkeypatch.setitem(linecache.cache, "<long>", (len(line), None, [line], "<long>"))
+    text, carets = Location("<long>", 1, column, 1, column + width).excerpt().splitlines()[1:]
+    assert len(text) <= 4 + 162 and (text.endswith("…"), text[4] == "…") == (shown[-1] == "…", shown[0] == "…")
+    assert carets.index("^") == 4 + caret and len(carets) <= len(text) + 1
+    if caret < 160:
+        assert text[carets.index("^")] == line[column]
+    error = ParseError.at(column, f"first\n{line}".removeprefix("first\n"), "f", "wrong")
+    assert str(error).splitlines()[1:] == [text, carets[: carets.index("^") + 1]]
 
 
 def test_several_errors_are_one():

@@ -17,7 +17,7 @@ from ziggurat.codemodel.declare import OPS
 from ziggurat.codemodel.dialects import arith, core, tt
 from ziggurat.codemodel.errors import ParseError
 from ziggurat.codemodel.fields import REQUIRED
-from ziggurat.codemodel.location import Location
+from ziggurat.codemodel.location import Location, marked
 from ziggurat.codemodel.op import Body, Op, Successor
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.text.writer import attribute_text, to_text
@@ -259,8 +259,7 @@ def test_malformed(case: str):
     assert message in error.summary
     head, source, caret, *_ = str(error).split("\n")
     assert head.startswith(f"model.txt:{line}:{column}: ")
-    assert source == "    " + (text.split("\n")[line - 1] if text else "")
-    assert caret == "    " + " " * (column - 1) + "^"
+    assert [source, caret] == marked(text.split("\n")[line - 1], column - 1)
     assert error.__cause__ is None
 
 

@@ -442,6 +442,17 @@ def test_symbols(model: Op, name: str, message: str):
     only(model, name, message)
 
 
+@pytest.mark.parametrize("callee", ["f", "g", "h"])
+def test_recursion(callee: str):
+    calls = {"f": "g", "g": "h", "h": callee}
+    functions = [f'tt.func @"{name}" ()void -> {{ tt.call @"{calls[name]}"; tt.return; }};' for name in calls]
+    found = violations(parse("module ()void -> { " + " ".join(functions) + " unreachable; };"))
+    looping = ["f", "g", "h"]["fgh".index(callee) :]
+    assert [str(violation) for violation in found] == [
+        f"tt.call: recursion: '{name}' calls '{calls[name]}', which leads back to it" for name in looping
+    ]
+
+
 # The report.
 
 

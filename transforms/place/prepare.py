@@ -29,6 +29,7 @@ from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.traits import Returns
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import ScalarType, TupleType, element_of, f32, f64, i32, i64
+from ziggurat.codemodel.verify import verify
 from ziggurat.transforms.place.obstacle import warn
 from ziggurat.transforms.place.queries import constant_of
 from ziggurat.transforms.simplify import dce, inline, lower_structured, simplify
@@ -40,7 +41,7 @@ _FUSED: tuple[ScalarType, ...] = (f32, f64, i32)  # An f16 accumulator would be 
 def prepare(module: Op) -> core.Module:
     """The module with only the kernel, all calls inlined, simplified; a sum with a dot becomes the dot's third operand.
 
-    Raises `InternalError`, which names the callee, for a recursive call; and `KernelTypeError` or `LaunchError` for
+    Raises `VerifyError` for a recursive call; and `KernelTypeError` or `LaunchError` for
     models that no kernel gives, but that may be written by hand.
     """
     op = simplify(lower_structured(_inlinable(module), _returns_early))
@@ -49,6 +50,7 @@ def prepare(module: Op) -> core.Module:
         flat = lower_structured(op, _holds_call)
         made = inline(flat)
         if made is op or len(calls) <= sum(isinstance(inner, tt.Call) for inner in made.walk()):
+            verify(op)
             raise InternalError(f"the call of '{calls[0].callee}' cannot be inlined", str(op))
         op = simplify(made)
     op = dce(fuse_dots(op))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -322,11 +323,46 @@ def test_errors_of_modules(text: str, message: str):
         ("%c = arith.constant true\n" + "scf.if %c {" * 300 + "}" * 300, "regions are nested too deeply (200)"),
         ("%0 = tt.make_tensor_ptr %p, [], [], [] : <tensor<8x16xf32>>", "block pointers, tt.make_tensor_ptr, are not"),
         ("%0 = tt.advance %p, [%n] : <tensor<8xf32>>", "block pointers, tt.advance, are not supported"),
+        ("%0 = tt.load %p : <tensor<8xf32>>", "block pointers, <tensor<…>>, are not supported"),
+        ("%0 = tt.load %p : <tensor<8x!tt.ptr<f32>>, 3>", "block pointers, <tensor<…>>, are not supported"),
+        ("%0 = tt.load %p : <tensor<8xf32>", "block pointers, <tensor<…>>, are not supported"),
+        ("%0 = tt.load %p : <f32, 3>", "a type must have its name here; got '<'"),
+        ("tt.store %p, %n : <i32>", "a type must have its name here; got '<'"),
+        ('"tt.store"(%p, %n) : (<i32>, i32) -> ()', "a type must have its name here; got '<'"),
+        ("%0 = tt.load %p : !tt.ptr<f32", "type !tt.ptr<…> has no arguments or no end"),
+        ("%0 = tt.load %p : tensor<8xf32", "type tensor<…> has no arguments or no end"),
+        ("%0 = arith.constant dense<[1, 2]> : tensor<4xi32>", "must have its shape; got numbers of shape (2,)"),
+        ("%0 = arith.constant dense<[[1]]> : tensor<1xi32>", "must have its shape; got numbers of shape (1, 1)"),
+        ("%0 = arith.constant dense<[1, 2, 3, 4]> : tensor<2x2xi32>", "must have its shape; got numbers of shape (4,)"),
+        ("%0 = arith.constant dense<[[1, 2], [3]]> : tensor<3xi32>", "the rows of a constant must have one shape"),
+        ("%0 = arith.constant dense<[1 2]> : tensor<2xi32>", "expected ',', got '2'"),
+        (f"%0 = arith.constant dense<{'[' * 5000}1{']' * 5000}> : tensor<1xi32>", "constants are nested too deeply"),
     ],
 )  # fmt: skip
 def test_what_is_odd_or_beyond_the_limits(lines: str, message: str):
     with pytest.raises(ParseError, match=re.escape(message)):
         body(lines)
+
+
+@pytest.mark.parametrize(
+    "end", [" " * 100_000, "\n \t" * 30_000, "// no op", "// no op\n" * 20_000, "\n// a\n  // b  "]
+)
+def test_blanks_and_comments_at_the_end(end: str):
+    began = time.process_time()
+    model = from_mlir("module { tt.func @k() { tt.return } }" + end)
+    assert len(model.functions()) == 1
+    with pytest.raises(ParseError, match="this brace is never closed"):
+        from_mlir("module { tt.func @k() { tt.return }" + end)
+    assert time.process_time() - began < 2
+
+
+def test_errors_of_long_lines_are_short():
+    with pytest.raises(ParseError) as caught:
+        from_mlir("module { " + "x" * 900 + " " + "y " * 500_000 + "}")
+    assert len(str(caught.value)) < 2000
+    with pytest.raises(ParseError) as caught:
+        body(f'"{"x" * 100_000}"() : () -> ()')
+    assert len(str(caught.value)) < 3000
 
 
 def test_aliases_are_read_once():

@@ -1,5 +1,6 @@
 """Errors in Triton-C: their words, and their places in the source."""
 
+import time
 import warnings
 
 import pytest
@@ -309,3 +310,24 @@ def test_variables_that_outlive_a_program_are_refused(word):
         zg.triton_c(f"__global__ void f(float *x) {{ {word} int n; n = 3; *x = n; }}").triton(zg.ptr(zg.f32))
     kernel = zg.triton_c("static const int N = 3; __global__ void f(float *x) { static const int M = 2; *x = N + M; }")
     assert "5.0" in str(kernel.triton(zg.ptr(zg.f32)))
+
+
+def test_chains_of_else_if():
+    chain = "if (*out == 0) *out = 1;\n" + "else if (*out == 1) *out = 2;\n" * 300
+    model = zg.triton_c(f"__global__ void f(float *out) {{\n{chain}}}").triton(zg.ptr(zg.f32))
+    assert sum(op.NAME == "scf.if" for op in model.walk()) == 301
+    began = time.process_time()
+    deep = error(chain + "else if (*out == 1) *out = 2;\n" * 2000)
+    assert deep.summary == "the source is nested too deeply here" and deep.location is not None
+    assert 700 < deep.location.line < 1000 and time.process_time() - began < 5
+
+
+@pytest.mark.parametrize(("opened", "closed"), [("(", ")"), ("- ", ""), ("!", ""), ("min(1, ", ")")])
+def test_expressions_in_each_other(opened, closed):
+    deep = error(f"\n*out = {opened * 6000}1{closed * 6000};")
+    assert deep.summary == "the source is nested too deeply here" and deep.location is not None
+    assert deep.location.line == 3
+
+
+def test_errors_of_long_lines_are_short():
+    assert len(str(error("*out = " + "1 + " * 5_000 + ";"))) < 1000

@@ -80,6 +80,26 @@ def test_conditions_without_a_value(condition: str, said: str):
         zg.triton_c(f"#if {condition}\n#endif\n__global__ void f(int *o) {{ }}")
 
 
+@pytest.mark.parametrize("count", ["1000000000000", "64", "(1 << 40)", "0 - 1", "-1", "(1000000 * 1000000)"])
+@pytest.mark.parametrize("one", ["1", "1u", "(1 << 3)"])
+def test_shifts_beyond_64_bits(one: str, count: str):
+    with pytest.raises(zg.KernelSyntaxError, match="must be an expression of integers"):
+        zg.triton_c(f"#if {one} << {count}\n#endif\n__global__ void f(int *o) {{ }}")
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "1 << 63 < 0", "1u << 63 > 0", "3 << 63 == 1 << 63", "5u << 62 == 1u << 62", "-1 << 4 == -16", "1 << 0 == 1",
+        "!(0 && 1 << 99)", "1 || 1 << 99", "1 >> 1000000000000 == 0", "0x7fffffffffffffff * 2 == -2",
+    ],
+)  # fmt: skip
+def test_conditions_of_64_bits(condition: str):
+    out = np.zeros(1, np.int32)
+    zg.triton_c(f"__global__ void f(int *o) {{\n#if {condition}\n*o = 1;\n#endif\n}}")[(1,)](out)
+    assert out.tolist() == [1]
+
+
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """A folder with a source in it, a file outside, and links, pipes and folders to include."""

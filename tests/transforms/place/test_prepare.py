@@ -7,7 +7,7 @@ import pytest
 
 import ziggurat as zg
 from ziggurat.codemodel.dialects import core, scf, tt
-from ziggurat.codemodel.errors import InternalError, KernelTypeError, LaunchError
+from ziggurat.codemodel.errors import KernelTypeError, LaunchError, VerifyError
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.verify import verify
 from ziggurat.transforms.place.prepare import fuse_dots, prepare, prepare_for_gpu
@@ -65,7 +65,7 @@ def test_a_callee_with_blocks_makes_only_the_loop_around_it_blocks() -> None:
 
 def test_a_recursive_callee_is_named() -> None:
     callee = 'tt.func @"g" (%0 : i32)i32 -> { %1 : i32 = tt.call %0 @"g"; tt.return %1; };'
-    with pytest.raises(InternalError, match="call of 'g'"):
+    with pytest.raises(VerifyError, match="recursion: 'g' calls 'g', which leads back to it"):
         prepared(f"module ()void -> {{ {callee} {KERNEL} unreachable; }};")
 
 
