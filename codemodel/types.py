@@ -507,7 +507,7 @@ def constant_key(value: Any) -> Any:
         return ("float", repr(value))
     if isinstance(value, (tuple, list)):
         return (type(value).__name__, tuple(constant_key(item) for item in value))  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-    return (type(value).__name__, value if type(value).__hash__ else repr(value))
+    return (type(value).__name__, value if is_hashable(value) else repr(value))
 
 
 def element_of(type_: Type) -> Type:

@@ -214,7 +214,7 @@ class Writer:
             self.fields.append(kind.field)
         elif kind.way == "number":
             self._number(name, kind)
-        elif kind.type is not None and (kind.type.__hash__ is None or issubclass(kind.type, tuple)):
+        elif _may_change(kind.type):
             self.key.append(f"_z_constant_class({name})")  # The same object may have other contents.
             self.expect(self.key[-1], f"{self.key[-1]} == {{0}}")
         else:
@@ -330,6 +330,11 @@ class Writer:
             again=_DRIVER.format(stream=stream, pointers="_z_pointers", values=values),
             found=_DRIVER.format(stream=named, pointers="_z_slot[1]", values=values),
         )
+
+
+def _may_change(type_: Any) -> bool:
+    """Whether the objects of a type may have other contents later."""
+    return type_ is not None and (type_.__hash__ is None or issubclass(type_, tuple))
 
 
 # Functions and classes in the text, whose names parameters may have.

@@ -172,6 +172,27 @@ def test_a_dtype_that_changes_in_place_is_seen(driver):
     assert len(driver.native) == 1 and kernel.slow == slow + 1
 
 
+@pytest.mark.parametrize(
+    ("make", "change"),
+    [
+        (lambda: [1.0, 2.0], lambda things: things.append(3.0)), (lambda: {1: 2}, lambda things: things.update({1: 3})),
+        (lambda: {1}, lambda things: things.add(2)), (lambda: ([1], 2), lambda things: things[0].append(3)),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("before", [1, native.BEFORE + 3])
+def test_a_constant_that_changes_in_place_is_seen(driver, make, change, before):
+    x, things = Tensor(0x1000), make()
+    kernel = Kernel(driver, [KernelParameter("x"), KernelParameter("things", constexpr=True)]).of((x, things))
+    for _ in range(before):
+        kernel(x, things)
+    change(things)
+    for _ in range(2):
+        kernel(x, things)
+        kernel(x, make())
+        kernel(x, things)
+    assert kernel.slow == 2 and not driver.native
+
+
 def test_an_error_of_the_driver_is_left_to_python(driver):
     kernel = ready(driver, Tensor(0x1000), 5)
     driver.status = 700
