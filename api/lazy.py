@@ -40,7 +40,7 @@ def lazily(
         setattr(sys.modules[package], name, value)
         return value
 
-    return get, listed(package, *paths, *sources)
+    return get, listed(package, *(name for name in (*paths, *sources) if not name.startswith("_")))
 
 
 def listed(package: str, *names: str) -> Callable[[], list[str]]:

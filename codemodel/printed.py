@@ -6,13 +6,11 @@ PTX (`backend/ptx/debug.py`) has the same form in the language of C's printf.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from ziggurat.codemodel.errors import ForeignError
-from ziggurat.codemodel.scalars import bits_of
 from ziggurat.codemodel.types import ScalarType
 
 # The array of an operand, and the type of its numbers: None for addresses.
@@ -57,12 +55,14 @@ def printed_lines(
     pid: tuple[int, ...], prefix: str, columns: Sequence[Column], hexadecimal: bool, c_form: bool, whole: bool
 ) -> list[str]:
     """The lines of a `tt.print` for one program. `columns` has the operands."""
+    from ziggurat.codemodel.scalars import bits_of  # It needs NumPy, which compilation does without.
+
     texts = [] if columns or whole else [f"pid {pid} {prefix}"]
     for number, (array, type_) in enumerate(columns):
-        is_bits = (hexadecimal or type_ is None) and array.dtype != np.bool_
+        is_bits = (hexadecimal or type_ is None) and array.dtype != bool
         shown = bits_of(array).reshape(array.shape) if is_bits else array
         before = before_value(prefix, number, len(columns))
-        for place in np.ndindex(*array.shape):
+        for place in itertools.product(*map(range, array.shape)):
             text = number_text(shown[place], type_, hexadecimal, c_form)
             index = ", ".join(f"{at:{width}}" for at, width in zip(place, index_widths(array.shape), strict=True))
             texts.append(text if whole else f"pid {pid} idx ({index}){before}{text}")
