@@ -306,7 +306,7 @@ class Operation:
             kernel = kernel_of(self.kernel.model_for(signature))
             typed = zip(self.parameters, signature.types, strict=True)
             names = [name for name, type_ in typed if not isinstance(type_, ConstantType)]
-            # Of a stride that is compiled in, only the name can tell.
+            # Only its name tells that a constexpr is a stride.
             constants = [name for name in self.constants if "stride" in name.lower()]
             self._accesses[key] = Accesses(
                 read=tuple([names[number] for number in read_parameters(kernel)]),

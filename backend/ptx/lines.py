@@ -75,7 +75,7 @@ class LineInfo:
         return self._subprogram(self._unit_file, self._name, symbol, self._line)
 
     def moved(self, node: int, subprogram: int) -> int:
-        """What stands for the place of an instruction of the kernel when it is in another function of it."""
+        """The node for the place of an instruction that is in another function of the kernel."""
         if node == self.subprogram:
             return subprogram
         scopes, text = r"(scope|inlinedAt): !(\d+)", self._texts[node - self._first]
