@@ -19,18 +19,18 @@ def name_arguments(error: ZigguratError, model: Op, arguments: Mapping[str, Any]
     """Say in an error of types what the arguments are with which the op in error computes, itself or by sums: a pointer
     is the sum of an argument and offsets. `model` is the Python model, `arguments` has the values by name."""
     parameters = model.bodies[0].parameters
-    for one in error.parts:
-        place = one.location
+    for part in error.parts:
+        place = part.location
         while place is not None and place.caller is not None:
             place = place.caller
-        if place is None or not isinstance(one, KernelTypeError):
+        if place is None or not isinstance(part, KernelTypeError):
             continue
         operands = [value for op in model.walk() if op.location == place for value in op.operands]
         values = reached(operands, _summands)
         named = zip(parameters, arguments.items(), types, strict=False)  # Macros follow the parameters.
-        told = [f"'{name}' is {_told(given, type_)}" for p, (name, given), type_ in named if p in values]
-        if told:
-            one.add(f"in this launch {', '.join(told)}", model.location)
+        notes = [f"'{name}' is {_described(given, type_)}" for p, (name, given), type_ in named if p in values]
+        if notes:
+            part.add(f"in this launch {', '.join(notes)}", model.location)
 
 
 def _summands(value: Value) -> Sequence[Value]:
@@ -42,7 +42,7 @@ def _summands(value: Value) -> Sequence[Value]:
     return op.operands if op is not None and adds else ()
 
 
-def _told(given: Any, type_: Type) -> str:
+def _described(given: Any, type_: Type) -> str:
     """An argument in a message."""
     if isinstance(type_, PtrType):
         return f"an array of {type_.pointee}"

@@ -119,17 +119,11 @@ class HostLaunches:
 
     def _check_views(self, bound: Mapping[str, Any], names: Sequence[str], values: Sequence[Any]) -> None:
         """Warn once of each argument that is not contiguous, where no number of the launch is one of its strides."""
-        arrays = [
-            (n, cast("np.ndarray[Any, Any]", v))
-            for n, v in zip(names, values, strict=True)
-            if isinstance(v, np.ndarray)
-        ]
-        for name, array in arrays:
-            if (
-                array.flags.c_contiguous
-                or name in self._read_as_contiguous
-                or known_stride(array, self._numbers(bound))
-            ):
+        for name, value in zip(names, values, strict=True):
+            if not isinstance(value, np.ndarray) or name in self._read_as_contiguous:
+                continue
+            array = cast("np.ndarray[Any, Any]", value)
+            if array.flags.c_contiguous or known_stride(array, self._numbers(bound)):
                 continue
             self._read_as_contiguous.add(name)
             strides = tuple(stride // array.itemsize for stride in array.strides)

@@ -43,7 +43,7 @@ def given_values(walk: FunctionAttributor, op: py.Invoke | py.Call) -> tuple[Seq
     return positional_values(walk.scope, op), dict(zip(op.keywords, op.arguments[count:], strict=True))
 
 
-# What the objects of a class do without a change of them.
+# For each class whose objects can change, a class with those of its methods that change nothing.
 _FROZEN: dict[type[Any], type[Any]] = {dict: MappingProxyType, set: frozenset, list: tuple, bytearray: bytes}
 
 

@@ -56,7 +56,7 @@ class HostObject(Type):
 
 
 def _compared(value: Any) -> Any:
-    """What an object is compared by: an object that may change by the text of what it has now."""
+    """The key by which an object is compared: of an object that may change, the text of its present contents."""
     if not is_hashable(value):
         return repr(value)
     return id(value) if type(value).__eq__ is object.__eq__ else value

@@ -382,7 +382,7 @@ def places_of(load: Load) -> list[Value]:
 
 
 def fill_of(load: Load) -> Value | None:
-    """What a load gives where its mask does not hold."""
+    """The value of a load where its mask does not hold."""
     return load.other if isinstance(load, tt.Load) else None
 
 
