@@ -50,23 +50,23 @@ from ziggurat.transforms.calls.promotion import NONE, constant, in_floats, round
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
-def combine(walk: FunctionAttributor, function: FunctionName | str, types: Sequence[Type], what: str) -> None:
+def combine(context: FunctionAttributor, function: FunctionName | str, types: Sequence[Type], what: str) -> None:
     """Attribute the function that a reduction applies: a `FunctionName`, or a reduction's name."""
     if isinstance(function, FunctionName):
         symbol = function.symbol
-        instance = given_function(walk, function, (*types, *types), what, "two for each tensor")
+        instance = given_function(context, function, (*types, *types), what, "two for each tensor")
     else:
         symbol = COMBINE[function].name
-        instance = library_function(walk, what, COMBINE[function], (*types, *types))
+        instance = library_function(context, what, COMBINE[function], (*types, *types))
     wanted: Type = types[0] if len(types) == 1 else TupleType(tuple(types))
     if join(instance.result, wanted) not in (wanted, ERROR):
         gives = "nothing" if instance.result == NONE else describe(instance.result)
         raise KernelTypeError(f"{what}: '{symbol}' must give {describe(wanted)}, as the elements; got {gives}")
-    walk.scope.callees[walk.op.result] = instance
+    context.scope.callees[context.op.result] = instance
 
 
 def given_function(
-    walk: FunctionAttributor, function: FunctionName, types: tuple[Type, ...], what: str, each: str
+    context: FunctionAttributor, function: FunctionName, types: tuple[Type, ...], what: str, each: str
 ) -> Attribution:
     """The attribution, for parameters of these types, of a function that is an argument of the call `what`."""
     parameters = function.model.bodies[0].parameters
@@ -78,39 +78,39 @@ def given_function(
         raise KernelTypeError(
             f"{what}: the parameters of '{function.symbol}' must be run-time values; got a zg.constexpr"
         )
-    return walk.program.function(function, types, walk.place())
+    return context.program.function(function, types, context.place())
 
 
-def applied(walk: FunctionAttributor, function: FunctionName, types: Sequence[Type], what: str) -> Type:
+def applied(context: FunctionAttributor, function: FunctionName, types: Sequence[Type], what: str) -> Type:
     """Attribute a function that a call applies to elements of these types; the type of its result."""
-    instance = given_function(walk, function, tuple(types), what, "one for each element")
-    walk.scope.callees[walk.op.result] = instance
+    instance = given_function(context, function, tuple(types), what, "one for each element")
+    context.scope.callees[context.op.result] = instance
     return instance.result
 
 
 @handles(py.Invoke)
-def invoke(walk: FunctionAttributor, op: py.Invoke) -> Type:
+def invoke(context: FunctionAttributor, op: py.Invoke) -> Type:
     space, _, name = op.callee.rpartition(".")
     if space == "zg":
-        return language_call(walk, op, name)
+        return language_call(context, op, name)
     if op.callee.startswith("tl."):
-        return spelled_call(walk, op, SPELLED[op.callee.removeprefix("tl.")])
+        return spelled_call(context, op, SPELLED[op.callee.removeprefix("tl.")])
     if space == "c":
-        return bound_call(walk, op, C_SIGNATURES[name], C_RULES[name], Typing(name, spelling=SPELLINGS[name]))
-    types = [walk.scope.type_of(operand) for operand in given_values(walk, op)[0]]
+        return bound_call(context, op, C_SIGNATURES[name], C_RULES[name], Typing(name, spelling=SPELLINGS[name]))
+    types = [context.scope.type_of(operand) for operand in given_values(context, op)[0]]
     if space != "builtins":
-        return method(walk, op, name, types)
+        return method(context, op, name, types)
     if name in ("getattr", "hasattr"):
-        return named_attribute(walk, name, *types)
-    return expect(BUILTINS[name].type(Typing(name, policy=walk.policy), *types), Type)
+        return named_attribute(context, name, *types)
+    return expect(BUILTINS[name].type(Typing(name, policy=context.policy), *types), Type)
 
 
-def named_attribute(walk: FunctionAttributor, call: str, x: Type, name: Type, default: Type | None = None) -> Type:
+def named_attribute(context: FunctionAttributor, call: str, x: Type, name: Type, default: Type | None = None) -> Type:
     """`getattr` or `hasattr`."""
     if not isinstance(name, ConstantType) or not isinstance(name.value, str):
         raise KernelTypeError(f"{call}(): the name must be a constant string; got {describe(name)}")
     try:
-        found = attribute_of(walk.policy, x, name.value)
+        found = attribute_of(context.policy, x, name.value)
     except KernelTypeError:
         if call == "getattr" and default is None:
             raise
@@ -118,20 +118,20 @@ def named_attribute(walk: FunctionAttributor, call: str, x: Type, name: Type, de
     return expect(found, Type) if call == "getattr" else constant(found is not None)
 
 
-def method(walk: FunctionAttributor, op: py.Invoke, name: str, types: list[Type]) -> Type:
+def method(context: FunctionAttributor, op: py.Invoke, name: str, types: list[Type]) -> Type:
     receiver = types[0]
     if is_host_value(receiver):
-        return host_method(walk, op, name, receiver)
+        return host_method(context, op, name, receiver)
     value = plain_constant(receiver)
-    if walk.policy.python_syntax and value is not None and name[:2] != "__" and hasattr(value, name):
-        return constant_method(walk, op, name, value)
-    if walk.policy.type_members and isinstance(receiver, ConstantType) and isinstance(receiver.value, Type):
+    if context.policy.python_syntax and value is not None and name[:2] != "__" and hasattr(value, name):
+        return constant_method(context, op, name, value)
+    if context.policy.type_members and isinstance(receiver, ConstantType) and isinstance(receiver.value, Type):
         return dtype_method(receiver.value, name, types[1:])
     if isinstance(receiver, DescriptorType) and name in DESCRIPTOR_METHODS:
         meant = DESCRIPTOR_METHODS[name]
-        return language_call(walk, op, meant.call, meant.constants)
-    if walk.policy.tensor_operators and name in METHODS:
-        return spelled_call(walk, op, METHODS[name])
+        return language_call(context, op, meant.call, meant.constants)
+    if context.policy.tensor_operators and name in METHODS:
+        return spelled_call(context, op, METHODS[name])
     if value is not None and components(receiver) is None:
         hint = "compute it before the launch, and pass it as a constexpr"
         if not hasattr(value, name):
@@ -140,7 +140,7 @@ def method(walk: FunctionAttributor, op: py.Invoke, name: str, types: list[Type]
     if name in SIGNATURES:
         hint = f"call zg.{name}(…) instead"
         load = getattr(op.operands[0], "op", None)
-        if isinstance(load, core.VarLoad) and walk.names.get(load.var) == "zg":
+        if isinstance(load, core.VarLoad) and context.names.get(load.var) == "zg":
             hint = "'zg' is a variable of the kernel here; give the variable another name"
         if isinstance(receiver, PtrType) and name in ("load", "store"):
             hint += "; for blocks of a descriptor, launch with zg.TensorDescriptor(array, block)"
@@ -161,48 +161,50 @@ def dtype_method(dtype: Type, name: str, arguments: Sequence[Type]) -> Type:
 
 
 def language_call(
-    walk: FunctionAttributor, op: py.Invoke | py.Call, name: str, constants: Mapping[str, Any] = NOTHING
+    context: FunctionAttributor, op: py.Invoke | py.Call, name: str, constants: Mapping[str, Any] = NOTHING
 ) -> Type:
     """A call of the language; `constants` has arguments besides those that are written."""
-    return bound_call(walk, op, SIGNATURES[name], RULES[name], typing_of(walk, name), constants)
+    return bound_call(context, op, SIGNATURES[name], RULES[name], typing_of(context, name), constants)
 
 
-def typing_of(walk: FunctionAttributor, name: str, spelling: str = "") -> Typing:
+def typing_of(context: FunctionAttributor, name: str, spelling: str = "") -> Typing:
     """The context in which the rule of a call is asked."""
-    return Typing(name, partial(combine, walk), spelling, walk.policy, partial(applied, walk), walk.warn)
+    return Typing(name, partial(combine, context), spelling, context.policy, partial(applied, context), context.warn)
 
 
-def spelled_call(walk: FunctionAttributor, op: py.Invoke | py.Call, spelling: Spelling) -> Type:
+def spelled_call(context: FunctionAttributor, op: py.Invoke | py.Call, spelling: Spelling) -> Type:
     """A call that is written with Triton's name and parameters."""
-    bound = spelling.signature.bind(*given_values(walk, op))
+    bound = spelling.signature.bind(*given_values(context, op))
     if spelling.per_warp:
-        return constant(spelling.per_warp * walk.program.num_warps())
+        return constant(spelling.per_warp * context.program.num_warps())
     if spelling.body is not None:
-        return call_spelled(walk, op, spelling.body, bound)
+        return call_spelled(context, op, spelling.body, bound)
     known: dict[str, Any] = {}
     for name, parameter in spelling.signature.by_name.items():
         if parameter.variadic:
-            known[name] = tuple(argument_of(walk, spelling.signature, parameter, value)[0] for value in bound[name])
+            known[name] = tuple(argument_of(context, spelling.signature, parameter, value)[0] for value in bound[name])
         else:
-            known[name] = argument_of(walk, spelling.signature, parameter, bound[name])[0]
+            known[name] = argument_of(context, spelling.signature, parameter, bound[name])[0]
     if spelling.call == "dot" and known["input_precision"] is None:
-        known["input_precision"] = walk.program.dot_precision()
-    typing = typing_of(walk, spelling.call, f"tl.{spelling.name}")
-    return given_call(walk, op, SIGNATURES[spelling.call], RULES[spelling.call], typing, spelling.adapt(known))
+        known["input_precision"] = context.program.dot_precision()
+    typing = typing_of(context, spelling.call, f"tl.{spelling.name}")
+    return given_call(context, op, SIGNATURES[spelling.call], RULES[spelling.call], typing, spelling.adapt(known))
 
 
-def call_spelled(walk: FunctionAttributor, op: py.Invoke | py.Call, body: Function, bound: Mapping[str, Any]) -> Type:
+def call_spelled(
+    context: FunctionAttributor, op: py.Invoke | py.Call, body: Function, bound: Mapping[str, Any]
+) -> Type:
     """A call of a function that Triton's language has, as of one of the kernel's author."""
     given = {name: value if isinstance(value, Value) else outer_constant(value) for name, value in bound.items()}
-    walk.scope.arguments[op.result] = given
-    types = tuple(walk.scope.type_of(item) if isinstance(item, Value) else item for item in given.values())
-    instance = library_function(walk, f"tl.{body.name}", body, types)
-    walk.scope.callees[op.result] = instance
+    context.scope.arguments[op.result] = given
+    types = tuple(context.scope.type_of(item) if isinstance(item, Value) else item for item in given.values())
+    instance = library_function(context, f"tl.{body.name}", body, types)
+    context.scope.callees[op.result] = instance
     return instance.result
 
 
 def bound_call(
-    walk: FunctionAttributor,
+    context: FunctionAttributor,
     op: py.Invoke | py.Call,
     signature: Signature,
     rule: Rule,
@@ -210,12 +212,12 @@ def bound_call(
     constants: Mapping[str, Any] = NOTHING,
 ) -> Type:
     """A call with this signature and this rule, which is asked in the context `typing`."""
-    positional, keywords = given_values(walk, op)
-    return given_call(walk, op, signature, rule, typing, signature.bind(positional, {**keywords, **constants}))
+    positional, keywords = given_values(context, op)
+    return given_call(context, op, signature, rule, typing, signature.bind(positional, {**keywords, **constants}))
 
 
 def given_call(
-    walk: FunctionAttributor,
+    context: FunctionAttributor,
     op: py.Invoke | py.Call,
     signature: Signature,
     rule: Rule,
@@ -228,24 +230,24 @@ def given_call(
     for parameter in signature.parameters:
         given = given_arguments.get(parameter.name, parameter.default)
         if not parameter.variadic:
-            bound[parameter.name], argument = argument_of(walk, signature, parameter, given)
+            bound[parameter.name], argument = argument_of(context, signature, parameter, given)
         else:
-            argument = [argument_of(walk, signature, parameter, value)[1] for value in given]
+            argument = [argument_of(context, signature, parameter, value)[1] for value in given]
             bound[parameter.name] = tuple(argument) if parameter.constexpr else given
         arguments.append(argument)
-    walk.scope.arguments[op.result] = bound
+    context.scope.arguments[op.result] = bound
     if any(isinstance(argument, ErrorType) for argument in arguments):
         return ERROR
     arguments = operand_types(typing.name, typing.policy, arguments)
     result = rule.type(typing, *arguments)
-    return result if result is not None else library_call(walk, op, rule, arguments)
+    return result if result is not None else library_call(context, op, rule, arguments)
 
 
-def argument_of(walk: FunctionAttributor, signature: Signature, parameter: Parameter, given: Any) -> tuple[Any, Any]:
+def argument_of(context: FunctionAttributor, signature: Signature, parameter: Parameter, given: Any) -> tuple[Any, Any]:
     """An argument as the mirror gets it, a value or a constant, and as the type rule does, a type or a constant."""
     if not isinstance(given, Value):
         return given, given if parameter.constexpr or given is None else constant(given)
-    type_ = walk.scope.type_of(given)
+    type_ = context.scope.type_of(given)
     call = f"{signature.prefix}.{signature.name}"
     if parameter.constexpr:
         is_known, constant_value = known_value(type_)
@@ -269,7 +271,7 @@ def argument_of(walk: FunctionAttributor, signature: Signature, parameter: Param
     return None, None
 
 
-def library_call(walk: FunctionAttributor, op: py.Invoke | py.Call, rule: Rule, arguments: list[Any]) -> Type:
+def library_call(context: FunctionAttributor, op: py.Invoke | py.Call, rule: Rule, arguments: list[Any]) -> Type:
     """A call that is itself written in the language."""
     assert rule.body is not None
     types = [
@@ -279,42 +281,44 @@ def library_call(walk: FunctionAttributor, op: py.Invoke | py.Call, rule: Rule, 
     values = [argument for argument in arguments if isinstance(argument, Type)]
     if rule.in_floats:
         types[: len(values)] = in_floats(values)
-    instance = library_function(walk, f"zg.{rule.body.name}", rule.body, tuple(types))
-    walk.scope.callees[op.result] = instance
+    instance = library_function(context, f"zg.{rule.body.name}", rule.body, tuple(types))
+    context.scope.callees[op.result] = instance
     return rounded_type(instance.result, values) if rule.in_floats else instance.result
 
 
-def library_function(walk: FunctionAttributor, what: str, function: Function, types: tuple[Type, ...]) -> Attribution:
+def library_function(
+    context: FunctionAttributor, what: str, function: Function, types: tuple[Type, ...]
+) -> Attribution:
     """The attribution of a function of the library. An error in it is one of the call `what`, not of our source."""
-    known_errors = len(walk.program.errors)
-    instance = walk.program.function(FunctionName(function.name, function.model, function), types, walk.place())
+    known_errors = len(context.program.errors)
+    instance = context.program.function(FunctionName(function.name, function.model, function), types, context.place())
     if instance.errors:
-        del walk.program.errors[known_errors:]
+        del context.program.errors[known_errors:]
         first = instance.errors[0]
         raise type(first)(f"{what}: {first.summary}", hint=first.hint)
     return instance
 
 
 @handles(py.Call)
-def call_value(walk: FunctionAttributor, op: py.Call) -> Type:
+def call_value(context: FunctionAttributor, op: py.Call) -> Type:
     """A call of the value of an expression: a function known at compile time, or an object of Python's."""
-    callee = walk.scope.type_of(op.callee)
+    callee = context.scope.type_of(op.callee)
     function = callee.value if isinstance(callee, ConstantType) else None
     target = function.value if isinstance(function, HostObject) else None
     if isinstance(target, Spelling):
-        return spelled_call(walk, op, target)
+        return spelled_call(context, op, target)
     if isinstance(target, Call):
-        return language_call(walk, op, target.signature.name)
+        return language_call(context, op, target.signature.name)
     if isinstance(function, HostObject):
-        return call_object(walk, op, function.value, *given_values(walk, op))
+        return call_object(context, op, function.value, *given_values(context, op))
     if not isinstance(function, FunctionName):
         load = op.callee.op if isinstance(op.callee, OpResult) else None
-        name = walk.names.get(load.var) if isinstance(load, core.VarLoad) else None
+        name = context.names.get(load.var) if isinstance(load, core.VarLoad) else None
         what = f"'{name}'" if name is not None else "this"
         hint = "call a function under @zg.function that is known at compile time"
         if name is not None:
             hint += f"; rename the variable if another '{name}' is meant"
         raise KernelTypeError(
-            f"{what} must be a function to be called; got {describe(callee)}", walk.place_of(op.callee), hint
+            f"{what} must be a function to be called; got {describe(callee)}", context.place_of(op.callee), hint
         )
-    return call_bound(walk, op, function, *given_values(walk, op))
+    return call_bound(context, op, function, *given_values(context, op))

@@ -49,21 +49,21 @@ _LOGICAL = {"and": "and_(a, b)", "or": "or_(a, b)", "not": "invert(x)"}
 
 
 @handles(core.ConstantOp)
-def constant_op(walk: FunctionAttributor, op: core.ConstantOp) -> Type:
+def constant_op(context: FunctionAttributor, op: core.ConstantOp) -> Type:
     return constant(op.value)
 
 
 @handles(core.Var)
-def var(walk: FunctionAttributor, op: core.Var) -> Type:
-    walk.names[op.result] = op.name
-    walk.state[op.result] = UNASSIGNED if op.initial is None else assigned(walk, op.result, op.initial)
+def var(context: FunctionAttributor, op: core.Var) -> Type:
+    context.names[op.result] = op.name
+    context.state[op.result] = UNASSIGNED if op.initial is None else assigned(context, op.result, op.initial)
     return op.result.type
 
 
-def assigned(walk: FunctionAttributor, var: Value, value: Value) -> Type:
+def assigned(context: FunctionAttributor, var: Value, value: Value) -> Type:
     """The type that a variable has after an assignment."""
-    type_ = walk.scope.type_of(value)
-    return at_run_time(type_, walk.policy) if becomes_run_time(walk.policy, var, value) else type_
+    type_ = context.scope.type_of(value)
+    return at_run_time(type_, context.policy) if becomes_run_time(context.policy, var, value) else type_
 
 
 def becomes_run_time(policy: Policy, var: Value, value: Value) -> bool:
@@ -73,18 +73,18 @@ def becomes_run_time(policy: Policy, var: Value, value: Value) -> bool:
 
 
 @handles(core.VarLoad)
-def var_load(walk: FunctionAttributor, op: core.VarLoad) -> Type:
+def var_load(context: FunctionAttributor, op: core.VarLoad) -> Type:
     var = op.operands[0]
-    type_ = walk.state.get(var, UNASSIGNED)
+    type_ = context.state.get(var, UNASSIGNED)
     if isinstance(type_, Unusable):
-        raise unusable(walk, var, type_)
+        raise unusable(context, var, type_)
     return type_
 
 
-def unusable(walk: FunctionAttributor, var: Value, type_: Unusable) -> ZigguratError:
+def unusable(context: FunctionAttributor, var: Value, type_: Unusable) -> ZigguratError:
     """The error of reading a variable that has no one value."""
-    name = walk.names.get(var, "?")
-    undefined = "is not defined: it " if walk.policy.is_triton else ""
+    name = context.names.get(var, "?")
+    undefined = "is not defined: it " if context.policy.is_triton else ""
     if not type_.types and not type_.partly:
         return KernelNameError(
             f"'{name}' {undefined}is used before it is assigned",
@@ -96,7 +96,7 @@ def unusable(walk: FunctionAttributor, var: Value, type_: Unusable) -> ZigguratE
             hint=f"assign '{name}' before the loop or the if, so that it has a value whichever way is taken",
         )
     first, second = (describe(one) for one in type_.types)
-    if walk.policy.is_triton:
+    if context.policy.is_triton:
         return KernelTypeError(
             f"Loop-carried variable {name} has initial type {first} but is re-assigned to {second} in loop! "
             "Please make sure that the type stays consistent."
@@ -131,31 +131,31 @@ def unusable(walk: FunctionAttributor, var: Value, type_: Unusable) -> ZigguratE
 
 
 @handles(core.VarStore)
-def var_store(walk: FunctionAttributor, op: core.VarStore) -> Type:
+def var_store(context: FunctionAttributor, op: core.VarStore) -> Type:
     var, value = op.operands
-    new = assigned(walk, var, value)
-    old = walk.state.get(var, UNASSIGNED)
-    keeps = walk.policy.rebinding or shape_of(old) == shape_of(new)
+    new = assigned(context, var, value)
+    old = context.state.get(var, UNASSIGNED)
+    keeps = context.policy.rebinding or shape_of(old) == shape_of(new)
     if not keeps and isinstance(old, TensorType) and isinstance(new, TensorType):
-        walk.state[var] = ERROR
+        context.state[var] = ERROR
         raise KernelTypeError(
-            f"'{walk.names.get(var, '?')}' must keep its shape, that of {old}; got {new}",
+            f"'{context.names.get(var, '?')}' must keep its shape, that of {old}; got {new}",
             hint="use another name for a tensor of another shape",
         )
-    walk.state[var] = new
+    context.state[var] = new
     return NONE
 
 
 @handles(*OPERATORS)
-def operator(walk: FunctionAttributor, op: Op) -> Type:
-    types = [walk.scope.type_of(operand) for operand in op.operands]
+def operator(context: FunctionAttributor, op: Op) -> Type:
+    types = [context.scope.type_of(operand) for operand in op.operands]
     known = [type_ for type_ in types if isinstance(type_, ConstantType)]
     is_identity = isinstance(op, py.Is | py.IsNot)
     if is_aggregate(types[0]) and not is_identity:
-        return special_method(walk, op, SPECIAL[type(op)])
+        return special_method(context, op, SPECIAL[type(op)])
     for type_ in types:
         # A tensor is never None, so `bias is not None` is decided at compile time.
-        if isinstance(type_, TensorType) and not (is_identity and known) and not walk.policy.tensor_operators:
+        if isinstance(type_, TensorType) and not (is_identity and known) and not context.policy.tensor_operators:
             raise operator_error(op, type_)
     if len(known) == len(types):
         return folded(type(op), *(type_.value for type_ in known))
@@ -170,7 +170,7 @@ def operator(walk: FunctionAttributor, op: Op) -> Type:
     if isinstance(op, py.Not):
         if isinstance(types[0], TensorType):
             return with_element(types[0], i1)
-        truth(walk, types[0], "not", op.operands[0])
+        truth(context, types[0], "not", op.operands[0])
         return i1
     call = OPERATORS[type(op)].call
     if call is None:
@@ -178,7 +178,9 @@ def operator(walk: FunctionAttributor, op: Op) -> Type:
             "'**' is for constants in a kernel",
             hint="use zg.mul for small powers, zg.exp2(zg.mul(b, zg.log2(a))) otherwise",
         )
-    return expect(RULES[call].type(Typing(call, policy=walk.policy), *operand_types(call, walk.policy, types)), Type)
+    return expect(
+        RULES[call].type(Typing(call, policy=context.policy), *operand_types(call, context.policy, types)), Type
+    )
 
 
 def tuple_operator(op: Op, types: list[Type]) -> Type:
@@ -202,15 +204,15 @@ def tuple_operator(op: Op, types: list[Type]) -> Type:
     )
 
 
-def truth(walk: FunctionAttributor, type_: Type, what: str, value: Value) -> None:
+def truth(context: FunctionAttributor, type_: Type, what: str, value: Value) -> None:
     """Check that a value can be a condition. An error is at the place of the value."""
-    if isinstance(type_, TensorType) and walk.policy.tensor_operators:
+    if isinstance(type_, TensorType) and context.policy.tensor_operators:
         if type_.numel == 1:
             return
         raise KernelTypeError(
             f"Boolean value of Tensor with more than one value is ambiguous: the condition of '{what}' must be a "
             f"scalar; got {type_}",
-            walk.place_of(value),
+            context.place_of(value),
             "use tl.where to choose element by element, or reduce it to a scalar first (tl.max)",
         )
     if isinstance(type_, TensorType):
@@ -218,29 +220,29 @@ def truth(walk: FunctionAttributor, type_: Type, what: str, value: Value) -> Non
         hint = "use zg.where to choose element by element, or reduce it to a scalar first (zg.any, zg.all)"
         if call is not None:
             hint = f"use zg.{call} to combine conditions element by element, or reduce them first (zg.any, zg.all)"
-        raise KernelTypeError(f"the condition of '{what}' must be a scalar; got {type_}", walk.place_of(value), hint)
-    if not is_number(type_) and not (isinstance(type_, PtrType) and walk.policy.implied_casts):
+        raise KernelTypeError(f"the condition of '{what}' must be a scalar; got {type_}", context.place_of(value), hint)
+    if not is_number(type_) and not (isinstance(type_, PtrType) and context.policy.implied_casts):
         hint = "compare integers: a pointer is never null here" if isinstance(type_, PtrType) else None
         raise KernelTypeError(
-            f"the condition of '{what}' must be a number; got {describe(type_)}", walk.place_of(value), hint
+            f"the condition of '{what}' must be a number; got {describe(type_)}", context.place_of(value), hint
         )
 
 
 @handles(py.Pack)
-def pack(walk: FunctionAttributor, op: py.Pack) -> Type:
-    return packed_values([walk.scope.type_of(operand) for operand in op.operands])
+def pack(context: FunctionAttributor, op: py.Pack) -> Type:
+    return packed_values([context.scope.type_of(operand) for operand in op.operands])
 
 
 @handles(py.Format)
-def formatted(walk: FunctionAttributor, op: py.Format) -> Type:
+def formatted(context: FunctionAttributor, op: py.Format) -> Type:
     values: list[Any] = []
     for operand in op.operands:
-        known, value = known_value(walk.scope.type_of(operand))
+        known, value = known_value(context.scope.type_of(operand))
         if not known:
             raise KernelTypeError(
                 "Cannot evaluate f-string containing non-constexpr conversion values, found conversion of type "
-                f"{describe(walk.scope.type_of(operand))}",
-                walk.place_of(operand),
+                f"{describe(context.scope.type_of(operand))}",
+                context.place_of(operand),
                 "print run-time values as further arguments of tl.device_print",
             )
         values.append(value.value if isinstance(value, HostObject) else value)
@@ -251,40 +253,40 @@ def formatted(walk: FunctionAttributor, op: py.Format) -> Type:
 
 
 @handles(py.Outer)
-def outer(walk: FunctionAttributor, op: py.Outer) -> Type:
-    function = walk.function.function
+def outer(context: FunctionAttributor, op: py.Outer) -> Type:
+    function = context.function.function
     if function is None or op.name not in function.objects:
         raise KernelNameError(f"there is no object '{op.name}' outside of the function")
     return outer_constant(function.objects[op.name])
 
 
 @handles(py.Unpack)
-def unpack(walk: FunctionAttributor, op: py.Unpack) -> Type:
-    type_ = walk.scope.type_of(op.value)
+def unpack(context: FunctionAttributor, op: py.Unpack) -> Type:
+    type_ = context.scope.type_of(op.value)
     parts = items_of(type_)
     if (parts is None or len(parts) != op.count) and op.index > 0:
         return ERROR  # It is reported at the first name.
     if parts is None:
         raise KernelTypeError(
-            f"{describe(type_)} is not a tuple; it cannot be unpacked into {op.count} names", walk.place_of(op.value)
+            f"{describe(type_)} is not a tuple; it cannot be unpacked into {op.count} names", context.place_of(op.value)
         )
     if len(parts) != op.count:
         raise KernelTypeError(
-            f"a tuple of {len(parts)} cannot be unpacked into {op.count} names", walk.place_of(op.value)
+            f"a tuple of {len(parts)} cannot be unpacked into {op.count} names", context.place_of(op.value)
         )
     return parts[op.index]
 
 
 @handles(py.Subscript)
-def subscript(walk: FunctionAttributor, op: py.Subscript) -> Type:
-    value, index = (walk.scope.type_of(operand) for operand in op.operands)
+def subscript(context: FunctionAttributor, op: py.Subscript) -> Type:
+    value, index = (context.scope.type_of(operand) for operand in op.operands)
     if is_aggregate(value):
-        return special_method(walk, op, "__getitem__")
-    if walk.policy.python_syntax:
+        return special_method(context, op, "__getitem__")
+    if context.policy.python_syntax:
         found = python_subscript(value, index)
         if found is not None:
             return found
-    if walk.policy.tensor_operators and (isinstance(value, TensorType | PtrType) or is_number(value)):
+    if context.policy.tensor_operators and (isinstance(value, TensorType | PtrType) or is_number(value)):
         return with_new_axes(value, index)
     parts = components(value)
     if parts is None:
@@ -341,8 +343,8 @@ def axes_of(index: Any) -> tuple[Any, ...]:
 
 
 @handles(py.Attribute)
-def property(walk: FunctionAttributor, op: py.Attribute) -> Type:
-    return attribute_of(walk.policy, walk.scope.type_of(op.operands[0]), op.name)
+def property(context: FunctionAttributor, op: py.Attribute) -> Type:
+    return attribute_of(context.policy, context.scope.type_of(op.operands[0]), op.name)
 
 
 def attribute_of(policy: Policy, value: Type, name: str) -> Type:

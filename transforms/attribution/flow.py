@@ -53,19 +53,19 @@ _MAX_ITERATIONS = 1 << 15
 _GONE: Any = None
 
 
-def iteration(walk: FunctionAttributor, body: Body) -> tuple[list[State], list[State]]:
+def iteration(context: FunctionAttributor, body: Body) -> tuple[list[State], list[State]]:
     """Run the suite of a loop: the states at its end and at each `continue`, and those at each `break`."""
     breaks: list[State] = []
     continues: list[State] = []
-    walk.leaving.append((breaks, continues))
-    ends = [walk.state] if walk.ops(body.entry.ops) else []
-    walk.leaving.pop()
+    context.leaving.append((breaks, continues))
+    ends = [context.state] if context.ops(body.entry.ops) else []
+    context.leaving.pop()
     return ends + continues, breaks
 
 
 @handles(py.Break, py.Continue)
-def leave_iteration(walk: FunctionAttributor, op: Op) -> Type:
-    walk.leaving[-1][isinstance(op, py.Continue)].append(dict(walk.state))
+def leave_iteration(context: FunctionAttributor, op: Op) -> Type:
+    context.leaving[-1][isinstance(op, py.Continue)].append(dict(context.state))
     return _GONE
 
 
@@ -79,59 +79,59 @@ def met(states: Sequence[State], variables: Iterable[Value], place: Location | N
     }
 
 
-def expression(walk: FunctionAttributor, body: Body) -> Type:
+def expression(context: FunctionAttributor, body: Body) -> Type:
     """Run the body of an expression; its type."""
-    walk.ops(body.entry.ops)
+    context.ops(body.entry.ops)
     values = body.entry.terminator.operands
-    return walk.scope.type_of(values[0]) if values else NONE
+    return context.scope.type_of(values[0]) if values else NONE
 
 
-def decided(walk: FunctionAttributor, op: py.If | py.CondExpression) -> Body | None:
+def decided(context: FunctionAttributor, op: py.If | py.CondExpression) -> Body | None:
     """The body that runs, if the condition is known at compile time; otherwise the condition must be a scalar."""
-    condition = walk.scope.type_of(op.condition)
-    walk.scope.static_branches.pop(op.result, None)
+    condition = context.scope.type_of(op.condition)
+    context.scope.static_branches.pop(op.result, None)
     if not isinstance(condition, ConstantType):
-        truth(walk, condition, "if", op.condition)
+        truth(context, condition, "if", op.condition)
         return None
-    chosen = walk.scope.static_branches[op.result] = 0 if condition.value else 1
+    chosen = context.scope.static_branches[op.result] = 0 if condition.value else 1
     return op.bodies[chosen]
 
 
 @handles(py.If)
-def if_(walk: FunctionAttributor, op: py.If) -> Type:
-    chosen = decided(walk, op)
+def if_(context: FunctionAttributor, op: py.If) -> Type:
+    chosen = decided(context, op)
     if chosen is not None:
-        return NONE if walk.ops(chosen.entry.ops) else _GONE
-    before = dict(walk.state)
+        return NONE if context.ops(chosen.entry.ops) else _GONE
+    before = dict(context.state)
     outcomes: list[dict[Value, Type]] = []
     for body in op.bodies:
-        walk.state = dict(before)
-        if walk.ops(body.entry.ops):
-            outcomes.append(walk.state)
+        context.state = dict(before)
+        if context.ops(body.entry.ops):
+            outcomes.append(context.state)
     if not outcomes:
-        walk.state = before
-        walk.scope.joins[op.result] = {}
+        context.state = before
+        context.scope.joins[op.result] = {}
         return _GONE
-    walk.state = met(outcomes, before, op.location)
-    walk.scope.joins[op.result] = {var: walk.state[var] for var in stored_variables(walk, op) if var in before}
+    context.state = met(outcomes, before, op.location)
+    context.scope.joins[op.result] = {var: context.state[var] for var in stored_variables(context, op) if var in before}
     return NONE
 
 
 @handles(py.For)
-def for_(walk: FunctionAttributor, op: py.For) -> Type | None:
-    iterable = expression(walk, op.iterable)
+def for_(context: FunctionAttributor, op: py.For) -> Type | None:
+    iterable = expression(context, op.iterable)
     if isinstance(iterable, ErrorType):
-        return walk.in_error(op)
+        return context.in_error(op)
     if isinstance(iterable, RangeType):
-        _, given = range_call(op.iterable, lambda choice: walk.scope.static_branches.get(choice.result))
+        _, given = range_call(op.iterable, lambda choice: context.scope.static_branches.get(choice.result))
         if not isinstance(given, py.Invoke):
             raise KernelSyntaxError("a range is written in the 'for' itself", op.location, "for i in range(…):")
-        walk.scope.ranges[op.result] = iterable
+        context.scope.ranges[op.result] = iterable
         if not iterable.static:
             index = index_type(iterable)
-            if walk.policy.lasting_index:
-                define_index(walk, op, index)
-            return loop(walk, op, [op.suite], index)
+            if context.policy.lasting_index:
+                define_index(context, op, index)
+            return loop(context, op, [op.suite], index)
         bounds = (iterable.start, iterable.stop, iterable.step)
         numbers = range(*(bound.value for bound in bounds if isinstance(bound, ConstantType)))
         items: Sequence[Type] = [constant(number) for number in numbers[: _MAX_UNROLL + 1]]
@@ -140,7 +140,7 @@ def for_(walk: FunctionAttributor, op: py.For) -> Type | None:
         if parts is None:
             raise KernelTypeError(
                 f"'for' must run over a range or a tuple; got {describe(iterable)}",
-                walk.place_of(op.iterable.entry.terminator.operands[0]),
+                context.place_of(op.iterable.entry.terminator.operands[0]),
                 "use range(…), zg.range(…) or zg.static_range(…) to count, or a tuple to run over its items",
             )
         items = parts
@@ -148,7 +148,7 @@ def for_(walk: FunctionAttributor, op: py.For) -> Type | None:
         raise KernelValueError(
             f"an unrolled loop must have at most {_MAX_UNROLL} iterations; got more", hint="use range"
         )
-    unroll(walk, op, items)
+    unroll(context, op, items)
     return NONE
 
 
@@ -162,86 +162,86 @@ def range_call(body: Body, taken: Callable[[Op], int | None]) -> tuple[list[Op],
     return ops, given
 
 
-def define_index(walk: FunctionAttributor, op: py.For, index: Type) -> None:
+def define_index(context: FunctionAttributor, op: py.For, index: Type) -> None:
     """Give the index of a loop its type before the loop, where it is read after the loop."""
     store = op.suite.entry.ops[0]
-    if isinstance(store, core.VarStore) and walk.state.get(store.var) == UNASSIGNED:
-        walk.state[store.var] = index
+    if isinstance(store, core.VarStore) and context.state.get(store.var) == UNASSIGNED:
+        context.state[store.var] = index
 
 
-def unroll(walk: FunctionAttributor, op: py.For, items: Sequence[Type]) -> None:
-    around = walk.scope
+def unroll(context: FunctionAttributor, op: py.For, items: Sequence[Type]) -> None:
+    around = context.scope
     made: list[tuple[Type, Scope]] = []
-    before = list(walk.state)
-    stored = [var for var in stored_variables(walk, op) if var in walk.state]
+    before = list(context.state)
+    stored = [var for var in stored_variables(context, op) if var in context.state]
     left: list[State] = []
-    ends = [walk.state]
-    outermost = walk.program.unrolling is None
-    count = walk.program.unrolling or 0
+    ends = [context.state]
+    outermost = context.program.unrolling is None
+    count = context.program.unrolling or 0
     for item in items:
-        count = walk.program.unrolling = count + 1
+        count = context.program.unrolling = count + 1
         if count > _MAX_ITERATIONS:
             break
-        walk.state = met(ends, before, op.location)
-        walk.scope = Scope(around)
-        walk.scope.types[op.suite.parameters[0]] = item
-        ends, breaks = iteration(walk, op.suite)
-        count = walk.program.unrolling
-        made.append((item, walk.scope))
+        context.state = met(ends, before, op.location)
+        context.scope = Scope(around)
+        context.scope.types[op.suite.parameters[0]] = item
+        ends, breaks = iteration(context, op.suite)
+        count = context.program.unrolling
+        made.append((item, context.scope))
         left += breaks
         if breaks:
-            walk.scope.exits[op.result] = {}
+            context.scope.exits[op.result] = {}
         if not ends:
             break
-        walk.scope.joins[op.result] = met(ends, stored, op.location)
-    walk.scope = around
+        context.scope.joins[op.result] = met(ends, stored, op.location)
+    context.scope = around
     if outermost:
-        walk.program.unrolling = None
+        context.program.unrolling = None
         if count > _MAX_ITERATIONS:
-            walk.state = met([walk.state], before, op.location)
+            context.state = met([context.state], before, op.location)
             raise KernelValueError(
                 f"an unrolled loop and those inside it must have at most {_MAX_ITERATIONS} iterations in all; got more",
                 hint="use range for one of the loops",
             )
-    walk.state = met([*left, *ends], before, op.location)
+    context.state = met([*left, *ends], before, op.location)
     around.unrolled[op.result] = made
     around.exits.pop(op.result, None)
     if left:
-        around.exits[op.result] = {var: walk.state[var] for var in stored}
+        around.exits[op.result] = {var: context.state[var] for var in stored}
 
 
 @handles(py.While)
-def while_(walk: FunctionAttributor, op: py.While) -> Type:
-    return loop(walk, op, [op.condition, op.suite], None)
+def while_(context: FunctionAttributor, op: py.While) -> Type:
+    return loop(context, op, [op.condition, op.suite], None)
 
 
-def loop(walk: FunctionAttributor, op: Op, bodies: Sequence[Body], item: Type | None) -> Type:
+def loop(context: FunctionAttributor, op: Op, bodies: Sequence[Body], item: Type | None) -> Type:
     """Run a loop to a fixpoint: the state at its head is above the one before it and the one after an iteration."""
-    stored = [var for var in stored_variables(walk, op) if var in walk.state]
-    entry = dict(walk.state)
+    stored = [var for var in stored_variables(context, op) if var in context.state]
+    entry = dict(context.state)
     head = dict(entry)
     failed: dict[Value, ErrorType] = {}
-    known_errors = len(walk.program.errors)
+    known_errors = len(context.program.errors)
     # Types rise a few steps each, and from one variable to the next in a visit.
     endless = False
     breaks: list[State] = []
     for _ in range(_MAX_VISITS * (1 + len(stored))):
-        del walk.program.errors[known_errors:]
-        walk.state = dict(head)
+        del context.program.errors[known_errors:]
+        context.state = dict(head)
         if item is not None:
-            walk.scope.types[bodies[0].parameters[0]] = item
+            context.scope.types[bodies[0].parameters[0]] = item
         condition = NONE
         if isinstance(op, py.While):
-            condition = expression(walk, op.condition)
+            condition = expression(context, op.condition)
             if isinstance(condition, ConstantType):
                 if not condition.value:
-                    walk.scope.joins[op.result] = {}
-                    walk.scope.static_branches[op.result] = 1
+                    context.scope.joins[op.result] = {}
+                    context.scope.static_branches[op.result] = 1
                     return NONE
             elif not isinstance(condition, ErrorType):
-                truth(walk, condition, "while", op.condition.entry.terminator.operands[0])
-        walk.scope.static_branches.pop(op.result, None)
-        ends, breaks = iteration(walk, bodies[-1])
+                truth(context, condition, "while", op.condition.entry.terminator.operands[0])
+        context.scope.static_branches.pop(op.result, None)
+        ends, breaks = iteration(context, bodies[-1])
         # A variable in error after an iteration keeps its type at the head, so the next visit finds the error again.
         failed = {var: ERROR for var in stored if any(isinstance(end[var], ErrorType) for end in (*ends, *breaks))}
         after = met([head, *ends], [var for var in stored if var not in failed], op.location, loop=True)
@@ -250,36 +250,36 @@ def loop(walk: FunctionAttributor, op: Op, bodies: Sequence[Body], item: Type | 
             if isinstance(op, py.While) and endless and not breaks:
                 raise KernelSyntaxError(
                     "this loop never ends: its condition is always true",
-                    walk.place_of(op.condition.entry.terminator.operands[0]),
+                    context.place_of(op.condition.entry.terminator.operands[0]),
                     "make the condition depend on a variable that the loop changes",
                 )
             break
         head.update(after)
     else:
         raise AssertionError("the types of a loop's variables do not settle")
-    walk.scope.joins[op.result] = {var: head[var] for var in stored}
-    walk.scope.exits.pop(op.result, None)
-    walk.state = head
+    context.scope.joins[op.result] = {var: head[var] for var in stored}
+    context.scope.exits.pop(op.result, None)
+    context.state = head
     if breaks:
-        walk.state = met(breaks if endless else [head, *breaks], entry, op.location)
-        walk.scope.exits[op.result] = {var: walk.state[var] for var in stored}
-    walk.state = {**walk.state, **failed}
-    return walk.in_error(op) or ERROR if isinstance(condition, ErrorType) else NONE
+        context.state = met(breaks if endless else [head, *breaks], entry, op.location)
+        context.scope.exits[op.result] = {var: context.state[var] for var in stored}
+    context.state = {**context.state, **failed}
+    return context.in_error(op) or ERROR if isinstance(condition, ErrorType) else NONE
 
 
 @handles(py.CondExpression)
-def conditional(walk: FunctionAttributor, op: py.CondExpression) -> Type:
-    chosen = decided(walk, op)
+def conditional(context: FunctionAttributor, op: py.CondExpression) -> Type:
+    chosen = decided(context, op)
     if chosen is not None:
-        return expression(walk, chosen)
-    first, second = (expression(walk, body) for body in op.bodies)
+        return expression(context, chosen)
+    first, second = (expression(context, body) for body in op.bodies)
     scalars = is_number(first) and is_number(second) and not shape_of(first) and not shape_of(second)
     if scalars and isinstance(first, ConstantType) != isinstance(second, ConstantType):
         return promote(first, second)
     joined = join(first, second)
     if isinstance(joined, Unusable):
         words = ""
-        if walk.policy.is_triton:
+        if context.policy.is_triton:
             words = f"Ternary expression with dynamic condition has inconsistent types {first} and {second}: "
         raise KernelTypeError(
             f"{words}the values of 'if … else' must have one type; got {describe(first)} and {describe(second)}",
@@ -328,43 +328,43 @@ def known_truth(type_: Type, policy: Policy) -> bool | None:
 
 
 @handles(py.CondAnd, py.CondOr)
-def short_circuit(walk: FunctionAttributor, op: Op) -> Type:
+def short_circuit(context: FunctionAttributor, op: Op) -> Type:
     types: list[Type] = []
 
     def evaluated() -> Iterable[Type]:
         for body in op.bodies:
-            types.append(expression(walk, body))
+            types.append(expression(context, body))
             yield types[-1]
             if isinstance(types[-1], ErrorType):
                 return
 
-    parts = operands_of(op, evaluated(), walk.policy)
+    parts = operands_of(op, evaluated(), context.policy)
     if isinstance(types[-1], ErrorType):
         return ERROR
     if len(parts.tested) > 1 or (parts.gives_tested and parts.gives_last):
         for index in parts.tested:
             is_tensor = isinstance(types[index], TensorType) and is_number(types[index])
-            if not (walk.policy.tensor_operators and is_tensor):
+            if not (context.policy.tensor_operators and is_tensor):
                 word = "and" if isinstance(op, py.CondAnd) else "or"
-                truth(walk, types[index], word, op.bodies[index].entry.terminator.operands[0])
+                truth(context, types[index], word, op.bodies[index].entry.terminator.operands[0])
     if not parts.gives_tested:
         return types[-1]
     tested = [types[index] for index in parts.tested]
-    result = tested[0] if len(tested) == 1 else logical(walk, tested)
+    result = tested[0] if len(tested) == 1 else logical(context, tested)
     return promote(result, types[-1]) if parts.gives_last else result
 
 
-def logical(walk: FunctionAttributor, given: list[Type]) -> Type:
+def logical(context: FunctionAttributor, given: list[Type]) -> Type:
     """The type of `and` or `or` of run-time values: of tensors it is computed element by element."""
     bools = [with_element(type_, i1) for type_ in given]
-    typing = Typing("and_", spelling="and", policy=walk.policy)
+    typing = Typing("and_", spelling="and", policy=context.policy)
     return functools.reduce(lambda a, b: RULES["and_"].type(typing, a, b) or NONE, bools)
 
 
 @handles(py.Comprehension)
-def comprehension(walk: FunctionAttributor, op: py.Comprehension) -> Type:
+def comprehension(context: FunctionAttributor, op: py.Comprehension) -> Type:
     """A list comprehension, unrolled: a tuple of the elements whose condition, a constant, is true."""
-    iterable = expression(walk, op.iterable)
+    iterable = expression(context, op.iterable)
     parts = items_of(iterable)
     if isinstance(iterable, RangeType):
         ends = [known_value(bound) for bound in (iterable.start, iterable.stop, iterable.step)]
@@ -373,51 +373,53 @@ def comprehension(walk: FunctionAttributor, op: py.Comprehension) -> Type:
     if parts is None:
         raise KernelTypeError(
             f"only tuple comprehensions are supported: it must run over a tuple; got {describe(iterable)}",
-            walk.place_of(op.iterable.entry.terminator.operands[0]),
+            context.place_of(op.iterable.entry.terminator.operands[0]),
         )
-    around = walk.scope
+    around = context.scope
     chosen: list[tuple[int, Scope]] = []
     made: list[Type] = []
     for index, item in enumerate(parts):
-        walk.scope = Scope(around)
+        context.scope = Scope(around)
         for body in (op.condition, op.element):
-            walk.scope.types[body.parameters[0]] = item
+            context.scope.types[body.parameters[0]] = item
         try:
-            condition = expression(walk, op.condition)
+            condition = expression(context, op.condition)
             if not isinstance(condition, ConstantType):
                 raise KernelTypeError(
                     f"the condition of a comprehension must be known at compile time; got {describe(condition)}",
-                    walk.place_of(op.condition.entry.terminator.operands[0]),
+                    context.place_of(op.condition.entry.terminator.operands[0]),
                 )
             if condition.value:
-                made.append(expression(walk, op.element))
-                chosen.append((index, walk.scope))
+                made.append(expression(context, op.element))
+                chosen.append((index, context.scope))
         finally:
-            walk.scope = around
-    walk.scope.chosen[op.result] = chosen
+            context.scope = around
+    context.scope.chosen[op.result] = chosen
     return ERROR if any(isinstance(type_, ErrorType) for type_ in made) else packed_values(made)
 
 
 @handles(py.Assert)
-def assertion(walk: FunctionAttributor, op: py.Assert) -> Type:
-    condition = walk.scope.type_of(op.condition)
-    message = NONE if op.message is None else walk.scope.type_of(op.message)
+def assertion(context: FunctionAttributor, op: py.Assert) -> Type:
+    condition = context.scope.type_of(op.condition)
+    message = NONE if op.message is None else context.scope.type_of(op.message)
     if not isinstance(message, ConstantType) or not isinstance(message.value, str | None):
         raise KernelTypeError("the message of an assert must be a constant string")
-    if isinstance(condition, ConstantType) and walk.policy.device_assertions:
+    if isinstance(condition, ConstantType) and context.policy.device_assertions:
         if not condition.value:
-            walk.warn("an assert that is false at compile time has no effect without debug=True; see tl.static_assert")
+            context.warn(
+                "an assert that is false at compile time has no effect without debug=True; see tl.static_assert"
+            )
         return NONE
     if isinstance(condition, ConstantType):
         known = bool(condition.value) if isinstance(condition.value, float) else condition.value
         return RULES["static_assert"].type(Typing("static_assert"), known, message.value or "") or NONE
     if not isinstance(condition, TensorType) or not is_number(condition):  # All elements of a tensor have to hold.
-        truth(walk, condition, "assert", op.condition)
+        truth(context, condition, "assert", op.condition)
     return NONE
 
 
 @handles(py.Error)
-def error(walk: FunctionAttributor, op: py.Error) -> Type:
+def error(context: FunctionAttributor, op: py.Error) -> Type:
     """An error in the source, which is reported when control reaches it."""
     error = op.error()
     error.location = None  # The reporter sets the location of the op and the calls that led there.
@@ -425,13 +427,13 @@ def error(walk: FunctionAttributor, op: py.Error) -> Type:
 
 
 @handles(core.Return)
-def return_(walk: FunctionAttributor, op: core.Return) -> None:
+def return_(context: FunctionAttributor, op: core.Return) -> None:
     values = op.operands
-    walk.returned(op, walk.scope.type_of(values[0]) if values else NONE)
+    context.returned(op, context.scope.type_of(values[0]) if values else NONE)
 
 
 @handles(core.Yield)
-def yield_(walk: FunctionAttributor, op: core.Yield) -> Type:
+def yield_(context: FunctionAttributor, op: core.Yield) -> Type:
     return NONE
 
 
@@ -445,15 +447,15 @@ def index_type(range_: RangeType) -> Type:
     return promote(*bounds)
 
 
-def stored_variables(walk: FunctionAttributor, op: Op) -> list[Value]:
+def stored_variables(context: FunctionAttributor, op: Op) -> list[Value]:
     """The variables that ops inside `op` store to, in the order of the first store."""
-    known = walk.stored.get(op.result)
+    known = context.stored.get(op.result)
     if known is None:
         found: dict[Value, None] = {}
         for inner in op.inner_ops():
             if isinstance(inner, core.VarStore):
                 found.setdefault(inner.var)
             elif inner.bodies:
-                found.update(dict.fromkeys(stored_variables(walk, inner)))
-        known = walk.stored[op.result] = list(found)
+                found.update(dict.fromkeys(stored_variables(context, inner)))
+        known = context.stored[op.result] = list(found)
     return known

@@ -17,14 +17,14 @@ from ziggurat.transforms.calls.lattice import ERROR, outer_constant
 
 
 @handles(core.FuncRef)
-def function_ref(walk: FunctionAttributor, op: core.FuncRef) -> Type:
-    function = resolve(walk, op.attributes["callee"])
+def function_ref(context: FunctionAttributor, op: core.FuncRef) -> Type:
+    function = resolve(context, op.attributes["callee"])
     return ERROR if function is None else ConstantType(function, pyobject)
 
 
-def resolve(walk: FunctionAttributor, symbol: str) -> FunctionName | None:
+def resolve(context: FunctionAttributor, symbol: str) -> FunctionName | None:
     """The function that a symbol means here. Errors in its source are reported once, as called from here: None."""
-    caller, functions, broken = walk.function.function, walk.program.functions, walk.program.broken
+    caller, functions, broken = context.function.function, context.program.functions, context.program.broken
     function = None if caller is None else caller.callees.get(symbol)
     if function is None:
         if symbol not in functions:
@@ -38,20 +38,20 @@ def resolve(walk: FunctionAttributor, symbol: str) -> FunctionName | None:
         broken.add(function)
         for one in error.errors if isinstance(error, KernelErrors) else (error,):
             if one.location is not None:
-                one.location = one.location.called_from(walk.place())
-            walk.report(walk.op, one)
+                one.location = one.location.called_from(context.place())
+            context.report(context.op, one)
         return None
 
 
 @handles(core.FuncCall)
-def function_call(walk: FunctionAttributor, op: core.FuncCall) -> Type:
-    function = resolve(walk, op.attributes["callee"])
+def function_call(context: FunctionAttributor, op: core.FuncCall) -> Type:
+    function = resolve(context, op.attributes["callee"])
     if function is None:
         return ERROR
-    return call_function(walk, op, function, tuple(walk.scope.type_of(operand) for operand in op.operands))
+    return call_function(context, op, function, tuple(context.scope.type_of(operand) for operand in op.operands))
 
 
-def call_function(walk: FunctionAttributor, op: Op, function: FunctionName, types: tuple[Type, ...]) -> Type:
+def call_function(context: FunctionAttributor, op: Op, function: FunctionName, types: tuple[Type, ...]) -> Type:
     """A call of a function, with the types of its arguments in the order of the parameters."""
     for parameter, type_ in zip(function.model.bodies[0].parameters, types, strict=True):
         narrow = function.function is not None and function.function.policy.narrow_scalars
@@ -60,51 +60,51 @@ def call_function(walk: FunctionAttributor, op: Op, function: FunctionName, type
                 f"'{function.symbol}': a zg.constexpr parameter must be known at compile time; got {type_}"
             )
     known = function.function
-    check_used(walk, op, known, function.symbol.rpartition(".")[-1])
-    instance = walk.program.function(function, types, walk.place())
-    walk.scope.callees[op.result] = instance
+    check_used(context, op, known, function.symbol.rpartition(".")[-1])
+    instance = context.program.function(function, types, context.place())
+    context.scope.callees[op.result] = instance
     return instance.result
 
 
-def check_used(walk: FunctionAttributor, op: Op, target: Any, name: str) -> None:
+def check_used(context: FunctionAttributor, op: Op, target: Any, name: str) -> None:
     """Raise `KernelTypeError` where the result of a function under `triton.must_use_result` is not used."""
     must_use = getattr(target, "ziggurat_must_use", False)
     if not must_use or op.result.uses:
         return
     if isinstance(op, py.Invoke):  # A method: by the name of the variable that has the object.
         receiver = op.operands[0].op if isinstance(op.operands[0], OpResult) else None
-        name = f"{walk.names.get(receiver.var)}{op.callee}" if isinstance(receiver, core.VarLoad) else name
+        name = f"{context.names.get(receiver.var)}{op.callee}" if isinstance(receiver, core.VarLoad) else name
     more = f" {must_use}" if isinstance(must_use, str) else ""
     raise KernelTypeError(f"The result of {name} is not being used.{more}")
 
 
 def call_bound(
-    walk: FunctionAttributor,
+    context: FunctionAttributor,
     op: Op,
     function: FunctionName,
     positional: Sequence[Value],
     keywords: Mapping[str, Value],
 ) -> Type:
     """A call of a function with these arguments."""
-    bound = bind(walk, function, positional, keywords)
+    bound = bind(context, function, positional, keywords)
     given: dict[str, Any] = {}
     for name, value in bound.items():
         if isinstance(value, tuple):
             given[name] = Packed(*value)
         else:
             given[name] = outer_constant(value.value) if isinstance(value, Default) else value
-    walk.scope.arguments[op.result] = given
-    types = tuple(walk.scope.type_of(item) if isinstance(item, Value) else item for item in given.values())
-    return call_function(walk, op, function, types)
+    context.scope.arguments[op.result] = given
+    types = tuple(context.scope.type_of(item) if isinstance(item, Value) else item for item in given.values())
+    return call_function(context, op, function, types)
 
 
 def bind(
-    walk: FunctionAttributor, function: FunctionName, positional: Sequence[Value], keywords: Mapping[str, Value]
+    context: FunctionAttributor, function: FunctionName, positional: Sequence[Value], keywords: Mapping[str, Value]
 ) -> Mapping[str, Value | Default | tuple[Value, ...]]:
     """Arguments by parameter. A model without its `Function` has no defaults."""
     if function.function is not None:
         return function.function.bind(
-            positional, keywords, lambda name: None if name is None else walk.place_of(keywords[name])
+            positional, keywords, lambda name: None if name is None else context.place_of(keywords[name])
         )
     names = [name or str(index) for index, name in enumerate(py.parameter_names(function.model))]
     found = dict(zip(names, positional, strict=False)) | {**keywords}

@@ -37,10 +37,10 @@ from ziggurat.transforms.calls.lattice import (
 from ziggurat.transforms.calls.promotion import constant
 
 
-def given_values(walk: FunctionAttributor, op: py.Invoke | py.Call) -> tuple[Sequence[Value], Mapping[str, Value]]:
+def given_values(context: FunctionAttributor, op: py.Invoke | py.Call) -> tuple[Sequence[Value], Mapping[str, Value]]:
     """The arguments of a call by position and by keyword."""
     count = len(op.arguments) - len(op.keywords)
-    return positional_values(walk.scope, op), dict(zip(op.keywords, op.arguments[count:], strict=True))
+    return positional_values(context.scope, op), dict(zip(op.keywords, op.arguments[count:], strict=True))
 
 
 # For each class whose objects can change, a class with those of its methods that change nothing.
@@ -57,23 +57,23 @@ def plain_constant(type_: Type) -> Any:
     return value if type(value) in (bool, int, float, str, tuple) else None
 
 
-def constant_method(walk: FunctionAttributor, op: py.Invoke, name: str, value: Any) -> Type:
+def constant_method(context: FunctionAttributor, op: py.Invoke, name: str, value: Any) -> Type:
     """A call of a method of a number, a string or a tuple."""
-    positional, keywords = given_values(walk, op)
+    positional, keywords = given_values(context, op)
     too_many = KernelValueError(f"'{name}' gives more than {MAX_TEXT} characters or items")
-    sizes = [plain_constant(walk.scope.type_of(argument)) for argument in positional[1:] if name in _PADDING]
+    sizes = [plain_constant(context.scope.type_of(argument)) for argument in positional[1:] if name in _PADDING]
     if any(isinstance(size, int) and size > MAX_TEXT for size in sizes):
         raise too_many
-    result = call_object(walk, op, getattr(value, name), positional[1:], keywords)
+    result = call_object(context, op, getattr(value, name), positional[1:], keywords)
     text: Any = plain_constant(result)
     if isinstance(text, str | tuple) and len(text) > MAX_TEXT:  # pyright: ignore[reportUnknownArgumentType]
         raise too_many
     return result
 
 
-def host_method(walk: FunctionAttributor, op: py.Invoke, name: str, receiver: Type) -> Type:
+def host_method(context: FunctionAttributor, op: py.Invoke, name: str, receiver: Type) -> Type:
     """A call of a method of an object of a record, or of another object of Python's."""
-    positional, keywords = given_values(walk, op)
+    positional, keywords = given_values(context, op)
     if not isinstance(receiver, RecordType):
         assert isinstance(receiver, ConstantType)
         for cls, frozen in _FROZEN.items():
@@ -82,27 +82,27 @@ def host_method(walk: FunctionAttributor, op: py.Invoke, name: str, receiver: Ty
                     f"'{name}' would change a {cls.__name__} from outside of the kernel",
                     hint=f"change the {cls.__name__} before the launch",
                 )
-        return call_object(walk, op, _member(receiver.value.value, name), positional[1:], keywords)
+        return call_object(context, op, _member(receiver.value.value, name), positional[1:], keywords)
     index = receiver.field(name)
     if index is not None:
         function = receiver.components[index]
         if isinstance(function, ConstantType) and isinstance(function.value, FunctionName):
-            return call_bound(walk, op, function.value, positional[1:], keywords)
+            return call_bound(context, op, function.value, positional[1:], keywords)
         raise KernelTypeError(f"'{name}' must be a function to be called; got {describe(function)}")
     cls = receiver.record.cls
     plain = inspect.getattr_static(cls, name, None)
     is_static = isinstance(plain, staticmethod)
-    return call_object(walk, op, _member(cls, name), positional[is_static:], keywords)
+    return call_object(context, op, _member(cls, name), positional[is_static:], keywords)
 
 
-def special_method(walk: FunctionAttributor, op: Op, name: str) -> Type:
+def special_method(context: FunctionAttributor, op: Op, name: str) -> Type:
     """A call of a method of an aggregate by an operator or a subscript."""
-    receiver = walk.scope.type_of(op.operands[0])
+    receiver = context.scope.type_of(op.operands[0])
     assert isinstance(receiver, RecordType)
     cls = receiver.record.cls
     if not any(name in vars(base) for base in cls.__mro__[:-1]):  # `object` has some of these names too.
         raise KernelTypeError(f"'{cls.__name__}' has no method '{name}'")
-    return call_object(walk, op, _member(cls, name), op.operands, {})
+    return call_object(context, op, _member(cls, name), op.operands, {})
 
 
 def _member(thing: Any, name: str) -> Any:
@@ -114,7 +114,7 @@ def _member(thing: Any, name: str) -> Any:
 
 
 def call_object(
-    walk: FunctionAttributor,
+    context: FunctionAttributor,
     op: Op,
     target: Any,
     positional: Sequence[Value],
@@ -122,26 +122,26 @@ def call_object(
 ) -> Type:
     """A call of an object of Python's: a function of the language, a class of records, or a function on constants."""
     if isinstance(target, Function):
-        return call_bound(walk, op, FunctionName(target.fn.__qualname__, target.model, target), positional, keywords)
+        return call_bound(context, op, FunctionName(target.fn.__qualname__, target.model, target), positional, keywords)
     if isinstance(target, PartialObject):
-        return make_record(walk, op, target.cls, target.fields, positional, {}, init=None)
+        return make_record(context, op, target.cls, target.fields, positional, {}, init=None)
     fields = record_fields(target) if isinstance(target, type) else None
     if fields is not None:
-        return make_record(walk, op, target, fields, positional, keywords, getattr(target, "ziggurat_init", None))
-    check_used(walk, op, target, getattr(target, "__name__", ""))
-    walk.scope.callees.pop(op.result, None)
-    walk.scope.arguments.pop(op.result, None)
-    arguments = [host_argument(target, walk.scope.type_of(value)) for value in positional]
-    named = {name: host_argument(target, walk.scope.type_of(value)) for name, value in keywords.items()}
+        return make_record(context, op, target, fields, positional, keywords, getattr(target, "ziggurat_init", None))
+    check_used(context, op, target, getattr(target, "__name__", ""))
+    context.scope.callees.pop(op.result, None)
+    context.scope.arguments.pop(op.result, None)
+    arguments = [host_argument(target, context.scope.type_of(value)) for value in positional]
+    named = {name: host_argument(target, context.scope.type_of(value)) for name, value in keywords.items()}
     if target in (tuple, list):
-        return walk.scope.type_of(positional[0]) if positional else constant(())
+        return context.scope.type_of(positional[0]) if positional else constant(())
     try:
         return outer_constant(target(*arguments, **named))
     except ZigguratError:
         raise
     except Exception as error:
         name = getattr(target, "__name__", None) or repr(target)
-        given = [walk.scope.type_of(value) for value in (*positional, *keywords.values())]
+        given = [context.scope.type_of(value) for value in (*positional, *keywords.values())]
         value = next((one for one in given if not isinstance(one, ConstantType)), None)
         if value is None:
             raise KernelValueError(f"'{name}' raised {type(error).__name__}: {error}") from error
@@ -154,7 +154,7 @@ def call_object(
 
 
 def make_record(
-    walk: FunctionAttributor,
+    context: FunctionAttributor,
     op: Op,
     cls: type,
     fields: tuple[str, ...],
@@ -165,7 +165,7 @@ def make_record(
     """An object of a named tuple or an aggregate: of its fields, or what its `__init__` assigns to them."""
     record = Record(cls, fields)
     if init is not None:
-        made = call_bound(walk, op, FunctionName(init.fn.__qualname__, init.model, init), positional, keywords)
+        made = call_bound(context, op, FunctionName(init.fn.__qualname__, init.model, init), positional, keywords)
         return made if isinstance(made, ErrorType) else RecordType(components(made) or (), record=record)
     defaults: Mapping[str, Any] = getattr(cls, "_field_defaults", {})
     bound: dict[str, Any] = {**dict(zip(fields, positional, strict=False)), **keywords}
@@ -174,14 +174,14 @@ def make_record(
         raise KernelTypeError(
             f"'{cls.__name__}' takes {', '.join(fields)}; got {len(positional) + len(keywords)} arguments"
         )
-    walk.scope.callees.pop(op.result, None)
+    context.scope.callees.pop(op.result, None)
     given = {name: bound[name] if name in bound else outer_constant(defaults[name]) for name in fields}
-    walk.scope.arguments[op.result] = given
-    parts = [walk.scope.type_of(item) if isinstance(item, Value) else item for item in given.values()]
+    context.scope.arguments[op.result] = given
+    parts = [context.scope.type_of(item) if isinstance(item, Value) else item for item in given.values()]
     if record.is_aggregate:
         # A number in a field that is no constant is a run-time value.
         named = zip(fields, parts, strict=True)
-        parts = [part if is_constant_field(cls, name) else at_run_time(part, walk.policy) for name, part in named]
+        parts = [part if is_constant_field(cls, name) else at_run_time(part, context.policy) for name, part in named]
     return RecordType(tuple(parts), record=record)
 
 

@@ -28,164 +28,168 @@ from ziggurat.transforms.mirror.overflow import assert_fits
 
 
 @handles(core.ConstantOp, core.FuncRef, py.Outer, py.Format)
-def nothing(walk: FunctionMirror, op: Op) -> Built:
+def nothing(context: FunctionMirror, op: Op) -> Built:
     return None
 
 
 @handles(py.Attribute)
-def attribute(walk: FunctionMirror, op: py.Attribute) -> Built:
-    return named(walk, op.value, op.name)
+def attribute(context: FunctionMirror, op: py.Attribute) -> Built:
+    return named(context, op.value, op.name)
 
 
-def named(walk: FunctionMirror, value: Value, name: str) -> Built:
+def named(context: FunctionMirror, value: Value, name: str) -> Built:
     """A component of a record; another attribute is a constant."""
-    type_ = walk.scope.type_of(value)
+    type_ = context.scope.type_of(value)
     index = type_.field(name) if isinstance(type_, RecordType) else None
     if index is not None:
-        return split_operand(walk.operand(value))[index].value
-    result = walk.scope.type_of(walk.op.result)
+        return split_operand(context.operand(value))[index].value
+    result = context.scope.type_of(context.op.result)
     if isinstance(type_, DescriptorType) and isinstance(result, TupleType):
         fact = tt.DescriptorSize if name == "shape" else tt.DescriptorStride
-        return tuple(walk.emit.add(fact(walk.operand(value).value, axis)) for axis in range(len(result.components)))
+        return tuple(
+            context.emit.add(fact(context.operand(value).value, axis)) for axis in range(len(result.components))
+        )
     if isinstance(result, ConstantType | TupleType):
         return None
-    return built(RULES["trans"], walk.emit, result, walk.operand(value), ())  # `x.T`
+    return built(RULES["trans"], context.emit, result, context.operand(value), ())  # `x.T`
 
 
 @handles(core.Var)
-def var(walk: FunctionMirror, op: core.Var) -> Built:
+def var(context: FunctionMirror, op: core.Var) -> Built:
     if op.initial is not None:
-        walk.variables[op.result] = assigned(walk, op.result, op.initial)
+        context.variables[op.result] = assigned(context, op.result, op.initial)
     else:
-        walk.variables.pop(op.result, None)
+        context.variables.pop(op.result, None)
     return None
 
 
 @handles(core.VarLoad)
-def var_load(walk: FunctionMirror, op: core.VarLoad) -> Built:
-    return walk.variables[op.operands[0]].value
+def var_load(context: FunctionMirror, op: core.VarLoad) -> Built:
+    return context.variables[op.operands[0]].value
 
 
 @handles(core.VarStore)
-def var_store(walk: FunctionMirror, op: core.VarStore) -> Built:
-    walk.variables[op.operands[0]] = assigned(walk, *op.operands)
+def var_store(context: FunctionMirror, op: core.VarStore) -> Built:
+    context.variables[op.operands[0]] = assigned(context, *op.operands)
     return None
 
 
-def assigned(walk: FunctionMirror, var: Value, value: Value) -> Operand:
+def assigned(context: FunctionMirror, var: Value, value: Value) -> Operand:
     """The operand that a variable holds after an assignment."""
-    operand = walk.operand(value)
-    return at_run_time(walk, operand) if becomes_run_time(walk.emit.policy, var, value) else operand
+    operand = context.operand(value)
+    return at_run_time(context, operand) if becomes_run_time(context.emit.policy, var, value) else operand
 
 
-def at_run_time(walk: FunctionMirror, operand: Operand) -> Operand:
+def at_run_time(context: FunctionMirror, operand: Operand) -> Operand:
     """The operand with the numbers in it that are known at compile time as values."""
-    type_ = run_time_type(operand.type, walk.emit.policy)
+    type_ = run_time_type(operand.type, context.emit.policy)
     if type_ is operand.type:
         return operand
     if isinstance(type_, TupleType):
-        return Operand(type_, tuple(at_run_time(walk, part).value for part in split_operand(operand)))
-    return Operand(type_, walk.emit.convert(operand, type_))
+        return Operand(type_, tuple(at_run_time(context, part).value for part in split_operand(operand)))
+    return Operand(type_, context.emit.convert(operand, type_))
 
 
 @handles(*OPERATORS)
-def operator(walk: FunctionMirror, op: Op) -> Built:
-    if is_aggregate(walk.scope.type_of(op.operands[0])) and not isinstance(op, py.Is | py.IsNot):
-        return call(walk, op)
-    result = walk.scope.type_of(op.result)
+def operator(context: FunctionMirror, op: Op) -> Built:
+    if is_aggregate(context.scope.type_of(op.operands[0])) and not isinstance(op, py.Is | py.IsNot):
+        return call(context, op)
+    result = context.scope.type_of(op.result)
     if isinstance(result, ConstantType):
         return None
-    operands = [walk.operand(value) for value in op.operands]
+    operands = [context.operand(value) for value in op.operands]
     if isinstance(op, py.Pos):
         return operands[0].value
     if isinstance(result, TupleType):  # Tuples that are joined, or repeated.
         if isinstance(op, py.Mul):
-            count = expect(walk.scope.type_of(op.rhs), ConstantType)
+            count = expect(context.scope.type_of(op.rhs), ConstantType)
             operands = [operands[0]] * count.value
         return tuple(part.value for operand in operands for part in split_operand(operand))
     if isinstance(op, py.Not):
         is_scalar = not isinstance(result, TensorType)
-        inner = walk.emit.truth(operands[0]) if is_scalar else walk.emit.nonzero(operands[0].value)
+        inner = context.emit.truth(operands[0]) if is_scalar else context.emit.nonzero(operands[0].value)
         operands = [Operand(result, inner)]
     name = OPERATORS[type(op)].call
     assert name is not None
-    if walk.module.checks_overflow and walk.emit.policy.is_triton:
-        assert_fits(walk.emit, op, result, operands)
-    return built(RULES[name], walk.emit, result, *operand_values(name, walk.emit, operands))
+    if context.module.checks_overflow and context.emit.policy.is_triton:
+        assert_fits(context.emit, op, result, operands)
+    return built(RULES[name], context.emit, result, *operand_values(name, context.emit, operands))
 
 
 @handles(py.Pack)
-def pack(walk: FunctionMirror, op: py.Pack) -> Built:
-    if isinstance(walk.scope.type_of(op.result), ConstantType):
+def pack(context: FunctionMirror, op: py.Pack) -> Built:
+    if isinstance(context.scope.type_of(op.result), ConstantType):
         return None
-    return tuple(walk.values.get(value) for value in op.operands)
+    return tuple(context.values.get(value) for value in op.operands)
 
 
 @handles(py.Unpack)
-def unpack(walk: FunctionMirror, op: py.Unpack) -> Built:
-    return split_operand(walk.operand(op.value))[op.index].value
+def unpack(context: FunctionMirror, op: py.Unpack) -> Built:
+    return split_operand(context.operand(op.value))[op.index].value
 
 
 @handles(py.Subscript)
-def subscript(walk: FunctionMirror, op: py.Subscript) -> Built:
-    if is_aggregate(walk.scope.type_of(op.operands[0])):
-        return call(walk, op)
-    index = expect(walk.scope.type_of(op.operands[1]), ConstantType)
-    if isinstance(walk.scope.type_of(op.result), ConstantType):
+def subscript(context: FunctionMirror, op: py.Subscript) -> Built:
+    if is_aggregate(context.scope.type_of(op.operands[0])):
+        return call(context, op)
+    index = expect(context.scope.type_of(op.operands[1]), ConstantType)
+    if isinstance(context.scope.type_of(op.result), ConstantType):
         return None
     whole = slice(None) if index.value == (":",) else getattr(index.value, "value", None)
-    if isinstance(whole, slice) and components(walk.scope.type_of(op.operands[0])) is not None:
-        return tuple(part.value for part in split_operand(walk.operand(op.operands[0]))[whole])
-    if walk.emit.policy.tensor_operators and components(walk.scope.type_of(op.operands[0])) is None:
-        return with_new_axes(walk, op, index.value)
+    if isinstance(whole, slice) and components(context.scope.type_of(op.operands[0])) is not None:
+        return tuple(part.value for part in split_operand(context.operand(op.operands[0]))[whole])
+    if context.emit.policy.tensor_operators and components(context.scope.type_of(op.operands[0])) is None:
+        return with_new_axes(context, op, index.value)
     place: int = index.value
-    return split_operand(walk.operand(op.operands[0]))[place].value
+    return split_operand(context.operand(op.operands[0]))[place].value
 
 
-def with_new_axes(walk: FunctionMirror, op: py.Subscript, index: Any) -> Value:
-    value = walk.emit.runtime(walk.operand(op.operands[0]))
+def with_new_axes(context: FunctionMirror, op: py.Subscript, index: Any) -> Value:
+    value = context.emit.runtime(context.operand(op.operands[0]))
     for place, item in enumerate(axes_of(index)):
         if item == ":":
             continue
-        value = walk.emit.add(tt.ExpandDims(value, place)) if shape_of(value.type) else walk.emit.spread(value, (1,))
+        value = (
+            context.emit.add(tt.ExpandDims(value, place)) if shape_of(value.type) else context.emit.spread(value, (1,))
+        )
     return value
 
 
 @handles(py.Invoke)
-def invoke(walk: FunctionMirror, op: py.Invoke) -> Built:
-    result = walk.scope.type_of(op.result)
+def invoke(context: FunctionMirror, op: py.Invoke) -> Built:
+    result = context.scope.type_of(op.result)
     if isinstance(result, ConstantType) and result != NONE:
         return None
     space, _, name = op.callee.rpartition(".")
-    if not space and is_host_value(walk.scope.type_of(op.operands[0])):
-        return call(walk, op)
+    if not space and is_host_value(context.scope.type_of(op.operands[0])):
+        return call(context, op)
     if space == "builtins" and name == "getattr":
-        known = expect(walk.scope.type_of(op.operands[1]), ConstantType)
-        return named(walk, op.operands[0], known.value)
+        known = expect(context.scope.type_of(op.operands[1]), ConstantType)
+        return named(context, op.operands[0], known.value)
     if space == "builtins":
-        return built(BUILTINS[name], walk.emit, result, *map(walk.operand, positional_values(walk.scope, op)))
-    called = name if space == "c" else call_of(walk, op, space, name)
-    return call_by_rule(walk, op, called, C_RULES if space == "c" else RULES)
+        return built(BUILTINS[name], context.emit, result, *map(context.operand, positional_values(context.scope, op)))
+    called = name if space == "c" else call_of(context, op, space, name)
+    return call_by_rule(context, op, called, C_RULES if space == "c" else RULES)
 
 
-def call_by_rule(walk: FunctionMirror, op: Op, called: str, rules: Mapping[str, Rule] = RULES) -> Built:
+def call_by_rule(context: FunctionMirror, op: Op, called: str, rules: Mapping[str, Rule] = RULES) -> Built:
     """A call of the language; with an empty name, one of a function."""
     if not called:
-        return call(walk, op)
-    rule, result = rules[called], walk.scope.type_of(op.result)
+        return call(context, op)
+    rule, result = rules[called], context.scope.type_of(op.result)
     if rule.body is not None:
-        made = call(walk, op)
-        return walk.emit.convert(Operand(walk.callee().result, made), result) if isinstance(made, Value) else made
-    return built(rule, walk.emit, result, *operand_values(called, walk.emit, list(arguments(walk, op))))
+        made = call(context, op)
+        return context.emit.convert(Operand(context.callee().result, made), result) if isinstance(made, Value) else made
+    return built(rule, context.emit, result, *operand_values(called, context.emit, list(arguments(context, op))))
 
 
-def call_of(walk: FunctionMirror, op: py.Invoke, space: str, name: str) -> str:
+def call_of(context: FunctionMirror, op: py.Invoke, space: str, name: str) -> str:
     """The name of the call that is meant: itself, one under Triton's name, or a method. Empty for a function."""
     if space == "zg":
         return name
     if op.callee.startswith("tl."):
         return SPELLED[op.callee.removeprefix("tl.")].call
-    is_descriptor = isinstance(walk.scope.type_of(op.operands[0]), DescriptorType)
+    is_descriptor = isinstance(context.scope.type_of(op.operands[0]), DescriptorType)
     return (DESCRIPTOR_METHODS if is_descriptor else METHODS)[name].call
 
 
@@ -194,48 +198,48 @@ def built(rule: Rule, emit: Emitter, result: Type, *operands: Any) -> Built:
     return None if rule.build is None else rule.build(emit, in_models(result), *operands)
 
 
-def arguments(walk: FunctionMirror, op: Op) -> Iterator[Any]:
+def arguments(context: FunctionMirror, op: Op) -> Iterator[Any]:
     """The arguments of a call of the language, in the order of its signature."""
-    for given in walk.found(lambda scope: scope.arguments, op).values():
+    for given in context.found(lambda scope: scope.arguments, op).values():
         if isinstance(given, Value):
-            yield walk.operand(given)
+            yield context.operand(given)
         elif isinstance(given, tuple) and given and all(isinstance(item, Value) for item in given):  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-            yield [walk.operand(item) for item in given]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+            yield [context.operand(item) for item in given]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
         else:
             yield given
 
 
 @handles(py.Call)
-def call_value(walk: FunctionMirror, op: py.Call) -> Built:
+def call_value(context: FunctionMirror, op: py.Call) -> Built:
     """A call of the value of an expression: of the language, or of a function."""
-    callee = walk.scope.type_of(op.callee)
+    callee = context.scope.type_of(op.callee)
     target = callee.value.value if isinstance(callee, ConstantType) and isinstance(callee.value, HostObject) else None
-    result = walk.scope.type_of(op.result)
+    result = context.scope.type_of(op.result)
     if isinstance(target, Call | Spelling) and isinstance(result, ConstantType) and result != NONE:
         return None
     name = target.signature.name if isinstance(target, Call) else target.call if isinstance(target, Spelling) else ""
-    return call_by_rule(walk, op, name)
+    return call_by_rule(context, op, name)
 
 
 @handles(core.FuncCall)
-def call(walk: FunctionMirror, op: Op) -> Built:
+def call(context: FunctionMirror, op: Op) -> Built:
     """Call a function of the model with the run-time parts of the arguments. A constant has none."""
-    bound = walk.finding(lambda scope: scope.arguments, op)
-    if walk.finding(lambda scope: scope.callees, op) is None:
-        return made_record(walk, op, bound or {})
-    callee = walk.callee()
+    bound = context.finding(lambda scope: scope.arguments, op)
+    if context.finding(lambda scope: scope.callees, op) is None:
+        return made_record(context, op, bound or {})
+    callee = context.callee()
     values: list[Value] = []
     for given, type_ in zip(op.operands if bound is None else bound.values(), callee.parameter_types, strict=True):
         if isinstance(given, Value):
-            values += walk.emit.repack(walk.operand(given), type_)
-    return walk.emit.call(callee.symbol, values, callee.result)
+            values += context.emit.repack(context.operand(given), type_)
+    return context.emit.call(callee.symbol, values, callee.result)
 
 
-def made_record(walk: FunctionMirror, op: Op, given: dict[str, Any]) -> Built:
+def made_record(context: FunctionMirror, op: Op, given: dict[str, Any]) -> Built:
     """An object of a record, of the values of its fields. Nothing for what the host computed of constants."""
     if not given:
         return None
-    result = expect(walk.scope.type_of(op.result), RecordType)
-    values = (walk.operand(item) if isinstance(item, Value) else Operand(item, None) for item in given.values())
+    result = expect(context.scope.type_of(op.result), RecordType)
+    values = (context.operand(item) if isinstance(item, Value) else Operand(item, None) for item in given.values())
     typed = zip(values, result.components, strict=True)
-    return tuple((one if one.type == type_ else at_run_time(walk, one)).value for one, type_ in typed)
+    return tuple((one if one.type == type_ else at_run_time(context, one)).value for one, type_ in typed)

@@ -31,8 +31,8 @@ _SHORT = 3
 class Joined:
     """The variables that control flow joins, by their joined types. `carried` are those with a run-time value."""
 
-    def __init__(self, walk: FunctionMirror, joins: Mapping[Value, Type] | None) -> None:
-        self.walk = walk
+    def __init__(self, context: FunctionMirror, joins: Mapping[Value, Type] | None) -> None:
+        self.context = context
         self.joins = joins or {}
         without = Unusable | ErrorType | ConstantType
         self.carried = {var: type_ for var, type_ in self.joins.items() if not isinstance(type_, without)}
@@ -44,8 +44,12 @@ class Joined:
 
     def value(self, var: Value) -> list[Value]:
         """The components of a variable. The index of a loop has no value before it."""
-        known = var in self.walk.variables
-        return self.walk.emit.repack(self.walk.variables[var], self.carried[var]) if known else self.unread_value(var)
+        known = var in self.context.variables
+        return (
+            self.context.emit.repack(self.context.variables[var], self.carried[var])
+            if known
+            else self.unread_value(var)
+        )
 
     def unread(self) -> list[Value]:
         """Values of the types, for a path on which the variables are not read."""
@@ -53,25 +57,25 @@ class Joined:
 
     def unread_value(self, var: Value) -> list[Value]:
         """A variable's own value, where it has the joined type, or a placeholder."""
-        operand = self.walk.variables.get(var)
+        operand = self.context.variables.get(var)
         if operand is not None and operand.type == self.carried[var]:
             return self.value(var)
-        return [self.walk.emit.placeholder(type_) for type_ in flatten_types(self.carried[var])]
+        return [self.context.emit.placeholder(type_) for type_ in flatten_types(self.carried[var])]
 
     def enter(self, values: Sequence[Value]) -> None:
         """Give the variables these values."""
         left = list(values)
         for var, type_ in self.carried.items():
-            self.walk.variables[var] = Operand(type_, rebuild(type_, left))
+            self.context.variables[var] = Operand(type_, rebuild(type_, left))
         self.forget()
 
     def forget(self) -> None:
         """Forget the values of the variables that have none: constants, and variables that must not be read."""
         for var, type_ in self.joins.items():
             if isinstance(type_, ConstantType):
-                self.walk.variables[var] = Operand(type_, None)
+                self.context.variables[var] = Operand(type_, None)
             elif var not in self.carried:
-                self.walk.variables.pop(var, None)
+                self.context.variables.pop(var, None)
 
 
 @attrs.frozen
@@ -89,263 +93,263 @@ class _Frame:
     at_end: Callable[[], list[Value]]
 
 
-def run(walk: FunctionMirror, ops: Sequence[Op], rest: _Rest, frame: _Frame) -> list[Value]:
+def run(context: FunctionMirror, ops: Sequence[Op], rest: _Rest, frame: _Frame) -> list[Value]:
     """Run ops, and the rest after them; the values of the frame."""
     for index, op in enumerate(ops):
         if isinstance(op, core.Return | LeavesIteration):
             return frame.left(frame.leaving(op))
         if isinstance(op, py.If) and _leaves(op):
-            return if_with_exit(walk, op, ((ops[index + 1 :], op), *rest), frame)
+            return if_with_exit(context, op, ((ops[index + 1 :], op), *rest), frame)
         if not isinstance(op, core.Yield):
-            walk.step(op)
+            context.step(op)
     if not rest:
         return frame.at_end()
     (ops, met), *more = rest
     # The values of the variables that the `if` joins, brought to the joined types.
-    joined = Joined(walk, walk.scope.joins.get(met.result))
+    joined = Joined(context, context.scope.joins.get(met.result))
     joined.enter(joined.values())
-    return run(walk, ops, tuple(more), frame)
+    return run(context, ops, tuple(more), frame)
 
 
 @handles(core.Func)
-def function(walk: FunctionMirror, op: core.Func) -> Built:
+def function(context: FunctionMirror, op: core.Func) -> Built:
     """Build the function: its parameters, and the ops of its body."""
-    given: list[Value] = list(walk.emit.builder.parameters)
-    for parameter, type_ in zip(op.body.parameters, walk.instance.parameter_types, strict=True):
+    given: list[Value] = list(context.emit.builder.parameters)
+    for parameter, type_ in zip(op.body.parameters, context.instance.parameter_types, strict=True):
         if isinstance(type_, ConstantType):
             # A constant parameter is a constant at the entry; an unused one is removed later.
             has_form = type_.type != pyobject
-            walk.values[parameter] = walk.emit.constant(type_.value, type_.type) if has_form else None
+            context.values[parameter] = context.emit.constant(type_.value, type_.type) if has_form else None
         else:
-            walk.values[parameter] = rebuild(type_, given)
+            context.values[parameter] = rebuild(type_, given)
 
-    types = flatten_types(walk.instance.result)
+    types = flatten_types(context.instance.result)
 
     def returned(op: Op) -> list[Value]:
-        value = walk.operand(op.operands[0]) if op.operands else Operand(NONE, None)
+        value = context.operand(op.operands[0]) if op.operands else Operand(NONE, None)
         if value.type == NONE:  # Nothing, or a value that is undefined on this path.
-            return [walk.emit.placeholder(type_) for type_ in types]
-        return walk.emit.repack(value, walk.instance.result)
+            return [context.emit.placeholder(type_) for type_ in types]
+        return context.emit.repack(value, context.instance.result)
 
-    walk.emit.add(tt.Return(run(walk, op.body.entry.ops, (), _Frame(types, returned, types, list, list))))
+    context.emit.add(tt.Return(run(context, op.body.entry.ops, (), _Frame(types, returned, types, list, list))))
     return None
 
 
 def run_iteration(
-    walk: FunctionMirror, body: Body, types: Sequence[Type], following: Callable[[bool], list[Value]]
+    context: FunctionMirror, body: Body, types: Sequence[Type], following: Callable[[bool], list[Value]]
 ) -> list[Value]:
     """Run the suite of a loop; the values, of these types, for what comes next: `following(False)` after a `break`."""
 
     def leaving(op: Op) -> list[Value]:
         return following(isinstance(op, py.Continue))
 
-    return run(walk, body.entry.ops, (), _Frame(types, leaving, types, list, lambda: following(True)))
+    return run(context, body.entry.ops, (), _Frame(types, leaving, types, list, lambda: following(True)))
 
 
-def body_of(walk: FunctionMirror, types: Sequence[Type], result: Type, part: Callable[[list[Value]], Op]) -> Body:
+def body_of(context: FunctionMirror, types: Sequence[Type], result: Type, part: Callable[[list[Value]], Op]) -> Body:
     """A body with parameters of these types. `part` builds into it and gives its terminator.
 
     Assignments to variables in it end with it.
     """
-    inner = walk.emit.builder.nested(types, result)
-    before = dict(walk.variables)
-    inner.location = walk.emit.builder.location
-    outer, walk.emit = walk.emit, Emitter(inner, walk, walk.emit.policy)
-    walk.emit.add(part(list(inner.parameters)))
-    walk.emit, walk.variables = outer, before
+    inner = context.emit.builder.nested(types, result)
+    before = dict(context.variables)
+    inner.location = context.emit.builder.location
+    outer, context.emit = context.emit, Emitter(inner, context, context.emit.policy)
+    context.emit.add(part(list(inner.parameters)))
+    context.emit, context.variables = outer, before
     return inner.finish()
 
 
 def branch(
-    walk: FunctionMirror, condition: Value, parts: Sequence[Callable[[], list[Value]]], types: Sequence[Type]
+    context: FunctionMirror, condition: Value, parts: Sequence[Callable[[], list[Value]]], types: Sequence[Type]
 ) -> list[Value]:
     """The results of an `scf.if` whose bodies yield what the parts give, of these types."""
     packed = _packed(types)
-    bodies = (body_of(walk, [], packed, lambda _, p=part: scf.Yield(p())) for part in parts)
-    return walk.emit.parts(walk.emit.add(scf.If(condition, *bodies)), len(types))
+    bodies = (body_of(context, [], packed, lambda _, p=part: scf.Yield(p())) for part in parts)
+    return context.emit.parts(context.emit.add(scf.If(condition, *bodies)), len(types))
 
 
 @handles(py.If)
-def if_(walk: FunctionMirror, op: py.If) -> Built:
-    taken = walk.finding(lambda scope: scope.static_branches, op)
+def if_(context: FunctionMirror, op: py.If) -> Built:
+    taken = context.finding(lambda scope: scope.static_branches, op)
     if taken is not None:
-        walk.suite(op.bodies[taken].entry.ops)
+        context.suite(op.bodies[taken].entry.ops)
         return None
-    condition = walk.emit.truth(walk.operand(op.condition))
-    joined = Joined(walk, walk.finding(lambda scope: scope.joins, op))
+    condition = context.emit.truth(context.operand(op.condition))
+    joined = Joined(context, context.finding(lambda scope: scope.joins, op))
 
     def suite(body: Body) -> list[Value]:
-        walk.suite(body.entry.ops)
+        context.suite(body.entry.ops)
         return joined.values()
 
-    joined.enter(branch(walk, condition, [lambda body=body: suite(body) for body in op.bodies], joined.types))
+    joined.enter(branch(context, condition, [lambda body=body: suite(body) for body in op.bodies], joined.types))
     return None
 
 
-def if_with_exit(walk: FunctionMirror, op: py.If, rest: _Rest, frame: _Frame) -> list[Value]:
+def if_with_exit(context: FunctionMirror, op: py.If, rest: _Rest, frame: _Frame) -> list[Value]:
     """An `if` in which a path leaves early. The ops after it move into the path that does not.
 
     Several such paths would need several copies. The `if` then yields whether a path has left, with what, and the
     joined variables; the ops go into a second `if`.
     """
-    taken = walk.finding(lambda scope: scope.static_branches, op)
+    taken = context.finding(lambda scope: scope.static_branches, op)
     if taken is not None:
-        return run(walk, op.bodies[taken].entry.ops, rest, frame)
-    joined = Joined(walk, walk.finding(lambda scope: scope.joins, op))
+        return run(context, op.bodies[taken].entry.ops, rest, frame)
+    joined = Joined(context, context.finding(lambda scope: scope.joins, op))
     has_placeholders = not any(isinstance(type_, DescriptorType) for type_ in (*frame.results, *joined.types))
-    if _ways_on(walk, op) <= 1 or _is_short(rest) or not has_placeholders:
-        return _both(walk, op, rest, frame)
+    if _ways_on(context, op) <= 1 or _is_short(rest) or not has_placeholders:
+        return _both(context, op, rest, frame)
 
     def left(values: list[Value]) -> list[Value]:
-        return [walk.emit.constant(True, i1), *values, *joined.unread()]
+        return [context.emit.constant(True, i1), *values, *joined.unread()]
 
     def at_end() -> list[Value]:
-        return [walk.emit.constant(False, i1), *map(walk.emit.placeholder, frame.results), *joined.values()]
+        return [context.emit.constant(False, i1), *map(context.emit.placeholder, frame.results), *joined.values()]
 
     types = [i1, *frame.results, *joined.types]
-    flag, *parts = _both(walk, op, (), attrs.evolve(frame, types=types, left=left, at_end=at_end))
+    flag, *parts = _both(context, op, (), attrs.evolve(frame, types=types, left=left, at_end=at_end))
     count = len(frame.results)
 
     def go_on() -> list[Value]:
         joined.enter(parts[count:])
-        return run(walk, rest[0][0], rest[1:], frame)
+        return run(context, rest[0][0], rest[1:], frame)
 
-    return branch(walk, flag, [lambda: frame.left(parts[:count]), go_on], frame.types)
+    return branch(context, flag, [lambda: frame.left(parts[:count]), go_on], frame.types)
 
 
-def _both(walk: FunctionMirror, op: py.If, rest: _Rest, frame: _Frame) -> list[Value]:
+def _both(context: FunctionMirror, op: py.If, rest: _Rest, frame: _Frame) -> list[Value]:
     """An `scf.if` of the two suites, each with the rest after it; the values of the frame."""
-    condition = walk.emit.truth(walk.operand(op.condition))
-    walk.emit.builder.location = op.location
-    parts = [lambda body=body: run(walk, body.entry.ops, rest, frame) for body in op.bodies]
-    return branch(walk, condition, parts, frame.types)
+    condition = context.emit.truth(context.operand(op.condition))
+    context.emit.builder.location = op.location
+    parts = [lambda body=body: run(context, body.entry.ops, rest, frame) for body in op.bodies]
+    return branch(context, condition, parts, frame.types)
 
 
-def _ways_on(walk: FunctionMirror, op: Op) -> int:
+def _ways_on(context: FunctionMirror, op: Op) -> int:
     """The number of paths through an `if` to the ops after it."""
-    taken = walk.finding(lambda scope: scope.static_branches, op)
-    return sum(_ways_through(walk, body) for body in (op.bodies if taken is None else [op.bodies[taken]]))
+    taken = context.finding(lambda scope: scope.static_branches, op)
+    return sum(_ways_through(context, body) for body in (op.bodies if taken is None else [op.bodies[taken]]))
 
 
-def _ways_through(walk: FunctionMirror, body: Body) -> int:
+def _ways_through(context: FunctionMirror, body: Body) -> int:
     count = 1
     for op in body.entry.ops:
         if isinstance(op, core.Return | LeavesIteration):
             return 0
         if isinstance(op, py.If) and _leaves(op):
-            count *= _ways_on(walk, op)
+            count *= _ways_on(context, op)
     return count
 
 
 @handles(py.For)
-def for_(walk: FunctionMirror, op: py.For) -> Built:
-    unrolled = walk.finding(lambda scope: scope.unrolled, op)
+def for_(context: FunctionMirror, op: py.For) -> Built:
+    unrolled = context.finding(lambda scope: scope.unrolled, op)
     if unrolled is not None:
-        unroll(walk, op, unrolled)
+        unroll(context, op, unrolled)
         return None
-    found = walk.found(lambda scope: scope.ranges, op)
+    found = context.found(lambda scope: scope.ranges, op)
     index = index_type(found)
-    start, stop, step = bounds(walk, op, found, index)
-    if walk.finding(lambda scope: scope.exits, op) is not None:
+    start, stop, step = bounds(context, op, found, index)
+    if context.finding(lambda scope: scope.exits, op) is not None:
         ignored = [name for name, value in found.options if value]
         if ignored:
             warn(f"a loop with a break ignores the options of zg.range: {', '.join(ignored)}", op.location)
-        counted_with_break(walk, op, found.step, start, stop, step)
+        counted_with_break(context, op, found.step, start, stop, step)
         return None
-    joined = Joined(walk, walk.found(lambda scope: scope.joins, op))
+    joined = Joined(context, context.found(lambda scope: scope.joins, op))
     initial = joined.values()
 
     def suite(parameters: list[Value]) -> Op:
-        walk.values[op.suite.parameters[0]] = parameters.pop(0)
+        context.values[op.suite.parameters[0]] = parameters.pop(0)
         joined.enter(parameters)
-        return scf.Yield(run_iteration(walk, op.suite, joined.types, lambda _: joined.values()))
+        return scf.Yield(run_iteration(context, op.suite, joined.types, lambda _: joined.values()))
 
-    body = body_of(walk, [index, *joined.types], _packed(joined.types), suite)
-    walk.emit.builder.location = op.location
-    made = walk.emit.add(scf.For(start, stop, step, initial, body, **dict[str, Any](found.options)))
-    joined.enter(walk.emit.parts(made, len(joined.types)))
+    body = body_of(context, [index, *joined.types], _packed(joined.types), suite)
+    context.emit.builder.location = op.location
+    made = context.emit.add(scf.For(start, stop, step, initial, body, **dict[str, Any](found.options)))
+    joined.enter(context.emit.parts(made, len(joined.types)))
     return None
 
 
-def bounds(walk: FunctionMirror, op: py.For, found: RangeType, index: Type) -> list[Value]:
+def bounds(context: FunctionMirror, op: py.For, found: RangeType, index: Type) -> list[Value]:
     """Start, stop and step of a loop. A constant start stands before the ops that compute the others."""
-    ops, given = range_call(op.iterable, lambda choice: walk.finding(lambda scope: scope.static_branches, choice))
-    arguments = walk.finding(lambda scope: scope.arguments, given)
+    ops, given = range_call(op.iterable, lambda choice: context.finding(lambda scope: scope.static_branches, choice))
+    arguments = context.finding(lambda scope: scope.arguments, given)
     written: list[Any] = list(given.operands if arguments is None else arguments.values())[:3]
     written += [None] * (3 - len(written))
     if written[1] is None:
         written = [None, written[0], written[2]]
 
     def bound(type_: Type, value: Value | None) -> Value:
-        return walk.emit.convert(Operand(type_, None if value is None else walk.values.get(value)), index)
+        return context.emit.convert(Operand(type_, None if value is None else context.values.get(value)), index)
 
     known = bound(found.start, written[0]) if isinstance(found.start, ConstantType) else None
-    walk.suite(ops)
+    context.suite(ops)
     start = bound(found.start, written[0]) if known is None else known
     return [start, bound(found.stop, written[1]), bound(found.step, written[2])]
 
 
-def unroll(walk: FunctionMirror, op: py.For, iterations: Sequence[tuple[Type, Scope]]) -> None:
-    walk.suite(op.iterable.entry.ops)
-    value = walk.values.get(op.iterable.entry.terminator.operands[0])
+def unroll(context: FunctionMirror, op: py.For, iterations: Sequence[tuple[Type, Scope]]) -> None:
+    context.suite(op.iterable.entry.ops)
+    value = context.values.get(op.iterable.entry.terminator.operands[0])
     # The components of a tuple; numbers need no value.
     items = value if isinstance(value, tuple) else (None,) * len(iterations)
-    around = walk.scope
-    exits = Joined(walk, around.exits.get(op.result))
+    around = context.scope
+    exits = Joined(context, around.exits.get(op.result))
     scopes = [(scope, item) for (_, scope), item in zip(iterations, items, strict=False)]
-    exits.enter(iterate(walk, op, scopes, exits))
-    walk.scope = around
+    exits.enter(iterate(context, op, scopes, exits))
+    context.scope = around
 
 
-def iterate(walk: FunctionMirror, op: py.For, scopes: Sequence[tuple[Scope, Built]], exits: Joined) -> list[Value]:
+def iterate(context: FunctionMirror, op: py.For, scopes: Sequence[tuple[Scope, Built]], exits: Joined) -> list[Value]:
     """Run iterations of an unrolled loop; the run-time values of the variables after the loop, `exits`.
 
     The iterations after one that a `break` may leave are under an `if`.
     """
     for index, (scope, item) in enumerate(scopes):
-        walk.scope = scope
-        walk.values[op.suite.parameters[0]] = item
+        context.scope = scope
+        context.values[op.suite.parameters[0]] = item
         joins = scope.joins.get(op.result)
         if op.result in scope.exits and joins is None:
-            return run_iteration(walk, op.suite, exits.types, lambda _: exits.values())
-        at_end = Joined(walk, joins)
+            return run_iteration(context, op.suite, exits.types, lambda _: exits.values())
+        at_end = Joined(context, joins)
         if op.result in scope.exits:
-            return iterate_with_break(walk, op, at_end, scopes[index + 1 :], exits)
+            return iterate_with_break(context, op, at_end, scopes[index + 1 :], exits)
         if joins is not None:
-            at_end.enter(run_iteration(walk, op.suite, at_end.types, lambda _, j=at_end: j.values()))
+            at_end.enter(run_iteration(context, op.suite, at_end.types, lambda _, j=at_end: j.values()))
     return exits.values()
 
 
 def iterate_with_break(
-    walk: FunctionMirror, op: py.For, at_end: Joined, scopes: Sequence[tuple[Scope, Built]], exits: Joined
+    context: FunctionMirror, op: py.For, at_end: Joined, scopes: Sequence[tuple[Scope, Built]], exits: Joined
 ) -> list[Value]:
     """Run an iteration of an unrolled loop that a `break` may leave, and the iterations after it; see `iterate`."""
 
     def following(goes_on: bool) -> list[Value]:
-        flag = walk.emit.constant(goes_on, i1)
+        flag = context.emit.constant(goes_on, i1)
         if goes_on:
             return [flag, *exits.unread(), *at_end.values()]
         return [flag, *exits.values(), *at_end.unread()]
 
-    flag, *parts = run_iteration(walk, op.suite, [i1, *exits.types, *at_end.types], following)
+    flag, *parts = run_iteration(context, op.suite, [i1, *exits.types, *at_end.types], following)
     count = len(exits.types)
 
     def go_on() -> list[Value]:
         at_end.enter(parts[count:])
-        return iterate(walk, op, scopes, exits)
+        return iterate(context, op, scopes, exits)
 
-    return branch(walk, flag, [go_on, lambda: parts[:count]], exits.types)
+    return branch(context, flag, [go_on, lambda: parts[:count]], exits.types)
 
 
 class _LoopVariables:
     """The variables of a loop. One whose type after the loop is not the one at the head is carried twice."""
 
-    def __init__(self, walk: FunctionMirror, op: Op) -> None:
-        joins = walk.found(lambda scope: scope.joins, op)
-        exits = walk.finding(lambda scope: scope.exits, op)
-        self.head = Joined(walk, joins)
-        self.exits = Joined(walk, joins if exits is None else exits)
-        self.changed = Joined(walk, {var: type_ for var, type_ in self.exits.carried.items() if joins[var] != type_})
+    def __init__(self, context: FunctionMirror, op: Op) -> None:
+        joins = context.found(lambda scope: scope.joins, op)
+        exits = context.finding(lambda scope: scope.exits, op)
+        self.head = Joined(context, joins)
+        self.exits = Joined(context, joins if exits is None else exits)
+        self.changed = Joined(context, {var: type_ for var, type_ in self.exits.carried.items() if joins[var] != type_})
         self.types = [*self.head.types, *self.changed.types]
 
     def values(self, goes_on: bool) -> list[Value]:
@@ -368,7 +372,7 @@ class _LoopVariables:
 
 
 def while_loop(
-    walk: FunctionMirror,
+    context: FunctionMirror,
     op: py.For | py.While,
     heads: Sequence[Value],
     more: Callable[[Value | None, Sequence[Value]], Value],
@@ -379,9 +383,9 @@ def while_loop(
     `more` is the condition, for the first two. `advance` is called at the start of an iteration: whether the loop goes
     on after it, None for True, and the heads of the next one.
     """
-    has_break = walk.finding(lambda scope: scope.exits, op) is not None
-    variables = _LoopVariables(walk, op)
-    first = [*([walk.emit.constant(True, i1)] if has_break else []), *heads]
+    has_break = context.finding(lambda scope: scope.exits, op) is not None
+    variables = _LoopVariables(context, op)
+    first = [*([context.emit.constant(True, i1)] if has_break else []), *heads]
     types = [*(value.type for value in first), *variables.types]
 
     def enter(parameters: list[Value]) -> tuple[Value | None, list[Value]]:
@@ -395,178 +399,178 @@ def while_loop(
         going, following = advance(enter(parameters)[1])
 
         def ends(goes_on: bool) -> list[Value]:
-            flag = going if goes_on and going is not None else walk.emit.constant(goes_on, i1) if has_break else None
+            flag = going if goes_on and going is not None else context.emit.constant(goes_on, i1) if has_break else None
             return [*([] if flag is None else [flag]), *following, *variables.values(goes_on)]
 
-        return scf.Yield(run_iteration(walk, op.suite, types, ends))
+        return scf.Yield(run_iteration(context, op.suite, types, ends))
 
     initial = [*first, *variables.values(True)]
-    bodies = [body_of(walk, types, _packed(types), part) for part in (condition, suite)]
-    made = walk.emit.parts(walk.emit.add(scf.While(initial, *bodies)), len(types))
+    bodies = [body_of(context, types, _packed(types), part) for part in (condition, suite)]
+    made = context.emit.parts(context.emit.add(scf.While(initial, *bodies)), len(types))
     variables.leave(made[len(first) :])
 
 
 @handles(py.While)
-def while_(walk: FunctionMirror, op: py.While) -> None:
+def while_(context: FunctionMirror, op: py.While) -> None:
     """The condition is not computed after a `break`."""
-    if walk.finding(lambda scope: scope.static_branches, op) is not None:
+    if context.finding(lambda scope: scope.static_branches, op) is not None:
         return
 
     def test() -> list[Value]:
-        return [walk.emit.truth(expression(walk, op.condition))]
+        return [context.emit.truth(expression(context, op.condition))]
 
     def more(going: Value | None, _: Sequence[Value]) -> Value:
         if going is None:
             return test()[0]
-        if isinstance(walk.scope.type_of(op.condition.entry.terminator.operands[0]), ConstantType):
+        if isinstance(context.scope.type_of(op.condition.entry.terminator.operands[0]), ConstantType):
             return going
-        return branch(walk, going, [test, lambda: [walk.emit.constant(False, i1)]], [i1])[0]
+        return branch(context, going, [test, lambda: [context.emit.constant(False, i1)]], [i1])[0]
 
-    while_loop(walk, op, (), more, lambda _: (None, ()))
+    while_loop(context, op, (), more, lambda _: (None, ()))
 
 
 def counted_with_break(
-    walk: FunctionMirror, op: py.For, step_type: Type, start: Value, stop: Value, step: Value
+    context: FunctionMirror, op: py.For, step_type: Type, start: Value, stop: Value, step: Value
 ) -> None:
     """A `for` over numbers, as a `while` that carries the index."""
     index = start.type
     known = step_type.value if isinstance(step_type, ConstantType) else None
     signed = isinstance(index, ScalarType) and index.signed
     less, greater = arith.IntPredicate.SLT if signed else arith.IntPredicate.ULT, arith.IntPredicate.SGT
-    walk.emit.builder.location = op.location
+    context.emit.builder.location = op.location
     up = None
     if known is None:
-        zero = walk.emit.constant(0, index)
-        is_nonzero = walk.emit.add(arith.CmpI(step, zero, arith.IntPredicate.NE))
-        walk.emit.add(tt.Assert(is_nonzero, message="the step of a loop must not be zero"))
-        up = walk.emit.add(arith.CmpI(step, zero, greater)) if signed else None
+        zero = context.emit.constant(0, index)
+        is_nonzero = context.emit.add(arith.CmpI(step, zero, arith.IntPredicate.NE))
+        context.emit.add(tt.Assert(is_nonzero, message="the step of a loop must not be zero"))
+        up = context.emit.add(arith.CmpI(step, zero, greater)) if signed else None
 
     def precedes(first: Value, second: Value) -> Value:
         """Whether an index comes before another in the direction of the step."""
         if up is None:
-            return walk.emit.add(arith.CmpI(first, second, greater if known is not None and known < 0 else less))
-        is_less = walk.emit.add(arith.CmpI(first, second, less))
-        return walk.emit.add(arith.Select(up, is_less, walk.emit.add(arith.CmpI(first, second, greater))))
+            return context.emit.add(arith.CmpI(first, second, greater if known is not None and known < 0 else less))
+        is_less = context.emit.add(arith.CmpI(first, second, less))
+        return context.emit.add(arith.Select(up, is_less, context.emit.add(arith.CmpI(first, second, greater))))
 
     def more(going: Value | None, heads: Sequence[Value]) -> Value:
         assert going is not None
         is_inside = precedes(heads[0], stop)
-        return walk.emit.add(arith.AndI(going, is_inside))
+        return context.emit.add(arith.AndI(going, is_inside))
 
     def advance(heads: Sequence[Value]) -> tuple[Value | None, Sequence[Value]]:
-        walk.values[op.suite.parameters[0]] = heads[0]
-        following = walk.emit.add(arith.AddI(heads[0], step))
+        context.values[op.suite.parameters[0]] = heads[0]
+        following = context.emit.add(arith.AddI(heads[0], step))
         # An index that wraps around ends the loop.
         return None if known in (1, -1) else precedes(heads[0], following), [following]
 
-    while_loop(walk, op, [start], more, advance)
+    while_loop(context, op, [start], more, advance)
 
 
-def expression(walk: FunctionMirror, body: Body) -> Operand:
+def expression(context: FunctionMirror, body: Body) -> Operand:
     """Run the body of an expression; its value."""
-    walk.suite(body.entry.ops)
-    return walk.operand(body.entry.terminator.operands[0])
+    context.suite(body.entry.ops)
+    return context.operand(body.entry.terminator.operands[0])
 
 
 @handles(py.CondExpression)
-def conditional(walk: FunctionMirror, op: py.CondExpression) -> Built:
-    taken = walk.finding(lambda scope: scope.static_branches, op)
-    result = walk.scope.type_of(op.result)
+def conditional(context: FunctionMirror, op: py.CondExpression) -> Built:
+    taken = context.finding(lambda scope: scope.static_branches, op)
+    result = context.scope.type_of(op.result)
     if taken is not None:
-        return expression(walk, op.bodies[taken]).value
+        return expression(context, op.bodies[taken]).value
     if isinstance(result, ConstantType) and all(map(_is_simple, op.bodies)):
         return None
-    condition = walk.emit.truth(walk.operand(op.condition))
+    condition = context.emit.truth(context.operand(op.condition))
     in_parts = isinstance(result, TupleType | BlockPtrType | DescriptorType)
     if all(_is_simple(body) for body in op.bodies) and not in_parts:
-        first, second = (walk.emit.convert(expression(walk, body), result) for body in op.bodies)
-        return walk.emit.add(arith.Select(condition, first, second))
+        first, second = (context.emit.convert(expression(context, body), result) for body in op.bodies)
+        return context.emit.add(arith.Select(condition, first, second))
     parts: list[Callable[[], list[Value]]] = [
-        lambda body=body: walk.emit.repack(expression(walk, body), result) for body in op.bodies
+        lambda body=body: context.emit.repack(expression(context, body), result) for body in op.bodies
     ]
-    return rebuild(result, branch(walk, condition, parts, flatten_types(result)))
+    return rebuild(result, branch(context, condition, parts, flatten_types(result)))
 
 
 @handles(py.CondAnd, py.CondOr)
-def short_circuit(walk: FunctionMirror, op: Op) -> Built:
+def short_circuit(context: FunctionMirror, op: Op) -> Built:
     is_and = isinstance(op, py.CondAnd)
 
     def type_of(body: Body) -> Type:
-        return walk.scope.type_of(body.entry.terminator.operands[0])
+        return context.scope.type_of(body.entry.terminator.operands[0])
 
-    parts = operands_of(op, map(type_of, op.bodies), walk.emit.policy)
-    bodies, result = op.bodies[: parts.last + 1], walk.scope.type_of(op.result)
+    parts = operands_of(op, map(type_of, op.bodies), context.emit.policy)
+    bodies, result = op.bodies[: parts.last + 1], context.scope.type_of(op.result)
     tested = bodies[: parts.tested[-1] + 1 if parts.tested else 0]
     value = Operand(i1, None)
     if parts.gives_tested and isinstance(result, TensorType) and len(parts.tested) > 1:
-        value = Operand(result, _element_by_element(walk, tested, is_and, result))
+        value = Operand(result, _element_by_element(context, tested, is_and, result))
     elif len(parts.tested) > 1 and not any(isinstance(type_of(bodies[index]), TensorType) for index in parts.tested):
-        value = Operand(i1, _chain(walk, list(tested), is_and))
+        value = Operand(i1, _chain(context, list(tested), is_and))
     else:
         for body in tested:
-            value = expression(walk, body)
+            value = expression(context, body)
     if not parts.gives_last:
         return value.value
-    last = expression(walk, bodies[-1])
+    last = expression(context, bodies[-1])
     if not parts.gives_tested:
         return last.value
-    condition = walk.emit.truth(value)
-    first, second = (walk.emit.convert(part, result) for part in ((last, value) if is_and else (value, last)))
-    return walk.emit.add(arith.Select(condition, first, second))
+    condition = context.emit.truth(value)
+    first, second = (context.emit.convert(part, result) for part in ((last, value) if is_and else (value, last)))
+    return context.emit.add(arith.Select(condition, first, second))
 
 
-def _element_by_element(walk: FunctionMirror, bodies: Sequence[Body], is_and: bool, result: TensorType) -> Value:
+def _element_by_element(context: FunctionMirror, bodies: Sequence[Body], is_and: bool, result: TensorType) -> Value:
     """`and` or `or` of tensors: all operands are computed."""
-    found = [expression(walk, body) for body in bodies]
-    bools = [walk.emit.convert(one, result) for one in found if known_truth(one.type, walk.emit.policy) is None]
-    return functools.reduce(lambda a, b: walk.emit.add((arith.AndI if is_and else arith.OrI)(a, b)), bools)
+    found = [expression(context, body) for body in bodies]
+    bools = [context.emit.convert(one, result) for one in found if known_truth(one.type, context.emit.policy) is None]
+    return functools.reduce(lambda a, b: context.emit.add((arith.AndI if is_and else arith.OrI)(a, b)), bools)
 
 
 @handles(py.Comprehension)
-def comprehension(walk: FunctionMirror, op: py.Comprehension) -> Built:
+def comprehension(context: FunctionMirror, op: py.Comprehension) -> Built:
     """The elements of a list comprehension, of which attribution has chosen the items."""
-    iterable = expression(walk, op.iterable)
-    result = walk.scope.type_of(op.result)
-    around, values = walk.scope, list[Built]()
-    for index, scope in walk.found(lambda scope: scope.chosen, op):
-        walk.scope = scope
+    iterable = expression(context, op.iterable)
+    result = context.scope.type_of(op.result)
+    around, values = context.scope, list[Built]()
+    for index, scope in context.found(lambda scope: scope.chosen, op):
+        context.scope = scope
         item = None if components(iterable.type) is None else split_operand(iterable)[index].value
         for body in (op.condition, op.element):
-            walk.values[body.parameters[0]] = item
-        walk.suite(op.condition.entry.ops)
-        values.append(expression(walk, op.element).value)
-    walk.scope = around
+            context.values[body.parameters[0]] = item
+        context.suite(op.condition.entry.ops)
+        values.append(expression(context, op.element).value)
+    context.scope = around
     return None if isinstance(result, ConstantType) else tuple(values)
 
 
-def _chain(walk: FunctionMirror, bodies: list[Body], is_and: bool) -> Value:
-    operand = expression(walk, bodies[0])
-    known = known_truth(operand.type, walk.emit.policy)
-    first = walk.emit.truth(operand) if known is None else walk.emit.constant(known, i1)
+def _chain(context: FunctionMirror, bodies: list[Body], is_and: bool) -> Value:
+    operand = expression(context, bodies[0])
+    known = known_truth(operand.type, context.emit.policy)
+    first = context.emit.truth(operand) if known is None else context.emit.constant(known, i1)
     if len(bodies) == 1:
         return first
     if all(_is_simple(body) for body in bodies[1:]):
         for body in bodies[1:]:
-            other = walk.emit.truth(expression(walk, body))
-            first = walk.emit.add((arith.AndI if is_and else arith.OrI)(first, other))
+            other = context.emit.truth(expression(context, body))
+            first = context.emit.add((arith.AndI if is_and else arith.OrI)(first, other))
         return first
 
     def more() -> list[Value]:
-        return [_chain(walk, bodies[1:], is_and)]
+        return [_chain(context, bodies[1:], is_and)]
 
     def done() -> list[Value]:
-        return [walk.emit.constant(not is_and, i1)]
+        return [context.emit.constant(not is_and, i1)]
 
-    return branch(walk, first, [more, done] if is_and else [done, more], [i1])[0]
+    return branch(context, first, [more, done] if is_and else [done, more], [i1])[0]
 
 
 @handles(py.Assert)
-def assertion(walk: FunctionMirror, op: py.Assert) -> Built:
-    condition = walk.operand(op.condition)
+def assertion(context: FunctionMirror, op: py.Assert) -> Built:
+    condition = context.operand(op.condition)
     if not isinstance(condition.type, ConstantType) or not condition.type.value:
-        message = NONE if op.message is None else walk.scope.type_of(op.message)
+        message = NONE if op.message is None else context.scope.type_of(op.message)
         text = message.value if isinstance(message, ConstantType) else None
-        walk.emit.add(tt.Assert(walk.emit.truth(condition), message=text or ""))
+        context.emit.add(tt.Assert(context.emit.truth(condition), message=text or ""))
     return None
 
 

@@ -235,6 +235,6 @@ def test_the_index_has_the_common_type_of_the_bounds():
 
 def test_stored_variables_stand_in_the_order_of_the_first_store():
     loop = next(op for op in carries.model.walk() if isinstance(op, py.While))
-    walk = FunctionAttributor(Attributor(), FunctionName("f", loop.root()), (), None)
-    assert [var.op.name for var in stored_variables(walk, loop)] == ["total", "same", "i"]
-    assert all(isinstance(var.op, core.Var) for var in stored_variables(walk, loop))
+    context = FunctionAttributor(Attributor(), FunctionName("f", loop.root()), (), None)
+    assert [var.op.name for var in stored_variables(context, loop)] == ["total", "same", "i"]
+    assert all(isinstance(var.op, core.Var) for var in stored_variables(context, loop))
