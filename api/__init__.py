@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from ziggurat.frameworks.jax_ops import jax_op as jax_op
     from ziggurat.frameworks.torch_ops import torch_op as torch_op
     from ziggurat.frontends.tracing import for_, if_, while_
-    from ziggurat.frontends.triton_c.printer import to_triton_c
     from ziggurat.gradients import grad
     from ziggurat.kernels.heuristics import heuristics
     from ziggurat.kernels.triton_c import triton_c
@@ -64,7 +63,6 @@ __getattr__, __dir__ = lazily(
         "frameworks.jax_ops": ("jax_op",),
         "frameworks.torch_ops": ("torch_op",),
         "frontends.tracing": ("for_", "if_", "while_"),
-        "frontends.triton_c.printer": ("to_triton_c",),
         "gradients": ("grad",),
         "kernels.heuristics": ("heuristics",),
         "kernels.triton_c": ("triton_c",),
@@ -83,7 +81,7 @@ __all__ = [
     "compile", "descriptor", "dialects", "divisible", "empty", "execute", "f8e4m3", "f8e5m2", "f16", "f32", "f64",
     "for_", "from_mlir", "function", "get_num_threads", "grad", "heuristics", "i1", "i8", "i16", "i32", "i64", "if_",
     "kernel", "kit", "parse", "ptr", "run", "set_num_threads", "simplify", "testing", "to_device", "to_host",
-    "to_mlir", "to_text", "to_triton_c", "trace", "transform", "triton_c", "u8", "u16", "u32", "u64",
+    "to_mlir", "to_text", "trace", "transform", "triton_c", "u8", "u16", "u32", "u64",
     "verify", "while_",
 ]  # fmt: skip
 __all__ += _errors.__all__

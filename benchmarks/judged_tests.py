@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
 if os.environ["JUDGED_BY"] == "ziggurat":
+    import triton_internal_testing
+
     from ziggurat.triton import install
 
     install()
+    sys.modules["triton._internal_testing"] = triton_internal_testing
 
 _found: dict[str, tuple[str, str]] = {}
 

@@ -145,11 +145,6 @@ def test_a_tier_names_the_op_that_it_lacks_and_its_table(tier, cls, kernel):
     assert "replace the op by a transform" in error.value.hint and "another tier" not in str(error.value)
 
 
-def test_triton_c_names_the_op():
-    with pytest.raises(TargetError, match=r"Triton-C cannot express poly\.eval"):
-        zg.to_triton_c(model_with(Eval))
-
-
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_an_op_with_a_function_at_each_tier_runs_at_each(kernel):
     model = model_with(Square, KERNELS[kernel])
