@@ -199,7 +199,7 @@ def _run_time(function: Function, name: str, given: Type) -> Type:
 
 def is_compiled_in(function: Function, given: Any) -> bool:
     """Whether an argument is compiled in whatever its parameter is: `tl.constexpr(…)`, a function, or a dtype."""
-    return function.policy.python_syntax and (isinstance(given, Function | Type) or unwrapped(given) is not given)
+    return function.language.python_syntax and (isinstance(given, Function | Type) or unwrapped(given) is not given)
 
 
 def constant_of(function: Function, name: str, given: Any) -> Type:
@@ -207,7 +207,7 @@ def constant_of(function: Function, name: str, given: Any) -> Type:
     for _ in leaves([given]):
         pass  # Raises an error for a list that contains itself.
     given = _without_lists(given)
-    if not usable(given) and not function.policy.python_syntax:
+    if not usable(given) and not function.language.python_syntax:
         hint = "give a type such as zg.i32 or zg.ptr(zg.f32) for a run-time argument"
         if isinstance(given, FunctionType):
             named = given.__name__ != "<lambda>"
@@ -320,7 +320,7 @@ def declared_number(
     if type_.is_float:
         raise LaunchError(f"{what}; got the float {given}", hint=f"pass int({name})")
     low, high = declared.limits
-    if function.policy.wrapped_numbers:  # Triton's launcher, which is C, takes the low bits.
+    if function.language.wrapped_numbers:  # Triton's launcher, which is C, takes the low bits.
         return declared.dtype.type(wrapped(int(given), declared)), declared
     if not low <= int(given) <= high:
         raise LaunchError(f"{what}, which holds {low} … {high}; got {given}")

@@ -20,7 +20,7 @@ from ziggurat.codemodel.op import Op, require_argument
 from ziggurat.codemodel.recent import Recent
 from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType, TupleType, Type, i1
 from ziggurat.frontends.language import Function
-from ziggurat.frontends.language.policy import Policy
+from ziggurat.frontends.language.languages import Language
 from ziggurat.kernels.arguments import (
     MAX_SPECIALIZATIONS,
     Signature,
@@ -60,11 +60,11 @@ class Kernel(Function):
     `kernel[grid](arguments…)` runs it.
     """
 
-    make_models: Callable[[Callable[..., Any], Policy], Models] = PythonModels
+    make_models: Callable[[Callable[..., Any], Language], Models] = PythonModels
 
     def __init__(self, fn: Callable[..., Any], do_not_specialize: Iterable[str] = ()) -> None:
         # A stub in the place of a Python function brings its own models.
-        self.models: Models = getattr(fn, "ziggurat_models", None) or self.make_models(fn, self.policy)
+        self.models: Models = getattr(fn, "ziggurat_models", None) or self.make_models(fn, self.language)
         super().__init__(fn, self.models.python)
         names = [do_not_specialize] if isinstance(do_not_specialize, str) else do_not_specialize
         require_argument(names, Iterable, "zg.kernel: 'do_not_specialize' must be names of parameters")
@@ -153,7 +153,7 @@ class Kernel(Function):
 
             model = specialize(model, known)
         compiled = (
-            compiler.compile_for_cpu(model, chosen, python, self.name, tolerant=self.policy.tolerant_memory)
+            compiler.compile_for_cpu(model, chosen, python, self.name, tolerant=self.language.tolerant_memory)
             if chosen.target == CPU
             else compiler.compile_model(model, chosen, python, name=self.name)
         )
@@ -335,7 +335,7 @@ class Kernel(Function):
         from ziggurat.backend.reference.run import run
 
         strict = bool(options.get("strict", False))
-        tolerant = self.policy.tolerant_memory and not strict
+        tolerant = self.language.tolerant_memory and not strict
         signature, names, values = self.specialized(bound)
         sizes = self.sizes(grid, bound)
         result = self.result_here(signature, options)

@@ -12,7 +12,7 @@ from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import ConstantType, Type, constexpr_type
 from ziggurat.frontends.language import Function
-from ziggurat.frontends.language.policy import EXPLICIT, Policy
+from ziggurat.frontends.language.languages import EXPLICIT, Language
 from ziggurat.frontends.reflection import reader
 
 if TYPE_CHECKING:
@@ -100,8 +100,8 @@ class Models:
 class PythonModels(Models):
     """The models of a Python function, whose source is read."""
 
-    def __init__(self, fn: Callable[..., Any], policy: Policy = EXPLICIT) -> None:
-        self._read = reader(fn, policy)
+    def __init__(self, fn: Callable[..., Any], language: Language = EXPLICIT) -> None:
+        self._read = reader(fn, language)
 
     def python(self, kernel: Function) -> Op:
         return self._read(kernel)

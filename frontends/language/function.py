@@ -14,7 +14,7 @@ from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import ScalarType, Type
 from ziggurat.frontends.language.constants import as_constant
-from ziggurat.frontends.language.policy import EXPLICIT, Policy
+from ziggurat.frontends.language.languages import EXPLICIT, Language
 from ziggurat.frontends.language.signature import Call, active_recorder, bind
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class Function:
 
     __qualname__: str
     # The rules of the language in which the function is written.
-    policy: Policy = EXPLICIT
+    language: Language = EXPLICIT
     # Whether Triton models keep calls of the function.
     noinline: bool = False
     # The class of the object that the function makes, where it is an `__init__`.
@@ -212,7 +212,7 @@ class Function:
             self.watch()
             return
         for use, _, now in changed:
-            if self.policy.strict_globals and not isinstance(use.value, Function):
+            if self.language.strict_globals and not isinstance(use.value, Function):
                 raise changed_global(use, now)
         self.forget()
         for use, function, now in changed:

@@ -21,7 +21,7 @@ def annotated_type(name: str, annotation: Any, node: ast.AST, names: Names) -> T
     """`constexpr` for that annotation of the parameter or variable `name`, another type that the annotation names, or
     `object`. An annotation may be a text. Raises `KernelTypeError` at `node` for a type that no argument has, for one
     inside of `Optional`, a union or `Annotated`, and for a text with a name that the language lacks."""
-    hint = "name a type alone: " + ("tl.float32" if names.policy.is_triton else "zg.f32, zg.ptr(zg.f32) …")
+    hint = "name a type alone: " + ("tl.float32" if names.language.is_triton else "zg.f32, zg.ptr(zg.f32) …")
     stray: list[str] = []
     if isinstance(annotation, str):
         text = annotation.strip("'\" ")
@@ -44,7 +44,7 @@ def annotated_type(name: str, annotation: Any, node: ast.AST, names: Names) -> T
     declared, origin = _named(annotation), typing.get_origin(annotation)
     if origin in (types.UnionType, typing.Annotated) or not isinstance(origin, type):  # Items of arrays are none.
         stray += [part for part in typing.get_args(annotation) if _named(part) is not None]
-    if not stray and (declared is None or names.policy.is_triton):  # Launches read the dtypes of Triton's kernels.
+    if not stray and (declared is None or names.language.is_triton):  # Launches read the dtypes of Triton's kernels.
         return pyobject
     if not isinstance(declared, ScalarType | PtrType | DescriptorType):
         got = ast.unparse(getattr(node, "annotation", node)) if declared is None else declared

@@ -64,7 +64,7 @@ class Expressions(ast.NodeVisitor, Bodies):
 
     def __init__(self, names: Names, source: Source, builder: Builder, outer: Outer) -> None:
         self.names = names
-        self.policy = names.policy
+        self.language = names.language
         self.source = source
         self.builder = builder
         self.outer = outer
@@ -94,7 +94,7 @@ class Expressions(ast.NodeVisitor, Bodies):
         raise self.unsupported(node)
 
     def unsupported(self, node: ast.AST, form: str | None = None) -> KernelSyntaxError:
-        return unsupported(node, self.source, form, self.policy)
+        return unsupported(node, self.source, form, self.language)
 
     def add(self, op: Op, node: Any) -> Value:
         """Add an op that models `node`."""
@@ -137,7 +137,7 @@ class Expressions(ast.NodeVisitor, Bodies):
             return self.add(core.VarLoad(variable), node)
         if node.id in self.names.locals:
             if not self.errors:
-                undefined = "is not defined: it " if self.policy.is_triton else ""
+                undefined = "is not defined: it " if self.language.is_triton else ""
                 raise KernelNameError(
                     f"'{node.id}' {undefined}is used before it is assigned",
                     self.source.span(node),
@@ -159,12 +159,12 @@ class Expressions(ast.NodeVisitor, Bodies):
         value = unwrapped(value)
         if isinstance(value, Function):
             return self.add(core.FuncRef(self.symbol(value, node), pyobject), node)
-        is_object = self.policy.python_syntax and is_record(value)
+        is_object = self.language.python_syntax and is_record(value)
         good, constant = (False, None) if is_object else as_constant(value)
         if good:
             return self.constant(constant, node)
         if is_object or not usable(value):
-            return self.host_object(value, node) if self.policy.python_syntax else None
+            return self.host_object(value, node) if self.language.python_syntax else None
         items = [self.known(item, node) for item in value]
         return self.add(py.Pack(tuple(item for item in items if item is not None)), node)
 
@@ -180,7 +180,7 @@ class Expressions(ast.NodeVisitor, Bodies):
     def symbol(self, function: Function, node: ast.AST) -> str:
         """The symbol of a function that this one refers to."""
         symbol = function.fn.__qualname__
-        if self.policy.python_syntax:
+        if self.language.python_syntax:
             count = 0
             while self.outer.callees.setdefault(symbol, function) is not function:
                 count += 1
@@ -214,7 +214,7 @@ class Expressions(ast.NodeVisitor, Bodies):
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> Value:
         """An f-string, whose values must be constants. A specification may have values in it as well."""
-        if not self.policy.python_syntax:
+        if not self.language.python_syntax:
             raise self.unsupported(node)
         values: list[Value] = []
 
@@ -238,7 +238,7 @@ class Expressions(ast.NodeVisitor, Bodies):
 
     def visit_ListComp(self, node: ast.ListComp) -> Value:
         """A list comprehension is unrolled over the items of a tuple. Its variables are its own."""
-        if not self.policy.python_syntax or len(node.generators) != 1 or node.generators[0].is_async:
+        if not self.language.python_syntax or len(node.generators) != 1 or node.generators[0].is_async:
             raise self.unsupported(node)
         (generator,) = node.generators
         iterable = self.part(generator.iter)
@@ -270,7 +270,7 @@ class Expressions(ast.NodeVisitor, Bodies):
 
     def visit_NamedExpr(self, node: ast.NamedExpr) -> Value:
         """`(name := value)`: only where the expression is always computed."""
-        if not self.policy.python_syntax or self.parts:
+        if not self.language.python_syntax or self.parts:
             raise self.unsupported(node)
         value = self.expression(node.value)
         self.assign(node.target, value, node)
@@ -285,12 +285,12 @@ class Expressions(ast.NodeVisitor, Bodies):
         items = index.elts if isinstance(index, ast.Tuple) else [index]
         new_axes = [self.new_axis(item) for item in items]
         if any(new is not None for new in new_axes):
-            if not self.policy.tensor_operators:
+            if not self.language.tensor_operators:
                 raise self.unsupported(node, "expand")
             if None not in new_axes:
                 value = self.expression(node.value)
                 return self.add(py.Subscript(value, self.constant(tuple(new_axes), index)), node)
-        if isinstance(index, ast.Slice) and self.policy.python_syntax:
+        if isinstance(index, ast.Slice) and self.language.python_syntax:
             value = self.expression(node.value)
             ends = [self.constant(None, index) if end is None else self.expression(end) for end in _ends(index)]
             return self.add(py.Subscript(value, self.add(py.Invoke(tuple(ends), "builtins.slice"), index)), node)
@@ -318,7 +318,7 @@ class Expressions(ast.NodeVisitor, Bodies):
         return self.add(_UNARY[type(node.op)](self.expression(operand)), node)
 
     def visit_BinOp(self, node: ast.BinOp) -> Value:
-        for side in () if self.policy.python_syntax else (node.left, node.right):
+        for side in () if self.language.python_syntax else (node.left, node.right):
             if isinstance(side, ast.Constant) and isinstance(side.value, str):
                 raise self.unsupported(node, "string")
         op = self.operator(node.op, node)
@@ -414,7 +414,7 @@ class Expressions(ast.NodeVisitor, Bodies):
             return self.call_function(node, target)
         name = builtin_name(target)
         if name not in self.names.builtins:
-            if self.policy.python_syntax:
+            if self.language.python_syntax:
                 return self.call_host(node, target)
             raise self.not_callable(node, target, name)
         self.check_builtin(name, node)
@@ -442,7 +442,7 @@ class Expressions(ast.NodeVisitor, Bodies):
     def check_form(self, node: ast.Call) -> None:
         """Raise `KernelSyntaxError` for `*arguments` and `**arguments`."""
         for argument in node.args:
-            if isinstance(argument, ast.Starred) and not self.policy.python_syntax:
+            if isinstance(argument, ast.Starred) and not self.language.python_syntax:
                 raise self.unsupported(argument, "star argument")
         for keyword in node.keywords:
             if keyword.arg is None:
@@ -462,11 +462,11 @@ class Expressions(ast.NodeVisitor, Bodies):
 
     def written_keywords(self, node: ast.Call) -> list[ast.keyword]:
         """The keyword arguments. Those by which functions of Triton's hand on their compiler say nothing here."""
-        return [k for k in node.keywords if not (self.policy.is_triton and k.arg in ("_semantic", "_generator"))]
+        return [k for k in node.keywords if not (self.language.is_triton and k.arg in ("_semantic", "_generator"))]
 
     def check_builtin(self, name: str, node: ast.Call) -> None:
         """Raise `KernelTypeError` when the arguments do not fit a builtin."""
-        if node.keywords and name == "range" and self.policy.loose_range:
+        if node.keywords and name == "range" and self.language.loose_range:
             ignored = ", ".join(keyword.arg or "" for keyword in node.keywords)
             warn(f"range() ignores '{ignored}', as Triton does: tl.range takes it", self.source.span(node))
         elif node.keywords:
@@ -488,7 +488,7 @@ class Expressions(ast.NodeVisitor, Bodies):
 
     def arguments(self, node: ast.Call) -> tuple[tuple[Value, ...], tuple[str, ...], tuple[int, ...]]:
         """The arguments of a call, the names of the keyword arguments, which come last, and the indices of `*t`."""
-        ignored = self.policy.loose_range and self.names.static(node.func) is range
+        ignored = self.language.loose_range and self.names.static(node.func) is range
         keywords = [] if ignored else self.written_keywords(node)
         starred = tuple(index for index, argument in enumerate(node.args) if isinstance(argument, ast.Starred))
         written = [a.value if isinstance(a, ast.Starred) else a for a in node.args]
@@ -518,7 +518,7 @@ class Expressions(ast.NodeVisitor, Bodies):
 
     def classes(self, node: ast.expr) -> Value:
         """The second argument of `isinstance`: a class or a tuple of classes, as the names of the builtins."""
-        if self.policy.python_syntax:
+        if self.language.python_syntax:
             return self.expression(node)
         items: Sequence[ast.expr] = node.elts if isinstance(node, ast.Tuple) else [node]
         found: list[str] = []
@@ -545,7 +545,7 @@ class Expressions(ast.NodeVisitor, Bodies):
         elif isinstance(target, types.FunctionType) and not (target.__module__ or "").startswith("ziggurat"):
             what = f"'{shown}', which is a plain Python function,"
             named = target.__name__ if target.__name__.isidentifier() else "what it does as a def"
-            hint += f"decorate {named} with {'@triton.jit' if self.policy.is_triton else '@zg.function'}"
+            hint += f"decorate {named} with {'@triton.jit' if self.language.is_triton else '@zg.function'}"
         else:
             what = f"'{shown}'"
             if target is constexpr:

@@ -16,7 +16,7 @@ from ziggurat.codemodel.recursion import MAX_FRAMES, deep_recursion, frames
 from ziggurat.codemodel.subnormals import keep_subnormals
 from ziggurat.codemodel.types import Type, constexpr_type, pyobject
 from ziggurat.frontends.language.function import Function, Use, usable, written_function
-from ziggurat.frontends.language.policy import EXPLICIT, Policy
+from ziggurat.frontends.language.languages import EXPLICIT, Language
 from ziggurat.frontends.reflection.annotations import annotated_type
 from ziggurat.frontends.reflection.expressions import Outer
 from ziggurat.frontends.reflection.names import KINDS, Names
@@ -36,7 +36,7 @@ def function(fn: Callable[..., Any]) -> Function:
     return Function(fn, reader(fn))
 
 
-def reader(fn: Callable[..., Any], policy: Policy = EXPLICIT) -> Callable[[Function], Op]:
+def reader(fn: Callable[..., Any], language: Language = EXPLICIT) -> Callable[[Function], Op]:
     """Read the source of `fn` now, and return the function that makes its Python code model later.
 
     An edit of the file while the program runs does not change its kernels. Names are resolved when the model is made.
@@ -45,14 +45,14 @@ def reader(fn: Callable[..., Any], policy: Policy = EXPLICIT) -> Callable[[Funct
     plain = cast(types.FunctionType, written_function(fn))
     lines, code = read_lines(plain), plain.__code__
     if plain.__code__.co_flags & _NOT_PLAIN:
-        _parameters(find_source(plain, lines), policy)
+        _parameters(find_source(plain, lines), language)
 
     def model(made: Function) -> Op:
         with deep_recursion(), keep_subnormals():
             try:
-                func, outer, made.uses, made.declares = _model(made.fn, lines, made.policy, made.initializes, code)
+                func, outer, made.uses, made.declares = _model(made.fn, lines, made.language, made.initializes, code)
             except ZigguratError as error:
-                raise (as_triton(error) if made.policy.is_triton else error) from None
+                raise (as_triton(error) if made.language.is_triton else error) from None
         made.callees, made.objects = outer.callees, outer.objects
         return func
 
@@ -67,13 +67,13 @@ def reflect(function: Function | Callable[..., Any]) -> Op:
     """
     fn = written_function(function)
     with deep_recursion(), keep_subnormals():
-        return _model(fn, read_lines(fn), getattr(function, "policy", EXPLICIT))[0]
+        return _model(fn, read_lines(fn), getattr(function, "language", EXPLICIT))[0]
 
 
 def _model(
     function: Callable[..., Any],
     lines: Sequence[str],
-    policy: Policy,
+    language: Language,
     made: type[Any] | None = None,
     code: types.CodeType | None = None,
 ) -> tuple[Op, Outer, tuple[Use, ...], dict[str, Type]]:
@@ -84,9 +84,9 @@ def _model(
     """
     fn = cast(types.FunctionType, function)
     source = find_source(fn, lines or read_lines(fn), code)
-    parameters = _parameters(source, policy)[made is not None :]
-    names = Names(fn, source, policy)
-    if not policy.python_syntax:
+    parameters = _parameters(source, language)[made is not None :]
+    names = Names(fn, source, language)
+    if not language.python_syntax:
         _check_defaults(fn, parameters, source)
     outer = Outer()
     notes = fn.__annotations__
@@ -122,12 +122,12 @@ def _deepest(function: ast.FunctionDef) -> ast.stmt:
     return found
 
 
-def _parameters(source: Source, policy: Policy) -> list[ast.arg]:
+def _parameters(source: Source, language: Language) -> list[ast.arg]:
     """The parameters in their order. One with a `*`, in a language that has it, holds a tuple."""
     node = source.node
     arguments = node.args
     for starred in (arguments.vararg, arguments.kwarg):
-        if starred is not None and not (policy.python_syntax and starred is arguments.vararg):
+        if starred is not None and not (language.python_syntax and starred is arguments.vararg):
             raise unsupported(starred, source, "star parameter")
     type_parameters: Sequence[ast.AST] = getattr(node, "type_params", ())
     if type_parameters:

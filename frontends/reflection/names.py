@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 from ziggurat.codemodel.errors import KernelNameError, KernelSyntaxError
 from ziggurat.frontends.language.constants import is_enum, unwrapped
 from ziggurat.frontends.language.function import Function, Use, usable
-from ziggurat.frontends.language.policy import EXPLICIT, Policy
+from ziggurat.frontends.language.languages import EXPLICIT, Language
 from ziggurat.frontends.language.signature import SIGNATURES, Call, suggest
 from ziggurat.frontends.language.spellings import of_member
 from ziggurat.frontends.reflection.scopes import mentions
@@ -35,11 +35,11 @@ KINDS: Final = (
 class Names:
     """The names that the function `fn` can see. `locals` are its variables and parameters."""
 
-    def __init__(self, fn: types.FunctionType, source: Source, policy: Policy = EXPLICIT) -> None:
+    def __init__(self, fn: types.FunctionType, source: Source, language: Language = EXPLICIT) -> None:
         code = fn.__code__
         self.source = source
-        self.policy = policy
-        self.builtins = BUILTINS | (MORE_BUILTINS if policy.python_syntax else {})
+        self.language = language
+        self.builtins = BUILTINS | (MORE_BUILTINS if language.python_syntax else {})
         # Python 3.12 lists variables of comprehensions among the function's, so the tree decides as well.
         found = [pair for statement in source.node.body for pair in mentions(statement)]
         bound = {name for name, node, _ in found if not isinstance(getattr(node, "ctx", None), ast.Load)}
@@ -49,7 +49,7 @@ class Names:
         self.globals = fn.__globals__
         # The uses of globals whose names the function assigns later on.
         self.early: set[ast.AST] = set()
-        if policy.early_globals:
+        if language.early_globals:
             assigned = set(code.co_varnames[:count])
             for name, node, binds in found:
                 if binds:
@@ -76,7 +76,7 @@ class Names:
                 if names.get(node.attr) is found and not _is_ours(owner):
                     self._note(node, found, names.__getitem__, node.attr)
                 return found
-            if self.policy.python_syntax and is_host_object(owner):
+            if self.language.python_syntax and is_host_object(owner):
                 from ziggurat.frontends.triton.compile_time import member
 
                 try:
@@ -116,7 +116,7 @@ class Names:
     def _check_global(self, node: ast.Name, value: Any) -> None:
         """Raise `KernelNameError` for data from outside that may change, in a language that wants it marked."""
         if (
-            not self.policy.strict_globals
+            not self.language.strict_globals
             or is_record(value)
             or not isinstance(value, _DATA)
             or unwrapped(value) is not value

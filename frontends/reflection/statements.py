@@ -48,7 +48,7 @@ class Statements(Expressions):
         """
         node = self.source.node
         self.declarations = declarations(node.body, {p.arg for p in parameters}, self.names.locals)
-        if self.policy.assigned_numbers:
+        if self.language.assigned_numbers:
             self.constants = set(constant_names(node.body))
         for parameter, value in zip(parameters, self.builder.parameters, strict=True):
             self.declare(parameter.arg, parameter, value)
@@ -93,7 +93,7 @@ class Statements(Expressions):
     def never_run(self, statement: ast.stmt) -> str | None:
         """The form, in `FORMS`, of a statement that follows `statement` and is never run; None where it may be."""
         if isinstance(statement, ast.Return) and not self.loops:
-            return None if self.policy.python_syntax else "after return"
+            return None if self.language.python_syntax else "after return"
         return "after break" if isinstance(statement, ast.Break | ast.Continue) else None
 
     def spoil(self, node: ast.AST, value: Value) -> None:
@@ -151,12 +151,12 @@ class Statements(Expressions):
             self.assign(target, value, node)
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
-        if node.value is None and self.policy.python_syntax:
+        if node.value is None and self.language.python_syntax:
             return
         if node.value is None:
             raise self.unsupported(node, "bare annotation")
         value, note = self.expression(node.value), node.annotation
-        if not self.policy.is_triton:  # Triton looks for `tl.constexpr` alone.
+        if not self.language.is_triton:  # Triton looks for `tl.constexpr` alone.
             text = note.value if isinstance(note, ast.Constant) else ast.unparse(note)
             inner = any(isinstance(part, ast.Name) and part.id in self.names.locals for part in ast.walk(note))
             type_ = None if inner else annotated_type(ast.unparse(node.target), text, note, self.names)
@@ -210,7 +210,7 @@ class Statements(Expressions):
     # Control flow.
 
     def visit_For(self, node: ast.For) -> None:
-        if node.orelse and not self.policy.python_syntax:
+        if node.orelse and not self.language.python_syntax:
             self.report(self.unsupported(node.orelse[0], "loop else"), node.orelse[0])
         self.heads = (node.iter,)
         iterable = self.body(node.iter, lambda: self.attempt(node.iter))
@@ -228,7 +228,7 @@ class Statements(Expressions):
         suite = self.body(node, iteration, (pyobject,))
         self.loops -= 1
         self.add(py.For(iterable, suite), node)
-        if node.orelse and self.policy.python_syntax:
+        if node.orelse and self.language.python_syntax:
             if any(py.leaves_iteration(op) for op in suite.entry.ops):
                 raise self.unsupported(node.orelse[0], "loop else")
             self.suite(node.orelse)
@@ -274,10 +274,10 @@ class Statements(Expressions):
         if isinstance(value, ast.Constant) and (isinstance(value.value, str) or value.value is ...):
             return  # A docstring, a string used as a comment, or `...` for an empty suite.
         is_call = isinstance(value, ast.Call) or not hasattr(self, f"visit_{type(value).__name__}")
-        if not is_call and not self.policy.python_syntax:
+        if not is_call and not self.language.python_syntax:
             raise self.unsupported(node, "expression")
         result = self.expression(value)
-        hinted = self.hinted(value) if self.policy.standing_hints else None
+        hinted = self.hinted(value) if self.language.standing_hints else None
         if hinted is not None:
             self.add(core.VarStore(hinted, result), node)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 
 from ziggurat.codemodel.errors import KernelSyntaxError
-from ziggurat.frontends.language.policy import EXPLICIT, Policy
+from ziggurat.frontends.language.languages import EXPLICIT, Language
 from ziggurat.frontends.reflection.source import Source
 
 _OUTSIDE = "do it outside of the kernel; names of the module and of enclosing functions can be used inside"
@@ -93,12 +93,14 @@ _TRITON_FORMS: dict[str, str] = {
 }
 
 
-def unsupported(node: ast.AST, source: Source, form: str | None = None, policy: Policy = EXPLICIT) -> KernelSyntaxError:
+def unsupported(
+    node: ast.AST, source: Source, form: str | None = None, language: Language = EXPLICIT
+) -> KernelSyntaxError:
     """The error for a construct of the node's class, or for its form named in `FORMS`, at the node."""
     name = type(node).__name__
     what, instead = FORMS[form] if form is not None else CONSTRUCTS.get(name, (f"the construct '{name}'", _OUTSIDE))
     summary = f"a kernel cannot use {what}"
-    if policy.is_triton:
+    if language.is_triton:
         key = "nested function" if isinstance(node, ast.FunctionDef) else form
         words = f"unsupported AST node type: {name}" if key is None else _TRITON_FORMS.get(key)
         summary = summary if words is None else f"{words}: {summary}"

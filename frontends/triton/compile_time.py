@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 from ziggurat.frontends.language.function import Function
-from ziggurat.frontends.language.policy import TRITON
+from ziggurat.frontends.language.languages import TRITON
 from ziggurat.frontends.reflection.functions import reader
 from ziggurat.frontends.triton.constexpr import constexpr
 
@@ -76,7 +76,7 @@ def must_use_result(given: Any, message: str | bool = True) -> Any:
 class TritonFunction(Function):
     """A function of Triton's Python that is no kernel: a function in the class of an aggregate."""
 
-    policy = TRITON
+    language = TRITON
 
     def __init__(self, fn: Callable[..., Any]) -> None:
         super().__init__(fn, reader(fn, TRITON))

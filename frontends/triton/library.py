@@ -8,7 +8,7 @@ from typing import Any
 from ziggurat.codemodel.types import i32, u32, u64
 from ziggurat.frontends import language as zg
 from ziggurat.frontends.language.function import Function, constexpr
-from ziggurat.frontends.language.policy import TRITON
+from ziggurat.frontends.language.languages import TRITON
 from ziggurat.frontends.language.signature import signature_of
 from ziggurat.frontends.library import random
 from ziggurat.frontends.reflection import reader
@@ -24,7 +24,7 @@ def written(*, method: bool = False) -> Callable[[Callable[..., Any]], Spelling]
 
     def declare(fn: Callable[..., Any]) -> Spelling:
         body = Function(fn, reader(fn))
-        body.policy = TRITON
+        body.language = TRITON
         return declared(Spelling(signature_of(fn, "Triton", 1, "tl"), "", lambda bound: bound, method, body))
 
     return declare

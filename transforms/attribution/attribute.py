@@ -25,7 +25,7 @@ from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.types import Type
 from ziggurat.frontends.language import Function
-from ziggurat.frontends.language.policy import EXPLICIT
+from ziggurat.frontends.language.languages import EXPLICIT
 from ziggurat.frontends.triton.errors import as_triton
 from ziggurat.transforms.attribution.attribution import Attribution
 from ziggurat.transforms.calls.constants import FunctionName, describe, symbol_part
@@ -51,8 +51,8 @@ class FunctionAttributor:
         self.function = function
         self.func = func = function.model
         self.caller = caller
-        self.policy = EXPLICIT if function.function is None else function.function.policy
-        self.found = Attribution(func, types, self.policy)
+        self.language = EXPLICIT if function.function is None else function.function.language
+        self.found = Attribution(func, types, self.language)
         self.found.noinline = function.function is not None and function.function.noinline
         self.scope = self.found.scope
         self.state: State = {}
@@ -84,7 +84,7 @@ class FunctionAttributor:
         """Note that a `return` gives a value of another type than those before it."""
         first, second = ("nothing" if one == NONE else describe(one) for one in (result, type_))
         hint = "return values of one type on every path"
-        if not self.policy.is_triton:
+        if not self.language.is_triton:
             summary = f"'{self.func.attributes['sym_name']}' returns {first} on one path and {second} here"
             self.report(op, KernelTypeError(summary, hint=hint))
             return
@@ -96,7 +96,7 @@ class FunctionAttributor:
 
     def joined(self, first: Type, second: Type) -> Type:
         """The type of what two returns give. In Triton's Python a path may end without a value, which is undefined."""
-        if self.policy.python_syntax and NONE in (first, second):
+        if self.language.python_syntax and NONE in (first, second):
             return second if first == NONE else first
         return join(first, second)
 
@@ -142,7 +142,7 @@ class FunctionAttributor:
                 else:
                     outcome = handler(self, op)
             except ZigguratError as error:
-                if self.policy.is_triton and _has_cause(op, error):
+                if self.language.is_triton and _has_cause(op, error):
                     kind = TypeError if isinstance(error, KernelTypeError) else ValueError
                     error.__cause__ = error.__cause__ or kind(error.summary)  # Programs read the words there.
                 self.report(op, error)
@@ -226,7 +226,7 @@ class Attributor:
             # found again.
             self.errors.extend(error for error in known.errors if error not in self.errors)
             return known
-        by_types = function.function is not None and function.function.policy.typed_recursion
+        by_types = function.function is not None and function.function.language.typed_recursion
         if any(entry is func and (not by_types or key in self._running) for entry in self._stack):
             first = next(index for index, entry in enumerate(self._stack) if entry is func)
             chain = " → ".join([*(str(entry.attributes["sym_name"]) for entry in self._stack[first:]), function.symbol])
@@ -297,7 +297,7 @@ def attribute(
     if attributor.errors:
         errors = sorted(attributor.errors, key=lambda error: _order(error.location))
         error = errors[0] if len(errors) == 1 else KernelErrors(errors)
-        is_triton = isinstance(kernel, Function) and kernel.policy.is_triton
+        is_triton = isinstance(kernel, Function) and kernel.language.is_triton
         raise as_triton(error) if is_triton else error
     assert found is not None
     return found

@@ -11,7 +11,7 @@ from ziggurat.codemodel.errors import KernelTypeError, ZigguratError
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.text.writer import to_text
 from ziggurat.codemodel.types import ConstantType, TupleType, Type, VarType, void
-from ziggurat.frontends.language.policy import Policy
+from ziggurat.frontends.language.languages import Language
 from ziggurat.transforms.calls.constants import describe
 from ziggurat.transforms.calls.lattice import RangeType, Unusable, components, items_of
 from ziggurat.transforms.calls.promotion import constant
@@ -123,10 +123,10 @@ class Scope:
 class Attribution:
     """The findings about a function at one list of argument types. `symbol` is its name in the Triton model."""
 
-    def __init__(self, func: Op, parameter_types: tuple[Type, ...], policy: Policy) -> None:
+    def __init__(self, func: Op, parameter_types: tuple[Type, ...], language: Language) -> None:
         self.func = func
         # The rules of the language of the function.
-        self.policy = policy
+        self.language = language
         self.parameter_types = parameter_types
         self.noinline = False
         self.result: Type = void

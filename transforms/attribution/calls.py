@@ -102,7 +102,7 @@ def invoke(context: FunctionAttributor, op: py.Invoke) -> Type:
         return method(context, op, name, types)
     if name in ("getattr", "hasattr"):
         return named_attribute(context, name, *types)
-    return expect(BUILTINS[name].type(Typing(name, policy=context.policy), *types), Type)
+    return expect(BUILTINS[name].type(Typing(name, language=context.language), *types), Type)
 
 
 def named_attribute(context: FunctionAttributor, call: str, x: Type, name: Type, default: Type | None = None) -> Type:
@@ -110,7 +110,7 @@ def named_attribute(context: FunctionAttributor, call: str, x: Type, name: Type,
     if not isinstance(name, ConstantType) or not isinstance(name.value, str):
         raise KernelTypeError(f"{call}(): the name must be a constant string; got {describe(name)}")
     try:
-        found = attribute_of(context.policy, x, name.value)
+        found = attribute_of(context.language, x, name.value)
     except KernelTypeError:
         if call == "getattr" and default is None:
             raise
@@ -123,14 +123,14 @@ def method(context: FunctionAttributor, op: py.Invoke, name: str, types: list[Ty
     if is_host_value(receiver):
         return host_method(context, op, name, receiver)
     value = plain_constant(receiver)
-    if context.policy.python_syntax and value is not None and name[:2] != "__" and hasattr(value, name):
+    if context.language.python_syntax and value is not None and name[:2] != "__" and hasattr(value, name):
         return constant_method(context, op, name, value)
-    if context.policy.type_members and isinstance(receiver, ConstantType) and isinstance(receiver.value, Type):
+    if context.language.type_members and isinstance(receiver, ConstantType) and isinstance(receiver.value, Type):
         return dtype_method(receiver.value, name, types[1:])
     if isinstance(receiver, DescriptorType) and name in DESCRIPTOR_METHODS:
         meant = DESCRIPTOR_METHODS[name]
         return language_call(context, op, meant.call, meant.constants)
-    if context.policy.tensor_operators and name in METHODS:
+    if context.language.tensor_operators and name in METHODS:
         return spelled_call(context, op, METHODS[name])
     if value is not None and components(receiver) is None:
         hint = "compute it before the launch, and pass it as a constexpr"
@@ -169,7 +169,7 @@ def language_call(
 
 def typing_of(context: FunctionAttributor, name: str, spelling: str = "") -> Typing:
     """The context in which the rule of a call is asked."""
-    return Typing(name, partial(combine, context), spelling, context.policy, partial(applied, context), context.warn)
+    return Typing(name, partial(combine, context), spelling, context.language, partial(applied, context), context.warn)
 
 
 def spelled_call(context: FunctionAttributor, op: py.Invoke | py.Call, spelling: Spelling) -> Type:
@@ -238,7 +238,7 @@ def given_call(
     context.scope.arguments[op.result] = bound
     if any(isinstance(argument, ErrorType) for argument in arguments):
         return ERROR
-    arguments = operand_types(typing.name, typing.policy, arguments)
+    arguments = operand_types(typing.name, typing.language, arguments)
     result = rule.type(typing, *arguments)
     return result if result is not None else library_call(context, op, rule, arguments)
 

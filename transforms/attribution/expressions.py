@@ -21,7 +21,7 @@ from ziggurat.codemodel.types import (
     value_element,
     with_element,
 )
-from ziggurat.frontends.language.policy import Policy
+from ziggurat.frontends.language.languages import Language
 from ziggurat.transforms.attribution.attribute import FunctionAttributor, handles
 from ziggurat.transforms.attribution.attribution import packed_values
 from ziggurat.transforms.attribution.objects import plain_constant, special_method
@@ -63,13 +63,13 @@ def var(context: FunctionAttributor, op: core.Var) -> Type:
 def assigned(context: FunctionAttributor, var: Value, value: Value) -> Type:
     """The type that a variable has after an assignment."""
     type_ = context.scope.type_of(value)
-    return at_run_time(type_, context.policy) if becomes_run_time(context.policy, var, value) else type_
+    return at_run_time(type_, context.language) if becomes_run_time(context.language, var, value) else type_
 
 
-def becomes_run_time(policy: Policy, var: Value, value: Value) -> bool:
-    """Whether a number that is assigned becomes a run-time value; see `Policy.assigned_numbers`. A parameter, and the
+def becomes_run_time(language: Language, var: Value, value: Value) -> bool:
+    """Whether a number that is assigned becomes a run-time value; see `Language.assigned_numbers`. A parameter, and the
     item of a loop, are what they are given."""
-    return policy.assigned_numbers and isinstance(value, OpResult) and var.type != VarType(constexpr_type)
+    return language.assigned_numbers and isinstance(value, OpResult) and var.type != VarType(constexpr_type)
 
 
 @handles(core.VarLoad)
@@ -84,7 +84,7 @@ def var_load(context: FunctionAttributor, op: core.VarLoad) -> Type:
 def unusable(context: FunctionAttributor, var: Value, type_: Unusable) -> ZigguratError:
     """The error of reading a variable that has no one value."""
     name = context.names.get(var, "?")
-    undefined = "is not defined: it " if context.policy.is_triton else ""
+    undefined = "is not defined: it " if context.language.is_triton else ""
     if not type_.types and not type_.partly:
         return KernelNameError(
             f"'{name}' {undefined}is used before it is assigned",
@@ -96,7 +96,7 @@ def unusable(context: FunctionAttributor, var: Value, type_: Unusable) -> Ziggur
             hint=f"assign '{name}' before the loop or the if, so that it has a value whichever way is taken",
         )
     first, second = (describe(one) for one in type_.types)
-    if context.policy.is_triton:
+    if context.language.is_triton:
         return KernelTypeError(
             f"Loop-carried variable {name} has initial type {first} but is re-assigned to {second} in loop! "
             "Please make sure that the type stays consistent."
@@ -135,7 +135,7 @@ def var_store(context: FunctionAttributor, op: core.VarStore) -> Type:
     var, value = op.operands
     new = assigned(context, var, value)
     old = context.state.get(var, UNASSIGNED)
-    keeps = context.policy.rebinding or shape_of(old) == shape_of(new)
+    keeps = context.language.rebinding or shape_of(old) == shape_of(new)
     if not keeps and isinstance(old, TensorType) and isinstance(new, TensorType):
         context.state[var] = ERROR
         raise KernelTypeError(
@@ -155,7 +155,7 @@ def operator(context: FunctionAttributor, op: Op) -> Type:
         return special_method(context, op, SPECIAL[type(op)])
     for type_ in types:
         # A tensor is never None, so `bias is not None` is decided at compile time.
-        if isinstance(type_, TensorType) and not (is_identity and known) and not context.policy.tensor_operators:
+        if isinstance(type_, TensorType) and not (is_identity and known) and not context.language.tensor_operators:
             raise operator_error(op, type_)
     if len(known) == len(types):
         return folded(type(op), *(type_.value for type_ in known))
@@ -179,7 +179,7 @@ def operator(context: FunctionAttributor, op: Op) -> Type:
             hint="use zg.mul for small powers, zg.exp2(zg.mul(b, zg.log2(a))) otherwise",
         )
     return expect(
-        RULES[call].type(Typing(call, policy=context.policy), *operand_types(call, context.policy, types)), Type
+        RULES[call].type(Typing(call, language=context.language), *operand_types(call, context.language, types)), Type
     )
 
 
@@ -206,7 +206,7 @@ def tuple_operator(op: Op, types: list[Type]) -> Type:
 
 def truth(context: FunctionAttributor, type_: Type, what: str, value: Value) -> None:
     """Check that a value can be a condition. An error is at the place of the value."""
-    if isinstance(type_, TensorType) and context.policy.tensor_operators:
+    if isinstance(type_, TensorType) and context.language.tensor_operators:
         if type_.numel == 1:
             return
         raise KernelTypeError(
@@ -221,7 +221,7 @@ def truth(context: FunctionAttributor, type_: Type, what: str, value: Value) -> 
         if call is not None:
             hint = f"use zg.{call} to combine conditions element by element, or reduce them first (zg.any, zg.all)"
         raise KernelTypeError(f"the condition of '{what}' must be a scalar; got {type_}", context.place_of(value), hint)
-    if not is_number(type_) and not (isinstance(type_, PtrType) and context.policy.implied_casts):
+    if not is_number(type_) and not (isinstance(type_, PtrType) and context.language.implied_casts):
         hint = "compare integers: a pointer is never null here" if isinstance(type_, PtrType) else None
         raise KernelTypeError(
             f"the condition of '{what}' must be a number; got {describe(type_)}", context.place_of(value), hint
@@ -282,11 +282,11 @@ def subscript(context: FunctionAttributor, op: py.Subscript) -> Type:
     value, index = (context.scope.type_of(operand) for operand in op.operands)
     if is_aggregate(value):
         return special_method(context, op, "__getitem__")
-    if context.policy.python_syntax:
+    if context.language.python_syntax:
         found = python_subscript(value, index)
         if found is not None:
             return found
-    if context.policy.tensor_operators and (isinstance(value, TensorType | PtrType) or is_number(value)):
+    if context.language.tensor_operators and (isinstance(value, TensorType | PtrType) or is_number(value)):
         return with_new_axes(value, index)
     parts = components(value)
     if parts is None:
@@ -344,24 +344,24 @@ def axes_of(index: Any) -> tuple[Any, ...]:
 
 @handles(py.Attribute)
 def property(context: FunctionAttributor, op: py.Attribute) -> Type:
-    return attribute_of(context.policy, context.scope.type_of(op.operands[0]), op.name)
+    return attribute_of(context.language, context.scope.type_of(op.operands[0]), op.name)
 
 
-def attribute_of(policy: Policy, value: Type, name: str) -> Type:
+def attribute_of(language: Language, value: Type, name: str) -> Type:
     """The type of `value.name`."""
     if isinstance(value, RecordType):
         index = value.field(name)
         return host_attribute(value.record.cls, name) if index is None else value.components[index]
     if isinstance(value, ConstantType) and isinstance(value.value, HostObject):
         return host_attribute(value.value.value, name)
-    if policy.tensor_operators and name == "T":
-        transposed = RULES["trans"].type(Typing("trans", policy=policy), value, ())
+    if language.tensor_operators and name == "T":
+        transposed = RULES["trans"].type(Typing("trans", language=language), value, ())
         assert transposed is not None
         return transposed
     plain = plain_constant(value)
-    if policy.python_syntax and plain is not None and hasattr(plain, name):
+    if language.python_syntax and plain is not None and hasattr(plain, name):
         return host_attribute(plain, name)
-    return property_of(value, name, policy)
+    return property_of(value, name, language)
 
 
 def host_attribute(thing: Any, name: str) -> Type:

@@ -26,7 +26,7 @@ from ziggurat.codemodel.types import (
     u64,
     with_element,
 )
-from ziggurat.frontends.language.policy import Policy
+from ziggurat.frontends.language.languages import Language
 from ziggurat.transforms.attribution.attribute import FunctionAttributor, State, handles
 from ziggurat.transforms.attribution.attribution import Scope, packed_values
 from ziggurat.transforms.attribution.expressions import truth
@@ -129,7 +129,7 @@ def for_(context: FunctionAttributor, op: py.For) -> Type | None:
         context.scope.ranges[op.result] = iterable
         if not iterable.static:
             index = index_type(iterable)
-            if context.policy.lasting_index:
+            if context.language.lasting_index:
                 define_index(context, op, index)
             return loop(context, op, [op.suite], index)
         bounds = (iterable.start, iterable.stop, iterable.step)
@@ -279,7 +279,7 @@ def conditional(context: FunctionAttributor, op: py.CondExpression) -> Type:
     joined = join(first, second)
     if isinstance(joined, Unusable):
         words = ""
-        if context.policy.is_triton:
+        if context.language.is_triton:
             words = f"Ternary expression with dynamic condition has inconsistent types {first} and {second}: "
         raise KernelTypeError(
             f"{words}the values of 'if … else' must have one type; got {describe(first)} and {describe(second)}",
@@ -299,13 +299,13 @@ class ShortCircuit:
     gives_last: bool
 
 
-def operands_of(op: Op, types: Iterable[Type], policy: Policy) -> ShortCircuit:
+def operands_of(op: Op, types: Iterable[Type], language: Language) -> ShortCircuit:
     """A constant operand decides `and` or `or`, or it is left out unless it is the last. Its types are taken from
     `types` up to the one that decides."""
     tested: list[int] = []
     last, type_, truth, is_logical = 0, NONE, None, False
     for last, type_ in enumerate(types):
-        truth = known_truth(type_, policy)
+        truth = known_truth(type_, language)
         if truth is None:
             is_logical = bool(tested) or type_ == i1
             tested.append(last)
@@ -313,16 +313,16 @@ def operands_of(op: Op, types: Iterable[Type], policy: Policy) -> ShortCircuit:
             break
     decides = truth == isinstance(op, py.CondOr)
     # Python's `n or 3` is n or 3, and Triton's is 3; `n and 3` is 0 or 3, and Triton's is n.
-    is_either = bool(tested and truth and is_number(type_)) and not policy.dropped_constants
+    is_either = bool(tested and truth and is_number(type_)) and not language.dropped_constants
     is_either &= not (is_logical and type_ == constant(True))
     return ShortCircuit(tested, last, bool(tested) and (is_either or not decides), is_either or decides or not tested)
 
 
-def known_truth(type_: Type, policy: Policy) -> bool | None:
+def known_truth(type_: Type, language: Language) -> bool | None:
     """The truth of an operand of `and` or `or` that is known at compile time; None for one that is tested."""
     if isinstance(type_, ConstantType):
         return bool(type_.value)
-    if not policy.dropped_constants:
+    if not language.dropped_constants:
         return None
     return bool(type_.components) if isinstance(type_, TupleType) else isinstance(type_, DescriptorType) or None
 
@@ -338,13 +338,13 @@ def short_circuit(context: FunctionAttributor, op: Op) -> Type:
             if isinstance(types[-1], ErrorType):
                 return
 
-    parts = operands_of(op, evaluated(), context.policy)
+    parts = operands_of(op, evaluated(), context.language)
     if isinstance(types[-1], ErrorType):
         return ERROR
     if len(parts.tested) > 1 or (parts.gives_tested and parts.gives_last):
         for index in parts.tested:
             is_tensor = isinstance(types[index], TensorType) and is_number(types[index])
-            if not (context.policy.tensor_operators and is_tensor):
+            if not (context.language.tensor_operators and is_tensor):
                 word = "and" if isinstance(op, py.CondAnd) else "or"
                 truth(context, types[index], word, op.bodies[index].entry.terminator.operands[0])
     if not parts.gives_tested:
@@ -357,7 +357,7 @@ def short_circuit(context: FunctionAttributor, op: Op) -> Type:
 def logical(context: FunctionAttributor, given: list[Type]) -> Type:
     """The type of `and` or `or` of run-time values: of tensors it is computed element by element."""
     bools = [with_element(type_, i1) for type_ in given]
-    typing = Typing("and_", spelling="and", policy=context.policy)
+    typing = Typing("and_", spelling="and", language=context.language)
     return functools.reduce(lambda a, b: RULES["and_"].type(typing, a, b) or NONE, bools)
 
 
@@ -404,7 +404,7 @@ def assertion(context: FunctionAttributor, op: py.Assert) -> Type:
     message = NONE if op.message is None else context.scope.type_of(op.message)
     if not isinstance(message, ConstantType) or not isinstance(message.value, str | None):
         raise KernelTypeError("the message of an assert must be a constant string")
-    if isinstance(condition, ConstantType) and context.policy.device_assertions:
+    if isinstance(condition, ConstantType) and context.language.device_assertions:
         if not condition.value:
             context.warn(
                 "an assert that is false at compile time has no effect without debug=True; see tl.static_assert"

@@ -54,7 +54,7 @@ def function_call(context: FunctionAttributor, op: core.FuncCall) -> Type:
 def call_function(context: FunctionAttributor, op: Op, function: FunctionName, types: tuple[Type, ...]) -> Type:
     """A call of a function, with the types of its arguments in the order of the parameters."""
     for parameter, type_ in zip(function.model.bodies[0].parameters, types, strict=True):
-        narrow = function.function is not None and function.function.policy.narrow_scalars
+        narrow = function.function is not None and function.function.language.narrow_scalars
         if parameter.type == constexpr_type and not narrow and not isinstance(type_, ConstantType):
             raise KernelTypeError(
                 f"'{function.symbol}': a zg.constexpr parameter must be known at compile time; got {type_}"

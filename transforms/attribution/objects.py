@@ -181,7 +181,7 @@ def make_record(
     if record.is_aggregate:
         # A number in a field that is no constant is a run-time value.
         named = zip(fields, parts, strict=True)
-        parts = [part if is_constant_field(cls, name) else at_run_time(part, context.policy) for name, part in named]
+        parts = [part if is_constant_field(cls, name) else at_run_time(part, context.language) for name, part in named]
     return RecordType(tuple(parts), record=record)
 
 

@@ -49,13 +49,13 @@ from ziggurat.transforms.calls.rule import Rule, Typing, axis, choice, integers,
 def arithmetic(call: Typing, *operands: Type) -> Type:
     """Take numbers of any kind and give the promoted dtype in the broadcast shape."""
     numbers(call, *operands)
-    return call.computed(*operands) or promoted(str(call), *operands, policy=call.policy)
+    return call.computed(*operands) or promoted(str(call), *operands, language=call.language)
 
 
 def counted(call: Typing, a: Type, b: Type) -> Type:
     """The type that `arithmetic` gives; i32 for i1 with i1, unless the language calculates modulo 2 with these."""
     result = arithmetic(call, a, b)
-    if isinstance(result, ConstantType) or element_of(result) != i1 or call.policy.bool_arithmetic:
+    if isinstance(result, ConstantType) or element_of(result) != i1 or call.language.bool_arithmetic:
         return result
     return with_element(result, i32)
 
@@ -68,7 +68,7 @@ def quotient(call: Typing, a: Type, b: Type) -> Type:
         return result
     _of_one_sign(call, a, b)
     element = scalar_type(result)
-    wide = not element.is_float or (call.policy.wide_quotients and element.bits == 16)
+    wide = not element.is_float or (call.language.wide_quotients and element.bits == 16)
     return with_element(result, f32) if wide else result
 
 
@@ -89,7 +89,7 @@ def _of_one_sign(call: Typing, a: Type, b: Type) -> None:
     x, y = scalar_type(a), scalar_type(b)
     literals = isinstance(a, ConstantType), isinstance(b, ConstantType)
     takes_part = not any(literals) or (x.rank > y.rank if literals[0] else y.rank > x.rank)
-    if call.policy.signed_division and takes_part and x.is_int and y.is_int and x.signed != y.signed:
+    if call.language.signed_division and takes_part and x.is_int and y.is_int and x.signed != y.signed:
         raise KernelTypeError(
             f"{call}: Cannot use /, // or % with {type_of(x)} and {type_of(y)} because they have different signedness",
             hint="cast them to the same signedness",
@@ -163,7 +163,7 @@ def _as_given(call: Typing, x: Type) -> Type:
     numbers(call, x)
     if call.name == "invert" and scalar_type(x).is_float:
         raise KernelTypeError(f"zg.invert: the operands must be integers; got {describe(x)}")
-    known = isinstance(x, ConstantType) or call.policy.bool_arithmetic
+    known = isinstance(x, ConstantType) or call.language.bool_arithmetic
     if call.name == "neg" and not known and scalar_type(x) == i1:
         raise KernelTypeError(
             f"zg.neg: the operands must be integers or floats; got {x}", hint="use zg.invert to exchange true and false"
@@ -178,7 +178,7 @@ def _upper_half(call: Typing, a: Type, b: Type) -> Type:
         raise KernelTypeError(
             f"{call}: the operands must be integers of 32 or 64 bits; got {describe(a)} and {describe(b)}"
         )
-    return result if call.policy.typed_literals else with_element(result, scalar_type(result).unsigned)
+    return result if call.language.typed_literals else with_element(result, scalar_type(result).unsigned)
 
 
 def _bits(call: Typing, x: Type) -> Type:
@@ -281,12 +281,14 @@ def _sub(emit: Emitter, result: Type, a: Operand, b: Operand) -> Any:
 
 def _extreme(call: Typing, a: Type, b: Type, propagates: bool = False) -> Type:
     numbers(call, a, b)
-    return call.computed(a, b, constant(propagates)) or promoted(str(call), a, b, policy=call.policy)
+    return call.computed(a, b, constant(propagates)) or promoted(str(call), a, b, language=call.language)
 
 
 def _clamped(call: Typing, x: Type, low: Type, high: Type, propagates: bool = False) -> Type:
     numbers(call, x, low, high)
-    return call.computed(x, low, high, constant(propagates)) or promoted(str(call), x, low, high, policy=call.policy)
+    return call.computed(x, low, high, constant(propagates)) or promoted(
+        str(call), x, low, high, language=call.language
+    )
 
 
 # The op of floats that gives NaN where an operand is NaN.
@@ -319,7 +321,7 @@ def _shift_right(emit: Emitter, result: Type, a: Operand, b: Operand) -> Any:
     """A shift by the sign of the result, or of the left operand: of the tensor where that is a literal."""
     shift: Any = elementwise(*OPS["shr"])
     left = scalar_type(b.type if isinstance(a.type, ConstantType) else a.type)
-    if not emit.policy.shifted_sign or left.signed == scalar_type(result).signed:
+    if not emit.language.shifted_sign or left.signed == scalar_type(result).signed:
         return shift(emit, result, a, b)
     same = with_element(result, SCALARS[f"{'i' if left.signed else 'u'}{scalar_type(result).bits}"])
     return emit.cast(shift(emit, same, a, b), scalar_type(result))
@@ -398,7 +400,7 @@ def _compared(call: Typing, a: Type, b: Type, kind: CompareKind | None = None) -
         return with_element(a, i1)
     numbers(call, a, b)
     computed = call.computed(a, b, *([] if kind is None else [ConstantType(kind, i1)]))
-    return computed or with_element(promoted(str(call), a, b, policy=call.policy), i1)
+    return computed or with_element(promoted(str(call), a, b, language=call.language), i1)
 
 
 def _compare(emit: Emitter, result: Type, a: Operand, b: Operand, kind: CompareKind) -> Value:
@@ -406,7 +408,7 @@ def _compare(emit: Emitter, result: Type, a: Operand, b: Operand, kind: CompareK
     floats, signed, unsigned = PREDICATES[kind]
     if is_pointer(a.type):
         return emit.add(arith.CmpI(a.value, b.value, signed))
-    element = promote(a.type, b.type, policy=emit.policy)
+    element = promote(a.type, b.type, language=emit.language)
     type_ = with_element(result, element)
     left, right = emit.convert(a, type_), emit.convert(b, type_)
     if element.is_fp8:
@@ -418,7 +420,7 @@ def _compare(emit: Emitter, result: Type, a: Operand, b: Operand, kind: CompareK
 
 
 def _chosen(call: Typing, condition: Type, x: Type, y: Type) -> Type:
-    if not is_number(condition) or (scalar_type(condition) != i1 and not call.policy.implied_casts):
+    if not is_number(condition) or (scalar_type(condition) != i1 and not call.language.implied_casts):
         raise KernelTypeError(
             f"{call}: the condition must be i1 (true or false); got {describe(condition)}",
             hint="make a condition with zg.compare",
@@ -436,7 +438,7 @@ def _chosen(call: Typing, condition: Type, x: Type, y: Type) -> Type:
             raise KernelTypeError(f"{call} chooses between unlike pointers, {x} and {y}")
     else:
         numbers(call, x, y)
-        element = promote(x, y, policy=call.policy)
+        element = promote(x, y, language=call.language)
     return shaped(common_shape(str(call), condition, x, y), element)
 
 
@@ -464,7 +466,7 @@ def _float(call: Typing, x: Type) -> Type:
 
 def _of_full_width(call: Typing, x: Type) -> None:
     """A float of 32 or 64 bits, where the language asks for it; `tanh` is of libdevice, which converts."""
-    if not call.policy.float_functions or isinstance(x, ConstantType) or call.name == "tanh":
+    if not call.language.float_functions or isinstance(x, ConstantType) or call.name == "tanh":
         return
     if not scalar_type(x).is_float or scalar_type(x).bits < 32:
         raise KernelTypeError(

@@ -25,7 +25,7 @@ from ziggurat.codemodel.types import (
     i64,
     shape_of,
 )
-from ziggurat.frontends.language.policy import EXPLICIT, Policy
+from ziggurat.frontends.language.languages import EXPLICIT, Language
 from ziggurat.frontends.language.spellings import of_attribute
 from ziggurat.frontends.triton.classes import constexpr_type, tuple_type
 from ziggurat.frontends.triton.dtypes import block_type, pointer_type, type_of
@@ -54,22 +54,22 @@ def _as_call(name: str, call: str) -> Rule:
     rule = arithmetic.RULES[call]
 
     def type_of(asked: Typing, *types: Type) -> Type:
-        if len(types) == 1 and asked.policy.python_syntax and name != "abs":
+        if len(types) == 1 and asked.language.python_syntax and name != "abs":
             types = components(types[0]) or types
         for type_ in types:
-            if isinstance(type_, TensorType) and not asked.policy.tensor_operators:
+            if isinstance(type_, TensorType) and not asked.language.tensor_operators:
                 raise KernelTypeError(f"{name}(): the operands must be scalars; got {type_}", hint=f"use zg.{call}")
         if name != "abs" and len(types) < 2:
             raise KernelTypeError(f"{name}() takes two scalars or more", hint=f"use zg.{name} to reduce a tensor")
         if all(isinstance(type_, ConstantType) and is_number(type_) for type_ in types):
             values = [type_.value for type_ in types if isinstance(type_, ConstantType)]
-            if asked.policy.ordered_extremes and name != "abs":
+            if asked.language.ordered_extremes and name != "abs":
                 _ordered(name, values)
             return constant(getattr(builtins, name)(*values))
-        typing = Typing(call, policy=asked.policy)
+        typing = Typing(call, language=asked.language)
         if name == "abs":
             return cast(Type, rule.type(typing, *types))
-        return reduce(lambda a, b: cast(Type, rule.type(typing, *operand_types(call, asked.policy, [a, b]))), types)
+        return reduce(lambda a, b: cast(Type, rule.type(typing, *operand_types(call, asked.language, [a, b]))), types)
 
     def build(emit: Emitter, result: Type, *operands: Operand) -> Built:
         assert rule.build is not None
@@ -136,7 +136,7 @@ def _conversion(convert: Callable[[Any], Any], kind: str, otherwise: ScalarType)
 def _isinstance(asked: Typing, x: Type, cls: Type) -> Type:
     """Classes are the names of builtins (`builtins.int`), or in Triton's Python classes; or a tuple of these."""
     good, known = known_value(cls)
-    if good and (isinstance(x, ConstantType) or asked.policy.python_syntax):
+    if good and (isinstance(x, ConstantType) or asked.language.python_syntax):
         classes = cast("tuple[Any, ...]", known if isinstance(known, tuple) else (known,))
         found = [_is_of(x, one.value if isinstance(one, HostObject) else _CLASSES.get(one)) for one in classes]
         if None not in found:
@@ -216,7 +216,7 @@ def _printed(emit: Emitter, result: Type, *values: Operand) -> Built:
     """`print("x", x, "y", y)` of scalars prints one line, as Python does. With a tensor, it is
     `zg.device_print("x", x)` and `zg.device_print("y", y)`; so is `print("x", x)` in Triton's Python, as in Triton."""
     first, *others = [_is_text(value.type) for value in values] or [False]
-    is_tritons = emit.policy.is_triton and first and not any(others)
+    is_tritons = emit.language.is_triton and first and not any(others)
     if not is_tritons and not any(shape_of(value.type) for value in values):
         texts = [str(x.type.value) if isinstance(x.type, ConstantType) else None for x in values]
         parts = ["{}" if text is None else text.replace("{", "{{").replace("}", "}}") for text in texts]
@@ -263,10 +263,10 @@ BUILTINS: dict[str, Rule] = {
 _FACTS = {"shape": i32, "strides": i64}
 
 
-def property_of(x: Type, name: str, policy: Policy = EXPLICIT) -> Type:
+def property_of(x: Type, name: str, language: Language = EXPLICIT) -> Type:
     """The type of `x.name`, a constant but for the sizes and strides of a descriptor."""
     known: Any = x.value if isinstance(x, ConstantType) else None
-    found = _property_of_triton(x, known, name) if policy.type_members else None
+    found = _property_of_triton(x, known, name) if language.type_members else None
     if found is not None:
         return found
     if name == "shape" and (isinstance(x, TensorType) or is_number(x)):

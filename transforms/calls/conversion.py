@@ -49,7 +49,7 @@ def _converted(call: Typing, x: Type, dtype: Any, rounding: Any = None, bitcast:
     if rounding is not None and not narrows and source != dtype:
         raise KernelValueError("fp_downcast_rounding is for a cast from a float to a narrower float")
     if isinstance(x, ConstantType):
-        known = x.value if dtype.is_int and dtype != i1 and not call.policy.wrapped_numbers else 0.0
+        known = x.value if dtype.is_int and dtype != i1 and not call.language.wrapped_numbers else 0.0
         if isinstance(known, int) and not -1 << dtype.bits - 1 <= known < 1 << dtype.bits:
             require_fits(int(known), dtype)
         return dtype

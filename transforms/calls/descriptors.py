@@ -73,7 +73,7 @@ def _block_read(call: Typing, descriptor: Type, offsets: Type) -> Type:
 def _in_blocks(call: Typing, descriptor: Type, value: Type) -> Type:
     """The type of a value that is written through a descriptor, as its elements."""
     element, given = _descriptor(call, descriptor).element, tensor(call, value)
-    if call.policy.implied_casts and is_number(value):
+    if call.language.implied_casts and is_number(value):
         return with_element(given, element)
     if is_number(value) and scalar_type(value) != element:
         raise KernelTypeError(

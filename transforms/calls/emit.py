@@ -31,7 +31,7 @@ from ziggurat.codemodel.types import (
     with_element,
 )
 from ziggurat.frontends.language.host import cast as cast_number
-from ziggurat.frontends.language.policy import EXPLICIT, Policy
+from ziggurat.frontends.language.languages import EXPLICIT, Language
 from ziggurat.frontends.triton.dtypes import E4B15
 from ziggurat.transforms import casts
 from ziggurat.transforms.calls.foreign_floats import is_e4b15, narrowed, widened
@@ -64,13 +64,13 @@ def number_as(value: Any, scalar: ScalarType) -> Any:
 class Emitter:
     """A builder with the conversions that calls insert: the context in which the ops of a call are built.
 
-    `mirror` adds the functions that a call needs to the model. The emitter of such a function has no mirror. `policy`
+    `mirror` adds the functions that a call needs to the model. The emitter of such a function has no mirror. `language`
     has the rules of the language of the function that is built.
     """
 
-    def __init__(self, builder: Builder, mirror: FunctionMirror | None = None, policy: Policy = EXPLICIT) -> None:
+    def __init__(self, builder: Builder, mirror: FunctionMirror | None = None, language: Language = EXPLICIT) -> None:
         self.builder = builder
-        self.policy = policy
+        self.language = language
         self._mirror = mirror
 
     @property

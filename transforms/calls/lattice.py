@@ -15,7 +15,7 @@ from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.types import ConstantType, DescriptorType, PtrType, ScalarType, TupleType, Type, TypeSyntax, i64
 from ziggurat.frontends.language import Function
 from ziggurat.frontends.language.constants import as_constant, unwrapped
-from ziggurat.frontends.language.policy import Policy
+from ziggurat.frontends.language.languages import Language
 from ziggurat.transforms.calls.constants import HostObject, function_name
 from ziggurat.transforms.calls.promotion import constant, is_number, promote_types, run_time_type, scalar_type
 
@@ -169,15 +169,15 @@ def tuple_like(type_: Type, parts: tuple[Type, ...]) -> TupleType:
     return attrs.evolve(type_, components=parts) if isinstance(type_, RecordType) else TupleType(parts)
 
 
-def at_run_time(type_: Type, policy: Policy) -> Type:
+def at_run_time(type_: Type, language: Language) -> Type:
     """The type with the numbers that are known at compile time in it as scalars."""
     parts = components(type_)
     if is_aggregate(type_):
         return type_  # Its class says which fields are constants.
     if parts is not None:
-        inner = tuple(at_run_time(part, policy) for part in parts)
+        inner = tuple(at_run_time(part, language) for part in parts)
         return type_ if all(isinstance(part, ConstantType) for part in inner) else tuple_like(type_, inner)
-    return run_time_type(type_, policy) if isinstance(type_, ConstantType) and is_number(type_) else type_
+    return run_time_type(type_, language) if isinstance(type_, ConstantType) and is_number(type_) else type_
 
 
 def known_value(type_: Type) -> tuple[bool, Any]:

@@ -98,7 +98,7 @@ def _fits(call: Typing, what: str, ptr: Type, value: Type) -> None:
 
 def _broadcast(call: Typing, ptr: Type, *others: Type | None) -> Type:
     """The type of the pointers of a load, which Triton broadcasts with the mask and `other`."""
-    if not call.policy.broadcast_pointers or not shape_of(ptr):
+    if not call.language.broadcast_pointers or not shape_of(ptr):
         return ptr
     try:
         shape = common_shape("", ptr, *(one for one in others if one is not None))
@@ -122,7 +122,7 @@ def _written(call: Typing, what: str, ptr: Type, value: Type) -> None:
     pointee = _pointee(call, ptr)
     if not is_number(value):
         raise KernelTypeError(f"{call}: {what} must be a number; got {describe(value)}")
-    if call.policy.implied_casts:
+    if call.language.implied_casts:
         check_conversion(value, pointee)
     elif isinstance(value, ConstantType):
         if scalar_type(value).rank > pointee.rank:

@@ -21,7 +21,7 @@ from ziggurat.codemodel.types import (
     u32,
     with_element,
 )
-from ziggurat.frontends.language.policy import Policy
+from ziggurat.frontends.language.languages import Language
 from ziggurat.transforms.calls.emit import Emitter, Operand
 from ziggurat.transforms.calls.foreign_floats import check_operands
 from ziggurat.transforms.calls.promotion import is_number, run_time_type
@@ -53,8 +53,8 @@ _WIDENED: Final[Mapping[str, Widens]] = {
 }
 
 
-def _widening(name: str, policy: Policy, arguments: Any) -> Widens | None:
-    if not policy.wide_reductions:
+def _widening(name: str, language: Language, arguments: Any) -> Widens | None:
+    if not language.wide_reductions:
         return None
     if name in ("max", "min") and arguments[2] is True:  # The largest and its index.
         return _bf16_in_f32
@@ -63,37 +63,37 @@ def _widening(name: str, policy: Policy, arguments: Any) -> Widens | None:
     return _WIDENED.get(name)
 
 
-def _converted(type_: Type, typed: bool, widens: Widens | None, policy: Policy) -> Type:
+def _converted(type_: Type, typed: bool, widens: Widens | None, language: Language) -> Type:
     if typed and isinstance(type_, ConstantType) and is_number(type_):
-        type_ = run_time_type(type_, policy)
+        type_ = run_time_type(type_, language)
     element = element_of(type_)
     if widens is None or not isinstance(type_, ScalarType | TensorType) or not isinstance(element, ScalarType):
         return type_
     return with_element(type_, widens(element))
 
 
-def operand_types(name: str, policy: Policy, arguments: list[Any]) -> list[Any]:
+def operand_types(name: str, language: Language, arguments: list[Any]) -> list[Any]:
     """The arguments of a call as its rule gets them: types, and constants, which stay.
 
     Raises `KernelTypeError` for a call of fp8e4b15 that does more than move or convert it.
     """
     check_operands(name, arguments)
-    typed = policy.typed_literals and name in _TYPED
+    typed = language.typed_literals and name in _TYPED
     typed = typed and not all(
         isinstance(argument, ConstantType) for argument in arguments if isinstance(argument, Type)
     )
-    widens = _widening(name, policy, arguments)
+    widens = _widening(name, language, arguments)
     if not typed and widens is None:
         return arguments
     # A dtype among the other arguments of a reduction is a constant, not the type of an operand.
     count = len(arguments) if typed else 1
-    operands = [_converted(one, typed, widens, policy) if isinstance(one, Type) else one for one in arguments[:count]]
+    operands = [_converted(one, typed, widens, language) if isinstance(one, Type) else one for one in arguments[:count]]
     return [*operands, *arguments[count:]]
 
 
 def operand_values(name: str, emit: Emitter, arguments: list[Any]) -> list[Any]:
     """The arguments of a call as its builder gets them: operands, and constants, which stay."""
-    types = operand_types(name, emit.policy, [one.type if isinstance(one, Operand) else one for one in arguments])
+    types = operand_types(name, emit.language, [one.type if isinstance(one, Operand) else one for one in arguments])
     return [
         Operand(type_, emit.convert(one, type_)) if isinstance(one, Operand) and type_ is not one.type else one
         for one, type_ in zip(arguments, types, strict=True)

@@ -150,8 +150,8 @@ def _static_text(call: Typing, value: Type) -> Any:
     them."""
     if isinstance(value, ConstantType):
         known = value.value
-        return type_of(known) if call.policy.is_triton and isinstance(known, ScalarType | PtrType) else known
-    if not call.policy.is_triton or not (is_number(value) or is_pointer(value)):
+        return type_of(known) if call.language.is_triton and isinstance(known, ScalarType | PtrType) else known
+    if not call.language.is_triton or not (is_number(value) or is_pointer(value)):
         return value
     sizes = ", ".join(f"constexpr[{size}]" for size in shape_of(value))
     return f"{type_of(element_of(value))}[{sizes}]"
@@ -168,7 +168,7 @@ def _printing(call: Typing, prefix: str, values: Sequence[Type], _hex: bool = Fa
 def device_print(emit: Emitter, result: Type, prefix: str, values: Sequence[Operand], hex_: bool = False) -> Value:
     """Print a line for each element of the values."""
     label = prefix.strip().removesuffix(":") if values else prefix  # The printer writes a colon itself.
-    return emit.add(tt.Print([emit.runtime(value) for value in values], label, hex=hex_, c_form=emit.policy.c_prints))
+    return emit.add(tt.Print([emit.runtime(value) for value in values], label, hex=hex_, c_form=emit.language.c_prints))
 
 
 def _checked(call: Typing, x: Type, message: Any = "", mask: Type | None = None) -> Type:

@@ -35,7 +35,7 @@ from ziggurat.codemodel.types import (
     with_element,
 )
 from ziggurat.frontends.language.host import MAX_BITS
-from ziggurat.frontends.language.policy import EXPLICIT, Policy
+from ziggurat.frontends.language.languages import EXPLICIT, Language
 from ziggurat.frontends.triton.dtypes import type_of
 from ziggurat.transforms.calls.constants import describe
 
@@ -72,7 +72,7 @@ def constant(value: Any) -> ConstantType:
 NONE = constant(None)
 
 
-def run_time_type(type_: Type, policy: Policy = EXPLICIT) -> Type:
+def run_time_type(type_: Type, language: Language = EXPLICIT) -> Type:
     """The type that a value has at run time: of a Python number, its dtype."""
     if not isinstance(type_, ConstantType):
         return type_
@@ -82,7 +82,7 @@ def run_time_type(type_: Type, policy: Policy = EXPLICIT) -> Type:
             f"an integer must fit in 64 bits at run time; got {shown(value)}",
             hint="compute with it at compile time, until it fits",
         )
-    if policy.tiny_literals and isinstance(value, float) and 0 < abs(value) < f32.format.smallest_normal:
+    if language.tiny_literals and isinstance(value, float) and 0 < abs(value) < f32.format.smallest_normal:
         return f64
     return type_.type
 
@@ -102,20 +102,20 @@ def scalar_type(type_: Type) -> ScalarType:
     return element
 
 
-def promote(*types: Type, policy: Policy = EXPLICIT) -> ScalarType:
+def promote(*types: Type, language: Language = EXPLICIT) -> ScalarType:
     """The common element type of numbers: of those with a dtype first, and then of the literals (`ConstantType`).
 
     Raises `KernelValueError` when a literal does not fit in the integer type of the others.
     """
     literals = [type_ for type_ in types if isinstance(type_, ConstantType)]
     typed = [type_ for type_ in types if not isinstance(type_, ConstantType)]
-    common = functools.partial(promote_types, policy=policy)
-    element = functools.reduce(common, map(scalar_type, typed or [run_time_type(one, policy) for one in literals]))
+    common = functools.partial(promote_types, language=language)
+    element = functools.reduce(common, map(scalar_type, typed or [run_time_type(one, language) for one in literals]))
     for literal in literals if typed else ():
-        kind = scalar_type(run_time_type(literal, policy))
+        kind = scalar_type(run_time_type(literal, language))
         if kind.rank > element.rank:
             element = kind
-        elif policy.is_triton:
+        elif language.is_triton:
             _require_range(literal.value, element)
         else:
             require_fits(literal.value, element)
@@ -147,7 +147,7 @@ def require_fits(value: Any, target: ScalarType, hint: str | None = None) -> Non
             )
 
 
-def promote_types(a: ScalarType, b: ScalarType, policy: Policy = EXPLICIT) -> ScalarType:
+def promote_types(a: ScalarType, b: ScalarType, language: Language = EXPLICIT) -> ScalarType:
     """The common dtype of two: by kind, then by width, then f16 among unlike floats, then unsigned.
 
     By the code of Triton, f16 is the common dtype of it and any narrower one, and bf16 with anything but itself gives
@@ -155,7 +155,7 @@ def promote_types(a: ScalarType, b: ScalarType, policy: Policy = EXPLICIT) -> Sc
     """
     if a == b:
         return a
-    if policy.code_promotion and (a.is_float or b.is_float):
+    if language.code_promotion and (a.is_float or b.is_float):
         for dtype in (f64, f32, f16):
             if dtype in (a, b):
                 return dtype
@@ -207,9 +207,9 @@ def common_shape(what: str, *types: Type) -> tuple[int, ...]:
     return shape
 
 
-def promoted(what: str, *types: Type, policy: Policy = EXPLICIT) -> Type:
+def promoted(what: str, *types: Type, language: Language = EXPLICIT) -> Type:
     """The type of all operands after promotion and broadcasting."""
-    return shaped(common_shape(what, *types), promote(*types, policy=policy))
+    return shaped(common_shape(what, *types), promote(*types, language=language))
 
 
 def in_floats(types: Sequence[Type]) -> list[Type]:

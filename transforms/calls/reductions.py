@@ -66,7 +66,7 @@ def _reduced(call: Typing, tensor: TensorType, along: int | None, keep: bool, el
 
 def _total(call: Typing, tensor: TensorType, dtype: Any = None) -> ScalarType:
     """The dtype of a sum or product of the elements of a tensor."""
-    if dtype == i1 and call.policy.bool_arithmetic and call.name == "sum":
+    if dtype == i1 and call.language.bool_arithmetic and call.name == "sum":
         call.combine("xor_sum", [i1])
         return i1
     if dtype is not None and (not isinstance(dtype, ScalarType) or dtype == i1):
@@ -146,7 +146,7 @@ def _scanned_by(call: Typing, x: Type, along: Any, function: Any, _reverse: bool
 def _running(call: Typing, x: Type, along: Any, _reverse: bool, dtype: Any = None) -> Type:
     tensor = number_tensor(call, x)
     axis(call, along, tensor.rank)
-    if call.name == "cumprod" and call.policy.wide_reductions and tensor.element != i1:
+    if call.name == "cumprod" and call.language.wide_reductions and tensor.element != i1:
         dtype = tensor.element
     if call.name.removeprefix("cum") in _TOTALS:
         return TensorType(tensor.shape, _total(call, tensor, dtype))

@@ -16,7 +16,7 @@ from ziggurat.codemodel.errors import BuildError, KernelTypeError, KernelValueEr
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.types import MAX_ELEMENTS, ConstantType, ScalarType, TensorType, Type, shape_of
 from ziggurat.frontends.language import CALLS, Function
-from ziggurat.frontends.language.policy import EXPLICIT, Policy
+from ziggurat.frontends.language.languages import EXPLICIT, Language
 from ziggurat.transforms.calls.constants import FunctionName, describe, show
 from ziggurat.transforms.calls.emit import Built
 from ziggurat.transforms.calls.lattice import components
@@ -33,22 +33,22 @@ class Typing:
     which issues a warning at the place of the call.
 
     Its `str` is the call as a kernel writes it: `spelling`, or by default the name after the prefix of the language,
-    whose rules `policy` has.
+    whose rules `language` has.
     """
 
     name: str
     combiner: Callable[[FunctionName | str, Sequence[Type], str], None] | None = None
     spelling: str = ""
-    policy: Policy = EXPLICIT
+    language: Language = EXPLICIT
     applier: Callable[[FunctionName, Sequence[Type], str], Type] | None = None
     warner: Callable[[str], None] | None = None
 
     def __str__(self) -> str:
-        return self.spelling or f"{self.policy.prefix}.{self.name}"
+        return self.spelling or f"{self.language.prefix}.{self.name}"
 
     def words(self, ours: str, triton: str) -> str:
         """The text of an error, in the words of the language."""
-        return triton if self.policy.is_triton else ours
+        return triton if self.language.is_triton else ours
 
     def combine(self, function: FunctionName | str, types: Sequence[Type]) -> None:
         """Attribute the function that combines two elements of each of `types`: a function, or a reduction's name.
@@ -167,7 +167,7 @@ def number_tensor(call: Typing, x: Type) -> TensorType:
 
 def condition(call: Typing, x: Type) -> None:
     """Something that is true or false."""
-    if not is_number(x) or (scalar_type(x).is_float and not call.policy.implied_casts):
+    if not is_number(x) or (scalar_type(x).is_float and not call.language.implied_casts):
         raise KernelTypeError(f"{call}: the condition must be an integer; got {describe(x)}")
 
 

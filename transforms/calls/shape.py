@@ -89,7 +89,7 @@ def _full(call: Typing, sizes: Any, value: Type, dtype: Any) -> Type:
         raise KernelTypeError(f"{call}: 'value' must be a scalar; got {describe(value)}")
     target = scalar_dtype(call, dtype)
     check_conversion(value, target)
-    if isinstance(value, ConstantType) and not call.policy.implied_casts:
+    if isinstance(value, ConstantType) and not call.language.implied_casts:
         require_fits(value.value, target)
     return shaped(shape(call, sizes), target)
 

@@ -77,12 +77,12 @@ def var_store(context: FunctionMirror, op: core.VarStore) -> Built:
 def assigned(context: FunctionMirror, var: Value, value: Value) -> Operand:
     """The operand that a variable holds after an assignment."""
     operand = context.operand(value)
-    return at_run_time(context, operand) if becomes_run_time(context.emit.policy, var, value) else operand
+    return at_run_time(context, operand) if becomes_run_time(context.emit.language, var, value) else operand
 
 
 def at_run_time(context: FunctionMirror, operand: Operand) -> Operand:
     """The operand with the numbers in it that are known at compile time as values."""
-    type_ = run_time_type(operand.type, context.emit.policy)
+    type_ = run_time_type(operand.type, context.emit.language)
     if type_ is operand.type:
         return operand
     if isinstance(type_, TupleType):
@@ -111,7 +111,7 @@ def operator(context: FunctionMirror, op: Op) -> Built:
         operands = [Operand(result, inner)]
     name = OPERATORS[type(op)].call
     assert name is not None
-    if context.module.checks_overflow and context.emit.policy.is_triton:
+    if context.module.checks_overflow and context.emit.language.is_triton:
         assert_fits(context.emit, op, result, operands)
     return built(RULES[name], context.emit, result, *operand_values(name, context.emit, operands))
 
@@ -138,7 +138,7 @@ def subscript(context: FunctionMirror, op: py.Subscript) -> Built:
     whole = slice(None) if index.value == (":",) else getattr(index.value, "value", None)
     if isinstance(whole, slice) and components(context.scope.type_of(op.operands[0])) is not None:
         return tuple(part.value for part in split_operand(context.operand(op.operands[0]))[whole])
-    if context.emit.policy.tensor_operators and components(context.scope.type_of(op.operands[0])) is None:
+    if context.emit.language.tensor_operators and components(context.scope.type_of(op.operands[0])) is None:
         return with_new_axes(context, op, index.value)
     place: int = index.value
     return split_operand(context.operand(op.operands[0]))[place].value

@@ -154,7 +154,7 @@ def body_of(context: FunctionMirror, types: Sequence[Type], result: Type, part: 
     inner = context.emit.builder.nested(types, result)
     before = dict(context.variables)
     inner.location = context.emit.builder.location
-    outer, context.emit = context.emit, Emitter(inner, context, context.emit.policy)
+    outer, context.emit = context.emit, Emitter(inner, context, context.emit.language)
     context.emit.add(part(list(inner.parameters)))
     context.emit, context.variables = outer, before
     return inner.finish()
@@ -498,7 +498,7 @@ def short_circuit(context: FunctionMirror, op: Op) -> Built:
     def type_of(body: Body) -> Type:
         return context.scope.type_of(body.entry.terminator.operands[0])
 
-    parts = operands_of(op, map(type_of, op.bodies), context.emit.policy)
+    parts = operands_of(op, map(type_of, op.bodies), context.emit.language)
     bodies, result = op.bodies[: parts.last + 1], context.scope.type_of(op.result)
     tested = bodies[: parts.tested[-1] + 1 if parts.tested else 0]
     value = Operand(i1, None)
@@ -522,7 +522,7 @@ def short_circuit(context: FunctionMirror, op: Op) -> Built:
 def _element_by_element(context: FunctionMirror, bodies: Sequence[Body], is_and: bool, result: TensorType) -> Value:
     """`and` or `or` of tensors: all operands are computed."""
     found = [expression(context, body) for body in bodies]
-    bools = [context.emit.convert(one, result) for one in found if known_truth(one.type, context.emit.policy) is None]
+    bools = [context.emit.convert(one, result) for one in found if known_truth(one.type, context.emit.language) is None]
     return functools.reduce(lambda a, b: context.emit.add((arith.AndI if is_and else arith.OrI)(a, b)), bools)
 
 
@@ -545,7 +545,7 @@ def comprehension(context: FunctionMirror, op: py.Comprehension) -> Built:
 
 def _chain(context: FunctionMirror, bodies: list[Body], is_and: bool) -> Value:
     operand = expression(context, bodies[0])
-    known = known_truth(operand.type, context.emit.policy)
+    known = known_truth(operand.type, context.emit.language)
     first = context.emit.truth(operand) if known is None else context.emit.constant(known, i1)
     if len(bodies) == 1:
         return first

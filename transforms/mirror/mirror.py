@@ -34,7 +34,7 @@ class FunctionMirror:
         self.module = module
         self.instance = instance
         self.scope = instance.scope
-        self.emit = Emitter(builder, self, instance.policy)
+        self.emit = Emitter(builder, self, instance.language)
         self.variables: dict[Value, Operand] = {}
         self.values: dict[Value, Built] = {}
         self.op: Op = instance.func

@@ -15,7 +15,7 @@ from ziggurat.codemodel.gpu.options import COMPILE_OPTIONS, CompileOptions, bool
 from ziggurat.codemodel.types import Type
 from ziggurat.compiler.native import CompiledCpu, warn_interpreted
 from ziggurat.compiler.pipeline import compile_for_cpu
-from ziggurat.frontends.language.policy import TRITON
+from ziggurat.frontends.language.languages import TRITON
 from ziggurat.kernels.arguments import Signature
 from ziggurat.launches.host import run
 from ziggurat.transforms.simplify.demand import first_kernel

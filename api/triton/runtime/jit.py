@@ -25,7 +25,7 @@ from ziggurat.codemodel.recent import Recent
 from ziggurat.codemodel.transform import DROP, transform
 from ziggurat.codemodel.types import ConstantType, PtrType, TupleType, Type, is_hashable
 from ziggurat.frontends.language.function import Function
-from ziggurat.frontends.language.policy import TRITON
+from ziggurat.frontends.language.languages import TRITON
 from ziggurat.frontends.triton.compile_time import ConstexprFunction, constexpr_function
 from ziggurat.frontends.triton.errors import ChangedGlobalError, as_triton
 from ziggurat.kernels.arguments import MAX_SPECIALIZATIONS, Signature, bind, leaves
@@ -183,7 +183,7 @@ class JITCallable:
 class JITFunction(Kernel, JITCallable):
     """A function of a Triton program: a kernel that is launched over a grid, or a helper that kernels call."""
 
-    policy = TRITON
+    language = TRITON
     make_models = TritonModels
     hash: str | None = None
     kernel: None = None  # Triton's kernels have this attribute, which is always None.
@@ -200,7 +200,7 @@ class JITFunction(Kernel, JITCallable):
         launch_metadata: Callable[..., Any] | None = None,
     ) -> None:
         if knobs.compilation.allow_non_constexpr_globals:
-            self.policy = attrs.evolve(TRITON, strict_globals=False)
+            self.language = attrs.evolve(TRITON, strict_globals=False)
         super().__init__(fn)
         parameters = self.signature.parameters
         self.arg_names = [*parameters]

@@ -7,7 +7,7 @@ import pytest
 
 from ziggurat.codemodel.errors import ZigguratError
 from ziggurat.codemodel.types import SCALARS, TensorType, Type, i1
-from ziggurat.frontends.language.policy import EXPLICIT, TRITON, differences
+from ziggurat.frontends.language.languages import EXPLICIT, TRITON, differences
 from ziggurat.transforms.calls import RULES, Typing
 from ziggurat.transforms.calls.operands import operand_types
 from ziggurat.transforms.calls.promotion import constant, scalar_type
@@ -21,10 +21,10 @@ def tensor(name: str) -> Type:
     return TensorType((16,), SCALARS[name])
 
 
-def result(call: str, *operands: Type, policy: object = TRITON) -> str:
+def result(call: str, *operands: Type, language: object = TRITON) -> str:
     try:
-        types = operand_types(call, policy, list(operands))
-        return str(scalar_type(RULES[call].type(Typing(call, policy=policy), *types)))
+        types = operand_types(call, language, list(operands))
+        return str(scalar_type(RULES[call].type(Typing(call, language=language), *types)))
     except ZigguratError:
         return "-"
 
@@ -53,25 +53,25 @@ REDUCED = {
 
 @pytest.mark.parametrize(("name", "dtype"), REDUCED)
 def test_dtypes_of_reductions(name: str, dtype: str) -> None:
-    typing = Typing(name, lambda *_: None, policy=TRITON)
+    typing = Typing(name, lambda *_: None, language=TRITON)
     rest = {"max": (0, False, True, False), "cumsum": (0, False), "cumprod": (0, False)}.get(name, (0, False))
     types = operand_types(name, TRITON, [tensor(dtype), *rest])
     assert str(scalar_type(RULES[name].type(typing, *types))) == REDUCED[name, dtype]
 
 
 def test_a_dtype_that_is_asked_for_is_kept() -> None:
-    typing = Typing("sum", lambda *_: None, policy=TRITON)
+    typing = Typing("sum", lambda *_: None, language=TRITON)
     for dtype in ("i1", "i8", "bf16"):
         types = operand_types("sum", TRITON, [tensor("i1"), 0, False, SCALARS[dtype]])
         assert str(scalar_type(RULES["sum"].type(typing, *types))) == dtype
 
 
 def test_the_explicit_calls_keep_theirs() -> None:
-    assert result("maximum", tensor("bf16"), constant(1.0), policy=EXPLICIT) == "bf16"
+    assert result("maximum", tensor("bf16"), constant(1.0), language=EXPLICIT) == "bf16"
     assert result("maximum", tensor("bf16"), constant(1.0)) == "f32"
-    assert result("add", tensor("i1"), tensor("i1"), policy=EXPLICIT) == "i32"
+    assert result("add", tensor("i1"), tensor("i1"), language=EXPLICIT) == "i32"
     assert result("add", tensor("i1"), tensor("i1")) == str(i1)
-    assert result("exp", tensor("f16"), policy=EXPLICIT) == "f16"
+    assert result("exp", tensor("f16"), language=EXPLICIT) == "f16"
     assert result("exp", tensor("f16")) == "-"
 
 

@@ -10,7 +10,7 @@ from ziggurat.codemodel.errors import KernelSyntaxError
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op
 from ziggurat.frontends.language.function import Function
-from ziggurat.frontends.language.policy import Policy
+from ziggurat.frontends.language.languages import Language
 from ziggurat.frontends.triton.errors import as_triton
 from ziggurat.triton.experimental.gluon import language
 from ziggurat.triton.runtime.jit import JITFunction, TritonModels
@@ -19,7 +19,7 @@ from ziggurat.triton.runtime.jit import JITFunction, TritonModels
 class GluonModels(TritonModels):
     """The models of a function in Gluon: there are none."""
 
-    def __init__(self, fn: Callable[..., Any], policy: Policy) -> None: ...
+    def __init__(self, fn: Callable[..., Any], language: Language) -> None: ...
 
     def python(self, kernel: Function) -> Op:
         """Raise `UnsupportedLanguageConstruct`."""

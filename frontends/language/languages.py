@@ -1,6 +1,6 @@
-"""The points in which the languages that share the calls differ: the explicit calls, and Triton's Python.
+"""The languages that share the calls, and the points in which they differ: the explicit calls, and Triton's Python.
 
-Both are reflected into one Python code model and attributed by one attributor. A function has the policy of its
+Both are reflected into one Python code model and attributed by one attributor. A function has its
 language; reflection, attribution and the rules of calls ask it. docs/triton.md has the table of differences, which is
 generated.
 """
@@ -18,7 +18,7 @@ def _differs(about: str, explicit: Any = False, triton: Any = True) -> Any:
 
 
 @attrs.frozen
-class Policy:
+class Language:
     """The rules of one language. `prefix` stands before the name of a call in messages: `zg.load`, `tl.load`."""
 
     prefix: str
@@ -93,8 +93,8 @@ class Policy:
         return self.prefix == "tl"
 
 
-EXPLICIT: Final = Policy("zg")
-TRITON: Final = Policy("tl", **{field.name: field.metadata["triton"] for field in attrs.fields(Policy)[1:]})
+EXPLICIT: Final = Language("zg")
+TRITON: Final = Language("tl", **{field.name: field.metadata["triton"] for field in attrs.fields(Language)[1:]})
 
 
 def differences() -> list[tuple[str, str, str]]:
@@ -105,5 +105,5 @@ def differences() -> list[tuple[str, str, str]]:
 
     return [
         (field.metadata["about"], shown(getattr(EXPLICIT, field.name)), shown(getattr(TRITON, field.name)))
-        for field in attrs.fields(Policy)[1:]
+        for field in attrs.fields(Language)[1:]
     ]
