@@ -264,14 +264,36 @@ class Layout:
 
         def cell(place: tuple[int, int, int]) -> str:
             register, lane, warp = place
-            # Neighbouring warps get colours that are far apart.
-            return f'<td style="background: hsl({warp * 137 % 360} 70% 85%)">w{warp} l{lane} r{register}</td>'
+            return f'<td style="background: {_colour(warp)}">w{warp} l{lane} r{register}</td>'
 
         parts: list[str] = []
         for caption, rows in self._tables(shape):
             body = "".join("<tr>" + "".join(map(cell, row)) + "</tr>" for row in rows)
             parts.append(f"<table>{caption and f'<caption>{caption}</caption>'}{body}</table>")
         return "".join(parts)
+
+    def svg(self, shape: Sequence[int]) -> str:
+        """The picture as a drawing in SVG, with a colour for each warp: a row of squares for each row of the tensor."""
+        width, height = 62, 20
+        columns = (1, *shape)[-1]
+        parts: list[str] = []
+        top = 0
+        for caption, rows in self._tables(shape):
+            if caption:
+                parts.append(f'<text x="{columns * width // 2}" y="{top + height // 2}">{caption}</text>')
+                top += height
+            for row in rows:
+                for column, (register, lane, warp) in enumerate(row):
+                    left, label = column * width, f"w{warp} l{lane} r{register}"
+                    parts.append(
+                        f'<rect x="{left}" y="{top}" width="{width}" height="{height}" fill="{_colour(warp)}"/>'
+                    )
+                    parts.append(f'<text x="{left + width // 2}" y="{top + height // 2}">{label}</text>')
+                top += height
+        style = "rect { stroke: white } text { font: 10px monospace; text-anchor: middle; dominant-baseline: central }"
+        size = f'width="{columns * width}" height="{top}" viewBox="0 0 {columns * width} {top}"'
+        lines = [f'<svg xmlns="http://www.w3.org/2000/svg" {size}>', f"<style>{style}</style>", *parts, "</svg>", ""]
+        return "\n".join(lines)
 
     def _tables(self, shape: Sequence[int]) -> Iterator[tuple[str, list[list[tuple[int, int, int]]]]]:
         """For each index of all axes but two, the places of the elements by row and column, after a caption."""
@@ -284,6 +306,11 @@ class Layout:
 
     def __str__(self) -> str:
         return " | ".join(" ".join(map(str, bases)) for bases in (self.registers, self.lanes, self.warps))
+
+
+def _colour(warp: int) -> str:
+    """The background of a warp's elements. Neighbouring warps get colours that are far apart."""
+    return f"hsl({warp * 137 % 360}, 70%, 85%)"
 
 
 @lru_cache(maxsize=4096)

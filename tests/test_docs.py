@@ -166,6 +166,20 @@ def test_each_error_has_an_entry_with_an_example(name: str):
     assert re.search(r"^```text", entry, re.MULTILINE), f"the entry of {name} shows no message"
 
 
+PICTURES = sorted((ROOT / "docs" / "pictures").glob("*.py"))
+
+
+@pytest.mark.parametrize("file", PICTURES, ids=lambda file: file.stem)
+def test_a_picture_is_what_its_program_draws(file: Path, request: pytest.FixtureRequest):
+    drawing = subprocess.run(
+        [sys.executable, str(file)], capture_output=True, encoding="utf-8", timeout=120, check=True
+    )
+    picture = file.with_suffix(".svg")
+    if request.config.getoption("--bless"):
+        picture.write_text(drawing.stdout, encoding="utf-8")
+    assert picture.read_text(encoding="utf-8") == drawing.stdout
+
+
 def test_links_between_documents_exist():
     for file in FILES:
         if file.exists():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -216,3 +217,6 @@ def test_a_picture_says_who_holds_what(layout: Layout, shape):
     html = layout.html(shape)
     assert [cell.strip() for cell in cells] == re.findall(r"<td[^>]*>([^<]*)</td>", html)
     assert len(set(re.findall("hsl[^)]*", html))) == 1 << sum(map(bool, layout.warps))
+    drawing = ElementTree.fromstring(layout.svg(shape))
+    labels = [text.text or "" for text in drawing.findall(".//{*}text")]
+    assert [cell.strip() for cell in cells] == [label for label in labels if "[" not in label]
