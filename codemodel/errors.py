@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 from ziggurat.codemodel.location import Location, marked
+from ziggurat.codemodel.messages import Words, in_words
 
 _MAX_MESSAGE = 2000  # The characters that messages show of what may repeat a part of a text.
 
@@ -66,6 +67,13 @@ class ZigguratError(Exception):
     def parts(self) -> tuple[ZigguratError, ...]:
         """The errors that this one reports: itself, or each error of a `KernelErrors`."""
         return (self,)
+
+    def say_in(self, words: Words) -> None:
+        """Write the message and the hint in the words of a language, unless another one has its words in them."""
+        for error in self.parts:
+            error.summary = in_words(error.summary, words)
+            error.hint = None if error.hint is None else in_words(error.hint, words)
+            error.related = tuple((in_words(text, words), place) for text, place in error.related)
 
     def add(self, text: str, location: Location | None) -> None:
         """Show a further place below the first one, if it is known."""

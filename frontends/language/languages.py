@@ -11,6 +11,9 @@ from typing import Any, Final
 
 import attrs
 
+from ziggurat.codemodel.messages import EXPLICIT_WORDS, Words
+from ziggurat.frontends.language.words import TRITON as TRITON_WORDS
+
 
 def _differs(about: str, explicit: Any = False, triton: Any = True) -> Any:
     """A field with its values in the two languages; `about` is its row in the table of differences."""
@@ -19,9 +22,11 @@ def _differs(about: str, explicit: Any = False, triton: Any = True) -> Any:
 
 @attrs.frozen
 class Language:
-    """The rules of one language. `prefix` stands before the name of a call in messages: `zg.load`, `tl.load`."""
+    """The rules of one language. `prefix` stands before the name of a call in messages: `zg.load`, `tl.load`; `words`
+    has the names of types and calls there."""
 
     prefix: str
+    words: Words = EXPLICIT_WORDS
     tensor_operators: bool = _differs("operators, indexing by `None` and `:`, and methods work on tensors")
     assigned_numbers: bool = _differs(
         "a variable that is assigned a Python number holds a run-time scalar; a constant if annotated `tl.constexpr`"
@@ -93,8 +98,11 @@ class Language:
         return self.prefix == "tl"
 
 
+# The fields that differ, as `_differs` declares them.
+_POINTS: Final = [field for field in attrs.fields(Language) if "about" in field.metadata]
+
 EXPLICIT: Final = Language("zg")
-TRITON: Final = Language("tl", **{field.name: field.metadata["triton"] for field in attrs.fields(Language)[1:]})
+TRITON: Final = Language("tl", TRITON_WORDS, **{field.name: field.metadata["triton"] for field in _POINTS})
 
 
 def differences() -> list[tuple[str, str, str]]:
@@ -105,5 +113,5 @@ def differences() -> list[tuple[str, str, str]]:
 
     return [
         (field.metadata["about"], shown(getattr(EXPLICIT, field.name)), shown(getattr(TRITON, field.name)))
-        for field in attrs.fields(Language)[1:]
+        for field in _POINTS
     ]

@@ -13,14 +13,8 @@ from typing import Any, ClassVar, Final
 
 from ziggurat.codemodel.types import SCALARS, NamedType, PtrType, ScalarType, TensorType, Type, element_of
 from ziggurat.codemodel.types import void as void_type
+from ziggurat.frontends.language.words import TRITON_NAMES, long_name
 
-# Triton's names of the dtypes by ours.
-_NAMES: Final[dict[str, str]] = {
-    **{name: f"int{scalar.bits}" for name, scalar in SCALARS.items() if scalar.is_int and scalar.signed},
-    **{name: f"uint{scalar.bits}" for name, scalar in SCALARS.items() if scalar.kind == "int" and not scalar.signed},
-    "i1": "int1", "f16": "fp16", "bf16": "bf16", "f32": "fp32", "f64": "fp64", "f8e4m3": "fp8e4nv", "f8e5m2": "fp8e5",
-    "void": "void",
-}  # fmt: skip
 # The bits of the mantissa, and the bias of the exponent.
 _FOREIGN: Final = {"fp8e4b15": (3, 15), "fp8e4b8": (3, 8), "fp8e5b16": (2, 16)}
 E4B15, *UNSUPPORTED = (
@@ -28,7 +22,7 @@ E4B15, *UNSUPPORTED = (
 )
 _BY_NAME: Final[dict[str, Type]] = {
     "void": void_type,
-    **{_NAMES[name]: scalar for name, scalar in SCALARS.items()},
+    **{TRITON_NAMES[name]: scalar for name, scalar in SCALARS.items()},
     **{scalar.name: scalar for scalar in (E4B15, *UNSUPPORTED)},
 }
 
@@ -183,10 +177,7 @@ class dtype:
 
     def codegen_name(self) -> str:
         """The name in `tl`: `float16`."""
-        for short, long in (("fp", "float"), ("bf", "bfloat")):
-            if self.name.startswith(short):
-                return long + self.name[2:]
-        return self.name
+        return long_name(self.name)
 
     @property
     def cache_key_part(self) -> str:
@@ -281,7 +272,7 @@ def type_of(value: Type) -> dtype:
     if isinstance(value, PtrType):
         return pointer_type(type_of(value.pointee), const=value.const)
     if isinstance(value, NamedType):
-        return dtype(_NAMES.get(value.name, value.name))
+        return dtype(TRITON_NAMES.get(value.name, value.name))
     raise TypeError(f"{value} is not a type of Triton's language")
 
 
