@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from ziggurat.codemodel.location import Location, marked
-from ziggurat.codemodel.messages import Words, in_words
+
+if TYPE_CHECKING:
+    from ziggurat.codemodel.messages import Words
 
 _MAX_MESSAGE = 2000  # The characters that messages show of what may repeat a part of a text.
 
@@ -70,6 +72,8 @@ class ZigguratError(Exception):
 
     def say_in(self, words: Words) -> None:
         """Write the message and the hint in the words of a language, unless another one has its words in them."""
+        from ziggurat.codemodel.messages import in_words  # Types raise errors.
+
         for error in self.parts:
             error.summary = in_words(error.summary, words)
             error.hint = None if error.hint is None else in_words(error.hint, words)
