@@ -1,4 +1,4 @@
-"""The command line: `python -m ziggurat`."""
+"""The command line: `ziggurat`, or `python -m ziggurat`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -47,6 +47,12 @@ _MODELS = ("python", "triton", "mlir")  # Shown without compiling.
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; its exit status. Errors of the user are printed without a traceback."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments[:1] == ["triton"]:  # All that follows belongs to the program.
+        from ziggurat.triton.__main__ import main as run_program
+
+        run_program(arguments[1:], "ziggurat triton")
+        return 0
     options = _parser().parse_args(arguments)
     try:
         return _write(options.run(options))
@@ -71,11 +77,35 @@ def _write(text: str) -> int:
     return 0
 
 
+_EXAMPLES = """\
+examples:
+  ziggurat triton program.py
+  ziggurat show kernels.py:softmax "ptr<f32>, ptr<f32>, i32, 1024" --stage ptx
+  ziggurat explain kernels.py:softmax "ptr<f32>, ptr<f32>, i32, 1024" --divisible n=16
+  ziggurat simulate kernels.py:softmax "f32[4, 100], f32[4, 100], 100, 128" --grid 4
+
+`ziggurat COMMAND --help` has the options of a command. Types are written as models print them: ptr<f32> is a
+pointer, i32 a run-time number, 1024 the value of a constexpr parameter.
+"""
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m ziggurat", description="Kernels as code models.")
+    as_module = Path(sys.argv[0]).name == "__main__.py"
+    parser = argparse.ArgumentParser(
+        prog="python -m ziggurat" if as_module else "ziggurat",
+        description="Show, explain and simulate kernels, and run Triton programs.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--version", action="version", version=f"ziggurat {ziggurat.__version__}")
     commands = parser.add_subparsers(required=True, metavar="command")
-    show = commands.add_parser("show", help="print a kernel's code model at a tier")
+
+    def command(name: str, about: str, run: Callable[[argparse.Namespace], str]) -> argparse.ArgumentParser:
+        parser = commands.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.")
+        parser.set_defaults(run=run)
+        return parser
+
+    show = command("show", "print a kernel's code model at a tier", _show)
     _add_kernel(show)
     show.add_argument("types", nargs="?", default="", help='argument types and values: "ptr<f32>, i32, 64"')
     show.add_argument("--stage", choices=STAGES, help="which tier, or all (default: triton)")
@@ -91,8 +121,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_macros(show)
     _add_divisible(show)
     show.add_argument("--html", action="store_true", help="as HTML with colours")
-    show.set_defaults(run=_show)
-    explain = commands.add_parser("explain", help="what a kernel asks of the GPU, by source line, and why not less")
+    explain = command("explain", "say what a kernel asks of the GPU, by source line, and why not less", _explain)
     _add_kernel(explain)
     explain.add_argument(
         "types",
@@ -106,8 +135,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_options(explain)
     _add_macros(explain)
     _add_divisible(explain)
-    explain.set_defaults(run=_explain)
-    simulate = commands.add_parser("simulate", help="run a kernel thread by thread on the host, and look for faults")
+    simulate = command("simulate", "run a kernel thread by thread on the host, and look for faults", _simulate)
     _add_kernel(simulate)
     simulate.add_argument("arguments", help='arrays and values: "f32[1024], f16[64, 64; 16, 16], 1000, 64"')
     simulate.add_argument("--grid", nargs="+", default=["1"], help="programs along each axis (default: 1)")
@@ -115,17 +143,15 @@ def _parser() -> argparse.ArgumentParser:
     simulate.add_argument("--optimized", action="store_true", help="the code after LLVM's passes")
     _add_options(simulate)
     _add_macros(simulate)
-    simulate.set_defaults(run=_simulate)
-    cache = commands.add_parser("cache", help="list or clear the compiled kernels kept on disk")
+    # Only for the list of commands: `main` hands the arguments on before they are parsed.
+    commands.add_parser("triton", help="run a program that imports triton: program.py or -m module, and its arguments")
+    cache = command("cache", "list or clear the compiled kernels kept on disk", _cache)
     cache.add_argument("what", nargs="?", choices=("list", "clear"), default="list")
-    cache.set_defaults(run=_cache)
-    choices = commands.add_parser("choices", help="list, clear, export or import the choices of zg.autotune")
+    choices = command("choices", "list, clear, export or import the choices of zg.autotune", _choices)
     choices.add_argument("what", nargs="?", choices=("list", "clear", "export", "import"), default="list")
     choices.add_argument("file", nargs="?", help="the file to export to or import from")
-    choices.set_defaults(run=_choices)
-    docs = commands.add_parser("docs", help="print the reference of the language, the ops or the options")
+    docs = command("docs", "print the reference of the language, the ops or the options", _docs)
     docs.add_argument("what", nargs="?", choices=("language", "ops", "options"), default="language")
-    docs.set_defaults(run=_docs)
     return parser
 
 

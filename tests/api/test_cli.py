@@ -5,6 +5,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,37 @@ def test_a_file_that_imports_triton(tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "triton", None)  # As where it is not installed.
     assert main(["show", f"{path}:kernel", ""]) == 1
     assert "python -m ziggurat.triton -m ziggurat" in capsys.readouterr().err
+
+
+def test_the_console_command_is_this_one():
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["scripts"] == {"ziggurat": f"{main.__module__}:{main.__name__}"}
+
+
+@pytest.mark.parametrize("command", ["show", "explain", "simulate", "cache", "choices", "docs"])
+def test_each_command_says_what_it_does(command, capsys):
+    with pytest.raises(SystemExit) as end:
+        main([command, "--help"])
+    assert end.value.code == 0
+    usage, about = capsys.readouterr().out.split("\n\n")[:2]
+    assert f"ziggurat {command}" in usage and about.endswith(".")
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    assert re.search(rf"^    {command} ", capsys.readouterr().out, re.MULTILINE)
+
+
+@pytest.mark.parametrize("arguments", [["program.py", "-h"], ["-m", "program", "-h"]])
+def test_a_triton_program_gets_its_own_arguments(arguments, tmp_path):
+    (tmp_path / "program.py").write_text("import sys, triton\nprint(triton.__name__, sys.argv[1:])\n")
+    command = [sys.executable, "-m", "ziggurat", "triton", *arguments]
+    program = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert program.stdout == "ziggurat.triton ['-h']\n"
+
+
+def test_the_usage_for_triton_programs_names_the_command():
+    command = [sys.executable, "-m", "ziggurat", "triton"]
+    program = subprocess.run(command, capture_output=True, text=True)
+    assert program.returncode == 2 and program.stderr.startswith("usage: ziggurat triton (program.py")
 
 
 def test_explain_is_of_a_gpu(file, capsys):
