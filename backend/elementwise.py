@@ -142,15 +142,15 @@ def in_f32(
         return rule(a)
     wide = [to.widen(value, scalar) for value in (a, *others)]
     if cls in CHOICES and scalar.is_fp8:  # Rounding would make an infinity finite.
-        chosen, first, second = (value.bits() for value in (rule(*wide), *wide))
-        is_first, is_second = chosen.test("eq", first), chosen.test("eq", second)
+        candidates, first, second = (value.bits() for value in (rule(*wide), *wide))
+        is_first, is_second = candidates.test("eq", first), candidates.test("eq", second)
         return is_first.select(a, is_second.select(others[0], 127))
     if cls is arith.CmpF:
         return rule(*wide)
-    found = to.narrow(rule(*wide), f32, scalar)
+    narrow = to.narrow(rule(*wide), f32, scalar)
     if cls in (math.Floor, math.Ceil) and scalar.is_fp8:  # Rounding would make an infinity finite here, too; NaN stays.
-        found = (a & 127).test("ugt", bits_of_number(scalar.format.largest, scalar)).select(a, found)
-    return found
+        narrow = (a & 127).test("ugt", bits_of_number(scalar.format.largest, scalar)).select(a, narrow)
+    return narrow
 
 
 # Conversions. Nothing is rounded twice; 8-bit floats saturate; floats that do not fit an integer become the nearest

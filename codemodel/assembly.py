@@ -27,15 +27,15 @@ def template_error(text: str, registers: int) -> tuple[str, str] | None:
     """The message and the hint for a template that cannot be assembled with so many registers; None for others."""
     at = 0
     while (at := text.find("$", at)) >= 0:
-        found = re.compile(_NAMED).match(text, at)
-        if found is None:
+        match = re.compile(_NAMED).match(text, at)
+        if match is None:
             piece = text[at : at + 8].split("\n")[0]
             return f"'$' must begin $0, ${{0}}, ${{:uid}} or $$; got {piece!r}", "write '$$' for a dollar sign"
-        number = found[2] or found[3]
+        number = match[2] or match[3]
         if number is not None and int(number[:9]) >= registers:
             names = f"$0 to ${registers - 1}" if registers else "none"
             return f"the assembly names ${number[:9]}, and the constraints have {names}", "write '$$' for a dollar sign"
-        at = found.end()
+        at = match.end()
     if wrong := re.search(_UNPRINTABLE, text):
         return f"assembly must be printable text; got the character {wrong[0]!r}", "PTX is ASCII"
     return None

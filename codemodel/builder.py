@@ -121,19 +121,19 @@ class Builder:
         draft = self._draft
         block = self.block
         try:
-            placed = op.parent is not None
+            is_placed = op.parent is not None
         except AttributeError:
             raise KernelTypeError(f"a builder must get an op to add; got {shown(op)}") from None
         if draft.closed:
             raise BuildError(f"cannot add {op.NAME}: the body is finished")
-        if placed:
+        if is_placed:
             raise BuildError(f"{op.NAME} is placed already; copy it with a transform")
         ops = block._ops  # pyright: ignore[reportPrivateUsage]
         if ops and isinstance(ops[-1], Terminator):
             raise BuildError(f"cannot add {op.NAME} after the block's terminator")
         for value in op.operands:
-            if (declared := value.block) is not block:
-                self._require_visible(op, declared)
+            if (home := value.block) is not block:
+                self._require_visible(op, home)
         for successor in op.successors:
             if successor.block.parent is not draft.body:
                 raise BuildError(f"{op.NAME}: a successor must be a block of the same body")

@@ -106,7 +106,7 @@ class OpSpec:
 
     def signature(self) -> inspect.Signature:
         """The parameters of the constructor: fields by place, then those by keyword."""
-        made = [
+        parameters = [
             inspect.Parameter(
                 field.name,
                 inspect.Parameter.KEYWORD_ONLY if field.keyword else inspect.Parameter.POSITIONAL_OR_KEYWORD,
@@ -114,7 +114,7 @@ class OpSpec:
             )
             for field in sorted(self.fields, key=lambda field: field.keyword)
         ]
-        return inspect.Signature(made)
+        return inspect.Signature(parameters)
 
     def complete(self, op: Op) -> None:
         """Fill in the generic view of a new op, and check it."""
@@ -283,20 +283,20 @@ def _adopt(op: Op, bodies: Sequence[Body]) -> None:
         fill(body, "parent", op)
 
 
-def _flat(op: Op, declared: Sequence[Field]) -> tuple[Any, ...]:
+def _flat(op: Op, roles_in_order: Sequence[Field]) -> tuple[Any, ...]:
     """The operands or bodies in these fields of an op, one by one; those that are absent are left out."""
     fields = op.__dict__
-    found: list[Any] = []
-    for field in declared:
+    values: list[Any] = []
+    for field in roles_in_order:
         value: Any = fields[field.name]
         if field.role not in ("operands", "bodies"):
-            found += [value] if value is not None or not field.optional else []
+            values += [value] if value is not None or not field.optional else []
         elif isinstance(value, str) or not isinstance(value, Iterable):
             raise BuildError(f"{op.NAME}: '{field.name}' must be a sequence; got {value!r}")
         else:
             fields[field.name] = tuple(value)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-            found += fields[field.name]
-    return tuple(found)
+            values += fields[field.name]
+    return tuple(values)
 
 
 def convert_attribute(value: Any, kind: Any, what: str) -> Any:

@@ -30,7 +30,7 @@ class OpTable(Generic[F_]):
     def __init__(self, noun: str) -> None:
         self.noun = noun
         self._registered: dict[type, F_] = {}
-        self._found: dict[type, F_ | None] = {}
+        self._cache: dict[type, F_ | None] = {}
 
     def of(self, *classes: type) -> Callable[[G_], G_]:
         """Decorator: register the function for these classes. Raises `ValueError` when one of them has an entry."""
@@ -40,7 +40,7 @@ class OpTable(Generic[F_]):
                 if cls in self._registered:
                     raise ValueError(f"'{_name(cls)}' has a {self.noun} already")
                 self._registered[cls] = function  # pyright: ignore[reportArgumentType]
-            self._found.clear()
+            self._cache.clear()
             return function
 
         return register
@@ -49,18 +49,18 @@ class OpTable(Generic[F_]):
         """The function for an op class: that of the first class in its method resolution order that has an entry; None
         if no class has one."""
         try:
-            return self._found[cls]
+            return self._cache[cls]
         except KeyError:
-            found = next((self._registered[base] for base in cls.__mro__ if base in self._registered), None)
-            self._found[cls] = found
-            return found
+            function = next((self._registered[base] for base in cls.__mro__ if base in self._registered), None)
+            self._cache[cls] = function
+            return function
 
     def __getitem__(self, op: Op) -> F_:
         """The function for an op. Raises `InternalError` when there is none."""
-        found = self.get(type(op))
-        if found is None:
+        function = self.get(type(op))
+        if function is None:
             raise InternalError(f"'{op.NAME}' has no {self.noun}", str(op))
-        return found
+        return function
 
     def __contains__(self, cls: type) -> bool:
         return self.get(cls) is not None

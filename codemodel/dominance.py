@@ -63,14 +63,14 @@ class DominatorTree:
     @functools.cached_property
     def frontiers(self) -> dict[Block, dict[Block, None]]:
         """For each block, those it does not strictly dominate but that have a predecessor it dominates, in order."""
-        found: dict[Block, dict[Block, None]] = {block: {} for block in self._rank}
+        result: dict[Block, dict[Block, None]] = {block: {} for block in self._rank}
         for block, predecessors in self._before.items():
             for predecessor in predecessors:
                 here: Block | None = predecessor
                 while here is not None and here is not self.parent[block]:
-                    found[here][block] = None
+                    result[here][block] = None
                     here = self.parent[here]
-        return found
+        return result
 
     def iterated_frontier(self, blocks: Sequence[Block]) -> set[Block]:
         """The iterated frontier of `blocks`, where values that are set in them meet: their frontier, its frontier …"""

@@ -39,9 +39,9 @@ class Cell:
 
     __slots__ = ("held", "name")
 
-    def __init__(self, name: str, held: Any) -> None:
+    def __init__(self, name: str, content: Any) -> None:
         self.name = name
-        self.held = held
+        self.held = content
 
 
 class PythonInterpreter(Interpreter):
@@ -75,12 +75,12 @@ class PythonInterpreter(Interpreter):
         if function is None or not keywords:
             return arguments
         names = py.parameter_names(function)
-        wanted = names[len(arguments) :]
-        if set(wanted) != set(keywords):
+        missing = names[len(arguments) :]
+        if set(missing) != set(keywords):
             takes = ", ".join(name or "?" for name in names)
             got = ", ".join([str(len(arguments)), *keywords])
             raise KernelRuntimeError(f"'{symbol}' takes {takes}; got {got}")
-        return [*arguments, *(keywords[name] for name in wanted if name is not None)]
+        return [*arguments, *(keywords[name] for name in missing if name is not None)]
 
     def evaluate(self, body: Body, arguments: Sequence[Any] = ()) -> tuple[Any, Exit | None]:
         """Run a body for its value. The second component is the exit if the body left its function or loop."""
@@ -191,13 +191,13 @@ def _attribute(interpreter: Interpreter, op: py.Attribute, operands: tuple[Any, 
     return getattr(operands[0], op.name)
 
 
-def _arguments(op: py.Invoke | py.Call, given: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
+def _arguments(op: py.Invoke | py.Call, values: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
     """The arguments of a call by position, with the items of those that are passed as `*t`, and by keyword."""
-    count = len(given) - len(op.keywords)
+    count = len(values) - len(op.keywords)
     positional: list[Any] = []
-    for index, value in enumerate(given[:count]):
+    for index, value in enumerate(values[:count]):
         positional += value if index in op.starred else (value,)
-    return positional, dict(zip(op.keywords, given[count:], strict=True))
+    return positional, dict(zip(op.keywords, values[count:], strict=True))
 
 
 @python.of(py.Invoke)
@@ -227,8 +227,8 @@ def _format(interpreter: Interpreter, op: py.Format, operands: tuple[Any, ...]) 
 @python.of(py.Comprehension)
 def _comprehension(interpreter: PythonInterpreter, op: py.Comprehension, operands: tuple[Any, ...]) -> Any:
     iterable, _ = interpreter.evaluate(op.iterable)
-    taken = [item for item in iterable if interpreter.evaluate(op.condition, (item,))[0]]
-    return tuple(interpreter.evaluate(op.element, (item,))[0] for item in taken)
+    items = [item for item in iterable if interpreter.evaluate(op.condition, (item,))[0]]
+    return tuple(interpreter.evaluate(op.element, (item,))[0] for item in items)
 
 
 @python.of(py.Error)

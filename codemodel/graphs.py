@@ -11,7 +11,7 @@ Node = TypeVar("Node")
 def reverse_postorder(entry: Node, successors: Callable[[Node], Sequence[Node]]) -> tuple[Node, ...]:
     """The nodes of a graph reachable from `entry`, each before the nodes it alone leads to."""
     order: list[Node] = []
-    seen = {entry}
+    visited = {entry}
     stack = [(entry, list(successors(entry)))]
     while stack:
         node, rest = stack[-1]
@@ -20,19 +20,19 @@ def reverse_postorder(entry: Node, successors: Callable[[Node], Sequence[Node]])
             stack.pop()
             continue
         following = rest.pop()  # The last successor is visited first, so that the first one comes first in the result.
-        if following not in seen:
-            seen.add(following)
+        if following not in visited:
+            visited.add(following)
             stack.append((following, list(successors(following))))
     return tuple(reversed(order))
 
 
 def reached(start: Iterable[Node], following: Callable[[Node], Iterable[Node]]) -> set[Node]:
     """The nodes of `start`, and all that come after them."""
-    found = set(start)
-    work = list(found)
+    result = set(start)
+    work = list(result)
     while work:
         for node in following(work.pop()):
-            if node not in found:
-                found.add(node)
+            if node not in result:
+                result.add(node)
                 work.append(node)
-    return found
+    return result

@@ -77,9 +77,9 @@ class Interpreter:
         """The present content of a value of the model."""
         return self.values[value]
 
-    def bind(self, value: Value, held: Any) -> None:
+    def bind(self, value: Value, content: Any) -> None:
         """Set the content of a value."""
-        self.values[value] = held
+        self.values[value] = content
 
     def release(self, value: Value) -> None:
         """Forget a value that is not used any more."""
@@ -148,8 +148,8 @@ class Interpreter:
         for block in body.blocks:
             for index, op in enumerate(block.ops):
                 for value in op.used_values():
-                    known, _ = last.get(value, (block, 0))
-                    last[value] = block if known is block else None, index
+                    place, _ = last.get(value, (block, 0))
+                    last[value] = block if place is block else None, index
         dead: dict[tuple[Block | None, int], list[Value]] = {}
         for value, end in last.items():
             if value.block is end[0]:

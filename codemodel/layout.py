@@ -31,14 +31,14 @@ def bits_of(size: int) -> int:
 
 def combine(bases: Sequence[int], index: int) -> int:
     """The xor of the bases of the bits that are set in `index`."""
-    found = 0
+    offset = 0
     for basis in bases:
         if not index:
             break
         if index & 1:
-            found ^= basis
+            offset ^= basis
         index >>= 1
-    return found
+    return offset
 
 
 class Span:
@@ -79,10 +79,10 @@ def inverted(bases: tuple[int, ...]) -> tuple[int, ...]:
     Raises `ValueError` where the bases are not a basis of their `len(bases)` bits.
     """
     span = Span(bases)
-    found = [span.reduced(1 << bit) for bit in range(len(bases))]
-    if any(rest for rest, _ in found):
+    rows = [span.reduced(1 << bit) for bit in range(len(bases))]
+    if any(rest for rest, _ in rows):
         raise ValueError(f"not a basis: {list(bases)}")
-    return tuple(parts for _, parts in found)
+    return tuple(parts for _, parts in rows)
 
 
 @lru_cache(maxsize=4096)
@@ -323,12 +323,12 @@ def inverse(layout: Layout, numel: int) -> tuple[tuple[int, int, int], ...]:
         raise ValueError(f"{layout} does not cover {numel} elements")
     positions = [position for position, basis in enumerate(layout.bases) if basis]
     registers, lanes = len(layout.registers), len(layout.lanes)
-    found: list[tuple[int, int, int]] = []
+    pivots: list[tuple[int, int, int]] = []
     for mask in inverted(tuple(filter(None, layout.bases))):
         inputs = sum(1 << position for at, position in enumerate(positions) if mask >> at & 1)
         thread = inputs >> registers
-        found.append((inputs & ((1 << registers) - 1), thread & ((1 << lanes) - 1), thread >> lanes))
-    return tuple(found)
+        pivots.append((inputs & ((1 << registers) - 1), thread & ((1 << lanes) - 1), thread >> lanes))
+    return tuple(pivots)
 
 
 @lru_cache(maxsize=1024)

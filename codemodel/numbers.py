@@ -75,9 +75,9 @@ def bits_of_number(number: Number, scalar: ScalarType) -> int:
 def _rounded_to_odd(number: int) -> float:
     """An integer in f64 such that rounding the result to fewer digits gives what rounding the integer would."""
     extra = max(abs(number).bit_length() - f64.format.precision, 0)
-    kept = abs(number) >> extra
-    kept |= abs(number) != kept << extra
-    return math.copysign(math.ldexp(kept, extra), number)
+    significand = abs(number) >> extra
+    significand |= abs(number) != significand << extra
+    return math.copysign(math.ldexp(significand, extra), number)
 
 
 # Integers.

@@ -326,8 +326,8 @@ class Op(_Part):
 
     def derive_type(self) -> Type:
         """The declared result type, adapted to operands whose types a transform has changed."""
-        declared: Type = self.__dict__[self.SPEC.result_type or "result"]
-        return declared
+        result: Type = self.__dict__[self.SPEC.result_type or "result"]
+        return result
 
     def entry_types(self, operands: Sequence[Value]) -> Sequence[Type] | None:
         """The types that each body's parameters have with these operands; None when they do not depend on them."""

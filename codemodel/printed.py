@@ -60,10 +60,10 @@ def printed_lines(
     texts = [] if columns or whole else [f"pid {pid} {prefix}"]
     for number, (array, type_) in enumerate(columns):
         is_bits = (hexadecimal or type_ is None) and array.dtype != bool
-        shown = bits_of(array).reshape(array.shape) if is_bits else array
+        values = bits_of(array).reshape(array.shape) if is_bits else array
         before = before_value(prefix, number, len(columns))
         for place in itertools.product(*map(range, array.shape)):
-            text = number_text(shown[place], type_, hexadecimal, c_form)
+            text = number_text(values[place], type_, hexadecimal, c_form)
             index = ", ".join(f"{at:{width}}" for at, width in zip(place, index_widths(array.shape), strict=True))
             texts.append(text if whole else f"pid {pid} idx ({index}){before}{text}")
     return [prefix.format(*texts)] if whole else texts

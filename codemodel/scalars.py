@@ -75,8 +75,8 @@ def _leading_zeros(array: Array) -> Array:
 
 def _reversed(array: Array) -> Array:
     bytes_ = np.packbits(_bits(array)[..., ::-1], axis=-1)
-    made: Array = bytes_.view(array.dtype.newbyteorder(">"))[..., 0]
-    return made.astype(array.dtype)
+    swapped: Array = bytes_.view(array.dtype.newbyteorder(">"))[..., 0]
+    return swapped.astype(array.dtype)
 
 
 INTEGER_FUNCTIONS: dict[type[Op], Callable[[Array], Array]] = {
@@ -237,18 +237,18 @@ def _error_sign(operation: maths.Operation, near: float, values: Sequence[float]
     a, *others = map(Fraction, values)
     if math.isinf(near):
         return -1 if near > 0 else 1
-    found = Fraction(near)
+    value = Fraction(near)
     match operation:
         case maths.Operation.ADD:
-            error = a + others[0] - found
+            error = a + others[0] - value
         case maths.Operation.MUL:
-            error = a * others[0] - found
+            error = a * others[0] - value
         case maths.Operation.DIV:
-            error = a / others[0] - found
+            error = a / others[0] - value
         case maths.Operation.SQRT:
-            error = a - found * found
+            error = a - value * value
         case maths.Operation.FMA:
-            error = a * others[0] + others[1] - found
+            error = a * others[0] + others[1] - value
     return (error > 0) - (error < 0)
 
 
@@ -270,13 +270,13 @@ def directed(op: maths.Directed, *values: Array) -> Array:
     end = {maths.Direction.UP: np.inf, maths.Direction.DOWN: -np.inf}.get(op.direction)
     if end is None:  # Toward zero the result has moved too far if the error has the other sign.
         return np.where(signs * np.sign(near) < 0, np.nextafter(near, near.dtype.type(0)), near)
-    moved = np.where(signs * np.sign(end) > 0, np.nextafter(near, near.dtype.type(end)), near)
+    neighbour = np.where(signs * np.sign(end) > 0, np.nextafter(near, near.dtype.type(end)), near)
     if op.direction is maths.Direction.DOWN and op.operation in (maths.Operation.ADD, maths.Operation.FMA):
         # An exact sum of zero is negative, unless both operands are positive zeros.
         first, last = values[0] if len(values) == 2 else values[0] * values[1], values[-1]
         positive = (first == 0) & (last == 0) & ~np.signbit(first) & ~np.signbit(last)
-        moved = np.where((near == 0) & (signs == 0) & finite & ~positive, -np.abs(moved), moved)
-    return moved
+        neighbour = np.where((near == 0) & (signs == 0) & finite & ~positive, -np.abs(neighbour), neighbour)
+    return neighbour
 
 
 # Comparisons.

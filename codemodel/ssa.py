@@ -83,7 +83,7 @@ class _Writer:
         *,
         isolated: bool = False,
         gained: tuple[Value, ...] = (),
-        handed: _Handed = lambda state: [],
+        variables: _Handed = lambda state: [],
         yield_type: Type | None = None,
     ) -> Body:
         """A body without variables. `state` is what they hold before; it takes those of `gained` as parameters."""
@@ -99,7 +99,7 @@ class _Writer:
                 builder.move_to(self.blocks[block])
                 before = ends[self.flow.dominance.tree(body).parent[block]]
                 start = self._enter(block, builder.block, self.flow.parameters(block), before)
-            ends[block] = self.block(block, builder, start, handed)
+            ends[block] = self.block(block, builder, start, variables)
         return builder.finish()
 
     def _types(self, block: Block, gained: Sequence[Value]) -> list[Type]:
@@ -112,7 +112,7 @@ class _Writer:
         self.values.update(zip(old.parameters, new.parameters[:count], strict=True))
         return {**state, **dict(zip(gained, new.parameters[count:], strict=True))}
 
-    def block(self, block: Block, builder: Builder, state: _State, handed: _Handed) -> _State:
+    def block(self, block: Block, builder: Builder, state: _State, variables: _Handed) -> _State:
         """Write the ops of a block; returns what the variables hold at its end."""
         *ops, terminator = block.ops
         for op in ops:
@@ -124,7 +124,7 @@ class _Writer:
             else:
                 bodies = [self.body(body, builder, state, isolated=isinstance(op, Isolated)) for body in op.bodies]
                 self.values[op.result] = builder.add(rebuilt(op, operands, bodies, (), op.result.type))
-        self._terminator(terminator, builder, state, handed)
+        self._terminator(terminator, builder, state, variables)
         return state
 
     def _access(self, op: core.Var | core.VarLoad | core.VarStore, state: _State) -> bool:
@@ -144,15 +144,15 @@ class _Writer:
             state[variable] = self.values[op.initial]
         return True
 
-    def _terminator(self, op: Op, builder: Builder, state: _State, handed: _Handed) -> None:
+    def _terminator(self, op: Op, builder: Builder, state: _State, variables: _Handed) -> None:
         operands = [self.values[value] for value in op.operands]
         if isinstance(op, BodyTerminator) and not isinstance(op, Returns | core.Unreachable):
-            operands += handed(state)
-        held = self._held(builder, op.location)
+            operands += variables(state)
+        contents = self._held(builder, op.location)
         successors = [
             Successor(
                 self.blocks[s.block],
-                [*map(self.values.__getitem__, s.arguments), *held(state, self.flow.parameters(s.block))],
+                [*map(self.values.__getitem__, s.arguments), *contents(state, self.flow.parameters(s.block))],
             )
             for s in op.successors
         ]
@@ -161,16 +161,18 @@ class _Writer:
     def _structured(self, op: Structured, operands: list[Value], builder: Builder, state: _State) -> None:
         """Write a structured op with the variables that it must hand on."""
         variables = self.flow.handed(op)
-        held = self._held(builder, op.location)
+        contents = self._held(builder, op.location)
         old = op.value_types
         type_ = packed([*old, *map(self.type_of, variables)]) if variables else None
         gained = variables if isinstance(op, Loop) else ()
-        operands += held(state, gained)
+        operands += contents(state, gained)
 
         def handed(state: _State) -> list[Value]:
-            return held(state, variables)
+            return contents(state, variables)
 
-        bodies = [self.body(body, builder, state, gained=gained, handed=handed, yield_type=type_) for body in op.bodies]
+        bodies = [
+            self.body(body, builder, state, gained=gained, variables=handed, yield_type=type_) for body in op.bodies
+        ]
         result = builder.add(rebuilt(op, operands, bodies, (), type_ or op.result.type))
         if variables:
             self._unpack(op, result, len(old), variables, builder, state)
@@ -202,15 +204,15 @@ class _Writer:
 
     def _held(self, builder: Builder, place: Location | None) -> Callable[[_State, Sequence[Value]], list[Value]]:
         """Gives the values of variables. One that a variable lacks is made at the place of the builder, once."""
-        made: dict[Value, Value] = {}
+        contents: dict[Value, Value] = {}
 
         def held(state: _State, variables: Sequence[Value]) -> list[Value]:
             for variable in variables:
-                if variable not in state and variable not in made:
+                if variable not in state and variable not in contents:
                     outer, builder.location = builder.location, place.made_by("ssa") if place is not None else None
-                    made[variable] = self.undefined(builder, self.type_of(variable))
+                    contents[variable] = self.undefined(builder, self.type_of(variable))
                     builder.location = outer
-            return [state.get(variable) or made[variable] for variable in variables]
+            return [state.get(variable) or contents[variable] for variable in variables]
 
         return held
 
@@ -226,12 +228,12 @@ class _Writer:
 
 def promotable(root: Op) -> dict[Value, core.Var]:
     """The variables that can become values, in the order of their declarations."""
-    found: dict[Value, core.Var] = {}
+    variables: dict[Value, core.Var] = {}
     dropped: set[Value] = set()
     for op in root.walk():
         if isinstance(op, core.Var):
             if op.initial is None or _fits(op.type, op.initial):
-                found[op.result] = op
+                variables[op.result] = op
             uses: Sequence[Value] = op.operands
         elif isinstance(op, core.VarLoad):
             continue
@@ -243,8 +245,8 @@ def promotable(root: Op) -> dict[Value, core.Var]:
             uses = op.all_operands()
         dropped.update(value for value in uses if isinstance(value.type, VarType))
     for value in dropped:
-        found.pop(value, None)
-    return found
+        variables.pop(value, None)
+    return variables
 
 
 def _fits(type_: Type, value: Value) -> bool:
@@ -281,12 +283,12 @@ class VariableFlow:
         self._frontiers: dict[tuple[Value, Body], set[Block]] = {}
         self._needed: set[tuple[Value, Block | Value]] = set()
         work: list[_Place] = []
-        known = frozenset(self.variables)
+        variable_set = frozenset(self.variables)
         for op in root.walk():
             variable = op.result if isinstance(op, core.Var) else op.operands[0] if op.operands else None
-            if variable in known and isinstance(op, core.VarLoad) and op.parent is not None:
+            if variable in variable_set and isinstance(op, core.VarLoad) and op.parent is not None:
                 work.append((variable, op.parent, self.dominance.position(op)))
-            elif variable in known and isinstance(op, core.VarStore | core.Var):
+            elif variable in variable_set and isinstance(op, core.VarStore | core.Var):
                 self._note(variable, op)
         while work:
             work += self._before(*work.pop())
@@ -298,8 +300,8 @@ class VariableFlow:
     def handed(self, op: Structured) -> tuple[Value, ...]:
         """The variables that a structured op hands on, by their first stores."""
         nodes = [op.result, *(body.entry for body in op.bodies if isinstance(op, Loop))]
-        stored = self._set_by.get(op.result, {}) if op.terminators() else ()
-        return tuple(v for v in stored if any((v, node) in self._needed for node in nodes))
+        values = self._set_by.get(op.result, {}) if op.terminators() else ()
+        return tuple(v for v in values if any((v, node) in self._needed for node in nodes))
 
     def _note(self, variable: Value, setter: Op) -> None:
         """Note that an op sets a variable, and so do the ops around it in which the variable is visible."""

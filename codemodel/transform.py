@@ -60,9 +60,9 @@ class ValueMap:
         """The new value for an old one, or None."""
         here: ValueMap | None = self
         while here is not None:
-            found = here.values.get(value)
-            if found is not None:
-                return found
+            mapped = here.values.get(value)
+            if mapped is not None:
+                return mapped
             here = here.parent
         return None
 
@@ -102,14 +102,14 @@ class Rewriter(Builder):
         caller: Location | None = None,
     ) -> Rewriter:
         """A rewriter that appends at the place of `builder`."""
-        made = Rewriter(builder._draft, builder.block, builder.location)  # pyright: ignore[reportPrivateUsage]
-        made.mapping = ValueMap()
-        made.transformers = tuple(transformers)
-        made.pass_name = pass_name
-        made.caller = caller
-        made._run = builder._run if isinstance(builder, Rewriter) else _Run()
-        made._copied = None
-        return made
+        rewriter = Rewriter(builder._draft, builder.block, builder.location)  # pyright: ignore[reportPrivateUsage]
+        rewriter.mapping = ValueMap()
+        rewriter.transformers = tuple(transformers)
+        rewriter.pass_name = pass_name
+        rewriter.caller = caller
+        rewriter._run = builder._run if isinstance(builder, Rewriter) else _Run()
+        rewriter._copied = None
+        return rewriter
 
     @property
     def location(self) -> Location | None:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -125,10 +125,10 @@ class Rewriter(Builder):
 
     def __getitem__(self, value: Value) -> Value:
         """The new value that stands for an old one. Raises `BuildError` when there is none."""
-        found = self.mapping.get(value)
-        if found is None:
+        mapped = self.mapping.get(value)
+        if mapped is None:
             raise BuildError(f"{value!r} has no counterpart in the new model: its op was dropped, but it is still used")
-        return found
+        return mapped
 
     def __setitem__(self, old: Value, new: Value) -> None:
         self.mapping.values[old] = new
@@ -154,10 +154,10 @@ class Rewriter(Builder):
         place = op.location if self.caller is None else self._place_of(op)
         if place is None:
             self.location = None  # An op without a place stays without one.
-        made = self.add(rebuilt(op, operands, bodies, successors, type_), place)
+        new = self.add(rebuilt(op, operands, bodies, successors, type_), place)
         if type_ is None and isinstance(operands, tuple):
-            self._copied = made, operands
-        return made
+            self._copied = new, operands
+        return new
 
     def _place_of(self, op: Op) -> Location | None:
         """The location of an old op, seen from the caller when it is inlined here."""
@@ -176,10 +176,10 @@ class Rewriter(Builder):
 
     def scoped(self, start: Builder | None = None) -> Rewriter:
         """A rewriter that appends at `start`, or here. Counterparts that it is told of are unknown to this one."""
-        made = Rewriter.over(start or self, self.transformers, self.pass_name, self.caller)
-        made.mapping.parent = self.mapping
-        made._run = self._run
-        return made
+        rewriter = Rewriter.over(start or self, self.transformers, self.pass_name, self.caller)
+        rewriter.mapping.parent = self.mapping
+        rewriter._run = self._run
+        return rewriter
 
     def rewrite_body(
         self,
@@ -188,7 +188,7 @@ class Rewriter(Builder):
         isolated: bool = False,
         parameter_types: Sequence[Type] | None = None,
         yield_type: Type | None = None,
-        known: Mapping[BlockParameter, Value] | None = None,
+        mapping: Mapping[BlockParameter, Value] | None = None,
     ) -> Body:
         """A new body made from an old one by the transformers; its parameter and yield types may be replaced.
 
@@ -199,21 +199,21 @@ class Rewriter(Builder):
         yields = body.yield_type if yield_type is None else yield_type
         inner = self.inside(types, yields, isolated=isolated)
         inner.mapping.values.update(zip(body.parameters, inner.parameters, strict=False))
-        if known is not None:
-            inner.mapping.values.update(known.items())
+        if mapping is not None:
+            inner.mapping.values.update(mapping.items())
         inner.rewrite_blocks(body)
-        made = inner.finish()
+        new_body = inner.finish()
         if yield_type is None:
-            _follow_terminators(body, made)
-        return made
+            _follow_terminators(body, new_body)
+        return new_body
 
     def rewrite_blocks(self, body: Body) -> None:
         """Append the blocks of an old body: its entry block here, the others as new blocks. The parameters of the entry
         must be mapped before."""
         for block in body.blocks[1:]:
-            made = self.new_block([p.type for p in block.parameters])
-            self.mapping.blocks[block] = made
-            self.mapping.values.update(zip(block.parameters, made.parameters, strict=True))
+            new_block_ = self.new_block([p.type for p in block.parameters])
+            self.mapping.blocks[block] = new_block_
+            self.mapping.values.update(zip(block.parameters, new_block_.parameters, strict=True))
         for block in body.blocks:
             if block is not body.entry:
                 self.move_to(self.mapping.blocks[block])
@@ -301,18 +301,18 @@ def rebuilt(
     before, had = op.operands, op.bodies
     fits = len(operands) == len(before)
     if fits and ((not bodies and not had) or len(bodies) == len(had)) and len(successors) == len(op.successors):
-        made = op.SPEC.copy(op, tuple(operands), successors, bodies, result)
+        copy = op.SPEC.copy(op, tuple(operands), successors, bodies, result)
     else:
-        made = op.SPEC.make(operands, successors, dict(op.attributes), bodies, result)
-        made.__dict__["location"] = op.location
+        copy = op.SPEC.make(operands, successors, dict(op.attributes), bodies, result)
+        copy.__dict__["location"] = op.location
     if type_ is None:
         for old, new in zip(before, operands):  # noqa: B905  (`strict` takes time)
             if (kind := old.type) is not (other := new.type) and kind != other:
                 fits = False
                 break
         if not fits or (had and [body.signature for body in bodies] != [body.signature for body in had]):
-            op.SPEC.rederive(made)
-    return made
+            op.SPEC.rederive(copy)
+    return copy
 
 
 def transform(op: Op, *transformers: Transformer, pass_name: str | None = None) -> Op:
@@ -333,24 +333,24 @@ def transform(op: Op, *transformers: Transformer, pass_name: str | None = None) 
     outside.rewrite(op)
     if transformers and not outside._run.changed:  # pyright: ignore[reportPrivateUsage]
         return op
-    made = outside.mapping.get(op.result)
-    if not isinstance(made, OpResult) or outside.block.ops != (made.op,):
+    result = outside.mapping.get(op.result)
+    if not isinstance(result, OpResult) or outside.block.ops != (result.op,):
         raise BuildError(f"the root of a model becomes one op; {op.NAME} became {len(outside.block.ops)}", op.location)
-    made.op.__dict__["parent"] = None
+    result.op.__dict__["parent"] = None
     inlined = outside._run.inlined  # pyright: ignore[reportPrivateUsage]
-    _drop_uncalled(made.op, {function.attributes["sym_name"] for function in inlined if function.root() is op})
-    return made.op
+    _drop_uncalled(result.op, {function.attributes["sym_name"] for function in inlined if function.root() is op})
+    return result.op
 
 
 def _drop_uncalled(op: Op, inlined: set[str]) -> None:
     """Remove those of the inlined functions from a new module that nothing calls any more."""
     while inlined and isinstance(op, SymbolTable):
-        called = {inner.attributes["callee"] for inner in op.walk() if isinstance(inner, SymbolUser)}
-        gone = [function for name, function in op.functions().items() if name in inlined and name not in called]
-        if not gone:
+        callees = {inner.attributes["callee"] for inner in op.walk() if isinstance(inner, SymbolUser)}
+        removed = [function for name, function in op.functions().items() if name in inlined and name not in callees]
+        if not removed:
             return
         entry = op.bodies[0].entry
-        fill(entry, "_ops", tuple(other for other in entry.ops if not any(other is function for function in gone)))
+        fill(entry, "_ops", tuple(other for other in entry.ops if not any(other is function for function in removed)))
 
 
 def with_attributes(op: Op, changes: Mapping[str, object]) -> Op:
@@ -361,6 +361,6 @@ def with_attributes(op: Op, changes: Mapping[str, object]) -> Op:
             raise BuildError(f"{op.NAME} has no attribute {shown(name)}; it has {', '.join(op.attributes) or 'none'}")
     outside = Rewriter.over(Builder.root())
     bodies = {field.name: outside.rewrite_body(op.__dict__[field.name], isolated=True) for field in op.SPEC.bodies}
-    made = op.evolve(**bodies, **changes)
-    made.__dict__["location"] = op.location
-    return made
+    new = op.evolve(**bodies, **changes)
+    new.__dict__["location"] = op.location
+    return new

@@ -270,8 +270,8 @@ def find_scalar(dtype: object) -> ScalarType | None:
         return dtype
     if isinstance(dtype, str):
         library, _, name = dtype.rpartition(".")
-        known = library in ("", "zg", "torch", "np", "numpy", "jnp", "ml_dtypes")
-        return (SCALARS.get(name) or BY_NUMPY_NAME.get(name)) if known else None
+        is_library = library in ("", "zg", "torch", "np", "numpy", "jnp", "ml_dtypes")
+        return (SCALARS.get(name) or BY_NUMPY_NAME.get(name)) if is_library else None
     module = (dtype if isinstance(dtype, type) else type(dtype)).__module__.partition(".")[0]
     if module == "torch":
         return find_scalar(str(dtype)) if str(dtype).startswith("torch.") else None
@@ -292,8 +292,10 @@ def _of_numpy(dtype: object) -> ScalarType | None:
         native: np.dtype[Any] = np.dtype(dtype)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
     except TypeError:
         return None
-    found = BY_NUMPY_NAME.get(native.name)
-    return found if found is not None and found.dtype == native else None  # A dtype of foreign byte order has the name.
+    scalar = BY_NUMPY_NAME.get(native.name)
+    return (
+        scalar if scalar is not None and scalar.dtype == native else None
+    )  # A dtype of foreign byte order has the name.
 
 
 pyobject = NamedType("object")  # Any Python object, before attribution.

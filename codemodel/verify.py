@@ -64,18 +64,18 @@ def verify(op: Op) -> None:
 
     `op` is the root of a model, or an isolated op in one.
     """
-    found = violations(op)
-    if not found:
+    problems = violations(op)
+    if not problems:
         return
     from ziggurat.codemodel.text.writer import to_text
 
     remarks: dict[int, list[str]] = {}
-    for violation in found:
+    for violation in problems:
         remarks.setdefault(id(violation.op), []).append(f"^ {violation.message}")
-    lines = [f"the model breaks {len(found)} invariant{'s' if len(found) > 1 else ''}:"]
-    lines += [f"  {violation}" for violation in found]
+    lines = [f"the model breaks {len(problems)} invariant{'s' if len(problems) > 1 else ''}:"]
+    lines += [f"  {violation}" for violation in problems]
     lines += ["", to_text(op, remark=lambda inner: remarks.get(id(inner), ()))]
-    raise VerifyError("\n".join(lines), found)
+    raise VerifyError("\n".join(lines), problems)
 
 
 def violations(op: Op) -> list[Violation]:
@@ -115,11 +115,11 @@ class _Verifier:
     # 1: parents and parts.
 
     def _ownership(self, root: Op) -> None:
-        seen: set[int] = set()
+        visited: set[int] = set()
         for op in root.walk():
-            if id(op) in seen:
+            if id(op) in visited:
                 self.report(op, "the op has several places in the model")
-            seen.add(id(op))
+            visited.add(id(op))
             if op.result.op is not op:
                 self.report(op, "its result belongs to another op")
                 self.misplaced.add(id(op))
@@ -198,10 +198,10 @@ class _Verifier:
                 continue
             if target is body.entry:
                 self.report(op, "the entry block is a successor")
-            given = [value.type for value in successor.arguments]
+            types = [value.type for value in successor.arguments]
             expected = [parameter.type for parameter in target.parameters]
-            if given != expected:
-                self.report(op, f"block {target.index} takes {_listed(expected)}; it is given {_listed(given)}")
+            if types != expected:
+                self.report(op, f"block {target.index} takes {_listed(expected)}; it is given {_listed(types)}")
 
     # 6 and 7: the declaration of the op.
 
@@ -283,10 +283,10 @@ class _Verifier:
         self.report(last, f"{last.NAME} stands in no suite of a 'for' or a 'while'")
 
     def _handed(self, last: Op, values: Sequence[Value], expected: Type, what: str) -> None:
-        given = scf.packed([value.type for value in values])
+        type_ = scf.packed([value.type for value in values])
         # In the Python model any value may be an object, and a missing value means None.
-        if given != expected and not (expected == pyobject and len(values) <= 1):
-            self.report(last, f"{what} yields {expected}; {last.NAME} gives {given}")
+        if type_ != expected and not (expected == pyobject and len(values) <= 1):
+            self.report(last, f"{what} yields {expected}; {last.NAME} gives {type_}")
 
     # 9: symbols.
 
@@ -320,10 +320,10 @@ class _Verifier:
             self.report(op, f"{op.NAME} calls a {kind.NAME}; '{op.callee}' is a {callee.NAME}")
             return
         body = callee.bodies[0]
-        given = [value.type for value in op.arguments]
+        types = [value.type for value in op.arguments]
         expected = [parameter.type for parameter in body.parameters] if body.blocks else []
-        if len(given) != len(expected) or not all(map(_same, given, expected)):
-            self.report(op, f"'{op.callee}' takes {_listed(expected)}; it is given {_listed(given)}")
+        if len(types) != len(expected) or not all(map(_same, types, expected)):
+            self.report(op, f"'{op.callee}' takes {_listed(expected)}; it is given {_listed(types)}")
         if not _same(op.result.type, body.yield_type):
             self.report(op, f"'{op.callee}' gives {body.yield_type}, not {op.result.type}")
 

@@ -106,7 +106,7 @@ class Simulation(OnHost):
         simulate(
             text, num_warps=compiled.num_warps, shared=compiled.shared, grid=sizes, arguments=values, seed=seed,
             promises=not optimized, max_steps=max_steps, names=names,
-            known=(op.location for op in model.walk() if op.location is not None),
+            locations=(op.location for op in model.walk() if op.location is not None),
         )  # fmt: skip
 
 

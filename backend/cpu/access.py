@@ -168,10 +168,10 @@ class Head:
         assert isinstance(op, cpu.Load)
         mask = emitter.at(op.mask, index) if op.mask is not None else None
         other = emitter.at(op.other, index) if op.other is not None else None
-        found = memory.load_any(emitter, op, op.ptr, emitter.at(op.ptr, index), mask, other, op.result.type)
-        found = memory.to_memory(emitter, found, op.result.type)
+        value = memory.load_any(emitter, op, op.ptr, emitter.at(op.ptr, index), mask, other, op.result.type)
+        value = memory.to_memory(emitter, value, op.result.type)
         place = emitter.emit(f"inttoptr i64 {self._place(index)} to ptr")
-        emitter.line(f"store {found.typed}, ptr {place}, align {self.size}")
+        emitter.line(f"store {value.typed}, ptr {place}, align {self.size}")
 
     def end(self) -> None:
         """After the loops: store the copy element by element, if there is one."""
@@ -182,10 +182,10 @@ class Head:
         def put(index: Index) -> None:
             place = emitter.emit(f"inttoptr i64 {self._place(index)} to ptr")
             kind = memory_kind(op.value.type)
-            found = emitter.number(kind, emitter.effect(f"load {kind}, ptr {place}, align {self.size}"))
-            found = memory.from_memory(emitter, found, op.value.type)
+            value = emitter.number(kind, emitter.effect(f"load {kind}, ptr {place}, align {self.size}"))
+            value = memory.from_memory(emitter, value, op.value.type)
             mask = emitter.at(op.mask, index) if op.mask is not None else None
-            memory.store_any(emitter, op, op.ptr, emitter.at(op.ptr, index), found, mask, op.value.type)
+            memory.store_any(emitter, op, op.ptr, emitter.at(op.ptr, index), value, mask, op.value.type)
 
         self._unless_good(put)
 
@@ -223,7 +223,7 @@ class Head:
             return emitter.at(op.mask, index)
         if not masked:
             return None
-        found: Number | None = None
+        condition: Number | None = None
         for coord, count, size in zip(index, self.counts, self.shape, strict=True):
             if count.name == str(size):
                 continue
@@ -231,8 +231,8 @@ class Head:
                 within = emitter.vector(coord, 32).test("slt", count.to("trunc", "i32"))
             else:
                 within = coord.base.test("ult", count)
-            found = within if found is None else found & within
-        return found
+            condition = within if condition is None else condition & within
+        return condition
 
     def load(self, index: Index, masked: bool) -> Number:
         """The elements at an index."""
@@ -250,26 +250,26 @@ class Head:
                     next_row, _ = self._address(index, self.base + self.step)
                     emitter.prefetch(next_row, emitter.lanes * self.size, level=2)
                 pointer = emitter.emit(f"inttoptr i64 {address} to ptr")
-                found = memory.load_run(emitter, pointer, type_, mask, other)
+                value = memory.load_run(emitter, pointer, type_, mask, other)
             elif mask is not None and mask.lanes:
-                found = memory.gather(emitter, address.spread(mask.lanes), type_, mask, other)
+                value = memory.gather(emitter, address.spread(mask.lanes), type_, mask, other)
             else:
                 if mask is not None:
                     address = mask.select(address, emitter.number("i64", "%scratch"))
                 pointer = emitter.emit(f"inttoptr i64 {address} to ptr")
                 kind = memory_kind(type_)
-                found = emitter.number(kind, emitter.effect(f"load {kind}, ptr {pointer}, align {self.size}"))
+                value = emitter.number(kind, emitter.effect(f"load {kind}, ptr {pointer}, align {self.size}"))
                 if mask is not None:
-                    found = mask.select(
-                        found, other if other is not None else emitter.number(kind, memory.zero_of(kind))
+                    value = mask.select(
+                        value, other if other is not None else emitter.number(kind, memory.zero_of(kind))
                     )
-            found = memory.from_memory(emitter, found, type_)
+            value = memory.from_memory(emitter, value, type_)
         if not self._equal or self._tile < 0:
-            return found
+            return value
         runs = any(coord.run for coord in index)
         copy = memory.read(emitter, emitter.scratch_address(self._tile), self._number(index), runs, type_)
-        found, copy = together(found, copy)
-        return self.good.select(found, copy)
+        value, copy = together(value, copy)
+        return self.good.select(value, copy)
 
     def store(self, index: Index, masked: bool) -> None:
         """Store the elements at an index."""

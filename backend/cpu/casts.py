@@ -64,8 +64,8 @@ def _cut(value: Number, source: ScalarType, target: ScalarType) -> Number:
         back = back.to("fpext", "double")
     larger = abs(back).test("ogt", abs(value))
     bits = near if near.kind[0] == "i" else near.bits()
-    made = larger.select(bits - 1, bits)
-    return made if near.kind[0] == "i" else made.to("bitcast", near.kind)
+    narrowed = larger.select(bits - 1, bits)
+    return narrowed if near.kind[0] == "i" else narrowed.to("bitcast", near.kind)
 
 
 @emits(arith.ExtF)

@@ -98,8 +98,8 @@ def warn_of_slow_fma() -> None:
 
 def vector_bytes(features: str) -> int:
     """The bytes of a vector register of a machine with these features."""
-    known = set(features.split(","))
-    return 64 if "+avx512f" in known else 32 if "+avx2" in known else 16
+    names = set(features.split(","))
+    return 64 if "+avx512f" in names else 32 if "+avx2" in names else 16
 
 
 def to_llvm(module: cpu.Module, options: CpuOptions) -> tuple[Emitter, str]:
@@ -241,15 +241,15 @@ def _optimized(text: str, options: CpuOptions) -> Any:
         module.verify()
     except RuntimeError as error:
         raise InternalError(f"LLVM rejects the emitted text: {error}", text) from None
-    made = machine(options.cpu, options.features)
-    module.triple = made.triple
-    module.data_layout = str(made.target_data)
+    target_machine = machine(options.cpu, options.features)
+    module.triple = target_machine.triple
+    module.data_layout = str(target_machine.target_data)
     passes = binding.create_new_module_pass_manager()
     # Others cost more than the code generator gains, which simplifies, too; and after passes over functions, llvmlite
     # keeps 55 kB for each module.
     passes.add_always_inliner_pass()
     tuning = binding.create_pipeline_tuning_options(speed_level=1)
-    passes.run(module, binding.create_pass_builder(made, tuning))
+    passes.run(module, binding.create_pass_builder(target_machine, tuning))
     return module
 
 

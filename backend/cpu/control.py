@@ -46,13 +46,13 @@ def function_body(emitter: Emitter, body: Body) -> None:
         joins[block].end()
 
 
-def ops(emitter: Emitter, given: Sequence[Op]) -> None:
+def ops(emitter: Emitter, statements: Sequence[Op]) -> None:
     """Emit ops outside of regions, or of a body, on scalars."""
-    for op in emitter.divisible(given):
+    for op in emitter.divisible(statements):
         outer, emitter._place = emitter._place, emitter.place(op)  # pyright: ignore[reportPrivateUsage]
-        made = INDEXED.get(type(op))
-        if made is not None:
-            emitter.values[op.result] = made(emitter, op, ())
+        rule = INDEXED.get(type(op))
+        if rule is not None:
+            emitter.values[op.result] = rule(emitter, op, ())
         else:
             emitter.values[op.result] = EMITTERS[op](emitter, op, *(emitter.values[value] for value in op.operands))
         emitter._place = outer  # pyright: ignore[reportPrivateUsage]
@@ -125,15 +125,15 @@ def _for(emitter: Emitter, op: scf.For, start: Number, stop: Number, step: Numbe
     head = _Join(emitter, "head", [kind, kind, *_kinds(op.initial)])
     inside, after = emitter.name("loop"), emitter.name("after")
     emitter.line(f"br {head.branch([start, start.like(0), *initial])}")
-    index, done, *carried = head.begin_here(emitter)
+    index, done, *parameters = head.begin_here(emitter)
     emitter.line(f"br i1 {done.test('ult', trips)}, label %{inside}, label %{after}")
     emitter.start(inside)
-    yielded = in_place(emitter, op.body, [index, *carried])
+    yielded = in_place(emitter, op.body, [index, *parameters])
     emitter.poll()
     emitter.line(f"br {head.branch([index + step, done + 1, *yielded])}")
     head.end()
     emitter.start(after)
-    return packed_values(carried)
+    return packed_values(parameters)
 
 
 @emits(scf.If)
@@ -155,17 +155,17 @@ def _while(emitter: Emitter, op: scf.While, *initial: Number) -> Any:
     inside, after = emitter.name("loop"), emitter.name("after")
     head = _Join(emitter, "head", ["i64", *_kinds(op.initial)])
     emitter.line(f"br {head.branch([emitter.i64(0), *initial])}")
-    rounds, *carried = head.begin_here(emitter)
-    condition, *handed = in_place(emitter, op.before, carried)
+    rounds, *parameters = head.begin_here(emitter)
+    condition, *operands = in_place(emitter, op.before, parameters)
     emitter.line(f"br i1 {condition}, label %{inside}, label %{after}")
     emitter.start(inside)
     _limit(emitter, op, rounds, op.before.entry)
-    yielded = in_place(emitter, op.after, handed)
+    yielded = in_place(emitter, op.after, operands)
     emitter.poll()
     emitter.line(f"br {head.branch([rounds + 1, *yielded])}")
     head.end()
     emitter.start(after)
-    return packed_values(handed)
+    return packed_values(operands)
 
 
 def _limit(emitter: Emitter, op: Op, rounds: Number, first: Block) -> None:
@@ -185,8 +185,8 @@ def _handed_on(emitter: Emitter, op: Op, *values: Any) -> Any:
 def _target(emitter: Emitter, successor: Successor) -> str:
     """The target of a branch, with the number of branches back to it since it was entered."""
     rounds = emitter.rounds[successor.block] + 1 if successor.block in emitter.rounds else emitter.i64(0)
-    given = [emitter.values[value] for value in successor.arguments]
-    return emitter.joins[successor.block].branch([rounds, *given])
+    arguments = [emitter.values[value] for value in successor.arguments]
+    return emitter.joins[successor.block].branch([rounds, *arguments])
 
 
 def _poll_if_back(emitter: Emitter, op: cf.Br | cf.CondBr) -> None:
@@ -252,8 +252,8 @@ def _print(emitter: Emitter, op: tt.Print, *values: Number) -> None:
         target = emitter.emit(f"inttoptr i64 {emitter.scratch_address(at)} to ptr")
         if isinstance(value.type, cpu.BufferType):
             source = emitter.emit(f"inttoptr i64 {number} to ptr")
-            given = ("ptr", target), ("ptr", source), ("i64", str(value.type.bytes)), ("i1", "false")
-            emitter.line(emitter.called("void", "llvm.memcpy.p0.p0.i64", *given))
+            arguments = ("ptr", target), ("ptr", source), ("i64", str(value.type.bytes)), ("i1", "false")
+            emitter.line(emitter.called("void", "llvm.memcpy.p0.p0.i64", *arguments))
         else:
             emitter.line(f"store {to_memory(emitter, number, value.type).typed}, ptr {target}")
     emitter.release()
@@ -262,6 +262,6 @@ def _print(emitter: Emitter, op: tt.Print, *values: Number) -> None:
     data = emitter.emit(f"inttoptr i64 {emitter.scratch_address(start)} to ptr")
     slot = emitter.emit("getelementptr i64, ptr %host, i64 2")
     function = emitter.effect(f"load ptr, ptr {slot}")
-    given = f"ptr %launch, i64 {site}, i64 %program, ptr {data}"
-    result = emitter.number("i64", emitter.effect(f"call i64 {function}({given})"))
+    arguments = f"ptr %launch, i64 {site}, i64 %program, ptr {data}"
+    result = emitter.number("i64", emitter.effect(f"call i64 {function}({arguments})"))
     emitter.fail(PRINT, result.test("ne", 0), site, result)

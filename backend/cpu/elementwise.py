@@ -47,8 +47,8 @@ def _divided(emitter: Emitter, op: Op, a: Number, b: Number, site: int) -> Numbe
     """A quotient or a remainder of a tolerant kernel: that by 0 has all bits set."""
     by_zero = b.test("eq", 0)
     emitter.note(by_zero, site, emitter.i64(0), emitter.i64(0))
-    found = RULES[op](op, a, by_zero.select(1, b))
-    return by_zero.select(-1, found)
+    quotient = RULES[op](op, a, by_zero.select(1, b))
+    return by_zero.select(-1, quotient)
 
 
 @emits(tt.IntToPtr, tt.PtrToInt, tt.Bitcast, tt.Hint)
@@ -72,15 +72,17 @@ def _quotient(emitter: Emitter, a: Number, b: Number) -> Number:
     round as the division does (Markstein), if nothing leaves the range; else the slow instruction divides. Fast
     quotients are the products with the reciprocal, to 2 ulp."""
     inverse, divisor = (1.0 / b).spread(a.lanes), b.spread(a.lanes)
-    found = a * inverse
+    quotient = a * inverse
     wrong = ((b.bits() & 0x7FFFFFFF) - _NEAR[0]).test("uge", _NEAR[1] - _NEAR[0])
     if not emitter.fast_math:
         for _ in range(2):
-            found = (-found).call("llvm.fma", divisor, a).call("llvm.fma", inverse, found)
+            quotient = (-quotient).call("llvm.fma", divisor, a).call("llvm.fma", inverse, quotient)
         far = ((a.bits() & 0x7FFFFFFF) - _NEAR[0]).test("uge", _NEAR[1] - _NEAR[0])
         wrong = wrong | far.any()
     before, slow, end = emitter.aside(wrong, lambda: emitter.effect(f"fdiv {a.type} {a}, {divisor}"), rare=True)
-    return emitter.number("float", emitter.effect(f"phi {a.type} [ {found}, %{before} ], [ {slow}, %{end} ]"), a.lanes)
+    return emitter.number(
+        "float", emitter.effect(f"phi {a.type} [ {quotient}, %{before} ], [ {slow}, %{end} ]"), a.lanes
+    )
 
 
 @emits(arith.FloatBinary, arith.NegF, arith.CmpF, math.AbsF, math.Floor, math.Ceil, math.Sqrt, tt.PreciseSqrt)
@@ -88,8 +90,10 @@ def _float(emitter: Emitter, op: Op, *values: Number) -> Number:
     if isinstance(op, arith.DivF | tt.PreciseDivF) and values[0].kind == "float" and values[0].lanes:
         a, b = values
         fused = emitter.module.vector > 16  # AVX2 comes with fused multiply-adds.
-        known = not b.lanes and b.name[0] == "%" and emitter.level(b.name) < emitter.depth == emitter.level(a.name)
-        if fused and known:
+        loop_invariant = (
+            not b.lanes and b.name[0] == "%" and emitter.level(b.name) < emitter.depth == emitter.level(a.name)
+        )
+        if fused and loop_invariant:
             return _quotient(emitter, a, b)
     return computed(type(op), scalar_element(op.operands[0].type), partial(RULES[op], op), *values)
 
@@ -175,9 +179,9 @@ def _directed(emitter: Emitter, op: math.Directed, *values: Number) -> Number:
     set_direction(_DIRECTIONS[op.direction])
     name = f"llvm.experimental.constrained.{_OPERATIONS[op.operation]}.{suffix(type_)}"
     how = ("metadata", '!"round.dynamic"'), ("metadata", '!"fpexcept.strict"')
-    found = r.emit(r.called(type_, name, *map(r.argument, range(len(values))), *how) + " strictfp")
+    call = r.emit(r.called(type_, name, *map(r.argument, range(len(values))), *how) + " strictfp")
     set_direction(_TO_NEAREST)
-    return emitter.routine(r.done(Number(r, kind, found, lanes), inline=False, attributes="strictfp "), *values)
+    return emitter.routine(r.done(Number(r, kind, call, lanes), inline=False, attributes="strictfp "), *values)
 
 
 @emits(tt.InlineAsm)

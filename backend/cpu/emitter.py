@@ -153,17 +153,17 @@ class Emitter(Code):
         depth = len(self.levels) - 1
         if self.pinned or not depth:
             return depth
-        found, level_of = 0, self.level_of
+        level, level_of = 0, self.level_of
         for name in _NAMES.findall(text):
-            if level_of.get(name, 0) > found:
-                found = level_of[name]
-        return found
+            if level_of.get(name, 0) > level:
+                level = level_of[name]
+        return level
 
     def emit(self, text: str) -> str:
         """Append an instruction without effects at the level of its operands; the name of its value, or a constant."""
-        known = folded(text)
-        if known is not None:
-            return known
+        constant = folded(text)
+        if constant is not None:
+            return constant
         level = self.level(text)
         name = f"%{self.name()}"
         self.level_of[name] = level
@@ -212,14 +212,14 @@ class Emitter(Code):
         """
         before, label, after = self.here, self.name(name), self.name("after")
         with self.inside(label) as level:
-            made = make()
+            values = make()
             self.line(f"br label %{after}")
         first, second = (label, after) if when else (after, label)
         weights = f", !prof !{0 if when else 2}" if rare else ""
         self.line(f"br i1 {condition}, label %{first}, label %{second}{weights}")
         self.levels[-1].lines += [f"{label}:", *level.lines]
         self.start(after)
-        return before, made, level.label
+        return before, values, level.label
 
     @contextmanager
     def at_level(self, level: int) -> Generator[None]:
@@ -234,9 +234,9 @@ class Emitter(Code):
     def loop(self, start: Number | int, stop: Number | int, step: int, body: Callable[[Number], None]) -> None:
         """Append a loop over i64s from `start` to before `stop`; `body` gets the index."""
 
-        def once(index: Number, carried: list[Number]) -> list[Number]:
+        def once(index: Number, parameters: list[Number]) -> list[Number]:
             body(index)
-            return carried
+            return parameters
 
         self.folding_loop(stop, once, (), start, step)
 
@@ -289,9 +289,9 @@ class Emitter(Code):
         for level in reversed(self.levels):
             if key in level.memo:
                 return level.memo[key]
-        made = make()
-        self.levels[self.level(" ".join(map(str, values_of(made))))].memo[key] = made
-        return made
+        values = make()
+        self.levels[self.level(" ".join(map(str, values_of(values))))].memo[key] = values
+        return values
 
     def once_for_all(self, key: Any, make: Callable[[], T]) -> T:
         """A fact of the kernel, which is found out once."""
@@ -340,16 +340,16 @@ class Emitter(Code):
         """The i64 that was given here before, in this program or an earlier one; at first 0."""
         slot = f"%{self.name('slot')}"
         self.slots += [f"  {slot} = alloca i64", f"  store i64 0, ptr {slot}"]
-        found = self.number("i64", self.effect(f"load i64, ptr {slot}"))
+        previous = self.number("i64", self.effect(f"load i64, ptr {slot}"))
         self.line(f"store {value.typed}, ptr {slot}")
-        return found
+        return previous
 
     def prefetch(self, address: Number, size: int, *, level: int = 1, writes: bool = False) -> None:
         """Fetch the cache lines of the `size` bytes at an address, which need not be that of any memory, to the cache
         of a level."""
         for line in range(0, size, CACHE_LINE):
-            given = [("i32", str(number)) for number in (int(writes), 4 - level, 1)]
-            self.line(self.called("void", "llvm.prefetch.p0", ("ptr", self.address(address, line, 1)), *given))
+            arguments = [("i32", str(number)) for number in (int(writes), 4 - level, 1)]
+            self.line(self.called("void", "llvm.prefetch.p0", ("ptr", self.address(address, line, 1)), *arguments))
 
     def address(self, base: Number, offset: Number | int, size: int) -> str:
         """A pointer to the element of `size` bytes at an offset in elements from an address (an i64)."""
@@ -370,9 +370,9 @@ class Emitter(Code):
         """The index that is so much larger than another one."""
         if not count:
             return index
-        found = index + count
-        self.offsets[found.name] = index, count
-        return found
+        stop = index + count
+        self.offsets[stop.name] = index, count
+        return stop
 
     def scaled(self, offset: Number | int, size: int) -> Number:
         """A number of elements in bytes."""
@@ -415,9 +415,9 @@ class Emitter(Code):
 
     def _computed(self, op: Op, index: Index) -> Any:
         outer, self._place = self._place, self.place(op)
-        made = INDEXED.get(type(op))
-        if made is not None:
-            result = made(self, op, index)
+        rule = INDEXED.get(type(op))
+        if rule is not None:
+            result = rule(self, op, index)
         else:
             result = EMITTERS[op](self, op, *(self.at(value, index) for value in op.operands))
         self._place = outer
@@ -444,7 +444,7 @@ class Emitter(Code):
 
     def poll(self, after: str = "") -> None:
         """End the kernel if the host wants it, or go on at the label `after`. A loop does this in each iteration."""
-        word, quiet, function, told, stops = (f"%{self.name()}" for _ in range(5))
+        word, quiet, function, answer, stops = (f"%{self.name()}" for _ in range(5))
         ask, ends, after = self.name("ask"), self.name("ends"), after or self.name("going")
         lines = [
             f"  {word} = load atomic i64, ptr %host monotonic, align 8",
@@ -453,8 +453,8 @@ class Emitter(Code):
             f"{ask}:",
             f"  {function}.at = getelementptr i64, ptr %host, i64 1",
             f"  {function} = load ptr, ptr {function}.at",
-            f"  {told} = call i64 {function}(ptr %launch)",
-            f"  {stops} = icmp ne i64 {told}, 0",
+            f"  {answer} = call i64 {function}(ptr %launch)",
+            f"  {stops} = icmp ne i64 {answer}, 0",
             f"  br i1 {stops}, label %{ends}, label %{after}, !prof !0",
             f"{ends}:",
             *self._end(INTERRUPTED),
@@ -470,11 +470,11 @@ class Emitter(Code):
 
     def site(self, op: Op, verb: str, **more: Any) -> int:
         """The number of the place of a check."""
-        made = Site.of(op, verb, **more)
-        if (op.result, made) not in self._numbers:  # An op may be emitted for whole vectors and for masked ones.
-            self._numbers[op.result, made] = len(self.sites)
-            self.sites.append(made)
-        return self._numbers[op.result, made]
+        site = Site.of(op, verb, **more)
+        if (op.result, site) not in self._numbers:  # An op may be emitted for whole vectors and for masked ones.
+            self._numbers[op.result, site] = len(self.sites)
+            self.sites.append(site)
+        return self._numbers[op.result, site]
 
     def fail(
         self, code: int, condition: Number, site: int, address: Number | None = None, value: Number | None = None
@@ -488,8 +488,8 @@ class Emitter(Code):
         """Note what a tolerant kernel leaves out where the condition holds, in any lane, and go on."""
 
         def lines(first: str, second: str, after: str) -> list[str]:
-            given = f"i64 {site}, i64 %program, i64 {first}, i64 {second}, ptr %launch"
-            return [f"  call void @zg_note({given})", f"  br label %{after}"]
+            arguments = f"i64 {site}, i64 %program, i64 {first}, i64 {second}, ptr %launch"
+            return [f"  call void @zg_note({arguments})", f"  br label %{after}"]
 
         self._where(condition, address, value, lines)
 
@@ -524,6 +524,6 @@ class Emitter(Code):
             self.start(good)
 
 
-def values_of(emitted: Any) -> Sequence[Number]:
+def values_of(values: Any) -> Sequence[Number]:
     """The numbers of a value that may be a tuple."""
-    return cast("tuple[Number, ...]", emitted) if isinstance(emitted, tuple) else (emitted,)
+    return cast("tuple[Number, ...]", values) if isinstance(values, tuple) else (values,)

@@ -52,13 +52,13 @@ def power(emitter: Emitter, name: str, x: Number) -> Number:
     """e^x or 2^x of f32 as f32, correctly rounded but for results within 3 ulp of f64 of a midpoint."""
     if emitter.module.vector < 64 or not x.lanes or x.lanes % 16 or emitter.level(x.name) < emitter.depth:
         return emitter.routine(wide_power(name, x.lanes), x).to("fptrunc", "float")
-    found, known = _quick(emitter, name, x)
+    estimate, certain = _quick(emitter, name, x)
     slow = _in_f64(name, x.lanes)
     emitter.definitions[slow.symbol] = slow.text
     emitter.declarations.update(slow.declarations)
     call = f"call {x.type} @{slow.symbol}({x.typed})"
-    before, made, end = emitter.aside(known, lambda: emitter.effect(call), when=False, rare=True)
-    phi = f"phi {x.type} [ {found}, %{before} ], [ {made}, %{end} ]"
+    before, values, end = emitter.aside(certain, lambda: emitter.effect(call), when=False, rare=True)
+    phi = f"phi {x.type} [ {estimate}, %{before} ], [ {values}, %{end} ]"
     return emitter.number("float", emitter.effect(phi), x.lanes)
 
 
@@ -98,12 +98,12 @@ def _quick(emitter: Emitter, name: str, x: Number) -> tuple[Number, Number]:
     error = _fma(square, poly, error)
     near = _fma(high, first, high)
     error = _fma(near, low, _fma(high, error, _fma(high, first, high - near)))  # The last fma is exact up to 2^-48.
-    found, other = near + _fma(high, _ERROR, error), near + _fma(high, -_ERROR, error)
-    scaled = _scaled(found, number)
+    bounds, other = near + _fma(high, _ERROR, error), near + _fma(high, -_ERROR, error)
+    scaled = _scaled(bounds, number)
     limit, lowest = _RANGES[name]
     none = x.test("olt", lowest)
-    known = none | (abs(x).test("ole", limit) & found.test("oeq", other))
-    every = emitter.made(f"i{x.lanes}", f"bitcast {known.typed} to i{x.lanes}").test("eq", -1)
+    certain = none | (abs(x).test("ole", limit) & bounds.test("oeq", other))
+    every = emitter.made(f"i{x.lanes}", f"bitcast {certain.typed} to i{x.lanes}").test("eq", -1)
     return none.select(0.0, scaled), every
 
 
@@ -132,8 +132,8 @@ def _entry(emitter: Emitter, index: Number, table: Sequence[int]) -> Number:
         picks = ", ".join(f"i32 {first + lane}" for lane in range(lanes))
         text = f"shufflevector {index.typed}, {index.type} poison, <{lanes} x i32> <{picks}>"
         part = emitter.made("i32", text, lanes)
-        given = (vector, f"<{halves[0]}>"), part, (vector, f"<{halves[1]}>")
-        parts.append(emitter.made("i32", emitter.called(vector, "llvm.x86.avx512.vpermi2var.d.512", *given), lanes))
+        arguments = (vector, f"<{halves[0]}>"), part, (vector, f"<{halves[1]}>")
+        parts.append(emitter.made("i32", emitter.called(vector, "llvm.x86.avx512.vpermi2var.d.512", *arguments), lanes))
     while len(parts) > 1:
         lanes = 2 * parts[0].lanes
         picks = ", ".join(f"i32 {lane}" for lane in range(lanes))

@@ -84,8 +84,8 @@ def gather(emitter: Emitter, addresses: Number, type_: Type, mask: Number | None
     rest = other if other is not None else emitter.number(kind, zero_of(kind))
     active = mask if mask is not None else emitter.number("i1", "true")
     name = f"llvm.masked.gather.{suffix(vector)}.v{lanes}p0"
-    given = (f"<{lanes} x ptr>", f"align {size} {pointers}"), active.spread(lanes), rest.spread(lanes)
-    return emitter.number(kind, emitter.effect(emitter.called(vector, name, *given)), lanes)
+    arguments = (f"<{lanes} x ptr>", f"align {size} {pointers}"), active.spread(lanes), rest.spread(lanes)
+    return emitter.number(kind, emitter.effect(emitter.called(vector, name, *arguments)), lanes)
 
 
 def scatter(emitter: Emitter, addresses: Number, value: Number, mask: Number | None, size: int) -> None:
@@ -129,14 +129,14 @@ def read(emitter: Emitter, base: Number, place: Number | int, run: bool, type_: 
     size = element_bytes(type_)
     with emitter.at_level(emitter.level(f"{base} {place}")):
         if isinstance(place, Number) and place.lanes:
-            found = gather(emitter, base + emitter.scaled(place, size), type_, None, None)
+            value = gather(emitter, base + emitter.scaled(place, size), type_, None, None)
         elif run:
-            found = load_run(emitter, emitter.address(base, place, size), type_, None, None, align)
+            value = load_run(emitter, emitter.address(base, place, size), type_, None, None, align)
         else:
             pointer = emitter.address(base, place, size)
             kind = memory_kind(type_)
-            found = emitter.number(kind, emitter.effect(f"load {kind}, ptr {pointer}, align {align or size}"))
-        return from_memory(emitter, found, type_)
+            value = emitter.number(kind, emitter.effect(f"load {kind}, ptr {pointer}, align {align or size}"))
+        return from_memory(emitter, value, type_)
 
 
 @indexed(cpu.Get)
@@ -171,17 +171,17 @@ def write(emitter: Emitter, base: Number, place: Number | int, run: bool, value:
 # Checks.
 
 
-def root_of(value: Value, seen: frozenset[Value] = frozenset()) -> Value | None:
+def root_of(value: Value, visited: frozenset[Value] = frozenset()) -> Value | None:
     """The parameter that a pointer was computed from; None where it is not known."""
     while True:
         if isinstance(value, BlockParameter):
             owner = value.block.parent.parent
             if isinstance(owner, tt.Func):
                 return value if value.block is owner.body.entry else None
-            if not isinstance(owner, scf.For) or value in seen or value.index == 0:
+            if not isinstance(owner, scf.For) or value in visited or value.index == 0:
                 return None
             number = value.index - 1
-            root = root_of(owner.initial[number], seen | {value})
+            root = root_of(owner.initial[number], visited | {value})
             last = owner.body.entry.terminator.operands[number]
             return root if _stays(last, value) else None
         if not isinstance(value, OpResult):
@@ -302,11 +302,11 @@ def load_any(
         if mask is not None:  # An address of the thread's own memory stands for one that is masked out.
             addresses = mask.select(addresses, emitter.number("i64", "%scratch"))
         place = emitter.emit(f"inttoptr i64 {addresses} to ptr")
-        found = emitter.number(kind, emitter.effect(f"load {kind}, ptr {place}, align {size}"))
+        value = emitter.number(kind, emitter.effect(f"load {kind}, ptr {place}, align {size}"))
         if mask is not None:
             rest = other if other is not None else emitter.number(kind, zero_of(kind))
-            found = mask.select(found, rest)
-        return from_memory(emitter, found, type_)
+            value = mask.select(value, rest)
+        return from_memory(emitter, value, type_)
 
 
 @indexed(tt.Load)
@@ -369,8 +369,8 @@ def _atomic(emitter: Emitter, op: tt.AtomicRMW | tt.AtomicCAS, index: Index) -> 
     scalar = scalar_element(type_)
     addresses = emitter.at(op.ptr, index)
     mask = emitter.at(op.mask, index) if isinstance(op, tt.AtomicRMW) and op.mask is not None else None
-    given = [op.compare, op.value] if isinstance(op, tt.AtomicCAS) else [op.value]
-    values = [to_memory(emitter, emitter.at(value, index), type_) for value in given]
+    operands = [op.compare, op.value] if isinstance(op, tt.AtomicCAS) else [op.value]
+    values = [to_memory(emitter, emitter.at(value, index), type_) for value in operands]
     mask = without(check(emitter, op, op.ptr, addresses, mask, size, "updates"), mask)
     if not emitter.fast_math:
         emitter.ordered = emitter.ordered or bool(op.result.uses) or isinstance(op, tt.AtomicCAS) or scalar.is_float
@@ -387,8 +387,8 @@ def _atomic(emitter: Emitter, op: tt.AtomicRMW | tt.AtomicCAS, index: Index) -> 
                 return _exchange(emitter, place, numbers, scalar)
             return _update(emitter, op.kind, place, numbers[0], scalar)
 
-        before, found, end = emitter.aside(condition, updated)
-        phi = f"phi {kind} [ {found}, %{end} ], [ {zero_of(kind)}, %{before} ]"
+        before, values, end = emitter.aside(condition, updated)
+        phi = f"phi {kind} [ {values}, %{end} ], [ {zero_of(kind)}, %{before} ]"
         return emitter.number(kind, emitter.effect(phi))
 
     return from_memory(emitter, by_lane(update, addresses, active, *values), type_)
@@ -417,22 +417,24 @@ def _update(emitter: Emitter, kind: AtomicKind, place: str, value: Number, scala
     emitter.start(head)
     name = f"%{emitter.name()}"
     emitter.level_of[name] = emitter.depth
-    found = emitter.number(whole, name)
+    old_bits = emitter.number(whole, name)
     at = len(emitter.levels[-1].lines)
-    old = found if value.kind == whole else found.to("bitcast", value.kind)
+    old = old_bits if value.kind == whole else old_bits.to("bitcast", value.kind)
     if scalar == i1:
         bit = {AtomicKind.ADD: "xor", AtomicKind.UMAX: "or", AtomicKind.UMIN: "and"}.get(kind, _RMW[kind])
-        held, mine = (x.to("trunc", "i1") for x in (old, value))
-        made = mine if bit == "xchg" else emitter.made("i1", f"{bit} i1 {held}, {mine}")
-        new = made.to("zext", "i8")
+        old_bit, mine = (x.to("trunc", "i1") for x in (old, value))
+        result = mine if bit == "xchg" else emitter.made("i1", f"{bit} i1 {old_bit}, {mine}")
+        new = result.to("zext", "i8")
     else:
         new = combined(tt.ATOMIC_OPS[kind], scalar, old, value)
     bits = new if new.kind == whole else new.to("bitcast", whole)
-    pair = emitter.effect(f"cmpxchg ptr {place}, {found.typed}, {bits.typed} seq_cst seq_cst")
-    seen = emitter.effect(f"extractvalue {{ {whole}, i1 }} {pair}, 0")
+    pair = emitter.effect(f"cmpxchg ptr {place}, {old_bits.typed}, {bits.typed} seq_cst seq_cst")
+    current = emitter.effect(f"extractvalue {{ {whole}, i1 }} {pair}, 0")
     good = emitter.effect(f"extractvalue {{ {whole}, i1 }} {pair}, 1")
     emitter.line(f"br i1 {good}, label %{after}, label %{head}")
-    emitter.levels[-1].lines.insert(at, f"  {name} = phi {whole} [ {first}, %{before} ], [ {seen}, %{emitter.here} ]")
+    emitter.levels[-1].lines.insert(
+        at, f"  {name} = phi {whole} [ {first}, %{before} ], [ {current}, %{emitter.here} ]"
+    )
     emitter.start(after)
     return old
 
@@ -442,9 +444,9 @@ def _update(emitter: Emitter, kind: AtomicKind, place: str, value: Number, scala
 
 @indexed(tt.Gather)
 def _gather(emitter: Emitter, op: tt.Gather, index: Index) -> Number:
-    found = emitter.at(op.index, index)
+    row = emitter.at(op.index, index)
     size = expect(op.source.type, TensorType).shape[op.axis]
-    wide = extended(found, scalar_element(op.index.type))
+    wide = extended(row, scalar_element(op.index.type))
     site = emitter.site(op, "gathers")
     emitter.fail(5, wide.test("uge", size), site, wide, emitter.i64(size))
     place = list(index)
@@ -460,10 +462,10 @@ def count(emitter: Emitter, op: cpu.Count, index: Index) -> None:
     wide = extended(value, scalar_element(op.value.type))
     inside = wide.test("ult", buffer.numel) & mask
     wide = inside.select(wide, 0)
-    one = inside.to("zext", "i32")
-    wide, one = together(wide, one)
+    bit = inside.to("zext", "i32")
+    wide, bit = together(wide, bit)
     for lane in range(max(wide.lanes, 1)):
-        at, by = wide.lane(lane), one.lane(lane)
+        at, by = wide.lane(lane), bit.lane(lane)
         place = emitter.address(buffer_address(emitter, op.buffer), at, 4)
         old = emitter.number("i32", emitter.effect(f"load i32, ptr {place}"))
         emitter.line(f"store i32 {old + by}, ptr {place}")

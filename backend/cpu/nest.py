@@ -42,19 +42,19 @@ def _access(emitter: Emitter, op: cpu.Access, *values: Number) -> tuple[Number, 
 def _copy(emitter: Emitter, op: cpu.Copy, source: Number, target: Number) -> None:
     type_ = expect(op.source.type, cpu.BufferType)
     pointers = [emitter.emit(f"inttoptr i64 {value} to ptr") for value in (target, source)]
-    given = [*(("ptr", f"align 64 {pointer}") for pointer in pointers), ("i64", str(type_.bytes)), ("i1", "false")]
-    emitter.line(emitter.called("void", "llvm.memcpy.p0.p0.i64", *given))
+    arguments = [*(("ptr", f"align 64 {pointer}") for pointer in pointers), ("i64", str(type_.bytes)), ("i1", "false")]
+    emitter.line(emitter.called("void", "llvm.memcpy.p0.p0.i64", *arguments))
 
 
 @indexed(cpu.Region)
 def _region(emitter: Emitter, op: cpu.Region, index: Index) -> Any:
     nest = Nest(emitter, op)
     nest.begin()
-    loaded = nest.loaded()
-    if loaded is None:
+    buffer_and_head = nest.loaded()
+    if buffer_and_head is None:
         nest.loops()
     else:
-        buffer, head = loaded
+        buffer, head = buffer_and_head
         matrix = emitter.loaded[buffer] = Matrix.of(head, emitter.values[buffer])
         assert matrix.direct is not None
         memory.guarded(emitter, matrix.direct ^ True, nest.loops)
@@ -129,13 +129,13 @@ class Nest:
         size = self.shape[self.lane_axis]
         if not all(map(is_straight, bodies)) or size == 1:
             return 0
-        moved = [
+        widths = [
             element_bytes(op.result.type if isinstance(op, tt.Load | cpu.Load | cpu.Get) else op.operands[1].type)
             for op in ops
             if isinstance(op, tt.Load | cpu.Load | cpu.Get | cpu.Put)
         ]
         # Two registers: their instructions alternate, which hides latency that the machine's reordering does not.
-        lanes = 2 * self.emitter.module.vector // max([4, *moved])
+        lanes = 2 * self.emitter.module.vector // max([4, *widths])
         while size % lanes:
             lanes //= 2
         return lanes if lanes > 1 else 0
@@ -165,9 +165,9 @@ class Nest:
                     assert isinstance(value.op.type, cpu.AccessType)
                     self.ahead.append((value.op.type.element.bytes, start))
             return
-        passed = order[busiest.result] < order[self.op.result]
+        comes_earlier = order[busiest.result] < order[self.op.result]
         for head in self.heads.values():
-            if not passed or head.access.result in self.emitter.steps:
+            if not comes_earlier or head.access.result in self.emitter.steps:
                 head.step = None
 
     def loaded(self) -> tuple[Value, Head] | None:
@@ -177,18 +177,18 @@ class Nest:
         block = self.op.parent
         if block is None or len(puts) != 1 or not isinstance(puts[0], cpu.Put) or len(self.shape) != 2:
             return None
-        put = puts[0]
-        head = self.heads.get(put.value) if isinstance(put.value, OpResult) else None
-        if head is None or not head.exact or head.strides[-1].name != "1" or put.strides or put.start:
+        store = puts[0]
+        head = self.heads.get(store.value) if isinstance(store.value, OpResult) else None
+        if head is None or not head.exact or head.strides[-1].name != "1" or store.strides or store.start:
             return None
-        dots = [user for user in put.buffer.uses if user is not put]
+        dots = [user for user in store.buffer.uses if user is not store]
         first, *rest = (at for at, op in enumerate(block.ops) if op is self.op or any(op is dot for dot in dots))
-        inside = all(isinstance(dot, cpu.Dot) and dot.parent is block and dot.c is not put.buffer for dot in dots)
+        inside = all(isinstance(dot, cpu.Dot) and dot.parent is block and dot.c is not store.buffer for dot in dots)
         if not inside or not rest or block.ops[first] is not self.op:
             return None
         if any(isinstance(op, MemoryWrite) or _writes(op) for op in block.ops[first + 1 : rest[-1]]):
             return None
-        return put.buffer, head
+        return store.buffer, head
 
     def _in_place(self) -> Number | None:
         """Whether later regions read a row where it is in memory, and not in the buffer that this region stores it to:
@@ -319,14 +319,14 @@ class Nest:
             for tree in trees:
                 tree.end(number / (step * vectors))
 
-        def resume(carried: Sequence[Number]) -> None:
-            left = iter(carried)
+        def resume(values: Sequence[Number]) -> None:
+            rest = iter(values)
             for tree in trees:
-                tree.carried = [next(left) for _ in tree.carried]
+                tree.carried = [next(rest) for _ in tree.carried]
 
         def loop(start: Number | int, stop: Number | int, vectors: int) -> None:
-            def body(number: Number, carried: list[Number]) -> list[Number]:
-                resume(carried)
+            def body(number: Number, values: list[Number]) -> list[Number]:
+                resume(values)
                 group(number, vectors)
                 return [number for tree in trees for number in tree.carried]
 
@@ -515,27 +515,27 @@ def unravelled(emitter: Emitter, place: Coord, shape: Sequence[int]) -> Index:
         number, runs = place.base, True
     else:
         number, runs = emitter.vector(place), False
-    found: list[Coord] = []
+    coords: list[Coord] = []
     for axis, stride in enumerate(cpu.row_major(shape)):
         size = shape[axis]
         if size == 1:
-            found.append(Coord(emitter.i64(0)))
+            coords.append(Coord(emitter.i64(0)))
             continue
         part = number / stride if stride > 1 else number
         if axis > 0 and any(other > 1 for other in shape[:axis]):
             part = part % size
-        found.append(Coord(part, runs and stride == 1))
-    return tuple(found)
+        coords.append(Coord(part, runs and stride == 1))
+    return tuple(coords)
 
 
 @indexed(tt.Reshape)
 def _reshape(emitter: Emitter, op: tt.Reshape, index: Index) -> Number:
     source, target = shape_of(op.value.type), shape_of(op.type)
-    kept = [coord for coord, size in zip(index, target, strict=True) if size > 1]
+    coords = [coord for coord, size in zip(index, target, strict=True) if size > 1]
     if [size for size in source if size > 1] == [size for size in target if size > 1]:
-        left = iter(kept)
+        remaining = iter(coords)
         zero = Coord(emitter.i64(0))
-        return emitter.at(op.value, tuple(next(left) if size > 1 else zero for size in source))
+        return emitter.at(op.value, tuple(next(remaining) if size > 1 else zero for size in source))
     return emitter.at(op.value, unravelled(emitter, linear(emitter, index, target), source))
 
 
@@ -585,10 +585,10 @@ def _map(emitter: Emitter, op: tt.MapElementwise, index: Index) -> Any:
             place = (number - position + at).call("llvm.umin", size - 1)
             arguments.append(emitter.at(value, unravelled(emitter, Coord(place), shape)))
     results = apply(emitter, op.apply, arguments)
-    found: list[Number] = []
+    columns: list[Number] = []
     for first in range(0, len(results), op.pack):
-        chosen = results[first]
+        result = results[first]
         for at in range(1, op.pack):
-            chosen = position.test("eq", at).select(results[first + at], chosen)
-        found.append(chosen)
-    return packed_values(found)
+            result = position.test("eq", at).select(results[first + at], result)
+        columns.append(result)
+    return packed_values(columns)

@@ -65,9 +65,9 @@ def outlined(
     texts = ["\n".join(text) for text in (lines, *parts)]
     labels = {label for text in texts for label in _LABEL.findall(text)}
     values = [dict(_DEFINITION.findall(text)) for text in texts]
-    taken = [{*_NAME.findall(text)} - own.keys() - labels for text, own in zip(texts, values, strict=True)]
-    used = set[str]().union(*taken)
-    types = {value: type_of(text) for own in values for value, text in own.items() if value in used}
+    names = [{*_NAME.findall(text)} - own.keys() - labels for text, own in zip(texts, values, strict=True)]
+    inputs = set[str]().union(*names)
+    types = {value: type_of(text) for own in values for value, text in own.items() if value in inputs}
     kernel: list[str] = []
     functions: list[str] = []
     label = ""
@@ -79,13 +79,13 @@ def outlined(
             continue
         number = int(line.removeprefix(_CALL)) + 1
         name, text = f"{symbol}.{number}", texts[number]
-        results = {value: types[value] for value in values[number] if value in used}
-        takes = [f"{types.get(value, 'ptr')} %{value}" for value in sorted(taken[number])]
-        given = ", ".join([*takes, *(f"ptr %{value}.out" for value in results)])
+        results = {value: types[value] for value in values[number] if value in inputs}
+        takes = [f"{types.get(value, 'ptr')} %{value}" for value in sorted(names[number])]
+        arguments = ", ".join([*takes, *(f"ptr %{value}.out" for value in results)])
         place = _DEBUG.search(text)
-        functions += _function(name, given, label, parts[number - 1], results, places if place else None)
+        functions += _function(name, arguments, label, parts[number - 1], results, places if place else None)
         kernel[1:1] = [f"  %{value}.out = alloca {type_}" for value, type_ in results.items()]
-        call = f"call i64 @{name}({given}){f', {place[0]}' if place else ''}"
+        call = f"call i64 @{name}({arguments}){f', {place[0]}' if place else ''}"
         last = [label, *_LABEL.findall(text)][-1]
         if last == label:  # Nothing in it can end the kernel.
             kernel.append(f"  {call}")
@@ -105,7 +105,7 @@ def outlined(
 
 
 def _function(
-    name: str, given: str, label: str, lines: Sequence[str], results: Mapping[str, str], places: LineInfo | None
+    name: str, arguments: str, label: str, lines: Sequence[str], results: Mapping[str, str], places: LineInfo | None
 ) -> list[str]:
     """The lines of a function whose first block has this label."""
     debug = ""
@@ -114,5 +114,5 @@ def _function(
         debug = f" !dbg !{subprogram}"
         lines = [_DEBUG.sub(lambda node: f"!dbg !{moved(int(node[1]), subprogram)}", line) for line in lines]
     stores = [f"  store {type_} %{value}, ptr %{value}.out" for value, type_ in results.items()]
-    head = f"define internal i64 @{name}({given}) #1{debug} {{"
+    head = f"define internal i64 @{name}({arguments}) #1{debug} {{"
     return [head, f"{label}:", *lines, *stores, "  ret i64 0", "}"]

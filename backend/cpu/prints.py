@@ -23,10 +23,10 @@ def printed(code: CpuCode, site_number: int, program: int, data: int, grid: tupl
     at = data
     columns: list[Column] = []
     for text in site.types:
-        found = _TYPE.match(text)
-        assert found is not None
-        shape = tuple(int(size[1:]) for size in (found[1] or "").split(", ") if size)
-        element = None if found[2] else SCALARS[found[3]]
+        match = _TYPE.match(text)
+        assert match is not None
+        shape = tuple(int(size[1:]) for size in (match[1] or "").split(", ") if size)
+        element = None if match[2] else SCALARS[match[3]]
         dtype = np.dtype(np.int64) if element is None else element.dtype
         size = math.prod(shape) * dtype.itemsize
         raw = (ctypes.c_char * size).from_address(at)

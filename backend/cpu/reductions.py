@@ -120,10 +120,10 @@ class Tree:
             return self.combine(first, second)
         pairs = [[a.spread(self.lanes), b.spread(self.lanes)] for a, b in zip(first, second, strict=True)]
         order = self.orders[steps]
-        found, following = self._neighbours(pairs, (*order, *(self.lanes + number for number in order)))
+        combination, following = self._neighbours(pairs, (*order, *(self.lanes + number for number in order)))
         if len(self.orders) == steps + 1:
             self.orders.append(following)
-        return found
+        return combination
 
     def _take(self, values: Values, steps: int) -> None:
         """Combine vectors that have been through the same number of steps."""
@@ -162,13 +162,13 @@ class Tree:
 
     def _load(self, group: Number) -> Values:
         emitter = self.emitter
-        found: Values = []
+        loads: Values = []
         for type_, place in zip(self.types, self._places, strict=True):
             kind = memory_kind(type_)
             where = emitter.address(emitter.scratch_address(place), group, self._stride(type_))
             text = f"load {vector_type(kind, self.lanes)}, ptr {where}, align {element_bytes(type_)}"
-            found.append(from_memory(emitter, emitter.number(kind, emitter.effect(text), self.lanes), type_))
-        return found
+            loads.append(from_memory(emitter, emitter.number(kind, emitter.effect(text), self.lanes), type_))
+        return loads
 
     def finish(self) -> Any:
         """The result: a number or a vector, or a tuple of them."""

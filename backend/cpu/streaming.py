@@ -57,10 +57,10 @@ def stream_of(nest: Nest, full: Number) -> Stream | None:
         holds = holds & first.test("eq", 0)  # No vector may reach beyond the row.
     for head in heads:
         holds, head.step = holds & head.good, None  # The processor prefetches the rows of such a region.
-    written = memory.bounds_of(emitter, root)
-    holds = holds & (written.high - written.low).test("uge", STREAMED)
+    bounds = memory.bounds_of(emitter, root)
+    holds = holds & (bounds.high - bounds.low).test("uge", STREAMED)
     for other in filter(None, read):
-        holds = holds & memory.bounds_of(emitter, other).low.test("ne", written.low)
+        holds = holds & memory.bounds_of(emitter, other).low.test("ne", bounds.low)
     emitter.declarations[f"declare {FENCE}"] = None
     return Stream(holds, holds.select(first, 0))
 

@@ -104,8 +104,8 @@ def _dot(emitter: Emitter, op: cpu.Dot, a: Number, b: Number, c: Number) -> None
 def _matrix(emitter: Emitter, value: Value, base: Number) -> Matrix:
     """An operand of a dot: a buffer, or the memory from which it was to be loaded."""
     type_ = _buffer(value)
-    known = emitter.loaded.get(value)
-    return known or Matrix(base, emitter.i64(type_.shape[-1] * type_.element.bytes))
+    matrix = emitter.loaded.get(value)
+    return matrix or Matrix(base, emitter.i64(type_.shape[-1] * type_.element.bytes))
 
 
 def _copied(
@@ -142,10 +142,10 @@ def _as(emitter: Emitter, value: Value, matrix: Matrix, target: ScalarType) -> M
     if source == target:
         return matrix
 
-    def convert(found: Number) -> list[Number]:
+    def convert(number: Number) -> list[Number]:
         if target == i32:
-            return [found.to("sext" if source.signed else "zext", "i32")]
-        return [to_f64(found, source) if target == f64 else widen(found, source)]
+            return [number.to("sext" if source.signed else "zext", "i32")]
+        return [to_f64(number, source) if target == f64 else widen(number, source)]
 
     return _copied(emitter, value, matrix, target, 1, convert)[0]
 
@@ -190,8 +190,8 @@ def _matmul(
     rows, depth, columns = sizes
     vector, size = emitter.module.vector, type_.bytes
     factor, align = (i32, bf16.bytes) if paired else (type_, size)
-    joined = 2 if paired and not transposed else 1  # Rows of b that become one.
-    element = bf16 if joined > 1 else factor
+    rows_per_step = 2 if paired and not transposed else 1  # Rows of b that become one.
+    element = bf16 if rows_per_step > 1 else factor
     lanes = _lanes(emitter, depth, columns, type_, transposed)
     most, most_wide = SUMS[vector]
     wide = _power(most_wide, columns // lanes)
@@ -199,7 +199,7 @@ def _matmul(
     panel = wide * lanes
     emitter.lanes = lanes if lanes > 1 else 0
     run = emitter.lanes > 0
-    pack = transposed or joined > 1 or (rows > high and b.pitch.name != str(panel * size))
+    pack = transposed or rows_per_step > 1 or (rows > high and b.pitch.name != str(panel * size))
     packed = emitter.scratch_address(emitter.temporary(depth * panel * size)) if pack else b.base
     pitch = emitter.i64(panel * size) if pack else b.pitch
 
@@ -213,7 +213,9 @@ def _matmul(
         for line in left if a.direct else ():  # The processor does not prefetch the next rows.
             emitter.prefetch(line + a.pitch * high, depth * size)
         # Nor does it prefetch the rows of b that follow these.
-        lines, all_lines, width = (panel, columns, depth) if transposed else (depth * joined, depth * joined, panel)
+        lines, all_lines, width = (
+            (panel, columns, depth) if transposed else (depth * rows_per_step, depth * rows_per_step, panel)
+        )
         for part in range(-(-lines * high // rows) if b.direct else 0):
             number = row * lines / rows + (part + all_lines)
             start = b.base + column * (b.pitch if transposed else element.bytes)
@@ -236,19 +238,21 @@ def _matmul(
         if pack:  # All rows then find the panel in the cache. In the matrix, its lines would share few sets.
 
             def copy(k: Number) -> None:
-                lines = [b.base + (k * joined + at) * b.pitch + column * element.bytes for at in range(joined)]
-                for j, (found, *second) in enumerate(zip(*(vectors(line, element) for line in lines), strict=True)):
+                lines = [
+                    b.base + (k * rows_per_step + at) * b.pitch + column * element.bytes for at in range(rows_per_step)
+                ]
+                for j, (number, *second) in enumerate(zip(*(vectors(line, element) for line in lines), strict=True)):
                     for other in second:
-                        found = found.to("zext", "i32") | other.to("zext", "i32") << 16
-                    write(emitter, packed + k * pitch, j * lanes, run, found, factor)
+                        number = number.to("zext", "i32") | other.to("zext", "i32") << 16
+                    write(emitter, packed + k * pitch, j * lanes, run, number, factor)
 
             def copy_square(number: Number) -> None:
                 """Copy a square of `lanes` rows of b to as many columns."""
                 across = depth // lanes
                 line, k = column + number / across * lanes, number % across * lanes
                 starts = [b.base + (line + i) * b.pitch + k * size for i in range(lanes)]
-                found = [read(emitter, start, 0, run, factor, align) for start in starts]
-                for i, value in enumerate(_transposed(emitter, found)):
+                vectors_of_rows = [read(emitter, start, 0, run, factor, align) for start in starts]
+                for i, value in enumerate(_transposed(emitter, vectors_of_rows)):
                     write(emitter, packed + (k + i) * pitch, line - column, run, value, factor)
 
             if transposed:
@@ -263,7 +267,7 @@ def _matmul(
 
 def _transposed(emitter: Emitter, rows: Sequence[Number]) -> list[Number]:
     """The columns of a square of vectors: in each step, blocks on either side of the diagonal are exchanged."""
-    count, found = len(rows), list(rows)
+    count, vectors_of_rows = len(rows), list(rows)
     distance = 1
     while distance < count:
         # Lanes from `count` on are those of the second vector.
@@ -273,13 +277,13 @@ def _transposed(emitter: Emitter, rows: Sequence[Number]) -> list[Number]:
         ]
         for at in range(count):
             if not at & distance:
-                pair = found[at], found[at + distance]
+                pair = vectors_of_rows[at], vectors_of_rows[at + distance]
                 for place, lanes in zip((at, at + distance), picks, strict=True):
                     mask = ", ".join(f"i32 {lane}" for lane in lanes)
                     text = f"shufflevector {pair[0].typed}, {pair[1].typed}, <{count} x i32> <{mask}>"
-                    found[place] = emitter.made(pair[0].kind, text, count)
+                    vectors_of_rows[place] = emitter.made(pair[0].kind, text, count)
         distance *= 2
-    return found
+    return vectors_of_rows
 
 
 def _multiplied(emitter: Emitter, x: Number, y: Number, z: Number) -> Number:
@@ -287,8 +291,8 @@ def _multiplied(emitter: Emitter, x: Number, y: Number, z: Number) -> Number:
     if x.kind == z.kind:
         return x * y + z if x.kind[0] == "i" else x.spread(y.lanes).call("llvm.fma", y, z)
     name, pairs = PAIRED[z.lanes], f"<{2 * z.lanes} x bfloat>"
-    given = [(pairs, emitter.emit(f"bitcast {factor.spread(z.lanes).typed} to {pairs}")) for factor in (x, y)]
-    return emitter.made(z.kind, emitter.called(z.type, name, z, *given), z.lanes)
+    operands = [(pairs, emitter.emit(f"bitcast {factor.spread(z.lanes).typed} to {pairs}")) for factor in (x, y)]
+    return emitter.made(z.kind, emitter.called(z.type, name, z, *operands), z.lanes)
 
 
 # Scans.

@@ -82,13 +82,13 @@ def view(array: Any, name: str) -> View:
         )
     if reader is _PROTOCOL:
         try:
-            seen = _by_protocol(array)
+            facts = _by_protocol(array)
         except Exception as error:  # The protocols are code of other libraries, which may raise anything.
             reason = str(error).partition("\n")[0]
             raise LaunchError(f"'{name}' cannot be read as an array on a GPU: {reason}") from None
-        if seen is None:
+        if facts is None:
             raise _unknown(name, getattr(array, "dtype", "an unknown type"))
-        return seen
+        return facts
     if reader is OWN:
         return View(array.pointer, array.element, array.device)
     element = find_scalar(array.dtype)
@@ -123,30 +123,32 @@ def place_of(element: ScalarType, device: int | None) -> str:
     return f"{element.name} on {device}"
 
 
-def device_of(seen: View) -> int | None:
+def device_of(facts: View) -> int | None:
     """The device that an array names, or, on machines with several, the one that the driver knows for its address."""
-    return seen.device if seen.device is not None or driver.device_count() == 1 else driver.pointer_device(seen.address)
+    return (
+        facts.device if facts.device is not None or driver.device_count() == 1 else driver.pointer_device(facts.address)
+    )
 
 
 def protocol_address(array: Any) -> int:
     """The address of an array with a protocol. It waits for the array's stream if that is not ours. Raises
     `TypeError` for an array that `view` rejects."""
     try:
-        seen = _by_protocol(array)
+        facts = _by_protocol(array)
     except Exception as error:  # Code of another library, as in `view`.
         raise TypeError("what the protocol says cannot be read") from error
-    if seen is None:
+    if facts is None:
         raise TypeError("an array of elements that kernels lack")
     # 1 is the protocol's name for the default stream, which is 0 elsewhere.
-    if seen.stream is not None and seen.stream != (driver.own_stream() or 1):
-        _after(seen.stream)
-    return seen.address
+    if facts.stream is not None and facts.stream != (driver.own_stream() or 1):
+        _after(facts.stream)
+    return facts.address
 
 
 def protocol_element(array: Any) -> ScalarType | None:
     """The element type of an array with a protocol."""
-    seen = _by_protocol(array)
-    return None if seen is None else seen.element
+    facts = _by_protocol(array)
+    return None if facts is None else facts.element
 
 
 def protocol_device(array: Any) -> int | None:

@@ -44,15 +44,15 @@ def default_directory() -> Path:
 
     A user without a home, as in containers, gets a folder among the temporary ones.
     """
-    named = os.environ.get("ZIGGURAT_CACHE_DIR")
-    if named:
-        return Path(os.path.expanduser(named))
+    directory = os.environ.get("ZIGGURAT_CACHE_DIR")
+    if directory:
+        return Path(os.path.expanduser(directory))
     home = Path(os.path.expanduser("~"))
-    kept = home / ".cache" / "ziggurat"
+    cache_directory = home / ".cache" / "ziggurat"
     can_write = home.is_dir() and os.access(home, os.W_OK)
     # Python and containers give the root as the home of a user without one.
-    if home.is_absolute() and home != Path(home.anchor) and (kept.is_dir() or can_write):
-        return kept
+    if home.is_absolute() and home != Path(home.anchor) and (cache_directory.is_dir() or can_write):
+        return cache_directory
     return _temporary_directory()
 
 
@@ -72,11 +72,11 @@ def _temporary_directory() -> Path:
     except OSError:
         pass
     try:
-        made = tempfile.mkdtemp(prefix="ziggurat-")
+        directory = tempfile.mkdtemp(prefix="ziggurat-")
     except OSError:
         return path  # Nothing can be written there: a cache in it is empty.
-    atexit.register(shutil.rmtree, made, ignore_errors=True)
-    return Path(made)
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    return Path(directory)
 
 
 def _reason_against(folder: Path) -> str | None:
@@ -158,11 +158,11 @@ class Folder:
 
     def files(self) -> list[tuple[str, os.stat_result]]:
         """The keys of the entries, with the states of their files."""
-        found: list[tuple[str, os.stat_result]] = []
+        paths_and_facts: list[tuple[str, os.stat_result]] = []
         for path in self.directory.glob(f"[!.]*{self.SUFFIX}") if self._is_trusted() else ():
             with contextlib.suppress(OSError):  # Another process may remove it meanwhile.
-                found.append((path.name.removesuffix(self.SUFFIX), path.lstat()))
-        return found
+                paths_and_facts.append((path.name.removesuffix(self.SUFFIX), path.lstat()))
+        return paths_and_facts
 
     def clear(self) -> int:
         """Remove all entries; their number."""
@@ -249,21 +249,21 @@ class Kernels(Folder, Generic[K]):
     def put(self, key: str, binary: K) -> bool:
         """Keep a kernel; False where the folder does not allow it."""
         payload = binary.to_bytes()
-        kept = self.write(key, _head(key, payload) + b"\n" + payload)
+        path = self.write(key, _head(key, payload) + b"\n" + payload)
         # To list the folder takes long where it has thousands of kernels: it is done, by whichever process, once for
         # each hundredth of the limit that is written.
-        if kept and random.random() * self.limit < 100 * len(payload):
+        if path and random.random() * self.limit < 100 * len(payload):
             self.evict()
-        return kept
+        return path
 
     def entries(self) -> list[Entry]:
         """The kernels of the cache, the most recently used first. Damaged entries are left out."""
-        found: list[Entry] = []
+        listing: list[Entry] = []
         for key, state in self.files():
             binary = self.load(key, self._checked, keep=True)
             if binary is not None:
-                found.append(Entry(key, binary.title, binary.target, state.st_size, state.st_mtime))
-        return sorted(found, key=lambda entry: -entry.used)
+                listing.append(Entry(key, binary.title, binary.target, state.st_size, state.st_mtime))
+        return sorted(listing, key=lambda entry: -entry.used)
 
     def evict(self) -> int:
         """Remove the least recently used kernels until the rest fit the limit; the number of removed ones."""
@@ -317,8 +317,8 @@ class Record:
     def __attrs_post_init__(self) -> None:
         about = self.about
         texts = [self.config, about["kernel"], about["device"]]
-        for given in (about["key"], about["types"], self.left_out):
-            texts += given.values()
+        for text in (about["key"], about["types"], self.left_out):
+            texts += text.values()
         if not all(isinstance(text, str) for text in texts) or not all(0 <= t < math.inf for t in self.times.values()):
             raise TypeError("names and reasons must be strings, and times numbers from 0")
 
@@ -365,8 +365,8 @@ class Records(Folder):
 
     def all(self) -> list[Record]:
         """All records, by kernel."""
-        found = (self.load(key, _record, keep=True) for key, _ in sorted(self.files()))
-        return sorted((record for record in found if record is not None), key=lambda record: record.about["kernel"])
+        records = (self.load(key, _record, keep=True) for key, _ in sorted(self.files()))
+        return sorted((record for record in records if record is not None), key=lambda record: record.about["kernel"])
 
     def export(self, file: str | os.PathLike[str], kernel: str | None = None) -> int:
         """Write the records, or those of one kernel, into a file; their number."""

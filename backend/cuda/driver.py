@@ -354,15 +354,15 @@ class Loaded:
 def _attribute_of_launch(driver: Any, name: str) -> Any:
     """The driver's attribute of a launch by its name in `Binary.launched`."""
     value, kinds = driver.CUlaunchAttributeValue(), driver.CUlaunchAttributeID
-    made = driver.CUlaunchAttribute()
+    attribute = driver.CUlaunchAttribute()
     if name == "pdl":
-        made.id = kinds.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+        attribute.id = kinds.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
         value.programmaticStreamSerializationAllowed = 1
     else:
-        made.id = kinds.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
+        attribute.id = kinds.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
         value.cooperative = 1
-    made.value = value
-    return made
+    attribute.value = value
+    return attribute
 
 
 def load(binary: Binary, otherwise: Callable[[], Loaded] | None = None) -> Loaded:
@@ -376,16 +376,16 @@ def load(binary: Binary, otherwise: Callable[[], Loaded] | None = None) -> Loade
     module = _load_module(driver, binary)
     name = binary.symbol.encode()
     function = check(driver.cuModuleGetFunction(module, name), f"finding '{binary.symbol}' in its own code")
-    loaded = Loaded(binary, int(context), function, module, otherwise)
-    if binary.threads > loaded.max_threads or loaded.shared > current_device().max_shared:
-        raise loaded.too_large()
-    if loaded.shared > 48 * 1024:  # More than that has to be requested.
+    loaded_binary = Loaded(binary, int(context), function, module, otherwise)
+    if binary.threads > loaded_binary.max_threads or loaded_binary.shared > current_device().max_shared:
+        raise loaded_binary.too_large()
+    if loaded_binary.shared > 48 * 1024:  # More than that has to be requested.
         attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         check(driver.cuFuncSetAttribute(function, attribute, binary.shared), f"shared memory for '{binary.title}'")
     if binary.num_ctas > PORTABLE_CTAS:
         attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
         check(driver.cuFuncSetAttribute(function, attribute, 1), f"a cluster of {binary.num_ctas} CTAs")
-    return loaded
+    return loaded_binary
 
 
 def _load_module(driver: Any, binary: Binary) -> Any:
@@ -402,22 +402,22 @@ def _load_module(driver: Any, binary: Binary) -> Any:
     status, module = driver.cuModuleLoadDataEx(code, len(settings), list(settings), list(settings.values()))
     if not status:
         return module
-    said = log.split(b"\0")[0].decode(errors="replace").strip()
+    message = log.split(b"\0")[0].decode(errors="replace").strip()
     title, target, device = binary.title, binary.target, current_device()
-    if status.name == "CUDA_ERROR_NO_BINARY_FOR_GPU" or (target != device.target and "target" in said.lower()):
+    if status.name == "CUDA_ERROR_NO_BINARY_FOR_GPU" or (target != device.target and "target" in message.lower()):
         raise LaunchError(
             f"'{title}' was compiled for {target}, and {device.name} is {device.target}",
-            hint=f"compile it with target={device.target!r}" + (f"; the driver says: {said}" if said else ""),
+            hint=f"compile it with target={device.target!r}" + (f"; the driver says: {message}" if message else ""),
         )
     if status.name == "CUDA_ERROR_UNSUPPORTED_PTX_VERSION":
         raise LaunchError(
             f"the driver (CUDA {driver_version()}) is too old for the PTX of '{title}'",
-            hint="install a newer driver; it says: " + said,
+            hint="install a newer driver; it says: " + message,
         )
     if status.name in ("CUDA_ERROR_INVALID_PTX", "CUDA_ERROR_INVALID_IMAGE", "CUDA_ERROR_INVALID_SOURCE"):
         raise TargetError(
-            f"the driver's assembler refuses '{title}' ({status.name}):\n{said or '(it does not say why)'}",
-            refused_at(binary.code, said) if isinstance(binary.code, str) else None,
+            f"the driver's assembler refuses '{title}' ({status.name}):\n{message or '(it does not say why)'}",
+            refused_at(binary.code, message) if isinstance(binary.code, str) else None,
             hint="look at the kernel's zg.inline_asm_elementwise; if it has none, please report this",
         )
     raise failure(status.name, "loading the code", title)

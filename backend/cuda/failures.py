@@ -81,21 +81,21 @@ def out_of_resources(
 ) -> ResourceError:
     """The error for a kernel that needs more resources than a multiprocessor has. Sizes of shared memory are in
     bytes."""
-    found: list[str] = []
+    limits: list[str] = []
     hints: list[str] = []
     if shared > max_shared:
-        found.append(f"{shared} bytes of shared memory, where the device has {max_shared} for a CTA")
+        limits.append(f"{shared} bytes of shared memory, where the device has {max_shared} for a CTA")
         hints.append("smaller blocks, or a lower num_stages")
     # The registers of a warp are handed out in units of 256.
     if -(-registers * 32 // 256) * 256 * (threads // 32) > register_file:
-        found.append(
+        limits.append(
             f"{registers} registers for each of {threads} threads, where the device has {register_file} in all"
         )
         hints.append("fewer warps, or smaller blocks")
     elif threads > max_threads:
-        found.append(f"{threads} threads, where it can have {max_threads} with its {registers} registers")
+        limits.append(f"{threads} threads, where it can have {max_threads} with its {registers} registers")
         hints.append("fewer warps")
-    what = " and ".join(found) or f"{threads} threads of {registers} registers and {shared} bytes of shared memory"
+    what = " and ".join(limits) or f"{threads} threads of {registers} registers and {shared} bytes of shared memory"
     return ResourceError(
         f"'{kernel}' does not fit on the device: a CTA needs {what}", hint="; ".join(hints) or "smaller blocks"
     )

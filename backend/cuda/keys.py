@@ -26,16 +26,16 @@ from ziggurat.codemodel.text.writer import attribute_text
 def key(model: Op, options: CompileOptions) -> str:
     """64 hexadecimal digits for a model, the options that its code depends on, and the version of this compiler."""
     digest = hashlib.sha256()
-    said = ";".join(f"{name}={attribute_text(value)}" for name, value in options.key)
-    digest.update(f"{compiler_version()}\n{said}\n{structure(model)}".encode())
+    text = ";".join(f"{name}={attribute_text(value)}" for name, value in options.key)
+    digest.update(f"{compiler_version()}\n{text}\n{structure(model)}".encode())
     return digest.hexdigest()
 
 
 def structure(model: Op) -> str:
     """64 hexadecimal digits for a model alone, the same on every machine."""
     functions = [op.sym_name for op in model.walk() if isinstance(op, tt.Func)]
-    called = {op.callee for op in model.walk() if isinstance(op, tt.Call)}
-    helpers = {name: f"helper {number}" for number, name in enumerate(functions) if name in called}
+    callees = {op.callee for op in model.walk() if isinstance(op, tt.Call)}
+    helpers = {name: f"helper {number}" for number, name in enumerate(functions) if name in callees}
     lines: list[str] = []
     _write(model, {}, {}, helpers, lines.append)
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
@@ -85,7 +85,7 @@ def _write(
 def compiler_version(*, by_contents: bool = False) -> str:
     """A name for the version of the compiler's sources and of LLVM: by the sizes and times of the files, or by their
     contents, which are equal wherever and whenever they were installed."""
-    found: list[str] = []
+    versions: list[str] = []
     for package in (codemodel, transforms, backend):
         assert package.__file__ is not None
         folder = os.path.dirname(package.__file__)
@@ -93,8 +93,8 @@ def compiler_version(*, by_contents: bool = False) -> str:
         for entry in _sources(folder):
             state = entry.stat()
             facts = hashlib.sha256(Path(entry).read_bytes()).hexdigest() if by_contents else state.st_mtime_ns
-            found.append(f"{entry.path.removeprefix(above)} {state.st_size} {facts}")
-    digest = hashlib.sha256("\n".join(sorted(found)).encode()).hexdigest()
+            versions.append(f"{entry.path.removeprefix(above)} {state.st_size} {facts}")
+    digest = hashlib.sha256("\n".join(sorted(versions)).encode()).hexdigest()
     try:
         llvm = importlib.import_module("llvmlite").__version__
     except ImportError:

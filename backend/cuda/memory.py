@@ -82,14 +82,14 @@ class DeviceArray:
 
         A size of -1 follows from the others.
         """
-        given: Any = shape[0] if len(shape) == 1 else shape
-        sizes = _sizes(given, "the shape of an array", least=-1)
+        sizes_or_shape: Any = shape[0] if len(shape) == 1 else shape
+        sizes = _sizes(sizes_or_shape, "the shape of an array", least=-1)
         if sizes.count(-1) == 1:
-            known = math.prod(size for size in sizes if size != -1)
-            left = self.size // known if known else 0
-            sizes = tuple(left if size == -1 else size for size in sizes)
+            product = math.prod(size for size in sizes if size != -1)
+            missing = self.size // product if product else 0
+            sizes = tuple(missing if size == -1 else size for size in sizes)
         if math.prod(sizes) != self.size or -1 in sizes:
-            raise LaunchError(f"an array of shape {self.shape} cannot have the shape {_written(given)}")
+            raise LaunchError(f"an array of shape {self.shape} cannot have the shape {_written(sizes_or_shape)}")
         return DeviceArray(self.pointer, sizes, self.element, self.device, base=self.base or self)
 
     def numpy(self) -> np.ndarray[Any, Any]:
@@ -100,8 +100,8 @@ class DeviceArray:
         """A copy in NumPy, which would otherwise take the object for a scalar of dtype object."""
         if copy is False:
             raise ValueError("an array on a GPU is copied to be one of NumPy")
-        made = to_host(self)
-        return made if dtype is None else made.astype(dtype, copy=False)
+        array = to_host(self)
+        return array if dtype is None else array.astype(dtype, copy=False)
 
     def __len__(self) -> int:
         if not self.shape:
@@ -119,32 +119,32 @@ def element_type(dtype: Any) -> ScalarType:
         return dtype
     hint = f"they have {', '.join(map(str, elements()))}"
     try:
-        meant: np.dtype[Any] = np.dtype(dtype)
+        numpy_type: np.dtype[Any] = np.dtype(dtype)
     except (TypeError, ValueError):
         raise LaunchError(f"{dtype!r} is not the type of an array's elements", hint=hint) from None
-    found = elements().get(meant)
-    if found is None:
-        raise LaunchError(f"kernels have no arrays of {meant}", hint=hint)
-    return found
+    element = elements().get(numpy_type)
+    if element is None:
+        raise LaunchError(f"kernels have no arrays of {numpy_type}", hint=hint)
+    return element
 
 
-def _sizes(given: Any, what: str, least: int = 0) -> tuple[int, ...]:
+def _sizes(shape: Any, what: str, least: int = 0) -> tuple[int, ...]:
     """The sizes of a shape, an integer or a sequence of them, NumPy's included. Raises `LaunchError` for others."""
     try:
-        listed: tuple[Any, ...] = tuple(given) if np.iterable(given) and not isinstance(given, str) else (given,)
+        listed: tuple[Any, ...] = tuple(shape) if np.iterable(shape) and not isinstance(shape, str) else (shape,)
         sizes = tuple(operator.index(size) for size in listed)
     except TypeError:
         sizes = (least - 1,)
     if any(size < least for size in sizes):
         raise LaunchError(
             f"{what} has sizes that are integers, each zero or more{', or one of -1' if least else ''}; "
-            f"got {_written(given)}"
+            f"got {_written(shape)}"
         )
     return sizes
 
 
-def _written(given: Any) -> str:
-    return repr(tuple(given)) if isinstance(given, list) else repr(given)  # pyright: ignore[reportUnknownArgumentType]
+def _written(shape: Any) -> str:
+    return repr(tuple(shape)) if isinstance(shape, list) else repr(shape)  # pyright: ignore[reportUnknownArgumentType]
 
 
 def empty(shape: int | Sequence[int], dtype: Any = np.float32, device: int | None = None) -> DeviceArray:
@@ -168,11 +168,11 @@ def to_device(array: Any, device: int | None = None) -> DeviceArray:
             "zg.to_device copies arrays in memory; this one is on a GPU", hint="pass it to the kernel as it is"
         )
     source: np.ndarray[Any, Any] = np.ascontiguousarray(array).reshape(np.shape(array))
-    made = empty(source.shape, source.dtype, device)
+    target = empty(source.shape, source.dtype, device)
     if source.size:
-        with on_device(made.device):
-            _copy(cuda().cuMemcpyHtoDAsync, made.pointer, source.ctypes.data, source.nbytes, "copying to the device")
-    return made
+        with on_device(target.device):
+            _copy(cuda().cuMemcpyHtoDAsync, target.pointer, source.ctypes.data, source.nbytes, "copying to the device")
+    return target
 
 
 def _copy(copy: Callable[..., Any], to: int, source: int, size: int, doing: str) -> None:
@@ -197,10 +197,10 @@ def to_host(array: DeviceArray) -> np.ndarray[Any, Any]:
             if isinstance(array, np.ndarray)
             else "use .cpu() of torch, or .get() of CuPy",
         )
-    made: np.ndarray[Any, Any] = np.empty(array.shape, array.dtype)
+    copy: np.ndarray[Any, Any] = np.empty(array.shape, array.dtype)
     with on_device(array.device):
-        _copy(cuda().cuMemcpyDtoHAsync, made.ctypes.data, array.pointer, made.nbytes, "copying from the device")
-    return made
+        _copy(cuda().cuMemcpyDtoHAsync, copy.ctypes.data, array.pointer, copy.nbytes, "copying from the device")
+    return copy
 
 
 def _free(pointer: int, device: int) -> None:
@@ -216,20 +216,24 @@ class Region:
     gaps. Work on it goes to the array's own stream."""
 
     def __init__(self, array: Any, name: str) -> None:
-        seen = view(array, name)
-        told = layout(array, seen.element.bytes)
-        if told is None:
+        facts = view(array, name)
+        shape_and_strides = layout(array, facts.element.bytes)
+        if shape_and_strides is None:
             raise LaunchError(
                 f"'{name}' must tell its size to be restored between the runs of tuning",
                 hint="pass an array with __cuda_array_interface__ or __dlpack__",
             )
-        if _has_gaps(*told):
+        if _has_gaps(*shape_and_strides):
             raise LaunchError(
                 f"'{name}' must be contiguous to be restored between the runs of tuning; its memory has gaps",
                 hint="pass an array that is contiguous",
             )
         self.array = array
-        self.address, self.size, self.device = seen.address, math.prod(told[0]) * seen.element.bytes, seen.device
+        self.address, self.size, self.device = (
+            facts.address,
+            math.prod(shape_and_strides[0]) * facts.element.bytes,
+            facts.device,
+        )
 
     def zero(self) -> None:
         """Set all of it to zero."""

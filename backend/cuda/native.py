@@ -243,30 +243,30 @@ class Plans:
         plain = launch.launch if exact else launch
         if plain != driver.cuda().cuLaunchKernel or (exact and not launch.has_maps(slot[1])):
             return
-        made = start()
-        if made is None:
+        plan = start()
+        if plan is None:
             self.due.clear()
             return
-        given = zip(self.parameters, self.kinds, self.places, values, strict=True)
-        rows = [(*row, number) for number, each in enumerate(given) if (row := _row(*each)) is not None]
+        arguments = zip(self.parameters, self.kinds, self.places, values, strict=True)
+        rows = [(*row, number) for number, each in enumerate(arguments) if (row := _row(*each)) is not None]
         if len(rows) < len(values):
             return
         rows.sort(key=lambda row: row[0] == TENSOR)
         buffer, order = bytes(slot[0]), _order(slot)
         torch: Any = sys.modules.get("torch")
         methods = (None, None) if torch is None else (torch.Tensor.data_ptr, torch.Tensor.get_device)
-        kept: list[Any] = [dict(options), device, methods, kernel, self.stream]
+        references: list[Any] = [dict(options), device, methods, kernel, self.stream]
         for kind, value in zip(self.kinds, values, strict=True):  # A tensor itself is not kept.
-            kept += [type(value), value.dtype if kind.way == "array" else value]
+            references += [type(value), value.dtype if kind.way == "array" else value]
         head = HEAD.pack(
-            made.address, int(kernel), threads, shared, len(buffer), len(rows), len(order), exact, id(kept[0]),
+            plan.address, int(kernel), threads, shared, len(buffer), len(rows), len(order), exact, id(references[0]),
             id(self.stream), id(device), id(_DTYPE), *map(id, methods),
         )  # fmt: skip
         table = b"".join([head, *(ENTRY.pack(*row) for row in rows), struct.pack(f"={len(order)}q", *order), buffer])
-        self.known.insert(0, (table, result, kept))
+        self.known.insert(0, (table, result, references))
         del self.known[_KEPT:]
         if not self.function:
-            self.function.append(made.bound(self.known))
+            self.function.append(plan.bound(self.known))
 
 
 def _row(parameter: KernelParameter, kind: Kind, places: Sequence[int], value: Any) -> tuple[int, ...] | None:

@@ -31,8 +31,8 @@ _CALL = re.compile(r"(?<=inlined_at )\d+ \d+ \d+")
 def source_map(model: Op, ptx: str) -> list[Entry]:
     """The op of each location in the code: lists `[file, line, column, op, calls]`, which JSON can hold."""
     files = files_of(ptx)
-    told = {_place(files, text) for loc, more in set(_LOC.findall(ptx)) for text in (loc, *_CALL.findall(more))}
-    if not told:
+    places = {_place(files, text) for loc, more in set(_LOC.findall(ptx)) for text in (loc, *_CALL.findall(more))}
+    if not places:
         return []
     exact: dict[Place, tuple[int, int]] = {}
     lines: dict[tuple[str, int], tuple[int, int]] = {}
@@ -41,7 +41,7 @@ def source_map(model: Op, ptx: str) -> list[Entry]:
             exact.setdefault(place, (number, calls))
             lines.setdefault(place[:2], (number, calls))
     entries: list[Entry] = []
-    for place in sorted(told):
+    for place in sorted(places):
         # LLVM drops the column when it joins instructions that differ in the column alone.
         source = exact.get(place) or (lines.get(place[:2]) if place[2] == 0 else None)
         if source is not None:
@@ -55,19 +55,19 @@ def placed_as(model: Op, binary: Binary) -> Binary:
     if not entries or not isinstance(binary.code, str):
         return binary
     ops: list[Op] = list(model.walk())
-    moved: dict[Place, Place] = {}
+    moves: dict[Place, Place] = {}
     changed: list[Entry] = []
     for entry in entries:
         old: Place = (entry[0], entry[1], entry[2])
         number, calls = int(entry[3]), int(entry[4])
         chain = list(_chain(ops[number].location)) if number < len(ops) else []
         new = chain[calls] if calls < len(chain) else old
-        moved[old] = new if old[2] else (new[0], new[1], 0)
-        changed.append([*moved[old], number, calls])
-    if all(old == new for old, new in moved.items()):
+        moves[old] = new if old[2] else (new[0], new[1], 0)
+        changed.append([*moves[old], number, calls])
+    if all(old == new for old, new in moves.items()):
         return binary
     return attrs.evolve(
-        binary, code=_rewritten(binary.code, moved), metadata={**binary.metadata, "places": sorted(changed)}
+        binary, code=_rewritten(binary.code, moves), metadata={**binary.metadata, "places": sorted(changed)}
     )
 
 
@@ -78,25 +78,25 @@ def _chain(location: Location | None) -> Iterator[Place]:
         location = location.caller
 
 
-def _rewritten(ptx: str, moved: dict[Place, Place]) -> str:
+def _rewritten(ptx: str, moves: dict[Place, Place]) -> str:
     files = files_of(ptx)
     numbers: dict[str, int] = {}
 
-    def moved_to(found: re.Match[str] | str) -> str:
-        old = _place(files, found if isinstance(found, str) else found[0])
-        file, line, column = moved.get(old, old)
+    def moved_to(match: re.Match[str] | str) -> str:
+        old = _place(files, match if isinstance(match, str) else match[0])
+        file, line, column = moves.get(old, old)
         return f"{numbers.setdefault(file, len(numbers) + 1)} {line} {column}"
 
-    text = _LOC.sub(lambda found: f"\t.loc\t{moved_to(found[1])}{_CALL.sub(moved_to, found[2])}", ptx)
+    text = _LOC.sub(lambda match: f"\t.loc\t{moved_to(match[1])}{_CALL.sub(moved_to, match[2])}", ptx)
     table = "".join(f'\t.file\t{number} "{_quoted(name)}"\n' for name, number in numbers.items())
     at = _FILE.search(text)
     assert at is not None
     return text[: at.start()] + table + _FILE.sub("", text[at.end() :])
 
 
-def _place(files: Mapping[int, str], said: str) -> Place:
+def _place(files: Mapping[int, str], text: str) -> Place:
     """A location in a directive: the number of the file, line, column."""
-    number, line, column = map(int, said.split())
+    number, line, column = map(int, text.split())
     return files.get(number, ""), line, column
 
 

@@ -45,8 +45,8 @@ def provided(context: int, stream: int, size: int) -> int:
     """The address of `size` bytes for a launch on a stream of a context, the current one."""
     allocator = ALLOCATOR.get()
     if allocator is not UNSET:
-        made = allocator(size, MAP_BYTES, stream)
-        return made if isinstance(made, int) else int(made.data_ptr())
+        buffer = allocator(size, MAP_BYTES, stream)
+        return buffer if isinstance(buffer, int) else int(buffer.data_ptr())
     if check(cuda().cuStreamIsCapturing(stream), "asking a stream whether it is captured"):
         return allocated(size)  # The graphs that are made of the capture need it for as long as they are there.
     key = context, stream, threading.get_ident() if stream == _PER_THREAD else 0
@@ -66,11 +66,11 @@ def allocated(size: int, *, zero: bool = False) -> int:
     relaxed = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED  # The others forbid it during a capture.
     before = check(driver.cuThreadExchangeStreamCaptureMode(relaxed), "allowing allocation in captures")
     try:
-        made = int(check(driver.cuMemAlloc(size), f"getting {size} bytes for the tensor maps of a kernel"))
+        address = int(check(driver.cuMemAlloc(size), f"getting {size} bytes for the tensor maps of a kernel"))
         if zero:
             own = STREAMS[_PER_THREAD]
-            check(driver.cuMemsetD8Async(made, 0, size, own), "setting memory to zero")
+            check(driver.cuMemsetD8Async(address, 0, size, own), "setting memory to zero")
             check(driver.cuStreamSynchronize(own), "setting memory to zero")
-        return made
+        return address
     finally:
         check(driver.cuThreadExchangeStreamCaptureMode(before), "forbidding allocation in captures")

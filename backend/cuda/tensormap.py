@@ -81,11 +81,11 @@ class Described:
                 error = LaunchError(why, hint="compile it with persistent=False")
                 return self._other(error, x, y, z, stream, pointers, extra)
             _GRID.pack_into(_Sizes.from_address(_address_at(pointers + 8 * self._sizes)), 0, x, y, z)
-        size, given = self._given(pointers)
-        if self._launched.get(pointers) != given:
-            addresses = self._places.unpack_from(given, size)
+        size, bases = self._given(pointers)
+        if self._launched.get(pointers) != bases:
+            addresses = self._places.unpack_from(bases, size)
             start = pointers - size
-            values = tuple([_NUMBER.unpack_from(given, addresses[number] - start)[0] for number in self._numbers])
+            values = tuple([_NUMBER.unpack_from(bases, addresses[number] - start)[0] for number in self._numbers])
             maps = self._known.get(values)
             if maps is None:
                 if len(self._known) >= _KEPT:
@@ -98,7 +98,7 @@ class Described:
             ctypes.memmove(addresses[self._count], maps, len(maps))
             if len(self._launched) >= _KEPT:
                 self._launched.clear()
-            self._launched[pointers] = ctypes.string_at(start, len(given))
+            self._launched[pointers] = ctypes.string_at(start, len(bases))
         if self._persistent:
             return self.launch(function, min(programs, self._most), 1, 1, *rest)
         return self.launch(function, x, y, z, *rest)
@@ -112,7 +112,7 @@ class Described:
 
     def _described(self, values: Mapping[int, int]) -> bytes | LaunchError:
         """The tensor maps of a launch, given the values of parameters; or the error for values that have none."""
-        made: list[bytes] = []
+        maps: list[bytes] = []
         for one in self._binary.maps:
             address, *shape, pitch = (int(s[1:]) if s.startswith("=") else values[int(s)] for s in one.sources)
             element = SCALARS[one.element]
@@ -127,10 +127,10 @@ class Described:
             if pitch < 1:
                 return LaunchError(f"{why}: they must be a positive distance apart", hint=hint)
             try:
-                made.append(encode(Matrix(element, address, tuple(shape), (pitch, 1)), one.box, one.swizzle))
+                maps.append(encode(Matrix(element, address, tuple(shape), (pitch, 1)), one.box, one.swizzle))
             except ZigguratError as error:
                 return LaunchError(f"{why}: {error.summary}", hint=hint)
-        return b"".join(made)
+        return b"".join(maps)
 
 
 def _address_at(place: int) -> int:
@@ -176,5 +176,5 @@ def encode(descriptor: TensorDescriptor | Matrix, box: tuple[int, ...], swizzle:
         driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
         getattr(driver.CUtensorMapFloatOOBfill, f"CU_TENSOR_MAP_FLOAT_OOB_FILL_{fill}"),
     )
-    made = check(result, f"describing {descriptor!r}")
-    return ctypes.string_at(made.getPtr(), 128)
+    encoded = check(result, f"describing {descriptor!r}")
+    return ctypes.string_at(encoded.getPtr(), 128)

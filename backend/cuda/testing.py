@@ -56,18 +56,18 @@ def do_bench(
         times = host_times(run, warmup, rep, least=_ESTIMATES)
         return MODES[return_mode](times) if quantiles is None else np.quantile(times, quantiles).tolist()
     driver.current_context()
-    named = None if stream is None else driver.stream_address(stream)
-    if graph and named in _DEFAULT_STREAMS:
+    handle = None if stream is None else driver.stream_address(stream)
+    if graph and handle in _DEFAULT_STREAMS:
         raise LaunchError(
             "a CUDA graph cannot be captured on the default stream", hint="leave stream out: one is made for it"
         )
-    if graph and named is None:
+    if graph and handle is None:
         # Work that fills the arrays may be in flight, and streams do not wait for each other.
         library = driver.cuda()
         driver.check(library.cuStreamSynchronize(driver.STREAMS[stream_in_use()]), "waiting for the work before")
         flags = library.CUstream_flags.CU_STREAM_NON_BLOCKING
-        named = int(driver.check(library.cuStreamCreate(flags), "making a stream"))
-    with on_stream(stream_in_use() if named is None else named) as address:
+        handle = int(driver.check(library.cuStreamCreate(flags), "making a stream"))
+    with on_stream(stream_in_use() if handle is None else handle) as address:
         times = _graph_times(run, address, warmup, rep) if graph else _times(run, address, warmup, rep, flush)
     if quantiles is None:
         return MODES[return_mode](times)
@@ -81,9 +81,9 @@ def _demand(run: Any, warmup: Any, rep: Any, quantiles: Sequence[float] | None, 
             f"do_bench: 'run' must be a function without arguments; got {run!r}",
             hint="do_bench(lambda: kernel[grid](…))",
         )
-    for name, given in (("warmup", warmup), ("rep", rep)):
-        if not isinstance(given, (int, float)) or not 0 <= given < math.inf:
-            raise LaunchError(f"{name} of do_bench must be a number of milliseconds; got {given!r}")
+    for name, value in (("warmup", warmup), ("rep", rep)):
+        if not isinstance(value, (int, float)) or not 0 <= value < math.inf:
+            raise LaunchError(f"{name} of do_bench must be a number of milliseconds; got {value!r}")
     for share in quantiles or ():
         if not 0 <= share <= 1:
             raise LaunchError(f"a quantile must be from 0 to 1; got {share}")
@@ -153,17 +153,17 @@ def _graph_times(run: Callable[[], Any], stream: int, warmup: float, rep: float)
     finally:
         captured = library.cuStreamEndCapture(on)
     graph = driver.check(captured, "capturing a graph")
-    made = driver.check(library.cuGraphInstantiate(graph, 0), "making a graph")
+    executable = driver.check(library.cuGraphInstantiate(graph, 0), "making a graph")
 
     def launch() -> None:
-        driver.check(library.cuGraphLaunch(made, on), "running a graph")
+        driver.check(library.cuGraphLaunch(executable, on), "running a graph")
 
     try:
         for _ in range(max(1, int(warmup / (each * calls)))):
             launch()
         return [time / calls for time in _measured(launch, on, 10)]
     finally:
-        library.cuGraphExecDestroy(made)
+        library.cuGraphExecDestroy(executable)
         library.cuGraphDestroy(graph)
 
 

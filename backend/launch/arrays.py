@@ -43,12 +43,12 @@ def elements() -> dict[np.dtype[Any], ScalarType]:
 @functools.cache
 def element_named(typestr: str) -> ScalarType | None:
     """The element type that the array protocols call "<f4"; None if kernels have none such."""
-    found = _BY_TYPESTR.get(typestr)
-    if found is None:
+    element = _BY_TYPESTR.get(typestr)
+    if element is None:
         import numpy as np
 
-        found = elements().get(np.dtype(typestr))
-    return found
+        element = elements().get(np.dtype(typestr))
+    return element
 
 
 def is_array(thing: object) -> bool:
@@ -77,9 +77,9 @@ def as_array(thing: Any, name: str) -> np.ndarray[Any, Any]:
     """
     array = _view(thing, name)
     if array.dtype not in elements():
-        known = ", ".join(str(dtype) for dtype in elements())
+        names = ", ".join(str(dtype) for dtype in elements())
         raise LaunchError(
-            f"'{name}' is an array of {array.dtype}, which kernels do not have", hint=f"they have {known}"
+            f"'{name}' is an array of {array.dtype}, which kernels do not have", hint=f"they have {names}"
         )
     return array
 
@@ -146,10 +146,10 @@ def _of_torch(torch: Any, tensor: Any) -> np.ndarray[Any, Any]:
 def _of_pointer(thing: Any) -> np.ndarray[Any, Any]:
     """The elements from the address of a thing to the end of the tensor of PyTorch that has it."""
     start, scalar = int(thing.data_ptr()), find_scalar(thing.dtype)
-    found = tensor_at(start)
-    if found is None or scalar is None:
+    array = tensor_at(start)
+    if array is None or scalar is None:
         raise TypeError(f"no tensor of PyTorch has its address {start:#x}, which tells no size: pass the array")
-    rest = found[start - address(found) :]
+    rest = array[start - address(array) :]
     return rest[: len(rest) // scalar.bytes * scalar.bytes].view(scalar.dtype)
 
 
@@ -234,14 +234,14 @@ def number_type(value: Any) -> ScalarType | None:
     return None
 
 
-def no_argument(name: str, kernel: str, given: Any) -> LaunchError:
+def no_argument(name: str, kernel: str, argument: Any) -> LaunchError:
     """The error for an argument that is neither an array nor a number."""
-    got = f"the type {given}" if isinstance(given, Type) else type(given).__name__
+    got = f"the type {argument}" if isinstance(argument, Type) else type(argument).__name__
     hint = f"annotate it as zg.constexpr to pass other values: {name}: zg.constexpr"
-    if isinstance(given, Mapping):
+    if isinstance(argument, Mapping):
         hint = "pass the arrays and numbers in it as arguments of their own, or as a tuple"
-    elif isinstance(given, Iterable) and not isinstance(given, str):
-        items = name if isinstance(given, Sequence) else f"list({name})"
+    elif isinstance(argument, Iterable) and not isinstance(argument, str):
+        items = name if isinstance(argument, Sequence) else f"list({name})"
         hint = f"pass an array of the element type: np.array({items}, np.float32)"
     return LaunchError(f"'{name}' of '{kernel}' must be an array or a number; got {got}", hint=hint)
 

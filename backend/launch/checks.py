@@ -70,11 +70,11 @@ void @Py_IncRef(ptr)
 """
 
 
-def declared(text: str, given: str = "") -> str:
+def declared(text: str, declaration: str = "") -> str:
     """A text with declarations of the functions of Python and LLVM that it calls, but for those of a text before it."""
-    called, known = (set(re.findall(r"@[\w.]+", one)) for one in (text, given))
+    callees, available = (set(re.findall(r"@[\w.]+", source)) for source in (text, declaration))
     signatures = {re.findall(r"@[\w.]+", line)[0]: line for line in _SIGNATURES.split("\n") if line}
-    return text + "".join(f"declare {line}\n" for name, line in signatures.items() if name in called - known)
+    return text + "".join(f"declare {line}\n" for name, line in signatures.items() if name in callees - available)
 
 
 def loads(structure: str, pointer: str, **fields: int | str) -> str:

@@ -62,8 +62,8 @@ class _Maps(dict[Tile, bytes]):
     def __missing__(self, tile: Tile) -> bytes:
         from ziggurat.backend.cuda.tensormap import encode
 
-        made = self[tile] = bytes(128) if tile == NO_TILE else encode(self.descriptor, *tile)
-        return made
+        encoded = self[tile] = bytes(128) if tile == NO_TILE else encode(self.descriptor, *tile)
+        return encoded
 
 
 class TensorDescriptor:
@@ -159,22 +159,22 @@ def _facts(
             raise LaunchError(f"the strides of a described array must be whole elements; got {host.strides} bytes")
         strides = tuple(stride // element.bytes for stride in host.strides)
         return element, address(host), None, host.shape, strides, host
-    seen = view(array, "array")
-    told = layout(array, seen.element.bytes)
-    if told is None:
+    facts = view(array, "array")
+    geometry = layout(array, facts.element.bytes)
+    if geometry is None:
         raise LaunchError("the array of a descriptor must tell its shape", hint="give it __cuda_array_interface__")
-    return seen.element, seen.address, seen.device, *told, None
+    return facts.element, facts.address, facts.device, *geometry, None
 
 
-def _integers(name: str, given: Any) -> tuple[int, ...]:
+def _integers(name: str, values: Any) -> tuple[int, ...]:
     """A shape or strides as a tuple of ints. Raises `LaunchError` for anything but 1 to 5 integers."""
     try:
-        listed = tuple(given)
-        numbers = tuple(operator.index(number) for number in listed if not isinstance(number, bool))
+        integers = tuple(values)
+        numbers = tuple(operator.index(number) for number in integers if not isinstance(number, bool))
     except TypeError:
-        listed = numbers = ()
-    if not 1 <= len(numbers) <= 5 or len(numbers) != len(listed) or any(abs(number) >= 1 << 63 for number in numbers):
-        raise LaunchError(f"the {name} of a descriptor must be 1 to 5 integers; got {shown(given)}")
+        integers = numbers = ()
+    if not 1 <= len(numbers) <= 5 or len(numbers) != len(integers) or any(abs(number) >= 1 << 63 for number in numbers):
+        raise LaunchError(f"the {name} of a descriptor must be 1 to 5 integers; got {shown(values)}")
     return numbers
 
 
@@ -228,22 +228,22 @@ def check_disjoint(
     `pairs` are numbers of parameters. The kernel stores through the first, and its pipelined loads through the second
     run before stores that precede them in the program.
     """
-    for stored, loaded in pairs:
-        if share_memory(arguments[stored], arguments[loaded]):
+    for store, load in pairs:
+        if share_memory(arguments[store], arguments[load]):
             raise LaunchError(
-                f"'{names[stored]}' and '{names[loaded]}' of '{kernel}' must not share memory: a loop stores through "
+                f"'{names[store]}' and '{names[load]}' of '{kernel}' must not share memory: a loop stores through "
                 "one and loads through the other, and pipelined loads run before earlier stores",
                 hint="pass one descriptor for both, or copy the array",
             )
 
 
-def share_memory(one: TensorDescriptor, other: TensorDescriptor) -> bool:
+def share_memory(descriptor: TensorDescriptor, other: TensorDescriptor) -> bool:
     """Whether tensors may share elements: their bytes overlap, and they are not different columns of one matrix."""
-    (low, one_rows, high), (other_low, other_rows, other_high) = one.extent, other.extent
+    (low, one_rows, high), (other_low, other_rows, other_high) = descriptor.extent, other.extent
     if high <= other_low or other_high <= low:
         return False
     pitch = one_rows[-1] if one_rows == other_rows and one_rows else 0
     if not pitch or any(step % pitch for step in one_rows):
         return True
     column = (other_low - low) % pitch
-    return column < one.row_bytes or column + other.row_bytes > pitch
+    return column < descriptor.row_bytes or column + other.row_bytes > pitch

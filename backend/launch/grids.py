@@ -32,9 +32,9 @@ def sizes_of(grid: Any, name: str) -> tuple[int, ...]:
 
 def _sizes(grid: Any) -> tuple[int, ...]:
     """The sizes of a grid that is not a tuple of ints; none for anything that is no grid."""
-    listed = getattr(grid, "ndim", 0) == 1 or (isinstance(grid, Sequence) and not isinstance(grid, str | bytes))
+    is_sequence = getattr(grid, "ndim", 0) == 1 or (isinstance(grid, Sequence) and not isinstance(grid, str | bytes))
     try:
-        return tuple(map(_size, cast("Sequence[Any]", grid) if listed else [cast(Any, grid)]))
+        return tuple(map(_size, cast("Sequence[Any]", grid) if is_sequence else [cast(Any, grid)]))
     except TypeError:
         return ()
 
@@ -69,15 +69,15 @@ def padded(sizes: Sequence[int]) -> tuple[int, int, int]:
     return x, y, z
 
 
-def three(given: Any) -> tuple[Any, Any, Any]:
+def three(grid: Any) -> tuple[Any, Any, Any]:
     """The three sizes that a function of the grid gave, for the driver, which refuses sizes that are no integers.
 
     Raises `TypeError` for anything but an int or a tuple of one to three; it may still be a grid for `gpu_sizes`.
     """
-    if type(given) is int:
-        return given, 1, 1
-    if type(given) is tuple and 1 <= len(given) <= 3:  # pyright: ignore[reportUnknownArgumentType]
-        return (*given, 1, 1)[:3]  # pyright: ignore[reportUnknownVariableType, reportReturnType]
+    if type(grid) is int:
+        return grid, 1, 1
+    if type(grid) is tuple and 1 <= len(grid) <= 3:  # pyright: ignore[reportUnknownArgumentType]
+        return (*grid, 1, 1)[:3]  # pyright: ignore[reportUnknownVariableType, reportReturnType]
     raise TypeError("neither an int nor a tuple of one to three")
 
 
@@ -86,9 +86,9 @@ def computed_grid(grid: Callable[[dict[str, Any]], Any], name: str, arguments: d
     try:
         return grid(Meta(arguments))
     except UnknownArgument as error:
-        known = ", ".join(f"'{one}'" for one in arguments) or "none"
+        names = ", ".join(f"'{name}'" for name in arguments) or "none"
         raise LaunchError(
-            f"the grid of '{name}' asks for {error.args[0]!r}, which is no parameter of it", hint=f"it has {known}"
+            f"the grid of '{name}' asks for {error.args[0]!r}, which is no parameter of it", hint=f"it has {names}"
         ) from None
     except TypeError as error:
         if error.__traceback__ is None or error.__traceback__.tb_next is not None:  # An error inside of the function.

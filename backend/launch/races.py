@@ -74,12 +74,12 @@ class Races:
         self._accesses.append((kind, place))
         for rival in _RIVALS[kind]:
             if (base, rival) in self._noted:
-                held = table[rival].take(units)
-                clash = self._unordered(held, programs)
+                previous = table[rival].take(units)
+                clash = self._unordered(previous, programs)
                 if rival == WRITE and bits is not None and clash.any():
                     new, old = bits()
                     clash &= new != old
-                self._check(clash, held, region, units, programs, size)
+                self._check(clash, previous, region, units, programs, size)
         if acquires:
             np.maximum.at(self._acquired, programs, table[_RELEASED][units])
         if releases:
@@ -89,8 +89,8 @@ class Races:
             return
         notes = programs.astype(np.int64) | time << _SHIFT
         if kind != WRITE and (base, kind) in self._noted:
-            held = table[kind].take(units)
-            notes = np.where(self._unordered(held, programs), held, notes)
+            previous = table[kind].take(units)
+            notes = np.where(self._unordered(previous, programs), previous, notes)
         self._noted.add((base, kind))
         table[kind][units] = notes
         # Several programs may write one element at once.

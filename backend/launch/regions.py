@@ -66,23 +66,23 @@ class Region:
 
     def elements(self, place: int) -> list[str]:
         """The elements of the arrays at an address: `x[3]`."""
-        named = zip(self.names, self.arrays, strict=True)
-        inside = [(name, array) for name, array in named if span(array)[0] <= place < span(array)[1]]
+        pairs = zip(self.names, self.arrays, strict=True)
+        inside = [(name, array) for name, array in pairs if span(array)[0] <= place < span(array)[1]]
         return [f"{name}[{(place - address(array)) // array.itemsize}]" for name, array in inside]
 
     def missing(self, offsets: Array, size: int) -> Array:
         """For each offset from the base, whether one of `size` bytes there is in no element of an array."""
         missing = np.zeros(offsets.shape, np.bool_)
         for part in range(0, size, self.unit):
-            held = np.zeros(offsets.shape, np.bool_)
+            present = np.zeros(offsets.shape, np.bool_)
             for low, combs in self._elements:
                 inside = np.ones(offsets.shape, np.bool_)
                 position = offsets + (self.base + part - low)
                 for stride, count in combs:
                     step, position = np.divmod(position, stride)
                     inside &= (step >= 0) & (step < count)
-                held |= inside
-            missing |= ~held
+                present |= inside
+            missing |= ~present
         return missing
 
 
@@ -92,19 +92,19 @@ def _combs(array: Array) -> list[tuple[int, int]]:
     An array whose axes overlap irregularly is taken to have every byte of its span.
     """
     low, high = span(array)
-    found = [(1, array.itemsize if array.size else 0)]
-    extent = found[0][1]
+    combs = [(1, array.itemsize if array.size else 0)]
+    extent = combs[0][1]
     axes = zip(array.strides, array.shape, strict=True)
     for stride, size in sorted((abs(stride), size) for stride, size in axes if size > 1 and stride):
-        width, count = found[0]
+        width, count = combs[0]
         if stride % width == 0 and stride <= width * count:
-            found[0] = (width, stride // width * (size - 1) + count)
+            combs[0] = (width, stride // width * (size - 1) + count)
         elif stride >= extent:
-            found.insert(0, (stride, size))
+            combs.insert(0, (stride, size))
         else:
             return [(1, high - low)]
         extent += stride * (size - 1)
-    return found
+    return combs
 
 
 def grouped(arrays: Sequence[Array], *, views: bool) -> list[list[int]]:

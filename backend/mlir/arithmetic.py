@@ -152,10 +152,10 @@ def float_op(e: Emitter, op: Op, text: str | None = None, *, exact_16: bool = Tr
     type_ = op.result.type
     wide = with_element(type_, _wide(scalar_element(type_), exact_16))
     operands = [step_to(e, name, type_, wide) for name in e.names(op.operands)]
-    found = e.compute(text or op.NAME, wide, *operands)
+    result = e.compute(text or op.NAME, wide, *operands)
     if text is not None:
-        e.hint(found, OP, quoted(op.NAME))
-    return (step_to(e, found, wide, type_),)
+        e.hint(result, OP, quoted(op.NAME))
+    return (step_to(e, result, wide, type_),)
 
 
 @emits(arith.NegF)
@@ -166,9 +166,9 @@ def negate(e: Emitter, op: arith.NegF) -> Names:
     wide = with_element(type_, _wide(scalar_element(type_), True))
     with e.steps():
         name, zero = convert_float(e, e.name(op.operand), type_, wide), e.constant(-0.0, wide)
-    found = e.compute("arith.subf", wide, zero, name)
-    e.hint(found, OP, quoted(op.NAME))
-    return (step_to(e, found, wide, type_),)
+    result = e.compute("arith.subf", wide, zero, name)
+    e.hint(result, OP, quoted(op.NAME))
+    return (step_to(e, result, wide, type_),)
 
 
 @emits(arith.FloatBinary, math.FloatUnary, math.Fma)
@@ -235,16 +235,18 @@ def bits(e: Emitter, op: math.IntUnary) -> Names:
     if width < 32:
         name = cast_step(e, "arith.extui", name, type_, wide)
     counts = not isinstance(op, math.BitReverse)
-    given = with_element(type_, i32) if counts and width == 64 else wide
+    counter_type = with_element(type_, i32) if counts and width == 64 else wide
     symbol = f"__nv_{_BITS[type(op)]}{'ll' if width == 64 else ''}"
-    found = extern(e, symbol, [name], wide, given)
-    e.hint(found, OP, quoted(op.NAME))
+    result = extern(e, symbol, [name], wide, counter_type)
+    e.hint(result, OP, quoted(op.NAME))
     with e.steps():
         if width < 32 and not isinstance(op, math.CtPop):
-            found = e.compute("arith.subi" if counts else "arith.shrui", given, found, e.constant(32 - width, given))
+            result = e.compute(
+                "arith.subi" if counts else "arith.shrui", counter_type, result, e.constant(32 - width, counter_type)
+            )
         if width == 64 and counts:
-            found = cast(e, "arith.extui", found, given, wide)
-        return (cast(e, "arith.trunci", found, wide, type_) if width < 32 else found,)
+            result = cast(e, "arith.extui", result, counter_type, wide)
+        return (cast(e, "arith.trunci", result, wide, type_) if width < 32 else result,)
 
 
 @emits(tt.MulHiUI)
@@ -312,11 +314,11 @@ _SIGNS = {"signed": True, "unsigned": False}
 
 @reads("arith.constant")
 def read_constant(r: Reader, s: Statement) -> Value:
-    given, (type_,) = s.attributes["value"], s.result_types
-    if not isinstance(given, Dense):
+    attributes, (type_,) = s.attributes["value"], s.result_types
+    if not isinstance(attributes, Dense):
         r.unsupported("a constant that is no number")
     scalar = scalar_element(type_)
-    elements = given.elements if scalar.is_float else [wrapped(element, scalar) for element in given.elements]
+    elements = attributes.elements if scalar.is_float else [wrapped(element, scalar) for element in attributes.elements]
     if all(constant_key(element) == constant_key(elements[0]) for element in elements):
         return r.constant(elements[0], type_)
     if not isinstance(type_, TensorType) or len(elements) != type_.numel:
@@ -360,13 +362,13 @@ def read_float_comparison(r: Reader, s: Statement) -> Value:
         return r.constant(positive, type_)
     if name == "one":
         parts = [arith.CmpF(lhs, rhs, arith.FloatPredicate.OLT), arith.CmpF(lhs, rhs, arith.FloatPredicate.OGT)]
-        found = r.add(arith.OrI(*map(r.add, parts)))
+        comparison = r.add(arith.OrI(*map(r.add, parts)))
     elif name == "ord":
         parts = [arith.CmpF(value, value, arith.FloatPredicate.OEQ) for value in (lhs, rhs)]
-        found = r.add(arith.AndI(*map(r.add, parts)))
+        comparison = r.add(arith.AndI(*map(r.add, parts)))
     else:
-        found = r.add(arith.CmpF(lhs, rhs, arith.FloatPredicate(name)))
-    return found if positive else r.add(arith.XOrI(found, r.constant(True, type_)))
+        comparison = r.add(arith.CmpF(lhs, rhs, arith.FloatPredicate(name)))
+    return comparison if positive else r.add(arith.XOrI(comparison, r.constant(True, type_)))
 
 
 @reads("arith.select")
@@ -484,7 +486,7 @@ def read_extern(r: Reader, s: Statement) -> Value:
         name = name.removesuffix("f")
     if name in _LIBDEVICE and all(value.type == operands[0].type for value in operands):
         return r.add(_LIBDEVICE[name](*operands))
-    made = next(filter(None, (r.library(each, operands) for each in _names_of(str(symbol)))), None)
-    if made is None or made.type != type_:
+    value = next(filter(None, (r.library(each, operands) for each in _names_of(str(symbol)))), None)
+    if value is None or value.type != type_:
         r.fail(f"the function {symbol} of libdevice is not supported")
-    return made
+    return value

@@ -137,8 +137,10 @@ def while_(e: Emitter, op: scf.While) -> Names:
     types = mlir_types(op.result.type)
     first = e.names(op.initial)
     parameters = [name for name, _ in e.parameters(op.before.entry)]
-    carried = ", ".join(f"{parameter} = {name}" for parameter, name in zip(parameters, first, strict=True))
-    head = f"scf.while ({carried}) : ({', '.join(types)}) -> {result_list(types)}" if types else "scf.while : () -> ()"
+    arguments = ", ".join(f"{parameter} = {name}" for parameter, name in zip(parameters, first, strict=True))
+    head = (
+        f"scf.while ({arguments}) : ({', '.join(types)}) -> {result_list(types)}" if types else "scf.while : () -> ()"
+    )
     names = e.opening(head, len(types))
     e.region(op.before)
     e.closing("} do {", last=False)
@@ -151,12 +153,12 @@ _LICM_OFF = "#llvm.loop_annotation<licm = <disable = true, versioningDisable = t
 
 
 def _options(op: scf.For) -> Attributes:
-    found: Attributes = {"llvm.loop_annotation": _LICM_OFF} if op.disable_licm else {}
-    found |= {f"tt.{name}": None for name in ("disallow_acc_multi_buffer", "flatten") if getattr(op, name)}
+    attributes: Attributes = {"llvm.loop_annotation": _LICM_OFF} if op.disable_licm else {}
+    attributes |= {f"tt.{name}": None for name in ("disallow_acc_multi_buffer", "flatten") if getattr(op, name)}
     for name in ("loop_unroll_factor", "num_stages"):
         if getattr(op, name) is not None:
-            found[f"tt.{name}"] = f"{getattr(op, name)} : i32"
-    return {**found, "tt.warp_specialize": None} if op.warp_specialize else found
+            attributes[f"tt.{name}"] = f"{getattr(op, name)} : i32"
+    return {**attributes, "tt.warp_specialize": None} if op.warp_specialize else attributes
 
 
 @emits(scf.For)
@@ -179,14 +181,14 @@ def for_(e: Emitter, op: scf.For) -> Names:
     head = f"scf.for {unsigned}{index} = {bounds[0]} to {bounds[1]} step {bounds[2]}"
     types = mlir_types(op.result.type)
     if types:
-        carried = ", ".join(f"{parameter} = {name}" for (parameter, _), name in zip(parameters, first, strict=True))
-        head += f" iter_args({carried}) -> ({', '.join(types)})"
+        arguments = ", ".join(f"{parameter} = {name}" for (parameter, _), name in zip(parameters, first, strict=True))
+        head += f" iter_args({arguments}) -> ({', '.join(types)})"
     names = e.opening(f"{head} : {mlir_type(index_type)}", len(types))
     if counted:
         with e.nested(), e.steps():
             index = cast(e, "arith.trunci", index, index_type, type_)
-            moved = e.compute("arith.muli", type_, index, step)
-            e.values[op.body.parameters[0]] = (e.compute("arith.addi", type_, moved, start),)
+            offset = e.compute("arith.muli", type_, index, step)
+            e.values[op.body.parameters[0]] = (e.compute("arith.addi", type_, offset, start),)
     e.region(op.body)
     e.closing("}", attributes=_options(op))
     return names
@@ -211,7 +213,7 @@ def trip_count(e: Emitter, loop: tuple[str, str, str], sign: int, type_: Type) -
     A loop of signed integers with a positive step needs no count: it is written as MLIR's own loop.
     """
     start, stop, step = loop
-    zero, one = e.constant(0, type_), e.constant(1, type_)
+    zero, unit = e.constant(0, type_), e.constant(1, type_)
     if sign == 1:
         low, high, size = start, stop, step
     else:
@@ -222,9 +224,9 @@ def trip_count(e: Emitter, loop: tuple[str, str, str], sign: int, type_: Type) -
         size = choose(e, up, step, size, type_)
     runs = compare(e, "slt" if scalar_element(type_).signed else "ult", low, high, type_)
     distance = e.compute("arith.subi", type_, high, low)
-    last = e.compute("arith.subi", type_, distance, one)
+    last = e.compute("arith.subi", type_, distance, unit)
     whole = e.compute("arith.divui", type_, last, size)
-    count = e.compute("arith.addi", type_, whole, one)
+    count = e.compute("arith.addi", type_, whole, unit)
     return choose(e, runs, count, zero, type_)
 
 
@@ -315,8 +317,8 @@ def read_for(r: Reader, s: Statement) -> Value:
         r.fail("scf.for needs a start, a stop and a step")
     start, stop, step = bounds
     initial = r.values(s.operands[3:])
-    carried = [value.type for value in initial]
-    body = _finished(r, s, 0, carried, [start.type, *carried])
+    carried_types = [value.type for value in initial]
+    body = _finished(r, s, 0, carried_types, [start.type, *carried_types])
     options = {name: s.attributes[f"tt.{name}"] for name in _LOOP if f"tt.{name}" in s.attributes}
     if "llvm.loop_annotation" in s.attributes:
         options["disable_licm"] = True
@@ -345,18 +347,18 @@ _LOOP = ("disallow_acc_multi_buffer", "flatten", "loop_unroll_factor", "num_stag
 def read_while(r: Reader, s: Statement) -> Value:
     """MLIR's condition may hand on values of other types than the loop is given: then the model's loop carries both."""
     initial = r.operands(s)
-    given = [value.type for value in initial]
-    if [plain(type_) for type_ in given] == [plain(type_) for type_ in s.result_types]:
-        before = _finished(r, s, 0, given, given)
-        return r.add(scf.While(initial, before, _finished(r, s, 1, given, given)))
-    handed = s.result_types
-    carried = [*given, *handed]
-    initial = [*initial, *(r.add(tt.Poison(type=type_)) for type_ in handed)]
-    before, after = (r.b.nested(carried, packed(carried)) for _ in range(2))
-    count = len(given)
-    kept, shown = before.parameters[:count], after.parameters[count:]
-    r.region(s.regions[0], before, s.parameters, handed, named=kept, around=(kept, ()))
-    r.region(s.regions[1], after, None, given, named=shown, around=((), shown))
+    before_types = [value.type for value in initial]
+    if [plain(type_) for type_ in before_types] == [plain(type_) for type_ in s.result_types]:
+        before = _finished(r, s, 0, before_types, before_types)
+        return r.add(scf.While(initial, before, _finished(r, s, 1, before_types, before_types)))
+    after_types = s.result_types
+    types = [*before_types, *after_types]
+    initial = [*initial, *(r.add(tt.Poison(type=type_)) for type_ in after_types)]
+    before, after = (r.b.nested(types, packed(types)) for _ in range(2))
+    count = len(before_types)
+    outer, shown = before.parameters[:count], after.parameters[count:]
+    r.region(s.regions[0], before, s.parameters, after_types, arguments=outer, around=(outer, ()))
+    r.region(s.regions[1], after, None, before_types, arguments=shown, around=((), shown))
     loop = r.add(scf.While(initial, before.finish(), after.finish()))
-    results = [r.add(core.TupleLoad(loop, index)) for index in range(count, len(carried))]
+    results = [r.add(core.TupleLoad(loop, index)) for index in range(count, len(types))]
     return results[0] if len(results) == 1 else r.add(core.MakeTuple(results))

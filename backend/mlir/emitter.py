@@ -238,23 +238,23 @@ class Emitter:
 
     def tell(self, parameter: Value, rank: int) -> list[str]:
         """Name the parameters for the sizes and strides of a descriptor, as Triton has them; how each is declared."""
-        found: list[str] = []
+        lines: list[str] = []
         names = self.facts[parameter] = {}
         for key, cls in FACTS.items():
             for axis in range(rank):
                 name = names[cls, axis] = f"{self.name(parameter)}.{_FACT_NAMES[cls]}.{axis}"
-                found.append(f"{name}: {mlir_type(cls.FACT)}{dictionary({key: f'{axis} : i32'})}")
-        return found
+                lines.append(f"{name}: {mlir_type(cls.FACT)}{dictionary({key: f'{axis} : i32'})}")
+        return lines
 
     def parameters(self, block: Block) -> list[tuple[str, str]]:
         """Name the parameters of a block. Returns the name and type of each."""
-        found: list[tuple[str, str]] = []
+        names_and_types: list[tuple[str, str]] = []
         for parameter in block.parameters:
             types = mlir_types(parameter.type)
             names = tuple(self.fresh("%arg") for _ in types)
             self.values[parameter] = names
-            found += zip(names, types, strict=True)
-        return found
+            names_and_types += zip(names, types, strict=True)
+        return names_and_types
 
     # Lines.
 
@@ -322,8 +322,8 @@ class Emitter:
         """Write an op of one result as its name and operands. In `types`, {0} is the first operand's type, {r} the
         result's."""
         names = ", ".join(self.names(op.operands))
-        known = types.format(*(mlir_type(value.type) for value in op.operands), r=mlir_type(op.result.type))
-        return self.line(f"{op.NAME} {names}".rstrip(), f" : {known}", 1, attributes)
+        type_text = types.format(*(mlir_type(value.type) for value in op.operands), r=mlir_type(op.result.type))
+        return self.line(f"{op.NAME} {names}".rstrip(), f" : {type_text}", 1, attributes)
 
     def op(self, op: Op) -> None:
         """Write an op of the model."""
@@ -372,9 +372,9 @@ class Emitter:
     def label(self, name: str, parameters: Sequence[tuple[str, str]] = ()) -> None:
         """Write the line that begins a block. Hints on values of the block before are no longer possible."""
         self._block = object()
-        listed = ", ".join(f"{parameter}: {type_}" for parameter, type_ in parameters)
+        parameters_text = ", ".join(f"{parameter}: {type_}" for parameter, type_ in parameters)
         shift = 0 if name == "^bb0" else -1
-        self.lines.append(Line(self._indent + shift, f"{name}({listed}):" if listed else f"{name}:"))
+        self.lines.append(Line(self._indent + shift, f"{name}({parameters_text}):" if parameters_text else f"{name}:"))
 
     @contextlib.contextmanager
     def steps(self) -> Generator[None]:

@@ -96,23 +96,23 @@ class _Header:
 def _headers(c: Cursor) -> list[_Header]:
     """The functions of the module, in order."""
     end = _opened(c)
-    found: list[_Header] = []
+    headers: list[_Header] = []
     while c.at < end:
         if c.token[:1] == "#":
             _skip_alias(c)
         elif c.take("tt.func"):
-            found.append(_own_form(c))
+            headers.append(_own_form(c))
         elif c.take('"tt.func"'):
-            found.append(_generic_form(c))
+            headers.append(_generic_form(c))
         else:
             c.fail(f"expected a function, tt.func, got {c.shown()}", hint="from_mlir reads modules of Triton (.ttir)")
-    if not found:
+    if not headers:
         c.fail("the module must have a function, tt.func")
-    names = [header.name for header in found]
-    for number, header in enumerate(found):
+    names = [header.name for header in headers]
+    for number, header in enumerate(headers):
         if header.name in names[:number]:
             c.fail(f"the function '{header.name}' is defined twice", header.at)
-    return found
+    return headers
 
 
 def _opened(c: Cursor) -> int:
@@ -183,8 +183,8 @@ def _describe(c: Cursor, header: _Header, attributes: Mapping[str, Any]) -> None
     fact = next(((cls, attributes[key]) for key, cls in FACTS.items() if key in attributes), None)
     if fact is not None:
         header.facts[number] = fact
-    known = attributes.get(DIVISIBILITY, attributes.get("tt.divisibility", 1))
-    header.divisibility.append(known if isinstance(known, int) else 1)
+    divisibility = attributes.get(DIVISIBILITY, attributes.get("tt.divisibility", 1))
+    header.divisibility.append(divisibility if isinstance(divisibility, int) else 1)
     if TYPE in attributes:
         header.types[number] = own_type(c, str(attributes[TYPE]), header.at)
 
@@ -223,25 +223,25 @@ def _generic_form(c: Cursor) -> _Header:
 
 
 def _function(r: Reader, header: _Header, outside: Builder) -> tt.Func:
-    kept = [number for number in range(len(header.types)) if number not in header.facts]
-    inner = outside.nested([header.types[number] for number in kept], header.result)
+    numbers = [number for number in range(len(header.types)) if number not in header.facts]
+    inner = outside.nested([header.types[number] for number in numbers], header.result)
     try:
         r.body(header.region, inner, header.names, _arguments(r, header, inner))
-        divisors = tuple(header.divisibility[number] for number in kept)
-        known = divisors if any(by != 1 for by in divisors) else ()
-        return tt.Func(header.symbol, inner.finish(), divisibility=known, noinline=header.noinline)
+        divisors = tuple(header.divisibility[number] for number in numbers)
+        divisibility = divisors if any(by != 1 for by in divisors) else ()
+        return tt.Func(header.symbol, inner.finish(), divisibility=divisibility, noinline=header.noinline)
     except BuildError as error:
         r.cursor.fail(error.summary, header.at, error.hint)
 
 
 def _arguments(r: Reader, header: _Header, inner: Builder) -> list[Value]:
     """The values that the parameters of the text stand for: those of the function, and facts about descriptors."""
-    left = iter(inner.parameters)
+    parameters = iter(inner.parameters)
     values: list[Value] = []
     descriptor: Value | None = None
     for number, type_ in enumerate(header.types):
         if number not in header.facts:
-            values.append(next(left))
+            values.append(next(parameters))
             descriptor = values[-1] if isinstance(type_, DescriptorType) else descriptor
         elif descriptor is None:
             r.cursor.fail(f"parameter {number} of '{header.name}' must follow a descriptor", header.at)

@@ -130,10 +130,10 @@ def _extreme_of_floats(e: Emitter, op: tt.AtomicRMW, mask: str | None) -> str:
     bits = with_element(type_, integer)
     ptr_type = with_element(op.ptr.type, PtrType(integer))
     with e.steps():
-        chosen = _of_bits(e, op, mask, bits, ptr_type)
-    found = cast(e, "tt.bitcast", chosen, bits, type_)
-    e.hint(found, OP, quoted(op.NAME))
-    return found
+        bits_result = _of_bits(e, op, mask, bits, ptr_type)
+    result = cast(e, "tt.bitcast", bits_result, bits, type_)
+    e.hint(result, OP, quoted(op.NAME))
+    return result
 
 
 def _of_bits(e: Emitter, op: tt.AtomicRMW, mask: str | None, bits: Type, ptr_type: Type) -> str:
@@ -142,15 +142,15 @@ def _of_bits(e: Emitter, op: tt.AtomicRMW, mask: str | None, bits: Type, ptr_typ
     ptr = cast(e, "tt.bitcast", e.name(op.ptr), op.ptr.type, ptr_type)
     value = cast(e, "tt.bitcast", e.name(op.value), type_, bits)
     zero = e.constant(0, bits)
-    found: list[str] = []
+    parts: list[str] = []
     signs: list[str] = []
     of_positive, of_negative = ("max", "umin") if op.kind is AtomicKind.FMAX else ("min", "umax")
     for predicate, kind in (("sge", of_positive), ("slt", of_negative)):
         sign = compare(e, predicate, value, zero, bits)
         here = sign if mask is None else e.compute("arith.andi", with_element(type_, i1), mask, sign)
-        found.append(_read_modify_write(e, op, kind, (ptr, ptr_type), (value, bits), here))
+        parts.append(_read_modify_write(e, op, kind, (ptr, ptr_type), (value, bits), here))
         signs.append(sign)
-    return choose(e, signs[0], found[0], found[1], bits)
+    return choose(e, signs[0], parts[0], parts[1], bits)
 
 
 @emits(tt.AtomicCAS)
@@ -224,13 +224,13 @@ def descriptor_fact(e: Emitter, op: tt.DescriptorFact) -> Names:
     """Triton has the sizes and strides beside a descriptor: where it is made, or as parameters of the kernel."""
     if op.descriptor in e.facts:
         return (e.facts[op.descriptor][type(op), op.axis],)
-    made = op.descriptor.op if isinstance(op.descriptor, OpResult) else None
-    if not isinstance(made, tt.MakeTensorDescriptor):
+    maker = op.descriptor.op if isinstance(op.descriptor, OpResult) else None
+    if not isinstance(maker, tt.MakeTensorDescriptor):
         raise TargetError(
             f"{op.NAME} of a descriptor that a loop, a branch or a function hands on has no form in Triton's MLIR",
             hint="use the numbers from which the descriptor is made",
         )
-    return (e.name((made.shape if isinstance(op, tt.DescriptorSize) else made.strides)[op.axis]),)
+    return (e.name((maker.shape if isinstance(op, tt.DescriptorSize) else maker.strides)[op.axis]),)
 
 
 # Reading.
@@ -317,9 +317,9 @@ def read_atomic(r: Reader, s: Statement) -> Value:
 def _of_floats(r: Reader, s: Statement) -> Value:
     """The atomic whose steps `_extreme_of_floats` has written."""
     of_positive = r.steps[r.steps[s.operands[0]].operands[1]]
-    ptr, value, given = r.values(of_positive.operands)
+    ptr, value, operands = r.values(of_positive.operands)
     # Without a mask, this is the comparison of the value with 0, which is a step too.
-    mask = given if element_of(given.type) == i1 else None
+    mask = operands if element_of(operands.type) == i1 else None
     kind = AtomicKind.FMAX if of_positive.words[0] == "max" else AtomicKind.FMIN
     sem, scope = _order(r, of_positive, 1)
     return r.add(tt.AtomicRMW(ptr, value, mask, kind=kind, sem=sem, scope=scope))
@@ -344,10 +344,10 @@ def read_make_descriptor(r: Reader, s: Statement) -> Value:
     rank = len(type_.block)
     base, *sizes = r.operands(s, 1 + 2 * rank)
     padding = r.choice(s, "padding", _PADDINGS, default="zero")
-    made = DescriptorType(type_.block, pointee_of(base.type), padding)
+    descriptor_type = DescriptorType(type_.block, pointee_of(base.type), padding)
     shape = [r.as_type(value, i32) for value in sizes[:rank]]
     strides = [r.as_type(value, i64) for value in sizes[rank:]]
-    return r.add(tt.MakeTensorDescriptor(base, shape, strides, type=made, padding=Padding(padding)))
+    return r.add(tt.MakeTensorDescriptor(base, shape, strides, type=descriptor_type, padding=Padding(padding)))
 
 
 @reads("tt.descriptor_load")
@@ -355,9 +355,9 @@ def read_descriptor_load(r: Reader, s: Statement) -> Value:
     descriptor, *offsets = r.operands(s)
     offsets = [r.as_type(value, i32) for value in offsets]
     cache, eviction = _policy(r, s)
-    made = r.add(tt.DescriptorLoad(descriptor, offsets, cache=cache, eviction=eviction))
+    load = r.add(tt.DescriptorLoad(descriptor, offsets, cache=cache, eviction=eviction))
     (type_,) = s.result_types  # Triton's block may lack axes of size 1.
-    return made if shape_of(made.type) == shape_of(type_) else r.add(tt.Reshape(made, type=type_))
+    return load if shape_of(load.type) == shape_of(type_) else r.add(tt.Reshape(load, type=type_))
 
 
 def _block(r: Reader, descriptor: Value, value: Value) -> Value:

@@ -50,8 +50,8 @@ def to_mlir(op: Op, *, release: str | None = None, locations: bool = False) -> s
     if any(isinstance(inner, tt.DescriptorFact) for inner in op.walk()):
         op = inline(op)  # Functions that are called take no sizes beside a descriptor.
     functions = _functions(lower_structured(op, leaves_structure))
-    called = {inner.callee for function in functions for inner in function.walk() if isinstance(inner, tt.Call)}
-    kernels = {f.sym_name for f in functions if f.body.yield_type == void and f.sym_name not in called}
+    callees = {inner.callee for function in functions for inner in function.walk() if isinstance(inner, tt.Call)}
+    kernels = {f.sym_name for f in functions if f.body.yield_type == void and f.sym_name not in callees}
     e = Emitter(_symbols(functions, kernels), locations, release_of(release))
     e.line("module {")
     with e.nested():
@@ -63,19 +63,19 @@ def to_mlir(op: Op, *, release: str | None = None, locations: bool = False) -> s
 
 def _functions(op: Op) -> list[tt.Func]:
     ops = op.body.entry.ops if isinstance(op, core.Module) else (op,)
-    found: list[tt.Func] = []
+    order: list[tt.Func] = []
     for inner in ops:
         if isinstance(inner, tt.Func):
-            found.append(inner)
+            order.append(inner)
         elif not isinstance(inner, core.Unreachable):
             raise TargetError(f"the model must be a Triton model; '{inner.NAME}' is no function of one", inner.location)
-    return found
+    return order
 
 
 def _symbols(functions: list[tt.Func], kernels: set[str]) -> dict[str, str]:
     """The reference to each function. Triton passes a kernel's name on to PTX, which allows letters, digits and `_`."""
-    taken = {f.sym_name for f in functions}
-    found: dict[str, str] = {}
+    names = {f.sym_name for f in functions}
+    symbols: dict[str, str] = {}
     for function in functions:
         name = function.sym_name
         if name in kernels:
@@ -84,13 +84,13 @@ def _symbols(functions: list[tt.Func], kernels: set[str]) -> dict[str, str]:
             if not plain or plain[0].isdigit():
                 plain = f"kernel_{plain}".rstrip("_")
             stem, count = plain, 1
-            while plain != name and plain in taken:
+            while plain != name and plain in names:
                 count += 1
                 plain = f"{stem}_{count}"
-            taken.add(plain)
+            names.add(plain)
             name = plain
-        found[function.sym_name] = symbol(name)
-    return found
+        symbols[function.sym_name] = symbol(name)
+    return symbols
 
 
 def _function(e: Emitter, function: tt.Func, kernel: bool, place: str) -> None:
@@ -101,8 +101,8 @@ def _function(e: Emitter, function: tt.Func, kernel: bool, place: str) -> None:
     parameters: list[str] = []
     for parameter, divisor in zip(function.body.parameters, divisibility, strict=True):
         for text, type_ in zip(e.values[parameter], leaves(parameter.type), strict=True):
-            known = _divisibility(type_, divisor) | own_type(type_)
-            parameters.append(f"{text}: {mlir_type(type_)}{dictionary(known)}")
+            type_text = _divisibility(type_, divisor) | own_type(type_)
+            parameters.append(f"{text}: {mlir_type(type_)}{dictionary(type_text)}")
         if kernel and any(isinstance(user, tt.DescriptorFact) for user in parameter.uses):
             parameters += e.tell(parameter, len(expect(parameter.type, DescriptorType).block))
     results = mlir_types(function.body.yield_type)
@@ -123,6 +123,6 @@ def _function(e: Emitter, function: tt.Func, kernel: bool, place: str) -> None:
 def _divisibility(type_: Type, divisor: int) -> Attributes:
     """The attributes for a parameter's divisor. Triton's is a power of two; for a pointer, of its address in bytes."""
     takes = isinstance(type_, PtrType) or (isinstance(type_, ScalarType) and type_.is_int and type_ != i1)
-    known = power_of_two(divisor) if takes and divisor > 0 else 1
-    found: Attributes = {"tt.divisibility": f"{known} : i32"} if known > 1 else {}
-    return found if known == divisor else {**found, DIVISIBILITY: f"{divisor} : i32"}
+    power = power_of_two(divisor) if takes and divisor > 0 else 1
+    attributes: Attributes = {"tt.divisibility": f"{power} : i32"} if power > 1 else {}
+    return attributes if power == divisor else {**attributes, DIVISIBILITY: f"{divisor} : i32"}

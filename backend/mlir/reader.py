@@ -94,10 +94,10 @@ class Reader:
 
     def value(self, name: str) -> Value:
         """The value that a name stands for."""
-        found = self._values.get(name)
-        if found is None:
+        value = self._values.get(name)
+        if value is None:
             self.fail(f"the value {name} is not defined before this op")
-        return found
+        return value
 
     def values(self, names: Sequence[str]) -> list[Value]:
         return [self.value(name) for name in names]
@@ -106,8 +106,8 @@ class Reader:
         """The operands, after checking how many there are. Constants of steps around an op of ours do not count."""
         names = [name for name in s.operands if name not in self.steps or name in self._values]
         if counts and len(names) not in counts:
-            wanted = " or ".join(map(str, counts))
-            self.fail(f"{s.name} takes {wanted} operand(s); got {len(names)}")
+            expected = " or ".join(map(str, counts))
+            self.fail(f"{s.name} takes {expected} operand(s); got {len(names)}")
         return [self.value(name) for name in names]
 
     def add(self, op: Op) -> Value:
@@ -159,36 +159,36 @@ class Reader:
         self, s: Statement, key: str, table: dict[str, Any], *, word: int | None = None, default: Any = None
     ) -> Any:
         """A member of a table by an attribute, or by a word of the op's own form. Numbers count the table's entries."""
-        given = s.attributes.get(key)
-        if given is None and word is not None and word < len(s.words):
-            given = s.words[word]
-        if given is None:
+        value = s.attributes.get(key)
+        if value is None and word is not None and word < len(s.words):
+            value = s.words[word]
+        if value is None:
             if default is None:
                 self.fail(f"{s.name} needs '{key}'")
             return default
-        if isinstance(given, Raw):
-            given = given.words[-2] if given.words[-1] == ">" else given.words[-1]
-        if isinstance(given, int):
+        if isinstance(value, Raw):
+            value = value.words[-2] if value.words[-1] == ">" else value.words[-1]
+        if isinstance(value, int):
             names = list(table)
-            given = names[given] if 0 <= given < len(names) else given
-        if given not in table:
-            self.fail(f"{s.name}: {key} must be one of {', '.join(table)}; got {given}")
-        return table[given]
+            value = names[value] if 0 <= value < len(names) else value
+        if value not in table:
+            self.fail(f"{s.name}: {key} must be one of {', '.join(table)}; got {value}")
+        return table[value]
 
     def numbers(self, s: Statement, key: str) -> tuple[int, ...]:
         """A list of integers that is an attribute."""
-        given = s.attributes.get(key)
-        numbers: Any = given.elements if isinstance(given, Dense) else given
+        value = s.attributes.get(key)
+        numbers: Any = value.elements if isinstance(value, Dense) else value
         if not isinstance(numbers, tuple):
             self.fail(f"{s.name} needs a list of integers as '{key}'")
         return tuple(map(int, numbers))  # pyright: ignore[reportUnknownArgumentType]
 
     def integer(self, s: Statement, key: str, default: int | None = None) -> int:
         """An integer that is an attribute."""
-        given = s.attributes.get(key, default)
-        if not isinstance(given, int):
+        value = s.attributes.get(key, default)
+        if not isinstance(value, int):
             self.fail(f"{s.name} needs an integer as '{key}'")
-        return given
+        return value
 
     # Ops.
 
@@ -207,9 +207,9 @@ class Reader:
         if TYPE in s.attributes:
             s.result_types = list(leaves(self.own_type(s.attributes[TYPE])))
         try:
-            made = read(self, s)
+            result = read(self, s)
             self._s = s
-            self._bind(s, made)
+            self._bind(s, result)
         except BuildError as error:
             self.fail(error.summary, error.hint)
         except (ValueError, LookupError, TypeError, AttributeError, AssertionError):
@@ -227,44 +227,44 @@ class Reader:
         """Whether an op has operands that steps around it give."""
         return any(name in self.steps for name in s.operands)
 
-    def _bind(self, s: Statement, made: Value | None) -> None:
+    def _bind(self, s: Statement, result: Value | None) -> None:
         count = s.count
-        if made is not None and count == 1:
-            made = self._hinted(s, made)
+        if result is not None and count == 1:
+            result = self._hinted(s, result)
             if not self.in_steps(s) and OP not in s.attributes:
-                self._stated(s, [made])
-            self._values[s.results[0][0]] = made
+                self._stated(s, [result])
+            self._values[s.results[0][0]] = result
             return
-        parts = made.type.components if made is not None and isinstance(made.type, TupleType) else ()
-        if count == 0 and (made is None or not parts):
+        parts = result.type.components if result is not None and isinstance(result.type, TupleType) else ()
+        if count == 0 and (result is None or not parts):
             return
-        if made is None or count not in (0, len(parts)):
-            self.fail(f"{s.name} gives {len(parts) or int(made is not None)} value(s); got names for {count}")
+        if result is None or count not in (0, len(parts)):
+            self.fail(f"{s.name} gives {len(parts) or int(result is not None)} value(s); got names for {count}")
         names = [f"{name}#{i}" if many > 1 else name for name, many in s.results for i in range(many)]
         for index, name in enumerate(names):
-            self._values[name] = self.add(core.TupleLoad(made, index))
+            self._values[name] = self.add(core.TupleLoad(result, index))
 
-    def _stated(self, s: Statement, made: Sequence[Value]) -> None:
+    def _stated(self, s: Statement, values: Sequence[Value]) -> None:
         """Require that the types of the results are those that the text states."""
-        for value, type_ in zip(made, s.result_types, strict=False):
+        for value, type_ in zip(values, s.result_types, strict=False):
             if value.type != type_ and plain(value.type) != plain(type_):
                 self.fail(f"{s.name} gives {value.type} here; the text says {type_}")
 
     def _hinted(self, s: Statement, value: Value) -> Value:
-        for key, given in s.attributes.items():
-            if key in HINTS and isinstance(given, Dense):
+        for key, attribute in s.attributes.items():
+            if key in HINTS and isinstance(attribute, Dense):
                 rank = max(1, len(shape_of(value.type)))
-                numbers = given.elements * rank if len(given.elements) == 1 else given.elements
+                numbers = attribute.elements * rank if len(attribute.elements) == 1 else attribute.elements
                 value = self.add(HINTS[key](value, numbers))
         return value
 
     def library(self, name: str, arguments: Sequence[Any]) -> Value | None:
         """A call of a function of the language's library, on values and constants; None if it has none of this name."""
-        types = [given.type if isinstance(given, Value) else constant(given) for given in arguments]
+        types = [argument.type if isinstance(argument, Value) else constant(argument) for argument in arguments]
         model = library_model(name, types)
         if model is None:
             return None
-        operands = [given for given in arguments if isinstance(given, Value)]
+        operands = [argument for argument in arguments if isinstance(argument, Value)]
         functions = [op for op in model.body.entry.ops if isinstance(op, tt.Func)]
         for function in functions:
             self.library_functions.setdefault(function.sym_name, function)
@@ -283,7 +283,7 @@ class Reader:
         names: Sequence[str] | None,
         yields: Sequence[Type],
         *,
-        named: Sequence[Value] | None = None,
+        arguments: Sequence[Value] | None = None,
         around: tuple[Sequence[Value], Sequence[Value]] = ((), ()),
     ) -> None:
         """Read the one block of a region, which hands on values of these types, into a body under construction.
@@ -297,7 +297,7 @@ class Reader:
         c.at, self.b, self.yields, self._around = at + 1, builder, yields, around
         if c.token[:1] == "^":
             names = [name for name, _ in self.label()]
-        self._name(names or (), builder.parameters if named is None else named)
+        self._name(names or (), builder.parameters if arguments is None else arguments)
         with c.deeper("regions"):
             while c.at < end:
                 if c.token[:1] == "^":
@@ -318,16 +318,16 @@ class Reader:
         """`^bb1(%a: f32, %b: f32):`: the names and types of the parameters."""
         c = self.cursor
         c.next()
-        found: list[tuple[str, Type]] = []
+        parameters: list[tuple[str, Type]] = []
         if c.take("("):
             while not c.take(")"):
                 name = c.value()
                 c.expect(":")
-                found.append((name, c.type()))
+                parameters.append((name, c.type()))
                 c.location()
                 c.take(",")
         c.expect(":")
-        return found
+        return parameters
 
     def body(self, at: int, builder: Builder, names: Sequence[str], values: Sequence[Value]) -> None:
         """Read the blocks of a function, each after one that branches to it. `values` has those of the parameters.
@@ -360,15 +360,15 @@ class Reader:
 
     def _found_labels(self, at: int, end: int) -> dict[str, int]:
         c = self.cursor
-        found: dict[str, int] = {}
+        labels: dict[str, int] = {}
         while at < end:
             token = c.tokens[at]
             if token == "{":
                 at = c.closing[at]
             elif token[:1] == "^" and c.tokens[at - 1] not in ("cf.br", ",", "["):
-                found[token] = at
+                labels[token] = at
             at += 1
-        return found
+        return labels
 
     def block(self, name: str, arguments: Sequence[Value]) -> Block:
         """A block of the function, for a branch to it. The first branch gives the sign of its parameters."""

@@ -38,11 +38,13 @@ def release_of(name: str | None) -> tuple[int, int]:
     if name is None:
         return _installed()
     match = re.fullmatch(r"(\d+)\.(\d+)(\..*)?", name) if isinstance(name, str) else None  # pyright: ignore[reportUnnecessaryIsInstance]
-    found: tuple[int, int] = (int(match[1]), int(match[2])) if match else (0, 0)
-    if not OLDEST <= found <= NEWEST:
-        known = ", ".join(f'"{major}.{minor}"' for major, minor in _known())
-        raise TargetError(f"to_mlir: 'release' must be a release of Triton; got {name!r}", hint=f"it is one of {known}")
-    return found
+    release: tuple[int, int] = (int(match[1]), int(match[2])) if match else (0, 0)
+    if not OLDEST <= release <= NEWEST:
+        releases = ", ".join(f'"{major}.{minor}"' for major, minor in _known())
+        raise TargetError(
+            f"to_mlir: 'release' must be a release of Triton; got {name!r}", hint=f"it is one of {releases}"
+        )
+    return release
 
 
 def _known() -> list[tuple[int, int]]:
@@ -55,5 +57,5 @@ def _installed() -> tuple[int, int]:
     # Not `version("triton")`: `ziggurat.triton.install` has that say another.
     installed = next(iter(MetadataPathFinder.find_distributions(DistributionFinder.Context(name="triton"))), None)
     match = None if installed is None else re.match(r"(\d+)\.(\d+)", installed.version)
-    found = (int(match[1]), int(match[2])) if match else NEWEST
-    return min(max(found, OLDEST), NEWEST)
+    release = (int(match[1]), int(match[2])) if match else NEWEST
+    return min(max(release, OLDEST), NEWEST)

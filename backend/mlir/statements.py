@@ -34,16 +34,16 @@ def statement(c: Cursor) -> Statement:
             break
     at = c.at
     if c.token[:1] == '"':
-        found = Statement(c.string(), at, results)
-        _generic(c, found)
+        parsed_statement = Statement(c.string(), at, results)
+        _generic(c, parsed_statement)
     else:
-        found = Statement(c.word("an op"), at, results)
-        if found.name in ("tt.make_tensor_ptr", "tt.advance"):
-            c.fail(f"block pointers, {found.name}, are not supported", at, BLOCK_POINTER_HINT)
-        FORMS.get(found.name, _common)(c, found)
-        _attributes(c, found)
-    found.location = c.location()
-    return found
+        parsed_statement = Statement(c.word("an op"), at, results)
+        if parsed_statement.name in ("tt.make_tensor_ptr", "tt.advance"):
+            c.fail(f"block pointers, {parsed_statement.name}, are not supported", at, BLOCK_POINTER_HINT)
+        FORMS.get(parsed_statement.name, _common)(c, parsed_statement)
+        _attributes(c, parsed_statement)
+    parsed_statement.location = c.location()
+    return parsed_statement
 
 
 def _generic(c: Cursor, s: Statement) -> None:

@@ -106,7 +106,7 @@ class Cursor:
         self.at = 0
         self._places: dict[str, int] = {}  # The token of the location that each alias stands for.
         self._attributes: dict[str, int] = {}
-        self._known: dict[str, Location | None] = {}
+        self._locations: dict[str, Location | None] = {}
         self._values: dict[str, Any] = {}  # The attributes that aliases stand for.
         self._depth = 0
         self._types: dict[str, Type] = {}
@@ -114,7 +114,7 @@ class Cursor:
 
     def _pairs(self) -> dict[int, int]:
         """The token of the closing brace for that of each opening one; notes the aliases on the way."""
-        found: dict[int, int] = {}
+        pairs: dict[int, int] = {}
         opened: list[int] = []
         tokens = self.tokens
         for at, token in enumerate(tokens):
@@ -125,13 +125,13 @@ class Cursor:
             elif token == "}":
                 if not opened:
                     self.fail("this brace closes nothing", at)
-                found[opened.pop()] = at
+                pairs[opened.pop()] = at
             elif token == "=" and tokens[at - 1][0] == "#":
                 table = self._places if tokens[at + 1] == "loc" else self._attributes
                 table[tokens[at - 1]] = at + 1
         if opened:
             self.fail("this brace is never closed", opened[-1])
-        return found
+        return pairs
 
     # Errors.
 
@@ -194,12 +194,12 @@ class Cursor:
 
     def values(self) -> list[str]:
         """Names of values, separated by commas; there may be none."""
-        found: list[str] = []
+        names: list[str] = []
         if self.token[:1] == "%":
-            found.append(self.value())
+            names.append(self.value())
             while self.take(","):
-                found.append(self.value())
-        return found
+                names.append(self.value())
+        return names
 
     def string(self) -> str:
         """A string literal."""
@@ -226,10 +226,10 @@ class Cursor:
     def type(self) -> Type:
         """A type."""
         token = self.next()
-        known = self._types.get(token)
-        if known is None:
-            known = self._types[token] = self._read_type(token, self.at - 1)
-        return known
+        type_ = self._types.get(token)
+        if type_ is None:
+            type_ = self._types[token] = self._read_type(token, self.at - 1)
+        return type_
 
     def short_type(self, name: str) -> Type:
         """A type whose name may be left out: `<f16>` for `!tt.ptr<f16>`."""
@@ -305,12 +305,12 @@ class Cursor:
         """`A` or `(A, B)`."""
         if not self.take("("):
             return [self.type()]
-        found: list[Type] = []
+        types: list[Type] = []
         while not self.take(")"):
-            if found:
+            if types:
                 self.expect(",")
-            found.append(self.type())
-        return found
+            types.append(self.type())
+        return types
 
     def function_type(self) -> tuple[list[Type], list[Type]]:
         """`(A, B) -> C` or `(A, B) -> (C, D)`."""
@@ -322,13 +322,13 @@ class Cursor:
 
     def dictionary(self, close: str = "}") -> dict[str, Any]:
         """Attributes by name, after the opening brace. One without a value is True."""
-        found: dict[str, Any] = {}
+        entries: dict[str, Any] = {}
         while not self.take(close):
-            if found and not self.take(","):
+            if entries and not self.take(","):
                 self.fail(f"expected ',' or '{close}', got {self.shown()}")
             key = self.string() if self.token[:1] == '"' else self.word("the name of an attribute")
-            found[key] = self.attribute() if self.take("=") else True
-        return found
+            entries[key] = self.attribute() if self.take("=") else True
+        return entries
 
     def attribute(self) -> Any:
         """An attribute: a number, a string, a list, or a `Raw` one."""
@@ -367,10 +367,10 @@ class Cursor:
         if token[:1] == "@":
             return self.symbol()
         if token[:1] in ("#", "!") or token[:1].isalpha():
-            found = self.raw()
+            value = self.raw()
             if self.take(":"):
                 self.type()
-            return found
+            return value
         self.fail(f"expected an attribute, got {self.shown()}")
 
     def _number(self) -> int | float:
@@ -464,25 +464,25 @@ class Cursor:
         self.expect("array")
         self.expect("<")
         self.type()
-        found: list[Any] = []
+        elements: list[Any] = []
         if self.take(":"):
-            found.append(self._number_or_flag())
+            elements.append(self._number_or_flag())
             while self.take(","):
-                found.append(self._number_or_flag())
+                elements.append(self._number_or_flag())
         self.expect(">")
-        return tuple(found)
+        return tuple(elements)
 
     def _number_or_flag(self) -> Any:
         return self.next() == "true" if self.token in ("true", "false") else self._number()
 
     def _list(self) -> tuple[Any, ...]:
         self.expect("[")
-        found: list[Any] = []
+        items: list[Any] = []
         while not self.take("]"):
-            if found:
+            if items:
                 self.expect(",")
-            found.append(self.attribute())
-        return tuple(found)
+            items.append(self.attribute())
+        return tuple(items)
 
     def raw(self) -> Raw:
         """A word or an alias, and what stands in `<…>` after it."""
@@ -508,9 +508,9 @@ class Cursor:
             return None
         self.at += 1
         self.expect("(")
-        found = self._place()
+        place = self._place()
         self.expect(")")
-        return found
+        return place
 
     def _place(self) -> Location | None:
         with self.deeper("locations"):
@@ -556,14 +556,14 @@ class Cursor:
         return Location(unquoted(token), line, column) if line > 0 else None
 
     def _alias(self, name: str) -> Location | None:
-        if name not in self._known:
+        if name not in self._locations:
             if name not in self._places:
                 self.fail(f"the location {name} is not defined", self.at - 1)
-            self._known[name] = None  # Of an alias that stands for itself.
+            self._locations[name] = None  # Of an alias that stands for itself.
             back, self.at = self.at, self._places[name]
-            self._known[name] = self.location()
+            self._locations[name] = self.location()
             self.at = back
-        return self._known[name]
+        return self._locations[name]
 
 
 def unquoted(text: str) -> str:

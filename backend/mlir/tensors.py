@@ -132,8 +132,8 @@ def _tensor(type_: Type, shape: Sequence[int]) -> TensorType:
 
 
 def _join(e: Emitter, lhs: str, rhs: str, type_: TensorType) -> tuple[str, TensorType]:
-    joined = _tensor(type_, (*type_.shape, 2))
-    return e.value(f"tt.join {lhs}, {rhs}", f" : {mlir_type(type_)} -> {mlir_type(joined)}"), joined
+    join_type = _tensor(type_, (*type_.shape, 2))
+    return e.value(f"tt.join {lhs}, {rhs}", f" : {mlir_type(type_)} -> {mlir_type(join_type)}"), join_type
 
 
 @emits(tt.Join)
@@ -142,12 +142,12 @@ def join(e: Emitter, op: tt.Join) -> Names:
     lhs, rhs, type_ = e.name(op.lhs), e.name(op.rhs), op.lhs.type
     if isinstance(type_, TensorType):
         return (_join(e, lhs, rhs, type_)[0],)
-    one = _tensor(type_, (1,))
+    single = _tensor(type_, (1,))
     with e.steps():
-        lhs, rhs = (_shaping(e, "tt.splat", scalar, type_, one) for scalar in (lhs, rhs))
-    name, joined = _join(e, lhs, rhs, one)
+        lhs, rhs = (_shaping(e, "tt.splat", scalar, type_, single) for scalar in (lhs, rhs))
+    name, pair_type = _join(e, lhs, rhs, single)
     with e.steps():
-        return (_shaping(e, "tt.reshape", name, joined, op.result.type),)
+        return (_shaping(e, "tt.reshape", name, pair_type, op.result.type),)
 
 
 @emits(tt.Split)
@@ -171,25 +171,25 @@ def _only_element(e: Emitter, name: str, type_: TensorType) -> str:
         with e.steps():
             return e.value(f"tt.unsplat {name}", f" : {mlir_type(type_)}")
     element = mlir_type(type_.element)
-    found = e.value(f'"tt.reduce"({name}) <{{axis = 0 : i32}}> ({{')
+    scalar = e.value(f'"tt.reduce"({name}) <{{axis = 0 : i32}}> ({{')
     first, second = e.fresh("%arg"), e.fresh("%arg")
     e.label("^bb0", [(first, element), (second, element)])
     with e.nested():
         e.line(f"tt.reduce.return {first} : {element}")
     e.line("})", f" : ({mlir_type(type_)}) -> {element}")
-    return found
+    return scalar
 
 
 @emits(tt.Cat)
 def cat(e: Emitter, op: tt.Cat) -> Names:
     """A join with the new axis moved to the front: Triton's own `tt.cat` may reorder the elements."""
     type_ = expect(op.lhs.type, TensorType)
-    name, joined = _join(e, e.name(op.lhs), e.name(op.rhs), type_)
+    name, pair = _join(e, e.name(op.lhs), e.name(op.rhs), type_)
     e.hint(name, OP, quoted(op.NAME))
     front = _tensor(type_, (2, *type_.shape))
     order = (type_.rank, *range(type_.rank))
     with e.steps():
-        name = _shaping(e, "tt.trans", name, joined, front, {"order": _numbers(order)})
+        name = _shaping(e, "tt.trans", name, pair, front, {"order": _numbers(order)})
         return (_shaping(e, "tt.reshape", name, front, op.result.type),)
 
 
@@ -467,14 +467,14 @@ def read_scaled_dot(r: Reader, s: Statement) -> Value:
     a_count, b_count, c_count, *scales = r.numbers(s, "operandSegmentSizes")
     if (a_count, b_count, c_count) != (1, 1, 1):
         r.unsupported("a dot without an operand")
-    a, b, c, *given = (r.as_type(value, signed(value.type, False)) for value in r.operands(s))
-    scale_a, scale_b = (given.pop(0) if count else None for count in scales)
+    a, b, c, *values = (r.as_type(value, signed(value.type, False)) for value in r.operands(s))
+    scale_a, scale_b = (values.pop(0) if count else None for count in scales)
     formats = [r.choice(s, key, _FORMATS) for key in ("a_elem_type", "b_elem_type")]
     packs = [bool(s.attributes.get(key, True)) for key in ("lhs_k_pack", "rhs_k_pack")]
     fast = bool(s.attributes.get("fastMath", False))
-    made = r.library("dot_scaled", [a, scale_a, formats[0], b, scale_b, formats[1], c, fast, *packs, None])
-    assert made is not None
-    return made
+    value = r.library("dot_scaled", [a, scale_a, formats[0], b, scale_b, formats[1], c, fast, *packs, None])
+    assert value is not None
+    return value
 
 
 @reads("tt.map_elementwise")

@@ -236,12 +236,12 @@ def _far(r: Routine, x: Number, of: Format) -> list[Number]:
         first = first.call("llvm.umin", last - 3)
     shift = position & width - 1
     load = r.table(f"zg.two.over.pi.{of.NAME}", f"i{width}", words, first)
-    loaded = [load(at) for at in range(4)]
+    coefficients = [load(at) for at in range(4)]
     factor = mantissa.to("zext", wide)
     carry: Number | int = 0
     parts: list[Number] = []
     for at in (2, 1, 0):
-        word = loaded[at].call("llvm.fshl", loaded[at + 1], shift)
+        word = coefficients[at].call("llvm.fshl", coefficients[at + 1], shift)
         product = word.to("zext", wide) * factor + carry
         carry = product >> width
         parts.append(product)
@@ -346,8 +346,8 @@ def _tanh_f64(lanes: int = 0) -> Routine:
         power = _exponential(r, bounded + bounded, F64)
         return [1.0 - 2.0 / (power + 1.0)]
 
-    (made,) = r.branch(size.test("olt", 0.55), small, large)
-    return r.done(made.signed_as(r.argument()), inline=False)
+    (result,) = r.branch(size.test("olt", 0.55), small, large)
+    return r.done(result.signed_as(r.argument()), inline=False)
 
 
 def _erf_f64(lanes: int = 0) -> Routine:
@@ -362,8 +362,8 @@ def _erf_f64(lanes: int = 0) -> Routine:
         (exponent,) = r.branch(size.test("olt", 2.2), lambda: [r.poly(size - 1.5, F64.ERFC_MIDDLE)], far)
         return [1.0 - _exponential(r, exponent, F64)]
 
-    (made,) = r.branch(size.test("olt", 0.84), lambda: [r.fma(size, r.poly(size * size, F64.ERF), size)], large)
-    return r.done(made.signed_as(r.argument()), inline=False)
+    (result,) = r.branch(size.test("olt", 0.84), lambda: [r.fma(size, r.poly(size * size, F64.ERF), size)], large)
+    return r.done(result.signed_as(r.argument()), inline=False)
 
 
 def _remainder(of: Format) -> Routine:
@@ -391,9 +391,9 @@ def _remainder(of: Format) -> Routine:
     x, m, e = parts(sign)
     y, n, f = parts(r.argument(1))
     finite = x.test("ult", infinity)
-    known = y.test("ule", infinity)
+    is_finite = y.test("ule", infinity)
     nonzero = y.test("ne", 0)
-    defined = finite & known & nonzero
+    defined = finite & is_finite & nonzero
     larger = x.test("uge", y)
     divides = defined & larger
 
@@ -401,19 +401,19 @@ def _remainder(of: Format) -> Routine:
         body, after = r.name("block"), r.name("block")
         head = Join(r, "block", ["i64", whole])
         r.line(f"br {head.branch([m % n, e - f])}")
-        kept, more = map(Number, (r, r), ("i64", whole), head.begin())
+        remainder, more = map(Number, (r, r), ("i64", whole), head.begin())
         r.line(f"br i1 {more.test('sgt', 0)}, label %{body}, label %{after}")
         r.start(body)
         step = more.call("llvm.smin", chunk)
-        moved = kept << (step if bits == 64 else step.to("zext", "i64"))
-        r.line(f"br {head.branch([moved % n, more - step])}")
+        shifted = remainder << (step if bits == 64 else step.to("zext", "i64"))
+        r.line(f"br {head.branch([shifted % n, more - step])}")
         head.end()
         r.start(after)
-        number = kept.to("uitofp", of.KIND)
+        number = remainder.to("uitofp", of.KIND)
         return [r.scaled(number, f - (of.BIAS + digits))]
 
-    (made,) = r.branch(divides, divided, lambda: [defined.select(abs(sign), _NAN)])
-    return r.done(made.signed_as(sign), inline=False)
+    (result,) = r.branch(divides, divided, lambda: [defined.select(abs(sign), _NAN)])
+    return r.done(result.signed_as(sign), inline=False)
 
 
 def _routines(of: Format) -> dict[str, Callable[..., Routine]]:

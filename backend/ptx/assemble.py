@@ -62,8 +62,8 @@ def to_llvm(module: gpu.Module, options: CompileOptions = DEFAULT_OPTIONS) -> st
     func = kernel_of(module)
     parameters: list[str] = []
     divisibility: Sequence[int] = func.divisibility or (1,) * len(func.body.parameters)
-    for index, (parameter, known) in enumerate(zip(func.body.parameters, divisibility, strict=True)):
-        attribute = f" align {known}" if isinstance(parameter.type, PtrType) and known > 1 else ""
+    for index, (parameter, divisor) in enumerate(zip(func.body.parameters, divisibility, strict=True)):
+        attribute = f" align {divisor}" if isinstance(parameter.type, PtrType) and divisor > 1 else ""
         kind = MAP_PARAMETER if isinstance(parameter.type, DescriptorType) else llvm_type(parameter.type)
         parameters.append(f"{kind}{attribute} %p{index}")
         emitter.values[parameter] = f"%p{index}"

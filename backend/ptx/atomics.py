@@ -57,18 +57,18 @@ class _Access:
         self.sem = op.order
 
     def native(
-        self, names: Sequence[tuple[str, str | None]], kind: str, address: str, *operands: Sequence[str], used: bool
+        self, names: Sequence[tuple[str, str | None]], kind: str, address: str, *operands: Sequence[str], is_used: bool
     ) -> list[str]:
         """Emit instructions (name, predicate); the words that were in memory, if they are used.
 
         The operands are vectors of words of one LLVM type.
         """
         count = len(operands[0])
-        results = [kind] * count if used else []
+        results = [kind] * count if is_used else []
         arguments: list[Argument] = [(GLOBAL, address)]
-        given: list[str] = []
+        flags: list[str] = []
         for words in operands:
-            given.append(vector(len(results) + len(arguments), count)[1])
+            flags.append(vector(len(results) + len(arguments), count)[1])
             arguments += [(kind, word) for word in words]
         lines: list[str] = []
         for name, predicate in names:
@@ -76,31 +76,31 @@ class _Access:
             if predicate is not None:
                 guard = f"@${len(results) + len(arguments)} "
                 arguments.append(("i1", predicate))
-            head = f"{'atom' if used else 'red'}.{self.sem.value}.{self.op.scope.value}.global.{name}"
-            target = f" {vector(0, count)[1]}," if used else ""
-            lines.append(f"{guard}{head}{target} [ ${len(results)} + 0 ], {', '.join(given)};")
+            head = f"{'atom' if is_used else 'red'}.{self.sem.value}.{self.op.scope.value}.global.{name}"
+            target = f" {vector(0, count)[1]}," if is_used else ""
+            lines.append(f"{guard}{head}{target} [ ${len(results)} + 0 ], {', '.join(flags)};")
         # Only one of two instructions runs: its result must not share a register with an operand of the other.
         return self.emitter.asm(results, " ".join(lines), *arguments, effect=EFFECT, early=True)
 
-    def everywhere(self, one: Callable[[range, str | None], Sequence[str]], count: int = 1) -> Emitted:
+    def everywhere(self, call: Callable[[range, str | None], Sequence[str]], count: int = 1) -> Emitted:
         """Emit `one(registers, mask)` for `count` elements at a time, in the thread that owns them. The results are
         given to all threads that hold copies."""
         emitter, type_ = self.emitter, self.op.ptr.type
         layout, owner = emitter.layout(type_), emitter.owner(type_)
         if self.sem.releases:
             emitter.barrier()
-        found: dict[int, str] = {}
+        registers: dict[int, str] = {}
         for first in layout.unique_registers:
-            if first not in found:
+            if first not in registers:
                 group = range(first, first + count)
-                found |= zip(group, one(group, owner) or [""] * count, strict=True)
+                registers |= zip(group, call(group, owner) or [""] * count, strict=True)
         if not self.used:
-            return emitter.value(type_, dict.fromkeys(found, "poison"))
-        found = {register: from_memory(emitter, bits, self.scalar) for register, bits in found.items()}
+            return emitter.value(type_, dict.fromkeys(registers, "poison"))
+        registers = {register: from_memory(emitter, bits, self.scalar) for register, bits in registers.items()}
         if _only_stored(self.op.result):
             # The barrier between the store to the buffer and its loads serves the acquire as well.
-            return emitter.value(type_, found)
-        values = shared_out(emitter, type_, self.scalar, found)
+            return emitter.value(type_, registers)
+        values = shared_out(emitter, type_, self.scalar, registers)
         if self.sem.acquires and not layout.free[2]:
             emitter.barrier()
         return values
@@ -149,10 +149,10 @@ class _Word:
         """Write the word with another element if memory holds the expected word; the word that it held."""
         new = element
         if self.shift is not None:
-            kept = self.emitter.of("i32", expected) & self.rest
-            new = (kept | self.emitter.of("i8", element).to("zext", "i32") << self.shift).name
+            other_bytes = self.emitter.of("i32", expected) & self.rest
+            new = (other_bytes | self.emitter.of("i8", element).to("zext", "i32") << self.shift).name
         names = [(f"cas.b{self.bits}", None)]
-        return self.access.native(names, self.kind, self.address, [expected], [new], used=True)[0]
+        return self.access.native(names, self.kind, self.address, [expected], [new], is_used=True)[0]
 
 
 def _loop(access: _Access, address: str, mask: str | None, update: Callable[[str], tuple[str, str | None]]) -> str:
@@ -173,9 +173,9 @@ def _loop(access: _Access, address: str, mask: str | None, update: Callable[[str
     new, stop = update(old)
     emitter.line(f"br label %{again}" if stop is None else f"br i1 {stop}, {after.branch([old])}, label %{again}")
     emitter.start(again)
-    found = word.swap(current, new)
-    good = emitter.emit(f"icmp eq {word.kind} {found}, {current}")
-    emitter.line(f"br i1 {good}, {after.branch([old])}, {head.branch([found])}")
+    value = word.swap(current, new)
+    good = emitter.emit(f"icmp eq {word.kind} {value}, {current}")
+    emitter.line(f"br i1 {good}, {after.branch([old])}, {head.branch([value])}")
     head.end()
     (result,) = after.begin()
     after.end()
@@ -213,12 +213,12 @@ def _float_choice(access: _Access, kind: AtomicKind, address: str, value: str, m
     name, other = ("max", "min") if kind is AtomicKind.FMAX else ("min", "max")
     number = emitter.of(llvm_type(access.scalar), value)
     identity = -math.inf if kind is AtomicKind.FMAX else math.inf
-    found = number.test("ord", number).select(number, identity).bits()
-    positive, negative = (found.test(predicate, 0).name for predicate in ("sge", "slt"))
+    ordered_bits = number.test("ord", number).select(number, identity).bits()
+    positive, negative = (ordered_bits.test(predicate, 0).name for predicate in ("sge", "slt"))
     names = [
         (f"{name}.s{bits}", emitter.both(mask, positive)), (f"{other}.u{bits}", emitter.both(mask, negative))
     ]  # fmt: skip
-    return access.native(names, found.kind, address, [found.name], used=access.used)
+    return access.native(names, ordered_bits.kind, address, [ordered_bits.name], is_used=access.used)
 
 
 def _update(access: _Access, kind: AtomicKind, address: str, value: str, mask: str | None) -> list[str]:
@@ -229,8 +229,8 @@ def _update(access: _Access, kind: AtomicKind, address: str, value: str, mask: s
     name = _instruction(emitter, kind, scalar)
     if name is not None:
         bits = to_memory(emitter, value, scalar)
-        used = access.used or kind is AtomicKind.XCHG  # There is no `red.exch`.
-        return access.native([(name, mask)], f"i{access.size}", address, [bits], used=used)
+        is_used = access.used or kind is AtomicKind.XCHG  # There is no `red.exch`.
+        return access.native([(name, mask)], f"i{access.size}", address, [bits], is_used=is_used)
 
     def update(old: str) -> tuple[str, None]:
         new = _combined(emitter, kind, scalar, from_memory(emitter, old, scalar), value)
@@ -245,7 +245,7 @@ def _add_together(access: _Access, address: str, values: Sequence[str], mask: st
     words = pack(emitter, [to_memory(emitter, value, scalar) for value in values], scalar.bytes, 4)
     suffix, _ = vector(0, len(words))
     name = f"add{suffix}.f32" if scalar == f32 else f"add.noftz{suffix}.{scalar}x2"
-    return unpack(emitter, access.native([(name, mask)], "i32", address, words, used=access.used), scalar.bytes, 4)
+    return unpack(emitter, access.native([(name, mask)], "i32", address, words, is_used=access.used), scalar.bytes, 4)
 
 
 @emits(tt.AtomicRMW)
@@ -275,7 +275,7 @@ def _cas(emitter: Emitter, op: tt.AtomicCAS) -> Emitted:
         expected, new = (to_memory(emitter, emitter.at(v, group[0]), access.scalar) for v in (op.compare, op.value))
         if access.size >= 16:
             names = [(f"cas.b{access.size}", owner)]
-            return access.native(names, f"i{access.size}", address, [expected], [new], used=True)
+            return access.native(names, f"i{access.size}", address, [expected], [new], is_used=True)
         return [_loop(access, address, owner, lambda old: (new, emitter.emit(f"icmp ne i8 {old}, {expected}")))]
 
     return access.everywhere(one)

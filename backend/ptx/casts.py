@@ -25,29 +25,29 @@ def _widen_fp8(emitter: Emitter, values: Sequence[str], source: ScalarType) -> l
     """8-bit floats as f16, exactly; two at a time where the target does so."""
     if source == f8e5m2 or not emitter.target.converts_fp8:
         return [half_of(emitter.of("i8", value), source).name for value in values]
-    made: list[str] = []
+    elements: list[str] = []
     for at in range(0, len(values), 2):
         pair = values[at : at + 2]
         (packed,) = pack(emitter, pair, 1, 2) if len(pair) == 2 else [emitter.emit(f"zext i8 {pair[0]} to i16")]
         (both,) = emitter.asm(("i32",), "cvt.rn.f16x2.e4m3x2 $0, $1;", ("i16", packed))
         both = emitter.emit(f"bitcast i32 {both} to <2 x half>")
-        made += [emitter.emit(f"extractelement <2 x half> {both}, i32 {index}") for index in range(len(pair))]
-    return made
+        elements += [emitter.emit(f"extractelement <2 x half> {both}, i32 {index}") for index in range(len(pair))]
+    return elements
 
 
 def widen(emitter: Emitter, values: Sequence[str], source: ScalarType, target: ScalarType) -> list[str]:
     """Floats as a wider float type, exactly."""
-    given = list(values)
+    current = list(values)
     if source == target:
-        return given
+        return current
     if source.is_fp8:
-        given = _widen_fp8(emitter, given, source)
+        current = _widen_fp8(emitter, current, source)
         source = f16
         if target == f16:
-            return given
+            return current
         if target == bf16:
-            given = widen(emitter, given, f16, f32)
-            return [emitter.emit(f"fptrunc float {value} to bfloat") for value in given]
+            current = widen(emitter, current, f16, f32)
+            return [emitter.emit(f"fptrunc float {value} to bfloat") for value in current]
     before, after = llvm_type(source), llvm_type(target)
 
     def extended(value: str) -> str:
@@ -58,8 +58,8 @@ def widen(emitter: Emitter, values: Sequence[str], source: ScalarType, target: S
         return emitter.emit(f"fpext {before} {value} to {after}")
 
     # A value that several registers share is widened once.
-    made = {value: extended(value) for value in dict.fromkeys(given)}
-    return [made[value] for value in given]
+    wide = {value: extended(value) for value in dict.fromkeys(current)}
+    return [wide[value] for value in current]
 
 
 def widened(emitter: Emitter, value: Number, source: ScalarType) -> Number:
@@ -78,14 +78,14 @@ def _narrow_fp8(emitter: Emitter, values: Sequence[str], target: ScalarType, rou
     """f32 as 8-bit floats, saturating; two at a time where the target does so."""
     if rounding is Rounding.ZERO or not emitter.target.converts_fp8:
         return [_by_routine(emitter, narrow_to_8_bits(target, rounding), value) for value in values]
-    made: list[str] = []
+    elements: list[str] = []
     for at in range(0, len(values), 2):
         low, *rest = values[at : at + 2]
         high = rest[0] if rest else "0x0000000000000000"
         text = f"cvt.rn.satfinite.{target.ptx}x2.f32 $0, $1, $2;"  # The first source is the upper half.
         (packed,) = emitter.asm(("i16",), text, ("float", high), ("float", low))
-        made += unpack(emitter, [packed], 1, 2)[: 1 + len(rest)]
-    return made
+        elements += unpack(emitter, [packed], 1, 2)[: 1 + len(rest)]
+    return elements
 
 
 def _cut(emitter: Emitter, value: str, source: ScalarType, target: ScalarType) -> str:
@@ -111,30 +111,30 @@ def narrow(
     rounding: Rounding = Rounding.NEAREST,
 ) -> list[str]:
     """Floats as a narrower float type, rounded once; to 8 bits they saturate."""
-    given = list(values)
+    inputs = list(values)
     if source == target:
-        return given
+        return inputs
     if target.is_fp8:
         if source == f64:
-            given = [_by_routine(emitter, to_odd(), value) for value in given]
+            inputs = [_by_routine(emitter, to_odd(), value) for value in inputs]
         elif source.bits < 32:
-            given = widen(emitter, given, source, f32)
-        return _narrow_fp8(emitter, given, target, rounding)
+            inputs = widen(emitter, inputs, source, f32)
+        return _narrow_fp8(emitter, inputs, target, rounding)
     before, after = llvm_type(source), llvm_type(target)
     if rounding is Rounding.ZERO:
-        return [_cut(emitter, value, source, target) for value in given]
+        return [_cut(emitter, value, source, target) for value in inputs]
     if target == bf16 and source == f64:
-        given, before = [_by_routine(emitter, to_odd(), value) for value in given], "float"
+        inputs, before = [_by_routine(emitter, to_odd(), value) for value in inputs], "float"
     if before != "float":
-        return [emitter.emit(f"fptrunc {before} {value} to {after}") for value in given]
+        return [emitter.emit(f"fptrunc {before} {value} to {after}") for value in inputs]
     # Two at once: the packed conversion has four times the throughput, and saves the packing.
-    made: list[str] = []
-    for at in range(0, len(given) - 1, 2):
+    elements: list[str] = []
+    for at in range(0, len(inputs) - 1, 2):
         pair = "poison"
-        for index, value in enumerate(given[at : at + 2]):
+        for index, value in enumerate(inputs[at : at + 2]):
             pair = emitter.emit(f"insertelement <2 x float> {pair}, float {value}, i32 {index}")
-        made += halves(emitter, emitter.emit(f"fptrunc <2 x float> {pair} to <2 x {after}>"), target)
-    return made + [emitter.emit(f"fptrunc float {value} to {after}") for value in given[len(made) :]]
+        elements += halves(emitter, emitter.emit(f"fptrunc <2 x float> {pair} to <2 x {after}>"), target)
+    return elements + [emitter.emit(f"fptrunc float {value} to {after}") for value in inputs[len(elements) :]]
 
 
 def narrowed(emitter: Emitter, value: Number, source: ScalarType, target: ScalarType) -> Number:

@@ -60,7 +60,7 @@ def _for(emitter: Emitter, op: scf.For) -> Emitted:
     kind = llvm_type(op.start.type)
     start, stop, step = (emitter.scalar(value) for value in (op.start, op.stop, op.step))
     inside, after = emitter.name("loop"), emitter.name("after")
-    index, *carried = op.body.parameters
+    index, *parameters = op.body.parameters
     count = _count(emitter, op, kind, start, stop)
     done = [] if count is None else ["0"]  # The number of iterations before this one.
     head = ValueJoin(emitter, "head", [*(p.type for p in op.body.parameters), *(op.start.type for _ in done)])
@@ -83,7 +83,7 @@ def _for(emitter: Emitter, op: scf.For) -> Emitted:
     emitter.line(f"br {head.of([following, *yielded, *done])}{hint}")
     head.end()
     emitter.start(after)
-    return packed_values([emitter.values[parameter] for parameter in carried])
+    return packed_values([emitter.values[parameter] for parameter in parameters])
 
 
 def _only_reads(op: scf.For) -> bool:
@@ -123,9 +123,9 @@ def _continues(emitter: Emitter, op: scf.For, kind: str, number: str, stop: str,
     """Whether the loop runs its body for this index: it counts up to `stop`, or down with a negative step."""
     signed = scalar_element(op.start.type).signed
     less, greater = ("slt", "sgt") if signed else ("ult", "ugt")
-    known, index, end = constant_of(op.step), emitter.of(kind, number), emitter.of(kind, stop)
-    if known is not None or not signed:
-        return index.test(greater if known is not None and known < 0 else less, end).name
+    constant_step, index, end = constant_of(op.step), emitter.of(kind, number), emitter.of(kind, stop)
+    if constant_step is not None or not signed:
+        return index.test(greater if constant_step is not None and constant_step < 0 else less, end).name
     up, down = index.test(less, end), index.test(greater, end)
     return emitter.of(kind, step).test("slt", 0).select(down, up).name
 
@@ -136,11 +136,11 @@ def _following(emitter: Emitter, op: scf.For, kind: str, number: str, stop: str,
     following = index + by
     if constant_of(op.step) in (1, -1):
         return following.name
-    left = end - index
+    distance = end - index
     if scalar_element(op.start.type).signed:
         down, size, negative = index - end, -by, by.test("slt", 0)
-        left, by = negative.select(down, left), negative.select(size, by)
-    return left.test("ugt", by).select(following, end).name
+        distance, by = negative.select(down, distance), negative.select(size, by)
+    return distance.test("ugt", by).select(following, end).name
 
 
 @emits(scf.If)
@@ -162,14 +162,14 @@ def _while(emitter: Emitter, op: scf.While) -> Emitted:
     head = ValueJoin(emitter, "head", [parameter.type for parameter in op.before.parameters])
     emitter.line(f"br {head.of([emitter.values[value] for value in op.initial])}")
     head.begin_with(op.before.parameters)
-    condition, *handed = _region(emitter, op.before)
+    condition, *operands = _region(emitter, op.before)
     emitter.line(f"br i1 {condition}, label %{inside}, label %{after}")
     emitter.start(inside)
-    emitter.values.update(zip(op.after.parameters, handed, strict=True))
+    emitter.values.update(zip(op.after.parameters, operands, strict=True))
     emitter.line(f"br {head.of(_region(emitter, op.after))}")
     head.end()
     emitter.start(after)
-    return packed_values(handed)
+    return packed_values(operands)
 
 
 @emits(scf.Yield, scf.Condition)

@@ -78,12 +78,12 @@ def _shown(emitter: Emitter, op: tt.Print, value: str, type_: Type) -> tuple[str
 
 def _coordinates(emitter: Emitter, number: str, shape: tuple[int, ...]) -> list[Argument]:
     """The index of an element along each axis, given its number."""
-    found: list[Argument] = []
-    left, shift = emitter.of("i32", number), bits_of(math.prod(shape))
+    arguments: list[Argument] = []
+    index, shift = emitter.of("i32", number), bits_of(math.prod(shape))
     for size in shape:
         shift -= bits_of(size)
-        found.append(("i32", ((left >> shift if shift else left) & size - 1).name))
-    return found
+        arguments.append(("i32", ((index >> shift if shift else index) & size - 1).name))
+    return arguments
 
 
 @emits(tt.Print)
@@ -103,8 +103,8 @@ def _print(emitter: Emitter, op: tt.Print) -> Emitted:
 
 
 def _print_line(emitter: Emitter, op: tt.Print, prefix: str) -> None:
-    shown = [_shown(emitter, op, emitter.at(value, 0), value.type) for value in op.values]
-    print_text(emitter, prefix.format(*(form for form, _ in shown)) + "\n", [argument for _, argument in shown])
+    texts = [_shown(emitter, op, emitter.at(value, 0), value.type) for value in op.values]
+    print_text(emitter, prefix.format(*(form for form, _ in texts)) + "\n", [argument for _, argument in texts])
 
 
 def _print_value(emitter: Emitter, op: tt.Print, value: Value, program: list[Argument], before: str) -> None:
@@ -147,7 +147,7 @@ def _assert(emitter: Emitter, op: tt.Assert | cf.AssertOp) -> Emitted:
 
     def fail() -> None:
         texts = (message, file, kernel_of(emitter.module).sym_name)
-        said, where, name = (("ptr", text_constant(emitter, text)) for text in texts)
-        emitter.call("void", "__assertfail", said, where, ("i32", str(line)), name, ("i64", "1"))
+        arguments, where, name = (("ptr", text_constant(emitter, text)) for text in texts)
+        emitter.call("void", "__assertfail", arguments, where, ("i32", str(line)), name, ("i64", "1"))
 
     _guarded(emitter, failed, fail)

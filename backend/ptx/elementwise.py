@@ -96,8 +96,8 @@ def computed(emitter: Emitter, op: Op, make: Callable[..., Number], bits: int = 
         if scalar.bits >= bits:
             return pairs.applied(emitter, columns, scalar, make)
         wide = (widen(emitter, column, scalar, f32) for column in columns)
-        made = [make(*(emitter.of("float", value) for value in row)).name for row in zip(*wide, strict=True)]
-        return narrow(emitter, made, f32, scalar)
+        results = [make(*(emitter.of("float", value) for value in row)).name for row in zip(*wide, strict=True)]
+        return narrow(emitter, results, f32, scalar)
 
     return emitter.all(op.result.type, op.operands, apply)
 
@@ -136,8 +136,8 @@ def _divf(emitter: Emitter, op: arith.DivF) -> Emitted:
         if uses[b.name] == 1:
             return _machine(emitter, "div.full.f32", a, b)
         # The steps of `div.full`, with two multiplications instead of three for each of the numbers with one divisor.
-        scale, found = inverse(b.name)
-        return a * scale * found
+        scale, reciprocal = inverse(b.name)
+        return a * scale * reciprocal
 
     return computed(emitter, op, divide)
 
@@ -172,8 +172,8 @@ def _fast(emitter: Emitter, op: math.FloatUnary) -> Emitted:
         return _float(emitter, op)
 
     def make(x: Number) -> Number:
-        found = _machine(emitter, _FAST[type(op)], x * F32.LOG2_E[0] if isinstance(op, math.Exp) else x)
-        return found * F32.LN_2[0] if isinstance(op, math.Log) else found
+        value = _machine(emitter, _FAST[type(op)], x * F32.LOG2_E[0] if isinstance(op, math.Exp) else x)
+        return value * F32.LN_2[0] if isinstance(op, math.Log) else value
 
     return computed(emitter, op, make)
 

@@ -140,16 +140,16 @@ class Emitter(Code):
                 # its attributes say, and merges two reads of one address across barriers and writes.
                 constraints.append("~{memory}")
         side = " sideeffect" if effect in (EFFECT, EFFECT_OF_THREAD) else ""
-        given = ", ".join(map(" ".join, arguments))
+        operands = ", ".join(map(" ".join, arguments))
         result = self._struct(results)
-        line = f'call {result} asm{side} "{text}", "{",".join(constraints)}"({given}) {effect}'.rstrip()
+        line = f'call {result} asm{side} "{text}", "{",".join(constraints)}"({operands}) {effect}'.rstrip()
         if not results:
             self.line(line)
             return []
-        made = self.emit(line)
+        name = self.emit(line)
         if len(results) == 1:
-            return [made]
-        return [self.emit(f"extractvalue {result} {made}, {at}") for at in range(len(results))]
+            return [name]
+        return [self.emit(f"extractvalue {result} {name}, {at}") for at in range(len(results))]
 
     def _struct(self, kinds: Sequence[str]) -> str:
         """The type of the results of assembly. A long struct is named, so that the text spells it once."""
@@ -197,7 +197,7 @@ class Emitter(Code):
         """The xor of `bits[i]` over the bits i set in the thread's number: a linear map of threads to numbers."""
 
         def make() -> str:
-            thread, result, used, position = self.thread(), "0", 0, 0
+            thread, result, result_bits, position = self.thread(), "0", 0, 0
             while position < len(bits):
                 first, basis, position = position, bits[position], position + 1
                 if not basis:
@@ -205,20 +205,20 @@ class Emitter(Code):
                 if basis & (basis - 1):
                     bit = self.emit(f"and i32 {thread}, {1 << first}")
                     test = self.emit(f"icmp ne i32 {bit}, 0")
-                    part, moved = self.emit(f"select i1 {test}, i32 {basis}, i32 0"), basis
+                    part, part_bits = self.emit(f"select i1 {test}, i32 {basis}, i32 0"), basis
                 else:
                     # One shift moves a run of bits that move by the same distance.
                     while position < len(bits) and bits[position] == basis << position - first:
                         position += 1
                     run = (1 << position - first) - 1
-                    part, moved = self.emit(f"and i32 {thread}, {run << first}"), run * basis
+                    part, part_bits = self.emit(f"and i32 {thread}, {run << first}"), run * basis
                     shift = basis.bit_length() - 1 - first
                     if shift:
                         opcode = "shl nuw nsw" if shift > 0 else "lshr exact"
                         part = self.emit(f"{opcode} i32 {part}, {abs(shift)}")
-                if used:
-                    part = self.emit(f"{'xor' if used & moved else 'or disjoint'} i32 {result}, {part}")
-                result, used = part, used | moved
+                if result_bits:
+                    part = self.emit(f"{'xor' if result_bits & part_bits else 'or disjoint'} i32 {result}, {part}")
+                result, result_bits = part, result_bits | part_bits
             return result
 
         return self.once(("linear", tuple(bits)), make)
@@ -254,11 +254,11 @@ class Emitter(Code):
     @cached_property
     def _has_both_halves(self) -> bool:
         """Whether values of both f16 and bf16 are in the kernel."""
-        found: set[Any] = set()
+        halves: set[Any] = set()
         for op in self.module.walk():
             for value in (op.result, *(parameter for body in op.bodies for parameter in body.parameters)):
-                found.update(element_of(part) for part in component_types(value.type))
-        return {f16, bf16} <= found
+                halves.update(element_of(part) for part in component_types(value.type))
+        return {f16, bf16} <= halves
 
     def parts(self, value: str) -> tuple[str, int]:
         """An integer as a value plus a constant; the value is "" for a constant."""
@@ -272,9 +272,9 @@ class Emitter(Code):
         by = (by + half) % (2 * half) - half
         if not value or not by:
             return value or str(by)
-        made = self.emit(f"add {flags}{kind} {value}, {by}")
-        self.offsets[made] = value, by
-        return made
+        name = self.emit(f"add {flags}{kind} {value}, {by}")
+        self.offsets[name] = value, by
+        return name
 
     def bits(self, value: str, scalar: ScalarType | PtrType) -> str:
         """The bits of a number, or of an address, as an LLVM integer."""
@@ -305,20 +305,20 @@ class Emitter(Code):
 
     def scalar(self, value: Value) -> str:
         """The LLVM value of a scalar."""
-        found = self.values[value]
-        assert isinstance(found, str), f"{value!r} is not a scalar"
-        return found
+        register = self.values[value]
+        assert isinstance(register, str), f"{value!r} is not a scalar"
+        return register
 
     def tensor(self, value: Value) -> list[str]:
         """The LLVM values of a tensor, one for each register."""
-        found = self.values[value]
-        assert isinstance(found, list), f"{value!r} is not a tensor"
-        return found  # pyright: ignore[reportUnknownVariableType]
+        registers = self.values[value]
+        assert isinstance(registers, list), f"{value!r} is not a tensor"
+        return registers  # pyright: ignore[reportUnknownVariableType]
 
     def at(self, value: Value, register: int) -> str:
         """The LLVM value of a scalar, or of a register of a tensor."""
-        found = self.values[value]
-        return found if isinstance(found, str) else found[register]
+        registers = self.values[value]
+        return registers if isinstance(registers, str) else registers[register]
 
     def mask(self, value: Value | None, register: int) -> str | None:
         """The mask of a register; None for no mask."""
@@ -335,28 +335,28 @@ class Emitter(Code):
         """The layout of a tensor, or of a scalar: one element that every thread holds."""
         return layout_of(type_) if isinstance(type_, TensorType) else replicated(1, self.scope.warps)
 
-    def value(self, type_: Type, found: Mapping[int, str]) -> Emitted:
+    def value(self, type_: Type, registers: Mapping[int, str]) -> Emitted:
         """A tensor or a scalar from the values of the registers that are not copies."""
         if not isinstance(type_, TensorType):
-            return found[0]
+            return registers[0]
         layout = layout_of(type_)
-        kept = ~layout.free[0]
-        return [found[register & kept] for register in range(layout.num_registers)]
+        mask = ~layout.free[0]
+        return [registers[register & mask] for register in range(layout.num_registers)]
 
     def all(self, type_: Type, values: Sequence[Value], make: Callable[..., Iterable[str]]) -> Emitted:
         """Apply `make` to scalars, or to all registers of tensors at once: to a list for each operand. Copies are
         left out."""
         registers = layout_of(type_).unique_registers if isinstance(type_, TensorType) else (0,)
-        made = make(*([self.at(value, register) for register in registers] for value in values))
-        return self.value(type_, dict(zip(registers, made, strict=True)))
+        results = make(*([self.at(value, register) for register in registers] for value in values))
+        return self.value(type_, dict(zip(registers, results, strict=True)))
 
     def each(self, type_: Type, values: Sequence[Value], make: Make) -> Emitted:
         """Apply `make` to scalars, or to tensors register by register; copies are made once."""
         kinds, of = [llvm_type(value.type) for value in values], partial(Number, self)
-        one = cast("Callable[..., Number | str]", make)
+        call = cast("Callable[..., Number | str]", make)
 
         def apply(*columns: Sequence[str]) -> list[str]:
-            return [str(one(*map(of, kinds, row))) for row in zip(*columns, strict=True)]
+            return [str(call(*map(of, kinds, row))) for row in zip(*columns, strict=True)]
 
         return self.all(type_, values, apply)
 
@@ -365,9 +365,9 @@ class Emitter(Code):
         outer = self._place
         for op in ops:
             self._place = self.places.suffix(op.location) if self.places is not None else ""
-            made = EMITTERS[op](self, op)
-            if made is not None:
-                self.values[op.result] = made
+            results = EMITTERS[op](self, op)
+            if results is not None:
+                self.values[op.result] = results
         self._place = outer
 
 

@@ -44,9 +44,9 @@ def _inline(emitter: Emitter, op: tt.InlineAsm) -> Emitted:
     constraints = parts_of(op.constraints)
     outputs = [part for part in constraints if part.startswith("=")]
     inputs = [part for part in constraints if not part.startswith(("=", "~"))]
-    wanted = _number(types, op.pack), _number((value.type for value in op.values), op.pack)
-    if (len(outputs), len(inputs)) != wanted:
-        message = f"{op.NAME} has {wanted[0]} registers of results and {wanted[1]} of operands, unlike its constraints"
+    counts = _number(types, op.pack), _number((value.type for value in op.values), op.pack)
+    if (len(outputs), len(inputs)) != counts:
+        message = f"{op.NAME} has {counts[0]} registers of results and {counts[1]} of operands, unlike its constraints"
         raise InternalError(f"{message} '{op.constraints}'", str(op.root()))
     kinds = [_KINDS[part.lstrip("=&")] for part in outputs]
     count = emitter.layout(types[0]).num_registers
@@ -63,13 +63,15 @@ def _inline(emitter: Emitter, op: tt.InlineAsm) -> Emitted:
                 kind = _KINDS.get(letter, f"i{8 * word}")  # "n" is a constant, which is written into the text.
                 arguments.append((kind, _as(emitter, item, f"i{8 * word}", kind)))
         effect = "" if op.is_pure else EFFECT
-        made = zip(kinds, emitter.asm(kinds, op.asm, *arguments, effect=effect, constraints=constraints), strict=True)
+        kinds_and_names = zip(
+            kinds, emitter.asm(kinds, op.asm, *arguments, effect=effect, constraints=constraints), strict=True
+        )
         for type_, into in zip(types, results, strict=True):
             element = value_element(type_)
             word = element.bytes * per_register(type_, op.pack)
-            own = islice(made, _number([type_], op.pack))
+            own = islice(kinds_and_names, _number([type_], op.pack))
             words = [_as(emitter, register, kind, f"i{8 * word}") for kind, register in own]
             into += from_words(emitter, words, element, word)
     tensor = isinstance(types[0], TensorType)
-    emitted = [values[:count] if tensor else values[0] for values in results]
-    return emitted[0] if len(emitted) == 1 else tuple(emitted)
+    registers = [values[:count] if tensor else values[0] for values in results]
+    return registers[0] if len(registers) == 1 else tuple(registers)

@@ -85,10 +85,10 @@ class LineInfo:
         """The suffix of an instruction that comes from this place; "" for None."""
         if location is None:
             return ""
-        found = self._places.get(location)
-        if found is None:
-            found = self._places[location] = f", !dbg !{self._place(location.outside(_LIBRARY))}"
-        return found
+        attachment = self._places.get(location)
+        if attachment is None:
+            attachment = self._places[location] = f", !dbg !{self._place(location.outside(_LIBRARY))}"
+        return attachment
 
     def _place(self, location: Location) -> int:
         inlined = ""
@@ -123,12 +123,12 @@ _FILE = r'\.file\s+(\d+)\s+"((?:[^"\\]|\\.)*)"'
 _LOC = r"\s*\.loc\s+(\d+)\s+(\d+)\s+(\d+)"
 
 
-def refused_at(ptx: str, said: str) -> Location | None:
+def refused_at(ptx: str, log: str) -> Location | None:
     """The place in the kernel's source of the first line of PTX that the assembler's message names.
 
     The last `.loc` before the line gives it; None where there is none.
     """
-    found = re.search(_REFUSED, said)
+    found = re.search(_REFUSED, log)
     lines = ptx.splitlines()
     if found is None or not 0 < int(found[1]) <= len(lines):
         return None
@@ -158,6 +158,6 @@ def _unquoted(text: str) -> str:
     return raw.decode(errors="surrogateescape")
 
 
-def _byte(found: re.Match[bytes]) -> bytes:
-    said = found[1]
-    return bytes([int(said, 8)]) if len(said) == 3 else {b"n": b"\n", b"t": b"\t"}.get(said, said)
+def _byte(match: re.Match[bytes]) -> bytes:
+    digits = match[1]
+    return bytes([int(digits, 8)]) if len(digits) == 3 else {b"n": b"\n", b"t": b"\t"}.get(digits, digits)

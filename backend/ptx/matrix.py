@@ -59,10 +59,10 @@ def _mma(emitter: Emitter, op: tt.Dot | gpu.Mma) -> Emitted:
         parts = (a.part(row, k, batch), b.part(column, k, batch), [sums[register] for register in own])
         counts = [len(own), *map(len, parts)]
         groups = ", ".join(group(sum(counts[:at]), count) for at, count in enumerate(counts))
-        given = [(of, value) for of, part in zip((a.kind, b.kind, kind), parts, strict=True) for value in part]
+        arguments = [(of, value) for of, part in zip((a.kind, b.kind, kind), parts, strict=True) for value in part]
         text = f"mma.sync.aligned.{unit.name}.row.col.{total}.{factors}.{total} {groups};"
-        made = emitter.asm([kind] * len(own), text, *given, effect=PURE)
-        for register, value in zip(own, made, strict=True):
+        results = emitter.asm([kind] * len(own), text, *arguments, effect=PURE)
+        for register, value in zip(own, results, strict=True):
             sums[register] = value
     return sums
 
@@ -102,12 +102,12 @@ def _wgmma(emitter: Emitter, op: gpu.Wgmma) -> Emitted:
     registers = list(dict.fromkeys(register for step in tile.steps for register in step.c))
     # Operands of the assembly: results, the same registers as arguments, descriptors, the registers of a.
     count = len(registers)
-    given = [(kind, sums[register]) for register in registers]
+    arguments = [(kind, sums[register]) for register in registers]
     of_a: dict[tuple[int, ...] | int, str] = {}
     first, second = ((op.a, 1), (op.b, 0))[:: -1 if tile.warps.swapped else 1]
     if tile.a is not None and not tile.warps.paired:
-        given.append(_descriptor(emitter, *first, tile.a, tile.a_bases))
-    given.append(_descriptor(emitter, *second, tile.b, tile.b_bases))
+        arguments.append(_descriptor(emitter, *first, tile.a, tile.a_bases))
+    arguments.append(_descriptor(emitter, *second, tile.b, tile.b_bases))
     read: Callable[..., list[str]] | None = None
     if tile.warps.paired:
         # Of several groups in a loop, the last one may still read its registers: they are others.
@@ -119,12 +119,12 @@ def _wgmma(emitter: Emitter, op: gpu.Wgmma) -> Emitted:
         if step.a not in of_a:
             assert read is not None
             values = read(step.a)
-            of_a[step.a] = group(count + len(given), len(values))
-            given += [("i32", value) for value in values]
+            of_a[step.a] = group(count + len(arguments), len(values))
+            arguments += [("i32", value) for value in values]
     text = _wgmma_text(op, tile, {register: at for at, register in enumerate(registers)}, of_a)
     result = list(sums)
-    made = emitter.asm([kind] * count, text, *given, effect=EFFECT, tied=True)
-    for register, value in zip(registers, made, strict=True):
+    results = emitter.asm([kind] * count, text, *arguments, effect=EFFECT, tied=True)
+    for register, value in zip(registers, results, strict=True):
         result[register] = value
     return result
 
@@ -177,10 +177,12 @@ def _rescale(emitter: Emitter, op: gpu.Rescale) -> Emitted:
     for factor, registers in rows.items():
         count = len(registers)
         text = "\n".join(f"@mask mul.f32 ${at}, ${count + at}, ${2 * count};" for at in range(count))
-        given = [("float", values[register]) for register in registers]
+        arguments = [("float", values[register]) for register in registers]
         changes = emitter.emit(f"fcmp une float {factor}, 1.0")
-        made = emitter.asm(["float"] * count, text, *given, ("float", factor), effect=PURE, mask=changes, tied=True)
-        for register, value in zip(registers, made, strict=True):
+        results = emitter.asm(
+            ["float"] * count, text, *arguments, ("float", factor), effect=PURE, mask=changes, tied=True
+        )
+        for register, value in zip(registers, results, strict=True):
             values[register] = value
     return values
 
@@ -189,7 +191,7 @@ def _rescale(emitter: Emitter, op: gpu.Rescale) -> Emitted:
 def _keep(emitter: Emitter, op: gpu.Keep) -> Emitted:
     # A fence, as good as never, that only reads of all registers can decide about.
     words = Packed(emitter, op.value).registers(range(layout_of(op.value.type).num_registers))
-    every = reduce(lambda one, other: emitter.emit(f"xor i32 {one}, {other}"), words)
+    every = reduce(lambda register, other: emitter.emit(f"xor i32 {register}, {other}"), words)
     emitter.asm((), "@mask fence.proxy.async.shared::cta;", effect=EFFECT, mask=emitter.emit(f"icmp eq i32 {every}, 1"))
 
 
@@ -231,13 +233,13 @@ class _Factor:
 
         Bit i of `step` contributes `bases[i]`.
         """
-        result, used = self.thread, self.spread
+        result, offset_bits = self.thread, self.spread
         if step is not None:
             for bit, basis in enumerate(bases):
                 part = _bit_times(self.emitter, step, bit, basis)
                 result = self.emitter.emit(f"xor i32 {result}, {part}")
-                used |= basis
-        return result, used
+                offset_bits |= basis
+        return result, offset_bits
 
     def load(self, start: tuple[str, int], constant: int) -> str:
         """The element at the xor of a start and a constant."""
@@ -274,8 +276,8 @@ def _dot_fma(emitter: Emitter, op: gpu.DotFma) -> Emitted:
     elements = [layout.element(register) for register in own]
     places = [(a.place(of_a(element)), b.place(of_b(element))) for element in elements]
     kind = llvm_type(type_)
-    given = emitter.tensor(op.c)
-    sums = [given[register] for register in own]
+    accumulator = emitter.tensor(op.c)
+    sums = [accumulator[register] for register in own]
     at_once = 1
     while at_once < min(k, 16) and 2 * at_once * len(own) <= _LINES:
         at_once *= 2
@@ -311,14 +313,14 @@ def _loop(emitter: Emitter, count: int, kind: str, sums: list[str], body: Callab
     after = emitter.name("after")
     head = Join(emitter, "dots", ["i32", *(kind for _ in sums)])
     emitter.line(f"br {head.branch(['0', *sums])}")
-    number, *carried = head.begin()
-    made = body(number, carried)
+    number, *variables = head.begin()
+    results = body(number, variables)
     following = emitter.emit(f"add nuw nsw i32 {number}, 1")
     more = emitter.emit(f"icmp ult i32 {following}, {count}")
-    emitter.line(f"br i1 {more}, {head.branch([following, *made])}, label %{after}")
+    emitter.line(f"br i1 {more}, {head.branch([following, *results])}, label %{after}")
     head.end()
     emitter.start(after)
-    return made
+    return results
 
 
 class Packed:
@@ -332,16 +334,16 @@ class Packed:
         self.element = llvm_type(element)
         self.pack = max(1, 32 // element.bits)
         self.kind = "double" if element.bits == 64 else "i32"
-        self._made: dict[tuple[int, ...], str] = {}
+        self._pairs: dict[tuple[int, ...], str] = {}
 
     def registers(self, numbers: Sequence[int]) -> list[str]:
         """The values of an instruction's operand, given the register numbers of its elements."""
         return [self._one(tuple(numbers[at : at + self.pack])) for at in range(0, len(numbers), self.pack)]
 
     def _one(self, numbers: tuple[int, ...]) -> str:
-        if numbers not in self._made:
-            self._made[numbers] = self._make([self.values[number] for number in numbers])
-        return self._made[numbers]
+        if numbers not in self._pairs:
+            self._pairs[numbers] = self._make([self.values[number] for number in numbers])
+        return self._pairs[numbers]
 
     def _make(self, elements: list[str]) -> str:
         if self.kind == "double":
@@ -440,12 +442,12 @@ class _InShared:
     def part(self, line: int, k: int, batch: int = 0) -> list[str]:
         """The registers for the rows (or columns) from `line` on, at `k`, of a matrix of a batch."""
         if (line, k, batch) not in self._parts:
-            loaded = self._load(self._byte(line, k, batch), 2 if not self.first and self.next == (0, 0) else 4)
+            word = self._load(self._byte(line, k, batch), 2 if not self.first and self.next == (0, 0) else 4)
             if self.first:
-                self._parts[line, k, batch] = loaded
+                self._parts[line, k, batch] = word
             else:
-                self._parts[line, k, batch] = loaded[:2]
-                self._parts[line + self.next[0], k + self.next[1], batch] = loaded[2:] or loaded[:2]
+                self._parts[line, k, batch] = word[:2]
+                self._parts[line + self.next[0], k + self.next[1], batch] = word[2:] or word[:2]
         return self._parts[line, k, batch]
 
     def _load(self, place: int, count: int) -> list[str]:

@@ -31,18 +31,18 @@ def _load_masked(
     word = words.word_bytes(scalar.bytes, op.width)
     count = scalar.bytes * op.width // word
     initial = ["0"] * count if others is None else words.to_words(emitter, others, scalar, word)
-    given = words.in_registers(emitter, initial, word)
+    arguments = words.in_registers(emitter, initial, word)
     suffix, target = words.vector(0, count)
     name = "ld.volatile.global" if op.volatile else f"ld.global{_modifiers(op)}"
     text = [f"mov.u{max(16, 8 * word)} ${index}, ${count + index};" for index in range(count)]
     text.append(f"@mask {name}{suffix}.b{8 * word} {target}, [ ${2 * count} + 0 ];")
-    made = emitter.asm(
-        [kind for kind, _ in given], " ".join(text), *given, (words.GLOBAL, address), effect=EFFECT_OF_THREAD,
+    results = emitter.asm(
+        [kind for kind, _ in arguments], " ".join(text), *arguments, (words.GLOBAL, address), effect=EFFECT_OF_THREAD,
         mask=mask, early=True,
     )  # fmt: skip
     if word == 1:
-        made = [emitter.emit(f"trunc i16 {item} to i8") for item in made]
-    return words.from_words(emitter, made, scalar, word)
+        results = [emitter.emit(f"trunc i16 {item} to i8") for item in results]
+    return words.from_words(emitter, results, scalar, word)
 
 
 @emits(tt.Load)
@@ -59,11 +59,11 @@ def _load(emitter: Emitter, op: tt.Load) -> Emitted:
         if by_one:
             mask = emitter.both(emitter.owner(type_), mask)
         if mask is None and not op.volatile and not _modifiers(op):
-            loaded = words.load_elements(emitter, (words.GLOBAL, address), scalar, op.width)
+            elements = words.load_elements(emitter, (words.GLOBAL, address), scalar, op.width)
         else:
             others = None if op.other is None else [emitter.at(op.other, register) for register in group]
-            loaded = _load_masked(emitter, op, address, scalar, mask, others)
-        values.update(zip(group, loaded, strict=True))
+            elements = _load_masked(emitter, op, address, scalar, mask, others)
+        values.update(zip(group, elements, strict=True))
     return shared_out(emitter, type_, scalar, values) if by_one else emitter.value(type_, values)
 
 

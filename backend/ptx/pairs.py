@@ -19,15 +19,15 @@ def applied(
     emitter: Emitter, columns: Sequence[Sequence[str]], scalar: ScalarType, make: Callable[..., Number]
 ) -> list[str]:
     """`make` of each row of the columns: of two rows at once, as vectors, where a column has the halves of a word."""
-    rows, made, paired = [*zip(*columns, strict=True)], list[str](), has_pairs(emitter, scalar)
-    while len(made) < len(rows):
-        twice = [*zip(*rows[len(made) : len(made) + 2], strict=True)]
+    rows, results, paired = [*zip(*columns, strict=True)], list[str](), has_pairs(emitter, scalar)
+    while len(results) < len(rows):
+        twice = [*zip(*rows[len(results) : len(results) + 2], strict=True)]
         if paired and any(word_of(emitter, values) for values in twice):
             pair = make(*(emitter.of(scalar.llvm, _joined(emitter, values, scalar), 2) for values in twice))
-            made += halves(emitter, pair.name, scalar)
+            results += halves(emitter, pair.name, scalar)
         else:
-            made.append(make(*(emitter.of(scalar.llvm, value) for value in rows[len(made)])).name)
-    return made
+            results.append(make(*(emitter.of(scalar.llvm, value) for value in rows[len(results)])).name)
+    return results
 
 
 def _joined(emitter: Emitter, values: Sequence[str], scalar: ScalarType) -> str:
@@ -35,16 +35,16 @@ def _joined(emitter: Emitter, values: Sequence[str], scalar: ScalarType) -> str:
     word, vector = word_of(emitter, values), f"<2 x {scalar.llvm}>"
     if word is not None:
         return emitter.emit(f"bitcast i32 {word} to {vector}")
-    made = "poison"
+    vector_value = "poison"
     for index, value in enumerate(values):
-        made = emitter.emit(f"insertelement {vector} {made}, {scalar.llvm} {value}, i32 {index}")
-    return made
+        vector_value = emitter.emit(f"insertelement {vector} {vector_value}, {scalar.llvm} {value}, i32 {index}")
+    return vector_value
 
 
 def halves(emitter: Emitter, pair: str, scalar: ScalarType) -> list[str]:
     """The two floats of a vector."""
     vector = f"<2 x {scalar.llvm}>"
     word = emitter.emit(f"bitcast {vector} {pair} to i32")
-    made = [emitter.emit(f"extractelement {vector} {pair}, i32 {index}") for index in range(2)]
-    emitter.pieces.update((value, (word, index)) for index, value in enumerate(made))
-    return made
+    elements = [emitter.emit(f"extractelement {vector} {pair}, i32 {index}") for index in range(2)]
+    emitter.pieces.update((value, (word, index)) for index, value in enumerate(elements))
+    return elements

@@ -49,10 +49,10 @@ def is_commutative(body: Body) -> bool:
 
 def picks(body: Body) -> int | None:
     """The operand, 0 or 1, that a body returns unchanged; None where it combines its operands."""
-    given = tuple(body.entry.terminator.operands)
+    operands = tuple(body.entry.terminator.operands)
     half = len(body.parameters) // 2
     sides = (body.parameters[:half], body.parameters[half:])
-    return next((at for at, side in enumerate(sides) if given == tuple(side)), None)
+    return next((at for at, side in enumerate(sides) if operands == tuple(side)), None)
 
 
 class _Axis:
@@ -88,13 +88,13 @@ class _Axis:
         if self.pairs is None:
             return [self.combine(row, other) for row, other in zip(rows, others, strict=True)]
         columns = [[value for (value,) in column] for column in (rows, others)]
-        return [[made] for made in applied(self.emitter, columns, *self.pairs)]
+        return [[columns_] for columns_ in applied(self.emitter, columns, *self.pairs)]
 
     def joined(self, rows: dict[int, Column], bit: int) -> dict[int, Column]:
         """The rows, those with and without a bit in the register's number combined."""
-        kept = [register for register in rows if not register >> bit & 1]
-        made = self.combine_all([rows[at] for at in kept], [rows[at | 1 << bit] for at in kept])
-        return dict(zip(kept, made, strict=True))
+        targets = [register for register in rows if not register >> bit & 1]
+        combinations = self.combine_all([rows[at] for at in targets], [rows[at | 1 << bit] for at in targets])
+        return dict(zip(targets, combinations, strict=True))
 
     def shuffled(self, columns: Sequence[Column], how: str, lane: str) -> list[Column]:
         """The columns of another lane."""
@@ -103,13 +103,15 @@ class _Axis:
             return shuffle(self.emitter, how, word, lane)
 
         operands = zip(*columns, strict=True)
-        moved = [shuffled(self.emitter, values, kind, move) for values, kind in zip(operands, self.kinds, strict=True)]
-        return [list(column) for column in zip(*moved, strict=True)]
+        neighbours = [
+            shuffled(self.emitter, values, kind, move) for values, kind in zip(operands, self.kinds, strict=True)
+        ]
+        return [list(column) for column in zip(*neighbours, strict=True)]
 
     def results(self, result: Callable[[int], Emitted]) -> Emitted:
         """The value of the op, given the result for each operand."""
-        made = [result(index) for index in range(len(self.kinds))]
-        return made[0] if len(made) == 1 else tuple(made)
+        columns = [result(index) for index in range(len(self.kinds))]
+        return columns[0] if len(columns) == 1 else tuple(columns)
 
 
 @emits(tt.Reduce)
@@ -166,10 +168,10 @@ class _Lanes:
     def _once(self, key: object, make: Callable[[], Number]) -> str:
         return self.emitter.once(("scan", self.bits, self.reverse, key), lambda: make().name)
 
-    def _lane(self, kept: int, put: int = 0) -> Number:
+    def _lane(self, remaining: int, inserted: int = 0) -> Number:
         """The number of this lane with only these bits kept, and others set."""
-        lane = self.emitter.of("i32", self.emitter.thread()) & 31 & kept
-        return lane | put if put else lane
+        lane = self.emitter.of("i32", self.emitter.thread()) & 31 & remaining
+        return lane | inserted if inserted else lane
 
     def sender(self, step: int) -> str:
         """The last lane of the earlier half, for the lanes of the later half of this step."""
@@ -214,8 +216,8 @@ def _scan(emitter: Emitter, op: tt.Scan) -> Emitted:
 
     def numbered(bits: list[int]) -> list[int]:
         """The register numbers with these bits, counting up, or down for a reverse scan."""
-        found = [combine(bits, index) for index in range(1 << len(bits))]
-        return found[::-1] if op.reverse else found
+        results = [combine(bits, index) for index in range(1 << len(bits))]
+        return results[::-1] if op.reverse else results
 
     results: dict[int, Column] = {}
     for row in axis.columns:
@@ -257,13 +259,13 @@ def _map(emitter: Emitter, op: tt.MapElementwise) -> Emitted:
     layout = layout_of(tensor_of(op.values[0]))
     registers = list(layout.unique_registers)
     count = len(op.returned()) // op.pack
-    found: list[dict[int, str]] = [{} for _ in range(count)]
+    columns: list[dict[int, str]] = [{} for _ in range(count)]
     for first in range(0, len(registers), op.pack):
         group = [registers[min(first + at, len(registers) - 1)] for at in range(op.pack)]
         made = inline_body(
             emitter, op.apply, [emitter.at(value, register) for value in op.values for register in group]
         )
-        for index, values in enumerate(found):
+        for index, values in enumerate(columns):
             values.update(zip(group, made[index * op.pack : (index + 1) * op.pack], strict=True))
-    results = [emitter.value(op.values[0].type, values) for values in found]
+    results = [emitter.value(op.values[0].type, values) for values in columns]
     return results[0] if count == 1 else tuple(results)

@@ -56,9 +56,9 @@ class Code:
     def called(self, result: str, function: str, *arguments: Number | tuple[str, str]) -> str:
         """The text of a call of an external function, which is declared. Arguments that are no numbers are a type and a
         value."""
-        given = [(value.type, value.name) if isinstance(value, Number) else value for value in arguments]
-        self.declarations[f"declare {result} @{function}({', '.join(kind for kind, _ in given)})"] = None
-        return f"call {result} @{function}({', '.join(map(' '.join, given))})"
+        operands = [(value.type, value.name) if isinstance(value, Number) else value for value in arguments]
+        self.declarations[f"declare {result} @{function}({', '.join(kind for kind, _ in operands)})"] = None
+        return f"call {result} @{function}({', '.join(map(' '.join, operands))})"
 
     def routine(self, routine: Routine, *values: Number) -> Number:
         """Call a routine, which the module defines once; one of numbers for each lane of vectors."""
@@ -68,8 +68,8 @@ class Code:
             self.declarations.update(routine.declarations)
             self.variables.update(routine.variables)
             self.definitions[routine.symbol] = routine.text
-        result, given = vector_type(routine.result, routine.lanes), ", ".join(value.typed for value in values)
-        name = self.emit(f"call {result} @{routine.symbol}({given})")
+        result, arguments = vector_type(routine.result, routine.lanes), ", ".join(value.typed for value in values)
+        name = self.emit(f"call {result} @{routine.symbol}({arguments})")
         return Number(self, routine.result, name, routine.lanes)
 
     def start(self, label: str) -> None:
@@ -219,13 +219,15 @@ class Number:
 
     def call(self, function: str, *others: Number | float) -> Number:
         """Call an intrinsic whose result has the type of this number, its first argument. A bool is an i1."""
-        given: list[Number] = [self]
+        operands: list[Number] = [self]
         for x in others:
-            given.append(Number(self.code, "i1", str(x).lower()) if isinstance(x, bool) else self.like(x))
-        lanes = max(x.lanes for x in given)
-        given = [x if isinstance(y, bool) else x.spread(lanes) for x, y in zip(given, (self, *others), strict=True)]
+            operands.append(Number(self.code, "i1", str(x).lower()) if isinstance(x, bool) else self.like(x))
+        lanes = max(x.lanes for x in operands)
+        operands = [
+            x if isinstance(y, bool) else x.spread(lanes) for x, y in zip(operands, (self, *others), strict=True)
+        ]
         result = vector_type(self.kind, lanes)
-        return self.made(self.kind, self.code.called(result, f"{function}.{suffix(result)}", *given), lanes)
+        return self.made(self.kind, self.code.called(result, f"{function}.{suffix(result)}", *operands), lanes)
 
     def convert(self, function: str, kind: str) -> Number:
         """Call an intrinsic that converts this number to another type."""
@@ -325,26 +327,26 @@ class Routine(Code):
             return [condition.select(a, b) for a, b in zip(then(), otherwise(), strict=True)]
         labels = [self.name("block") for _ in range(2)]
         self.line(f"br i1 {condition}, label %{labels[0]}, label %{labels[1]}")
-        found: list[Number] = []
+        results: list[Number] = []
         after: Join | None = None
         for label, make in zip(labels, (then, otherwise), strict=True):
             self.start(label)
-            found = make()
-            after = after or Join(self, "block", [value.kind for value in found])
-            self.line(f"br {after.branch(found)}")
+            results = make()
+            after = after or Join(self, "block", [value.kind for value in results])
+            self.line(f"br {after.branch(results)}")
         assert after is not None
         names = after.begin()
         after.end()
-        return [Number(self, value.kind, name) for value, name in zip(found, names, strict=True)]
+        return [Number(self, value.kind, name) for value, name in zip(results, names, strict=True)]
 
     def done(self, value: Number, inline: bool = True, attributes: str = "") -> Routine:
         """End with the result. With `inline` LLVM may inline the routine. Long and slow ones are better called: for a
         tensor with many elements a thread, the copies would take long to compile."""
         kinds = [vector_type(kind, self.lanes) for kind in self.parameters]
-        given = ", ".join(f"{kind} %a{index}" for index, kind in enumerate(kinds))
+        parameters = ", ".join(f"{kind} %a{index}" for index, kind in enumerate(kinds))
         result = vector_type(self.result, self.lanes)
         attributes = f"{'' if inline else 'noinline '}{attributes}"
-        head = f"define internal {result} @{self.symbol}({given}) nounwind {attributes}{{"
+        head = f"define internal {result} @{self.symbol}({parameters}) nounwind {attributes}{{"
         self.text = "\n".join([head, "entry:", *self.lines, f"  ret {result} {value}", "}"])
         return self
 
@@ -358,8 +360,8 @@ def instruction(name: str, *values: Number) -> Number:
     """The result of an instruction, or of an intrinsic ("llvm.smax"), whose operands and result have one type."""
     if name.startswith("llvm."):
         return values[0].call(name, *values[1:])
-    given = together(*values)
-    first, names = given[0], ", ".join([value.name for value in given])
+    lanes = together(*values)
+    first, names = lanes[0], ", ".join([value.name for value in lanes])
     return first.made(first.kind, f"{name} {first.type} {names}", first.lanes)
 
 
@@ -376,10 +378,10 @@ def by_lane(make: Callable[..., Number], *values: Number) -> Number:
         return make(*values)
     result: Number | None = None
     for lane in range(lanes):
-        found = make(*(value.lane(lane) for value in values))
-        result = result or Number(found.code, found.kind, "poison", lanes)
-        name = found.code.emit(f"insertelement {result.typed}, {found.typed}, i64 {lane}")
-        result = Number(found.code, found.kind, name, lanes)
+        results = make(*(value.lane(lane) for value in values))
+        result = result or Number(results.code, results.kind, "poison", lanes)
+        name = results.code.emit(f"insertelement {result.typed}, {results.typed}, i64 {lane}")
+        result = Number(results.code, results.kind, name, lanes)
     assert result is not None
     return result
 
@@ -447,4 +449,4 @@ def encoded(text: str) -> bytes:
 @lru_cache(maxsize=1024)
 def escaped(raw: bytes) -> str:
     """Bytes as LLVM quotes them: quotes, backslashes and bytes beyond printable ASCII in hexadecimal."""
-    return re.sub(r'[^ -~]|["\\]', lambda found: f"\\{ord(found[0]):02X}", raw.decode("latin-1"))
+    return re.sub(r'[^ -~]|["\\]', lambda match: f"\\{ord(match[0]):02X}", raw.decode("latin-1"))

@@ -64,13 +64,13 @@ def assembled(ptx: str, target: str, options: Sequence[str] = ()) -> tuple[bytes
         source, cubin = Path(folder) / "kernel.ptx", Path(folder) / "kernel.cubin"
         source.write_text(ptx)
         try:
-            said = _run("ptxas", f"-arch={target}", "-v", *options, str(source), "-o", str(cubin))
+            output = _run("ptxas", f"-arch={target}", "-v", *options, str(source), "-o", str(cubin))
         except TargetError as error:
             error.location = refused_at(ptx, error.summary)
             if error.location is not None:
                 error.hint = "if inline assembly stands there, look at its instructions; if not, please report this"
             raise
-        return cubin.read_bytes(), _resources(said)
+        return cubin.read_bytes(), _resources(output)
 
 
 def machine_code(ptx: str, target: str) -> bytes:
@@ -96,15 +96,15 @@ def _linked(ptx: bytes, options: list[str]) -> bytes:
         linker.destroy(handle)
 
 
-def _resources(said: str) -> Resources:
+def _resources(log: str) -> Resources:
     def number(pattern: str) -> int:
-        return sum(int(found) for found in re.findall(pattern, said))
+        return sum(int(match) for match in re.findall(pattern, log))
 
     return Resources(
         number(r"Used (\d+) registers"),
         number(r"(\d+) bytes stack frame"),
         number(r"(\d+) bytes spill"),
-        tuple(line for line in said.splitlines() if "warning" in line.lower()),
+        tuple(line for line in log.splitlines() if "warning" in line.lower()),
     )
 
 
@@ -125,8 +125,8 @@ def disassembled(code: bytes, *options: str) -> str:
 def _with_source(text: str) -> str:
     """The disassembler's line comments, with the source lines."""
 
-    def quoted(found: re.Match[str]) -> str:
-        line = linecache.getline(found[2], int(found[3])).strip()
-        return f"{found[1]}{os.path.basename(found[2])}:{found[3]}" + (f": {line}" if line else "")
+    def quoted(match: re.Match[str]) -> str:
+        line = linecache.getline(match[2], int(match[3])).strip()
+        return f"{match[1]}{os.path.basename(match[2])}:{match[3]}" + (f": {line}" if line else "")
 
     return re.sub(r'^(\s*//)## File "(.*?)", line (\d+).*$', quoted, text, flags=re.MULTILINE)

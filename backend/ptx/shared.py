@@ -131,9 +131,9 @@ def _load(emitter: Emitter, op: gpu.LocalLoad) -> Emitted:
     type_ = shared_of(op.buffer)
     layout, scalar = layout_of(op.type), type_.element
     values: dict[int, str] = {}
-    turned = turned_bytes(layout, type_.offsets, scalar.bytes)
-    if turned is not None:
-        rows, into = Rows(emitter, op.buffer, turned), inverted(type_.offsets)
+    byte_offsets = turned_bytes(layout, type_.offsets, scalar.bytes)
+    if byte_offsets is not None:
+        rows, into = Rows(emitter, op.buffer, byte_offsets), inverted(type_.offsets)
         for first in (register for register in layout.unique_registers if register % 16 == 0):
             words = byte_rows(emitter, rows, combine(into, layout.element(first)), crossed=True)
             values |= zip(range(first, first + 16), from_words(emitter, words, scalar, 4), strict=True)
@@ -161,9 +161,9 @@ def _store(emitter: Emitter, op: gpu.LocalStore) -> Emitted:
     view = matrix_view(layout, type_.offsets, scalar.bytes)
     if view is not None and emitter.target.has_stmatrix and stores_matrices(layout):
         for words, address, offset in _matrices(emitter, op.buffer, view):
-            given = [to_words(emitter, [values[register] for register in part], scalar, 4)[0] for part in words]
+            stored_words = [to_words(emitter, [values[register] for register in part], scalar, 4)[0] for part in words]
             text = f"{_instruction('stmatrix', view)} [$0 + {offset}], {group(1, view.count)};"
-            emitter.asm((), text, address, *(("i32", word) for word in given), effect=EFFECT)
+            emitter.asm((), text, address, *(("i32", word) for word in stored_words), effect=EFFECT)
         return
     owner = emitter.owner(op.value.type)
     for registers, pointer, offset in Places(emitter, op.buffer, layout).groups():
@@ -268,7 +268,7 @@ def _gather(emitter: Emitter, op: gpu.LocalGather) -> Emitted:
         return element & ((1 << offset) - 1) | element >> (offset + theirs) << (offset + ours)
 
     thread = emitter.linear([source(basis) for basis in layout.threads])
-    found: dict[int, str] = {}
+    elements: dict[int, str] = {}
     for register in layout.unique_registers:
         number = emitter.moved(thread, source(layout.element(register)))
         along = _index(emitter, emitter.at(op.index, register), scalar_element(op.index.type))
@@ -277,5 +277,5 @@ def _gather(emitter: Emitter, op: gpu.LocalGather) -> Emitted:
         number = emitter.emit(f"add i32 {number}, {along}")
         memory = f"[{type_.element.bytes} x i8]"
         pointer = emitter.emit(f"getelementptr {memory}, {SHARED} {emitter.scalar(op.buffer)}, i32 {number}")
-        found[register] = load_elements(emitter, (SHARED, pointer), type_.element, 1)[0]
-    return emitter.value(op.index.type, found)
+        elements[register] = load_elements(emitter, (SHARED, pointer), type_.element, 1)[0]
+    return emitter.value(op.index.type, elements)

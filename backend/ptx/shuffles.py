@@ -62,27 +62,29 @@ def shuffled(emitter: Emitter, values: Sequence[str], kind: str, move: Callable[
     return unpack(emitter, [move(word) for word in pack(emitter, padded, size, 4)], size, 4)[: len(values)]
 
 
-def shared_out(emitter: Emitter, type_: Type, scalar: ScalarType, found: Mapping[int, str]) -> Emitted:
+def shared_out(emitter: Emitter, type_: Type, scalar: ScalarType, registers: Mapping[int, str]) -> Emitted:
     """A value of a type in all threads, from the owner's result for each register that is no copy."""
     layout = emitter.layout(type_)
     _, lanes, warps = layout.free
     if warps:
         slot, owner = emitter.slot(layout.numel * scalar.bytes), emitter.owner(type_)
         pointers: dict[int, tuple[str, str]] = {}
-        for register, value in found.items():
+        for register, value in registers.items():
             number = emitter.element(layout, register)
             place = emitter.emit(f"getelementptr i{8 * scalar.bytes}, {SHARED} {slot}, i32 {number}")
             pointers[register] = SHARED, place
             store_elements(emitter, pointers[register], [value], scalar, owner)
         emitter.barrier()
-        found = {register: load_elements(emitter, pointer, scalar, 1)[0] for register, pointer in pointers.items()}
+        registers = {register: load_elements(emitter, pointer, scalar, 1)[0] for register, pointer in pointers.items()}
         emitter.barrier()
     elif lanes:
         sender = emitter.emit(f"and i32 {emitter.thread()}, {31 & ~lanes}")
-        values = list(found.values())
-        moved = shuffled(emitter, values, llvm_type(scalar), lambda word: shuffle(emitter, "idx", word, sender))
-        found = dict(zip(found, moved, strict=True))
-    return emitter.value(type_, found)
+        values = list(registers.values())
+        shuffled_words = shuffled(
+            emitter, values, llvm_type(scalar), lambda word: shuffle(emitter, "idx", word, sender)
+        )
+        registers = dict(zip(registers, shuffled_words, strict=True))
+    return emitter.value(type_, registers)
 
 
 Give = Callable[[int], str]  # The value of each register.
@@ -93,26 +95,26 @@ def _convert(emitter: Emitter, op: gpu.ConvertLayout) -> Emitted:
     type_ = tensor_of(op.value)
     source, target = layout_of(type_), layout_of(op.type)
     values = emitter.tensor(op.value)
-    made = moved(values, source, target, type_.numel)
-    if made is not None:
-        return made
-    found = exchange(source, target, type_.numel)
-    if found is None:
+    results = moved(values, source, target, type_.numel)
+    if results is not None:
+        return results
+    plan = exchange(source, target, type_.numel)
+    if plan is None:
         raise InternalError("a conversion between warps is left; it should have been lowered", str(op.root()))
-    numbered = _exchanged(emitter, found, values, type_)
-    kept = [bit for bit, basis in enumerate(target.registers) if basis]
-    numbers = [sum(1 << at for at, bit in enumerate(kept) if r >> bit & 1) for r in range(target.num_registers)]
+    numbered = _exchanged(emitter, plan, values, type_)
+    bits = [bit for bit, basis in enumerate(target.registers) if basis]
+    numbers = [sum(1 << at for at, bit in enumerate(bits) if r >> bit & 1) for r in range(target.num_registers)]
     return [numbered[number] for number in numbers]
 
 
-def _exchanged(emitter: Emitter, found: Exchange, values: Sequence[str], type_: TensorType) -> dict[int, str]:
+def _exchanged(emitter: Emitter, plan: Exchange, values: Sequence[str], type_: TensorType) -> dict[int, str]:
     """The registers of the target, numbered without its copies."""
     element = type_.element
     packs: list[tuple[int, int]] = []
     if isinstance(element, ScalarType) and element.bytes < 4:
-        packs = found.packs(2 if element.bytes == 1 else 1)
+        packs = plan.packs(2 if element.bytes == 1 else 1)
     if not packs:
-        return _rounds(emitter, found, values.__getitem__, range(found.rounds), llvm_type(element))
+        return _rounds(emitter, plan, values.__getitem__, range(plan.rounds), llvm_type(element))
     assert isinstance(element, ScalarType)
     word = element.bytes << len(packs)
     # The numbers of the packed rounds, and of their source registers.
@@ -124,45 +126,45 @@ def _exchanged(emitter: Emitter, found: Exchange, values: Sequence[str], type_: 
     def packed(register: int) -> str:
         return to_words(emitter, [values[register | more] for more in theirs], element, word)[0]
 
-    rest = [bit for bit in range(found.rounds) if bit not in [bit for bit, _ in packs]]
+    rest = [bit for bit in range(plan.rounds) if bit not in [bit for bit, _ in packs]]
     result: dict[int, str] = {}
-    for number, value in _rounds(emitter, found, packed, rest, f"i{8 * word}").items():
+    for number, value in _rounds(emitter, plan, packed, rest, f"i{8 * word}").items():
         result |= zip((number | more for more in own), from_words(emitter, [value], element, word), strict=True)
     return result
 
 
-def _rounds(emitter: Emitter, found: Exchange, given: Give, bits: Sequence[int], kind: str) -> dict[int, str]:
+def _rounds(emitter: Emitter, plan: Exchange, source: Give, bits: Sequence[int], kind: str) -> dict[int, str]:
     """The results of the rounds whose numbers have only these bits set, by the number."""
-    sent = _renumbered(emitter, given, found.turned, kind)
+    outgoing = _renumbered(emitter, source, plan.turned, kind)
     arrived: dict[int, str] = {}
-    for far, numbers in found.groups(bits).items():
-        values = [sent(combine(found.sent, number)) for number in numbers]
-        if far or not found.own:
-            values = shuffled(emitter, values, kind, _move(emitter, found, far))
+    for far, numbers in plan.groups(bits).items():
+        values = [outgoing(combine(plan.sent, number)) for number in numbers]
+        if far or not plan.own:
+            values = shuffled(emitter, values, kind, _move(emitter, plan, far))
         arrived.update(zip(numbers, values, strict=True))
-    placed = _renumbered(emitter, arrived.__getitem__, found.placed, kind)
-    return {number: placed(number) for number in arrived}
+    results = _renumbered(emitter, arrived.__getitem__, plan.placed, kind)
+    return {number: results(number) for number in arrived}
 
 
-def _move(emitter: Emitter, found: Exchange, far: int) -> Callable[[str], str]:
+def _move(emitter: Emitter, plan: Exchange, far: int) -> Callable[[str], str]:
     """One shuffle of a word of 32 bits."""
-    if found.own:
+    if plan.own:
         return lambda word: shuffle(emitter, "bfly", word, str(far))
-    lane = emitter.linear(found.lane)
+    lane = emitter.linear(plan.lane)
     if far:
-        lane = emitter.once(("lane", found.lane, far), lambda: emitter.emit(f"xor i32 {lane}, {far}"))
+        lane = emitter.once(("lane", plan.lane, far), lambda: emitter.emit(f"xor i32 {lane}, {far}"))
     return lambda word: shuffle(emitter, "idx", word, lane)
 
 
-def _renumbered(emitter: Emitter, given: Give, factors: Sequence[Factor], kind: str) -> Give:
+def _renumbered(emitter: Emitter, source: Give, factors: Sequence[Factor], kind: str) -> Give:
     """The values of registers that are renumbered by an xor with a number that depends on the thread."""
     for offset, mask in factors:
-        given = cache(partial(_swapped, emitter, given, offset, mask, kind))
-    return given
+        source = cache(partial(_swapped, emitter, source, offset, mask, kind))
+    return source
 
 
-def _swapped(emitter: Emitter, given: Give, offset: int, mask: int, kind: str, register: int) -> str:
-    here, there = given(register), given(register ^ offset)
+def _swapped(emitter: Emitter, source: Give, offset: int, mask: int, kind: str, register: int) -> str:
+    here, there = source(register), source(register ^ offset)
     return emitter.emit(f"select i1 {_is_odd(emitter, mask)}, {kind} {there}, {kind} {here}")
 
 

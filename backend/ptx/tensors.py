@@ -80,10 +80,10 @@ def moved(values: list[str], source: Layout, target: Layout, numel: int) -> list
 
 
 def _within_threads(values: list[str], source: Layout, target: Layout, op: Op) -> list[str]:
-    made = moved(values, source, target, source.numel)
-    if made is None:
+    results = moved(values, source, target, source.numel)
+    if results is None:
         raise InternalError(f"a {op.NAME} between threads is left; it should have been converted", str(op.root()))
-    return made
+    return results
 
 
 @emits(tt.Broadcast)

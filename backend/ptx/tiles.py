@@ -28,10 +28,10 @@ def unit_of(element: ScalarType) -> fragments.Unit:
 
 def registers_of(layout: Layout) -> dict[int, int]:
     """The register of thread 0 for each element that it holds."""
-    found: dict[int, int] = {}
+    registers: dict[int, int] = {}
     for register in range(layout.num_registers):
-        found.setdefault(layout.element(register), register)
-    return found
+        registers.setdefault(layout.element(register), register)
+    return registers
 
 
 def places_c(unit: fragments.Unit, columns: int) -> list[tuple[int, int]]:

@@ -42,8 +42,8 @@ def _by_elected_thread(
     They are predicated, because ptxas would serialise the wgmmas in flight at a branch. With `branch` they stand after
     one: ptxas branches for each `tensormap.replace` under a predicate.
     """
-    one = emitter.both(thread or emitter.owner(i32), emitter.mask(condition, 0))
-    flag = emitter.emit(f"zext i1 {one} to i32")
+    is_elected = emitter.both(thread or emitter.owner(i32), emitter.mask(condition, 0))
+    flag = emitter.emit(f"zext i1 {is_elected} to i32")
     guarded = [f"@go {line}" for line in lines]
     if branch:
         guarded = ["@!go bra OVER_${:uid};", *lines, "OVER_${:uid}:"]
@@ -80,12 +80,12 @@ def _arrive(emitter: Emitter, op: gpu.MbarrierArrive) -> Emitted:
     place = emitter.emit(f"and i32 {emitter.thread()}, {(32 if op.each_warp else 32 * WARP_GROUP) - 1}")
     if op.ctas > 1:
         # A thread for each CTA. What it releases has been read, so the arrival orders no memory of the cluster.
-        one = emitter.emit(f"icmp ult i32 {place}, {op.ctas}")
+        is_elected = emitter.emit(f"icmp ult i32 {place}, {op.ctas}")
         line, there = "mbarrier.arrive.shared::cluster.b64 _, [$0];", _in_cta(emitter, op.barrier, place)
     else:
-        one = emitter.emit(f"icmp eq i32 {place}, 0")
+        is_elected = emitter.emit(f"icmp eq i32 {place}, 0")
         line, there = "mbarrier.arrive.shared::cta.b64 _, [$0];", _address(emitter, op.barrier)
-    _by_elected_thread(emitter, [line], there, condition=op.predicate, thread=one)
+    _by_elected_thread(emitter, [line], there, condition=op.predicate, thread=is_elected)
 
 
 @emits(gpu.MbarrierWait)
@@ -169,9 +169,9 @@ def _make_map(emitter: Emitter, op: gpu.MakeTensorMap) -> Emitted:
     mine = emitter.emit(f"icmp eq i32 {first}, {32 * op.warp}")
     word = emitter.emit(f"getelementptr i32, {buffer[0]} {buffer[1]}, i32 {lane}")
     _by_elected_thread(emitter, ["st.shared.b32 [$0], 0;", "bar.warp.sync -1;"], (SHARED, word), thread=mine)
-    one = emitter.both(mine, emitter.emit(f"icmp eq i32 {lane}, 0"))
+    is_elected = emitter.both(mine, emitter.emit(f"icmp eq i32 {lane}, 0"))
     lines = [f"tensormap.replace.tile.{name}.shared::cta.b1024.{kind} [$0], {value};" for name, kind, value in fields]
-    _by_elected_thread(emitter, lines, *arguments, thread=one, branch=True)
+    _by_elected_thread(emitter, lines, *arguments, thread=is_elected, branch=True)
     memory: Argument = (
         GLOBAL,
         emitter.emit(f"getelementptr i8, {GLOBAL} {emitter.scalar(op.scratch)}, i64 {MAP_BYTES * op.index}"),
@@ -184,7 +184,7 @@ def _make_map(emitter: Emitter, op: gpu.MakeTensorMap) -> Emitted:
 
 @emits(gpu.AcquireTensorMaps)
 def _acquire_maps(emitter: Emitter, op: gpu.AcquireTensorMaps) -> Emitted:
-    memory: list[Argument] = [("ptr", emitter.scalar(made)) for made in op.maps]
+    memory: list[Argument] = [("ptr", emitter.scalar(map_)) for map_ in op.maps]
     lines = [f"fence.proxy.tensormap::generic.acquire.gpu [${at}], {MAP_BYTES};" for at in range(len(memory))]
     # Triton waits after this fence as well, because ptxas would let copies pass it.
     lines += ["cp.async.bulk.commit_group;", "cp.async.bulk.wait_group.read 0;"]

@@ -35,8 +35,8 @@ def from_memory(emitter: Emitter, value: str, scalar: Element) -> str:
 def word_of(emitter: Emitter, values: Sequence[str]) -> str | None:
     """The word of 32 bits whose pieces, in order, are the values; None where there is none."""
     word, _ = emitter.pieces.get(values[0], ("", 0))
-    known = [emitter.pieces.get(value) for value in values]
-    return word if len(values) > 1 and known == [(word, index) for index in range(len(values))] else None
+    pieces = [emitter.pieces.get(value) for value in values]
+    return word if len(values) > 1 and pieces == [(word, index) for index in range(len(values))] else None
 
 
 def pack(emitter: Emitter, values: Sequence[str], size: int, word: int) -> list[str]:
@@ -148,12 +148,12 @@ def store_elements(
     if mask is None and not modifiers:
         if offset:
             address = emitter.emit(f"getelementptr i8, {space} {address}, i32 {offset}")
-        kind, stored = f"i{8 * word}", words[0]
+        kind, value = f"i{8 * word}", words[0]
         if len(words) > 1:
-            kind, stored = f"<{len(words)} x i{8 * word}>", "poison"
+            kind, value = f"<{len(words)} x i{8 * word}>", "poison"
             for index, item in enumerate(words):
-                stored = emitter.emit(f"insertelement {kind} {stored}, i{8 * word} {item}, i32 {index}")
-        emitter.line(f"store {kind} {stored}, {space} {address}, align {scalar.bytes * len(values)}")
+                value = emitter.emit(f"insertelement {kind} {value}, i{8 * word} {item}, i32 {index}")
+        emitter.line(f"store {kind} {value}, {space} {address}, align {scalar.bytes * len(values)}")
         return
     name = "st.global"
     if space == SHARED:

@@ -69,8 +69,8 @@ def _fetch(region: Region, index: Array, dtype: np.dtype[Any]) -> Array:
     """The elements of a region with these numbers."""
     # Any byte other than 0 is a true i1.
     view = region.view(np.dtype(np.uint8) if dtype == np.bool_ else dtype)
-    found = view.take(index) if len(view) else np.zeros(index.shape, view.dtype)
-    return found != 0 if dtype == np.bool_ else found
+    values = view.take(index) if len(view) else np.zeros(index.shape, view.dtype)
+    return values != 0 if dtype == np.bool_ else values
 
 
 def load_elements(machine: Machine, addresses: Array, mask: Array | None, fallback: Any, access: Access) -> Array:
@@ -172,8 +172,8 @@ def _descriptor(machine: Machine, op: tt.MakeTensorDescriptor, operands: Operand
     if machine.strict:
         # On a GPU the first element of an array is at a multiple of 16 bytes.
         base, *rest = map(plain, operands)
-        found = map(machine.memory.argument_of, base.tolist())
-        good = (base - np.array([argument.pointer if argument else 0 for argument in found])) % 16 == 0
+        arguments = map(machine.memory.argument_of, base.tolist())
+        good = (base - np.array([argument.pointer if argument else 0 for argument in arguments])) % 16 == 0
         for stride in rest[len(op.shape) : -1]:
             good = good & (stride * pointee(op.base).bytes % 16 == 0)
         require(machine, good, "the base and the strides of a descriptor must be multiples of 16 bytes")
@@ -333,8 +333,8 @@ def _atomic(machine: Machine, op: tt.AtomicRMW | tt.AtomicCAS | tt.DescriptorRed
     for target in machine.memory.locate(pointers, None if mask is None or mask.all() else mask, access):
         machine.sharing.touch(target, access, use)
         lanes = np.ones(shape, np.bool_) if target.lanes is None else target.lanes
-        given = [value[lanes] for value in values]
+        arguments = [value[lanes] for value in values]
         result[lanes] = _update_in_order(
-            machine, op, target.region.view(scalar.dtype), target.index[lanes], update, given
+            machine, op, target.region.view(scalar.dtype), target.index[lanes], update, arguments
         )
     return result

@@ -57,8 +57,8 @@ def _alloc(machine: Machine, op: cpu.Alloc, operands: Operands) -> Buffer:
 
 @triton.of(cpu.Region)
 def _region(machine: Machine, op: cpu.Region, operands: Operands) -> Any:
-    left, values = machine.run_in(op.body, (), machine.frame)
-    return AllLeft() if left is None else packed_values(values)
+    results, values = machine.run_in(op.body, (), machine.frame)
+    return AllLeft() if results is None else packed_values(values)
 
 
 @triton.of(cpu.End)
@@ -68,8 +68,8 @@ def _end(machine: Machine, op: cpu.End, operands: Operands) -> Exit:
 
 @triton.of(cpu.Get)
 def _get(machine: Machine, op: cpu.Get, operands: Operands) -> Array:
-    found = operands[0].view(shape_of(op.type), op.start, op.strides)
-    return (found.view(np.uint8) != 0 if found.dtype == np.bool_ else found.copy())[None]
+    view = operands[0].view(shape_of(op.type), op.start, op.strides)
+    return (view.view(np.uint8) != 0 if view.dtype == np.bool_ else view.copy())[None]
 
 
 @triton.of(cpu.Put)
@@ -134,33 +134,33 @@ def _access(machine: Machine, op: cpu.Access, operands: Operands) -> tuple[Array
 
 
 def _checked(
-    machine: Machine, op: cpu.Load | cpu.Store, given: tuple[Array, Array, bool] | None, ptr: Array, mask: Array | None
+    machine: Machine, op: cpu.Load | cpu.Store, access: tuple[Array, Array, bool] | None, ptr: Array, mask: Array | None
 ) -> tuple[Array, Array | None]:
     """The pointers and the mask of a load or a store: those of the access where its guard holds."""
-    if given is None:
+    if access is None:
         return ptr, mask
-    pointers, inside, part = given
-    wanted = np.ones_like(inside) if mask is None else expand(mask, inside.shape[1:])
-    if (wanted & ~inside).any() or ((pointers != ptr) & wanted).any() or (not part and (inside & ~wanted).any()):
+    pointers, inside, part = access
+    active = np.ones_like(inside) if mask is None else expand(mask, inside.shape[1:])
+    if (active & ~inside).any() or ((pointers != ptr) & active).any() or (not part and (inside & ~active).any()):
         raise KernelRuntimeError(
             f"{machine.program(0)}: the access has other addresses, or another mask, than the pointers and the mask of "
             f"the {op.NAME}, though its guard holds"
         )
-    return pointers, wanted
+    return pointers, active
 
 
 @triton.of(cpu.Load)
 def _load(machine: Machine, op: cpu.Load, operands: Operands) -> Array:
-    given, ptr, *rest = operands
-    pointers, mask = _checked(machine, op, given, ptr, rest[0] if op.mask is not None else None)
+    arguments, ptr, *rest = operands
+    pointers, mask = _checked(machine, op, arguments, ptr, rest[0] if op.mask is not None else None)
     fallback = rest[-1] if op.other is not None else 0
     return access.load_elements(machine, pointers, mask, fallback, machine.access("reads", op, op.result.type))
 
 
 @triton.of(cpu.Store)
 def _store(machine: Machine, op: cpu.Store, operands: Operands) -> None:
-    given, ptr, value, *rest = operands
-    pointers, mask = _checked(machine, op, given, ptr, rest[0] if rest else None)
+    arguments, ptr, value, *rest = operands
+    pointers, mask = _checked(machine, op, arguments, ptr, rest[0] if rest else None)
     access.store_elements(machine, pointers, value, mask, machine.access("writes", op, op.value.type))
 
 

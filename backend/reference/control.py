@@ -100,16 +100,16 @@ def _if(machine: Machine, op: scf.If, operands: Operands) -> Any:
         sides = [(op.then, frame.part(then)), (op.otherwise, frame.part(otherwise))]
     parts: Parts = []
     for body, programs in sides:
-        left, values = machine.run_in(body, (), programs)
-        if left is not None:
-            parts.append((left, values))
+        results, values = machine.run_in(body, (), programs)
+        if results is not None:
+            parts.append((results, values))
     return _rejoin(machine, parts)
 
 
 @triton.of(scf.For)
 def _for(machine: Machine, op: scf.For, operands: Operands) -> Any:
     bounds: list[Array] = [machine.known(op, value, "bounds a loop by") for value in operands[:3]]
-    carried = tuple(operands[3:])
+    variables = tuple(operands[3:])
     start, stop, step = np.broadcast_arrays(*(bound[:1] if uniform(bound) else bound for bound in bounds))
     if not step.all():
         raise KernelRuntimeError(f"{machine.program(int((step != 0).argmin()))}: the step of a loop must not be zero")
@@ -122,13 +122,13 @@ def _for(machine: Machine, op: scf.For, operands: Operands) -> Any:
         places = frame.places(active) if len(trips) > 1 else np.zeros(1, np.int64)
         going = trips[places] > round_
         if not going.any():
-            parts.append((active, carried))
+            parts.append((active, variables))
             break
         if not going.all():
-            active, carried = _parted(frame, active, carried, going, parts)
+            active, variables = _parted(frame, active, variables, going, parts)
             places = frame.places(active)
         index = start[places] + step[places] * np.asarray(round_).astype(step.dtype)
-        survivors, carried = machine.run_in(op.body, (index, *carried), active)
+        survivors, variables = machine.run_in(op.body, (index, *variables), active)
         if survivors is None:
             break
         active = _within(frame, survivors)
@@ -153,58 +153,58 @@ def _deciding(op: scf.While) -> list[int] | None:
             return (before[value.index if value.block is first else value.index + len(first.parameters)],)
         return expect(value, OpResult).op.used_values()
 
-    found = reached([first.terminator.operands[0]], sources)
-    computing = (v.op for v in found if isinstance(v, OpResult) and v.block in (first, second))
-    if all(isinstance(inner, Pure | Structured | BodyTerminator) for one in computing for inner in one.walk()):
-        return [value.index for value in found if isinstance(value, BlockParameter) and value.block is first]
+    computing_ops = reached([first.terminator.operands[0]], sources)
+    computing = (v.op for v in computing_ops if isinstance(v, OpResult) and v.block in (first, second))
+    if all(isinstance(inner, Pure | Structured | BodyTerminator) for op_ in computing for inner in op_.walk()):
+        return [value.index for value in computing_ops if isinstance(value, BlockParameter) and value.block is first]
     return None
 
 
 @triton.of(scf.While)
 def _while(machine: Machine, op: scf.While, operands: Operands) -> Any:
     frame = active = machine.frame
-    carried = tuple(operands)
+    variables = tuple(operands)
     parts: Parts = []
     rounds = 0
     while True:
-        before: tuple[Any, ...] | None = carried
+        before: tuple[Any, ...] | None = variables
         changes = machine.memory.changes
-        survivors, values = machine.run_in(op.before, carried, active)
+        survivors, values = machine.run_in(op.before, variables, active)
         if survivors is None:
             break
-        condition, carried = machine.known(op, values[0], "goes on with a loop on"), values[1:]
+        condition, variables = machine.known(op, values[0], "goes on with a loop on"), values[1:]
         if uniform(condition):
             if not condition[0]:
-                parts.append((survivors, carried))
+                parts.append((survivors, variables))
                 break
             active = _within(frame, survivors)
         else:
-            active, carried = _parted(frame, survivors, carried, condition, parts)
+            active, variables = _parted(frame, survivors, variables, condition, parts)
             before = None
-        survivors, carried = machine.run_in(op.after, carried, active)
+        survivors, variables = machine.run_in(op.after, variables, active)
         if survivors is None:
             break
         idle = len(survivors) == len(active) and changes == machine.memory.changes
         active = _within(frame, survivors)
         rounds += 1
-        if idle and before is not None and all(map(same_value, before, carried)):
+        if idle and before is not None and all(map(same_value, before, variables)):
             waits = any(isinstance(inner, MemoryRead | tt.Call) for inner in op.walk())
             machine.stuck(WAITS if waits else scf.NEVER_ENDS)
         # At some rounds only, because finding what decides takes longer than a round.
         if rounds >= 64 and rounds & rounds - 1 == 0 and before is not None:
             deciding = _deciding(op)
-            if deciding is not None and all(same_value(before[index], carried[index]) for index in deciding):
+            if deciding is not None and all(same_value(before[index], variables[index]) for index in deciding):
                 machine.stuck(scf.NEVER_ENDS)
         if rounds > machine.limit:
             machine.stuck(f"loop limit exceeded: {machine.limit} iterations")
     return _rejoin(machine, parts)
 
 
-def _parted(frame: Frame, active: Frame, carried: Operands, going: Array, parts: Parts) -> tuple[Frame, Operands]:
+def _parted(frame: Frame, active: Frame, variables: Operands, going: Array, parts: Parts) -> tuple[Frame, Operands]:
     """The programs that go on with a loop, and their carried values. The others are added to `parts`."""
     ending, staying = np.flatnonzero(~going), np.flatnonzero(going)
-    parts.append((active.part(ending), tuple(chosen(value, ending) for value in carried)))
-    return frame.part(frame.places(active)[staying]), tuple(chosen(value, staying) for value in carried)
+    parts.append((active.part(ending), tuple(chosen(value, ending) for value in variables)))
+    return frame.part(frame.places(active)[staying]), tuple(chosen(value, staying) for value in variables)
 
 
 def _within(frame: Frame, survivors: Frame) -> Frame:

@@ -108,8 +108,8 @@ class Machine(Interpreter):
     def lookup(self, value: Value) -> Any:
         return self.frame.lookup(value)
 
-    def bind(self, value: Value, held: Any) -> None:
-        self.frame.bind(value, held)
+    def bind(self, value: Value, content: Any) -> None:
+        self.frame.bind(value, content)
 
     def release(self, value: Value) -> None:
         self.frame.release(value)
@@ -137,11 +137,11 @@ class Machine(Interpreter):
             return tuple(self.known(op, part, use) for part in value)
         if not isinstance(value, Marked):
             return value
-        found = value.marks if mask is None else np.where(mask, value.marks, 0)
-        if (found > 0).any():
-            place = tuple(np.argwhere(found > 0)[0])
-            program = self.program(int(place[0]) if found.shape[0] > 1 else 0)
-            raise undefined_error(program, use, *self.sources.of(int(found[place])), op)
+        marks = value.marks if mask is None else np.where(mask, value.marks, 0)
+        if (marks > 0).any():
+            place = tuple(np.argwhere(marks > 0)[0])
+            program = self.program(int(place[0]) if marks.shape[0] > 1 else 0)
+            raise undefined_error(program, use, *self.sources.of(int(marks[place])), op)
         return value.array
 
     def fail(self, op: Op, error: Exception) -> NoReturn:
@@ -194,21 +194,21 @@ class Machine(Interpreter):
             arrivals = waiting.pop(block)
             places = np.sort(np.concatenate([where for where, _ in arrivals]))
             self.frame = home.part(places)
-            _, values = self.frame.merge([(home.part(where), given) for where, given in arrivals])
+            _, values = self.frame.merge([(home.part(where), arrival) for where, arrival in arrivals])
             outcome = self.run_block(block, values)
-            left = self.frame
+            results = self.frame
             if not isinstance(outcome, AllLeft):
-                here = home.places(left)
+                here = home.places(results)
                 for value in shared.get(block, ()):
-                    home.bind_some(value, here, left.lookup(value))
+                    home.bind_some(value, here, results.lookup(value))
             match outcome:
                 case Jump(successor):
-                    send(successor, left)
+                    send(successor, results)
                 case Fork(condition, then, otherwise):
-                    send(then, left.part(np.flatnonzero(condition)))
-                    send(otherwise, left.part(np.flatnonzero(~condition)))
+                    send(then, results.part(np.flatnonzero(condition)))
+                    send(otherwise, results.part(np.flatnonzero(~condition)))
                 case Yielded(values):
-                    done.append((left, values))
+                    done.append((results, values))
                 case _:  # All have left.
                     pass
             rounds += 1
@@ -218,14 +218,14 @@ class Machine(Interpreter):
 
     def _shared_values(self, body: Body) -> dict[Block, list[Value]]:
         """For each block, the values declared there that other blocks use."""
-        found = self._shared.get(body)
-        if found is None:
-            found = self._shared[body] = {}
+        values = self._shared.get(body)
+        if values is None:
+            values = self._shared[body] = {}
             for block, steps in self.plan(body).items():
                 dead = {value for step in steps for value in step.dead}  # They are used in this block only.
-                declared = (*block.parameters, *(step.result for step in steps if step.result is not None))
-                found[block] = [value for value in declared if value not in dead]
-        return found
+                results = (*block.parameters, *(step.result for step in steps if step.result is not None))
+                values[block] = [value for value in results if value not in dead]
+        return values
 
     def call(self, body: Body, arguments: Sequence[Any]) -> tuple[Any, ...]:
         """Call a function for the programs of the frame. All programs return."""

@@ -97,9 +97,9 @@ def explained(machine: Machine, pointers: Any, mask: Array | None) -> Generator[
         yield
     except MemoryAccessError as error:
         if isinstance(pointers, Marked):
-            found = pointers.marks if mask is None else np.where(mask, pointers.marks, 0)
-            if (found < 0).any():
-                source, reason = machine.sources.of(int(found[found < 0][0]))
+            marks = pointers.marks if mask is None else np.where(mask, pointers.marks, 0)
+            if (marks < 0).any():
+                source, reason = machine.sources.of(int(marks[marks < 0][0]))
                 error.summary += f": {reason}"
                 if element_bytes(source.result.type) < 8:
                     error.hint = "compute the offset in 64 bits: zg.cast(…, zg.i64) of an operand"
@@ -109,11 +109,11 @@ def explained(machine: Machine, pointers: Any, mask: Array | None) -> Generator[
 
 def joined(operands: Operands) -> Array | None:
     """For each element, the mark of one of the operands."""
-    found: Array | None = None
+    marks: Array | None = None
     for value in operands:
         if isinstance(value, Marked):
-            found = value.marks if found is None else np.where(found != 0, found, value.marks)
-    return found
+            marks = value.marks if marks is None else np.where(marks != 0, marks, value.marks)
+    return marks
 
 
 @marks.of(Op)
@@ -122,15 +122,15 @@ def elementwise(meaning: Meaning, machine: Machine, op: Op, operands: Operands) 
     result = meaning(machine, op, tuple(map(plain, operands)))
     if not is_array(result):
         return result
-    found = joined(operands)
+    marks = joined(operands)
     if machine.overflows and type(op) in _EXACT and result.dtype.kind in "iu":
         function, name = _EXACT[type(op)]
         wide = np.int64 if result.dtype.itemsize < 8 else object  # Python's integers.
         exact = function(*(plain(value).astype(wide) for value in operands))
         reason = f"the {name} in its offset overflows {element_of(op.result.type)}"
         here = np.where(exact != result, np.int32(-machine.sources.number(op, reason)), np.int32(0))
-        found = here if found is None else np.where(found != 0, found, here)
-    return marked(result, found)
+        marks = here if marks is None else np.where(marks != 0, marks, here)
+    return marked(result, marks)
 
 
 @marks.of(arith.AndI, arith.OrI, arith.MulI)
@@ -151,18 +151,18 @@ def _absorbing(meaning: Meaning, machine: Machine, op: Op, operands: Operands) -
 @where_marked(arith.Select)
 def _select(meaning: Meaning, machine: Machine, op: Op, operands: Operands, result: Any) -> Any:
     condition, then, otherwise = operands
-    found = meaning(machine, op, (plain(condition), marks_of(then), marks_of(otherwise)))
+    marks = meaning(machine, op, (plain(condition), marks_of(then), marks_of(otherwise)))
     if isinstance(condition, Marked):
-        wide = over(condition.marks, found.ndim - 1) if condition.marks.ndim == 1 else condition.marks
-        found = np.where(found != 0, found, wide)
-    return marked(result, found)
+        wide = over(condition.marks, marks.ndim - 1) if condition.marks.ndim == 1 else condition.marks
+        marks = np.where(marks != 0, marks, wide)
+    return marked(result, marks)
 
 
 @where_marked(tt.Splat, tt.Broadcast, tt.ExpandDims, tt.Reshape, tt.Trans, tt.Join, tt.Split, tt.Cat)
 def _shaped(meaning: Meaning, machine: Machine, op: Op, operands: Operands, result: Any) -> Any:
     """Marks move with the elements."""
-    found = meaning(machine, op, tuple(map(marks_of, operands)))
-    return tuple(map(marked, result, found)) if is_tuple(result) else marked(result, found)
+    marks = meaning(machine, op, tuple(map(marks_of, operands)))
+    return tuple(map(marked, result, marks)) if is_tuple(result) else marked(result, marks)
 
 
 @marks.of(

@@ -139,9 +139,9 @@ class Memory:
     def leave_out_read(self, kernel: Op) -> None:
         """Note the regions that a kernel only reads."""
         if not any(isinstance(op, IntToPtr) for op in kernel.root().walk()):
-            written = written_parameters(kernel)
+            parameters = written_parameters(kernel)
             for region in self.regions:
-                region.written = any(argument.index in written for argument in region.arguments)
+                region.written = any(argument.index in parameters for argument in region.arguments)
 
     def detach(self) -> None:
         """Go on with copies of the arrays, at the same addresses for programs, which reach no other memory."""
@@ -184,20 +184,20 @@ class Memory:
         them is no element of an argument otherwise, or may not be written.
         """
         size = access.dtype.itemsize
-        left = mask  # The lanes whose region is not found yet.
-        while left is None or left.any():
-            lane = 0 if left is None else int(np.argmax(left))
+        rest = mask  # The lanes whose region is not found yet.
+        while rest is None or rest.any():
+            lane = 0 if rest is None else int(np.argmax(rest))
             argument = self.argument_of(int(pointers.flat[lane]))
             number = 0 if argument is None else argument.number
             for region in self.regions if argument is None else [self.region_of[number]]:
                 offset = pointers - (_origin(number) + region.base)
                 index, outside = _index(region, offset, size, aligned=argument is not None)
-                wrong = outside if left is None else outside & left
+                wrong = outside if rest is None else outside & rest
                 hit = not wrong.any()
                 if hit and access.verb == "reads":
-                    yield Target(region, index, left)
+                    yield Target(region, index, rest)
                     return
-                inside = ~outside if left is None else ~outside & left
+                inside = ~outside if rest is None else ~outside & rest
                 if inside.any():
                     owners = region.arguments if argument is None else (argument,)
                     if access.verb != "reads" and not any(owner.array.flags.writeable for owner in owners):
@@ -205,23 +205,23 @@ class Memory:
                         reason = f"{access.verb} {' or '.join(names)}, but its array is read-only"
                         hint = f"pass an array that can be written; np.array({names[0]}) is a copy that can"
                         self._refuse(pointers, inside, access, reason, hint)
-                    yield Target(region, index, left if hit else inside)
+                    yield Target(region, index, rest if hit else inside)
                 if hit:
                     return
-                left = wrong
-            if left is None:
-                left = np.ones(pointers.shape, np.bool_)
-            if left.flat[lane] and not self._add_tensor_at(int(pointers.flat[lane])):
-                stray = left & (pointers >> _ADDRESS_BITS + 1 == number)
+                rest = wrong
+            if rest is None:
+                rest = np.ones(pointers.shape, np.bool_)
+            if rest.flat[lane] and not self._add_tensor_at(int(pointers.flat[lane])):
+                stray = rest & (pointers >> _ADDRESS_BITS + 1 == number)
                 self._refuse(pointers, stray, access)
-                left = left & ~stray
+                rest = rest & ~stray
 
     def _add_tensor_at(self, pointer: int) -> bool:
         """Add the memory of the tensor to which a pointer made from an integer goes. False where there is none."""
-        found = tensor_at(pointer) if self.argument_of(pointer) is None and not self.detached else None
-        if found is None:
+        tensor = tensor_at(pointer) if self.argument_of(pointer) is None and not self.detached else None
+        if tensor is None:
             return False
-        added = Region([Argument(_MAX_NUMBER, "a tensor", found)])
+        added = Region([Argument(_MAX_NUMBER, "a tensor", tensor)])
         if any(added.low < region.high and region.low < added.high for region in self.regions):
             return False  # The tensor has elements on both sides of an argument, which is a view of it.
         self.regions.append(added)
@@ -284,8 +284,8 @@ def outside(argument: Argument, offset: int, dtype: np.dtype[Any], verb: str) ->
     forward = high - low == array.nbytes and all(stride >= 0 for stride in array.strides)
     if forward and dtype.itemsize == array.itemsize:
         return f"{verb} {name}[{element}], but {name} has {array.size} elements", MASK_HINT
-    shown = f"shape {array.shape}, strides {tuple(s // array.itemsize for s in array.strides)}"
-    what = f"{verb} {name}[{element}], but that is no element of {name} ({shown})"
+    details = f"shape {array.shape}, strides {tuple(s // array.itemsize for s in array.strides)}"
+    what = f"{verb} {name}[{element}], but that is no element of {name} ({details})"
     return what, "pass the strides to the kernel and compute the offsets with them, or pass a contiguous copy"
 
 
@@ -402,18 +402,18 @@ class Sharing:
             self._check_barriers(region, access, use, units, programs, self._units(target, access, places)[2])
 
     def _touch_region(self, region: Region, use: str) -> None:
-        seen = self._uses.get(region)
-        if seen is None:
+        uses = self._uses.get(region)
+        if uses is None:
             self._uses[region] = use
-        elif seen != use or use == WRITE:
+        elif uses != use or use == WRITE:
             if region.units > _MAX_UNITS:
                 raise Conflict
             self._owners[region] = np.full(region.units, -1, np.int32)
             raise Conflict(again=True)
 
     def _claim(self, owners: Array, units: Array, programs: Array) -> None:
-        held = owners[units]
-        if ((held >= self._first) & (held != programs)).any():
+        owner = owners[units]
+        if ((owner >= self._first) & (owner != programs)).any():
             raise Conflict
         owners[units] = programs
         if (owners[units] != programs).any():  # Two programs touch one element at once.
@@ -455,9 +455,9 @@ class Sharing:
         store to an element that another position has read since."""
         if region not in self._histories:
             self._histories[region] = np.zeros((4, region.units), np.int64)
-        written, read, position, elsewhere = self._histories[region]
+        history, read, position, elsewhere = self._histories[region]
         since = self._synchronized[programs - self._first]
-        before: Array = written[units]
+        before: Array = history[units]
         verb, done = "reads", "written"
         if use != READ:
             before = read[units]
@@ -478,7 +478,7 @@ class Sharing:
         self._accesses.append(access.op)
         number = len(self._accesses)
         if use != READ:
-            written[units] = number
+            history[units] = number
             return
         first = read[units] <= since
         position[units[first]] = positions[first]
@@ -489,15 +489,15 @@ class Sharing:
         """The units that an access touches, the program that touches each, and the elements of further arrays there."""
         size, unit = access.dtype.itemsize, target.region.unit
         shape = access.shape if self.strict else target.index.shape[1:]
-        found = [target.index, access.programs.reshape(-1, *(1,) * len(shape)), *more]
-        found = [np.broadcast_to(array, (len(access.programs), *shape)) for array in found]
+        indices = [target.index, access.programs.reshape(-1, *(1,) * len(shape)), *more]
+        indices = [np.broadcast_to(array, (len(access.programs), *shape)) for array in indices]
         if target.lanes is not None:
-            lanes = np.broadcast_to(target.lanes, found[0].shape)
-            found = [array[lanes] for array in found]
+            lanes = np.broadcast_to(target.lanes, indices[0].shape)
+            indices = [array[lanes] for array in indices]
         if size < unit:
-            found[0] = found[0] // (unit // size)
+            indices[0] = indices[0] // (unit // size)
         elif size > unit:
             parts = size // unit
-            found = [np.repeat(array, parts) for array in found]
-            found[0] = found[0] * parts + np.tile(np.arange(parts), len(found[0]) // parts)
-        return found
+            indices = [np.repeat(array, parts) for array in indices]
+            indices[0] = indices[0] * parts + np.tile(np.arange(parts), len(indices[0]) // parts)
+        return indices

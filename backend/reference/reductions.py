@@ -92,11 +92,11 @@ def _combiner(machine: Machine, op: tt.Combining | cpu.Scan, *, with_marks: bool
             flat = [column.reshape(-1) for column in columns]
             half = len(flat) // 2
             arguments += map(marked, flat[:half], flat[half:]) if with_marks else flat
-        left, values = machine.run_in(op.combine, arguments, elements)
-        if left is None:
+        results, values = machine.run_in(op.combine, arguments, elements)
+        if results is None:
             raise InternalError("the body of a reduction returns from the function", str(op))
-        found = [*map(plain, values), *(map(marks_of, values) if with_marks else ())]
-        return [np.broadcast_to(value, a[0].size).reshape(shape) for value in found]
+        arrays = [*map(plain, values), *(map(marks_of, values) if with_marks else ())]
+        return [np.broadcast_to(value, a[0].size).reshape(shape) for value in arrays]
 
     return combine
 
@@ -177,13 +177,13 @@ def _marks_of_combining(meaning: Meaning, machine: Machine, op: tt.Combining, op
     single = single_op(machine, op.combine)
     reduces = isinstance(op, tt.Reduce)
     if single is not None and not isinstance(single, arith.AndI | arith.OrI | arith.MulI):
-        found = [np.maximum.reduce(columns[0], -1) if reduces else np.maximum.accumulate(columns[0], -1)]
+        results = [np.maximum.reduce(columns[0], -1) if reduces else np.maximum.accumulate(columns[0], -1)]
     else:
         columns = [*_columns(op, tuple(map(plain, operands))), *columns]
         combine = _combiner(machine, op, with_marks=True)
-        found = (_reduced if reduces else _scanned)(columns, combine)[len(operands) :]
-    found = _result(op, found)
-    return packed_values(list(map(marked, result if is_tuple(result) else (result,), found)))
+        results = (_reduced if reduces else _scanned)(columns, combine)[len(operands) :]
+    results = _result(op, results)
+    return packed_values(list(map(marked, result if is_tuple(result) else (result,), results)))
 
 
 @triton.of(tt.MapElementwise)

@@ -187,8 +187,8 @@ def _kernel(model: Op, symbol: str | None) -> tuple[Mapping[str, Op], Op]:
                 op.location,
                 hint="run the Triton model that it was made from, or for a Python model kernel.triton(types…)",
             )
-    called = {op.callee for function in functions_.values() for op in function.walk() if isinstance(op, tt.Call)}
-    kernels = [name for name in functions_ if name not in called] if symbol is None else [symbol]
+    callees = {op.callee for function in functions_.values() for op in function.walk() if isinstance(op, tt.Call)}
+    kernels = [name for name in functions_ if name not in callees] if symbol is None else [symbol]
     if len(kernels) > 1:  # A function whose calls were unused is left, and is no kernel if it has a result.
         kernels = [name for name in kernels if functions_[name].bodies[0].yield_type == void] or kernels
     if len(kernels) != 1:
@@ -203,7 +203,7 @@ def _itself(array: Array) -> Array:
 
 
 def _arguments(
-    kernel: Op, given: Sequence[object], names: Sequence[str] | None, memory: Callable[[Array], Array]
+    kernel: Op, objects: Sequence[object], names: Sequence[str] | None, memory: Callable[[Array], Array]
 ) -> tuple[list[Argument], list[Any]]:
     """The arrays of a launch with the memory of each, and the value of each parameter."""
     parameters = kernel.bodies[0].parameters
@@ -211,20 +211,20 @@ def _arguments(
         names = [f"arg{index}" for index in range(len(parameters))]
     if len(names) != len(parameters):
         raise LaunchError(f"the kernel has {len(parameters)} parameters, but {len(names)} names are given")
-    if len(given) != len(parameters):
-        raise LaunchError(f"the kernel takes {len(parameters)} argument(s); got {len(given)}")
+    if len(objects) != len(parameters):
+        raise LaunchError(f"the kernel takes {len(parameters)} argument(s); got {len(objects)}")
     arrays: list[Argument] = []
     values: list[Any] = []
-    for index, (parameter, value, name) in enumerate(zip(parameters, given, names, strict=True)):
+    for index, (parameter, value, name) in enumerate(zip(parameters, objects, names, strict=True)):
         type_ = parameter.type
         if isinstance(type_, PtrType):
             array = _array(value, type_, name)
             arrays.append(Argument(index, name, array, memory(array)))
             values.append(np.full(1, arrays[-1].pointer, POINTER))
         elif isinstance(type_, DescriptorType):
-            described, array = _described(value, type_, name)
+            argument, array = _described(value, type_, name)
             arrays.append(Argument(index, name, array, memory(array)))
-            values.append(descriptor(arrays[-1].pointer, described.shape, described.strides))
+            values.append(descriptor(arrays[-1].pointer, argument.shape, argument.strides))
         elif isinstance(type_, ScalarType):
             values.append(_number(value, type_, name))
         else:
@@ -232,42 +232,42 @@ def _arguments(
     return arrays, values
 
 
-def _described(given: object, type_: DescriptorType, name: str) -> tuple[TensorDescriptor, Array]:
+def _described(value: object, type_: DescriptorType, name: str) -> tuple[TensorDescriptor, Array]:
     """A descriptor and its array."""
-    if not isinstance(given, TensorDescriptor):
+    if not isinstance(value, TensorDescriptor):
         raise LaunchError(
-            f"{name} must be a zg.TensorDescriptor for {type_}; got {type(given).__name__}",
-            hint=f"zg.TensorDescriptor({name}, {type_.block})" if is_array(given) else None,
+            f"{name} must be a zg.TensorDescriptor for {type_}; got {type(value).__name__}",
+            hint=f"zg.TensorDescriptor({name}, {type_.block})" if is_array(value) else None,
         )
-    if given.type != type_:
-        raise LaunchError(f"{name} must be of type {type_}; got {given.type}")
-    if given.host is None:
+    if value.type != type_:
+        raise LaunchError(f"{name} must be of type {type_}; got {value.type}")
+    if value.host is None:
         raise LaunchError(
             f"{name} must describe an array in memory, as the kernel runs on the CPU; its array is on a GPU",
             hint="copy the array to the CPU first: .cpu() or .get()",
         )
-    return given, given.host
+    return value, value.host
 
 
-def _array(given: object, type_: PtrType, name: str) -> Array:
+def _array(value: object, type_: PtrType, name: str) -> Array:
     expected = type_.pointee.dtype
-    if not is_array(given):
-        raise LaunchError(f"{name} must be a NumPy array of {expected} for {type_}; got {type(given).__name__}")
-    if given.dtype != expected or not given.dtype.isnative:
-        raise LaunchError(f"{name} must be an array of {expected} for {type_}; got {given.dtype}")
-    return given
+    if not is_array(value):
+        raise LaunchError(f"{name} must be a NumPy array of {expected} for {type_}; got {type(value).__name__}")
+    if value.dtype != expected or not value.dtype.isnative:
+        raise LaunchError(f"{name} must be an array of {expected} for {type_}; got {value.dtype}")
+    return value
 
 
-def _number(given: object, type_: ScalarType, name: str) -> Array:
-    if isinstance(given, np.generic):
-        is_plain = isinstance(given, np.number | np.bool_)  # bf16 and the 8-bit floats are not.
-        given = cast(object, given.item()) if is_plain else float(cast(Any, given))
-    if not isinstance(given, int | float if type_.is_float else int):
-        raise LaunchError(f"{name} must be a number of type {type_}; got {shown(given)}")
+def _number(value: object, type_: ScalarType, name: str) -> Array:
+    if isinstance(value, np.generic):
+        is_plain = isinstance(value, np.number | np.bool_)  # bf16 and the 8-bit floats are not.
+        value = cast(object, value.item()) if is_plain else float(cast(Any, value))
+    if not isinstance(value, int | float if type_.is_float else int):
+        raise LaunchError(f"{name} must be a number of type {type_}; got {shown(value)}")
     low, high = (-(1 << 1023), 1 << 1023) if type_.is_float else type_.limits
-    if isinstance(given, int) and not low <= given <= high:
-        raise LaunchError(f"{name} must fit in {type_}; got {shown(given)}")
-    return scalars.array_of(given, type_)
+    if isinstance(value, int) and not low <= value <= high:
+        raise LaunchError(f"{name} must fit in {type_}; got {shown(value)}")
+    return scalars.array_of(value, type_)
 
 
 def _numel(type_: Type) -> int:

@@ -118,9 +118,9 @@ def _gather(machine: Machine, op: tt.Gather, operands: Operands) -> Array:
     wrong = (index < 0) | (index >= size)
     if wrong.any():
         place = np.argwhere(wrong)[0]
-        found = int(index[tuple(place)])
+        position = int(index[tuple(place)])
         raise KernelRuntimeError(
-            f"{machine.program(int(place[0]))} gathers at index {found}; it must be from 0 to {size - 1}"
+            f"{machine.program(int(place[0]))} gathers at index {position}; it must be from 0 to {size - 1}"
         )
     count = max(source.shape[0], index.shape[0])
     source, index = (np.broadcast_to(array, (count, *array.shape[1:])) for array in (source, index))
@@ -143,8 +143,8 @@ def _histogram(machine: Machine, op: tt.Histogram, operands: Operands) -> Array:
     numbers = np.arange(counts.shape[0], dtype=np.int64)
     rows = np.broadcast_to(numbers.reshape(-1, 1), counts.shape)
     bins = np.broadcast_to(array, counts.shape)[counts] + rows[counts] * op.bins
-    found = np.bincount(bins, minlength=counts.shape[0] * op.bins)
-    return found.reshape(-1, op.bins).astype(np.int32)
+    all_counts = np.bincount(bins, minlength=counts.shape[0] * op.bins)
+    return all_counts.reshape(-1, op.bins).astype(np.int32)
 
 
 @marks.of(tt.Histogram)
@@ -152,8 +152,8 @@ def _marks_of_histogram(meaning: Meaning, machine: Machine, op: tt.Histogram, op
     """An undefined element may count anywhere."""
     masks = [machine.known(op, mask, "masks a histogram by") for mask in operands[1:]]
     result = meaning(machine, op, (plain(operands[0]), *masks))
-    found = marks_of(operands[0])
-    return marked(result, (np.where(masks[0], found, 0) if masks else found).max(axis=1, keepdims=True))
+    marks = marks_of(operands[0])
+    return marked(result, (np.where(masks[0], marks, 0) if masks else marks).max(axis=1, keepdims=True))
 
 
 @triton.of(tt.Dot)
@@ -184,11 +184,11 @@ def dot(a: Array, b: Array, c: Array, source: ScalarType, target: ScalarType, pr
 
 def _parts(x: Array, precision: InputPrecision) -> list[Array]:
     """An operand as parts that the matrix units read: each is what the ones before it leave, rounded."""
-    found: list[Array] = []
+    parts: list[Array] = []
     for _ in range(1 + max(max(pair) for pair in precision.products)):
-        found.append(tf32(x) if precision is InputPrecision.TF32X3 else widened(rounded(x, bf16)))
-        x = x - found[-1]
-    return found
+        parts.append(tf32(x) if precision is InputPrecision.TF32X3 else widened(rounded(x, bf16)))
+        x = x - parts[-1]
+    return parts
 
 
 @where_marked(tt.Dot)
@@ -233,8 +233,8 @@ def _divided(machine: Machine, op: Op, dividend: Array, divisor: Array) -> Array
     if not machine.memory.tolerant:
         raise KernelRuntimeError(message)
     machine.memory.warn(f"{message}: the result is taken to have all bits set", op)
-    found = scalars.MEANINGS[op](op, dividend, np.where(by_zero, divisor.dtype.type(1), divisor))
-    return np.where(by_zero, ~divisor.dtype.type(0), found)
+    quotient = scalars.MEANINGS[op](op, dividend, np.where(by_zero, divisor.dtype.type(1), divisor))
+    return np.where(by_zero, ~divisor.dtype.type(0), quotient)
 
 
 @triton.of(arith.CmpI)
@@ -342,8 +342,8 @@ def _runs(machine: Machine, op: tt.MaxContiguous | tt.MaxConstancy, operands: Op
     for axis, length in enumerate(op.values):
         if whole.ndim == 1 or length <= 1:
             continue
-        moved = np.moveaxis(whole, axis + 1, -1)
-        begins: Array = np.equal(np.arange(1, moved.shape[-1]) % length, 0)  # Whether the next element begins a run.
-        good: Array = np.equal(np.diff(moved, axis=-1), step) | begins
+        view = np.moveaxis(whole, axis + 1, -1)
+        begins: Array = np.equal(np.arange(1, view.shape[-1]) % length, 0)  # Whether the next element begins a run.
+        good: Array = np.equal(np.diff(view, axis=-1), step) | begins
         require(machine, np.all(good.reshape(len(good), -1), axis=1), f"values are not {what} in runs of {length}")
     return operands[0]

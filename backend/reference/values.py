@@ -163,27 +163,27 @@ class Frame:
 
     def lookup(self, value: Value) -> Any:
         """The value of these programs."""
-        found = self._values.get(value, _ABSENT)
-        if found is not _ABSENT:
-            return found
+        content = self._values.get(value, _ABSENT)
+        if content is not _ABSENT:
+            return content
         assert self._parent is not None, f"{value!r} has no value"
-        found = self._parent.lookup(value)
+        content = self._parent.lookup(value)
         if self._index is not None:
-            found = chosen(found, self._index)
-            self._values[value] = found
-        return found
+            content = chosen(content, self._index)
+            self._values[value] = content
+        return content
 
-    def bind(self, value: Value, held: Any) -> None:
+    def bind(self, value: Value, content: Any) -> None:
         """Give a value to these programs."""
-        self._values[value] = held
+        self._values[value] = content
 
-    def bind_some(self, value: Value, places: Array, held: Any) -> None:
+    def bind_some(self, value: Value, places: Array, content: Any) -> None:
         """Give a value to the programs at these places; the other programs keep theirs."""
         old = self._values.get(value, _ABSENT)
         if len(places) == len(self) or old is _ABSENT:
-            parts = [(places, held)]
+            parts = [(places, content)]
         else:
-            parts = [(np.arange(len(self)), old), (places, held)]
+            parts = [(np.arange(len(self)), old), (places, content)]
         self._values[value] = merged(len(self), parts)
 
     def release(self, value: Value) -> None:
@@ -219,7 +219,7 @@ class Frame:
         if len(parts) == 1:
             frame, value = parts[0]
             return (self if len(frame) == len(self) else self.part(self.places(frame))), value
-        found = [self.places(frame) for frame, _ in parts]
-        places = np.sort(np.concatenate(found))
-        value = merged(len(places), [(np.searchsorted(places, p), v) for p, (_, v) in zip(found, parts, strict=True)])
+        indices = [self.places(frame) for frame, _ in parts]
+        places = np.sort(np.concatenate(indices))
+        value = merged(len(places), [(np.searchsorted(places, p), v) for p, (_, v) in zip(indices, parts, strict=True)])
         return (self if len(places) == len(self) else self.part(places)), value

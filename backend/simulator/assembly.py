@@ -39,8 +39,8 @@ def _barrier(program: Any, match: re.Match[str], operands: list[Any]) -> None:
 @unit(r"mov\.\w+ \$(\d+), (?:\$(\d+)|%globaltimer)")
 def _move(program: Any, match: re.Match[str], operands: list[Any]) -> None:
     now = np.full(program.threads, time.monotonic_ns(), np.uint64)
-    moved = operands[int(match[2])] if match[2] else now
-    operands[int(match[1])] = np.where(program.mask, moved, operands[int(match[1])])
+    target = operands[int(match[2])] if match[2] else now
+    operands[int(match[1])] = np.where(program.mask, target, operands[int(match[1])])
 
 
 @unit(r"mul\.f32 \$(\d+), \$(\d+), \$(\d+)")
@@ -81,11 +81,11 @@ def _load(program: Any, match: re.Match[str], operands: list[Any]) -> None:
     targets, size = _numbers(match[3]), int(match[2]) // 8
     old = [operands[target] for target in targets]
     dtype = old[0].dtype if old[0].dtype.itemsize == size else np.dtype(f"u{size}")  # A byte has a register of 16 bits.
-    found = program.load(
+    values = program.load(
         match[1], _address(match, operands, 4), dtype, program.mask, [value.astype(dtype) for value in old],
         kind=POLL if "volatile" in match[0] else READ,
     )  # fmt: skip
-    for target, value in zip(targets, found, strict=True):
+    for target, value in zip(targets, values, strict=True):
         operands[target] = value.astype(operands[target].dtype)
 
 
@@ -111,9 +111,9 @@ _ELEMENTS: dict[str, Any] = {
 }  # fmt: skip
 # The new value from the old one and the operands; compare-and-swap has two operands.
 _NEW: dict[str, Callable[[Array, Array], Array]] = {
-    "add": lambda old, given: old + given, "max": np.maximum, "min": np.minimum, "and": np.bitwise_and,
-    "or": np.bitwise_or, "xor": np.bitwise_xor, "exch": lambda old, given: given,
-    "cas": lambda old, given: np.where(old == given[: len(given) // 2], given[len(given) // 2 :], old),
+    "add": lambda old, match: old + match, "max": np.maximum, "min": np.minimum, "and": np.bitwise_and,
+    "or": np.bitwise_or, "xor": np.bitwise_xor, "exch": lambda old, match: match,
+    "cas": lambda old, match: np.where(old == match[: len(match) // 2], match[len(match) // 2 :], old),
 }  # fmt: skip
 
 
@@ -134,8 +134,8 @@ def _atomic(program: Any, match: re.Match[str], operands: list[Any]) -> None:
             raise SimulationError(f"an atomic access of {size} bytes must be aligned; that of thread {thread} is not")
         for region, _, places in memory.places(where, size, np.array([thread]), "updates"):
             old = region.bytes[places[0]].copy()
-            given = np.concatenate([value[thread : thread + 1].view(np.uint8) for value in values])
-            new = _NEW[match[1]](old.view(element), given.view(element)).view(np.uint8)
+            data = np.concatenate([value[thread : thread + 1].view(np.uint8) for value in values])
+            new = _NEW[match[1]](old.view(element), data.view(element)).view(np.uint8)
             region.bytes[places[0]] = new
             name, order = match[0].split(".")[:2]
             memory.note(region, places, UPDATE, acquires=name == "atom", releases=order in ("release", "acq_rel"))

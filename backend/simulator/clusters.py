@@ -45,12 +45,12 @@ class Cluster:
         while running:
             before, blocked = self.changes, None
             for rank in map(int, random.permutation(list(running)) if seed else list(running)):
-                found = next(running[rank], None)
-                if found is None:
+                event = next(running[rank], None)
+                if event is None:
                     del running[rank]
                     self.ended[rank] = True
                     self.changes += 1
-                blocked = found or blocked
+                blocked = event or blocked
             if self.changes == before and blocked is not None:
                 raise SimulationError(blocked.summary, blocked.location)
 
@@ -73,12 +73,12 @@ class Cluster:
         others = [count for count, ended in zip(self.arrivals, self.ended, strict=True) if not ended]
         if min(others) <= self.waits[rank]:
             raise Blocked(program.active, "deadlock: CTAs wait for others of the cluster that do not come")
-        for target, (other, known) in enumerate(zip(self.programs, self.known, strict=True)):
-            if len(known) > self.waits[rank]:
-                other.shared.learn(self.row(target, rank, program.numbers), known[self.waits[rank]])
+        for target, (other, clock) in enumerate(zip(self.programs, self.known, strict=True)):
+            if len(clock) > self.waits[rank]:
+                other.shared.learn(self.row(target, rank, program.numbers), clock[self.waits[rank]])
         program.memory.barrier(program.active)
         self.waits[rank] += 1
-        program.memory.seen = [max(one for one in given if one <= self.waits[rank]) for given in self.released]
+        program.memory.seen = [max(time for time in times if time <= self.waits[rank]) for times in self.released]
         self.changes += 1
 
     # Accesses of other CTAs.
@@ -99,8 +99,8 @@ class Cluster:
 
     def learn(self, source: int, threads: Array, knowledge: Sequence[Array]) -> None:
         """Let threads of a CTA know what `told` returned."""
-        for target, (program, known) in enumerate(zip(self.programs, knowledge, strict=True)):
-            program.shared.learn(self.row(target, source, threads), known)
+        for target, (program, clock) in enumerate(zip(self.programs, knowledge, strict=True)):
+            program.shared.learn(self.row(target, source, threads), clock)
 
     def reach(self, source: int, target: int, what: str) -> None:
         """Note that a CTA accesses the shared memory of one that has started and has not ended."""

@@ -44,9 +44,9 @@ def fragment_c(i: int) -> tuple[Array, Array]:
 
 
 @cache
-def _places(fragment: Callable[..., tuple[Array, Array]], count: int, *given: int) -> tuple[Array, Array]:
+def _places(fragment: Callable[..., tuple[Array, Array]], count: int, *size: int) -> tuple[Array, Array]:
     """The rows and the columns of the first elements of a fragment: an array of `count` by lanes each."""
-    places = [fragment(i, *given) for i in range(count)]
+    places = [fragment(i, *size) for i in range(count)]
     return np.stack([rows for rows, _ in places]), np.stack([columns for _, columns in places])
 
 
@@ -78,12 +78,12 @@ def _accumulate(sums: list[Array], own: slice, a: Array, b: Array, keep: bool = 
     """Add a product to the accumulators of a warp's threads in place, or to zeros."""
     places = _places(fragment_c, len(sums))
     c = _tile((len(a), b.shape[1]), sums, places, own)
-    added = _exact(a) @ _exact(b)
+    products = _exact(a) @ _exact(b)
     if c.dtype.kind == "u":
-        made = (added + keep * c.view(np.int32).astype(np.int64)).astype(np.int32).view(c.dtype)
+        results = (products + keep * c.view(np.int32).astype(np.int64)).astype(np.int32).view(c.dtype)
     else:
-        made = (added + c.astype(np.float64) if keep else added).astype(c.dtype)
-    for value, new in zip(sums, made[places], strict=True):
+        results = (products + c.astype(np.float64) if keep else products).astype(c.dtype)
+    for value, new in zip(sums, results[places], strict=True):
         value[own] = new
 
 
@@ -173,15 +173,15 @@ class _Wgmmas:
         result = value.copy()
         for number in map(int, np.unique(marks)):
             if number in self.accumulators and (group is None or number not in self.pending.get(group, ())):
-                chosen = bits == _MARK | number
-                result[chosen] = self.accumulators[number][chosen]
+                selection = bits == _MARK | number
+                result[selection] = self.accumulators[number][selection]
         return result
 
 
 @unit(r"\{.*wgmma\.mma_async.*\}")
 def _wgmma(program: Any, match: re.Match[str], operands: list[Any]) -> None:
     """Run the statements of a tile in order."""
-    named: dict[str, Any] = {"never": False, "always": True}
+    constants: dict[str, Any] = {"never": False, "always": True}
     wgmmas = program.unit(_Wgmmas)
     # The results are tied to the operands after them.
     outputs = program.results
@@ -192,10 +192,10 @@ def _wgmma(program: Any, match: re.Match[str], operands: list[Any]) -> None:
         opcode, _, rest = statement.partition(" ")
         if opcode == "add.s64":
             target, source, number = (part.strip() for part in rest.split(","))
-            named[target] = operands[int(source[1:])] + np.uint64(int(number))
+            constants[target] = operands[int(source[1:])] + np.uint64(int(number))
         elif opcode.startswith("wgmma.mma_async"):
             assert states == ["wgmma.fence.sync.aligned"], "a wgmma before its fence or after its commit"
-            _one(program, opcode, rest, operands, registers, named, read)
+            _one(program, opcode, rest, operands, registers, constants, read)
         elif opcode.startswith("wgmma."):
             states.append(opcode)
     assert states[-1] == "wgmma.commit_group.sync.aligned"
@@ -209,7 +209,7 @@ def _wgmma(program: Any, match: re.Match[str], operands: list[Any]) -> None:
 
 
 def _one(
-    program: Any, opcode: str, rest: str, operands: list[Any], registers: list[Array], named: dict[str, Any],
+    program: Any, opcode: str, rest: str, operands: list[Any], registers: list[Array], constants: dict[str, Any],
     read: dict[int, list[Array]],
 ) -> None:  # fmt: skip
     """Run one instruction; the places that it reads are added to `read` for each warp group."""
@@ -223,7 +223,7 @@ def _one(
     assert form is not None, rest
     of_c, *of_a = _numbers(f"{form[1]} {form[2]}")
     assert len(of_c) == n // 2
-    first, second, scale = named.get(form[2]), named[form[3]], named[form[4]]
+    first, second, scale = constants.get(form[2]), constants[form[3]], constants[form[4]]
     flags = [int(flag) for flag in form[5].split(", ")[1:]]
     if match[3] != "s32":
         assert flags[:2] == [1, 1]
@@ -296,7 +296,7 @@ def _stmatrix(program: Any, match: re.Match[str], operands: list[Any]) -> None:
 @unit(r"wgmma\.wait_group\.sync\.aligned (\d+)")
 def _wait(program: Any, match: re.Match[str], operands: list[Any]) -> None:
     wgmmas, shared = program.unit(_Wgmmas), program.shared
-    given = [value.copy() for value in operands[len(operands) // 2 :]]
+    results = [value.copy() for value in operands[len(operands) // 2 :]]
     for group in program.warp_groups("a wgmma"):
         groups = wgmmas.groups.get(group, [])
         while len(groups) > int(match[1]):
@@ -304,9 +304,9 @@ def _wait(program: Any, match: re.Match[str], operands: list[Any]) -> None:
             wgmmas.pending[group] -= numbers
             shared.end_wgmma(group, time)
         threads = slice(128 * group, 128 * group + 128)
-        for value in given:
+        for value in results:
             value[threads] = wgmmas.complete(value, group)[threads]
-    operands[: len(given)] = given
+    operands[: len(results)] = results
 
 
 @unit(r"cvt\.rna\.tf32\.f32 \$0, \$1")

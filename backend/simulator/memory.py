@@ -47,15 +47,15 @@ class Region(regions.Region):
 
     def noted_apart(self) -> Region:
         """The same memory, without accesses."""
-        made = copy(self)
-        made.writer, made.readers = np.full_like(self.writer, _NOBODY), np.zeros_like(self.readers)
-        made.touched, made.loads, made.others = [], [], []
-        made.stored, made.loaded = np.zeros((2, len(self.bytes)), np.int32)
-        return made
+        twin = copy(self)
+        twin.writer, twin.readers = np.full_like(self.writer, _NOBODY), np.zeros_like(self.readers)
+        twin.touched, twin.loads, twin.others = [], [], []
+        twin.stored, twin.loaded = np.zeros((2, len(self.bytes)), np.int32)
+        return twin
 
     def barrier(self, threads: Array) -> None:
         """Order the earlier accesses of these threads, a mask, before their later ones."""
-        kept: list[tuple[Array, int | None]] = []
+        barriers: list[tuple[Array, int | None]] = []
         others = np.uint32(~_warps(np.flatnonzero(threads)) & 0xFFFFFFFF)
         for places, load in self.touched:
             if threads.all():
@@ -65,8 +65,8 @@ class Region(regions.Region):
             self.writer[places] = np.where((writer >= 0) & threads[np.maximum(writer, 0)], _NOBODY, writer)
             self.readers[places] &= others
             if (still := self.writer[places] != _NOBODY if load is None else self.readers[places] != 0).any():
-                kept.append((places[still], load))
-        self.touched = kept
+                barriers.append((places[still], load))
+        self.touched = barriers
 
 
 class Memory:
@@ -114,12 +114,12 @@ class Memory:
     def of_ctas(self, count: int) -> Sequence[Memory]:
         """The same memory for each CTA of a cluster, which notes its accesses apart from those of the others."""
         ctas: Sequence[Memory] = [copy(self) for _ in range(count)]
-        for made in ctas:
-            made.regions = [region.noted_apart() for region in self.regions]
-            made._variables, made.seen = {}, [0] * count
-            made.start()
-        for made, (rank, other) in product(ctas, enumerate(ctas)):
-            for region, theirs in zip(made.regions, other.regions, strict=True) if made is not other else ():
+        for pair in ctas:
+            pair.regions = [region.noted_apart() for region in self.regions]
+            pair._variables, pair.seen = {}, [0] * count
+            pair.start()
+        for pair, (rank, other) in product(ctas, enumerate(ctas)):
+            for region, theirs in zip(pair.regions, other.regions, strict=True) if pair is not other else ():
                 region.others.append((rank, other, theirs))
         return ctas
 
@@ -136,7 +136,7 @@ class Memory:
         for region in self.regions:
             region.barrier(threads)
         others = ~_warps(np.flatnonzero(threads))
-        self.used[1:] = [used & others for used in self.used[1:]]
+        self.used[1:] = [time & others for time in self.used[1:]]
 
     def new_load(self) -> int:
         """The number of a further load, whose values are not used yet."""
@@ -183,14 +183,14 @@ class Memory:
         `bits` are the new and the old bytes of a store. `orders` says whether the access acquires and releases.
         """
         if self.races is not None and region.names:
-            given = (lambda: bits) if bits else None
-            self.races.note(region, places, np.full_like(places, self.program), kind, self.line, bits=given, **orders)
+            details = (lambda: bits) if bits else None
+            self.races.note(region, places, np.full_like(places, self.program), kind, self.line, bits=details, **orders)
 
     def load(self, addresses: Array, size: int, threads: Array, load: int = USED, kind: int = races.READ) -> Array:
         """The bytes of each thread's access, for the load of this number."""
-        found = np.empty((len(addresses), size), np.uint8)
+        data = np.empty((len(addresses), size), np.uint8)
         for region, rows, places in self.places(addresses, size, threads, "reads"):
-            found[rows] = region.bytes[places]
+            data[rows] = region.bytes[places]
             if not region.writable:
                 continue
             self.note(region, places, kind, acquires=kind == races.POLL)
@@ -209,7 +209,7 @@ class Memory:
                     self._expire([load], () if load else [-1], *clash)
                 region.loaded[places] = self.time
                 region.loads.append((places, load, self.time))
-        return found
+        return data
 
     def store(self, addresses: Array, values: Array, threads: Array) -> None:
         """Write each thread's bytes."""
@@ -246,10 +246,10 @@ class Memory:
         )
         self._expire(loads, self.used, int(np.bitwise_or.reduce(readers)), text)
 
-    def _expire(self, loads: Iterable[int], used: Sequence[int], warps: int, text: str) -> None:
+    def _expire(self, loads: Iterable[int], times: Sequence[int], warps: int, text: str) -> None:
         """Raise `SimulationError` if warps have used the values of loads, or when they do."""
         for load in loads:
-            if used and used[load] & warps:
+            if times and times[load] & warps:
                 raise SimulationError(text)
             self.stale[load], self.conflicts[load] = self.stale[load] | warps, text
 
@@ -271,11 +271,11 @@ class Memory:
         region.stored[places] = self.time
         for rank, other, theirs in region.others:
             if (late := theirs.loaded[places] > self.seen[rank]).any():
-                found = places[late]
-                loads = {n for read, n, time in theirs.loads if time > self.seen[rank] and np.isin(read, found).any()}
+                clashes = places[late]
+                loads = {n for read, n, time in theirs.loads if time > self.seen[rank] and np.isin(read, clashes).any()}
                 text = (
                     f"a barrier of the cluster must be between a load and another CTA's store of the same element; "
-                    f"thread {who[late][0]} writes byte {found[0]} of {region.name}, which CTA {rank} of the cluster "
+                    f"thread {who[late][0]} writes byte {clashes[0]} of {region.name}, which CTA {rank} of the cluster "
                     f"has read"
                 )
                 other._expire(loads, other.ever, -1, text)

@@ -189,12 +189,12 @@ class Program:
         where = addresses[threads]
         self._aligned(where, threads, "reads", width, align)
         if space == "shared":
-            found = self.shared.load(where, threads, width)
+            data = self.shared.load(where, threads, width)
         else:
-            found = self.memory.load(where, width, threads, self._load_number(), kind)
+            data = self.memory.load(where, width, threads, self._load_number(), kind)
         result = [array.copy() for array in old]
         for index, array in enumerate(result):
-            array[threads] = np.ascontiguousarray(found[:, index * size : (index + 1) * size]).view(dtype)[:, 0]
+            array[threads] = np.ascontiguousarray(data[:, index * size : (index + 1) * size]).view(dtype)[:, 0]
         return result
 
     def _load_number(self) -> int:
@@ -210,13 +210,13 @@ class Program:
         if self.loads:
             self.memory.use(self.loads, np.flatnonzero(mask))
 
-    def store(self, space: str, addresses: Array, given: Sequence[Array], mask: Array, align: int = 0) -> None:
+    def store(self, space: str, addresses: Array, last_state: Sequence[Array], mask: Array, align: int = 0) -> None:
         """Write the values of vectors where the mask holds."""
         threads = np.flatnonzero(mask)
         if not len(threads):
             return
         self.use(mask)
-        parts = [np.ascontiguousarray(value[threads]).view(np.uint8).reshape(len(threads), -1) for value in given]
+        parts = [np.ascontiguousarray(value[threads]).view(np.uint8).reshape(len(threads), -1) for value in last_state]
         written = np.concatenate(parts, axis=1)
         where = addresses[threads]
         self._aligned(where, threads, "writes", written.shape[1], align)
@@ -269,8 +269,8 @@ class Program:
             sources = [labels[int(number)] for number in came if number >= 0]
             try:
                 following = self._block(labels[current], sources, before, first)
-            except Blocked as found:
-                blocked = found
+            except Blocked as error:
+                blocked = error
                 line[self.active] = blocked.line
                 stuck = blocked.threads | stuck if blocked.line == first else np.zeros(self.threads, bool)
                 continue
@@ -326,8 +326,10 @@ class Program:
                 name, kind, ways = text.incoming(line)
                 value: Any = None
                 for source in sources:
-                    found = self.get(kind, ways[source])
-                    value = found if value is None else values.chosen(before == frame.numbers[source], found, value)
+                    incoming = self.get(kind, ways[source])
+                    value = (
+                        incoming if value is None else values.chosen(before == frame.numbers[source], incoming, value)
+                    )
                 arriving[name] = value, self._dependences(line)
                 continue
             for name, (value, self.loads) in arriving.items():
@@ -340,8 +342,8 @@ class Program:
                     return self._following(line)
                 if line.startswith("ret "):
                     if line != "ret void":
-                        made, old = self.operand(line[len("ret ") :]), frame.result
-                        frame.result = made if old is None else values.chosen(self.active, made, old)
+                        result, old = self.operand(line[len("ret ") :]), frame.result
+                        frame.result = result if old is None else values.chosen(self.active, result, old)
                         frame.loads[""] |= self.loads
                     return len(frame.labels)
                 if line == "unreachable":
@@ -362,8 +364,8 @@ class Program:
 
     def _dependences(self, line: str) -> frozenset[int]:
         """The loads that the operands of an instruction depend on."""
-        known = self.frame.loads
-        return _NONE.union(*(known[name] for name in text.operands_of(line) if name in known)) if known else _NONE
+        loads = self.frame.loads
+        return _NONE.union(*(loads[name] for name in text.operands_of(line) if name in loads)) if loads else _NONE
 
     def _following(self, line: str) -> Array | int:
         """The number of the next block of each thread, from a branch."""
@@ -405,30 +407,30 @@ class Program:
     def barrier(self, count: int | None) -> None:
         """Run a barrier of `count` threads, or of all."""
         here = int(self.active.sum())
-        wanted = self.threads if count is None else count
-        if here > wanted or wanted % 32 or self.active.reshape(-1, 32).any(1).sum() * 32 != here:
-            raise SimulationError(f"{wanted} threads must come to a barrier together; {here} do")
-        if here < wanted:
-            raise Blocked(self.active, f"deadlock: a barrier is for {wanted} threads, and {here} come to it")
+        expected = self.threads if count is None else count
+        if here > expected or expected % 32 or self.active.reshape(-1, 32).any(1).sum() * 32 != here:
+            raise SimulationError(f"{expected} threads must come to a barrier together; {here} do")
+        if here < expected:
+            raise Blocked(self.active, f"deadlock: a barrier is for {expected} threads, and {here} come to it")
         self.shared.barrier(self.active)
         self.memory.barrier(self.active)
 
     def _instruction(self, line: str) -> None:
         name, opcode, rest, flags = text.instruction(line)
-        made = self._value(opcode, rest)
-        if flags and self.promises and opcode in values.BINARY and not isinstance(made, list):
-            wrong = values.broken(opcode, flags, *self._two(rest), made)
+        value = self._value(opcode, rest)
+        if flags and self.promises and opcode in values.BINARY and not isinstance(value, list):
+            wrong = values.broken(opcode, flags, *self._two(rest), value)
             if wrong[self.active].any():
                 raise SimulationError(f"an instruction promises what must hold, and does not: {line}")
         if name:
-            self._set(name, made)
+            self._set(name, value)
 
     def _value(self, opcode: str, rest: str) -> Any:
         """The result of an instruction or of a constant expression."""
         if opcode in values.BINARY:
-            made = values.binary(opcode, *self._two(rest))
+            value = values.binary(opcode, *self._two(rest))
             width = text.odd_width(rest.partition(" ")[0])
-            return made & made.dtype.type((1 << width) - 1) if width else made
+            return value & value.dtype.type((1 << width) - 1) if width else value
         if opcode in ("icmp", "fcmp"):
             predicate, _, rest = rest.partition(" ")
             return values.compared(opcode, predicate, *self._two(rest))
@@ -477,20 +479,20 @@ class Program:
         dtype = text.dtype_of(elements[0] if elements else kind)
         blank = [np.zeros(self.threads, dtype)] * len(elements or (kind,))
         where = self.operand(pointer)
-        found = self.load(self._space(pointer), where, dtype, self.active, blank, _alignment(align))
-        return found if elements else found[0]
+        values = self.load(self._space(pointer), where, dtype, self.active, blank, _alignment(align))
+        return values if elements else values[0]
 
     def _store(self, rest: str) -> None:
         value, pointer, *align = text.split(rest)
-        given = self.operand(value)
-        parts = cast("list[Array]", given if isinstance(given, list) else [given])
+        values = self.operand(value)
+        parts = cast("list[Array]", values if isinstance(values, list) else [values])
         self.store(self._space(pointer), self.operand(pointer), parts, self.active, _alignment(align))
 
     def _insertelement(self, rest: str) -> Any:
         vector, value, index = text.split(rest)
-        made = list(self.operand(vector))
-        made[_index(index)] = self.operand(value)
-        return made
+        elements = list(self.operand(vector))
+        elements[_index(index)] = self.operand(value)
+        return elements
 
     def _extractelement(self, rest: str) -> Any:
         vector, index = text.split(rest)
@@ -508,7 +510,7 @@ class Program:
     def _call(self, rest: str) -> Any:
         if " asm " in rest:
             return self._asm(rest)
-        name, given = text.called(rest)
+        name, callee = text.called(rest)
         short = name.removeprefix("llvm.").removeprefix("nvvm.")
         if short.startswith("read.ptx.sreg."):
             return self._special(short.removeprefix("read.ptx.sreg."))
@@ -521,7 +523,7 @@ class Program:
             function = partial(self._invoke, self.module.functions[name])
         if function is None:
             raise text.unknown(f"call {rest}")
-        return function(*(self.operand(argument) for argument in given))
+        return function(*(self.operand(argument) for argument in callee))
 
     def _special(self, register: str) -> Array:
         """A special register, as "tid.x"."""
@@ -570,22 +572,22 @@ class Program:
         """Run an instruction of assembly, in the threads where its predicate holds."""
         guard = re.match(r"@\$(\d+) ", statement)
         self.mask = self.active & operands[int(guard[1])] if guard else self.active
-        found = _unit_for(statement[guard.end() :] if guard else statement)
-        if found is None:
+        unit = _unit_for(statement[guard.end() :] if guard else statement)
+        if unit is None:
             raise text.unknown(statement)
-        found[0](self, found[1], operands)
+        unit[0](self, unit[1], operands)
 
 
-def _same(one: Any, other: Any) -> bool:
+def _same(value: Any, other: Any) -> bool:
     """Whether states, or values of a state, are equal."""
-    if one is other:
+    if value is other:
         return True
-    if isinstance(one, dict):
-        old, new = cast("dict[str, Any]", one), cast("dict[str, Any]", other)
+    if isinstance(value, dict):
+        old, new = cast("dict[str, Any]", value), cast("dict[str, Any]", other)
         return old.keys() == new.keys() and all(_same(value, new[name]) for name, value in old.items())
-    if isinstance(one, list):
-        return all(map(_same, cast("list[Any]", one), other))
-    return np.array_equal(one, other)
+    if isinstance(value, list):
+        return all(map(_same, cast("list[Any]", value), other))
+    return np.array_equal(value, other)
 
 
 def _alignment(parts: Sequence[str]) -> int:

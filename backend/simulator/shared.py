@@ -65,10 +65,10 @@ class Shared:
     def knowledge(self, threads: Array) -> Array:
         """For each agent, the time up to which these threads, by number, know of its accesses and of their own."""
         self.time += 1
-        told = self.known[threads]
-        told[np.arange(len(threads)), threads] = self.time
-        told[:, self._groups] = np.maximum(told[:, self._groups], told[:, self._waited])
-        return told.max(0)
+        clock = self.known[threads]
+        clock[np.arange(len(threads)), threads] = self.time
+        clock[:, self._groups] = np.maximum(clock[:, self._groups], clock[:, self._waited])
+        return clock.max(0)
 
     def learn(self, threads: Array, knowledge: Array) -> None:
         """Let these threads know what `knowledge` returned."""
@@ -89,15 +89,15 @@ class Shared:
         """A mask of the accesses with these stamps that the threads `who`, or one thread, do not know to come before
         their own."""
         time, agent = np.divmod(stamps, _AGENTS)
-        found: Array = time >= self.known[who, agent]
-        shared = found & ((agent == self.several) | (agent == self.atomic) | (agent >= self.by_role.start))
+        is_foreign: Array = time >= self.known[who, agent]
+        shared = is_foreign & ((agent == self.several) | (agent == self.atomic) | (agent >= self.by_role.start))
         if shared.any():
             pairs, at = np.unique(np.where(shared, stamps * _AGENTS + who, 0)[shared], return_inverse=True)
             time, agent = np.divmod(pairs[:, None] // _AGENTS, _AGENTS)
             others = (agent >= self.by_role.start) & (agent - self.by_role.start != self.roles)
             parts = np.where(others, 0, np.minimum(time, self.parts))
-            found[shared] = np.any(parts >= self.known[pairs % _AGENTS, : len(self.parts)], axis=1)[at]
-        return found
+            is_foreign[shared] = np.any(parts >= self.known[pairs % _AGENTS, : len(self.parts)], axis=1)[at]
+        return is_foreign
 
     def begin_wgmma(self, group: int, places: Array) -> int:
         """Note that wgmmas of a warp group read these places from now on. Returns the time for `end_wgmma`."""
@@ -164,11 +164,11 @@ class Shared:
     def note_reads(self, places: Array, who: Any) -> None:
         """Note that threads read these bytes."""
         together = self._together(places, who)
-        made = self.stamp(np.where(self.foreign(self.reader[places], who), together, who))
-        self.reader[places] = made
-        clash = self.reader[places] != made
+        stamps = self.stamp(np.where(self.foreign(self.reader[places], who), together, who))
+        self.reader[places] = stamps
+        clash = self.reader[places] != stamps
         self.reader[places[clash]] = self.stamp(together[clash])
-        self.reader[places[made == self.stamp(self.several)]] = self.stamp(self.several)
+        self.reader[places[stamps == self.stamp(self.several)]] = self.stamp(self.several)
         self.parts[who] = self.time
 
     def note_reads_of_warp(self, places: Array, lanes: Array) -> None:
@@ -183,8 +183,8 @@ class Shared:
         """The agent of reads by those who have read these bytes and by threads of one role."""
         before, own = self.reader[places] % _AGENTS, self.by_role.start + self.roles[who]
         same: Array = self.by_role.start + self.roles[np.minimum(before, len(self.roles) - 1)] == own
-        found: Array = np.where(np.where(before < len(self.roles), same, before == own), own, self.several)
-        return found
+        owners: Array = np.where(np.where(before < len(self.roles), same, before == own), own, self.several)
+        return owners
 
     def load(self, addresses: Array, threads: Array, size: int) -> Array:
         places = self.places(addresses, size)

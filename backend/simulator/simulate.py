@@ -39,7 +39,7 @@ UNITS = (assembly, clusters, matrix, tma)
 
 def simulate(
     llvm: str, *, num_warps: int, shared: int, grid: Sequence[int] = (1,), arguments: Sequence[Any] = (), seed: int = 0,
-    promises: bool = True, max_steps: int = MAX_STEPS, names: Sequence[str] = (), known: Iterable[Location] = (),
+    promises: bool = True, max_steps: int = MAX_STEPS, names: Sequence[str] = (), locations: Iterable[Location] = (),
 ) -> None:  # fmt: skip
     """Run emitted LLVM text for every program of a grid, one after the other. Arrays are changed in place.
 
@@ -60,10 +60,12 @@ def simulate(
     module = module_of(llvm)
     threads = max(32 * num_warps, module.numbers.get("nvvm.reqntid", 0))
     # The array that a tensor map describes is memory as well.
-    given = [getattr(argument, "array", argument) for argument in arguments]
-    arrays: list[Array] = [argument for argument in given if isinstance(argument, np.ndarray)]
-    titles = [names[at] if names else f"argument {at}" for at, one in enumerate(given) if isinstance(one, np.ndarray)]
-    memory, places = Memory(arrays, titles), Places(module.metadata, known)
+    values = [getattr(argument, "array", argument) for argument in arguments]
+    arrays: list[Array] = [argument for argument in values if isinstance(argument, np.ndarray)]
+    titles = [
+        names[at] if names else f"argument {at}" for at, array in enumerate(values) if isinstance(array, np.ndarray)
+    ]
+    memory, places = Memory(arrays, titles), Places(module.metadata, locations)
     sizes = (*grid, 1, 1)[:3]
     ctas = module.numbers.get("nvvm.cluster_dim", 1)
     programs = sizes[0] // ctas, *sizes[1:]
@@ -75,7 +77,7 @@ def simulate(
         program.promises, program.places = promises, places
         program.program, program.grid = number, sizes
         count = 0
-        for (kind, name), argument, array in zip(module.kernel.parameters, arguments, given, strict=True):
+        for (kind, name), argument, array in zip(module.kernel.parameters, arguments, values, strict=True):
             if isinstance(array, np.ndarray):
                 pointer = memory.pointers[count]
                 if argument is not array:
@@ -100,9 +102,9 @@ def simulate(
 def _number(kind: str, argument: Any, threads: int) -> Array:
     """A number for a parameter; 8-bit floats are their bits."""
     dtype = np.dtype(dtype_of(kind))
-    one = np.asarray(argument)
-    if one.dtype.itemsize == 1 and one.dtype.kind not in "biu":
-        one = one.view(np.uint8)
+    value = np.asarray(argument)
+    if value.dtype.itemsize == 1 and value.dtype.kind not in "biu":
+        value = value.view(np.uint8)
     if dtype.kind in "biu" and dtype != np.bool_:
-        one = np.asarray(int(one) % (1 << 8 * dtype.itemsize))
-    return np.full(threads, one).astype(dtype)
+        value = np.asarray(int(value) % (1 << 8 * dtype.itemsize))
+    return np.full(threads, value).astype(dtype)

@@ -222,10 +222,10 @@ def module_of(llvm: str) -> Module:
     kernel: Function | None = None
     for at, line in enumerate(lines):
         if line.startswith("define "):
-            name, made = _function(lines, at)
-            functions[name] = made
+            name, function = _function(lines, at)
+            functions[name] = function
             if " ptx_kernel " in line:
-                kernel = made
+                kernel = function
     assert kernel is not None, "a text without a kernel"
     variables = {
         name.strip('"'): (int(space or 0), kind, value or "") for name, space, kind, value in _VARIABLE.findall(llvm)
@@ -260,8 +260,8 @@ def _function(lines: Sequence[str], start: int) -> tuple[str, Function]:
             place = _PLACE.search(line)
             here.append(int(place[1]) if place else None)
     order = arranged(list(blocks), {name: targets(inside[-1]) for name, inside in blocks.items()})
-    kept = {name: blocks[name] for name in order}
-    return match[1].strip('"'), Function(tuple(map(typed, split(inside))), kept, places)
+    blocks_in_order = {name: blocks[name] for name in order}
+    return match[1].strip('"'), Function(tuple(map(typed, split(inside))), blocks_in_order, places)
 
 
 def arranged(labels: Sequence[str], following: Mapping[str, Sequence[str]]) -> list[str]:
@@ -271,33 +271,33 @@ def arranged(labels: Sequence[str], following: Mapping[str, Sequence[str]]) -> l
     threads in the earliest block run first, diverged paths meet again as early as possible.
     """
     order = reverse_postorder(labels[0], following.__getitem__)
-    left = set(order)
+    remaining = set(order)
     made: list[str] = []
     for label in order:
-        if label in left:
+        if label in remaining:
             # The blocks that lead back here are those of a loop. They are arranged without the edges to the first.
-            loop = reached([label], lambda one: [before for before in left if one in following[before]])
-            left.difference_update(loop)
+            loop = reached([label], lambda label: [before for before in remaining if label in following[before]])
+            remaining.difference_update(loop)
             inside = {one: [after for after in following[one] if after in loop and after != label] for one in loop}
-            made += arranged([one for one in order if one in loop], inside) if len(loop) > 1 else [label]
+            made += arranged([label for label in order if label in loop], inside) if len(loop) > 1 else [label]
     return made
 
 
 class Places:
     """The places of a text's metadata. A place in `known` with the same line and column gives its span."""
 
-    def __init__(self, metadata: Mapping[int, str], known: Iterable[Location] = ()) -> None:
+    def __init__(self, metadata: Mapping[int, str], locations: Iterable[Location] = ()) -> None:
         self._metadata = metadata
-        self._known = {(place.file, place.line, place.column): place for place in known}
-        self._made: dict[int, Location | None] = {}
+        self._locations = {(place.file, place.line, place.column): place for place in locations}
+        self._cache: dict[int, Location | None] = {}
 
     def of(self, number: int | None) -> Location | None:
         """The place of the metadata with this number."""
         if number is None:
             return None
-        if number not in self._made:
-            self._made[number] = self._place(number)
-        return self._made[number]
+        if number not in self._cache:
+            self._cache[number] = self._place(number)
+        return self._cache[number]
 
     def _place(self, number: int) -> Location | None:
         node = self._metadata.get(number, "")
@@ -305,7 +305,7 @@ class Places:
         if not line or file is None:
             return None
         place = Location(file, line, max(0, (self._field(node, "column") or 0) - 1))
-        place = self._known.get((place.file, place.line, place.column), place)
+        place = self._locations.get((place.file, place.line, place.column), place)
         caller = self._field(node, "inlinedAt")
         return place if place.caller is not None or caller is None else place.called_from(self.of(caller))
 
@@ -314,18 +314,18 @@ class Places:
             node = self._metadata.get(scope, "")
             file = self._field(node, "file")
             if file is not None:
-                found = re.search(r'filename: "([^"]*)", directory: "([^"]*)"', self._metadata.get(file, ""))
-                names = [unquoted(name).decode(errors="surrogateescape") for name in found.groups()] if found else []
-                return os.path.join(*names[::-1]) if found else None
+                match = re.search(r'filename: "([^"]*)", directory: "([^"]*)"', self._metadata.get(file, ""))
+                names = [unquoted(name).decode(errors="surrogateescape") for name in match.groups()] if match else []
+                return os.path.join(*names[::-1]) if match else None
             scope = self._field(node, "scope")
         return None
 
     @staticmethod
     def _field(node: str, name: str) -> int | None:
-        found = re.search(rf"\b{name}: !?(\d+)", node)
-        return int(found[1]) if found else None
+        match = re.search(rf"\b{name}: !?(\d+)", node)
+        return int(match[1]) if match else None
 
 
 def unquoted(quoted: str) -> bytes:
     """The bytes of text that LLVM quotes, some of them in hexadecimal."""
-    return re.sub(rb"\\([0-9A-Fa-f]{2})", lambda found: bytes([int(found[1], 16)]), quoted.encode())
+    return re.sub(rb"\\([0-9A-Fa-f]{2})", lambda match: bytes([int(match[1], 16)]), quoted.encode())

@@ -48,7 +48,7 @@ def in_parts(func: tt.Func, arguments: Sequence[Any], scratch: int = 0, grid: Se
     """
     parts = func.parts or [str(number) for number in range(len(arguments))]
     types = [parameter.type for parameter in func.body.parameters]
-    given = [
+    values = [
         _part(arguments[int(part.partition(".")[0])], part, type_)
         for part, type_ in zip(parts, types, strict=True)
         if not is_of_launch(part)
@@ -56,22 +56,22 @@ def in_parts(func: tt.Func, arguments: Sequence[Any], scratch: int = 0, grid: Se
     maps = [
         _map(
             type_,
-            [int(s[1:]) if s.startswith("=") else given[int(s)] for s in part.removesuffix(STORED).split()[1:]],
+            [int(s[1:]) if s.startswith("=") else values[int(s)] for s in part.removesuffix(STORED).split()[1:]],
             part.endswith(STORED),
         )
         for part, type_ in zip(parts, types, strict=True)
         if part.startswith(MAP)
     ]
     sizes = [grid[int(part.split()[1])] for part in parts if part.startswith(GRID)]
-    return [*given, *sizes, *maps, *([_aligned(scratch)] if SCRATCH in parts else [])]
+    return [*values, *sizes, *maps, *([_aligned(scratch)] if SCRATCH in parts else [])]
 
 
-def _map(type_: Type, sources: Sequence[Any], stored: bool) -> TensorMap:
+def _map(type_: Type, sources: Sequence[Any], is_store: bool) -> TensorMap:
     """The tensor map that a launch makes."""
     assert isinstance(type_, DescriptorType)
     array, rows, columns, pitch = sources
     why: str | None = None
-    if min(rows, columns) < 1 and stored:
+    if min(rows, columns) < 1 and is_store:
         why = f"blocks are stored by TMA to {rows} by {columns} elements: there is nothing to store to"
     elif min(rows, columns) < 1:  # See `tensormap.py`.
         pitch = 16 // array.itemsize
@@ -174,8 +174,8 @@ class _Tma:
         """Make the writes of these threads, mbarriers included, visible to the asynchronous proxy."""
         shared = self.program.shared
         shared.fence(threads)
-        for address, made in self.barriers.items():
-            made.fenced |= bool((shared.unfenced[address : address + 8] == -1).all())
+        for address, barrier in self.barriers.items():
+            barrier.fenced |= bool((shared.unfenced[address : address + 8] == -1).all())
 
     # Time.
 
@@ -216,16 +216,16 @@ class _Tma:
 
     def mbarrier(self, address: int, threads: Array) -> _Mbarrier:
         """The mbarrier at an address. Raises `SimulationError` if these threads must not use it."""
-        shared, made = self.program.shared, self.barriers.get(address)
-        if made is None:
+        shared, barrier = self.program.shared, self.barriers.get(address)
+        if barrier is None:
             raise SimulationError("an mbarrier must be initialised before its use")
-        if shared.foreign(made.made, threads).any():
+        if shared.foreign(barrier.made, threads).any():
             raise SimulationError(
                 "a thread uses an mbarrier that another has initialised since the last barrier: a barrier is missing"
             )
         own = threads[threads < self.program.threads]
-        made.users[own] = shared.stamp(own)
-        return made
+        barrier.users[own] = shared.stamp(own)
+        return barrier
 
     def init(self, address: int, thread: int, arrivals: int) -> None:
         if address in self.barriers:
@@ -240,15 +240,15 @@ class _Tma:
         shared.write(places, thread, self.random.integers(0, 256, 8, dtype=np.uint8))
         shared.writer[places] = shared.stamp(shared.in_flight)
         users = np.zeros(self.program.threads, np.int64)
-        known = [np.zeros(shared.known.shape[1], np.int64) for _ in self.program.cluster.programs]
-        self.barriers[address] = _Mbarrier(arrivals, arrivals, shared.stamp(thread), users, known, known)
+        clocks = [np.zeros(shared.known.shape[1], np.int64) for _ in self.program.cluster.programs]
+        self.barriers[address] = _Mbarrier(arrivals, arrivals, shared.stamp(thread), users, clocks, clocks)
 
     def invalidate(self, address: int, thread: int) -> None:
-        made = self.mbarrier(address, np.array([thread]))
-        if made.bytes or made.missing != made.arrivals:
+        barrier = self.mbarrier(address, np.array([thread]))
+        if barrier.bytes or barrier.missing != barrier.arrivals:
             raise SimulationError("an mbarrier must not be invalidated in the middle of a phase")
         shared, places = self.program.shared, np.arange(address, address + 8)
-        if shared.foreign(made.users, thread).any():
+        if shared.foreign(barrier.users, thread).any():
             raise SimulationError(_UNORDERED)
         shared.write(places, thread, self.random.integers(0, 256, 8, dtype=np.uint8))
         del self.barriers[address]
@@ -256,33 +256,33 @@ class _Tma:
     def arrive(self, address: int, thread: int, expected: int, source: int | None = None) -> None:
         """Arrive at an mbarrier, by a thread of the CTA of rank `source`; without it, of this CTA."""
         source = self.program.rank if source is None else source
-        made = self.mbarrier(address, self.program.cluster.row(self.program.rank, source, np.array([thread])))
-        if made.missing == 0:
+        barrier = self.mbarrier(address, self.program.cluster.row(self.program.rank, source, np.array([thread])))
+        if barrier.missing == 0:
             raise SimulationError("an mbarrier must have no more arrivals in a phase than it was initialised with")
-        made.coming = list(map(np.maximum, made.coming, self.program.cluster.told(source, thread)))
-        made.bytes += expected
-        made.missing -= 1
-        made.step()
+        barrier.coming = list(map(np.maximum, barrier.coming, self.program.cluster.told(source, thread)))
+        barrier.bytes += expected
+        barrier.missing -= 1
+        barrier.step()
 
     def wait(self, addresses: Array, parities: Array) -> None:
         """Block the active threads until the phases of these parities have ended."""
         program = self.program
-        held = np.zeros(program.threads, bool)
+        blocked = np.zeros(program.threads, bool)
         self.some_land()
         active = program.active
         for address, parity in {*zip(addresses[active].tolist(), parities[active].tolist(), strict=True)}:
             if parity not in (0, 1):
                 raise SimulationError(f"a parity must be 0 or 1; got {parity}")
             threads = active & (addresses == address) & (parities == parity)
-            made = self.mbarrier(address, np.flatnonzero(threads))
-            while made.phase % 2 == parity and self.loads:
+            barrier = self.mbarrier(address, np.flatnonzero(threads))
+            while barrier.phase % 2 == parity and self.loads:
                 self.land(self.loads[int(self.random.integers(len(self.loads)))])
-            if made.phase % 2 == parity:
-                held |= threads
+            if barrier.phase % 2 == parity:
+                blocked |= threads
             else:
-                program.cluster.learn(program.rank, np.flatnonzero(threads), made.known)
-        if held.any():
-            raise Blocked(held, "deadlock: threads wait for the phase of an mbarrier that never ends")
+                program.cluster.learn(program.rank, np.flatnonzero(threads), barrier.known)
+        if blocked.any():
+            raise Blocked(blocked, "deadlock: threads wait for the phase of an mbarrier that never ends")
 
     # Tensor maps.
 
@@ -323,8 +323,8 @@ class _Tma:
         """The matrix of a map, for a copy by a thread."""
         program = self.program
         if map_ in program.maps:
-            described: TensorMap = program.maps[map_]
-            return described.at(program.memory.pointers[map_ - MAPS])
+            tensor_map: TensorMap = program.maps[map_]
+            return tensor_map.at(program.memory.pointers[map_ - MAPS])
         if thread not in self.published.get(map_, ()):
             raise SimulationError(
                 "a thread must use a tensor map that the program has made, after a fence.proxy.tensormap of its own"
@@ -359,15 +359,13 @@ class _Tma:
             places = places ^ (places >> 7 & tensor.swizzle // 16 - 1) << 4
         return places
 
-    def _memory(
-        self, tensor: Tensor, there: Array, thread: int, kind: int = READ, stored: Array | None = None
-    ) -> Array:
+    def _memory(self, tensor: Tensor, there: Array, thread: int, kind: int = READ, data: Array | None = None) -> Array:
         """The memory from the first element on, in which a box has these places. `stored` are the bytes of a store."""
         memory = self.program.memory
         for region, rows, places in memory.places(
             tensor.address + there, 1, np.full(len(there), thread), "has TMA access memory"
         ):
-            memory.note(region, places, kind, *(() if stored is None else (stored[rows, None], region.bytes[places])))
+            memory.note(region, places, kind, *(() if data is None else (data[rows, None], region.bytes[places])))
         return memory.bytes_at(tensor.address)
 
     def start_load(
@@ -405,11 +403,11 @@ class _Tma:
             )
         self._load(places, data, made, barrier, map_)
 
-    def receive(self, address: int, barrier: int, data: Array, known: Array) -> None:
+    def receive(self, address: int, barrier: int, data: Array, clock: Array) -> None:
         """Begin a store by another CTA: no thread may touch the place before it has waited for the mbarrier. `known` is
         the `knowledge` of this CTA's threads that the other one has waited for."""
         shared, made = self.program.shared, self.barriers.get(barrier)
-        if made is None or not shared.precedes(made.made, known):
+        if made is None or not shared.precedes(made.made, clock):
             raise SimulationError("an mbarrier must be initialised before the barrier that another CTA has waited for")
         places = shared.places(np.array([address]), data.size)[0]
         if (shared.writer[places] | shared.reader[places]).any():
@@ -424,7 +422,7 @@ class _Tma:
         rank: int = self.program.rank
         own = made.coming[rank].copy()
         own[agent] = shared.time  # Those who wait for the phase know that the load is complete.
-        made.coming = [own if at == rank else one for at, one in enumerate(made.coming)]
+        made.coming = [own if at == rank else coming for at, coming in enumerate(made.coming)]
         self.loads.append(_Load(places, data, made, map_))
         self.some_land()
 
@@ -442,8 +440,8 @@ class _Tma:
         shared.reading[places] += 1
         data, memory = shared.bytes[places][inside], np.zeros(0, np.uint8)
         if inside.any():
-            kind, stored = (UPDATE, None) if adds else (WRITE, data)
-            memory = self._memory(tensor, there[inside], thread, kind, stored)
+            kind, payload = (UPDATE, None) if adds else (WRITE, data)
+            memory = self._memory(tensor, there[inside], thread, kind, payload)
         element = tensor.dtype if adds else None
         store = _Store(memory, there[inside], data, places, map_, element)
         self.groups.setdefault(thread, [[]])[-1].append(store)
@@ -467,9 +465,9 @@ def in_cta(address: Any, cta: Any) -> Any:
     return address % _OF_CTA + (cta + 1) * _OF_CTA
 
 
-def receive(program: Any, address: int, barrier: int, data: Array, known: Array) -> None:
+def receive(program: Any, address: int, barrier: int, data: Array, clock: Array) -> None:
     """Begin a store by another CTA of the cluster to the shared memory of a program, where an mbarrier counts it."""
-    program.unit(_Tma).receive(address, barrier, data, known)
+    program.unit(_Tma).receive(address, barrier, data, clock)
 
 
 # The instructions.
@@ -504,13 +502,13 @@ def _statement_of_warps(program: Any, text: str, operands: list[Any], going: Arr
     lanes = going.reshape(-1, 32)
     if (lanes.any(1) != lanes.all(1)).any():
         raise SimulationError("all lanes of a warp must come to an instruction with .sync together")
-    given = [int(number) for number in re.findall(r"\$(\d+)", text)]
+    numbers = [int(number) for number in re.findall(r"\$(\d+)", text)]
     for warp in np.flatnonzero(lanes.all(1)):
         threads = np.arange(32 * warp, 32 * warp + 32)
         if text == "bar.warp.sync -1":
             program.shared.barrier(np.isin(program.numbers, threads))
         elif text.startswith("tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned "):
-            memory, source = (operands[number].astype(np.int64)[threads] for number in given)
+            memory, source = (operands[number].astype(np.int64)[threads] for number in numbers)
             program.unit(_Tma).publish(memory, source, threads)
         else:
             raise unknown(text)
@@ -523,40 +521,40 @@ _STORES = r"cp\.(?:reduce\.)?async\.bulk\.tensor\.2d\.global\.shared::cta(\.add)
 def _statement(tma: _Tma, text: str, values: list[int], thread: int) -> None:
     opcode, _, rest = text.partition(" ")
     # Operands; an address is written as [$0+8].
-    given = [values[int(number)] + int(more or 0) for number, more in re.findall(r"\$(\d+)(?:\+(\d+))?", rest)]
+    numbers = [values[int(number)] + int(more or 0) for number, more in re.findall(r"\$(\d+)(?:\+(\d+))?", rest)]
     constants = [int(number) for number in re.findall(r", (\d+)$", rest)]
     if opcode == "mbarrier.init.shared::cta.b64":
-        tma.init(given[0], thread, constants[0])
+        tma.init(numbers[0], thread, constants[0])
     elif opcode == "mbarrier.inval.shared::cta.b64":
-        tma.invalidate(given[0], thread)
+        tma.invalidate(numbers[0], thread)
     elif opcode in ("mbarrier.arrive.shared::cta.b64", "mbarrier.arrive.expect_tx.shared::cta.b64"):
-        tma.arrive(given[0], thread, sum(constants))
+        tma.arrive(numbers[0], thread, sum(constants))
     elif opcode == "fence.proxy.async.shared::cta":
         tma.fence(np.array([thread]))
     elif opcode == "mbarrier.arrive.shared::cluster.b64":
-        address, cta = given[0] % _OF_CTA, given[0] // _OF_CTA - 1
+        address, cta = numbers[0] % _OF_CTA, numbers[0] // _OF_CTA - 1
         tma.program.cluster.reach(tma.program.rank, cta, "arrives at")
         tma.program.cluster.programs[cta].unit(_Tma).arrive(address, thread, 0, tma.program.rank)
     elif opcode == _LOAD.replace("::cta", "::cluster") + ".multicast::cluster":
-        address, map_, column, row, barrier, mask = given
+        address, map_, column, row, barrier, mask = numbers
         tma.start_load(map_, address, (_signed(row), _signed(column)), barrier, thread, mask)
     elif opcode == _LOAD:
-        address, map_, column, row, barrier = given
+        address, map_, column, row, barrier = numbers
         tma.start_load(map_, address, (_signed(row), _signed(column)), barrier, thread)
     elif form := re.fullmatch(_STORES, opcode):
-        map_, column, row, address = given
+        map_, column, row, address = numbers
         tma.start_store(map_, address, (_signed(row), _signed(column)), thread, adds=form[1] is not None)
     elif opcode == "cp.async.bulk.commit_group":
         tma.commit(thread)
     elif opcode == "cp.async.bulk.wait_group.read":
         tma.wait_stores(thread, int(rest), read=True)
     elif opcode == "st.shared.b32" and constants == [0]:
-        tma.program.shared.store(np.array(given), np.array([thread]), np.zeros((1, 4), np.uint8))
+        tma.program.shared.store(np.array(numbers), np.array([thread]), np.zeros((1, 4), np.uint8))
     elif replaced := re.fullmatch(r"tensormap\.replace\.tile\.(\w+)\.shared::cta\.b1024\.b(?:32|64)", opcode):
-        *ordinal, value = (values[int(one[1:])] if one[0] == "$" else int(one) for one in rest.split(", ")[1:])
-        tma.replace(given[0], thread, replaced[1], sum(ordinal), value)
+        *ordinal, value = (values[int(part[1:])] if part[0] == "$" else int(part) for part in rest.split(", ")[1:])
+        tma.replace(numbers[0], thread, replaced[1], sum(ordinal), value)
     elif opcode == "fence.proxy.tensormap::generic.acquire.gpu":
-        tma.acquire(given[0], thread)
+        tma.acquire(numbers[0], thread)
     else:
         raise unknown(text)
 

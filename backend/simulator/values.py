@@ -78,30 +78,30 @@ BINARY = frozenset(_BINARY)
 
 def binary(opcode: str, a: Any, b: Any) -> Any:
     """The result of an instruction in `BINARY`."""
-    made = over(_BINARY[opcode], a, b)
-    return made & _WIDE if getattr(made, "dtype", None) is _OBJECT else made
+    result = over(_BINARY[opcode], a, b)
+    return result & _WIDE if getattr(result, "dtype", None) is _OBJECT else result
 
 
-def broken(opcode: str, flags: Collection[str], a: Array, b: Array, made: Array) -> Array:
+def broken(opcode: str, flags: Collection[str], a: Array, b: Array, result: Array) -> Array:
     """A mask of results that break the instruction's flags, as nuw."""
-    found = np.zeros(len(a), bool)
+    poison = np.zeros(len(a), bool)
     if a.dtype in (np.bool_, object):
-        return found
+        return poison
     if "disjoint" in flags:
-        found |= (a & b) != 0
+        poison |= (a & b) != 0
     if "exact" in flags and opcode in ("lshr", "ashr"):
-        found |= made << b != a
+        poison |= result << b != a
     for flag in {"nuw", "nsw"}.intersection(flags):
-        x, y, z = (a, b, made) if flag == "nuw" else (signed(a), signed(b), signed(made))
+        x, y, z = (a, b, result) if flag == "nuw" else (signed(a), signed(b), signed(result))
         if opcode == "add":
-            found |= z < x if flag == "nuw" else (z < x) != (y < 0)
+            poison |= z < x if flag == "nuw" else (z < x) != (y < 0)
         elif opcode == "sub":
-            found |= z > x if flag == "nuw" else (z > x) != (y < 0)
+            poison |= z > x if flag == "nuw" else (z > x) != (y < 0)
         elif opcode == "shl":
-            found |= z >> y != x
+            poison |= z >> y != x
         elif opcode == "mul":
-            found |= ((y != 0) & (quotient(z, y) != x)) | ((x != 0) & (quotient(z, x) != y))
-    return found
+            poison |= ((y != 0) & (quotient(z, y) != x)) | ((x != 0) & (quotient(z, x) != y))
+    return poison
 
 
 def compared(opcode: str, predicate: str, a: Any, b: Any) -> Any:
@@ -119,8 +119,8 @@ def _floats(predicate: str, a: Array, b: Array) -> Array:
     unordered = np.isnan(a) | np.isnan(b)
     if predicate in ("true", "false"):
         return np.full_like(unordered, predicate == "true")
-    found = ~unordered if predicate == "ord" else predicate != "uno" and COMPARISONS[predicate[1:]](a, b)
-    return found | unordered if predicate[0] == "u" else found & ~unordered
+    result = ~unordered if predicate == "ord" else predicate != "uno" and COMPARISONS[predicate[1:]](a, b)
+    return result | unordered if predicate[0] == "u" else result & ~unordered
 
 
 # Casts.
@@ -144,16 +144,16 @@ def cast_to(opcode: str, value: Any, source: str, target: str) -> Any:
             value = (value ^ sign) - sign
         elif opcode not in ("zext", "trunc"):
             raise unknown(f"{opcode} from {source} to {target}")
-    made = over(partial(_converted, opcode, dtype), value)
-    return made & dtype((1 << odd_width(target)) - 1) if odd_width(target) else made
+    result = over(partial(_converted, opcode, dtype), value)
+    return result & dtype((1 << odd_width(target)) - 1) if odd_width(target) else result
 
 
 def _converted(opcode: str, dtype: Any, array: Array) -> Array:
     if opcode == "fptrunc":
         return scalars.rounded(array, _FLOATS[np.dtype(dtype)])
     if opcode in ("sext", "sitofp"):
-        made = signed(array).astype(dtype)
-        return made & _WIDE if dtype is object else made
+        result = signed(array).astype(dtype)
+        return result & _WIDE if dtype is object else result
     if opcode == "trunc" and array.dtype == object and dtype != np.bool_:
         return (array & ((1 << 8 * np.dtype(dtype).itemsize) - 1)).astype(dtype)
     if opcode == "trunc" and dtype == np.bool_:
@@ -179,13 +179,13 @@ def _bits(value: Any, target: str) -> Any:
 # Functions.
 
 
-def _funnel(left: bool, a: Array, b: Array, by: Array) -> Array:
+def _funnel(is_left: bool, a: Array, b: Array, by: Array) -> Array:
     """The upper, or the lower, half of two words that are shifted as one."""
     width = a.dtype.type(8 * a.dtype.itemsize)
     by = by % width
     other = (width - by) % width
-    shifted = a << by | b >> other if left else a << other | b >> by
-    return np.where(by == 0, a if left else b, shifted)
+    shifted = a << by | b >> other if is_left else a << other | b >> by
+    return np.where(by == 0, a if is_left else b, shifted)
 
 
 def _saturated(function: Callable[[Array, Array], Array]) -> Callable[[Array, Array], Array]:

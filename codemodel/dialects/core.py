@@ -104,10 +104,10 @@ class VarStore(Op, name="var.store"):
     value: Value = operand()
 
     def check(self) -> None:
-        held = expect(self.var.type, VarType, f"var.store writes a Var; got {self.var.type}").value
+        type_ = expect(self.var.type, VarType, f"var.store writes a Var; got {self.var.type}").value
         require(
-            held in (self.value.type, pyobject, constexpr_type),
-            f"var.store of {self.value.type} to a variable of {held}",
+            type_ in (self.value.type, pyobject, constexpr_type),
+            f"var.store of {self.value.type} to a variable of {type_}",
         )
 
 

@@ -233,8 +233,8 @@ class Access(Op, traits.Pure, name="cpu.access"):
 
 def _block(op: Op, access: Value, ptr: Value, mask: Value | None) -> None:
     type_ = expect(access.type, AccessType, f"{op.NAME} takes an access; got {access.type}")
-    made = isinstance(access, OpResult) and isinstance(access.op, Access)
-    require(made, f"{op.NAME}: the access must be the result of a cpu.access")
+    is_access = isinstance(access, OpResult) and isinstance(access.op, Access)
+    require(is_access, f"{op.NAME}: the access must be the result of a cpu.access")
     require(
         ptr.type == shaped(type_.shape, PtrType(type_.element)), f"{op.NAME}: {ptr.type} are no pointers of {type_}"
     )
@@ -269,8 +269,8 @@ class Store(Op, traits.MemoryWrite, name="cpu.store"):
 
     def check(self) -> None:
         _block(self, self.access, self.ptr, self.mask)
-        wanted = shaped(shape_of(self.ptr.type), expect(self.access.type, AccessType, "").element)
-        require(self.value.type == wanted, f"cpu.store stores {wanted}; got {self.value.type}")
+        expected = shaped(shape_of(self.ptr.type), expect(self.access.type, AccessType, "").element)
+        require(self.value.type == expected, f"cpu.store stores {expected}; got {self.value.type}")
 
 
 class Count(Op, name="cpu.count"):
@@ -324,10 +324,10 @@ class Scan(Op, name="cpu.scan"):
         require(len(shapes) == 1, f"cpu.scan takes buffers of one shape; got {sorted(shapes)}")
         require(0 <= self.axis < len(types[0].shape), f"cpu.scan: there is no axis {self.axis} in {types[0]}")
         elements = [type_.element for type_ in types]
-        taken = [parameter.type for parameter in self.combine.parameters]
-        require(taken == 2 * elements, "the body of cpu.scan takes two of each element")
-        given = [value.type for value in self.combine.entry.terminator.operands]
-        require(given == elements, "the body of cpu.scan gives one of each element")
+        parameter_types = [parameter.type for parameter in self.combine.parameters]
+        require(parameter_types == 2 * elements, "the body of cpu.scan takes two of each element")
+        yielded_types = [value.type for value in self.combine.entry.terminator.operands]
+        require(yielded_types == elements, "the body of cpu.scan gives one of each element")
 
 
 class Copy(Op, name="cpu.copy"):

@@ -216,8 +216,8 @@ class Call(Expression, name="call"):
 def parameter_names(function: Op) -> list[str | None]:
     """The names of a function's parameters: the names of the variables that first hold them, or None."""
     body = function.bodies[0]
-    held = {op.initial: op.name for op in body.entry.ops if isinstance(op, core.Var) and op.initial is not None}
-    return [held.get(parameter) for parameter in body.parameters]
+    names = {op.initial: op.name for op in body.entry.ops if isinstance(op, core.Var) and op.initial is not None}
+    return [names.get(parameter) for parameter in body.parameters]
 
 
 class Error(Expression, name="error"):

@@ -20,10 +20,10 @@ def _handed(op: Structured, *bodies: Body) -> list[list[Type]]:
     return [[value.type for value in terminator.handed] for terminator in op.terminators(*bodies)]
 
 
-def _same(found: Sequence[Type], expected: Sequence[Type], what: str) -> None:
+def _same(types: Sequence[Type], expected: Sequence[Type], what: str) -> None:
     require(
-        tuple(found) == tuple(expected),
-        f"{what}: expected ({', '.join(map(str, expected))}), got ({', '.join(map(str, found))})",
+        tuple(types) == tuple(expected),
+        f"{what}: expected ({', '.join(map(str, expected))}), got ({', '.join(map(str, types))})",
     )
 
 
@@ -77,14 +77,14 @@ class For(Structured, Loop, MayReturn, name="scf.for"):
             isinstance(index, ScalarType) and index.kind == "int" and index == self.stop.type == self.step.type,
             f"scf.for counts with one integer type; got {index}, {self.stop.type}, {self.step.type}",
         )
-        carried = [value.type for value in self.initial]
+        carried_types = [value.type for value in self.initial]
         _same(
             [p.type for p in self.body.parameters],
-            [index, *carried],
+            [index, *carried_types],
             "the body of scf.for takes the index and the carried",
         )
         for types in _handed(self):
-            _same(types, carried, "scf.for yields its carried values")
+            _same(types, carried_types, "scf.for yields its carried values")
 
 
 class If(Structured, MayReturn, name="scf.if"):
@@ -105,14 +105,14 @@ class If(Structured, MayReturn, name="scf.if"):
     def check(self) -> None:
         require(self.condition.type == i1, f"scf.if: the condition must be an i1; got {self.condition.type}")
         require(not any(part.parameters for part in self.bodies), "the bodies of scf.if take no parameters")
-        handed = _handed(self)
-        for types in handed:
+        yields = _handed(self)
+        for types in yields:
             require(
                 packed(types) == self.then.yield_type,
                 f"the bodies of scf.if yield {self.then.yield_type}; one yields {packed(types)}",
             )
         # Two values and one Tuple of two pack to the same type.
-        require(len(set(map(len, handed))) < 2, "the bodies of scf.if yield different numbers of values")
+        require(len(set(map(len, yields))) < 2, "the bodies of scf.if yield different numbers of values")
 
 
 class While(Structured, Loop, MayReturn, name="scf.while"):
@@ -132,10 +132,10 @@ class While(Structured, Loop, MayReturn, name="scf.while"):
         return (self.after, None) if body is self.before else (self.before,)
 
     def check(self) -> None:
-        carried = [value.type for value in self.initial]
+        carried_types = [value.type for value in self.initial]
         for part in (self.before, self.after):
-            _same([p.type for p in part.parameters], carried, "the bodies of scf.while take the carried values")
+            _same([p.type for p in part.parameters], carried_types, "the bodies of scf.while take the carried values")
         for types in _handed(self, self.before):
-            _same(types, carried, "scf.condition hands on the carried values")
+            _same(types, carried_types, "scf.condition hands on the carried values")
         for types in _handed(self, self.after):
-            _same(types, carried, "scf.while yields its carried values")
+            _same(types, carried_types, "scf.while yields its carried values")

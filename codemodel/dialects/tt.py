@@ -331,12 +331,12 @@ class MapElementwise(Op, traits.Pure, name="tt.map_elementwise"):
         require(bool(self.values), f"{self.NAME} takes at least one tensor")
         require(self.pack > 0, f"{self.NAME}: pack must be at least 1; got {self.pack}")
         first = tensor_of(self, self.values[0])
-        given = self.returned()
+        types = self.returned()
         require(
-            bool(given) and len(given) % self.pack == 0,
-            f"the body of {self.NAME} must give {self.pack} elements of each result; got {len(given)}",
+            bool(types) and len(types) % self.pack == 0,
+            f"the body of {self.NAME} must give {self.pack} elements of each result; got {len(types)}",
         )
-        elements = [element_of(value.type) for value in given[:: self.pack]]
+        elements = [element_of(value.type) for value in types[:: self.pack]]
         return packed([shaped(first.shape, e, first.layout) for e in elements if isinstance(e, ScalarType | PtrType)])
 
     def check(self) -> None:
@@ -347,9 +347,9 @@ class MapElementwise(Op, traits.Pure, name="tt.map_elementwise"):
             [p.type for p in self.apply.parameters] == expected,
             f"the body of {self.NAME} takes {self.pack} of each element",
         )
-        given = [value.type for value in self.returned()]
-        alike = all(type_ == given[at - at % self.pack] for at, type_ in enumerate(given))
-        require(alike, f"the elements of each result of {self.NAME} must be of one type; got {given}")
+        types = [value.type for value in self.returned()]
+        alike = all(type_ == types[at - at % self.pack] for at, type_ in enumerate(types))
+        require(alike, f"the elements of each result of {self.NAME} must be of one type; got {types}")
 
 
 class InlineAsm(Op, name="tt.elementwise_inline_asm"):

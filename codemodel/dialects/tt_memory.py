@@ -358,8 +358,8 @@ class DescriptorStore(Op, traits.MemoryWrite, name="tt.descriptor_store"):
     def check(self) -> None:
         type_ = _described(self, self.descriptor, self.offsets)
         expected = TensorType(type_.block, type_.element)
-        found = tensor_of(self, self.value).without_layout()
-        require(found == expected, f"tt.descriptor_store writes {expected}; got {self.value.type}")
+        tensor = tensor_of(self, self.value).without_layout()
+        require(tensor == expected, f"tt.descriptor_store writes {expected}; got {self.value.type}")
 
 
 class DescriptorReduce(Op, traits.MemoryRead, traits.MemoryWrite, name="tt.descriptor_reduce"):
@@ -374,8 +374,8 @@ class DescriptorReduce(Op, traits.MemoryRead, traits.MemoryWrite, name="tt.descr
     def check(self) -> None:
         type_ = _described(self, self.descriptor, self.offsets)
         expected = TensorType(type_.block, type_.element)
-        found = tensor_of(self, self.value).without_layout()
-        require(found == expected, f"tt.descriptor_reduce combines with {expected}; got {self.value.type}")
+        tensor = tensor_of(self, self.value).without_layout()
+        require(tensor == expected, f"tt.descriptor_reduce combines with {expected}; got {self.value.type}")
         scalar_of(self, self.value, _ATOMIC_OPERANDS.get(self.kind, "int"), f"the operands of {self.kind.value}")
 
 
@@ -412,8 +412,8 @@ class DescriptorScatter(Op, traits.MemoryWrite, name="tt.descriptor_scatter"):
     column: Value = operand()
 
     def check(self) -> None:
-        expected, found = _gathered(self), tensor_of(self, self.value).without_layout()
-        require(found == expected, f"tt.descriptor_scatter writes {expected}; got {self.value.type}")
+        expected, type_ = _gathered(self), tensor_of(self, self.value).without_layout()
+        require(type_ == expected, f"tt.descriptor_scatter writes {expected}; got {self.value.type}")
 
 
 class Bitcast(Op, traits.Pure, name="tt.bitcast"):

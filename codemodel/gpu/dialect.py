@@ -154,5 +154,5 @@ class WarpSpecialize(Scoped, name="gpu.warp_specialize"):
     def check_bodies(self) -> None:
         super().check_bodies()
         for role, barrier in zip(self.roles, self.barriers, strict=True):
-            met = any(isinstance(inner, Barrier) for op in role.entry.ops for inner in op.walk())
-            require(barrier > 0 or not met, "a role with barrier 0 has one running warp, and no barrier")
+            has_barrier = any(isinstance(inner, Barrier) for op in role.entry.ops for inner in op.walk())
+            require(barrier > 0 or not has_barrier, "a role with barrier 0 has one running warp, and no barrier")

@@ -308,6 +308,6 @@ class AcquireTensorMaps(Op, MemoryRead, MemoryWrite, name="gpu.acquire_tensor_ma
     maps: Sequence[Value] = operands()
 
     def check(self) -> None:
-        for made in self.maps:
-            good = isinstance(made, OpResult) and isinstance(made.op, MakeTensorMap)
-            require(good, f"{self.NAME} takes results of {MakeTensorMap.NAME}; got a {made.type}")
+        for map_ in self.maps:
+            good = isinstance(map_, OpResult) and isinstance(map_.op, MakeTensorMap)
+            require(good, f"{self.NAME} takes results of {MakeTensorMap.NAME}; got a {map_.type}")

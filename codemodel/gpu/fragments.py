@@ -107,9 +107,9 @@ def _shared_out(
 ) -> Layout:
     """The layout of a batch from that of its first matrix."""
     count, size = math.prod(shape[:-2]), shape[-2] * shape[-1]
-    held = [*of_warps, *_powers(1, warps.batches, size)]
-    spare = [0] * (bits_of(warps.count) - len(held))
-    return Layout((*registers, *_powers(warps.batches, count, size)), tuple(lanes), (*held, *spare))
+    bases = [*of_warps, *_powers(1, warps.batches, size)]
+    spare = [0] * (bits_of(warps.count) - len(bases))
+    return Layout((*registers, *_powers(warps.batches, count, size)), tuple(lanes), (*bases, *spare))
 
 
 def accumulator(unit: Unit, shape: Shape, warps: Warps) -> Layout:
@@ -159,9 +159,9 @@ def warps_of(layout: Layout, unit: Unit, shape: Shape) -> Warps | None:
         for batches in _shares(min(count, math.prod(shape[:-2]))):
             for rows in _shares(min(count // batches, m // unit.m)):
                 for columns in _shares(min(count // batches // rows, n // unit.n)):
-                    found = Warps(rows, columns, count, batches, paired, swapped)
-                    if (rows >= 4 or not paired) and accumulator(unit, shape, found) == layout:
-                        return found
+                    candidate = Warps(rows, columns, count, batches, paired, swapped)
+                    if (rows >= 4 or not paired) and accumulator(unit, shape, candidate) == layout:
+                        return candidate
     return None
 
 

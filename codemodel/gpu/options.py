@@ -75,15 +75,15 @@ def _target(name: str, value: Any) -> str:
     if text.isdecimal() and int(text) < oldest.capability:
         hint = f"the oldest supported target is '{oldest.name}'"
     else:
-        near = [known for known in (f"sm_{text}a", f"sm_{text}") if known in TARGETS]
+        near = [target for target in (f"sm_{text}a", f"sm_{text}") if target in TARGETS]
         near = near or get_close_matches(str(value).lower(), TARGETS, 1)
         hint = f"did you mean '{near[0]}'?" if near else None
     raise LaunchError(f"{name} must be one of {', '.join((*TARGETS, CPU))}; got {shown(value)}", hint=hint)
 
 
 def _stream(name: str, value: Any) -> Any:
-    known = isinstance(value, int) and not _is_boolean(value) and value >= 0
-    if value is None or known or any(hasattr(value, one) for one in ("cuda_stream", "ptr", "__cuda_stream__")):
+    is_handle = isinstance(value, int) and not _is_boolean(value) and value >= 0
+    if value is None or is_handle or any(hasattr(value, name) for name in ("cuda_stream", "ptr", "__cuda_stream__")):
         return value
     raise LaunchError(f"{name} must be an address, or a stream of torch or CuPy; got {shown(value)}")
 
@@ -168,10 +168,10 @@ class CompileOptions:
     )
 
     @classmethod
-    def of(cls, given: Mapping[str, Any], base: CompileOptions | None = None) -> CompileOptions:
+    def of(cls, options: Mapping[str, Any], base: CompileOptions | None = None) -> CompileOptions:
         """Options from checked values by name; a value of None counts as not given. Other options are those of `base`,
         or the defaults. Raises `LaunchError` for a value that an option cannot have."""
-        checked = {name: checked_option(name, value) for name, value in given.items() if value is not None}
+        checked = {name: checked_option(name, value) for name, value in options.items() if value is not None}
         return attrs.evolve(base or DEFAULT_OPTIONS, **checked)
 
     @property

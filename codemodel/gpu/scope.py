@@ -106,8 +106,8 @@ def check_roles(warps: Sequence[int], registers: Sequence[int], barriers: Sequen
     least, most, step = ROLE_REGISTERS[0], ROLE_REGISTERS[-1], ROLE_REGISTERS.step
     good = all(count in ROLE_REGISTERS for count in registers)
     require(good, f"registers of roles are multiples of {step} from {least} to {most}; got {list(registers)}")
-    asked = 32 * sum(count * of for count, of in zip(warps, registers, strict=True))
-    require(asked <= REGISTERS_OF_SM, f"roles have {REGISTERS_OF_SM} registers together; these take {asked}")
+    total = 32 * sum(count * of for count, of in zip(warps, registers, strict=True))
+    require(total <= REGISTERS_OF_SM, f"roles have {REGISTERS_OF_SM} registers together; these take {total}")
     own = [barrier for barrier in barriers if barrier]
     good = len({*own}) == len(own) and all(0 < barrier < MAX_BARRIERS for barrier in own)
     require(good, f"the barriers of roles differ, and are less than {MAX_BARRIERS}, or 0; got {list(barriers)}")

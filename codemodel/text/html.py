@@ -29,9 +29,9 @@ _TEXT = '<pre style="font-family:monospace;white-space:pre;line-height:1.3">{}</
 def to_html(op: Op) -> str:
     """The model as a preformatted, coloured block of HTML."""
 
-    def colour(found: re.Match[str]) -> str:
-        kind = found.lastgroup or "op"
-        return f'\0<span style="color:{_COLOURS[kind]}">\0{found[0]}\0</span>\0'
+    def colour(match: re.Match[str]) -> str:
+        kind = match.lastgroup or "op"
+        return f'\0<span style="color:{_COLOURS[kind]}">\0{match[0]}\0</span>\0'
 
     parts = _PARTS.sub(colour, to_text(op)).split("\0")
     # Tags stand at the odd places; the text between them is escaped.

@@ -29,7 +29,7 @@ def upgrade_attributes(op_name: str, attributes: dict[str, Any], type_: Type) ->
     """Rewrite the attributes of an op in the old spelling, in place."""
     key = _SYMBOLS.get(op_name)
     if key is not None and isinstance(attributes.get(key), str):
-        attributes[key] = _NAME.sub(lambda found: LEGACY_NAMES[found[0]].name, attributes[key])
+        attributes[key] = _NAME.sub(lambda match: LEGACY_NAMES[match[0]].name, attributes[key])
     if op_name in ("arith.constant", "constant"):
         value = attributes.get("value")
         scalar = element_of(type_)

@@ -140,12 +140,12 @@ class _Parser:
 
     def items(self, closing: str, read: Callable[[], T_]) -> list[T_]:
         """The items that `read` reads, separated by commas, up to the closing bracket."""
-        found: list[T_] = []
+        elements: list[T_] = []
         while not self.take(closing):
-            if found:
+            if elements:
                 self.expect(",")
-            found.append(read())
-        return found
+            elements.append(read())
+        return elements
 
     # Models.
 
@@ -240,7 +240,7 @@ class _Parser:
     def attributes(self, cls: type[Op]) -> tuple[dict[str, Any], dict[str, int], Location | None]:
         """The attributes as they are spelt, where each stands, and the location."""
         spec = cls.SPEC
-        found: dict[str, Any] = {}
+        entries: dict[str, Any] = {}
         starts: dict[str, int] = {}
         while self.peek("@"):
             start = self.token.start
@@ -255,20 +255,24 @@ class _Parser:
             field = spec.by_name.get(key)
             if field is None and key not in ("loc", "by"):
                 self.fail(f"{cls.NAME} has no attribute '{key}'; it has {', '.join(spec.by_name) or 'none'}", start)
-            if key in found:
+            if key in entries:
                 self.fail(f"attribute '{key}' is given twice", start)
             starts[key] = self.token.start if field is not None else start
-            found[key] = self.attribute_value(words=field is not None and _is_enum(field.kind))
-        place, maker = (None if key in spec.by_name else found.pop(key, None) for key in ("loc", "by"))
+            entries[key] = self.attribute_value(words=field is not None and _is_enum(field.kind))
+        place, maker = (None if key in spec.by_name else entries.pop(key, None) for key in ("loc", "by"))
         location = None if place is None else self.location(str(place), starts["loc"])
-        return found, starts, location.made_by(str(maker)) if location is not None and maker is not None else location
+        return (
+            entries,
+            starts,
+            location.made_by(str(maker)) if location is not None and maker is not None else location,
+        )
 
     def location(self, text: str, start: int) -> Location:
-        found = _PLACE.fullmatch(text)
-        if found is None:
+        match = _PLACE.fullmatch(text)
+        if match is None:
             self.fail(f"malformed location {text!r}", start)
-        line, column, end_line, end_column = map(int, (found[1], found[2], found[3] or found[1], found[4] or found[2]))
-        return Location(self.file if found[5] is None else found[5], line, column, end_line, end_column)
+        line, column, end_line, end_column = map(int, (match[1], match[2], match[3] or match[1], match[4] or match[2]))
+        return Location(self.file if match[5] is None else match[5], line, column, end_line, end_column)
 
     def attribute_value(self, *, words: bool = False) -> Any:
         """A constant as it is spelt. With `words`, a word is one even if it could be a number (`nan`)."""
@@ -303,12 +307,12 @@ class _Parser:
             self.fail(f"{what} are {TOO_DEEP}")
 
     def string(self, token: _Token) -> str:
-        def character(found: re.Match[str]) -> str:
-            code = found[1] or found[2] or found[3]
-            if code is None and found[4] in _ESCAPED:
-                return _ESCAPED[found[4]]
+        def character(match: re.Match[str]) -> str:
+            code = match[1] or match[2] or match[3]
+            if code is None and match[4] in _ESCAPED:
+                return _ESCAPED[match[4]]
             if code is None or int(code, 16) > sys.maxunicode:
-                self.fail(f"unknown escape '{found[0]}' in a string", token.start + 1 + found.start())
+                self.fail(f"unknown escape '{match[0]}' in a string", token.start + 1 + match.start())
             return chr(int(code, 16))
 
         return _ESCAPE.sub(character, token.text[1:-1])
@@ -371,13 +375,13 @@ class _Parser:
     def type(self) -> Type:
         start = self.token.start
         syntax = self.type_syntax()
-        known = self.types.get(syntax)
-        if known is None:
+        type_ = self.types.get(syntax)
+        if type_ is None:
             try:
-                known = self.types[syntax] = read_type(syntax)
+                type_ = self.types[syntax] = read_type(syntax)
             except TypeSyntaxError as error:
                 self.fail(str(error), start)
-        return known
+        return type_
 
     def type_syntax(self) -> TypeSyntax:
         token = self.token

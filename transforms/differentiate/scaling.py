@@ -481,7 +481,7 @@ class _Adding:
         ]
         inits[known.place] = last
         self.last[known.maximum] = last
-        body = builder.rewrite_body(op.body, known={op.entry_arguments(op.body)[known.place]: last})
+        body = builder.rewrite_body(op.body, mapping={op.entry_arguments(op.body)[known.place]: last})
         del self.last[known.maximum]
         given = (*operands[: op.CONTROLS], *inits)
         fixed = builder.add(op.SPEC.copy(op, given, (), [body], op.result.type), op.location)

@@ -204,7 +204,7 @@ def _with_unchanged(builder: Rewriter, op: Structured, operands: tuple[Value, ..
     result_known = bool(unchanged) and len(initial) == 1
     if not any(parameter.uses for parameter in known) and not (result_known and op.result.uses):
         return None
-    bodies = [builder.rewrite_body(body, known=known) for body in op.bodies]
+    bodies = [builder.rewrite_body(body, mapping=known) for body in op.bodies]
     made = builder.add(op.SPEC.copy(op, operands, (), bodies, op.result.type), op.location)
     return initial[0] if result_known else made
 

@@ -59,7 +59,7 @@ class NativeKernel:
         memories = {number: whole(array) for number, array in arrays.items()} if self.code.tolerant else arrays
         slots = b"".join(_slot(parameter, values[parameter.argument], arrays) for parameter in code.parameters)
         printer = self._printer(grid) if self.prints else None
-        bounds = b"".join(_BOUNDS.pack(*one) for one in _bounds(code.bounds, memories))
+        bounds = b"".join(_BOUNDS.pack(*bound) for bound in _bounds(code.bounds, memories))
         head = HEAD.pack(*grid, 0, 0, id(printer) if printer is not None else 0, 0)
         launch = ctypes.create_string_buffer(head + bounds)
         place = ctypes.addressof(launch)
@@ -93,9 +93,9 @@ class NativeKernel:
         """The records of what a tolerant launch has left out, from its notes, an address, which are freed; or 0."""
         if not notes:
             return []
-        found = (ctypes.c_int64 * (3 * len(self.code.sites))).from_address(notes)[:]
+        numbers = (ctypes.c_int64 * (3 * len(self.code.sites))).from_address(notes)[:]
         native().free(notes)
-        rows = enumerate(zip(found[::3], found[1::3], found[2::3], strict=True))
+        rows = enumerate(zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True))
         return [(0, after - 1, site, address, value) for site, (after, address, value) in rows if after]
 
     def warn(
@@ -160,13 +160,13 @@ def _slot(parameter: Parameter, value: Any, arrays: dict[int, Array]) -> bytes:
 def _bounds(numbers: Sequence[int], arrays: dict[int, Array]) -> list[tuple[int, int, bool]]:
     """For each of these arguments the span of all arrays that share memory with it, and whether one may be written."""
     order = list(arrays)
-    found: dict[int, tuple[int, int, bool]] = {}
+    bounds: dict[int, tuple[int, int, bool]] = {}
     for group in regions.grouped([*arrays.values()], views=True):
         members = [arrays[order[place]] for place in group]
         spans = [regions.span(array) for array in members]
-        one = min(low for low, _ in spans), max(high for _, high in spans), any(a.flags.writeable for a in members)
-        found |= {order[place]: one for place in group}
-    return [found[number] for number in numbers]
+        span = min(low for low, _ in spans), max(high for _, high in spans), any(a.flags.writeable for a in members)
+        bounds |= {order[place]: span for place in group}
+    return [bounds[number] for number in numbers]
 
 
 def stored(code: CpuCode, name: str) -> StoredObject:
@@ -175,22 +175,24 @@ def stored(code: CpuCode, name: str) -> StoredObject:
     return StoredObject(name, code.cpu, code.object, facts)
 
 
-def restored(kept: StoredObject) -> CpuCode:
+def restored(stored_object: StoredObject) -> CpuCode:
     """The compiled kernel that `stored` gave. Raises `ValueError` for facts of another kind."""
     try:
-        facts = dict(kept.facts)
-        parameters = tuple(Parameter(**one) for one in facts.pop("parameters"))
+        facts = dict(stored_object.facts)
+        parameters = tuple(Parameter(**parameter) for parameter in facts.pop("parameters"))
         sites = tuple(map(_site, facts.pop("sites")))
         bounds = tuple(facts.pop("bounds"))
-        return CpuCode(object=kept.image, llvm="", model="", parameters=parameters, sites=sites, bounds=bounds, **facts)
+        return CpuCode(
+            object=stored_object.image, llvm="", model="", parameters=parameters, sites=sites, bounds=bounds, **facts
+        )
     except (AttributeError, KeyError, TypeError) as error:
         raise ValueError(f"these are not the facts of a kernel: {error}") from None
 
 
-def _site(given: Any) -> Site:
+def _site(attributes: Any) -> Site:
     """A site whose tuples were read as lists."""
-    fields: dict[str, Any] = {name: _tuple(value) for name, value in given.items()}
-    fields["location"] = _location(given["location"])
+    fields: dict[str, Any] = {name: _tuple(value) for name, value in attributes.items()}
+    fields["location"] = _location(attributes["location"])
     return Site(**fields)
 
 
@@ -198,8 +200,8 @@ def _tuple(value: Any) -> Any:
     return tuple(cast("list[Any]", value)) if isinstance(value, list) else value
 
 
-def _location(given: Any) -> Location | None:
-    if given is None:
+def _location(attributes: Any) -> Location | None:
+    if attributes is None:
         return None
-    fields: dict[str, Any] = {**given, "caller": _location(given["caller"])}
+    fields: dict[str, Any] = {**attributes, "caller": _location(attributes["caller"])}
     return Location(**fields)

@@ -41,10 +41,10 @@ def host() -> tuple[str, str]:
 
 @cache
 def _jit() -> Any:
-    made = llvm().create_lljit_compiler()
+    jit = llvm().create_lljit_compiler()
     # Workers of the pool sleep in its code: it stays until the process ends, longer than Python's objects.
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(made))
-    return made
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(jit))
+    return jit
 
 
 class Loaded:
@@ -70,16 +70,16 @@ def object_of(text: str) -> bytes:
     binding = llvm()
     facts = f"{compiler_version()}\n{binding.get_host_cpu_name()}\n{text}"
     key = hashlib.sha256(facts.encode()).hexdigest()
-    kept = Objects()
-    found = kept.get(key)
-    if found is None:
+    cache = Objects()
+    stored_object = cache.get(key)
+    if stored_object is None:
         machine = binding.Target.from_default_triple().create_target_machine(opt=2, reloc="pic", codemodel="default")
         module = binding.parse_assembly(text)
         builder = binding.create_pass_builder(machine, binding.create_pipeline_tuning_options(speed_level=2))
         builder.getModulePassManager().run(module, builder)
-        found = StoredObject("runtime", binding.get_host_cpu_name(), machine.emit_object(module))
-        kept.put(key, found)
-    return found.image
+        stored_object = StoredObject("runtime", binding.get_host_cpu_name(), machine.emit_object(module))
+        cache.put(key, stored_object)
+    return stored_object.image
 
 
 def is_known_python() -> bool:
@@ -102,8 +102,8 @@ class Builtin:
 
     def __init__(self, name: bytes, code: Loaded, symbol: str, *, keywords: bool = False) -> None:
         self._method = _Method(name, code.addresses[symbol], 0x80 | 0x2 * keywords, None)
-        for kept in (self._method, code):
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
+        for reference in (self._method, code):
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(reference))
         self._make = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)(
             ("PyCFunction_NewEx", ctypes.pythonapi)
         )

@@ -164,8 +164,8 @@ class Native:
             own[0] = host.STOP
             wait(running)
             raise
-        for one in running:
-            one.result()
+        for future in running:
+            future.result()
         return min(failures, key=lambda record: (record[0] > 0, record[1]), default=[0] * 5)
 
 

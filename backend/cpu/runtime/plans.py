@@ -54,29 +54,29 @@ def plan_of(
     every = [*arguments, *(Given(name, value, None) for name, value in options.items())]
     code = kernel.code
     slots = {parameter.argument: slot for slot, parameter in enumerate(code.parameters)}
-    known = [given for given in arguments if given.type is not None]
+    typed = [argument for argument in arguments if argument.type is not None]
     if kernel.prints or len(every) > launcher.MAX_ENTRIES or len(slots) < len(code.parameters):
         return None
-    if sum(isinstance(given.type, PtrType) for given in known) > launcher.MAX_ARRAYS:
+    if sum(isinstance(argument.type, PtrType) for argument in typed) > launcher.MAX_ARRAYS:
         return None
     rows: list[bytes] = []
-    kept: list[Any] = [kernel, *every]
+    objects: list[Any] = [kernel, *every]
     number = 0
-    for given in every:
-        if given.type is None:
-            row = _constant(given)
+    for argument in every:
+        if argument.type is None:
+            row = _constant(argument)
             places = launcher.UNUSED, -1
         else:
-            row = _run_time(given, kept)
+            row = _run_time(argument, objects)
             places = slots.get(number, launcher.UNUSED), code.bounds.index(number) if number in code.bounds else -1
             number += 1
         if row is None:
             return None
-        name = sys.intern(given.name)
-        kept.append(name)
+        name = sys.intern(argument.name)
+        objects.append(name)
         rows.append(
             launcher.ENTRY.pack(
-                id(name), 0 if given.passed else id(given.value), *row, *places, given.rules, *given.stride
+                id(name), 0 if argument.passed else id(argument.value), *row, *places, argument.rules, *argument.stride
             )
         )
     methods = _methods(sys.modules.get("torch"))
@@ -84,7 +84,7 @@ def plan_of(
         kernel.entry, code.scratch, code.ordered, len(arguments), len(every), code.tolerant, id(True),
         *map(id, (_DTYPE, *methods)),
     )  # fmt: skip
-    return head + b"".join(rows), result, failed, [*kept, methods]
+    return head + b"".join(rows), result, failed, [*objects, methods]
 
 
 def _methods(torch: Any) -> list[Any]:
@@ -104,20 +104,20 @@ def _layout(tensor: Any) -> tuple[int, ...]:
 _Row = tuple[int, int, int, int, int]  # The kind, the type, the constant or dtype, the least and the largest integer.
 
 
-def _constant(given: Given) -> _Row | None:
-    if not is_hashable(given.value):
+def _constant(argument: Given) -> _Row | None:
+    if not is_hashable(argument.value):
         return None  # The same object may have other contents at the next launch.
-    type_ = cast(Any, type(given.value))
-    return checks.CONSTANT, id(type_) if type_ in _COMPARED else 0, id(given.value), 0, 0
+    type_ = cast(Any, type(argument.value))
+    return checks.CONSTANT, id(type_) if type_ in _COMPARED else 0, id(argument.value), 0, 0
 
 
-def _run_time(given: Given, kept: list[Any]) -> _Row | None:
-    value, type_ = given.value, given.type
+def _run_time(argument: Given, objects: list[Any]) -> _Row | None:
+    value, type_ = argument.value, argument.type
     kind = cast(Any, type(value))
-    kept.append(kind)
+    objects.append(kind)
     if isinstance(type_, PtrType):
         dtype: Any = getattr(value, "dtype", None)
-        kept.append(dtype)
+        objects.append(dtype)
         row = id(kind), id(dtype), type_.pointee.bytes, 0
         if kind is np.ndarray:
             return launcher.NUMPY, *row
@@ -132,14 +132,14 @@ def _run_time(given: Given, kept: list[Any]) -> _Row | None:
         return (_FLOATS[type_], id(kind), 0, 0, 0) if type_ in _FLOATS else None
     if not isinstance(value, int | np.integer) or not type_.is_int or type_ == i1:
         return None
-    low, high = _class(given.value, type_, given.declared or kind not in (int, np.int64))
+    low, high = _class(argument.value, type_, argument.declared or kind not in (int, np.int64))
     return (checks.INTEGER, id(kind), 0, low, high) if high < 1 << 63 else None
 
 
-def _class(value: int, type_: ScalarType, declared: bool) -> tuple[int, int]:
+def _class(value: int, type_: ScalarType, is_declared: bool) -> tuple[int, int]:
     """The least and the largest integer that has the same type in a launch: the first of i32, i64 and u64 that holds
     it, unless the source declares it."""
     low, high = type_.limits
-    if declared or type_ == i32:
+    if is_declared or type_ == i32:
         return low, high
     return (i32.limits[1] + 1, high) if value > 0 else (low, i32.limits[0] - 1)
