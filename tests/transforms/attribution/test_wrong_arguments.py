@@ -1,7 +1,8 @@
 """Every call of the language with every kind of argument in every place, right or wrong.
 
 A call in a kernel is an error at its place, in the family of errors that users get, or it makes a model that verifies
-and prints. Which of them are accepted is kept in a golden file, so that a wrong call that comes to be accepted is seen.
+and prints. The table `golden/accepted.txt` has a row for each parameter: the values that it takes beside right other
+arguments, in words. A wrong call that comes to be accepted changes a row.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import inspect
 import itertools
 import linecache
 import warnings
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +23,7 @@ import ziggurat as zg
 from ziggurat.codemodel.errors import InternalError, KernelErrors, ZigguratError
 from ziggurat.frontends.language import SIGNATURES
 
+TABLE = Path(__file__).parent / "golden" / "accepted.txt"
 _numbers = itertools.count()
 
 # The names that the arguments are written with.
@@ -66,6 +69,58 @@ zg.CompareKind.EQUAL  helper  one  ()  (1,)  (16, 16)  (0, 1)  (1, 0)  (n,)  (n,
     .strip()
     .split("  ")
 )
+
+# The words of the table for variables, and for sets of values. A row names as few as it can.
+NAMES = {
+    "t": "i32[16]", "f": "f32[16]", "h": "f16[16]", "e": "f8[16]", "b": "i1[16]", "m": "f32[16, 32]",
+    "w": "f16[32, 16]", "g": "i64[16, 2]", "v": "i8[8]", "ptrs": "pointers[16]", "n": "i32", "u": "u8", "x": "f32",
+    "c": "constexpr", "d": "descriptor", "at": "block pointer", "rows": "descriptor of rows", "p": "pointer",
+    "q": "pointer to i64", "pair": "a pair of tensors", "helper": "a function of two", "one": "a function",
+}  # fmt: skip
+_BOOLS, _INTEGERS, _FLOATS = ["True", "False"], "c 0 1 -1 3 16 1048576 2097152".split(), "0.0 0.5 -2.5 1e300".split()
+_LONG = ["2 ** 40", "2 ** 63"]
+_TENSORS = "t f h e b m w g v".split()
+SETS: dict[str, list[str]] = {
+    "any number": [*"nxu", *_TENSORS, *_BOOLS, *_INTEGERS, *_LONG, *_FLOATS],
+    "any number of at most 32 bits": [*"nxu", *_TENSORS, *_BOOLS, *_INTEGERS, *_FLOATS],
+    "any integer": [*"nutbgv", *_BOOLS, *_INTEGERS, *_LONG],
+    "any integer of at most 32 bits": [*"nutbgv", *_BOOLS, *_INTEGERS],
+    "any scalar": [*"nxu", *_BOOLS, *_INTEGERS, *_LONG, *_FLOATS],
+    "any integer scalar": [*"nu", *_BOOLS, *_INTEGERS, *_LONG],
+    "any constant": [*_BOOLS, *_INTEGERS, *_LONG, *_FLOATS],
+    "any integer constant": [*_BOOLS, *_INTEGERS, *_LONG],
+    "an integer constant of at most 32 bits": _INTEGERS,
+    "any tensor": _TENSORS,
+    "any tensor of floats": [*"fhemw"],
+    "any tensor of integers": [*"tbgv"],
+    "a dtype": ["zg.f32", "zg.i32", "zg.f8e5m2", "zg.i1", "t.dtype"],
+    "text": ["'text'", "''", "'rtz'", "'relaxed'", "'gpu'"],
+    "a float constant": _FLOATS,
+    "a long integer": _LONG,
+    "pointers": ["p", "q"],
+    "a bool": _BOOLS,
+    "a shape": ["(16, 16)", "m.shape"],
+    "indices": ["(0, 1)", "(1, 0)"],
+    "two integers": ["(n, n)", "(n, 1)"],
+}
+
+
+def in_words(values: list[str]) -> str:
+    """Values of `VALUES` as the names of the sets that they make up, and the rest one by one."""
+    rest, words = list(values), []
+    while fitting := [(_gain(members, rest), name) for name, members in SETS.items() if _gain(members, rest) > 0]:
+        _, name = max(fitting, key=lambda pair: pair[0])
+        lacking = ", ".join(NAMES.get(member, member) for member in SETS[name] if member not in rest)
+        words.append(f"{name}, not {lacking}" if lacking else name)
+        rest = [value for value in rest if value not in SETS[name]]
+    return "; ".join([*words, *(NAMES.get(value, value) for value in rest)]) or "nothing else"
+
+
+def _gain(members: list[str], values: list[str]) -> int:
+    """How much shorter a row is with the name of a set."""
+    lacking = [member for member in members if member not in values]
+    return len(members) - 3 * len(lacking) if len(lacking) <= len(members) // 6 else 0
+
 
 # Arguments by parameter, of which the first that a call accepts are its right ones; a call of its own is listed below.
 TYPICAL: tuple[dict[str, str], ...] = (
@@ -230,15 +285,27 @@ def right(call: str) -> dict[str, str]:
     return found
 
 
+def test_each_row_of_the_table_is_a_parameter():
+    names = [f"{call}.{p.name}" for call in sorted(SIGNATURES) for p in SIGNATURES[call].parameters]
+    assert [row.partition(": ")[0] for row in TABLE.read_text(encoding="utf-8").splitlines()] == names
+
+
 @pytest.mark.parametrize("call", SIGNATURES)
-def test_wrong_arguments_are_errors_at_the_call(call: str, golden: Any):
-    shown: list[str] = []
+def test_wrong_arguments_are_errors_at_the_call(call: str, request: pytest.FixtureRequest):
+    """`--bless` renews the rows of the call; without `-n`, because the calls have one table."""
+    rows: list[str] = []
     for parameter in SIGNATURES[call].parameters:
         values = {value: statement(call, right(call) | {parameter.name: value}) for value in VALUES}
         good = set(accepted(list(values.values())))
-        kept = [value for value, line in values.items() if line in good]
-        shown.append(f"{parameter.name}: {'  '.join(kept)}")
-    golden(f"accepted/{call}", "\n".join(shown))
+        words = in_words([value for value, line in values.items() if line in good])
+        rows.append(f"{call}.{parameter.name}: {words}")
+    table = TABLE.read_text(encoding="utf-8").splitlines() if TABLE.exists() else []
+    if request.config.getoption("--bless"):
+        others = [row for row in table if row.partition(".")[0] != call]
+        by_call = sorted([*others, *rows], key=lambda row: row.partition(".")[0])
+        TABLE.write_text("\n".join(by_call) + "\n", encoding="utf-8")
+    else:
+        assert rows == [row for row in table if row.partition(".")[0] == call]
 
 
 # By the parameter that decides how many results a call gives: an argument, and their number then.
