@@ -145,6 +145,9 @@ def _parser() -> argparse.ArgumentParser:
     _add_macros(simulate)
     # Only for the list of commands: `main` hands the arguments on before they are parsed.
     commands.add_parser("triton", help="run a program that imports triton: program.py or -m module, and its arguments")
+    passes = command("pass", "run passes on the models of a text file, such as tests/models/simplify/cse.txt", _pass)
+    passes.add_argument("file", help="models, each with the names of its passes above it: // passes: cse dce")
+    passes.add_argument("passes", nargs="*", metavar="PASS", help="the passes to run instead")
     cache = command("cache", "list or clear the compiled kernels kept on disk", _cache)
     cache.add_argument("what", nargs="?", choices=("list", "clear"), default="list")
     choices = command("choices", "list, clear, export or import the choices of zg.autotune", _choices)
@@ -350,6 +353,21 @@ def _simulate(options: argparse.Namespace) -> str:
     kernel = _find(options.kernel, options.macros)
     grid, given = _grid(options), _given(kernel, options)
     return report(kernel, options.arguments, grid, given, seed=options.seed, optimized=options.optimized)
+
+
+def _pass(options: argparse.Namespace) -> str:
+    """The cases of a file with the models after their passes; of a model without a title, only the model after them."""
+    from ziggurat.passes import cases
+
+    file = Path(options.file)
+    if not file.is_file():
+        raise LaunchError(f"there is no file {file}")
+    shown: list[str] = []
+    for case in cases(file.read_text(encoding="utf-8")):
+        case = attrs.evolve(case, passes=(tuple(options.passes),)) if options.passes else case
+        after = case.renewed()
+        shown.append(str(after) if case.title else str(after.after))
+    return "\n".join(shown)
 
 
 def _cache(options: argparse.Namespace) -> str:

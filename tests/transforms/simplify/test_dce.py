@@ -14,99 +14,9 @@ BOTH = pytest.mark.parametrize("step", [dce, remove_unused])
 
 
 @BOTH
-def test_chains_of_unused_ops_go(step: Any, becomes: Any) -> None:
-    becomes(
-        step,
-        """
-        tt.func @"f" (%0 : i32)i32 -> {
-            %1 : i32 = arith.constant @1;
-            %2 : i32 = arith.addi %0 %1;
-            %3 : i32 = arith.divsi %2 %1;
-            %4 : tensor<x4, i32> = tt.splat %3;
-            tt.return %2;
-        };""",
-        """
-        tt.func @"f" (%0 : i32)i32 -> {
-            %1 : i32 = arith.constant @1;
-            %2 : i32 = arith.addi %0 %1;
-            tt.return %2;
-        };""",
-    )
-
-
-@BOTH
 def test_a_model_without_waste_is_given_back(step: Any) -> None:
     model = parse('tt.func @"f" (%0 : i32)i32 -> { tt.return %0; };')
     assert step(model) is model
-
-
-@BOTH
-def test_reads_go_and_effects_stay(step: Any, becomes: Any) -> None:
-    becomes(
-        step,
-        """
-        tt.func @"f" (%p : ptr<i32>, %x : i32, %c : i1)void -> {
-            %1 : i32 = tt.load %p;
-            %2 : i32 = tt.load %p @volatile=true;
-            %3 : i32 = tt.atomic_rmw %p %x @add;
-            tt.store %p %x;
-            tt.print %x @"x";
-            tt.assert %c @"c";
-            tt.assume %c;
-            cf.assert %c @"c";
-            %4 : i32 = tt.elementwise_inline_asm %x @asm="" @constraints="";
-            %5 : i32 = tt.elementwise_inline_asm %x @asm="" @constraints="" @is_pure=false;
-            tt.return;
-        };""",
-        """
-        tt.func @"f" (%p : ptr<i32>, %x : i32, %c : i1)void -> {
-            %2 : i32 = tt.load %p @volatile=true;
-            %3 : i32 = tt.atomic_rmw %p %x @add;
-            tt.store %p %x;
-            tt.print %x @"x";
-            tt.assert %c @"c";
-            tt.assume %c;
-            cf.assert %c @"c";
-            %5 : i32 = tt.elementwise_inline_asm %x @asm="" @constraints="" @is_pure=false;
-            tt.return;
-        };""",
-    )
-
-
-@BOTH
-def test_variables_never_loaded_go_with_their_stores(step: Any, becomes: Any) -> None:
-    becomes(
-        step,
-        """
-        func @"f" (%0 : object, %1 : object)object -> {
-            %2 : Var<object> = var %0 @"a";
-            %3 : Var<object> = var %0 @"b";
-            %4 : object = var.load %2;
-            if %4
-                ()object -> {
-                    %5 : object = neg %1;
-                    var.store %3 %5;
-                    var.store %2 %1;
-                    yield;
-                }
-                ()object -> { yield; };
-            %6 : object = var.load %3;
-            %7 : object = var.load %2;
-            %8 : object = invoke %7 @"zg.print";
-            return;
-        };""",
-        """
-        func @"f" (%0 : object, %1 : object)object -> {
-            %2 : Var<object> = var %0 @"a";
-            %4 : object = var.load %2;
-            if %4
-                ()object -> { var.store %2 %1; yield; }
-                ()object -> { yield; };
-            %7 : object = var.load %2;
-            %8 : object = invoke %7 @"zg.print";
-            return;
-        };""",
-    )
 
 
 CYCLE = """
@@ -146,106 +56,6 @@ def test_remove_unused_keeps_carried_values_and_their_unpacking(becomes: Any) ->
     becomes(remove_unused, CYCLE.replace("tt.return", "%14 : i32 = arith.addi %12 %13; tt.return"), CYCLE)
 
 
-@BOTH
-def test_unused_components_of_a_call_go(step: Any, becomes: Any) -> None:
-    becomes(
-        step,
-        """
-        module ()void -> {
-            tt.func @"two" (%0 : i32)Tuple<i32, i32> -> { tt.print %0 @"x"; tt.return %0 %0; };
-            tt.func @"f" (%0 : i32)void -> {
-                %1 : Tuple<i32, i32> = tt.call %0 @"two";
-                %2 : i32 = tuple.load %1 @1;
-                tt.return;
-            };
-            unreachable;
-        };""",
-        """
-        module ()void -> {
-            tt.func @"two" (%0 : i32)Tuple<i32, i32> -> { tt.print %0 @"x"; tt.return %0 %0; };
-            tt.func @"f" (%0 : i32)void -> {
-                %1 : Tuple<i32, i32> = tt.call %0 @"two";
-                tt.return;
-            };
-            unreachable;
-        };""",
-    )
-
-
-def test_two_of_three_carried_values_are_renumbered(becomes: Any) -> None:
-    becomes(
-        dce,
-        """
-        tt.func @"f" (%0 : i32)i32 -> {
-            %z : i64 = arith.extsi %0;
-            %1 : Tuple<i32, i32, i64> = scf.while %0 %0 %z
-                (%2 : i32, %3 : i32, %4 : i64)Tuple<i32, i32, i64> -> {
-                    %5 : i1 = arith.cmpi %2 %0 @slt;
-                    scf.condition %5 %2 %3 %4;
-                }
-                (%6 : i32, %7 : i32, %8 : i64)Tuple<i32, i32, i64> -> {
-                    %9 : i32 = arith.addi %6 %6;
-                    %10 : i64 = arith.addi %8 %8;
-                    scf.yield %9 %7 %10;
-                };
-            %11 : i64 = tuple.load %1 @2;
-            %12 : i32 = arith.trunci %11;
-            tt.return %12;
-        };""",
-        """
-        tt.func @"f" (%0 : i32)i32 -> {
-            %z : i64 = arith.extsi %0;
-            %1 : Tuple<i32, i64> = scf.while %0 %z
-                (%2 : i32, %4 : i64)Tuple<i32, i64> -> {
-                    %5 : i1 = arith.cmpi %2 %0 @slt;
-                    scf.condition %5 %2 %4;
-                }
-                (%6 : i32, %8 : i64)Tuple<i32, i64> -> {
-                    %9 : i32 = arith.addi %6 %6;
-                    %10 : i64 = arith.addi %8 %8;
-                    scf.yield %9 %10;
-                };
-            %11 : i64 = tuple.load %1 @1;
-            %12 : i32 = arith.trunci %11;
-            tt.return %12;
-        };""",
-    )
-
-
-def test_the_first_carried_value_of_a_while_goes_with_its_initial_one(becomes: Any) -> None:
-    becomes(
-        dce,
-        """
-        tt.func @"f" (%0 : i32)i32 -> {
-            %z : i32 = arith.muli %0 %0;
-            %1 : Tuple<i32, i32> = scf.while %z %0
-                (%2 : i32, %3 : i32)Tuple<i32, i32> -> {
-                    %4 : i1 = arith.cmpi %3 %0 @slt;
-                    scf.condition %4 %2 %3;
-                }
-                (%5 : i32, %6 : i32)Tuple<i32, i32> -> {
-                    %7 : i32 = arith.addi %6 %6;
-                    scf.yield %5 %7;
-                };
-            %8 : i32 = tuple.load %1 @1;
-            tt.return %8;
-        };""",
-        """
-        tt.func @"f" (%0 : i32)i32 -> {
-            %1 : i32 = scf.while %0
-                (%3 : i32)i32 -> {
-                    %4 : i1 = arith.cmpi %3 %0 @slt;
-                    scf.condition %4 %3;
-                }
-                (%6 : i32)i32 -> {
-                    %7 : i32 = arith.addi %6 %6;
-                    scf.yield %7;
-                };
-            tt.return %1;
-        };""",
-    )
-
-
 def test_a_result_used_as_a_whole_keeps_all(becomes: Any) -> None:
     text = """
         tt.func @"f" (%0 : i32, %c : i1)Tuple<i32, i32> -> {
@@ -255,33 +65,6 @@ def test_a_result_used_as_a_whole_keeps_all(becomes: Any) -> None:
             tt.return %1;
         };"""
     becomes(dce, text, text)
-
-
-def test_unused_results_of_if(becomes: Any) -> None:
-    becomes(
-        dce,
-        """
-        tt.func @"f" (%0 : i32, %c : i1, %p : ptr<i32>)i32 -> {
-            %1 : Tuple<i32, i32> = scf.if %c
-                ()Tuple<i32, i32> -> { %2 : i32 = arith.addi %0 %0; scf.yield %0 %2; }
-                ()Tuple<i32, i32> -> { %3 : i32 = arith.muli %0 %0; scf.yield %3 %0; };
-            %4 : i32 = scf.if %c
-                ()i32 -> { tt.store %p %0; scf.yield %0; }
-                ()i32 -> { %5 : i32 = tt.load %p; scf.yield %5; };
-            %6 : i32 = tuple.load %1 @0;
-            tt.return %6;
-        };""",
-        """
-        tt.func @"f" (%0 : i32, %c : i1, %p : ptr<i32>)i32 -> {
-            %1 : i32 = scf.if %c
-                ()i32 -> { scf.yield %0; }
-                ()i32 -> { %3 : i32 = arith.muli %0 %0; scf.yield %3; };
-            scf.if %c
-                ()void -> { tt.store %p %0; scf.yield; }
-                ()void -> { scf.yield; };
-            tt.return %1;
-        };""",
-    )
 
 
 def test_loops_and_branches_without_effect_go_unless_they_may_fail(becomes: Any) -> None:
@@ -373,63 +156,6 @@ def test_a_module_without_kernel_is_a_library(becomes: Any) -> None:
             unreachable;
         };"""
     becomes(dce, text, text)
-
-
-def test_reductions_keep_their_bodies_or_go_whole(becomes: Any) -> None:
-    becomes(
-        dce,
-        """
-        tt.func @"f" (%0 : tensor<x4, f32>)f32 -> {
-            %1 : f32 = tt.reduce %0 @axis=0 (%a : f32, %b : f32)f32 -> {
-                %c : f32 = arith.addf %a %b;
-                %d : f32 = arith.mulf %a %b;
-                tt.reduce.return %c;
-            };
-            %2 : tensor<x4, f32> = tt.scan %0 @axis=0 (%a : f32, %b : f32)f32 -> {
-                %c : f32 = arith.addf %a %b;
-                tt.scan.return %c;
-            };
-            tt.return %1;
-        };""",
-        """
-        tt.func @"f" (%0 : tensor<x4, f32>)f32 -> {
-            %1 : f32 = tt.reduce %0 @axis=0 (%a : f32, %b : f32)f32 -> {
-                %c : f32 = arith.addf %a %b;
-                tt.reduce.return %c;
-            };
-            tt.return %1;
-        };""",
-    )
-
-
-def test_blocks_are_kept(becomes: Any) -> None:
-    becomes(
-        dce,
-        """
-        tt.func @"f" (%0 : i32, %c : i1)i32 -> {
-            %1 : i32 = arith.addi %0 %0;
-            %2 : i32 = arith.muli %0 %0;
-            cf.cond_br %c ^b1(%1) ^b2;
-
-          ^b1(%3 : i32):
-            cf.br ^b2;
-
-          ^b2:
-            %4 : i32 = arith.subi %2 %2;
-            tt.return %0;
-        };""",
-        """
-        tt.func @"f" (%0 : i32, %c : i1)i32 -> {
-            %1 : i32 = arith.addi %0 %0;
-            cf.cond_br %c ^b1(%1) ^b2;
-
-          ^b1(%3 : i32):
-            cf.br ^b2;
-
-          ^b2:
-            tt.return %0;
-        };""",
-    )
 
 
 def test_it_is_fast_enough_to_run_on_each_compile() -> None:

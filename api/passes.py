@@ -1,0 +1,104 @@
+"""Models in text files, with the passes to run on them: `python -m ziggurat pass FILE`.
+
+A file has one or more cases. A case begins with lines of comment: `// test:` and a title, `// passes:` and names,
+`// options:` and options of compilation as `name=value`. The model follows; then `// becomes` and the model after the
+passes. A `|` between names stands for other passes with the same result.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+
+from ziggurat.codemodel.errors import LaunchError
+from ziggurat.codemodel.gpu.options import CPU, CompileOptions
+from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.passes import Pass, run_passes
+from ziggurat.codemodel.text.parser import parse
+from ziggurat.frontends.language.signature import suggest
+
+_VECTOR = 32  # Bytes of a vector of a CPU: the same on every machine.
+_BECOMES = "// becomes\n"
+_HEADER = re.compile(r"// (test|passes|options):(.*)\n")
+
+
+@attrs.frozen
+class Case:
+    """A model as text, the passes to run on it, and the model that is expected after them, or None."""
+
+    title: str
+    passes: tuple[tuple[str, ...], ...]  # Each of these has the same result.
+    options: Mapping[str, str]
+    before: str
+    after: str | None
+
+    def results(self) -> list[Op]:
+        """The models after the passes, verified: one for each of `passes`."""
+        by_name = passes_by_name(CompileOptions.of({name: _value(text) for name, text in self.options.items()}))
+        for names in self.passes:
+            if not names:
+                raise LaunchError("the passes must be named", hint="write '// passes: cse dce' above the model")
+            for name in names:
+                if name not in by_name:
+                    hint = suggest(name, by_name) or f"the passes are {', '.join(sorted(by_name))}"
+                    raise LaunchError(f"there is no pass '{name}'", hint=hint)
+        return [
+            run_passes(parse(self.before), [(name, by_name[name]) for name in names], verify=True)
+            for names in self.passes
+        ]
+
+    def renewed(self) -> Case:
+        """The case with the model that the first of the passes make."""
+        return attrs.evolve(self, after=str(self.results()[0]))
+
+    def __str__(self) -> str:
+        fields = {
+            "test": self.title,
+            "passes": " | ".join(map(" ".join, self.passes)),
+            "options": " ".join(f"{name}={value}" for name, value in self.options.items()),
+        }
+        header = "".join(f"// {name}: {text}\n" for name, text in fields.items() if text)
+        before = f"{header}{self.before.strip()}\n"
+        return before if self.after is None else f"{before}{_BECOMES}{self.after.strip()}\n"
+
+
+def cases(text: str) -> list[Case]:
+    """The cases of a file's text; comments before the first `// test:` belong to none of them."""
+    starts = [match.start() for match in re.finditer(r"^// test:", text, re.MULTILINE)] or [0]
+    return [_case(text[start:end]) for start, end in zip(starts, [*starts[1:], len(text)], strict=True)]
+
+
+def _case(text: str) -> Case:
+    fields = {name: value.strip() for name, value in _HEADER.findall(text)}
+    before, separator, after = _HEADER.sub("", text).partition(_BECOMES)
+    passes = tuple(tuple(names.split()) for names in fields.get("passes", "").split("|"))
+    options = dict(option.partition("=")[::2] for option in fields.get("options", "").split())
+    return Case(fields.get("test", ""), passes, options, before, after if separator else None)
+
+
+def _value(text: str) -> int | str | bool:
+    return {"True": True, "False": False}.get(text, int(text) if text.isdecimal() else text)
+
+
+def passes_by_name(options: CompileOptions) -> dict[str, Pass]:
+    """The passes of simplification, and those of the way to the target of the options, by the names of their steps."""
+    from ziggurat.transforms import simplify
+    from ziggurat.transforms.cpu.passes import LOWER
+    from ziggurat.transforms.place.passes import PLACE, place
+
+    functions = (*simplify.SIMPLIFY, simplify.lower_structured, simplify.remove_unused, simplify.simplify)
+    by_name: dict[str, Pass] = {function.__name__: function for function in functions}
+    if options.target == CPU:
+        return by_name | {name: _with(step, _VECTOR) for name, step in LOWER}
+    by_name |= {name: _with(step, options) for name, step in PLACE}
+    return by_name | {"place": lambda model: place(model, options)}
+
+
+def _with(step: Callable[[Any, Any], Op], argument: Any) -> Pass:
+    def run(model: Op) -> Op:
+        return step(model, argument)
+
+    return run
