@@ -9,6 +9,11 @@ import attrs
 _WINDOW = 160  # The characters that messages show of a source line.
 
 
+def register(file: str, text: str) -> None:
+    """Let messages, tracebacks and `inspect` find the lines of a text that is in no file, under this name."""
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+
+
 def marked(line: str, start: int, width: int = 1) -> list[str]:
     """A source line with carets below `width` characters; of a long line, what is around the first of them."""
     cut = max(0, min(start - _WINDOW // 2, len(line) - _WINDOW))

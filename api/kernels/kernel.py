@@ -467,15 +467,43 @@ def kernel(fn: Callable[..., Any], /) -> Kernel: ...
 def kernel(*, do_not_specialize: Iterable[str] = ()) -> Callable[[Callable[..., Any]], Kernel]: ...
 
 
-def kernel(fn: Callable[..., Any] | None = None, /, *, do_not_specialize: Iterable[str] = ()) -> Any:
+@overload
+def kernel(
+    *,
+    source: str,
+    name: str | None = None,
+    namespace: Mapping[str, Any] | None = None,
+    do_not_specialize: Iterable[str] = (),
+) -> Kernel: ...
+
+
+def kernel(
+    fn: Callable[..., Any] | None = None,
+    /,
+    *,
+    source: str | None = None,
+    name: str | None = None,
+    namespace: Mapping[str, Any] | None = None,
+    do_not_specialize: Iterable[str] = (),
+) -> Any:
     """Decorator: make a kernel of a function, which is run once for each program of a grid.
 
     For the parameters that `do_not_specialize` names, one kernel is compiled for all values: whether a value is
     divisible by 16 is not used.
+
+        double = zg.kernel(source="def double(x): zg.store(x, zg.load(x) * 2)")
+
+    With `source`, it is no decorator: it runs a text of Python and gives the kernel that the text defines, by a `def`
+    with or without a decorator, `@triton.jit` among them. `name` says which of several. The text can name `zg`, and
+    what `namespace` holds.
     """
 
     def made(fn: Callable[..., Any]) -> Kernel:
         # A decorator below this one may choose the class: see `autotune`.
         return getattr(fn, "ziggurat_wrap", Kernel)(fn, do_not_specialize)
 
+    if source is not None:
+        from ziggurat.kernels.sources import kernel_of
+
+        return kernel_of(source, name, namespace or {}, made)
     return made if fn is None else made(fn)

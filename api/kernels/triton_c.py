@@ -22,7 +22,7 @@ from ziggurat.boundary import no_faults, public
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import KernelNameError, KernelSyntaxError, LaunchError, ZigguratError, shown, warn
-from ziggurat.codemodel.location import Location
+from ziggurat.codemodel.location import Location, register
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.recursion import deep_recursion
 from ziggurat.codemodel.text.limits import read_regular
@@ -33,7 +33,7 @@ from ziggurat.frontends.language.constants import as_constant
 from ziggurat.frontends.language.signature import suggest
 from ziggurat.frontends.triton_c.declared import SPELLINGS, spelled
 from ziggurat.frontends.triton_c.names import Header, headers, undeclared
-from ziggurat.frontends.triton_c.preprocess import Preprocessed, Token, preprocess, register
+from ziggurat.frontends.triton_c.preprocess import Preprocessed, Token, preprocess
 from ziggurat.frontends.triton_c.reader import KernelSource, read_kernel
 from ziggurat.frontends.triton_c.words import reworded
 from ziggurat.kernels.arguments import Signature

@@ -9,6 +9,8 @@ from __future__ import annotations
 import ast
 import linecache
 import re
+import sys
+import textwrap
 import types
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -17,9 +19,11 @@ from typing import Any
 import attrs
 
 from ziggurat.codemodel.errors import KernelSyntaxError
-from ziggurat.codemodel.location import Location
+from ziggurat.codemodel.location import Location, register
 
 _DEF = re.compile(r"\s*(async\s+)?def\b")
+_IN_A_TEXT = "define the function in a file or a notebook cell, or make the kernel of its text: zg.kernel(source=text)"
+_WITHOUT_SOURCE = {"<stdin>": "write the program to a file: Python does not keep what it reads from standard input"}
 _GUESSES = 4  # The number of ends of the block to try before the whole file is parsed.
 
 
@@ -54,7 +58,29 @@ def read_lines(fn: Callable[..., Any]) -> Sequence[str]:
     if fn.__name__ == "<lambda>" or code.co_name == "<lambda>":
         raise KernelSyntaxError("a lambda has no statements to read", place, "write it as a function with def")
     linecache.checkcache(code.co_filename)
+    if code.co_filename == "<string>" and sys.argv[:1] == ["-c"]:
+        return _command_lines(code)
     return linecache.getlines(code.co_filename, fn.__globals__)
+
+
+def _command_lines(code: types.CodeType) -> Sequence[str]:
+    """The lines of the program of `python -c`, which messages and tracebacks find from now on; none if the function is
+    not from there.
+
+    Functions of other texts, as of `exec`, have the same name of a file. So the program must give this very code.
+    """
+    # The program stands before its arguments, and may be in one word with the option: -cpass.
+    text = textwrap.dedent(re.sub(r"^-\w*?c", "", sys.orig_argv[-len(sys.argv)]))
+    try:
+        codes = [compile(text, code.co_filename, "exec", dont_inherit=True)]
+    except (SyntaxError, ValueError):
+        return ()
+    for inner in codes:
+        codes += (constant for constant in inner.co_consts if isinstance(constant, types.CodeType))
+    if code not in codes:
+        return ()
+    register(code.co_filename, text)
+    return text.splitlines(keepends=True)
 
 
 def find_source(fn: types.FunctionType, lines: Sequence[str], code: types.CodeType | None = None) -> Source:
@@ -68,8 +94,7 @@ def find_source(fn: types.FunctionType, lines: Sequence[str], code: types.CodeTy
     if not lines:
         raise KernelSyntaxError(
             f"the source of '{fn.__name__}' cannot be found: there is no text for {code.co_filename!r}",
-            hint="define the function in a file or a notebook cell; a string for exec is found when it is registered: "
-            "linecache.cache[filename] = (len(text), None, text.splitlines(True), filename)",
+            hint=_WITHOUT_SOURCE.get(code.co_filename, _IN_A_TEXT),
         )
     found = _definition(lines, start, code.co_name, code.co_filename)
     if found is None or not _matches(found[0], code):

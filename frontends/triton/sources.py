@@ -6,12 +6,13 @@ import ast
 import builtins
 import hashlib
 import inspect
-import linecache
 import re
 import textwrap
 import types
 from collections.abc import Callable, Sequence
 from typing import Any
+
+from ziggurat.codemodel.location import register
 
 _DEF = re.compile(r"^def\s+\w+\s*\(", re.MULTILINE)
 # Modules whose functions may be called while a kernel is compiled.
@@ -28,7 +29,7 @@ def source_of(fn: Callable[..., Any]) -> str:
 def with_source(fn: Any, source: str) -> types.FunctionType:
     """A function like `fn` with another source. The names in it are those of the module and the closure, as before."""
     name = f"<{fn.__qualname__} {digest(source)[:12]}>"
-    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+    register(name, source)
     cells = dict(zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True))
     code = _code_within(source, name, list(cells))
     closure = tuple(cells[one] for one in code.co_freevars)

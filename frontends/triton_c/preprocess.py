@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import functools
 import io
-import linecache
 import os
 import types
 from bisect import bisect_right
@@ -27,7 +26,7 @@ from pcpp import parser as pcpp_rules
 from pcpp import preprocessor as pcpp
 
 from ziggurat.codemodel.errors import KernelSyntaxError, ZigguratError, warn
-from ziggurat.codemodel.location import Location
+from ziggurat.codemodel.location import Location, register
 from ziggurat.codemodel.text.limits import MAX_DEPTH, MAX_EXPANSION, MAX_FILES, MAX_TOKEN, TOO_DEEP, read_regular
 
 # Kinds of tokens of the preprocessor.
@@ -299,8 +298,3 @@ def preprocess(text: str, file: str, macros: Mapping[str, str]) -> Preprocessed:
     asked = tuple(name for name in run.asked if name not in guards and name not in macros)
     with_arguments = frozenset(name for name, macro in run.macros.items() if macro.arglist is not None)
     return Preprocessed(tuple(tokens), asked, tuple(run.included), frozenset(run.names), with_arguments)
-
-
-def register(file: str, text: str) -> None:
-    """Let messages find the lines of a text that is in no file."""
-    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)

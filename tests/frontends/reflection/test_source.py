@@ -192,7 +192,7 @@ def test_no_source():
     with pytest.raises(KernelSyntaxError) as caught:
         reflect(scope["kernel"])
     assert caught.value.summary == "the source of 'kernel' cannot be found: there is no text for '<string>'"
-    assert "linecache.cache[filename]" in caught.value.hint
+    assert "zg.kernel(source=text)" in caught.value.hint
 
 
 def test_lambda():
