@@ -9,8 +9,9 @@ import attrs
 from ziggurat.backend.cpu import memory
 from ziggurat.backend.cpu.emitter import Coord, Emitter, Index, memory_kind
 from ziggurat.backend.ptx.routines import Number, together
-from ziggurat.codemodel.dialects import cpu
-from ziggurat.codemodel.op import Block, BlockParameter, OpResult, expect
+from ziggurat.codemodel import traits
+from ziggurat.codemodel.dialects import cpu, tt
+from ziggurat.codemodel.op import Block, BlockParameter, OpResult, Value, expect
 from ziggurat.codemodel.types import element_bytes
 
 
@@ -297,7 +298,7 @@ def step_of(emitter: Emitter, access: cpu.Access, block: Block | None) -> Number
     before it. Rows are too short, and pages too small, for the hardware to prefetch them. None for a block that is not
     a row, or is the same one in all programs, or from around the block of the region."""
     assert isinstance(access.type, cpu.AccessType)
-    if sum(size > 1 for size in access.type.shape) != 1 or isinstance(access.base, BlockParameter):
+    if sum(size > 1 for size in access.type.shape) != 1 or not _varies(access.base, emitter.varying):
         return None
     if access.parent is not block:  # What is computed here is not known in another loop that has the access.
         return None
@@ -305,6 +306,18 @@ def step_of(emitter: Emitter, access: cpu.Access, block: Block | None) -> Number
         base = emitter.values[access.result][0]
         emitter.steps[access.result] = base - emitter.previous(base)
     return emitter.steps[access.result]
+
+
+def _varies(value: Value, varying: dict[Value, bool]) -> bool:
+    """Whether a scalar may differ between programs. `varying` has the answers for other values, and gets new ones."""
+    if isinstance(value, BlockParameter):
+        return not isinstance(value.block.parent.parent, tt.Func)
+    answer = varying.get(value)
+    if answer is None:
+        op = expect(value, OpResult).op
+        pure = isinstance(op, traits.Pure) and not isinstance(op, tt.GetProgramId) and not op.bodies
+        answer = varying[value] = not pure or any(_varies(operand, varying) for operand in op.operands)
+    return answer
 
 
 @attrs.frozen

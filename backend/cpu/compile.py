@@ -12,6 +12,7 @@ from ziggurat.backend.cpu.code import CpuCode, CpuOptions, Parameter
 from ziggurat.backend.cpu.emitter import EMITTERS, METADATA, Emitter, kind_of, memory_kind, symbol_of
 from ziggurat.backend.cpu.outline import outlined
 from ziggurat.backend.cpu.runtime.loading import llvm
+from ziggurat.backend.cpu.shared import share
 from ziggurat.backend.cpu.streaming import FENCE
 from ziggurat.backend.elementwise import RULES
 from ziggurat.codemodel.dialects import core, cpu, tt
@@ -150,18 +151,20 @@ def to_llvm(module: cpu.Module, options: CpuOptions) -> tuple[Emitter, str]:
         "  ret i64 0",
     ]
     symbol = symbol_of(func)
+    slow = share(symbol, (kernel, *emitter.parts), "#2")
     kernel, functions = outlined(symbol, kernel, emitter.parts, emitter.places)
     attributes = f'nounwind uwtable "prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}"'
     lines = [
         f"define i64 @{symbol}(ptr noalias %arguments, i64 %first, i64 %end, ptr noalias %launch, "
         f"ptr noalias align 64 %memory, ptr noalias %record) #0{debug} {{",
-        *(line.replace("  ret", f"{fence}  ret") for line in (*kernel, "}", *functions)),
+        *(line.replace("  ret", f"{fence}  ret") for line in (*kernel, "}", *functions, *slow)),
         *emitter.declarations,
         *(text.replace(" addrspace(4)", "") for text in emitter.variables.values()),
         *map(_inlined, emitter.definitions.values()),
         *([_NOTE.format(3 * len(emitter.sites))] if options.tolerant else ()),
         f"attributes #0 = {{ {attributes} }}",
         *([f"attributes #1 = {{ noinline {attributes} }}"] if functions else ()),
+        *([f"attributes #2 = {{ noinline cold {attributes} }}"] if slow else ()),
         *([halves.TEXT] if _is_x86() and "+f16c" not in options.features.split(",") else ()),
         *(f"!{number} = {text}" for number, text in enumerate(METADATA)),
         *(emitter.places.metadata() if emitter.places is not None else ()),

@@ -137,6 +137,7 @@ class Emitter(Code):
         self.loaded: dict[Value, Any] = {}  # The matrices that dots may read where they are in memory.
         self.offsets: dict[str, tuple[Number, int]] = {}  # Indices that are others and a constant, by name.
         self.steps: dict[Value, Number] = {}  # The distances of rows of accesses, which may be prefetched.
+        self.varying: dict[Value, bool] = {}  # Whether a scalar may differ between programs.
         self.nest: Any = None  # The region that is emitted.
         self._facts: dict[Any, Any] = {}  # What is found out once.
         self.pinned = False  # Whether code stays at its level: within branches.

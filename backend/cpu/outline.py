@@ -9,16 +9,20 @@ function of its own. It takes the values that it uses, stores those that others 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from ziggurat.backend.ptx.lines import LineInfo
 
 LONG = 1500  # Lines of a function, from which on the next op begins another one.
+MAX_REPEATED = 3  # Instructions that a part repeats to have a value of another part.
 
 _CALL = "; call of part "
 _LABEL = re.compile(r"^([\w.]+):", re.MULTILINE)
 _NAME = re.compile(r"%([\w.]+)")
-_DEFINITION = re.compile(r"^  %([\w.]+) = (.*)", re.MULTILINE)
+# An instruction on scalars that is cheaper repeated than passed on.
+_CHEAP = re.compile(r"(?:add|sub|mul|shl|sext|zext|trunc)(?: n[us]w)* i\d+ ")
+DEFINITION = re.compile(r"^  %([\w.]+) = (.*)", re.MULTILINE)
+_PLACE = re.compile(r", !dbg !\d+$")
 _DEBUG = re.compile(r"!dbg !(\d+)")
 
 # The type of the value of an instruction, as its text says it.
@@ -64,8 +68,13 @@ def outlined(
         return [*lines], []
     texts = ["\n".join(text) for text in (lines, *parts)]
     labels = {label for text in texts for label in _LABEL.findall(text)}
-    values = [dict(_DEFINITION.findall(text)) for text in texts]
+    values = [dict(DEFINITION.findall(text)) for text in texts]
     names = [{*_NAME.findall(text)} - own.keys() - labels for text, own in zip(texts, values, strict=True)]
+    repeated = _repeated(set[str]().union(*names[1:]), values)
+    starts = [_instructions(names[number] & repeated.keys(), repeated) for number in range(len(texts))]
+    for number in range(1, len(texts)):
+        start = "\n".join(starts[number])
+        names[number] = (names[number] | {*_NAME.findall(start)}) - dict(DEFINITION.findall(start)).keys()
     inputs = set[str]().union(*names)
     types = {value: type_of(text) for own in values for value, text in own.items() if value in inputs}
     kernel: list[str] = []
@@ -83,7 +92,8 @@ def outlined(
         takes = [f"{types.get(value, 'ptr')} %{value}" for value in sorted(names[number])]
         arguments = ", ".join([*takes, *(f"ptr %{value}.out" for value in results)])
         place = _DEBUG.search(text)
-        functions += _function(name, arguments, label, parts[number - 1], results, places if place else None)
+        body = [*starts[number], *parts[number - 1]]
+        functions += _function(name, arguments, label, body, results, places if place else None)
         kernel[1:1] = [f"  %{value}.out = alloca {type_}" for value, type_ in results.items()]
         call = f"call i64 @{name}({arguments}){f', {place[0]}' if place else ''}"
         last = [label, *_LABEL.findall(text)][-1]
@@ -102,6 +112,34 @@ def outlined(
         kernel += [f"  %{value} = load {type_}, ptr %{value}.out" for value, type_ in results.items()]
         label = last
     return kernel, functions
+
+
+def _repeated(inputs: Collection[str], values: Sequence[Mapping[str, str]]) -> dict[str, list[str]]:
+    """The values of parts, among those that other parts use, that these compute again; each with its instructions,
+    which use values of the kernel's own lines. `values` has the instructions of all values of the kernel and the parts.
+    """
+    parts = {value: text for own in values[1:] for value, text in own.items()}
+    chains: dict[str, list[str] | None] = {}  # None for a value that is not computed again.
+
+    def instructions(value: str) -> list[str] | None:
+        if value not in parts:
+            return []
+        if value not in chains:
+            chains[value] = None
+            if _CHEAP.match(parts[value]):
+                operands = [instructions(operand) for operand in _NAME.findall(parts[value])]
+                if None not in operands:
+                    before = [line for lines in operands for line in lines or ()]
+                    text = f"  %{value} = {_PLACE.sub('', parts[value])}"
+                    chains[value] = [*before, text] if len(before) < MAX_REPEATED else None
+        return chains[value]
+
+    return {value: lines for value in inputs if (lines := instructions(value))}
+
+
+def _instructions(values: Collection[str], repeated: Mapping[str, list[str]]) -> list[str]:
+    """The instructions that compute values again, each once."""
+    return [*dict.fromkeys(line for value in sorted(values) for line in repeated[value])]
 
 
 def _function(
