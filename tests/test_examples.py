@@ -1,8 +1,9 @@
-"""Each file of examples/ runs by itself and prints something."""
+"""Each file of examples/ runs by itself, checks its results and prints something; examples/README.md lists it."""
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,14 +14,18 @@ ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = sorted((ROOT / "examples").rglob("*.py"))
 
 
-def test_there_are_examples():
-    assert EXAMPLES
+def test_the_list_has_every_example():
+    listed = re.findall(r"\]\(([^)]+)\)", (ROOT / "examples" / "README.md").read_text(encoding="utf-8"))
+    files = {file.relative_to(ROOT / "examples") for file in EXAMPLES}
+    assert {file.parts[0] if file.parts[0] == "triton_c" else file.as_posix() for file in files} == set(listed)
 
 
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: str(file.relative_to(ROOT / "examples")))
 def test_the_example_runs_and_prints(file: Path, tmp_path: Path):
+    assert re.search(r"^ +(np\.testing\.|assert )", file.read_text(encoding="utf-8"), re.MULTILINE)
+    with_triton = ["-m", "ziggurat.triton"] if file.parent.name == "triton" else []
     done = subprocess.run(
-        [sys.executable, "-W", "error", str(file)],
+        [sys.executable, "-W", "error", *with_triton, str(file)],
         cwd=tmp_path,
         env={**os.environ, "PYTHONIOENCODING": "utf-8"},
         capture_output=True,
