@@ -85,8 +85,8 @@ class OpSpec:
             (sum(f.role == "type" for f in self.fields) > 1, "more than one field is the result type"),
             (bool(names), f"{', '.join(names)}: every op has a field of this name"),
         )
-        for found, problem in problems:
-            if found:
+        for present, problem in problems:
+            if present:
                 raise ValueError(f"in the declaration of {self.cls.__name__}, {problem}")
 
     def construct(self, op: Op, arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> None:

@@ -207,8 +207,8 @@ def _invoke(interpreter: PythonInterpreter, op: py.Invoke, operands: tuple[Any, 
 
 @python.of(py.Call)
 def _call_value(interpreter: PythonInterpreter, op: py.Call, operands: tuple[Any, ...]) -> Any:
-    function, *given = operands
-    arguments, keywords = _arguments(op, given)
+    function, *values = operands
+    arguments, keywords = _arguments(op, values)
     return function(*arguments, **keywords)
 
 

@@ -279,9 +279,9 @@ def _follow_terminators(old: Body, new: Body) -> None:
     for before, after in zip(old.blocks, new.blocks, strict=True):
         last, now = before.ops[-1], after.ops[-1]
         if isinstance(last, BodyTerminator) and isinstance(now, BodyTerminator) and last.NAME == now.NAME:
-            types, given = ([value.type for value in end.handed] for end in (last, now))
-            if types != given and old.yield_type == packed(types):
-                fill(new, "yield_type", packed(given))
+            old_types, new_types = ([value.type for value in end.handed] for end in (last, now))
+            if old_types != new_types and old.yield_type == packed(old_types):
+                fill(new, "yield_type", packed(new_types))
                 return
 
 

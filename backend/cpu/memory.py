@@ -407,8 +407,8 @@ def _update(emitter: Emitter, kind: AtomicKind, place: str, value: Number, scala
     """Combine memory with a number; the number that was there."""
     whole = f"i{8 * scalar.bytes}"
     if kind in _RMW and (not scalar.is_float or kind is AtomicKind.XCHG) and scalar != i1:
-        given = value if value.kind == whole else value.to("bitcast", whole)
-        old = emitter.number(whole, emitter.effect(f"atomicrmw {_RMW[kind]} ptr {place}, {given.typed} seq_cst"))
+        new_bits = value if value.kind == whole else value.to("bitcast", whole)
+        old = emitter.number(whole, emitter.effect(f"atomicrmw {_RMW[kind]} ptr {place}, {new_bits.typed} seq_cst"))
         return old if value.kind == whole else old.to("bitcast", value.kind)
     head, after = emitter.name("again"), emitter.name("done")
     first = emitter.effect(f"load atomic {whole}, ptr {place} monotonic, align {scalar.bytes}")

@@ -197,16 +197,18 @@ class Nest:
         puts = [op for op in self.statements if isinstance(op, cpu.Put | MemoryWrite)]
         if block is None or len(puts) != 1 or len(self.shape) > 1 or not emitter.lanes:
             return None
-        (put,) = puts
-        head = self.heads.get(put.value) if isinstance(put, cpu.Put) and isinstance(put.value, OpResult) else None
-        if not isinstance(put, cpu.Put) or head is None or not head.exact or head.strides[0].name != "1":
+        (target,) = puts
+        head = (
+            self.heads.get(target.value) if isinstance(target, cpu.Put) and isinstance(target.value, OpResult) else None
+        )
+        if not isinstance(target, cpu.Put) or head is None or not head.exact or head.strides[0].name != "1":
             return None
-        users = [user for user in put.buffer.uses if user is not put]
+        users = [user for user in target.buffer.uses if user is not target]
         first = next(at for at, op in enumerate(block.ops) if op is self.op)
         regions = [op for op in block.ops[first + 1 :] if isinstance(op, cpu.Region)]
         later = [op for op in regions if any(user.parent_op is op for user in users)]
         plain = all(isinstance(user, cpu.Get) and any(user.parent_op is op for op in later) for user in users)
-        if put.start or put.strides or not plain or not later:
+        if target.start or target.strides or not plain or not later:
             return None
         last = next(at for at, op in enumerate(block.ops) if op is later[-1])
         inner = later[-1].body.entry.ops
@@ -220,7 +222,7 @@ class Nest:
             direct = direct & other.counts[0].test("eq", other.shape[0])
         for store in stores:
             direct = direct & head.apart(Head(emitter, store))
-        emitter.values[put.buffer] = direct.select(head.base, emitter.values[put.buffer])
+        emitter.values[target.buffer] = direct.select(head.base, emitter.values[target.buffer])
         return direct
 
     def loops(self) -> None:
@@ -374,9 +376,9 @@ class Nest:
                 loop(start, stop, 1 if all(tree.carried for tree in trees) else unrolled)
             self.masked = False
         if self.trees:
-            for tree, kept in zip(trees, self.trees, strict=True):
-                kept.keep(tree.combined(), self.row)
-                kept.orders = tree.orders[-1:]
+            for tree, other_tree in zip(trees, self.trees, strict=True):
+                other_tree.keep(tree.combined(), self.row)
+                other_tree.orders = tree.orders[-1:]
             return
         for tree in trees:
             self.results[tree.op.result] = tree.finish()

@@ -309,8 +309,8 @@ def _sequential(op: cpu.Scan) -> bool:
         return False
     type_ = _scalar(op.buffers[0])
     plain = type_.bits >= 32 if type_.is_float else type_.bits > 1
-    known = _IN_ORDER if not type_.is_float else (arith.AddF, arith.MulF)
-    return plain and isinstance(ops[0], known) and set(ops[0].operands) == set(parameters)
+    ordered_ops = _IN_ORDER if not type_.is_float else (arith.AddF, arith.MulF)
+    return plain and isinstance(ops[0], ordered_ops) and set(ops[0].operands) == set(parameters)
 
 
 @emits(cpu.Scan)

@@ -131,8 +131,8 @@ def element_type(dtype: Any) -> ScalarType:
 def _sizes(shape: Any, what: str, least: int = 0) -> tuple[int, ...]:
     """The sizes of a shape, an integer or a sequence of them, NumPy's included. Raises `LaunchError` for others."""
     try:
-        listed: tuple[Any, ...] = tuple(shape) if np.iterable(shape) and not isinstance(shape, str) else (shape,)
-        sizes = tuple(operator.index(size) for size in listed)
+        numbers: tuple[Any, ...] = tuple(shape) if np.iterable(shape) and not isinstance(shape, str) else (shape,)
+        sizes = tuple(operator.index(size) for size in numbers)
     except TypeError:
         sizes = (least - 1,)
     if any(size < least for size in sizes):

@@ -178,14 +178,14 @@ def _integers(name: str, values: Any) -> tuple[int, ...]:
     return numbers
 
 
-def _usable_strides(shape: tuple[int, ...], given: tuple[int, ...], element: ScalarType) -> tuple[int, ...]:
+def _usable_strides(shape: tuple[int, ...], strides_in: tuple[int, ...], element: ScalarType) -> tuple[int, ...]:
     """The array's strides; a stride that TMA cannot use is replaced where the size is 1, as no step is taken there."""
-    if len(shape) != len(given):
-        return given
+    if len(shape) != len(strides_in):
+        return strides_in
     strides: list[int] = []
     unit = _UNIT // element.bytes
     extent = 1
-    for axis, (size, stride) in reversed(list(enumerate(zip(shape, given, strict=True)))):
+    for axis, (size, stride) in reversed(list(enumerate(zip(shape, strides_in, strict=True)))):
         if size == 1 and axis == len(shape) - 1:
             stride = 1
         elif size == 1 and (stride < 0 or stride % unit):

@@ -202,7 +202,7 @@ def _generic_form(c: Cursor) -> _Header:
     at = c.at
     c.expect("(")
     c.expect(")")
-    given: dict[str, Any] = c.dictionary("}>") if c.take("<{") else {}
+    properties: dict[str, Any] = c.dictionary("}>") if c.take("<{") else {}
     c.expect("(")
     region = c.at
     if c.token != "{":
@@ -210,14 +210,14 @@ def _generic_form(c: Cursor) -> _Header:
     c.at = c.closing[c.at] + 1
     c.expect(")")
     if c.take("{"):
-        given |= c.dictionary()
+        properties |= c.dictionary()
     c.expect(":")
     c.function_type()
-    types, results = given.get("function_type", ([], []))
-    header = _Header(str(given.get("sym_name")), at, [], types, [], results, region=region)
-    for attributes in given.get("arg_attrs", ({},) * len(types)):
+    types, results = properties.get("function_type", ([], []))
+    header = _Header(str(properties.get("sym_name")), at, [], types, [], results, region=region)
+    for attributes in properties.get("arg_attrs", ({},) * len(types)):
         _describe(c, header, attributes)
-    _finish(c, header, given)
+    _finish(c, header, properties)
     header.location = c.location()
     return header
 

@@ -293,7 +293,7 @@ class Reader:
         """
         c = self.cursor
         back, end, outer, known = c.at, c.closing[at], self.b, dict(self._values)
-        handed, beside = self.yields, self._around
+        yields_and_around, beside = self.yields, self._around
         c.at, self.b, self.yields, self._around = at + 1, builder, yields, around
         if c.token[:1] == "^":
             names = [name for name, _ in self.label()]
@@ -303,7 +303,7 @@ class Reader:
                 if c.token[:1] == "^":
                     c.fail(f"the region of {self._s.name} must have one block")
                 self.statement()
-        c.at, self.b, self._values, self.yields, self._around = back, outer, known, handed, beside
+        c.at, self.b, self._values, self.yields, self._around = back, outer, known, yields_and_around, beside
 
     def handed(self, values: Sequence[Value]) -> list[Value]:
         """The values that the terminator of the region hands on, for those of the text."""
@@ -378,9 +378,9 @@ class Reader:
             back, self.cursor.at = self.cursor.at, self._labels[name]
             types = [type_ for _, type_ in self.label()]
             self.cursor.at = back
-            given = [value.type for value in arguments]
-            same = [plain(type_) for type_ in types] == [plain(type_) for type_ in given]
-            self._blocks[name] = self.b.new_block(given if same else types)
+            argument_types = [value.type for value in arguments]
+            same = [plain(type_) for type_ in types] == [plain(type_) for type_ in argument_types]
+            self._blocks[name] = self.b.new_block(argument_types if same else types)
         return self._blocks[name]
 
 

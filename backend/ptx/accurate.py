@@ -213,8 +213,8 @@ def _near(r: Routine, x: Number, of: Format) -> list[Number]:
     second = minus * of.PI_2[1]
     lost = r.fma(minus, of.PI_2[1], -second)
     high = first + second
-    moved = high - first
-    error = (first - (high - moved)) + (second - moved)
+    difference = high - first
+    error = (first - (high - difference)) + (second - difference)
     low = r.fma(minus, of.PI_2[2], error + lost)
     return [high, low, quadrant.to("trunc", "i32")]
 

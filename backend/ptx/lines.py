@@ -128,11 +128,11 @@ def refused_at(ptx: str, log: str) -> Location | None:
 
     The last `.loc` before the line gives it; None where there is none.
     """
-    found = re.search(_REFUSED, log)
+    place = re.search(_REFUSED, log)
     lines = ptx.splitlines()
-    if found is None or not 0 < int(found[1]) <= len(lines):
+    if place is None or not 0 < int(place[1]) <= len(lines):
         return None
-    at = next((match for line in reversed(lines[: int(found[1])]) if (match := re.match(_LOC, line))), None)
+    at = next((match for line in reversed(lines[: int(place[1])]) if (match := re.match(_LOC, line))), None)
     if at is None:
         return None
     file, line, column = at.groups()

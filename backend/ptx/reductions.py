@@ -262,10 +262,10 @@ def _map(emitter: Emitter, op: tt.MapElementwise) -> Emitted:
     columns: list[dict[int, str]] = [{} for _ in range(count)]
     for first in range(0, len(registers), op.pack):
         group = [registers[min(first + at, len(registers) - 1)] for at in range(op.pack)]
-        made = inline_body(
+        results_of_body = inline_body(
             emitter, op.apply, [emitter.at(value, register) for value in op.values for register in group]
         )
         for index, values in enumerate(columns):
-            values.update(zip(group, made[index * op.pack : (index + 1) * op.pack], strict=True))
+            values.update(zip(group, results_of_body[index * op.pack : (index + 1) * op.pack], strict=True))
     results = [emitter.value(op.values[0].type, values) for values in columns]
     return results[0] if count == 1 else tuple(results)

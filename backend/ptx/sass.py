@@ -35,9 +35,9 @@ HINT = "pip install nvidia-cuda-nvcc nvidia-cuda-nvdisasm"
 
 def tool(name: str) -> Path | None:
     """The path of a tool of the CUDA toolkit: on $PATH, or in NVIDIA's packages from PyPI; None for none."""
-    found = shutil.which(name)
-    if found is not None:
-        return Path(found)
+    executable = shutil.which(name)
+    if executable is not None:
+        return Path(executable)
     spec = importlib.util.find_spec("nvidia")
     for folder in (spec.submodule_search_locations or []) if spec is not None else []:
         for path in sorted(Path(folder).glob(f"*/bin/{name}")):

@@ -112,8 +112,8 @@ def _dot(machine: Machine, op: cpu.Dot, operands: Operands) -> None:
 def _scan(machine: Machine, op: cpu.Scan, operands: Operands) -> None:
     # The columns are views of the buffers.
     columns = [np.moveaxis(buffer.array, op.axis, -1)[None, ..., :: -1 if op.reverse else 1] for buffer in operands]
-    for column, found in zip(columns, reductions.scanned(machine, op, columns), strict=True):
-        column[...] = found
+    for column, scan in zip(columns, reductions.scanned(machine, op, columns), strict=True):
+        column[...] = scan
 
 
 @triton.of(cpu.Access)

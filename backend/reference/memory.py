@@ -221,10 +221,10 @@ class Memory:
         tensor = tensor_at(pointer) if self.argument_of(pointer) is None and not self.detached else None
         if tensor is None:
             return False
-        added = Region([Argument(_MAX_NUMBER, "a tensor", tensor)])
-        if any(added.low < region.high and region.low < added.high for region in self.regions):
+        new_region = Region([Argument(_MAX_NUMBER, "a tensor", tensor)])
+        if any(new_region.low < region.high and region.low < new_region.high for region in self.regions):
             return False  # The tensor has elements on both sides of an argument, which is a view of it.
-        self.regions.append(added)
+        self.regions.append(new_region)
         return True
 
     def _refuse(self, pointers: Array, lanes: Array, access: Access, reason: str = "", hint: str = MASK_HINT) -> None:

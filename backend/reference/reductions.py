@@ -203,8 +203,8 @@ def _map(machine: Machine, op: tt.MapElementwise, operands: Operands) -> Any:
     for value in operands:
         parts = columns(plain(value))
         arguments += map(marked, parts, columns(marks_of(value))) if isinstance(value, Marked) else parts
-    left, values = machine.run_in(op.apply, arguments, _elements(machine, programs, count))
-    if left is None:
+    yields, values = machine.run_in(op.apply, arguments, _elements(machine, programs, count))
+    if yields is None:
         raise InternalError("the body of a map returns from the function", str(op))
 
     def joined_again(parts: Sequence[Array]) -> Array:

@@ -88,9 +88,9 @@ class Memory:
         titles = [names[at] if at < len(names) else f"argument {at}" for at in range(len(arrays))]
         region_of: dict[int, Region] = {}
         for group in sorted(regions.grouped(arrays, views=False)):
-            made = self.add(", ".join(f"'{titles[at]}'" for at in group), [arrays[at] for at in group])
-            made.names = [titles[at] for at in group]
-            region_of.update(dict.fromkeys(group, made))
+            new_region = self.add(", ".join(f"'{titles[at]}'" for at in group), [arrays[at] for at in group])
+            new_region.names = [titles[at] for at in group]
+            region_of.update(dict.fromkeys(group, new_region))
         for at, array in enumerate(arrays):
             region = region_of[at]
             self.pointers.append(region.start + (address(array) - region.low if array.size else 0))

@@ -248,10 +248,10 @@ def _function(lines: Sequence[str], start: int) -> tuple[str, Function]:
     for line in lines[start + 1 :]:
         if line == "}":
             break
-        found = re.match(r"([\w.$-]+):(?: *;.*)?$", line)
+        label_match = re.match(r"([\w.$-]+):(?: *;.*)?$", line)
         text = re.sub(r"(^|= )(?:tail|musttail|notail) call ", r"\1call ", _METADATA.sub("", line).strip())
-        if found:
-            label, current, here = found[1], [], []
+        if label_match:
+            label, current, here = label_match[1], [], []
             blocks[label], places[label] = current, here
         elif current and current[-1].startswith("switch ") and "]" not in current[-1]:
             current[-1] += f" {text}"  # Its cases are on lines of their own.
@@ -272,15 +272,17 @@ def arranged(labels: Sequence[str], following: Mapping[str, Sequence[str]]) -> l
     """
     order = reverse_postorder(labels[0], following.__getitem__)
     remaining = set(order)
-    made: list[str] = []
+    order_of_labels: list[str] = []
     for label in order:
         if label in remaining:
             # The blocks that lead back here are those of a loop. They are arranged without the edges to the first.
             loop = reached([label], lambda label: [before for before in remaining if label in following[before]])
             remaining.difference_update(loop)
-            inside = {one: [after for after in following[one] if after in loop and after != label] for one in loop}
-            made += arranged([label for label in order if label in loop], inside) if len(loop) > 1 else [label]
-    return made
+            inside = {name: [after for after in following[name] if after in loop and after != label] for name in loop}
+            order_of_labels += (
+                arranged([label for label in order if label in loop], inside) if len(loop) > 1 else [label]
+            )
+    return order_of_labels
 
 
 class Places:

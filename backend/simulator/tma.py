@@ -395,35 +395,35 @@ class _Tma:
         shared, places = self.program.shared, self._places(tensor, address, offsets)
         shared.check_free(places, row, "a TMA load writes")
         shared.check_fenced(places, "a TMA load overwrites")
-        made = self.mbarrier(barrier, np.array([row]))
-        if not made.fenced:
+        mbarrier = self.mbarrier(barrier, np.array([row]))
+        if not mbarrier.fenced:
             raise SimulationError(
                 "a fence.proxy.async must be between the initialisation of an mbarrier "
                 "and a TMA load that arrives at it"
             )
-        self._load(places, data, made, barrier, map_)
+        self._load(places, data, mbarrier, barrier, map_)
 
     def receive(self, address: int, barrier: int, data: Array, clock: Array) -> None:
         """Begin a store by another CTA: no thread may touch the place before it has waited for the mbarrier. `known` is
         the `knowledge` of this CTA's threads that the other one has waited for."""
-        shared, made = self.program.shared, self.barriers.get(barrier)
-        if made is None or not shared.precedes(made.made, clock):
+        shared, mbarrier = self.program.shared, self.barriers.get(barrier)
+        if mbarrier is None or not shared.precedes(mbarrier.made, clock):
             raise SimulationError("an mbarrier must be initialised before the barrier that another CTA has waited for")
         places = shared.places(np.array([address]), data.size)[0]
         if (shared.writer[places] | shared.reader[places]).any():
             raise SimulationError("a store of another CTA must be to memory that no thread has touched")
-        self._load(places, data, made, barrier, -1)
+        self._load(places, data, mbarrier, barrier, -1)
 
-    def _load(self, places: Array, data: Array, made: _Mbarrier, barrier: int, map_: int) -> None:
+    def _load(self, places: Array, data: Array, mbarrier: _Mbarrier, barrier: int, map_: int) -> None:
         shared = self.program.shared
         agent = shared.loads_of(barrier)
         shared.writer[places] = shared.stamp(agent)
         shared.time += 1
         rank: int = self.program.rank
-        own = made.coming[rank].copy()
+        own = mbarrier.coming[rank].copy()
         own[agent] = shared.time  # Those who wait for the phase know that the load is complete.
-        made.coming = [own if at == rank else coming for at, coming in enumerate(made.coming)]
-        self.loads.append(_Load(places, data, made, map_))
+        mbarrier.coming = [own if at == rank else coming for at, coming in enumerate(mbarrier.coming)]
+        self.loads.append(_Load(places, data, mbarrier, map_))
         self.some_land()
 
     def start_store(self, map_: int, address: int, at: tuple[int, int], thread: int, *, adds: bool) -> None:

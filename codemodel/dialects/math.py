@@ -136,5 +136,5 @@ class Directed(Elementwise, name="math.directed"):
         bits = scalar_of(self, self.values[0], "float").bits
         require(bits >= 32, f"{self.NAME}: the operands must be f32 or f64; got {self.values[0].type}")
         count = {Operation.SQRT: 1, Operation.FMA: 3}.get(self.operation, 2)
-        given = len(self.values)
-        require(given == count, f"{self.NAME}: {self.operation.value} takes {count} operands; got {given}")
+        arity = len(self.values)
+        require(arity == count, f"{self.NAME}: {self.operation.value} takes {count} operands; got {arity}")

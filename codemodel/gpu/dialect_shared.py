@@ -36,8 +36,8 @@ def buffer_of(op: Op, value: Value) -> SharedType:
 def require_types(op: Op, **types: Type) -> None:
     """Check that the named operands have these types."""
     for name, type_ in types.items():
-        found = getattr(op, name).type
-        require(found == type_, f"operand '{name}' of {op.NAME} must be {type_}; got {found}")
+        actual_type = getattr(op, name).type
+        require(actual_type == type_, f"operand '{name}' of {op.NAME} must be {type_}; got {actual_type}")
 
 
 def require_mbarriers(op: Op, value: Value) -> None:

@@ -93,18 +93,18 @@ class _Parser:
         text, position, end = self.text, 0, len(self.text)
         match = _TOKEN.match
         while position < end:
-            found = match(text, position)
-            if found is None:
+            token = match(text, position)
+            if token is None:
                 if text[position] == '"':
                     self.fail("unterminated string", position)
                 self.fail(f"unexpected character {text[position]!r}", position)
-            kind = found.lastgroup
+            kind = token.lastgroup
             assert kind is not None
             if kind != "space":
-                if found.end() - position > MAX_TOKEN and kind != "string":
+                if token.end() - position > MAX_TOKEN and kind != "string":
                     self.fail(f"a token is longer than {MAX_TOKEN} characters", position)
-                yield _Token(kind, found[0], position)
-            position = found.end()
+                yield _Token(kind, token[0], position)
+            position = token.end()
         yield _Token("end", "end of text", end)
 
     def fail(self, message: str, start: int | None = None, hint: str | None = None) -> NoReturn:

@@ -38,15 +38,15 @@ def _raised(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
 
 def _access(builder: Rewriter, op: tt.Load | tt.Store, ptr: Value, mask: Value | None) -> Value | None:
     affine = Affine(builder)
-    found = affine.pointers(ptr)
+    pointers = affine.pointers(ptr)
     type_ = expect(ptr.type, TensorType)
-    if found is None:
+    if pointers is None:
         return None
-    base, form = found
+    base, form = pointers
     lane = max((axis for axis, size in enumerate(type_.shape) if size > 1), default=0)
     step = form.strides[lane]
-    known = (0, 1) if isinstance(op, tt.Load) else (1,)
-    if isinstance(step, int) and step not in known and type_.shape[lane] > 1:
+    operands = (0, 1) if isinstance(op, tt.Load) else (1,)
+    if isinstance(step, int) and step not in operands and type_.shape[lane] > 1:
         return None  # Gathers are faster than a copy element by element; stores to one address have an order.
     counts, exact = affine.counts(mask) if mask is not None else (list(type_.shape), True)
     start = builder.add(tt.AddPtr(base, affine.value(form.base)))

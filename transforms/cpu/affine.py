@@ -83,8 +83,8 @@ class Affine:
     def require(self, a: Term, predicate: IntPredicate, b: Term) -> None:
         """Add a condition."""
         if isinstance(a, int) and isinstance(b, int):
-            held = {"sge": a >= b, "sle": a <= b, "slt": a < b}[predicate.value]
-            if held:
+            holds = {"sge": a >= b, "sle": a <= b, "slt": a < b}[predicate.value]
+            if holds:
                 return
         condition = self.builder.add(arith.CmpI(self.value(a), self.value(b), predicate))
         self.conditions.append(condition)
@@ -196,15 +196,15 @@ class Affine:
             case tt.Splat():
                 return op.value, Form(0, (0,) * len(shape_of(op.type)))
             case tt.AddPtr():
-                found, offset = self.pointers(op.ptr), self.exact(op.offset)
-                if found is None or offset is None:
+                pointers, offset = self.pointers(op.ptr), self.exact(op.offset)
+                if pointers is None or offset is None:
                     return None
-                base, form = found
+                base, form = pointers
                 return base, Form(self.add(form.base, offset.base), tuple(map(self.add, form.strides, offset.strides)))
             case tt.Broadcast() | tt.ExpandDims() | tt.Trans() | tt.Reshape():
-                found = self.pointers(op.operands[0])
-                inner = None if found is None else moved(op, found[1])
-                return None if found is None or inner is None else (found[0], inner)
+                pointers = self.pointers(op.operands[0])
+                inner = None if pointers is None else moved(op, pointers[1])
+                return None if pointers is None or inner is None else (pointers[0], inner)
             case tt.Hint():
                 return self.pointers(op.value)
             case _:
@@ -225,8 +225,8 @@ class Affine:
                 (first, exact), (second, other) = self.counts(op.lhs), self.counts(op.rhs)
                 return [self.least(a, b) for a, b in zip(first, second, strict=True)], exact and other
             case tt.Splat():
-                chosen = self.builder.add(arith.Select(op.value, self.value(shape[0]), self.value(0)))
-                return [chosen, *whole[1:]], True
+                guarded_size = self.builder.add(arith.Select(op.value, self.value(shape[0]), self.value(0)))
+                return [guarded_size, *whole[1:]], True
             case tt.ExpandDims():
                 inner, exact = self.counts(op.value)
                 return [*inner[: op.axis], 1, *inner[op.axis :]], exact
@@ -245,7 +245,7 @@ class Affine:
                 return whole, False
 
     def _compared(self, op: arith.CmpI, whole: list[Term]) -> tuple[list[Term], bool]:
-        kept = len(self.conditions)
+        length = len(self.conditions)
         if isinstance(scalar_or_none(op.lhs), ScalarType) and op.predicate.value in _STRICT:
             a, b = self.exact(op.lhs), self.exact(op.rhs)
             if a is not None and b is not None:
@@ -259,13 +259,13 @@ class Affine:
                 axes = [axis for axis, stride in enumerate(strides) if not isinstance(stride, int) or stride != 0]
                 if not axes:
                     holds = self.builder.add(arith.CmpI(self.value(limit), self.value(0), IntPredicate.SGT))
-                    chosen = self.builder.add(arith.Select(holds, self.value(whole[0]), self.value(0)))
-                    return [chosen, *whole[1:]], True
+                    size = self.builder.add(arith.Select(holds, self.value(whole[0]), self.value(0)))
+                    return [size, *whole[1:]], True
                 if len(axes) == 1 and isinstance(strides[axes[0]], int) and strides[axes[0]] == 1:
                     counts = list(whole)
                     counts[axes[0]] = self.least(self.most(limit, 0), whole[axes[0]])
                     return counts, True
-        del self.conditions[kept:]
+        del self.conditions[length:]
         return whole, False
 
     def _demand_small(self, form: Form, type_: Type) -> None:
@@ -312,8 +312,8 @@ def moved(op: tt.Broadcast | tt.ExpandDims | tt.Trans | tt.Reshape, form: Form) 
             return Form(form.base, tuple(strides[axis] for axis in op.order))
         case tt.Reshape():
             source, target = shape_of(op.value.type), shape_of(op.type)
-            kept = [stride for stride, size in zip(strides, source, strict=True) if size > 1]
+            strides_of_long = [stride for stride, size in zip(strides, source, strict=True) if size > 1]
             if [size for size in source if size > 1] != [size for size in target if size > 1]:
                 return None
-            left = iter(kept)
-            return Form(form.base, tuple(next(left) if size > 1 else 0 for size in target))
+            rest = iter(strides_of_long)
+            return Form(form.base, tuple(next(rest) if size > 1 else 0 for size in target))

@@ -26,16 +26,16 @@ def allocate(module: Op) -> cpu.Module:
     """The module with an offset for each buffer, and the size of the scratch memory."""
     (func,) = expect(module, cpu.Module).functions().values()
     ranges = _ranges(expect(func, tt.Func))
-    placed: list[_Range] = []
+    live: list[_Range] = []
     for range_ in sorted(ranges.values(), key=lambda r: -r.bytes):
         at = 0
-        for other in sorted(placed, key=lambda r: r.offset):
+        for other in sorted(live, key=lambda r: r.offset):
             overlaps = range_.first <= other.last and other.first <= range_.last
             if overlaps and other.offset < at + range_.bytes and at < other.offset + other.bytes:
                 at = other.offset + other.bytes
         range_.offset = at
-        placed.append(range_)
-    scratch = max((r.offset + r.bytes for r in placed), default=0)
+        live.append(range_)
+    scratch = max((r.offset + r.bytes for r in live), default=0)
 
     def place(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         if isinstance(op, cpu.Alloc):  # One that nothing uses any more may have had a place beyond the new end.
@@ -50,14 +50,14 @@ def _ranges(func: tt.Func) -> dict[Value, _Range]:
     the loop does. In a function of several blocks all buffers are needed from the first op to the last."""
     numbers: dict[Value, int] = {}
     spans: list[tuple[int, int]] = []
-    found: dict[Value, _Range] = {}
+    ranges: dict[Value, _Range] = {}
 
     def visit(op: Op) -> None:
         number = numbers[op.result] = len(numbers)
         for value in op.operands:
             if isinstance(value.type, cpu.BufferType):
                 size = -(-value.type.bytes // ALIGNMENT) * ALIGNMENT
-                range_ = found.setdefault(value, _Range(number, number, size))
+                range_ = ranges.setdefault(value, _Range(number, number, size))
                 range_.last = number
         for inner in op.inner_ops():
             visit(inner)
@@ -65,21 +65,21 @@ def _ranges(func: tt.Func) -> dict[Value, _Range]:
             spans.append((number, len(numbers)))
         if isinstance(op, cpu.Region):  # Its loops run all statements again and again.
             for value in op.used_values():
-                if value in found:
-                    found[value].first = min(found[value].first, number)
-                    found[value].last = len(numbers) - 1
+                if value in ranges:
+                    ranges[value].first = min(ranges[value].first, number)
+                    ranges[value].last = len(numbers) - 1
 
     visit(func)
     changed = True
     while changed:
         changed = False
         for first, last in spans:
-            for range_ in found.values():
-                crosses = range_.first < first <= range_.last or range_.first <= last < range_.last
-                if crosses and range_.last >= first and (range_.first > first or range_.last < last):
-                    range_.first, range_.last = min(range_.first, first), max(range_.last, last)
+            for live_range in ranges.values():
+                crosses = live_range.first < first <= live_range.last or live_range.first <= last < live_range.last
+                if crosses and live_range.last >= first and (live_range.first > first or live_range.last < last):
+                    live_range.first, live_range.last = min(live_range.first, first), max(live_range.last, last)
                     changed = True
     if len(func.body.blocks) > 1:
-        for range_ in found.values():
-            range_.first, range_.last = 0, len(numbers)
-    return found
+        for live_range in ranges.values():
+            live_range.first, live_range.last = 0, len(numbers)
+    return ranges

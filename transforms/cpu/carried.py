@@ -70,39 +70,39 @@ def offset_type(type_: Type) -> ScalarType:
 def _raised(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
     if not isinstance(op, scf.For) or not op.initial or len(op.body.blocks) != 1:
         return None
-    moved: dict[int, list[Value]] = {}
+    initial_values: dict[int, list[Value]] = {}
     yielded = op.body.entry.terminator.operands
     for index, parameter in enumerate(op.body.parameters[1:]):
         if isinstance(parameter.type, TensorType):
             steps = steps_of(yielded[index], parameter)
             if steps is not None:
-                moved[index] = steps
-    if not moved:
+                initial_values[index] = steps
+    if not initial_values:
         return None
     initial = list(operands[3:])
-    for index in moved:
+    for index in initial_values:
         initial[index] = builder.add(arith.ConstantOp(0, offset_type(initial[index].type)))
     types = [operands[0].type, *(value.type for value in initial)]
     inner = builder.inside(types, packed([value.type for value in initial]))
     for index, (old, new) in enumerate(zip(op.body.parameters, inner.parameters, strict=True)):
         inner.mapping.values[old] = new
-        if index - 1 in moved:
+        if index - 1 in initial_values:
             inner.mapping.values[old] = _moved(inner, operands[2 + index], new)
     inner.rewrite_ops(op.body.entry.ops[:-1])
     inner.location = op.location
     values = [
-        _advanced(inner, inner.parameters[1 + index], [inner[step] for step in moved[index]])
-        if index in moved
+        _advanced(inner, inner.parameters[1 + index], [inner[step] for step in initial_values[index]])
+        if index in initial_values
         else inner[value]
         for index, value in enumerate(yielded)
     ]
     inner.add(scf.Yield(values))
-    made = op.SPEC.make(
+    loop = op.SPEC.make(
         [*operands[:3], *initial], (), dict(op.attributes), [inner.finish()], packed([v.type for v in initial])
     )
-    result = builder.add(made, op.location)
+    result = builder.add(loop, op.location)
     results = unpacked(builder, result, len(initial))
-    for index in moved:
+    for index in initial_values:
         results[index] = _moved(builder, operands[3 + index], results[index])
     return repacked(builder, results)
 

@@ -148,14 +148,14 @@ class Plan:
     # Blocks.
 
     def _body(self, body: Body) -> None:
-        known = dict(self.item_of)
+        items = dict(self.item_of)
         for block in body.blocks[1:]:
             for parameter in block.parameters:
                 if isinstance(parameter.type, TensorType):
                     self._own((parameter, 0))
         for block in body.blocks:
             self._block(block)
-        self.item_of = known  # Tensors from outside that got homes here are unknown again.
+        self.item_of = items  # Tensors from outside that got homes here are unknown again.
 
     def _own(self, component: Component) -> None:
         self.homes[component] = None
@@ -225,9 +225,9 @@ class Plan:
 
     def _record(self, op: Op) -> _Inline:
         """The needs of an op without an item."""
-        found = self._inline.get(op.result)
-        if found is not None:
-            return found
+        inline = self._inline.get(op.result)
+        if inline is not None:
+            return inline
         needs: dict[Component, bool] = {}
         rank, cost = 0, 0 if isinstance(op, (*_FREE, core.TupleLoad, core.MakeTuple)) else 1
         moves = moved_operands(op)
@@ -249,11 +249,11 @@ class Plan:
         base, index = component_of(value)
         if base in self.item_of or (base, index) in self._owned or any(load.result is base for load in self._loads):
             return {(base, index): True}, 0, 0
-        found = self._inline.get(base)
-        if found is None:
+        needs = self._inline.get(base)
+        if needs is None:
             assert isinstance(base, OpResult), f"{base!r} has no home"
-            found = self._inline[base] = self._record(base.op)
-        return found.needs, found.rank if found.segment is self._segment else 0, found.cost
+            needs = self._inline[base] = self._record(base.op)
+        return needs.needs, needs.rank if needs.segment is self._segment else 0, needs.cost
 
     def _rank(self, value: Value) -> int:
         return self._ranks.get(component_of(value)[0], 0)
@@ -288,8 +288,8 @@ class Plan:
             else:
                 bound = max(bound, self._rank(value))
         fails = op is not None and any(isinstance(inner, _FAILING) for inner in op.walk())
-        wanted = [n for n, load in enumerate(self._loads, 1) if (load.result, 0) in needs or fails]
-        self._place_loads(max(wanted, default=0), bound, shape)
+        loads = [n for n, load in enumerate(self._loads, 1) if (load.result, 0) in needs or fails]
+        self._place_loads(max(loads, default=0), bound, shape)
         for component, same in needs.items():
             item = self._here(component[0])
             if item is not None:
@@ -356,10 +356,10 @@ class Plan:
         last = len(shape) - 1
         if op is not None and _feeds_dots(op):  # A dot may read the memory itself, without the item.
             return self._append(Item(len(items), shape, alone=True))
-        found = items[bound:][::-1]
+        batch = items[bound:][::-1]
         if isinstance(op, tt.Reduce):
-            found.sort(key=lambda item: not any(item is other for other in near))
-        for item in found:
+            batch.sort(key=lambda item: not any(item is other for other in near))
+        for item in batch:
             fits = item.shape == shape and not item.alone and (axis < 0 or item.axis in (-1, axis))
             fits = fits and len(item.statements) < MAX_STATEMENTS
             if fits and not (item.ordered and axis not in (-1, last)) and not (ordered and item.axis not in (-1, last)):
@@ -414,8 +414,8 @@ class Plan:
         if isinstance(value, OpResult) and isinstance(value.op, tt.Dot) and value.op.parent is op.parent:
             return self.home((value, 0))
         for (source, index), same in self._needs(value)[0].items():
-            carried = isinstance(source, BlockParameter) and isinstance(source.block.parent.parent, scf.For)
-            if carried and same and source.block is op.parent and _only_for(source, value):
+            is_carried = isinstance(source, BlockParameter) and isinstance(source.block.parent.parent, scf.For)
+            if is_carried and same and source.block is op.parent and _only_for(source, value):
                 return self.home((source, index))
         return None
 
@@ -468,17 +468,17 @@ class Plan:
         pairs = [(value, owner) for value, owner in pairs if self.home(component_of(value)) != self.home(owner)]
         early: list[tuple[Value, Component, Component | None]] = []
         late: list[tuple[Value, Component, Component | None]] = []
-        written: set[Component] = set()  # Homes that are replaced before the next late tensor is read.
+        components: set[Component] = set()  # Homes that are replaced before the next late tensor is read.
         for value, owner in pairs:
-            needed = [self._needs(other)[0] for other, _ in pairs if other is not value]
-            moved = any(self.home(c) == self.home(owner) and not same for c, same in self._needs(value)[0].items())
-            if not moved and not any(self.home(c) == self.home(owner) for needs in needed for c in needs):
+            needs = [self._needs(other)[0] for other, _ in pairs if other is not value]
+            overlaps = any(self.home(c) == self.home(owner) and not same for c, same in self._needs(value)[0].items())
+            if not overlaps and not any(self.home(c) == self.home(owner) for needs in needs for c in needs):
                 early.append((value, owner, None))
                 continue
             self._force(value)
-            source = self._copy(value) if self.home(component_of(value)) in written else None
+            source = self._copy(value) if self.home(component_of(value)) in components else None
             late.append((value, owner, source))
-            written.add(self.home(owner))
+            components.add(self.home(owner))
         for value, owner, source in (*early, *late):
             self._statement(Statement(None, value, owner, source), [value], shape_of(value.type))
 
@@ -505,8 +505,8 @@ def dot_operands(op: tt.Dot) -> tuple[Value, Value, Value]:
 
 def adds_to_zero(op: Op) -> bool:
     """Whether an op is a dot whose third operand is 0."""
-    made = op.c.op if isinstance(op, tt.Dot) and isinstance(op.c, OpResult) else None
-    return isinstance(made, arith.ConstantOp) and made.value == 0 and str(made.value)[0] != "-"
+    zero = op.c.op if isinstance(op, tt.Dot) and isinstance(op.c, OpResult) else None
+    return isinstance(zero, arith.ConstantOp) and zero.value == 0 and str(zero.value)[0] != "-"
 
 
 def _only_for(source: Value, value: Value) -> bool:

@@ -93,9 +93,9 @@ class _Regions:
         outer = set(self.stored)
         for block in body.blocks[1:]:
             scalars = [p for p in block.parameters if not isinstance(p.type, TensorType)]
-            made = builder.new_block([p.type for p in scalars])
-            builder.mapping.blocks[block] = made
-            builder.mapping.values.update(zip(scalars, made.parameters, strict=True))
+            copy = builder.new_block([p.type for p in scalars])
+            builder.mapping.blocks[block] = copy
+            builder.mapping.values.update(zip(scalars, copy.parameters, strict=True))
             self.stored.update((p, 0) for p in block.parameters if isinstance(p.type, TensorType))
         for block in body.blocks:
             if block is not body.entry:
@@ -127,8 +127,8 @@ class _Regions:
         elif isinstance(op, tt.Split):
             halves = component_types(op.result.type)
             buffer = self.buffer(component_of(op.value))
-            found = [builder.add(cpu.Get(buffer, start=half, type=halves[half])) for half in range(2)]
-            self._results(op, builder, range(2), found)
+            parts = [builder.add(cpu.Get(buffer, start=half, type=halves[half])) for half in range(2)]
+            self._results(op, builder, range(2), parts)
         else:
             operands = [
                 self.buffer(component_of(value)) if isinstance(value.type, TensorType) else builder[value]
@@ -142,44 +142,44 @@ class _Regions:
         for number, successor in enumerate(op.successors):
             target = builder.mapping.blocks[successor.block]
             values = [builder[v] for v in successor.arguments if not isinstance(v.type, TensorType)]
-            made = Successor(target, values)
+            edge = Successor(target, values)
             if number in edges:
                 middle = builder.new_block()
                 builder.move_to(middle)
                 self._segment(edges[number], builder)
-                builder.add(cf.Br(made), op.location)
+                builder.add(cf.Br(edge), op.location)
                 builder.move_to(here)
-                made = Successor(middle)
-            successors.append(made)
+                edge = Successor(middle)
+            successors.append(edge)
         operands = [builder[value] for value in op.operands]
         builder.add(op.SPEC.make(operands, successors, {}, (), op.result.type), op.location)
 
     def _structured(self, op: Structured, builder: Rewriter) -> None:
         """A loop or a branch that carries only the scalars."""
         tensors = set(carried(op))
-        kept = [index for index in range(len(op.value_types)) if index not in tensors]
-        yields = packed([op.value_types[index] for index in kept])
-        operands = [*op.controls, *(op.inits[index] for index in kept if op.inits)]
+        scalars = [index for index in range(len(op.value_types)) if index not in tensors]
+        yields = packed([op.value_types[index] for index in scalars])
+        operands = [*op.controls, *(op.inits[index] for index in scalars if op.inits)]
         bodies: list[Body] = []
         for body in op.bodies:
             values = op.entry_arguments(body)
-            parameters = [*body.parameters[: op.LEADING], *(values[index] for index in kept if values)]
+            parameters = [*body.parameters[: op.LEADING], *(values[index] for index in scalars if values)]
             types = [p.type for p in parameters]
             bodies.append(self._body(body, builder, types, yields, parameters))
-        made = op.SPEC.make([builder[v] for v in operands], (), dict(op.attributes), bodies, yields)
-        result = builder.add(made, op.location)
-        self._results(op, builder, kept, _unpacked(builder, result, len(kept)))
+        new = op.SPEC.make([builder[v] for v in operands], (), dict(op.attributes), bodies, yields)
+        result = builder.add(new, op.location)
+        self._results(op, builder, scalars, _unpacked(builder, result, len(scalars)))
         self.stored.update((op.result, index) for index in tensors)
 
-    def _results(self, op: Op, builder: Rewriter, kept: Sequence[int], values: Sequence[Value]) -> None:
+    def _results(self, op: Op, builder: Rewriter, indices: Sequence[int], values: Sequence[Value]) -> None:
         """Let the scalars among the components of an op's result be these values."""
         if len(component_types(op.result.type)) == 1:
-            builder.mapping.values.update(zip([op.result] * len(kept), values, strict=True))
+            builder.mapping.values.update(zip([op.result] * len(indices), values, strict=True))
             return
-        known = dict(zip(kept, values, strict=True))
+        scalars = dict(zip(indices, values, strict=True))
         for user in op.result.uses:
-            if isinstance(user, core.TupleLoad) and user.index in known:
-                builder.mapping.values[user.result] = known[user.index]
+            if isinstance(user, core.TupleLoad) and user.index in scalars:
+                builder.mapping.values[user.result] = scalars[user.index]
 
     # Regions.
 
@@ -208,8 +208,8 @@ class _Regions:
         for statement in item.statements:
             region.state(statement)
         region.inside.add(cpu.End(region.given))
-        made = builder.add(cpu.Region(item.shape, region.inside.finish(), axis=item.axis))
-        values = _unpacked(builder, made, len(types))
+        region_op = builder.add(cpu.Region(item.shape, region.inside.finish(), axis=item.axis))
+        values = _unpacked(builder, region_op, len(types))
         for op in results:
             count = len(component_types(op.result.type))
             self._results(op, builder, range(count), values[:count])
@@ -271,10 +271,10 @@ class _Region:
         """The counterpart of a value in this region: computed here, or read from its home."""
         if not holds_tensor(value.type):
             return self.inside[value]
-        found = self._own.get(value)
-        if found is None:
-            found = self._own[value] = self._pulled(value)
-        return found
+        copy = self._own.get(value)
+        if copy is None:
+            copy = self._own[value] = self._pulled(value)
+        return copy
 
     def _pulled(self, value: Value) -> Value:
         around = self.around
@@ -288,8 +288,8 @@ class _Region:
         """A copy of an op on what it uses here."""
         operands = [self.pull(value) for value in op.operands]
         self.inside.location = op.location
-        made = self._own[op.result] = self.inside.copy(op, operands, op.result.type)
-        return made
+        copy = self._own[op.result] = self.inside.copy(op, operands, op.result.type)
+        return copy
 
     def state(self, statement: Statement) -> None:
         """Append a statement."""
@@ -297,17 +297,17 @@ class _Region:
         if op is None:
             assert statement.target is not None
             value, source = statement.value, statement.source
-            found = self.pull(value) if source is None else self.inside.add(self.around.get(source, value))
-            self.put(statement.target, found)
+            state = self.pull(value) if source is None else self.inside.add(self.around.get(source, value))
+            self.put(statement.target, state)
             return
         self.copy(op)
-        made = self._own[op.result]
+        new = self._own[op.result]
         parts = component_types(op.result.type)
         for index in range(len(parts)):
             if (op.result, index) in self.around.plan.homes:
-                self.put((op.result, index), _component(self.inside, made, len(parts), index))
+                self.put((op.result, index), _component(self.inside, new, len(parts), index))
         if isinstance(op, tt.Reduce) and not holds_tensor(op.result.type):
-            self.given += [_component(self.inside, made, len(parts), index) for index in range(len(parts))]
+            self.given += [_component(self.inside, new, len(parts), index) for index in range(len(parts))]
 
     def put(self, component: Component, value: Value) -> None:
         """Store a tensor to a home."""

@@ -38,10 +38,10 @@ def sort_in_loops(module: Op) -> Op:
         function = functions[name]
         return [] if _sorts(function) else [callee for op in function.walk() for callee in callees(op)]
 
-    used = reached([op.attributes["sym_name"] for op in reachable_roots(module)], called)
+    symbols = reached([op.attributes["sym_name"] for op in reachable_roots(module)], called)
 
     def replace(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
-        if isinstance(op, tt.Func) and op.sym_name not in used:
+        if isinstance(op, tt.Func) and op.sym_name not in symbols:
             return DROP
         if not _sorts(op):
             return None
@@ -72,17 +72,17 @@ def _sorted(builder: Rewriter, keys: Value, *, descending: bool) -> Value:
     def number(value: int) -> Value:
         return builder.add(arith.ConstantOp(value, i32))
 
-    zero, one, end = number(0), number(1), number(stages + 1)
+    zero, unit, end = number(0), number(1), number(stages + 1)
     outer = builder.inside([i32, keys.type], keys.type)
     stage, values = outer.parameters
     inner = outer.inside([i32, keys.type], keys.type)
     step, values_now = inner.parameters
-    exponent = inner.add(arith.SubI(inner.add(arith.SubI(stage, one)), step))
-    distance = inner.add(arith.ShlI(one, exponent))
-    run = inner.add(arith.ShlI(one, stage))
+    exponent = inner.add(arith.SubI(inner.add(arith.SubI(stage, unit)), step))
+    distance = inner.add(arith.ShlI(unit, exponent))
+    run = inner.add(arith.ShlI(unit, stage))
     inner.add(scf.Yield([_exchanged(inner, values_now, distance, run, descending=descending)]))
-    outer.add(scf.Yield([outer.add(scf.For(zero, stage, one, [values], inner.finish()))]))
-    return builder.add(scf.For(one, end, one, [keys], outer.finish()))
+    outer.add(scf.Yield([outer.add(scf.For(zero, stage, unit, [values], inner.finish()))]))
+    return builder.add(scf.For(unit, end, unit, [keys], outer.finish()))
 
 
 def _exchanged(builder: Builder, keys: Value, distance: Value, run: Value, *, descending: bool) -> Value:

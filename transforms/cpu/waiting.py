@@ -30,13 +30,13 @@ def mark_waiting(module: Op) -> Op:
     bodies = [body for op in module.walk() for body in op.bodies if len(body.blocks) > 1]
     loops = {op.before.entry: _kind_of(op) for op in module.walk() if isinstance(op, scf.While)}
     loops |= {header: _kind_of_blocks(blocks) for body in bodies for header, blocks in _loops(body)}
-    found = {header.ops[0]: kind for header, kind in loops.items() if kind is not None}
-    if not found:
+    kinds = {header.ops[0]: kind for header, kind in loops.items() if kind is not None}
+    if not kinds:
         return module
 
     def mark(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
-        if op in found:
-            builder.add(cpu.Waits(memory=found[op]), op.location)
+        if op in kinds:
+            builder.add(cpu.Waits(memory=kinds[op]), op.location)
         return None
 
     return transform(module, mark, pass_name="waiting")
@@ -47,14 +47,14 @@ def _kind_of(loop: scf.While) -> bool | None:
     if any(len(body.blocks) > 1 for body in loop.bodies):
         return None
     first, second = loop.before.entry, loop.after.entry
-    condition, *handed = first.terminator.operands
+    condition, *operands = first.terminator.operands
     yielded = second.terminator.operands
     same = [
         parameters
-        for *parameters, given, last in zip(first.parameters, second.parameters, handed, yielded, strict=True)
-        if given is parameters[0] and last is parameters[1]
+        for *parameters, operand, last in zip(first.parameters, second.parameters, operands, yielded, strict=True)
+        if operand is parameters[0] and last is parameters[1]
     ]
-    incoming: dict[Value, list[Value]] = {p: [value] for p, value in zip(second.parameters, handed, strict=True)}
+    incoming: dict[Value, list[Value]] = {p: [value] for p, value in zip(second.parameters, operands, strict=True)}
     incoming |= {parameter: [value] for parameter, value in zip(first.parameters, yielded, strict=True)}
     incoming |= {parameter: [parameter] for parameters in same for parameter in parameters}
     return _kind([*first.ops, *second.ops], incoming, [condition])
@@ -65,12 +65,12 @@ def _loops(body: Body) -> Iterator[tuple[Block, list[Block]]]:
     successors = {block: [successor.block for successor in block.terminator.successors] for block in body.blocks}
 
     def within(start: Block, following: Mapping[Block, Sequence[Block]], without: Block | None) -> set[Block]:
-        seen, waiting = {start}, [start]
+        visited, waiting = {start}, [start]
         while waiting:
-            more = [block for block in following[waiting.pop()] if block not in seen and block is not without]
-            seen.update(more)
+            more = [block for block in following[waiting.pop()] if block not in visited and block is not without]
+            visited.update(more)
             waiting += more
-        return seen
+        return visited
 
     before: dict[Block, list[Block]] = {block: [] for block in body.blocks}
     for block, targets in successors.items():
@@ -108,8 +108,8 @@ def _kind(ops: Sequence[Op], incoming: Mapping[Value, Sequence[Value]], conditio
 
 def _from_memory(values: Sequence[Value]) -> bool:
     """Whether values may depend on what was read from memory."""
-    found = reached(values, lambda value: _owner(value).used_values())
-    owners = ((value, _owner(value)) for value in found)
+    sources = reached(values, lambda value: _owner(value).used_values())
+    owners = ((value, _owner(value)) for value in sources)
     # Arguments of the kernel do not.
     computing = {op for value, op in owners if not isinstance(op, tt.Func) or value.block is not op.body.entry}
     return any(isinstance(op, MemoryRead) for outer in computing for op in outer.walk())
@@ -132,7 +132,7 @@ def _stays(
         return False
     changing: set[Value] = {*(op.result for op in ops), *incoming}
     free: set[Value] = (
-        set() if memory else {op.result for op in ops if not all(isinstance(one, _STEADY) for one in op.walk())}
+        set() if memory else {op.result for op in ops if not all(isinstance(inner, _STEADY) for inner in op.walk())}
     )
     # Values that are computed from lasting ones are lasting, if memory is. An inner loop or branch is one op.
     while True:

@@ -106,8 +106,8 @@ def no_gradient(op: Op, why: str, hint: str | None = None) -> KernelTypeError:
     if location is not None and location.file.startswith(LIBRARY):
         location = location.outside(LIBRARY)
         text = (location.source_line() or "").encode()[location.column :].decode(errors="replace")
-        called = re.match(r"[\w.]+(?=\()", text)
-        name = called[0] if called and called[0].rpartition(".")[2] in FUNCTIONS else "the call"
+        match = re.match(r"[\w.]+(?=\()", text)
+        name = match[0] if match and match[0].rpartition(".")[2] in FUNCTIONS else "the call"
     return KernelTypeError(f"{name} has no gradient: {why}", location, hint)
 
 
@@ -130,26 +130,26 @@ class Reverse:
     def sweep(self, ops: Sequence[Op]) -> None:
         """Apply the rules of ops of the forward kernel, the last first."""
         for op in reversed(ops):
-            found = [self.adjoints.pop(node, None) for node in nodes(op.result)]
+            adjoints = [self.adjoints.pop(node, None) for node in nodes(op.result)]
             if op.result in self.plan.plain:
-                found = [found[0] or self.zero(op.result.type)]  # Each element is stored, also a zero.
-            elif all(adjoint is None for adjoint in found) and not self.plan.writes(op):
+                adjoints = [adjoints[0] or self.zero(op.result.type)]  # Each element is stored, also a zero.
+            elif all(adjoint is None for adjoint in adjoints) and not self.plan.writes(op):
                 continue
             self.builder.location = _place(op.location)
             rule = gradients.get(type(op))
             if rule is None:
                 raise no_gradient(op, "no rule is registered for it", _REGISTER)
             if isinstance(op, Structured):
-                rule(self, op, found[: len(op.value_types)])
+                rule(self, op, adjoints[: len(op.value_types)])
             else:
-                rule(self, op, found if isinstance(op.result.type, TupleType) else found[0])
+                rule(self, op, adjoints if isinstance(op.result.type, TupleType) else adjoints[0])
 
     def inside(self, builder: Rewriter) -> Reverse:
         """The sweep of a body, whose builder is given."""
         builder.location = self.builder.location
-        made = Reverse(builder, self.plan)
-        made.finite = self.finite
-        return made
+        reverse = Reverse(builder, self.plan)
+        reverse.finite = self.finite
+        return reverse
 
     def wants(self, node: Node) -> bool:
         """Whether a component of a value has an adjoint."""
@@ -157,16 +157,16 @@ class Reverse:
 
     def wanted(self, values: Iterable[Value]) -> list[Node]:
         """The components of values that have adjoints."""
-        found = (self.plan.redirected.get(node, node) for value in values for node in nodes(value))
-        return list(dict.fromkeys(node for node in found if node is not None and self.wants(node)))
+        targets = (self.plan.redirected.get(node, node) for value in values for node in nodes(value))
+        return list(dict.fromkeys(node for node in targets if node is not None and self.wants(node)))
 
     def add(self, value: Value, adjoint: Value, component: int = 0) -> None:
         """Add to the adjoint of a value of the forward kernel. Does nothing for a value without an adjoint."""
         node = self.plan.redirected.get((value, component), (value, component))
         if node is None or not self.wants(node):
             return
-        known = self.adjoints.get(node)
-        self.adjoints[node] = adjoint if known is None else self.plus(known, adjoint)
+        previous = self.adjoints.get(node)
+        self.adjoints[node] = adjoint if previous is None else self.plus(previous, adjoint)
 
     def take(self, node: Node) -> Value:
         """The adjoint of a component, zero where nothing was added."""
@@ -226,8 +226,10 @@ class Reverse:
     def where(self, condition: Value, then: Value | float, otherwise: Value | float) -> Value:
         """`arith.select` between two adjoints, or an adjoint and a number."""
         type_ = then.type if isinstance(then, Value) else otherwise.type if isinstance(otherwise, Value) else f32
-        chosen = [one if isinstance(one, Value) else self.constant(one, type_) for one in (then, otherwise)]
-        return self.emit(arith.Select(condition, *chosen))
+        branches = [
+            branch if isinstance(branch, Value) else self.constant(branch, type_) for branch in (then, otherwise)
+        ]
+        return self.emit(arith.Select(condition, *branches))
 
     def compare(self, lhs: Value, rhs: Value, predicate: arith.FloatPredicate) -> Value:
         return self.emit(arith.CmpF(lhs, rhs, predicate))

@@ -58,8 +58,8 @@ def arrays_of(op: Op) -> list[int]:
 
 
 def _array_numbers(pointer: Value) -> list[int]:
-    found = origins(pointer, lambda inner: not isinstance(inner, MemoryRead))
-    return [v.index for v in found if isinstance(v, BlockParameter) and is_array(v.type)]
+    pointers = origins(pointer, lambda inner: not isinstance(inner, MemoryRead))
+    return [v.index for v in pointers if isinstance(v, BlockParameter) and is_array(v.type)]
 
 
 def accesses(model: Op) -> list[Op]:
@@ -76,20 +76,20 @@ def with_gradients(scaled: Scaled, of: Sequence[int], wrt: Sequence[int]) -> Arr
     outcomes.update({after: after for after, _ in scaled.fixed.values()})
     outside = Rewriter.over(Builder.root(), (pairing,))
     old = kernel.body
-    given = {*of, *wrt}
+    names = {*of, *wrt}
     types: list[Type] = []
     for parameter in old.parameters:
-        types += [parameter.type] * (2 if parameter.index in given else 1)
+        types += [parameter.type] * (2 if parameter.index in names else 1)
     inner = outside.inside(types, old.yield_type, isolated=True)
     inner.location = kernel.location
-    left = iter(inner.parameters)
+    parameters = iter(inner.parameters)
     divisibility: list[int] = []
-    for parameter, known in zip(old.parameters, kernel.divisibility or (1,) * len(old.parameters), strict=True):
-        inner.mapping.values[parameter] = made = next(left)
-        divisibility.append(known)
-        if parameter.index in given:
-            pairing.gradients[made] = next(left), frozenset((parameter.index,))
-            divisibility.append(known)
+    for parameter, divisor in zip(old.parameters, kernel.divisibility or (1,) * len(old.parameters), strict=True):
+        inner.mapping.values[parameter] = new_parameter = next(parameters)
+        divisibility.append(divisor)
+        if parameter.index in names:
+            pairing.gradients[new_parameter] = next(parameters), frozenset((parameter.index,))
+            divisibility.append(divisor)
     inner.rewrite_blocks(old)
     func = tt.Func(f"d_{kernel.sym_name}", inner.finish(), divisibility=tuple(divisibility))
     outside.add(func, kernel.location)
@@ -133,21 +133,21 @@ class _Pairing:
         return None
 
     def access(self, builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Value | None:
-        made = builder.copy(op, operands)
+        copy = builder.copy(op, operands)
         paired = self.gradients.get(operands[0])
         if paired is not None:
-            access = Access(made.op, paired[1], paired[0])
+            access = Access(copy.op, paired[1], paired[0])
             if isinstance(op, MemoryWrite) and paired[1] <= self.numbers["of"]:
-                self.of[made] = access
+                self.of[copy] = access
             if isinstance(op, MemoryRead) and paired[1] <= self.numbers["wrt"]:
-                self.wrt[made] = access
+                self.wrt[copy] = access
         elif self.with_gradient(arrays_of(op)):
             raise KernelTypeError(
                 f"{op.NAME} accesses an array that has a gradient through a pointer that is not followed",
                 op.location,
                 hint="compute the pointer from the parameter and offsets",
             )
-        return made
+        return copy
 
     def with_gradient(self, arrays: Collection[int]) -> frozenset[int]:
         """Those of some arrays that have a gradient."""
@@ -155,8 +155,8 @@ class _Pairing:
 
     def pair(self, op: Op, value: Value, hint: str) -> Pair:
         """The pointer to the gradient for one of several pointers from which an op chooses."""
-        made = value.op if isinstance(value, OpResult) else None
-        if isinstance(made, tt.Poison) or (isinstance(made, tt.IntToPtr) and constant_of(made.value) == 0):
+        maker = value.op if isinstance(value, OpResult) else None
+        if isinstance(maker, tt.Poison) or (isinstance(maker, tt.IntToPtr) and constant_of(maker.value) == 0):
             return value, frozenset()  # A path on which the pointer is not used.
         paired = self.gradients.get(value)
         if paired is None:
@@ -171,75 +171,77 @@ class _Pairing:
         return arrays
 
     def pointer(self, builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Value | None:
-        made = builder.copy(op, operands)
+        copy = builder.copy(op, operands)
         if not any(map(_points, _components(op.result.type))):
-            return made
+            return copy
         hint = "choose between the loaded values: zg.where(condition, zg.load(…), zg.load(…))"
         pairs = {v: self.pair(op, v, hint) for v in operands if any(map(_points, _components(v.type)))}
         arrays = self.joined(op, pairs.values(), hint)
         gradients = [pairs[value][0] if value in pairs else value for value in operands]
-        self.gradients[made] = builder.copy(op, gradients), arrays
-        return made
+        self.gradients[copy] = builder.copy(op, gradients), arrays
+        return copy
 
     def loop(self, builder: Rewriter, op: scf.For, operands: tuple[Value, ...]) -> Value | None:
         (end,) = op.terminators(op.body)
-        found = self.chosen(zip(op.inits, end.handed, strict=True))
-        if not found:
+        numbers_by_place = self.chosen(zip(op.inits, end.handed, strict=True))
+        if not numbers_by_place:
             return None
         hint = "carry an offset in place of the pointer"
         inits = operands[op.CONTROLS :]
-        begun = {place: self.pair(op, inits[place], hint) for place in found}
+        begun = {place: self.pair(op, inits[place], hint) for place in numbers_by_place}
         types = [value.type for value in (*inits, *(gradient for gradient, _ in begun.values()))]
         inner = builder.inside([op.body.parameters[0].type, *types], packed(types))
         parameters = inner.parameters
         inner.mapping.values.update(zip(op.body.parameters, parameters, strict=False))
-        for (place, arrays), gradient in zip(found.items(), parameters[1 + len(inits) :], strict=True):
+        for (place, arrays), gradient in zip(numbers_by_place.items(), parameters[1 + len(inits) :], strict=True):
             self.gradients[parameters[1 + place]] = gradient, arrays
         inner.rewrite_ops(op.body.entry.ops[:-1])
         ends = [inner[value] for value in end.handed]
-        ended = {place: self.pair(op, ends[place], hint) for place in found}
-        for place in found:
+        ended = {place: self.pair(op, ends[place], hint) for place in numbers_by_place}
+        for place in numbers_by_place:
             self.joined(op, (begun[place], ended[place]), hint)
         inner.add(scf.Yield([*ends, *(gradient for gradient, _ in ended.values())]))
-        added = [gradient for gradient, _ in begun.values()]
-        made = builder.add(op.SPEC.copy(op, (*operands, *added), (), [inner.finish()], packed(types)))
-        return self.unpacked(builder, made, len(inits), found)
+        gradients = [gradient for gradient, _ in begun.values()]
+        loop = builder.add(op.SPEC.copy(op, (*operands, *gradients), (), [inner.finish()], packed(types)))
+        return self.unpacked(builder, loop, len(inits), numbers_by_place)
 
     def branch(self, builder: Rewriter, op: scf.If, operands: tuple[Value, ...]) -> Value | None:
         if not any(map(_points, op.value_types)):
             return None
-        found = self.chosen(zip(*(end.handed for end in op.terminators()), strict=True))
-        types = [*op.value_types, *(op.value_types[place] for place in found)]
+        numbers_by_place = self.chosen(zip(*(end.handed for end in op.terminators()), strict=True))
+        types = [*op.value_types, *(op.value_types[place] for place in numbers_by_place)]
         bodies: list[Body] = []
         for body in op.bodies:
             inner = builder.inside((), packed(types))
             inner.rewrite_ops(body.entry.ops[:-1])
             ends = [inner[value] for value in body.entry.terminator.operands]
-            paired = [self.pair(op, ends[place], "load in each branch") for place in found]
+            paired = [self.pair(op, ends[place], "load in each branch") for place in numbers_by_place]
             inner.add(scf.Yield([*ends, *(gradient for gradient, _ in paired)]))
             bodies.append(inner.finish())
-        for arrays in found.values():
+        for arrays in numbers_by_place.values():
             self.joined(op, [(operands[0], arrays)], "load in each branch")
-        made = builder.add(scf.If(operands[0], *bodies))
-        return self.unpacked(builder, made, len(op.value_types), found)
+        branch = builder.add(scf.If(operands[0], *bodies))
+        return self.unpacked(builder, branch, len(op.value_types), numbers_by_place)
 
     def chosen(self, values: Iterable[tuple[Value, ...]]) -> dict[int, frozenset[int]]:
         """The places of the results of a loop or a branch that point into arrays with a gradient, and these. `values`
         has the values of the old kernel that each result may have."""
-        found: dict[int, frozenset[int]] = {}
+        groups: dict[int, frozenset[int]] = {}
         for place, several in enumerate(values):
             if _points(several[0].type):
                 arrays = self.with_gradient([number for value in several for number in _array_numbers(value)])
                 if arrays:
-                    found[place] = arrays
-        return found
+                    groups[place] = arrays
+        return groups
 
-    def unpacked(self, builder: Rewriter, made: Value, count: int, found: Mapping[int, frozenset[int]]) -> Value:
+    def unpacked(
+        self, builder: Rewriter, result: Value, count: int, numbers_by_place: Mapping[int, frozenset[int]]
+    ) -> Value:
         """The first `count` results, packed as before; the others are the gradients of those that have one."""
-        if not found:
-            return made
-        values = [builder.add(core.TupleLoad(made, index)) for index in range(count + len(found))]
-        for (place, arrays), gradient in zip(found.items(), values[count:], strict=True):
+        if not numbers_by_place:
+            return result
+        values = [builder.add(core.TupleLoad(result, index)) for index in range(count + len(numbers_by_place))]
+        for (place, arrays), gradient in zip(numbers_by_place.items(), values[count:], strict=True):
             self.gradients[values[place]] = gradient, arrays
         return values[0] if count == 1 else builder.add(core.MakeTuple(values[:count]))
 

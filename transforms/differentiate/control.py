@@ -53,17 +53,17 @@ def _if(at: Reverse, op: scf.If, adjoints: Adjoints) -> None:
 
 @gradients.of(scf.For)
 def _for(at: Reverse, op: scf.For, adjoints: Adjoints) -> None:
-    carried = op.entry_arguments(op.body)
-    own = [index for index, value in enumerate(carried) if at.wants((value, 0)) or at.wants((op.result, index))]
+    parameters = op.entry_arguments(op.body)
+    own = [index for index, value in enumerate(parameters) if at.wants((value, 0)) or at.wants((op.result, index))]
     outside = at.wanted(op.body.captured())
-    given = [adjoints[index] or at.zero(carried[index].type) for index in own]
+    gradients = [adjoints[index] or at.zero(parameters[index].type) for index in own]
     before = [at.take(node) for node in outside]
     if all(_only_added_to(op, index) for index in own):
-        after = _in_order(at, op, dict(zip(own, given, strict=True)), outside, before)
+        after = _in_order(at, op, dict(zip(own, gradients, strict=True)), outside, before)
     else:
-        given, after = _backwards(at, op, dict(zip(own, given, strict=True)), outside, before)
+        gradients, after = _backwards(at, op, dict(zip(own, gradients, strict=True)), outside, before)
     at.adjoints.update(zip(outside, after, strict=True))
-    for index, adjoint in zip(own, given, strict=True):
+    for index, adjoint in zip(own, gradients, strict=True):
         at.add(op.inits[index], adjoint)
 
 
@@ -77,8 +77,8 @@ def _only_added_to(op: scf.For, index: int) -> bool:
         (user,) = value.uses
         if user is end:
             return end.handed[index] is value
-        added = user.operands[-1] is value if isinstance(user, tt.Dot) else isinstance(user, arith.AddF)
-        if user.parent is not op.body.entry or not added:
+        is_added = user.operands[-1] is value if isinstance(user, tt.Dot) else isinstance(user, arith.AddF)
+        if user.parent is not op.body.entry or not is_added:
             return False
         value = user.result
 
@@ -91,20 +91,20 @@ def _in_order(
     `own` has the adjoints of carried values by index, and `before` those of the values from outside before the reverse
     of the loop. Returns the adjoints of the values from outside after it.
     """
-    carried = op.entry_arguments(op.body)
-    types = [value.type for value in (*carried, *before)]
+    entry_parameters = op.entry_arguments(op.body)
+    types = [value.type for value in (*entry_parameters, *before)]
     inside = at.inside(at.builder.inside([op.body.parameters[0].type, *types], packed(types)))
     parameters = inside.builder.parameters
     inside.builder.mapping.values.update(zip(op.body.parameters, parameters, strict=False))
-    inside.adjoints.update(zip(outside, parameters[1 + len(carried) :], strict=True))
+    inside.adjoints.update(zip(outside, parameters[1 + len(entry_parameters) :], strict=True))
     _recompute(inside, op.body)
-    _seed(inside, op.body, [own.get(index) for index in range(len(carried))])
+    _seed(inside, op.body, [own.get(index) for index in range(len(entry_parameters))])
     inside.sweep(op.body.entry.ops[:-1])
     ends = [inside.value(value) for value in op.body.entry.terminator.operands]
     inside.emit(scf.Yield([*ends, *(inside.take(node) for node in outside)]))
     operands = (*(at.value(value) for value in op.operands), *before)
     result = at.emit(op.SPEC.copy(op, operands, (), [inside.builder.finish()], packed(types)))
-    return at.components(result, len(types))[len(carried) :]
+    return at.components(result, len(types))[len(entry_parameters) :]
 
 
 def _backwards(
@@ -114,43 +114,45 @@ def _backwards(
 
     Returns the adjoints of the initial values, and those of the values from outside.
     """
-    carried = op.entry_arguments(op.body)
+    parameters = op.entry_arguments(op.body)
     start, stop, step = (at.value(control) for control in op.controls)
     count = trip_count(at.emit, start, stop, step)
-    given = [*own.values(), *before]
-    types = [value.type for value in given]
+    initial = [*own.values(), *before]
+    types = [value.type for value in initial]
     inside = at.inside(at.builder.inside([start.type, *types], packed(types)))
     reversed_count, *begun = inside.builder.parameters
     last = inside.emit(arith.SubI(count, inside.emit(arith.ConstantOp(1, type=start.type))))
     number = inside.emit(arith.SubI(last, reversed_count))
     index = inside.emit(arith.AddI(start, inside.emit(arith.MulI(number, step))))
     _enter_iteration(inside, op, number, index)
-    of_body: Adjoints = [None] * len(carried)
+    of_body: Adjoints = [None] * len(parameters)
     for place, adjoint in zip(own, begun, strict=False):
         of_body[place] = adjoint
     inside.adjoints.update(zip(outside, begun[len(own) :], strict=True))
     _seed(inside, op.body, of_body)
     inside.sweep(op.body.entry.ops[:-1])
-    inside.emit(scf.Yield([inside.take(node) for node in (*((carried[place], 0) for place in own), *outside)]))
-    zero, one = (at.emit(arith.ConstantOp(number, type=start.type)) for number in (0, 1))
-    result = at.emit(scf.For(zero, count, one, given, inside.builder.finish(), num_stages=op.num_stages))
-    found = at.components(result, len(given))
-    return found[: len(own)], found[len(own) :]
+    inside.emit(scf.Yield([inside.take(node) for node in (*((parameters[place], 0) for place in own), *outside)]))
+    zero, unit = (at.emit(arith.ConstantOp(number, type=start.type)) for number in (0, 1))
+    result = at.emit(scf.For(zero, count, unit, initial, inside.builder.finish(), num_stages=op.num_stages))
+    results = at.components(result, len(initial))
+    return results[: len(own)], results[len(own) :]
 
 
 def _enter_iteration(inside: Reverse, op: scf.For, number: Value, index: Value) -> None:
     """Compute the values of an iteration from its number and the value of the loop's index."""
-    carried = op.entry_arguments(op.body)
-    known = {place: steps for place in range(len(carried)) if (steps := steps_of(op, place)) is not None}
-    begun: dict[int, Value] = {place: value_at(inside, op, place, steps, number) for place, steps in known.items()}
-    if len(known) < len(carried):
+    parameters = op.entry_arguments(op.body)
+    steps_by_place = {place: steps for place in range(len(parameters)) if (steps := steps_of(op, place)) is not None}
+    begun: dict[int, Value] = {
+        place: value_at(inside, op, place, steps, number) for place, steps in steps_by_place.items()
+    }
+    if len(steps_by_place) < len(parameters):
         operands = tuple(inside.value(value) for value in op.operands)
         body = inside.builder.rewrite_body(op.body)
         operands = (operands[0], index, *operands[2:])
         before = inside.emit(op.SPEC.copy(op, operands, (), [body], op.result.type))
-        begun = dict(enumerate(inside.components(before, len(carried)))) | begun
+        begun = dict(enumerate(inside.components(before, len(parameters)))) | begun
     inside.builder.mapping.values[op.body.parameters[0]] = index
-    inside.builder.mapping.values.update({carried[place]: value for place, value in begun.items()})
+    inside.builder.mapping.values.update({parameters[place]: value for place, value in begun.items()})
     _recompute(inside, op.body)
 
 

@@ -26,48 +26,48 @@ _EXTREMA: Final = (arith.MaxNumF, arith.MinNumF, arith.MaximumF, arith.MinimumF)
 
 def is_same_in_all_lanes(value: Value) -> bool:
     """Whether a value is a scalar or a splat: if it is infinite, it is so in the lanes that are stored as well."""
-    made = value.op if isinstance(value, OpResult) else None
-    return not isinstance(value.type, TensorType) or isinstance(made, tt.Splat)
+    op = value.op if isinstance(value, OpResult) else None
+    return not isinstance(value.type, TensorType) or isinstance(op, tt.Splat)
 
 
-def may_be_infinite(value: Value, component: int = 0, known: dict[tuple[Value, int], bool] | None = None) -> bool:
+def may_be_infinite(value: Value, component: int = 0, memo: dict[tuple[Value, int], bool] | None = None) -> bool:
     """Whether a component of a value of a kernel may be infinite or NaN in some lanes, and finite in others."""
-    known = {} if known is None else known
+    memo = {} if memo is None else memo
     node = value, component
-    if node not in known:
-        known[node] = False  # The answer for a value that a loop carries, unless another value makes it infinite.
-        known[node] = _may_be(value, component, known)
-    return known[node]
+    if node not in memo:
+        memo[node] = False  # The answer for a value that a loop carries, unless another value makes it infinite.
+        memo[node] = _may_be(value, component, memo)
+    return memo[node]
 
 
-def _may_be(value: Value, component: int, known: dict[tuple[Value, int], bool]) -> bool:
+def _may_be(value: Value, component: int, memo: dict[tuple[Value, int], bool]) -> bool:
     if isinstance(value, BlockParameter):
         loop = value.block.parent.parent
         if not isinstance(loop, scf.For) or value.index == 0:
             return isinstance(loop, scf.While)
         (end,) = loop.terminators(loop.body)
         place = value.index - 1
-        return may_be_infinite(loop.inits[place], 0, known) or may_be_infinite(end.handed[place], 0, known)
+        return may_be_infinite(loop.inits[place], 0, memo) or may_be_infinite(end.handed[place], 0, memo)
     op = expect(value, OpResult).op
     match op:
         case arith.ConstantOp():
             return isinstance(op.value, float) and not math.isfinite(op.value) and not is_same_in_all_lanes(value)
         case core.TupleLoad():
-            return may_be_infinite(op.tuple, op.index, known)
+            return may_be_infinite(op.tuple, op.index, memo)
         case core.MakeTuple():
-            return may_be_infinite(op.components[component], 0, known)
+            return may_be_infinite(op.components[component], 0, memo)
         case scf.For() | scf.If():
-            return any(may_be_infinite(end.handed[component], 0, known) for end in op.terminators())
+            return any(may_be_infinite(end.handed[component], 0, memo) for end in op.terminators())
         case tt.Load():
-            return op.other is not None and may_be_infinite(op.other, 0, known)
+            return op.other is not None and may_be_infinite(op.other, 0, memo)
         case _ if is_same_in_all_lanes(value) and not isinstance(op, scf.While):
             return False
         case arith.DivF() | tt.PreciseDivF():
-            return not is_same_in_all_lanes(op.rhs) or may_be_infinite(op.lhs, 0, known)
+            return not is_same_in_all_lanes(op.rhs) or may_be_infinite(op.lhs, 0, memo)
         case _ if isinstance(op, SINGULAR):
             return True
         case _ if isinstance(op, _EXTREMA):
-            return all(may_be_infinite(operand, 0, known) for operand in op.operands)
+            return all(may_be_infinite(operand, 0, memo) for operand in op.operands)
         case _:
             floats = (v for v in op.operands if getattr(element_of(v.type), "is_float", False))
-            return any(may_be_infinite(operand, 0, known) for operand in floats)
+            return any(may_be_infinite(operand, 0, memo) for operand in floats)

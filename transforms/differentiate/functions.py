@@ -40,14 +40,14 @@ def _pow(at: Reverse, xy: list[Value], result: Value) -> list[Value]:
     """y · x^(y - 1) and x^y · log x. At x = 0 the first is infinite below y = 1, 1 there and 0 above; for x ≤ 0 the
     second is 0."""
     x, y = xy
-    zero, one = at.zero(x.type), _one(at, x)
+    zero, unit = at.zero(x.type), _one(at, x)
     is_zero = at.emit(arith.CmpF(x, zero, FloatPredicate.OEQ))
-    above, below = (at.emit(arith.CmpF(y, one, test)) for test in (FloatPredicate.OGT, FloatPredicate.OLT))
-    steep = at.emit(arith.Select(below, at.constant(float("inf"), x.type), one))
+    above, below = (at.emit(arith.CmpF(y, unit, test)) for test in (FloatPredicate.OGT, FloatPredicate.OLT))
+    steep = at.emit(arith.Select(below, at.constant(float("inf"), x.type), unit))
     there = at.emit(arith.Select(above, zero, steep))
     slope = at.emit(arith.Select(is_zero, there, at.over(at.times(y, result), x)))
     is_positive = at.emit(arith.CmpF(x, zero, FloatPredicate.OGT))
-    log = at.emit(maths.Log(at.emit(arith.Select(is_positive, x, one))))
+    log = at.emit(maths.Log(at.emit(arith.Select(is_positive, x, unit))))
     return [slope, at.times(result, log)]
 
 

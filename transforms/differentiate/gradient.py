@@ -55,9 +55,9 @@ def differentiate(model: Op, of: Sequence[int], wrt: Sequence[int], names: Seque
     Raises `KernelTypeError` at the place in the kernel that has no gradient, and for parameters that do not fit.
     """
     forward = _Forward(model, of, wrt, names)
-    made = expect(simplify(forward.reversed()), core.Module)
-    forward.check_reads(made)
-    return made
+    simplified = expect(simplify(forward.reversed()), core.Module)
+    forward.check_reads(simplified)
+    return simplified
 
 
 def accumulates(model: Op, of: Sequence[int], wrt: Sequence[int]) -> dict[int, bool]:
@@ -67,8 +67,8 @@ def accumulates(model: Op, of: Sequence[int], wrt: Sequence[int]) -> dict[int, b
     writes each element of it that belongs to an element which the kernel reads.
     """
     plan = _Forward(model, of, wrt, None).plan
-    stored = {number for read in plan.plain for number in plan.wrt[read].arrays}
-    return {number: number not in stored for number in wrt}
+    numbers = {number for read in plan.plain for number in plan.wrt[read].arrays}
+    return {number: number not in numbers for number in wrt}
 
 
 class _Forward:
@@ -105,9 +105,9 @@ class _Forward:
         if not holds:
             raise KernelTypeError(f"{self.name(number)} {what}", self.kernel.location)
 
-    def _touched(self, chosen: Callable[[Op], bool]) -> set[int]:
+    def _touched(self, predicate: Callable[[Op], bool]) -> set[int]:
         """The numbers of the arrays of the chosen accesses, before simplification, which removes some."""
-        return {number for op in accesses(self.model) if chosen(op) for number in arrays_of(op)}
+        return {number for op in accesses(self.model) if predicate(op) for number in arrays_of(op)}
 
     def reversed(self) -> core.Module:
         """The module of the gradient kernel, not simplified yet."""
@@ -127,8 +127,8 @@ class _Forward:
 
     def check_reads(self, gradient: core.Module) -> None:
         """Raise `KernelTypeError` where the gradient kernel reads what the kernel has written before."""
-        given = {*self.of, *self.wrt}
-        shift = [number + sum(other < number for other in given) for number in range(len(self.kernel.body.parameters))]
+        names = {*self.of, *self.wrt}
+        shift = [number + sum(other < number for other in names) for number in range(len(self.kernel.body.parameters))]
         changed = {shift[number]: number for number in self.written}
         for op in accesses(kernel_of(gradient)):
             for number in arrays_of(op):
@@ -150,13 +150,13 @@ def _is_float_array(type_: Type) -> bool:
 
 def _prepared(model: Op) -> tuple[tt.Func, list[tt.Func]]:
     """The kernel of a Triton model, simplified, and the functions of the library that it calls; others are inlined."""
-    kept: dict[str, tt.Func] = {}
+    kernels: dict[str, tt.Func] = {}
 
     def inlinable(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         if isinstance(op, tt.Func):
             is_kept = known_function(op) is not None
             if is_kept:
-                kept[op.sym_name] = op
+                kernels[op.sym_name] = op
             body = builder.rewrite_body(op.body, isolated=True)
             return builder.add(op.evolve(body=body, noinline=is_kept), op.location)
         return DROP if isinstance(op, _DROPPED) else None
@@ -165,15 +165,15 @@ def _prepared(model: Op) -> tuple[tt.Func, list[tt.Func]]:
     module = simplify(transform(model, inlinable))
     kernel = kernel_of(module)
     for op in kernel.walk():
-        if isinstance(op, tt.Call) and op.callee not in kept:
+        if isinstance(op, tt.Call) and op.callee not in kernels:
             raise no_gradient(op, f"'{op.callee}' cannot be inlined")
         returns = isinstance(op, Returns) and op.parent_op is not kernel
         if returns or any(len(body.blocks) > 1 for body in op.bodies):
             raise no_gradient(op, "its control flow is not structured", "use scf.if, and scf.for without an early exit")
-    called = {op.callee for op in module.walk() if isinstance(op, tt.Call)}
+    callees = {op.callee for op in module.walk() if isinstance(op, tt.Call)}
     # What the functions call is kept with them.
     functions = module.functions().values() if isinstance(module, core.Module) else ()
-    return kernel, [op for op in functions if isinstance(op, tt.Func) and op.sym_name in called]
+    return kernel, [op for op in functions if isinstance(op, tt.Func) and op.sym_name in callees]
 
 
 def _plan(arrays: Arrays) -> Plan:
@@ -195,9 +195,9 @@ def _plan(arrays: Arrays) -> Plan:
         for target in targets:
             back.setdefault(target, []).append(source)
     reads = [node for result in arrays.wrt for node in nodes(result)]
-    written = [node for access in arrays.of.values() for node in nodes(access.op.operands[1])]
+    written_nodes = [node for access in arrays.of.values() for node in nodes(access.op.operands[1])]
     active = reached(reads, lambda node: edges.get(node, ()))
-    carrying = active & reached(written, lambda node: back.get(node, ()))
+    carrying = active & reached(written_nodes, lambda node: back.get(node, ()))
     return Plan(arrays.of, arrays.wrt, frozenset(carrying), plain_stores(arrays), redirected)
 
 

@@ -40,11 +40,11 @@ def _check_addable(op: tt.Load | tt.DescriptorLoad) -> None:
 def _add(at: Reverse, pointer: Value, adjoint: Value, mask: Value | None, op: tt.Load) -> None:
     """Add to the gradient, after a sum over the lanes whose pointers are known to be the same."""
     _check_addable(op)
-    made = pointer.op if isinstance(pointer, OpResult) else None
-    if mask is None and isinstance(made, tt.Splat):
-        pointer, adjoint = made.value, at.total_of_all(adjoint)
-    elif mask is None and isinstance(made, tt.Broadcast):
-        pointer, adjoint = made.value, summed_to(at, adjoint, shape_of(made.value.type))
+    producer = pointer.op if isinstance(pointer, OpResult) else None
+    if mask is None and isinstance(producer, tt.Splat):
+        pointer, adjoint = producer.value, at.total_of_all(adjoint)
+    elif mask is None and isinstance(producer, tt.Broadcast):
+        pointer, adjoint = producer.value, summed_to(at, adjoint, shape_of(producer.value.type))
     value = at.as_type(adjoint, op.result.type)
     at.emit(tt.AtomicRMW(pointer, value, mask, kind=AtomicKind.FADD, sem=MemSemantic.RELAXED))
 
@@ -55,8 +55,8 @@ def _store(at: Reverse, op: tt.Store, adjoint: None) -> None:
     for later in _overwriting(op):
         if later.mask is None:
             return
-        kept = at.opposite(at.value(later.mask))
-        mask = kept if mask is None else at.both(mask, kept)
+        condition = at.opposite(at.value(later.mask))
+        mask = condition if mask is None else at.both(mask, condition)
     at.add(op.value, _given(at, at.plan.of[op.result].gradient, op.value, mask))
 
 

@@ -25,15 +25,15 @@ from ziggurat.transforms.place.affine import ONE, Forms
 
 def _is_the_same_everywhere(value: Value) -> bool:
     """Whether all programs are known to have the same value: it is computed from the kernel's arguments alone."""
-    left, seen = [value], {value}
-    while left:
-        op = value.op if isinstance(value := left.pop(), OpResult) else None
+    rest, visited = [value], {value}
+    while rest:
+        op = value.op if isinstance(value := rest.pop(), OpResult) else None
         if op is None:
             continue  # A parameter of the kernel: bodies are not looked into.
         if not isinstance(op, Pure) or isinstance(op, tt.GetProgramId | tt.SmId | tt.Poison) or op.bodies:
             return False
-        left += (one for one in op.operands if one not in seen)
-        seen.update(op.operands)
+        rest += (operand for operand in op.operands if operand not in visited)
+        visited.update(op.operands)
     return True
 
 

@@ -20,28 +20,28 @@ Step = tuple[bool, Value]
 
 def steps_of(loop: scf.For, index: int) -> list[Step] | None:
     """The steps that each iteration adds to carried value `index`; None if one is not known before the loop."""
-    carried = loop.entry_arguments(loop.body)[index]
+    parameter = loop.entry_arguments(loop.body)[index]
     (end,) = loop.terminators(loop.body)
-    return _steps(end.handed[index], carried, loop.body)
+    return _steps(end.handed[index], parameter, loop.body)
 
 
-def _steps(value: Value, carried: BlockParameter, body: Body) -> list[Step] | None:
-    if value is carried:
+def _steps(value: Value, parameter: BlockParameter, body: Body) -> list[Step] | None:
+    if value is parameter:
         return []
-    made = value.op if isinstance(value, OpResult) else None
-    match made:
+    op = value.op if isinstance(value, OpResult) else None
+    match op:
         case tt.AddPtr() | arith.SubI():
-            source, step = made.operands
-        case arith.AddI() if is_inside(made.lhs, body):
-            source, step = made.operands
+            source, step = op.operands
+        case arith.AddI() if is_inside(op.lhs, body):
+            source, step = op.operands
         case arith.AddI():
-            step, source = made.operands
+            step, source = op.operands
         case _:
             return None
     if is_inside(step, body):
         return None
-    before = _steps(source, carried, body)
-    return None if before is None else [*before, (isinstance(made, arith.SubI), step)]
+    before = _steps(source, parameter, body)
+    return None if before is None else [*before, (isinstance(op, arith.SubI), step)]
 
 
 def is_inside(value: Value, body: Body) -> bool:
@@ -59,23 +59,23 @@ def value_at(at: Reverse, loop: scf.For, index: int, steps: list[Step], number: 
     """Carried value `index` in iteration `number`."""
     value = at.value(loop.inits[index])
     for negative, step in steps:
-        moved = _times(at, at.value(step), number, isinstance(element_of(value.type), PtrType))
+        offset = _times(at, at.value(step), number, isinstance(element_of(value.type), PtrType))
         if isinstance(element_of(value.type), PtrType):
-            value = at.emit(tt.AddPtr(value, moved))
+            value = at.emit(tt.AddPtr(value, offset))
         else:
-            value = at.emit((arith.SubI if negative else arith.AddI)(value, moved))
+            value = at.emit((arith.SubI if negative else arith.AddI)(value, offset))
     return value
 
 
 def _times(at: Reverse, step: Value, number: Value, wide: bool) -> Value:
     """step · number, in 64 bits if `wide`."""
-    made = step.op if isinstance(step, OpResult) else None
-    if isinstance(made, tt.Splat):
-        product = _times(at, made.value, number, wide)
+    op = step.op if isinstance(step, OpResult) else None
+    if isinstance(op, tt.Splat):
+        product = _times(at, op.value, number, wide)
         return at.emit(tt.Splat(product, with_element(step.type, scalar_element(product.type))))
-    if isinstance(made, arith.ConstantOp) and isinstance(step.type, TensorType):
+    if isinstance(op, arith.ConstantOp) and isinstance(step.type, TensorType):
         element = step.type.element
-        product = _times(at, at.emit(arith.ConstantOp(made.value, type=element)), number, wide)
+        product = _times(at, at.emit(arith.ConstantOp(op.value, type=element)), number, wide)
         return at.emit(tt.Splat(product, with_element(step.type, scalar_element(product.type))))
     element = scalar_element(step.type)
     if wide and element.bits < 64:

@@ -22,21 +22,21 @@ def _sum(at: Reverse, op: tt.Reduce, index: int, adjoint: Value) -> None:
 
 def _extremum(at: Reverse, op: tt.Reduce, index: int, adjoint: Value) -> None:
     x = op.values[index]
-    chosen = at.compare(at.value(x), at.expand(_result(at, op, index), op.axis, x.type), FloatPredicate.OEQ)
-    count = at.total(at.where(chosen, at.constant(1.0, x.type), 0.0), op.axis)
-    at.add(x, at.where(chosen, at.expand(at.over(adjoint, count), op.axis, x.type), 0.0))
+    is_extreme = at.compare(at.value(x), at.expand(_result(at, op, index), op.axis, x.type), FloatPredicate.OEQ)
+    count = at.total(at.where(is_extreme, at.constant(1.0, x.type), 0.0), op.axis)
+    at.add(x, at.where(is_extreme, at.expand(at.over(adjoint, count), op.axis, x.type), 0.0))
 
 
 def _product(at: Reverse, op: tt.Reduce, index: int, adjoint: Value) -> None:
     """The derivative is the product of the other elements: the whole product over the element if none is zero, the
     product of the others if only this one is zero, and else zero."""
     x = op.values[index]
-    value, zero, one = at.wide(x), at.zero(x.type), at.constant(1.0, x.type)
+    value, zero, unit = at.wide(x), at.zero(x.type), at.constant(1.0, x.type)
     is_zero = at.compare(value, zero, FloatPredicate.OEQ)
-    factors = at.where(is_zero, one, value)
+    factors = at.where(is_zero, unit, value)
     product = at.expand(at.times(adjoint, at.total(factors, op.axis, arith.MulF)), op.axis, x.type)
-    zeros = at.expand(at.total(at.where(is_zero, one, 0.0), op.axis), op.axis, x.type)
-    of_zero = at.where(at.compare(zeros, one, FloatPredicate.OEQ), product, 0.0)
+    zeros = at.expand(at.total(at.where(is_zero, unit, 0.0), op.axis), op.axis, x.type)
+    of_zero = at.where(at.compare(zeros, unit, FloatPredicate.OEQ), product, 0.0)
     of_other = at.where(at.compare(zeros, zero, FloatPredicate.OEQ), at.over(product, factors), 0.0)
     at.add(x, at.where(is_zero, of_zero, of_other))
 
@@ -52,17 +52,17 @@ _REDUCTIONS: Final[dict[type[Op], Callable[[Reverse, tt.Reduce, int, Value], Non
 def _reduce(at: Reverse, op: tt.Reduce, adjoint: Value | list[Value | None]) -> None:
     adjoints = adjoint if isinstance(adjoint, list) else [adjoint]
     chooser = _index_of_chosen(op)
-    for index, one in enumerate(adjoints):
-        if one is None or not at.wants((op.values[index], 0)):
+    for index, entry in enumerate(adjoints):
+        if entry is None or not at.wants((op.values[index], 0)):
             continue
         rule = _REDUCTIONS.get(_combiner(op, index))
         if rule is not None:
-            rule(at, op, index, one)
+            rule(at, op, index, entry)
         elif chooser is not None:
             x, numbers = op.values[index], op.values[chooser]
-            found = at.expand(_result(at, op, chooser), op.axis, numbers.type)
-            chosen = at.emit(arith.CmpI(at.value(numbers), found, IntPredicate.EQ))
-            at.add(x, at.where(chosen, at.expand(one, op.axis, x.type), 0.0))
+            winner = at.expand(_result(at, op, chooser), op.axis, numbers.type)
+            is_winner = at.emit(arith.CmpI(at.value(numbers), winner, IntPredicate.EQ))
+            at.add(x, at.where(is_winner, at.expand(entry, op.axis, x.type), 0.0))
         else:
             raise no_gradient(
                 op,
@@ -75,13 +75,13 @@ def _reduce(at: Reverse, op: tt.Reduce, adjoint: Value | list[Value | None]) -> 
 def _scan(at: Reverse, op: tt.Scan, adjoint: Value | list[Value | None]) -> None:
     """The adjoint of an element of a cumulative sum is the sum of the adjoints after it."""
     adjoints = adjoint if isinstance(adjoint, list) else [adjoint]
-    for index, one in enumerate(adjoints):
-        if one is None or not at.wants((op.values[index], 0)):
+    for index, entry in enumerate(adjoints):
+        if entry is None or not at.wants((op.values[index], 0)):
             continue
         if _combiner(op, index) is not arith.AddF:
             raise no_gradient(op, "only cumulative sums have one", "use zg.cumsum")
-        body = at.combining(element_of(one.type), tt.ScanReturn)
-        at.add(op.values[index], at.emit(tt.Scan([one], op.axis, body, reverse=not op.reverse)))
+        body = at.combining(element_of(entry.type), tt.ScanReturn)
+        at.add(op.values[index], at.emit(tt.Scan([entry], op.axis, body, reverse=not op.reverse)))
 
 
 def _result(at: Reverse, op: tt.Reduce, index: int) -> Value:
@@ -97,11 +97,11 @@ def _yielded(op: tt.Combining) -> tuple[Value, ...]:
 def _combiner(op: tt.Combining, index: int) -> type[Op]:
     """The class of the op that alone combines component `index`; `Op` where there is none."""
     count, parameters = len(op.values), op.combine.parameters
-    found = _yielded(op)[index : index + 1]
-    if found and isinstance(found[0], OpResult):
-        operands = found[0].op.operands
+    yields = _yielded(op)[index : index + 1]
+    if yields and isinstance(yields[0], OpResult):
+        operands = yields[0].op.operands
         if set(operands) == {parameters[index], parameters[count + index]} and len(operands) == 2:
-            return type(found[0].op)
+            return type(yields[0].op)
     return Op
 
 
@@ -111,13 +111,13 @@ def _index_of_chosen(op: tt.Reduce) -> int | None:
     count, parameters = len(op.values), op.combine.parameters
     conditions: set[tuple[Value, bool]] = set()
     for index, value in enumerate(_yielded(op)):
-        made = value.op if isinstance(value, OpResult) else None
-        if not isinstance(made, arith.Select):
+        producer = value.op if isinstance(value, OpResult) else None
+        if not isinstance(producer, arith.Select):
             return None
         pair = parameters[index], parameters[count + index]
-        if (made.then, made.otherwise) not in (pair, pair[::-1]):
+        if (producer.then, producer.otherwise) not in (pair, pair[::-1]):
             return None
-        conditions.add((made.condition, made.then is pair[0]))
+        conditions.add((producer.condition, producer.then is pair[0]))
     if len(conditions) != 1:
         return None
     return next((index for index, value in enumerate(op.values) if _numbers_axis(value, op.axis)), None)
@@ -125,13 +125,13 @@ def _index_of_chosen(op: tt.Reduce) -> int | None:
 
 def _numbers_axis(value: Value, axis: int) -> bool:
     """Whether a tensor has the numbers of a range along an axis."""
-    made = value.op if isinstance(value, OpResult) else None
-    match made:
+    op = value.op if isinstance(value, OpResult) else None
+    match op:
         case tt.MakeRange():
             return axis == 0
-        case tt.Broadcast() if shape_of(value.type)[axis] == shape_of(made.value.type)[axis]:
-            return _numbers_axis(made.value, axis)
-        case tt.ExpandDims() if made.axis != axis:
-            return _numbers_axis(made.value, axis - (made.axis < axis))
+        case tt.Broadcast() if shape_of(value.type)[axis] == shape_of(op.value.type)[axis]:
+            return _numbers_axis(op.value, axis)
+        case tt.ExpandDims() if op.axis != axis:
+            return _numbers_axis(op.value, axis - (op.axis < axis))
         case _:
             return False

@@ -78,8 +78,8 @@ Change = Shift | _Unknown | _Undetermined | None
 
 
 def _shift(base: float | None, multiples: Mapping[str, float], axes: tuple[int, ...]) -> Shift | None:
-    kept = tuple(sorted((name, multiple) for name, multiple in multiples.items() if multiple))
-    return Shift(base, kept, axes) if kept else None
+    terms = tuple(sorted((name, multiple) for name, multiple in multiples.items() if multiple))
+    return Shift(base, terms, axes) if terms else None
 
 
 def _sum(a: Shift, b: Shift, sign: float = 1.0) -> Change:
@@ -182,8 +182,8 @@ def _reduced(op: tt.Reduce, change: Change) -> Change:
     combiner = type(body[0]) if len(op.values) == 1 and len(body) == 2 else Op
     if not isinstance(change, Shift):
         return change
-    known = combiner in MAXIMA or (combiner is arith.AddF and change.base is not None)
-    if not known or op.axis in change.axes:
+    is_linear = combiner in MAXIMA or (combiner is arith.AddF and change.base is not None)
+    if not is_linear or op.axis in change.axes:
         return UNKNOWN
     return _with_axes(change, lambda axis: axis - (axis > op.axis))
 
@@ -291,16 +291,16 @@ class _Walk:
                 self.put(node, change)
 
     def structured(self, op: Structured) -> None:
-        known = self.loops.get(op.result)
+        rescaling = self.loops.get(op.result)
         if all(node in self.forced for node in nodes(op.result)):
             return
         if isinstance(op, scf.For):
             inits = [self.of(value) for value in op.inits]
-            if known is not None and any(inits):
+            if rescaling is not None and any(inits):
                 # The loop does with any maxima what it does with its own.
-                same = inits == list(known.changes) and all(self.of(value) is None for value in op.body.captured())
+                same = inits == list(rescaling.changes) and all(self.of(value) is None for value in op.body.captured())
                 for index in range(len(inits)):
-                    self.put((op.result, index), known.changes[index] if same else UNKNOWN)
+                    self.put((op.result, index), rescaling.changes[index] if same else UNKNOWN)
                 return
             self.loop(op, inits)
             return
@@ -311,29 +311,29 @@ class _Walk:
             for index, (x, y) in enumerate(zip(*ends, strict=True)):
                 self.put((op.result, index), _either(self.of(x), self.of(y), x, y))
             return
-        used = [*op.operands, *(value for body in op.bodies for value in body.captured())]
-        if any(self.of(value, component) is not None for value in used for _, component in nodes(value)):
+        values = [*op.operands, *(value for body in op.bodies for value in body.captured())]
+        if any(self.of(value, component) is not None for value in values for _, component in nodes(value)):
             self.stored.update(inner.result for inner in op.walk() if isinstance(inner, MemoryWrite))
             for node in nodes(op.result):
                 self.put(node, UNKNOWN)
 
     def loop(self, op: scf.For, inits: Sequence[Change]) -> None:
         """A loop whose carried values change alike in all iterations."""
-        carried = op.entry_arguments(op.body)
+        parameters = op.entry_arguments(op.body)
         (end,) = op.terminators(op.body)
         entering = list(inits)
-        for _ in range(len(carried) + 1):
-            for value, change in zip(carried, entering, strict=True):
+        for _ in range(len(parameters) + 1):
+            for value, change in zip(parameters, entering, strict=True):
                 self.put((value, 0), change)
             self.ops(op.body.entry.ops[:-1])
-            handed = [self.of(value) for value in end.handed]
-            joined = [
-                _either(one, other, init, value)
-                for one, other, init, value in zip(entering, handed, op.inits, end.handed, strict=True)
+            changes = [self.of(value) for value in end.handed]
+            results = [
+                _either(change, other, init, value)
+                for change, other, init, value in zip(entering, changes, op.inits, end.handed, strict=True)
             ]
-            if joined == entering:
+            if results == entering:
                 break
-            entering = joined
+            entering = results
         for index, change in enumerate(entering):
             self.put((op.result, index), change)
 
@@ -342,29 +342,32 @@ def _carries_along(loop: scf.For) -> Rescaling | None:
     """The running maximum of a loop that does the same with any maxima; None where there is none."""
     if any(isinstance(op, MemoryWrite | scf.While) for op in loop.walk()):
         return None
-    carried = loop.entry_arguments(loop.body)
+    parameters = loop.entry_arguments(loop.body)
     (end,) = loop.terminators(loop.body)
     for place, value in enumerate(end.handed):
-        made = value.op if isinstance(value, OpResult) else None
-        if not isinstance(made, MAXIMA) or made.parent is not loop.body.entry or carried[place] not in made.operands:
+        op = value.op if isinstance(value, OpResult) else None
+        if not isinstance(op, MAXIMA) or op.parent is not loop.body.entry or parameters[place] not in op.operands:
             continue
         axes = _own_axes(value)
-        taken, handed_on = (Shift(None, ((name, 1.0),), axes) for name in ("in", "out"))
-        entering: list[Change] = [UNDETERMINED if is_float(parameter.type) else None for parameter in carried]
+        shift_in, handed_on = (Shift(None, ((name, 1.0),), axes) for name in ("in", "out"))
+        entering: list[Change] = [UNDETERMINED if is_float(parameter.type) else None for parameter in parameters]
         for _ in range(3):
             forced: dict[Node, Change] = {(value, 0): handed_on}
-            forced |= {(parameter, 0): change for parameter, change in zip(carried, entering, strict=True)}
-            forced[carried[place], 0] = taken
+            forced |= {(parameter, 0): change for parameter, change in zip(parameters, entering, strict=True)}
+            forced[parameters[place], 0] = shift_in
             walk = _Walk(forced, {})
             walk.ops(loop.body.entry.ops[:-1])
-            found = [walk.of(one) for one in end.handed]
-            if any(isinstance(one, Shift) and "in" in dict(one.multiples) for one in found) or UNKNOWN in found:
+            changes = [walk.of(yielded) for yielded in end.handed]
+            if (
+                any(isinstance(change, Shift) and "in" in dict(change.multiples) for change in changes)
+                or UNKNOWN in changes
+            ):
                 break
-            found = [None if one is UNDETERMINED else one for one in found]
-            following = [one.renamed("out", "in") if isinstance(one, Shift) else one for one in found]
+            changes = [None if change is UNDETERMINED else change for change in changes]
+            following = [change.renamed("out", "in") if isinstance(change, Shift) else change for change in changes]
             following[place] = entering[place]
             if following == entering:
-                return Rescaling(place, value, tuple(found))
+                return Rescaling(place, value, tuple(changes))
             entering = following
     return None
 
@@ -376,27 +379,31 @@ def _own_axes(value: Value) -> tuple[int, ...]:
 def rescaling_loops(kernel: tt.Func, sinks: Collection[Value]) -> dict[Value, Rescaling]:
     """The loops, by their results, whose running maximum does not matter for what the ops of `sinks` write."""
     loops = [op for op in kernel.walk() if isinstance(op, scf.For)]
-    found: dict[Value, Rescaling] = {op.result: known for op in loops if (known := _carries_along(op)) is not None}
+    rescalings: dict[Value, Rescaling] = {
+        op.result: rescaling for op in loops if (rescaling := _carries_along(op)) is not None
+    }
     while True:
-        matters = [result for result in found if _matters(result, found[result].changes, kernel, sinks, found)]
+        matters = [
+            result for result in rescalings if _matters(result, rescalings[result].changes, kernel, sinks, rescalings)
+        ]
         if not matters:
-            return found
+            return rescalings
         for result in matters:
-            del found[result]
+            del rescalings[result]
 
 
 def free_maxima(kernel: tt.Func, sinks: Collection[Value], loops: Mapping[Value, Rescaling]) -> set[Value]:
     """The maxima that do not matter for what the ops of `sinks` write."""
-    found: set[Value] = set()
+    maxima: set[Value] = set()
     if not any(isinstance(op, maths.Exp | maths.Exp2) for op in kernel.walk()):
-        return found
+        return maxima
     for op in kernel.walk():
         combines = isinstance(op, tt.Reduce) and len(op.values) == 1 and isinstance(op.combine.entry.ops[0], MAXIMA)
         if combines or (isinstance(op, MAXIMA) and not isinstance(op.parent_op, tt.Combining)):
             shift = Shift(None, (("out", 1.0),), _own_axes(op.result))
             if not _matters(op.result, [shift], kernel, sinks, loops):
-                found.add(op.result)
-    return found
+                maxima.add(op.result)
+    return maxima
 
 
 def _matters(
@@ -443,8 +450,8 @@ def scaled(kernel: tt.Func, writes: Callable[[Op], bool]) -> Scaled:
     if not loops:
         return Scaled(kernel, {}, maxima)
     adding = _Adding(loops, maxima)
-    made = expect(transform(kernel, adding, folding, pass_name="differentiate"), tt.Func)
-    return Scaled(made, adding.fixed, adding.free)
+    function = expect(transform(kernel, adding, folding, pass_name="differentiate"), tt.Func)
+    return Scaled(function, adding.fixed, adding.free)
 
 
 class _Adding:
@@ -460,32 +467,32 @@ class _Adding:
     def __call__(self, builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         if op.result in self.last:
             return self.last[op.result]
-        known = self.loops.get(op.result)
-        if isinstance(op, scf.For) and known is not None:
-            return self.loop(builder, op, operands, known)
+        rescaling = self.loops.get(op.result)
+        if isinstance(op, scf.For) and rescaling is not None:
+            return self.loop(builder, op, operands, rescaling)
         if isinstance(op, arith.SubF) and operands[0] is operands[1] and operands[0] in self.last.values():
             return builder.add(arith.ConstantOp(0.0, type=op.result.type))
         if op.result in self.maxima:
-            made = builder.copy(op, operands)
-            self.free.add(made)
-            return made
+            copy = builder.copy(op, operands)
+            self.free.add(copy)
+            return copy
         return None
 
-    def loop(self, builder: Rewriter, op: scf.For, operands: tuple[Value, ...], known: Rescaling) -> Outcome:
+    def loop(self, builder: Rewriter, op: scf.For, operands: tuple[Value, ...], rescaling: Rescaling) -> Outcome:
         first = builder.copy(op, operands)
         single = len(op.inits) == 1
-        last = first if single else builder.add(core.TupleLoad(first, known.place))
+        last = first if single else builder.add(core.TupleLoad(first, rescaling.place))
         inits = [
-            _rescaled(builder, value, change, last, operands[op.CONTROLS + known.place])
-            for value, change in zip(operands[op.CONTROLS :], known.changes, strict=True)
+            _rescaled(builder, value, change, last, operands[op.CONTROLS + rescaling.place])
+            for value, change in zip(operands[op.CONTROLS :], rescaling.changes, strict=True)
         ]
-        inits[known.place] = last
-        self.last[known.maximum] = last
-        body = builder.rewrite_body(op.body, mapping={op.entry_arguments(op.body)[known.place]: last})
-        del self.last[known.maximum]
-        given = (*operands[: op.CONTROLS], *inits)
-        fixed = builder.add(op.SPEC.copy(op, given, (), [body], op.result.type), op.location)
-        self.fixed[first] = fixed, known.place
+        inits[rescaling.place] = last
+        self.last[rescaling.maximum] = last
+        body = builder.rewrite_body(op.body, mapping={op.entry_arguments(op.body)[rescaling.place]: last})
+        del self.last[rescaling.maximum]
+        arguments = (*operands[: op.CONTROLS], *inits)
+        fixed = builder.add(op.SPEC.copy(op, arguments, (), [body], op.result.type), op.location)
+        self.fixed[first] = fixed, rescaling.place
         return first
 
 

@@ -26,16 +26,16 @@ def summed_to(at: Reverse, value: Value, shape: Sequence[int]) -> Value:
     for axis, (size, smaller) in enumerate(zip(shape_of(value.type), shape, strict=True)):
         if smaller < size:
             total = at.total(value, axis)
-            kept = TensorType((1,), total.type) if isinstance(total.type, ScalarType) else None
-            value = at.emit(tt.ExpandDims(total, axis) if kept is None else tt.Splat(total, kept))
+            type_ = TensorType((1,), total.type) if isinstance(total.type, ScalarType) else None
+            value = at.emit(tt.ExpandDims(total, axis) if type_ is None else tt.Splat(total, type_))
     return value
 
 
 @gradients.of(tt.ExpandDims)
 def _expand_dims(at: Reverse, op: tt.ExpandDims, adjoint: Value) -> None:
-    made = adjoint.op if isinstance(adjoint, OpResult) else None
-    if isinstance(made, tt.ExpandDims) and made.axis == op.axis:
-        at.add(op.value, made.value)
+    producer = adjoint.op if isinstance(adjoint, OpResult) else None
+    if isinstance(producer, tt.ExpandDims) and producer.axis == op.axis:
+        at.add(op.value, producer.value)
     else:
         at.add(op.value, at.total(adjoint, op.axis))
 
@@ -60,7 +60,7 @@ def _join(at: Reverse, op: tt.Join, adjoint: Value) -> None:
 
 @gradients.of(tt.Split)
 def _split(at: Reverse, op: tt.Split, adjoint: list[Value | None]) -> None:
-    halves = [one or at.zero(type_) for one, type_ in zip(adjoint, component_types(op.result), strict=True)]
+    halves = [component or at.zero(type_) for component, type_ in zip(adjoint, component_types(op.result), strict=True)]
     at.add(op.value, at.emit(tt.Join(*halves)))
 
 
@@ -87,12 +87,12 @@ def _gather(at: Reverse, op: tt.Gather, adjoint: Value) -> None:
             numbers = at.emit(tt.ExpandDims(numbers, place))
     indices = at.emit(tt.ExpandDims(at.as_type(at.value(op.index), numbers.type), axis))
     wide = TensorType(pairs, i32)
-    taken = at.emit(
+    matches = at.emit(
         arith.CmpI(at.emit(tt.Broadcast(indices, wide)), at.emit(tt.Broadcast(numbers, wide)), arith.IntPredicate.EQ)
     )
     spread = at.emit(tt.ExpandDims(adjoint, axis))
     spread = at.emit(tt.Broadcast(spread, with_element(wide, scalar_element(adjoint.type))))
-    at.add(op.source, at.total(at.where(taken, spread, 0.0), axis + 1))
+    at.add(op.source, at.total(at.where(matches, spread, 0.0), axis + 1))
 
 
 @gradients.of(tt.MultipleOf, tt.MaxContiguous, tt.MaxConstancy)
@@ -107,19 +107,19 @@ def _component(at: Reverse, op: core.TupleLoad, adjoint: Value) -> None:
 
 @gradients.of(core.MakeTuple)
 def _tuple(at: Reverse, op: core.MakeTuple, adjoint: list[Value | None]) -> None:
-    for component, one in zip(op.components, adjoint, strict=True):
-        if one is not None:
-            at.add(component, one)
+    for component, part in zip(op.components, adjoint, strict=True):
+        if part is not None:
+            at.add(component, part)
 
 
 @gradients.of(core.TupleWith)
 def _tuple_with(at: Reverse, op: core.TupleWith, adjoint: list[Value | None]) -> None:
-    for index, one in enumerate(adjoint):
-        if one is not None:
+    for index, component in enumerate(adjoint):
+        if component is not None:
             if index == op.index:
-                at.add(op.value, one)
+                at.add(op.value, component)
             else:
-                at.add(op.tuple, one, index)
+                at.add(op.tuple, component, index)
 
 
 @gradients.of(tt.Dot)
@@ -127,38 +127,38 @@ def _dot(at: Reverse, op: tt.Dot, adjoint: Value) -> None:
     """da = dc · bᵀ and db = aᵀ · dc, with dc in the element type of the operands, for the matrix units. 8-bit floats
     are multiplied as f16, which holds each of them."""
     element = scalar_element(op.a.type)  # Of both, but for 8-bit floats.
-    given = f16 if element.is_fp8 else element
+    type_ = f16 if element.is_fp8 else element
     rank = len(shape_of(op.a.type))
     order = (*range(rank - 2), rank - 1, rank - 2)
 
     def operand(value: Value) -> Value:
-        return at.as_type(value, with_element(value.type, given))
+        return at.as_type(value, with_element(value.type, type_))
 
     def finite(value: Value) -> Value:
         """An operand without infinities and NaN in rows that do not count, which would reach all sums."""
-        made = at.value(value)
+        number = at.value(value)
         if not may_be_infinite(value, 0, at.finite):
-            return made
-        zero = at.emit(arith.ConstantOp(0.0, type=made.type))
-        nothing = at.emit(arith.SubF(made, made))  # NaN for an infinity.
-        return at.emit(arith.Select(at.compare(nothing, zero, arith.FloatPredicate.OEQ), made, zero))
+            return number
+        zero = at.emit(arith.ConstantOp(0.0, type=number.type))
+        nothing = at.emit(arith.SubF(number, number))  # NaN for an infinity.
+        return at.emit(arith.Select(at.compare(nothing, zero, arith.FloatPredicate.OEQ), number, zero))
 
     def transposed(value: Value) -> Value:
-        made = value.op if isinstance(value, OpResult) else None
-        if isinstance(made, tt.Trans) and tuple(made.order) == order:
-            return made.value
+        op = value.op if isinstance(value, OpResult) else None
+        if isinstance(op, tt.Trans) and tuple(op.order) == order:
+            return op.value
         return at.emit(tt.Trans(value, order))
 
     def add(value: Value, a: Value, b: Value) -> None:
         """Add a · b to the adjoint. That of a transposed operand is added to what was transposed: bᵀ · aᵀ."""
-        made = value.op if isinstance(value, OpResult) else None
-        if isinstance(made, tt.Trans) and tuple(made.order) == order:
-            add(made.value, transposed(b), transposed(a))
+        dot = value.op if isinstance(value, OpResult) else None
+        if isinstance(dot, tt.Trans) and tuple(dot.order) == order:
+            add(dot.value, transposed(b), transposed(a))
         elif at.wants((value, 0)):
-            known = at.take((value, 0))
+            accumulator = at.take((value, 0))
             imprecise = op.max_num_imprecise_acc
-            made = tt.Dot(a, b, known, input_precision=op.input_precision, max_num_imprecise_acc=imprecise)
-            at.add(value, at.emit(made))
+            dot = tt.Dot(a, b, accumulator, input_precision=op.input_precision, max_num_imprecise_acc=imprecise)
+            at.add(value, at.emit(dot))
 
     outer = operand(adjoint)
     add(op.a, outer, transposed(operand(finite(op.b))))

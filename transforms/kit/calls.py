@@ -41,22 +41,22 @@ def replace_calls(model: Op, callee: str | Callable[[str], bool], replacement: R
     require_argument(
         replacement, callable(replacement), "replace_calls: 'replacement' must be a function (builder, arguments)"
     )
-    called = dict.fromkeys(op.callee for op in model.walk() if isinstance(op, _CALLS))
+    callees = dict.fromkeys(op.callee for op in model.walk() if isinstance(op, _CALLS))
     if callable(callee):
-        chosen = list(filter(callee, called))
+        targets = list(filter(callee, callees))
     else:
         functions = model.functions() if isinstance(model, core.Module) else {}
-        instances = [name for name in called if name in functions and _is_instance(functions[name], name, callee)]
-        chosen = [callee] if callee in called else instances
-        if len(chosen) != 1:
-            problem = "several functions of that name" if chosen else "no such function"
-            names = ", ".join(chosen or called) or "none"
+        instances = [name for name in callees if name in functions and _is_instance(functions[name], name, callee)]
+        targets = [callee] if callee in callees else instances
+        if len(targets) != 1:
+            problem = "several functions of that name" if targets else "no such function"
+            names = ", ".join(targets or callees) or "none"
             raise BuildError(f"replace_calls: the model calls {problem} as {callee!r}", hint=f"it calls {names}")
 
     def transformer(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
-        if isinstance(op, _CALLS) and op.callee in chosen:
+        if isinstance(op, _CALLS) and op.callee in targets:
             return replacement(builder, operands)
         return None
 
-    made = transform(model, transformer, pass_name="replace_calls")
-    return model if made is model else dce(made) if isinstance(made, core.Module) else made
+    new = transform(model, transformer, pass_name="replace_calls")
+    return model if new is model else dce(new) if isinstance(new, core.Module) else new

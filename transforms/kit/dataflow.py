@@ -30,8 +30,10 @@ def derived(value: Value, through: Through = lambda op: True) -> tuple[Value, ..
     """
     root = _root(value, through)
     edges = flow(root, through)
-    found = reached(nodes(value), lambda node: edges.get(node, ()))
-    return tuple(v for v in dict.fromkeys((value, *_values(root))) if v is value or any(n in found for n in nodes(v)))
+    followers = reached(nodes(value), lambda node: edges.get(node, ()))
+    return tuple(
+        v for v in dict.fromkeys((value, *_values(root))) if v is value or any(n in followers for n in nodes(v))
+    )
 
 
 def origins(value: Value, through: Through = lambda op: True) -> tuple[Value, ...]:
@@ -138,8 +140,8 @@ def flow(root: Op, through: Through) -> dict[Node, list[Node]]:
             if callee is not None:
                 for source, target in zip(op.arguments, callee.bodies[0].parameters, strict=False):
                     _join(source, target, edges)
-                for returned in (inner for inner in callee.walk() if isinstance(inner, Returns)):
-                    _hand(returned.operands, op.result, edges)
+                for returns in (inner for inner in callee.walk() if isinstance(inner, Returns)):
+                    _hand(returns.operands, op.result, edges)
         elif not isinstance(op, Symbol) and through(op):
             targets = nodes(op.result) if op.result.type != void else []
             for body in op.bodies:  # The body of a reduction takes the elements of the operands.

@@ -38,9 +38,9 @@ def difference(before: Op, after: Op, context: int = 3) -> str:
             else:
                 entries += [f"-{left}", f"+{right}"]
     changed = [index for index, line in enumerate(entries) if line[0] != " "]
-    shown = [i for i in range(len(entries)) if any(abs(i - at) <= context for at in changed)]
+    visible = [i for i in range(len(entries)) if any(abs(i - at) <= context for at in changed)]
     lines: list[str] = []
-    for previous, index in zip([-1, *shown], shown, strict=False):
+    for previous, index in zip([-1, *visible], visible, strict=False):
         if index != previous + 1:
             lines.append("…")
         lines.append(entries[index])

@@ -87,18 +87,18 @@ def fuse(
     _require_numbers(same, "fuse: 'same' must map numbers of parameters of the consumer to those of the producer")
     for model in (producer, consumer):
         require_model(model, "fuse")
-    stored, loaded = through
+    writes, reads = through
     producer, consumer = inline(producer), inline(consumer)
     for mine, theirs in same.items():
-        if (mine == loaded) != (theirs == stored):
-            raise BuildError(f"fuse: 'same' must agree with 'through', ({stored}, {loaded}); got {{{mine}: {theirs}}}")
-        if mine != loaded:
+        if (mine == reads) != (theirs == writes):
+            raise BuildError(f"fuse: 'same' must agree with 'through', ({writes}, {reads}); got {{{mine}: {theirs}}}")
+        if mine != reads:
             _demand_no_hand_over(producer, theirs, consumer, mine)
-    _demand_one_way(producer, stored, tt.Load, "load from the parameter that it stores to")
-    _demand_one_way(consumer, loaded, tt.Store, "store to the parameter that it loads from")
-    model = cse(fold(joined(producer, consumer, {**same, loaded: stored}, name)))
+    _demand_one_way(producer, writes, tt.Load, "load from the parameter that it stores to")
+    _demand_one_way(consumer, reads, tt.Store, "store to the parameter that it loads from")
+    model = cse(fold(joined(producer, consumer, {**same, reads: writes}, name)))
     kernel = kernel_of(model)
-    between = kernel.body.parameters[stored]
+    between = kernel.body.parameters[writes]
     accesses = _accesses(between)
     stores = [op for op in accesses if isinstance(op, tt.Store)]
     loads = [op for op in accesses if isinstance(op, tt.Load)]
@@ -106,10 +106,10 @@ def fuse(
         raise BuildError("cannot fuse: the producer must store to the parameter, and the consumer load from it")
     dominance = Dominance()
     sources = {load.result: _source(load, stores, dominance) for load in loads}
-    gone: set[Value] = set() if keep else {store.result for store in stores}
+    removed: set[Value] = set() if keep else {store.result for store in stores}
 
     def fused(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
-        if op.result in gone:
+        if op.result in removed:
             return DROP
         store = sources.get(op.result)
         if store is None:
@@ -120,7 +120,7 @@ def fuse(
         return value
 
     model = dce(transform(model, fused, pass_name="fuse"))
-    return model if keep else without_parameter(model, stored)
+    return model if keep else without_parameter(model, writes)
 
 
 def _require_numbers(same: Any, what: str) -> None:
@@ -148,13 +148,13 @@ def _demand_one_way(model: Op, number: int, refused: type[tt.Load | tt.Store], p
 
 def _demand_no_hand_over(producer: Op, theirs: int, consumer: Op, mine: int) -> None:
     """Raise `BuildError` when one kernel stores to a shared parameter that the other uses."""
-    used: list[list[Op]] = []
+    users: list[list[Op]] = []
     for model, number in ((producer, theirs), (consumer, mine)):
         parameters = kernel_of(model).body.parameters
         memory = number in range(len(parameters)) and isinstance(parameters[number].type, PtrType | DescriptorType)
-        used.append(_memory_ops(parameters[number]) if memory else [])
-    stores = [op for op in (*used[0], *used[1]) if isinstance(op, MemoryWrite)]
-    if all(used) and stores:
+        users.append(_memory_ops(parameters[number]) if memory else [])
+    stores = [op for op in (*users[0], *users[1]) if isinstance(op, MemoryWrite)]
+    if all(users) and stores:
         raise BuildError(
             f"cannot fuse: both kernels use parameter {theirs} of the producer, and one stores to it",
             stores[0].location,
@@ -174,12 +174,12 @@ def _memory_ops(parameter: BlockParameter) -> list[Op]:
 
 def _accesses(between: BlockParameter) -> list[tt.Store | tt.Load]:
     """The stores and loads through a pointer parameter. Raises `BuildError` for any other use in memory."""
-    found: list[tt.Store | tt.Load] = []
+    accesses: list[tt.Store | tt.Load] = []
     for op in _memory_ops(between):
         if not isinstance(op, tt.Store | tt.Load):
             raise BuildError(f"cannot fuse through {op.NAME}: only tt.store and tt.load can be fused", op.location)
-        found.append(op)
-    return found
+        accesses.append(op)
+    return accesses
 
 
 def _source(load: tt.Load, stores: list[tt.Store], dominance: Dominance) -> tt.Store:

@@ -70,13 +70,13 @@ def capture(name: str, pattern: Pattern | None = None) -> Pattern:
     _require_patterns("capture", form)
 
     def matches(value: Value, captured: Captures) -> Iterator[Captures]:
-        known = captured.get(name)
-        if known is None:
-            for found in form.matches(value, captured):
+        bound_value = captured.get(name)
+        if bound_value is None:
+            for captures in form.matches(value, captured):
                 # The pattern may have captured the name itself, deeper in the tree.
-                if found.get(name, value) is value:
-                    yield {**found, name: value}
-        elif known is value:
+                if captures.get(name, value) is value:
+                    yield {**captures, name: value}
+        elif bound_value is value:
             yield from form.matches(value, captured)
 
     return Pattern(matches)
@@ -84,15 +84,17 @@ def capture(name: str, pattern: Pattern | None = None) -> Pattern:
 
 def constant(name: str | None = None, *, value: Any = attrs.NOTHING) -> Pattern:
     """The result of a constant op, of this value where one is given; 1, 1.0 and True are not the same."""
-    wanted = {} if value is attrs.NOTHING else {"value": value}
-    pattern = op_(Constant, **wanted)
+    attributes = {} if value is attrs.NOTHING else {"value": value}
+    pattern = op_(Constant, **attributes)
     return pattern if name is None else capture(name, pattern)
 
 
 def either(*patterns: Pattern) -> Pattern:
     """A value of one of these forms, tried in order."""
     _require_patterns("either", *patterns)
-    return Pattern(lambda value, captured: (found for form in patterns for found in form.matches(value, captured)))
+    return Pattern(
+        lambda value, captured: (captures for form in patterns for captures in form.matches(value, captured))
+    )
 
 
 def op_(kind: type | tuple[type, ...], *operands: Pattern, **attributes: Any) -> Pattern:
@@ -101,8 +103,8 @@ def op_(kind: type | tuple[type, ...], *operands: Pattern, **attributes: Any) ->
     The number of operands must agree. The attributes that are named must be equal; one that the op lacks is not.
     """
     for cls in kind if isinstance(kind, tuple) else (kind,):
-        declared = OPS.get(str(cls))
-        hint = f"its class is {declared.__name__}" if declared else "arith.MulF is such a class"
+        declaration = OPS.get(str(cls))
+        hint = f"its class is {declaration.__name__}" if declaration else "arith.MulF is such a class"
         require_argument(cls, _is_of_ops(cls), "op_: 'kind' must be a class of ops, or a trait", hint)
     _require_patterns("op_", *operands)
 
@@ -110,9 +112,9 @@ def op_(kind: type | tuple[type, ...], *operands: Pattern, **attributes: Any) ->
         op = value.op if isinstance(value, OpResult) else None
         if op is None or not isinstance(op, kind) or len(op.operands) != len(operands):
             return
-        given = op.attributes
-        for name, wanted in attributes.items():
-            if name not in given or constant_key(given[name]) != constant_key(wanted):
+        actual = op.attributes
+        for name, attribute in attributes.items():
+            if name not in actual or constant_key(actual[name]) != constant_key(attribute):
                 return
         yield from _each(operands, op.operands, captured)
         if isinstance(op, Commutative):
@@ -131,5 +133,5 @@ def _each(patterns: Sequence[Pattern], values: Sequence[Value], captured: Captur
     if not patterns:
         yield captured
         return
-    for found in patterns[0].matches(values[0], captured):
-        yield from _each(patterns[1:], values[1:], found)
+    for captures in patterns[0].matches(values[0], captured):
+        yield from _each(patterns[1:], values[1:], captures)

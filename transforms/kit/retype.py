@@ -52,26 +52,26 @@ def retype(model: Op, types: Mapping[ScalarType, ScalarType], parameters: Collec
         strays = [number for number in parameters if number not in range(count)]
         require(not strays, f"the kernel's parameters have the numbers 0 to {count - 1}; got {strays}")
     types = {_dtype(old): _dtype(new) for old, new in types.items()}
-    called = {op.callee for op in model.walk() if isinstance(op, tt.Call)}
-    return transform(model, _Retyping(types, parameters, called), pass_name="retype")
+    callees = {op.callee for op in model.walk() if isinstance(op, tt.Call)}
+    return transform(model, _Retyping(types, parameters, callees), pass_name="retype")
 
 
-def _dtype(given: object) -> ScalarType:
-    found = find_scalar(given)
-    if found is None:
-        raise BuildError(f"retype: 'types' must map dtypes to dtypes, such as zg.f32; got {shown(given)}")
-    return found
+def _dtype(dtype: object) -> ScalarType:
+    scalar = find_scalar(dtype)
+    if scalar is None:
+        raise BuildError(f"retype: 'types' must map dtypes to dtypes, such as zg.f32; got {shown(dtype)}")
+    return scalar
 
 
 class _Retyping:
     """The transformer."""
 
     def __init__(
-        self, types: Mapping[ScalarType, ScalarType], parameters: Collection[int] | None, called: Collection[str]
+        self, types: Mapping[ScalarType, ScalarType], parameters: Collection[int] | None, callees: Collection[str]
     ) -> None:
         self.types = types
         self.parameters = parameters
-        self.called = called
+        self.called = callees
 
     def __call__(self, builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         if isinstance(op, tt.Func):
@@ -99,29 +99,33 @@ class _Retyping:
         before, after = _in_memory(op.operands[0].type), _in_memory(operands[0].type)
         if before is None or after is None or before == after:
             return None
-        given = [
+        inputs = [
             cast(builder, value, after) if element_of(old.type) == before else value
             for old, value in zip(op.operands, operands, strict=True)
         ]
         result = op.result.type
         if result == void or element_of(result) != before:
-            return builder.copy(op, given)
+            return builder.copy(op, inputs)
         if isinstance(op, tt.AtomicRMW | tt.AtomicCAS):
             names = ", ".join(atomic_dtypes(op))
             require(after.name in atomic_dtypes(op), f"{op.NAME}: the dtype in memory must be {names}; got {after}")
-        made = builder.copy(op, given, with_element(result, after))
-        made.op.check()
-        return cast(builder, made, before)
+        copy = builder.copy(op, inputs, with_element(result, after))
+        copy.op.check()
+        return cast(builder, copy, before)
 
     def pointing(self, type_: Type) -> Type:
         """The type with its pointers and descriptors retyped."""
         if isinstance(type_, PtrType):
             return PtrType(self.types.get(type_.pointee, type_.pointee))
         if isinstance(type_, DescriptorType):
-            made = DescriptorType(type_.block, self.types.get(type_.element, type_.element), type_.padding, type_.parts)
-            row = made.block[-1] * made.element.bytes
-            require(row >= 16, f"a row of a descriptor's block must have at least 16 bytes; {made} has {row}")
-            return made
+            descriptor_type = DescriptorType(
+                type_.block, self.types.get(type_.element, type_.element), type_.padding, type_.parts
+            )
+            row = descriptor_type.block[-1] * descriptor_type.element.bytes
+            require(
+                row >= 16, f"a row of a descriptor's block must have at least 16 bytes; {descriptor_type} has {row}"
+            )
+            return descriptor_type
         if isinstance(type_, TensorType) and isinstance(type_.element, PtrType):
             element = type_.element.pointee
             return with_element(type_, PtrType(self.types.get(element, element)))
@@ -134,10 +138,10 @@ def _symbol(kernel: tt.Func, types: Sequence[Type]) -> str:
     """The symbol of a kernel, which has the types of its parameters, with other types."""
     symbol, at = kernel.sym_name, 0
     for parameter, type_ in zip(kernel.body.parameters, types, strict=True):
-        found = symbol.find(f"_{parameter.type}", at)
-        if found >= 0:
-            at = found + 1 + len(str(type_))
-            symbol = f"{symbol[: found + 1]}{type_}{symbol[found + 1 + len(str(parameter.type)) :]}"
+        position = symbol.find(f"_{parameter.type}", at)
+        if position >= 0:
+            at = position + 1 + len(str(type_))
+            symbol = f"{symbol[: position + 1]}{type_}{symbol[position + 1 + len(str(parameter.type)) :]}"
     return symbol
 
 

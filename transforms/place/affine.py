@@ -55,19 +55,19 @@ class Form:
 
 def sum_of(a: Poly, b: Poly, factor: int = 1) -> Poly:
     """The sum of a and `factor` times b."""
-    found = dict(a)
+    total = dict(a)
     for product, coefficient in b.items():
-        found[product] = found.get(product, 0) + factor * coefficient
-    return {product: coefficient for product, coefficient in found.items() if coefficient}
+        total[product] = total.get(product, 0) + factor * coefficient
+    return {product: coefficient for product, coefficient in total.items() if coefficient}
 
 
 def product_of(a: Poly, b: Poly) -> Poly:
     """The product of two polynomials."""
-    found: Poly = {}
-    for one, x in a.items():
+    product: Poly = {}
+    for monomial, x in a.items():
         for other, y in b.items():
-            found = sum_of(found, {tuple(sorted((*one, *other))): x * y})
-    return found
+            product = sum_of(product, {tuple(sorted((*monomial, *other))): x * y})
+    return product
 
 
 def added(a: Form | None, b: Form | None, factor: int = 1) -> Form | None:
@@ -104,14 +104,14 @@ class Forms:
         """The form of an integer, a pointer, or a tensor of these; None if it is not known."""
         if value not in self.forms:
             self.forms[value] = None  # While it is computed from itself.
-            found = self._computed(value)
-            if found is not None and any(len(p) > _TERMS for p in (found.base, *(axis.stride for axis in found.axes))):
-                found = None
-            if found is None and value.type in (i32, i64):
-                found = Form(self._atom(value))
-            if found is not None and isinstance(value, OpResult) and self._is_wide(value.op):
-                found = attrs.evolve(found, wide=found.base)
-            self.forms[value] = found
+            form = self._computed(value)
+            if form is not None and any(len(p) > _TERMS for p in (form.base, *(axis.stride for axis in form.axes))):
+                form = None
+            if form is None and value.type in (i32, i64):
+                form = Form(self._atom(value))
+            if form is not None and isinstance(value, OpResult) and self._is_wide(value.op):
+                form = attrs.evolve(form, wide=form.base)
+            self.forms[value] = form
         return self.forms[value]
 
     def _is_wide(self, op: Op) -> bool:
@@ -119,8 +119,8 @@ class Forms:
 
         A tensor's sum is taken to exceed an i32 no more than its terms: these move within the rows."""
         if isinstance(op, arith.AddI | arith.SubI | tt.AddPtr):
-            moved = all((form := self.form(one)) is not None and form.base for one in op.operands)
-            return moved and op.result.type != i32 and not isinstance(op.result.type, TensorType)
+            has_bases = all((form := self.form(operand)) is not None and form.base for operand in op.operands)
+            return has_bases and op.result.type != i32 and not isinstance(op.result.type, TensorType)
         return isinstance(op, arith.MulI) and element_of(op.result.type) == i64
 
     def _atom(self, value: Value) -> Poly:
@@ -182,7 +182,7 @@ class Forms:
         if not isinstance(owner, scf.For) or value.index == 0:
             return None
         step, start = constant_of(owner.step), self.form(owner.start)
-        made, moved = self.form(owner.initial[value.index - 1]), Form({}, (Axis(),) * len(shape_of(value.type)))
+        initial, stepped = self.form(owner.initial[value.index - 1]), Form({}, (Axis(),) * len(shape_of(value.type)))
         here: Value = owner.body.entry.terminator.operands[value.index - 1]
         while here is not value:
             op = here.op if isinstance(here, OpResult) else None
@@ -192,22 +192,22 @@ class Forms:
                 here, by = (op.rhs, op.lhs) if op.rhs is value else (op.lhs, op.rhs)
             else:
                 return None
-            total = added(moved, self.form(by))
+            total = added(stepped, self.form(by))
             if total is None or not total.uniform:
                 return None
-            moved = total
-        if made is None or start is None or not isinstance(step, int) or not step:
+            stepped = total
+        if initial is None or start is None or not isinstance(step, int) or not step:
             return None
-        inside = any(owner in self.owners(self.atoms[number]) for product in moved.base for number in product)
-        if inside or any(coefficient % step for coefficient in moved.base.values()):
+        inside = any(owner in self.owners(self.atoms[number]) for product in stepped.base for number in product)
+        if inside or any(coefficient % step for coefficient in stepped.base.values()):
             return None
-        each = {product: coefficient // step for product, coefficient in moved.base.items()}
+        each = {product: coefficient // step for product, coefficient in stepped.base.items()}
         count = sum_of(self._atom(owner.body.parameters[0]), start.base, -1)
         further = product_of(count, each)
         # Pointers advance in 64 bits: an i32 may not hold what all iterations add.
-        is_wide = bool(moved.wide) or isinstance(value.type, PtrType) or value.type == i64
-        wide = sum_of(made.wide, further) if is_wide else made.wide
-        return attrs.evolve(made, base=sum_of(made.base, further), wide=wide)
+        is_wide = bool(stepped.wide) or isinstance(value.type, PtrType) or value.type == i64
+        wide = sum_of(initial.wide, further) if is_wide else initial.wide
+        return attrs.evolve(initial, base=sum_of(initial.base, further), wide=wide)
 
     def limits(self, mask: Value | None, rank: int) -> tuple[list[tuple[int, Poly]], bool]:
         """Conditions index + number < 0, by axis, that hold where a mask is true; and whether it is true where they
@@ -228,15 +228,17 @@ class Forms:
                 return [(axis + (axis >= op.axis), number) for axis, number in inner], exact
             case tt.Broadcast():
                 inner, exact = self.limits(op.value, rank)
-                kept = [(axis, number) for axis, number in inner if shape_of(op.value.type)[axis] > 1]
-                return kept, exact and len(kept) == len(inner)
+                inner_sizes = [(axis, number) for axis, number in inner if shape_of(op.value.type)[axis] > 1]
+                return inner_sizes, exact and len(inner_sizes) == len(inner)
             case arith.CmpI() if op.predicate in _LESS:
                 below, slack = _LESS[op.predicate]
                 a, b = (self.form(value) for value in ((op.lhs, op.rhs) if below else (op.rhs, op.lhs)))
-                found = added(a, b, -1)
-                axes = [] if found is None else [(at, axis) for at, axis in enumerate(found.axes) if axis.stride]
-                if found is not None and len(axes) == 1 and axes[0][1] == Axis(ONE):
-                    return [(axes[0][0], sum_of(found.base, {(): slack}))], True
+                difference = added(a, b, -1)
+                axes = (
+                    [] if difference is None else [(at, axis) for at, axis in enumerate(difference.axes) if axis.stride]
+                )
+                if difference is not None and len(axes) == 1 and axes[0][1] == Axis(ONE):
+                    return [(axes[0][0], sum_of(difference.base, {(): slack}))], True
                 return [], False
             case _:
                 return [], False

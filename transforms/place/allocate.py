@@ -202,8 +202,8 @@ def shared_memory_error(buffers: Sequence[gpu.LocalAlloc], total: int, limit: in
         if _holds_mbarriers(buffer):
             lines.append(f"{line}: mbarriers, which signal that blocks have arrived")
             continue
-        if known := ", ".join(filter(None, _name_and_purpose(buffer))):
-            line += f": {known}"
+        if details := ", ".join(filter(None, _name_and_purpose(buffer))):
+            line += f": {details}"
         if place is None:
             lines.append(line)
             continue
@@ -262,9 +262,9 @@ def _operand(place: Location | None, number: int) -> str | None:
     calls = [node for node in ast.walk(whole) if isinstance(node, ast.Call) and _called(node) == "dot"] if whole else []
     if not calls or (len(calls) > 1 and calls[0] is not whole):
         return None
-    given = [keyword.value for keyword in calls[0].keywords if keyword.arg == _OPERANDS[number][1]]
-    given += calls[0].args[number : number + 1]
-    text = ast.unparse(given[0]) if given else ""
+    arguments = [keyword.value for keyword in calls[0].keywords if keyword.arg == _OPERANDS[number][1]]
+    arguments += calls[0].args[number : number + 1]
+    text = ast.unparse(arguments[0]) if arguments else ""
     return text if 0 < len(text) <= _MAX_EXPRESSION else None
 
 
@@ -281,11 +281,11 @@ def _expression(place: Location | None) -> tuple[ast.expr | None, str | None]:
         nodes = list(ast.walk(ast.parse("".join(linecache.getlines(place.file)))))
     except (SyntaxError, ValueError):
         return None, None
-    wanted = (place.line, place.column, place.end_line, place.end_column)[: 4 if place.end_line else 2]
+    position = (place.line, place.column, place.end_line, place.end_column)[: 4 if place.end_line else 2]
     for node in nodes:  # Outer expressions come first: of `f(x)(y)` the whole.
         if isinstance(node, ast.expr):
             span = (node.lineno, node.col_offset, node.end_lineno, node.end_col_offset)
-            if span[: len(wanted)] == wanted:
+            if span[: len(position)] == position:
                 assigned = (n for n in nodes if isinstance(n, ast.Assign | ast.AnnAssign) and n.value is node)
                 targets = (n.targets[0] if isinstance(n, ast.Assign) else n.target for n in assigned)
                 return node, next((target.id for target in targets if isinstance(target, ast.Name)), None)

@@ -30,30 +30,30 @@ _PARTS = (arith.DivSI, arith.RemSI)
 Part = int | tuple[type[Op], int, frozenset[tuple[tuple[int, ...], int]]]
 
 
-def are_apart(forms: Forms, one: tt.Store, other: tt.Store, unordered: Collection[Op]) -> bool:
+def are_apart(forms: Forms, store: tt.Store, other: tt.Store, unordered: Collection[Op]) -> bool:
     """Whether two stores are known never to write one element: they write through different arguments, or to blocks of
     equal shapes and strides that are a constant distance apart along an axis, and equal addresses imply equal indices
     of the loops around both.
 
     Iterations of the loops in `unordered` have no order, and are not compared.
     """
-    a, b = forms.form(one.ptr), forms.form(other.ptr)
+    a, b = forms.form(store.ptr), forms.form(other.ptr)
     if a is None or b is None or a.origin is None or b.origin is None:
         return False
     if a.origin is not b.origin:
         return True
     between = sum_of(b.base, a.base, -1)
-    alike = a.axes == b.axes and shape_of(one.ptr.type) == shape_of(other.ptr.type)
+    alike = a.axes == b.axes and shape_of(store.ptr.type) == shape_of(other.ptr.type)
     if not alike or any(axis.wrap for axis in a.axes) or not between:
         return False
     shared = {*other.path()}
-    loops = [op for op in one.path() if isinstance(op, scf.For) and op in shared and op not in unordered]
+    loops = [op for op in store.path() if isinstance(op, scf.For) and op in shared and op not in unordered]
     # The distance is `steps` strides.
-    for axis, (stride, size) in enumerate(zip((one.stride for one in a.axes), shape_of(one.ptr.type), strict=True)):
+    for axis, (stride, size) in enumerate(zip((axis.stride for axis in a.axes), shape_of(store.ptr.type), strict=True)):
         for key in set(stride) & set(between):
             steps = between[key] // stride[key]
             if abs(steps) >= size and between == product_of(stride, {(): steps}):
-                return not loops or _Iterations(forms, loops, (one, other), {axis: steps}).differ(a)
+                return not loops or _Iterations(forms, loops, (store, other), {axis: steps}).differ(a)
     return False
 
 
@@ -77,66 +77,66 @@ class _Iterations:
 
     def differ(self, form: Form) -> bool:
         """Whether no element is in blocks of two iterations, for the form of the first store's pointers."""
-        known: set[Part] = set()
+        all_parts: set[Part] = set()
         for axis, coordinate in enumerate(_coordinates(form.base, [axis.stride for axis in form.axes])):
-            known |= {self._part(number) for number in self._digits(axis, coordinate)}
+            all_parts |= {self._part(number) for number in self._digits(axis, coordinate)}
         parts = [*map(self._part, range(len(self.forms.atoms)))]
         before = -1
-        while before != len(known):
-            before = len(known)
+        while before != len(all_parts):
+            before = len(all_parts)
             for number, part in enumerate(parts):
-                for kind, dividend, divisor in [one for one in known if not isinstance(one, int)]:
+                for kind, dividend, divisor in [part for part in all_parts if not isinstance(part, int)]:
                     # A remainder's remainder by a divisor of its divisor; a number from quotient and remainder.
                     inner = part if not isinstance(part, int) and part[:2] == (arith.RemSI, dividend) else None
                     if kind is arith.RemSI and inner is not None and _quotient(dict(inner[2]), dict(divisor)):
-                        known.add((kind, number, divisor))
-                    if number == dividend and {(one, number, divisor) for one in _PARTS} <= known:
-                        known.add(part)
-        told = {self.forms.atoms[part] for part in known if isinstance(part, int)}
-        return told.issuperset(loop.body.parameters[0] for loop in self.loops)
+                        all_parts.add((kind, number, divisor))
+                    if number == dividend and {(part, number, divisor) for part in _PARTS} <= all_parts:
+                        all_parts.add(part)
+        atoms = {self.forms.atoms[part] for part in all_parts if isinstance(part, int)}
+        return atoms.issuperset(loop.body.parameters[0] for loop in self.loops)
 
     def _digits(self, axis: int, coordinate: Poly) -> Collection[int]:
         """The atoms that vary in a coordinate, if equal coordinates have equal ones: each has a multiple that is no
         less than all that those before it, and the blocks, add up to. Nothing otherwise."""
         fixed: Poly = {product: factor for product, factor in coordinate.items() if not any(map(self._varies, product))}
-        left: dict[int, Poly] = {}
+        rest: dict[int, Poly] = {}
         for product, factor in coordinate.items():
             if product not in fixed:
                 number, *others = sorted(product, key=self._varies, reverse=True)
                 if any(map(self._varies, others)):
                     return ()
-                left[number] = {**left.get(number, {}), tuple(sorted(others)): factor}
-        found, added, least = [*left], fixed, fixed
+                rest[number] = {**rest.get(number, {}), tuple(sorted(others)): factor}
+        strides, total, least = [*rest], fixed, fixed
         width: Poly | None = {(): shape_of(self.stores[0].ptr.type)[axis] + abs(self.steps.get(axis, 0))}
-        while left:
+        while rest:
             if width is None:
                 return ()
-            number = next((one for one, stride in left.items() if _is_at_least(_absolute(stride), width)), None)
+            number = next((item for item, stride in rest.items() if _is_at_least(_absolute(stride), width)), None)
             if number is None:
-                rows = self._rows(axis, added, least)
+                rows = self._rows(axis, total, least)
                 if rows is None or rows == width:
                     return ()
                 width = rows
                 continue
-            stride, limit = left.pop(number), self._limit(number)
-            added = sum_of(added, product_of(stride, {(number,): 1}))
+            stride, limit = rest.pop(number), self._limit(number)
+            total = sum_of(total, product_of(stride, {(number,): 1}))
             width = None if limit is None else product_of(_absolute(stride), limit)
             if limit is not None and stride != _absolute(stride):
                 least = sum_of(least, product_of(stride, sum_of(limit, {(): -1})))
-        return found
+        return strides
 
-    def _rows(self, axis: int, added: Poly, least: Poly) -> Poly | None:
+    def _rows(self, axis: int, offset: Poly, least: Poly) -> Poly | None:
         """The size that the masks compare a coordinate with, if its digits so far, `added`, are at least 0."""
-        found: list[Poly] = []
+        rows: list[Poly] = []
         for store, steps in zip(self.stores, ({}, {(): self.steps.get(axis, 0)}), strict=True):
             limits, _ = self.forms.limits(store.mask, len(shape_of(store.ptr.type)))
-            sizes = (sum_of(sum_of(added, steps), number, -1) for at, number in limits if at == axis)
-            if (size := next((one for one in sizes if not self._varying(one)), None)) is None or not _is_at_least(
+            sizes = (sum_of(sum_of(offset, steps), number, -1) for at, number in limits if at == axis)
+            if (size := next((size for size in sizes if not self._varying(size)), None)) is None or not _is_at_least(
                 sum_of(least, steps), {}
             ):
                 return None
-            found.append(size)
-        return found[0] if found[0] == found[1] else None
+            rows.append(size)
+        return rows[0] if rows[0] == rows[1] else None
 
     def _varies(self, number: int) -> bool:
         return self.loops[-1] in self.forms.owners(self.forms.atoms[number])
@@ -171,16 +171,16 @@ class _Iterations:
 
 def _coordinates(base: Poly, strides: Sequence[Poly]) -> Sequence[Poly]:
     """The parts of a base that are multiples of each stride, by it; nothing if something is left."""
-    found: list[Poly] = [{} for _ in strides]
+    coordinates: list[Poly] = [{} for _ in strides]
     order = sorted(range(len(strides)), key=lambda at: max(map(_size, strides[at].items()), default=()), reverse=True)
     for product, factor in base.items():
         for at in order:
             if (part := _quotient({product: factor}, strides[at])) is not None:
-                found[at] = sum_of(found[at], part)
+                coordinates[at] = sum_of(coordinates[at], part)
                 break
         else:
             return ()
-    return found
+    return coordinates
 
 
 def _size(term: tuple[tuple[int, ...], int]) -> tuple[int, int]:
@@ -192,17 +192,17 @@ def _quotient(poly: Poly, by: Poly) -> Poly | None:
     if len(by) != 1:
         return None
     ((divisor, factor),) = by.items()
-    found: dict[tuple[int, ...], int] = {}
+    quotient: dict[tuple[int, ...], int] = {}
     for product, coefficient in poly.items():
-        left = [*product]
+        factors = [*product]
         for number in divisor:
-            if number not in left:
+            if number not in factors:
                 return None
-            left.remove(number)
+            factors.remove(number)
         if coefficient % factor:
             return None
-        found[tuple(left)] = coefficient // factor
-    return found
+        quotient[tuple(factors)] = coefficient // factor
+    return quotient
 
 
 def _absolute(poly: Poly) -> Poly:

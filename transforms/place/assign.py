@@ -77,11 +77,11 @@ class _Rebuilding:
 
     def get(self, value: Value, layout: Layout | None) -> Value:
         """The new value for an old one, in a layout; None for scalars."""
-        found = self.made.get((component_of(value), layout))
-        if found is None:
+        copy = self.made.get((component_of(value), layout))
+        if copy is None:
             where = value.op.root() if isinstance(value, OpResult) else ""
             raise InternalError(f"{value!r} was not made in the layout {layout}", str(where))
-        return found
+        return copy
 
     def define(self, olds: Sequence[Value], entries: Sequence[Entry], news: Sequence[Value]) -> None:
         """Note which old values the new ones stand for."""
@@ -100,8 +100,8 @@ class _Rebuilding:
             location = value.op.location if isinstance(value, OpResult) else None
             self.made[component, layout] = builder.add(converted, location)
             return
-        for source, wanted in sources:
-            self.ensure(builder, source, wanted)
+        for source, required in sources:
+            self.ensure(builder, source, required)
         assert isinstance(value, OpResult)
         self._compute(builder, value.op, layout)
 
@@ -113,10 +113,14 @@ class _Rebuilding:
             parameters = [(at, None) for at in range(len(body.parameters))]
         self.define(body.parameters, parameters, builder.parameters)
         for block in body.blocks[1:]:
-            entries = [(i, kept) for i, value in enumerate(block.parameters) for kept in self.plan.carried((value, 0))]
-            made = builder.new_block(self._types(block.parameters, entries))
-            self._new_blocks[block] = made, entries
-            self.define(block.parameters, entries, made.parameters)
+            entries = [
+                (i, entry_layout)
+                for i, value in enumerate(block.parameters)
+                for entry_layout in self.plan.carried((value, 0))
+            ]
+            copy = builder.new_block(self._types(block.parameters, entries))
+            self._new_blocks[block] = copy, entries
+            self.define(block.parameters, entries, copy.parameters)
         for block in body.blocks:
             if block is not body.entry:
                 builder.move_to(self._new_blocks[block][0])
@@ -154,33 +158,35 @@ class _Rebuilding:
         own = self.plan.needs.get(op.result, [])
         if not op.bodies:
             return own
-        found = self._needs_inside.get(op.result)
-        if found is None:
+        needs = self._needs_inside.get(op.result)
+        if needs is None:
             blocks = dict.fromkeys(block for body in op.bodies for block in body.blocks)
             inner = [need for block in blocks for each in block.ops for need in self._needs(each)]
             # A component that is defined inside is converted inside.
-            found = [need for need in dict.fromkeys((*own, *inner)) if need[0][0].block not in blocks]
-            self._needs_inside[op.result] = found
-        return found
+            needs = [need for need in dict.fromkeys((*own, *inner)) if need[0][0].block not in blocks]
+            self._needs_inside[op.result] = needs
+        return needs
 
     def _compute(self, builder: Builder, op: Op, layout: Layout) -> None:
         """A lazy op with its result in a layout."""
-        made = self._made(builder, op, dict(self.plan.reads(op, layout)), [layout])
-        self.made[(op.result, 0), layout] = made
+        copy = self._made(builder, op, dict(self.plan.reads(op, layout)), [layout])
+        self.made[(op.result, 0), layout] = copy
 
-    def _made(self, builder: Builder, op: Op, wanted: Mapping[int, Layout], layouts: Sequence[Layout | None]) -> Value:
+    def _made(
+        self, builder: Builder, op: Op, required: Mapping[int, Layout], layouts: Sequence[Layout | None]
+    ) -> Value:
         """An op with operands in the wanted layouts, and results in these; an access with its width."""
-        operands = [self.get(value, wanted.get(position)) for position, value in enumerate(op.operands)]
+        operands = [self.get(value, required.get(position)) for position, value in enumerate(op.operands)]
         types = component_types(op.result.type)
         type_ = packed([with_layout(type_, layout) for type_, layout in zip(types, layouts, strict=True)])
         if isinstance(op, tt.Load | tt.Store | tt.AtomicRMW) and isinstance(op.ptr.type, TensorType):
-            attributes = {**op.attributes, "width": self.plan.accesses.width(op, wanted[0])}
-            made = op.SPEC.make(operands, (), attributes, (), type_)
+            attributes = {**op.attributes, "width": self.plan.accesses.width(op, required[0])}
+            new = op.SPEC.make(operands, (), attributes, (), type_)
         else:
             inners = [builder.nested([p.type for p in body.parameters], body.yield_type) for body in op.bodies]
             bodies = [self.body(inner, body) for inner, body in zip(inners, op.bodies, strict=True)]
-            made = rebuilt(op, operands, bodies, (), type_)
-        return self._in_runs(builder, op, builder.add(made, op.location))
+            new = rebuilt(op, operands, bodies, (), type_)
+        return self._in_runs(builder, op, builder.add(new, op.location))
 
     def _in_runs(self, builder: Builder, op: Op, value: Value) -> Value:
         """A comparison, with a hint on its runs of equal results: a thread then computes one for all of a run.
@@ -197,8 +203,8 @@ class _Rebuilding:
     def _plain(self, builder: Builder, op: Op) -> None:
         """An op that gives its results in their primary layouts."""
         layouts = [self.plan.primary.of(component) for component in components_of(op.result)]
-        made = self._made(builder, op, dict(self.plan.reads(op)), layouts)
-        self._results(builder, op, list(enumerate(layouts)), made)
+        copy = self._made(builder, op, dict(self.plan.reads(op)), layouts)
+        self._results(builder, op, list(enumerate(layouts)), copy)
 
     def _results(self, builder: Builder, op: Op, entries: Sequence[Entry], result: Value) -> None:
         """Note the results of an op; load those components of a Tuple that are used."""
@@ -207,10 +213,10 @@ class _Rebuilding:
             self.made[(op.result, position), layout] = result
             return
         # One value that is carried in several layouts became a Tuple; the old model has no loads from that.
-        loaded = {user.index for user in op.result.uses if isinstance(user, core.TupleLoad)}
-        used = loaded if isinstance(op.result.type, TupleType) else {0}
+        indices = {user.index for user in op.result.uses if isinstance(user, core.TupleLoad)}
+        results_used = indices if isinstance(op.result.type, TupleType) else {0}
         for index, (position, layout) in enumerate(entries):
-            if position in used:
+            if position in results_used:
                 component = builder.add(core.TupleLoad(result, index), op.location)
                 self.made[(op.result, position), layout] = component
 
@@ -221,8 +227,8 @@ class _Rebuilding:
         types = component_types(op.result.type)
         entries = [(at, layout) for at in range(len(types)) for layout in self.plan.carried((op.result, at))]
         result = packed([with_layout(types[at], layout) for at, layout in entries])
-        given = [self.get(value, None) for value in op.controls]
-        given += [self.get(op.inits[at], layout) for at, layout in entries if op.inits]
+        operands = [self.get(value, None) for value in op.controls]
+        operands += [self.get(op.inits[at], layout) for at, layout in entries if op.inits]
         parameters: list[Entry] = [(at, None) for at in range(op.LEADING)]
         parameters += [(at + op.LEADING, layout) for at, layout in entries if op.inits]
         bodies: list[Body] = []
@@ -230,8 +236,8 @@ class _Rebuilding:
             inner = builder.nested(self._types(body.parameters, parameters), result)
             self._entries[body] = entries
             bodies.append(self.body(inner, body, parameters))
-        made = op.SPEC.make(given, (), dict(op.attributes), bodies, result)
-        self._results(builder, op, entries, builder.add(made, op.location))
+        new = op.SPEC.make(operands, (), dict(op.attributes), bodies, result)
+        self._results(builder, op, entries, builder.add(new, op.location))
 
     def _leave(self, builder: Builder, op: Op) -> None:
         """A terminator, after the conversions of this block's values for the blocks that follow."""
@@ -244,16 +250,16 @@ class _Rebuilding:
                     if self.plan.is_late(component, layout):
                         self.ensure(builder, component, layout)
         if isinstance(op, BodyTerminator) and block.parent in self._entries:
-            given = [self.get(value, None) for value in op.operands[: len(op.operands) - len(op.handed)]]
-            given += [self.get(op.handed[at], layout) for at, layout in self._entries[block.parent]]
-            made = op.SPEC.make(given, (), {}, (), void)
+            operands = [self.get(value, None) for value in op.operands[: len(op.operands) - len(op.handed)]]
+            operands += [self.get(op.handed[at], layout) for at, layout in self._entries[block.parent]]
+            new = op.SPEC.make(operands, (), {}, (), void)
         else:
             successors: list[Successor] = []
             for old in op.successors:
                 target, entries = self._new_blocks[old.block]
                 successors.append(Successor(target, [self.get(old.arguments[at], layout) for at, layout in entries]))
-            made = rebuilt(op, [self.get(value, None) for value in op.operands], (), successors)
-        builder.add(made, op.location)
+            new = rebuilt(op, [self.get(value, None) for value in op.operands], (), successors)
+        builder.add(new, op.location)
 
 
 def _only_masks(value: Value) -> bool:

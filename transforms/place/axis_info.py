@@ -84,8 +84,8 @@ class AxisInfo:
 
     def divides(self, axis: int, run: int) -> int:
         """A divisor of the first number of each aligned run of this length along the axis."""
-        known = self.divisibility[axis]
-        return known if run >= self.contiguity[axis] else min(known, run * self.unit)
+        divisor = self.divisibility[axis]
+        return divisor if run >= self.contiguity[axis] else min(divisor, run * self.unit)
 
     @property
     def everywhere(self) -> int:
@@ -304,13 +304,13 @@ def _is_cdiv(value: Value) -> bool:
     quotient = value.op if isinstance(value, OpResult) else None
     if not isinstance(quotient, arith.DivSI) or not isinstance(value.type, ScalarType):
         return False
-    added, term = 1, quotient.lhs
+    offset, term = 1, quotient.lhs
     while isinstance(term, OpResult) and isinstance(term.op, arith.AddI | arith.SubI):
         number = constant_of(term.op.rhs)
         if not isinstance(number, int):
             break
-        added, term = added + (number if isinstance(term.op, arith.AddI) else -number), term.op.lhs
-    return 1 < added == constant_of(quotient.rhs)
+        offset, term = offset + (number if isinstance(term.op, arith.AddI) else -number), term.op.lhs
+    return 1 < offset == constant_of(quotient.rhs)
 
 
 def _is_count(value: Value) -> bool:
@@ -371,7 +371,7 @@ def _and(op: Op, x: AxisInfo, y: AxisInfo) -> AxisInfo:
     runs = [min(x.aligned(axis), (y.constant or 0) + 1 if low_bits else 1) for axis in range(len(x.contiguity))]
     divided = [max(x.divides(axis, run), x.everywhere, y.everywhere) for axis, run in enumerate(runs)]
     same = list(map(max, _constancy(op, x, y), _blocks(x, y)))
-    masks = [one.magnitude for one in (x, y) if one.nonnegative]
+    masks = [info.magnitude for info in (x, y) if info.nonnegative]
     return known(op.result.type, runs, divided, same, None, bool(masks), min(masks, default=None))
 
 
@@ -395,8 +395,8 @@ def _shared_divisors(
 
 @_rule(arith.Select)
 def _select(op: arith.Select, condition: AxisInfo, x: AxisInfo, y: AxisInfo) -> AxisInfo:
-    chosen = condition.constancy if isinstance(op.condition.type, TensorType) else x.contiguity
-    runs = list(map(min, x.contiguity, y.contiguity, chosen))
+    constancy = condition.constancy if isinstance(op.condition.type, TensorType) else x.contiguity
+    runs = list(map(min, x.contiguity, y.contiguity, constancy))
     return _shared_divisors(op, (condition, x, y), runs, x, y, max(x.magnitude, y.magnitude))
 
 
@@ -529,12 +529,12 @@ class _Analysis:
         infos = [self.found[component] for component in components if component in self.found]
         if infos:
             type_, before = _type_of(components[0]), self.found.get(components[0])
-            made = reduce(partial(meet, type_), infos)
-            largest = largest_of(type_) + (not made.nonnegative)
-            if before is not None and made.magnitude > before.magnitude:
-                made = attrs.evolve(made, magnitude=min(self._grown(group, before.magnitude), largest))
+            info = reduce(partial(meet, type_), infos)
+            largest = largest_of(type_) + (not info.nonnegative)
+            if before is not None and info.magnitude > before.magnitude:
+                info = attrs.evolve(info, magnitude=min(self._grown(group, before.magnitude), largest))
             for member in group.members:
-                self._set(member, made)
+                self._set(member, info)
 
     def _grown(self, group: Group, before: int) -> int:
         """The magnitude of a number whose sources have grown beyond `before`. A loop may count it up by steps."""

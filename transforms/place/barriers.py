@@ -148,9 +148,9 @@ class _Flow:
         self.asynchronous = sum(self.until.values())
         self.plain_writes = sum(1 << at for at, access in numbered if access.kind != READ and not access.proxy)
         # The asynchronous accesses that each node begins, and its others.
-        made = [sum(1 << at for at in those) for those in self.made]
-        self.begun = [mask & self.asynchronous for mask in made]
-        self.done = [mask & ~self.asynchronous for mask in made]
+        masks = [sum(1 << at for at in those) for those in self.made]
+        self.begun = [masks & self.asynchronous for masks in masks]
+        self.done = [masks & ~self.asynchronous for masks in masks]
 
     def states(self, barriers: Set[int], fences: Set[int]) -> list[_State]:
         """The state at each node, with further barriers and fences before some of them."""
@@ -170,9 +170,9 @@ class _Flow:
             waiting.discard(number)
             out = self._after(number, arriving(number))
             for target in self.nodes[number].following:
-                joined = into[target] | out
-                if joined != into[target]:
-                    into[target] = joined
+                state = into[target] | out
+                if state != into[target]:
+                    into[target] = state
                     if target not in waiting:
                         waiting.add(target)
                         work.append(target)
@@ -186,9 +186,9 @@ class _Flow:
             return _State(state.pending, state.in_flight)
         if isinstance(op, _WAITS):
             over = state.in_flight & self.until.get(type(op), 0)
-            left = state.in_flight if op.pending else state.in_flight & ~over
+            in_flight = state.in_flight if op.pending else state.in_flight & ~over
             # A fence before the wait does not count.
-            return _State(state.pending | over, left, state.unfenced | over & self.plain_writes)
+            return _State(state.pending | over, in_flight, state.unfenced | over & self.plain_writes)
         begun, done = self.begun[number], self.done[number]
         if not begun and not done:
             return state
@@ -222,10 +222,10 @@ def missing_barriers(module: gpu.Module) -> list[Hazard]:
 def insert_barriers(module: gpu.Module) -> Op:
     """The GPU model with barriers and fences where they are needed, and no more."""
     flow = _Flow(module)
-    needed: dict[str, set[int]] = {"barrier": set(), "fence": set()}  # The nodes that one is needed before.
-    while (found := next(flow.missing(needed["barrier"], needed["fence"]), None)) is not None:
-        needed[found[1].missing].add(found[0])
-    barriers, fences = needed["barrier"], needed["fence"]
+    required: dict[str, set[int]] = {"barrier": set(), "fence": set()}  # The nodes that one is needed before.
+    while (point := next(flow.missing(required["barrier"], required["fence"]), None)) is not None:
+        required[point[1].missing].add(point[0])
+    barriers, fences = required["barrier"], required["fence"]
     if not barriers and not fences:
         return module
 

@@ -71,9 +71,11 @@ def least_cycles(module: gpu.Module, launch: Launch, multiprocessors: int) -> fl
     runs = runs_of_bodies(cost.func, launch, at_least=True)
     assert runs is not None
     varying: dict[Op, set[Value]] = {}
-    needed = _needed(cost.func, runs)
+    requirements = _needed(cost.func, runs)
     wide = cost.target.capability >= _PAIRS
-    work = sum((certain(entry, wide).times(_runs(entry, runs, needed, varying)) for entry in cost.entries), Work())
+    work = sum(
+        (certain(entry, wide).times(_runs(entry, runs, requirements, varying)) for entry in cost.entries), Work()
+    )
     # Issue slots, matrix units, shared memory and the MUFU work at the same time.
     cycles = {name: count for name, count in work.cycles.items() if name != "L2 cache"}
     most, programs, ctas = max(cycles.values()), launch.programs, cost.func.num_ctas
@@ -121,22 +123,22 @@ def _has_inverse(op: Op) -> bool:
 
 def _needed(func: tt.Func, runs: Runs) -> dict[Op, float]:
     """How often an op's result is used at least: LLVM moves an op into the branch, or before the loop, that uses it."""
-    needed: dict[Op, float] = {}
+    cycles: dict[Op, float] = {}
     for op in reversed([*func.body.walk()]):
         assert op.parent is not None
         body = op.parent.parent
         count = runs.bodies.get(body, 0)
         if isinstance(op, _MOVABLE):
-            found: dict[Op, dict[Body, float]] = {}  # By the op in the body, and its own body, that a use is in.
+            bodies: dict[Op, dict[Body, float]] = {}  # By the op in the body, and its own body, that a use is in.
             for user in op.result.uses:
-                owner, inner, uses = _before(user, body, needed[user], runs)
-                of_owner = found.setdefault(owner, {})
+                owner, inner, uses = _before(user, body, cycles[user], runs)
+                of_owner = bodies.setdefault(owner, {})
                 of_owner[inner] = max(of_owner.get(inner, 0), uses)
             # One branch or the other runs.
-            counts = [(sum if isinstance(owner, scf.If) else max)(each.values()) for owner, each in found.items()]
+            counts = [(sum if isinstance(owner, scf.If) else max)(each.values()) for owner, each in bodies.items()]
             count = min(count, max(counts, default=0))
-        needed[op] = count
-    return needed
+        cycles[op] = count
+    return cycles
 
 
 def _before(op: Op, body: Body, count: float, runs: Runs) -> tuple[Op, Body, float]:
@@ -151,14 +153,14 @@ def _before(op: Op, body: Body, count: float, runs: Runs) -> tuple[Op, Body, flo
     raise InternalError(f"{op.NAME} uses what stands in no body around it", str(op.root()))
 
 
-def _runs(entry: Entry, runs: Runs, needed: Mapping[Op, float], varying: dict[Op, set[Value]]) -> float:
+def _runs(entry: Entry, runs: Runs, cycles: Mapping[Op, float], varying: dict[Op, set[Value]]) -> float:
     """The least number of times that an entry's op runs: without the iterations of loops in which it does not change,
     and without what a branch in these does.
 
     `varying` keeps the values that change in each loop.
     """
     op = entry.op
-    count = runs.bodies.get(body_of(entry), 0) if op is entry.loop else needed[op]
+    count = runs.bodies.get(body_of(entry), 0) if op is entry.loop else cycles[op]
     around, in_branch = op.parent_op, False
     if isinstance(op, gpu.TmaLoad) and not constant_of(op.predicate):
         if not isinstance(around, scf.For) or around.parent is None:
@@ -188,33 +190,33 @@ def _varying(loop: Op) -> set[Value]:
     on what does not."""
     constant: set[Value] = set()
     while True:
-        found = _varying_but(loop, constant)
+        varying = _varying_but(loop, constant)
         if not isinstance(loop, scf.For):
-            return found
-        handed = zip(loop.body.parameters[1:], loop.body.entry.terminator.operands, strict=True)
-        more = {parameter for parameter, value in handed if value is parameter or value not in found} - constant
+            return varying
+        pairs = zip(loop.body.parameters[1:], loop.body.entry.terminator.operands, strict=True)
+        more = {parameter for parameter, value in pairs if value is parameter or value not in varying} - constant
         if not more:
-            return found
+            return varying
         constant |= more
 
 
 def _varying_but(loop: Op, constant: set[Value]) -> set[Value]:
-    found = set[Value](parameter for body in loop.bodies for parameter in body.parameters) - constant
+    varying = set[Value](parameter for body in loop.bodies for parameter in body.parameters) - constant
 
     def follow(body: Body) -> bool:
         """Whether anything in a body varies."""
-        before = len(found)
+        before = len(varying)
         for op in (op for block in body.blocks for op in block.ops):
             if isinstance(op, Loop):
-                found.update(parameter for inner in op.bodies for parameter in inner.parameters)
+                varying.update(parameter for inner in op.bodies for parameter in inner.parameters)
             inside = [follow(inner) for inner in op.bodies]
-            if any(inside) or isinstance(op, Loop) or _changes(op, found):
-                found.add(op.result)
-        return len(found) > before
+            if any(inside) or isinstance(op, Loop) or _changes(op, varying):
+                varying.add(op.result)
+        return len(varying) > before
 
     for body in loop.bodies:
         follow(body)
-    return found
+    return varying
 
 
 def _changes(op: Op, varying: set[Value]) -> bool:

@@ -79,13 +79,13 @@ class ChannelProof:
         self.between_roles = self.op.ctas > 1 or not any(isinstance(op, gpu.ChannelClose) for op in uses)
         self.in_flight: dict[Value, int] = {}
         self._frees: dict[tuple[Value, bool], bool] = {}
-        self._found: dict[tuple[int, int, str], Hazard] = {}
+        self._hazards: dict[tuple[int, int, str], Hazard] = {}
         self._run()
 
     @property
     def hazards(self) -> list[Hazard]:
         """The pairs of ops between which something is missing."""
-        return list(self._found.values())
+        return list(self._hazards.values())
 
     def frees(self, release: gpu.ChannelRelease) -> tuple[bool, bool]:
         """Whether a release frees a slot: in the first iteration of the loop around it, and in the later ones."""
@@ -101,7 +101,7 @@ class ChannelProof:
         )
 
     def _note(self, first: Op, second: Op, missing: str) -> None:
-        self._found.setdefault((id(first), id(second), missing), Hazard(first, second, missing))
+        self._hazards.setdefault((id(first), id(second), missing), Hazard(first, second, missing))
 
     def _run(self) -> None:
         assert self.op.parent is not None
@@ -222,10 +222,10 @@ class ChannelProof:
         if isinstance(op, READERS):
             read, in_flight = set[tuple[Value, int]](), read_in_flight(op)
             for ring, index in slots:
-                held = [at for at, wait in enumerate(reversed(state.held)) if index is None or wait is index]
-                if held and ring in in_flight:
-                    read.add((op.result, held[0]))
-                elif not held:
+                waits = [at for at, wait in enumerate(reversed(state.held)) if index is None or wait is index]
+                if waits and ring in in_flight:
+                    read.add((op.result, waits[0]))
+                elif not waits:
                     self._note(self.loads.get(ring, self.op), op, "wait")
             return attrs.evolve(state, dots=(*state.dots, frozenset(read))) if isinstance(op, gpu.Wgmma) else state
         for ring, index in slots[:1]:

@@ -41,12 +41,12 @@ class Warps:
 def choose_warps(module: core.Module, target: str) -> Warps:
     """The warps for a kernel after `raise_pointers`."""
     (func,) = module.functions().values()
-    found = max((_accumulators(op) for op in func.walk() if isinstance(op, scf.For)), default=0)
+    most = max((_accumulators(op) for op in func.walk() if isinstance(op, scf.For)), default=0)
     if any(isinstance(op, tt.Dot) for op in func.walk()):
-        return _for_dots(func, found, target)
+        return _for_dots(func, most, target)
     tensors = (op.result.type for op in func.walk() if isinstance(op, tt.Load | tt.Store | tt.Reduce))
-    stored = (value.type for op in func.walk() if isinstance(op, tt.Store | tt.Reduce) for value in op.operands)
-    largest = max((type_.numel for type_ in (*tensors, *stored) if isinstance(type_, TensorType)), default=1)
+    stored_types = (value.type for op in func.walk() if isinstance(op, tt.Store | tt.Reduce) for value in op.operands)
+    largest = max((type_.numel for type_ in (*tensors, *stored_types) if isinstance(type_, TensorType)), default=1)
     count = min(max(USUAL_WARPS, largest // ELEMENTS_OF_WARP), MAX_WARPS_OF_ROWS)
     if largest > 32 * count * MAX_ELEMENTS:
         count *= 2

@@ -53,12 +53,12 @@ def divide_blocks(module: core.Module, num_warps: int) -> Op:
         inner = builder.inside([parameter.type for parameter in body.parameters], body.yield_type)
         for old, new in zip(body.parameters, inner.parameters, strict=True):
             inner[old] = new
-        inner.rewrite_ops([one for one in ops[:-1] if not _is_of_block(one)])
+        inner.rewrite_ops([op for op in ops[:-1] if not _is_of_block(op)])
         start, stop, step = (constant(inner, number) for number in (0, size, chunk))
         loop = inner.inside([i32], void)
-        for one in ops:
-            if _is_of_block(one):
-                loop[one.result] = _of_chunk(loop, one, chunk)
+        for of_block in ops:
+            if _is_of_block(of_block):
+                loop[of_block.result] = _of_chunk(loop, of_block, chunk)
         loop.add(scf.Yield([]))
         inner.add(scf.For(start, stop, step, [], loop.finish()))
         inner.rewrite(ops[-1])

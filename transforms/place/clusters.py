@@ -49,16 +49,16 @@ def lower_clusters(module: gpu.Module) -> Op:
     first = next(op for op in ops if any(isinstance(inner, _MEETING) for inner in op.walk()))
     # ptxas moves no load over the barrier: loads of scalars that stand before it are begun first.
     begins = next(op for op in ops if op is first or op.bodies or _reads_tensor(op))
-    made: dict[Value, tuple[Sequence[Value], Value]] = {}  # The buffers and the mbarrier of each gather.
+    parts: dict[Value, tuple[Sequence[Value], Value]] = {}  # The buffers and the mbarrier of each gather.
 
     def lowered(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         if op is ops[0]:
-            made.update({gather.result: _prepared(builder, gather) for gather in gathers})
+            parts.update({gather.result: _prepared(builder, gather) for gather in gathers})
         if op is begins:
             builder.add(gpu.ClusterArrive())
         if op is first:
             builder.add(gpu.ClusterWait())
-        return _gathered(builder, op, operands, *made[op.result]) if isinstance(op, gpu.ClusterGather) else None
+        return _gathered(builder, op, operands, *parts[op.result]) if isinstance(op, gpu.ClusterGather) else None
 
     return transform(module, lowered, pass_name="clusters")
 
@@ -70,11 +70,11 @@ def _reads_tensor(op: Op) -> bool:
 def _prepared(builder: Builder, gather: gpu.ClusterGather) -> tuple[Sequence[Value], Value]:
     """A buffer for each value of all CTAs, and the mbarrier that counts their bytes."""
     types = [type_ for type_ in component_types(gather.result.type) if isinstance(type_, TensorType)]
-    shared = [SharedType(one.shape, _wide(scalar_element(one)), row_major(one.numel)) for one in types]
-    buffers = [builder.add(gpu.LocalAlloc(one), gather.location) for one in shared]
+    shared = [SharedType(type_.shape, _wide(scalar_element(type_)), row_major(type_.numel)) for type_ in types]
+    buffers = [builder.add(gpu.LocalAlloc(value), gather.location) for value in shared]
     mbarrier = builder.add(gpu.LocalAlloc(SharedType((1,), i64, ()), alignment=8))
     builder.add(gpu.MbarrierInit(mbarrier, arrivals=1))
-    builder.add(gpu.MbarrierExpect(mbarrier, bytes=sum(one.bytes for one in shared)))
+    builder.add(gpu.MbarrierExpect(mbarrier, bytes=sum(value.bytes for value in shared)))
     return buffers, mbarrier
 
 
@@ -84,11 +84,11 @@ def _gathered(
     for buffer, value in zip(buffers, values, strict=True):
         builder.add(gpu.ClusterStore(buffer, mbarrier, _widened(builder, value)))
     builder.add(gpu.MbarrierWait(mbarrier, constant(builder, 0)))
-    found: list[Value] = []
+    parts: list[Value] = []
     for buffer, type_ in zip(buffers, component_types(op.result.type), strict=True):
         wide = builder.add(gpu.LocalLoad(buffer, with_element(type_, shared_of(buffer).element)))
-        found.append(_narrowed(builder, wide, scalar_element(type_)))
-    return repacked(builder, found)
+        parts.append(_narrowed(builder, wide, scalar_element(type_)))
+    return repacked(builder, parts)
 
 
 def _wide(scalar: ScalarType) -> ScalarType:

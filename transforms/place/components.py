@@ -69,15 +69,15 @@ class Group:
 
 def groups_of(func: Op) -> dict[Component, Group]:
     """The group of each component that has one, scalars included."""
-    found: dict[Component, Group] = {}
+    groups: dict[Component, Group] = {}
     for op in func.walk():
         for group in _structured_groups(op) if isinstance(op, Structured) else ():
             for member in group.members:
-                found[member] = group
+                groups[member] = group
         for body in op.bodies:
             for group in _block_groups(body):
-                found[group.members[0]] = group
-    return found
+                groups[group.members[0]] = group
+    return groups
 
 
 class Propagation:

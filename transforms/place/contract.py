@@ -37,10 +37,10 @@ def contract(op: Op) -> Op:
 
 
 def _contracted(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
-    found = _product(op)
-    if found is None:
+    multiplication = _product(op)
+    if multiplication is None:
         return None
-    at, product = found
+    at, product = multiplication
     factor, addend = builder[product.lhs], operands[1 - at]
     if isinstance(op, arith.SubF) and at == 0:
         addend = builder.add(arith.NegF(addend))

@@ -201,8 +201,8 @@ class _Costs:
 
     def cost(self) -> Cost:
         self._body(self.func, None, 0)
-        carried = pressure(self.module).registers
-        return Cost(tuple(self.entries), self.func, self.target, self.module.num_warps, self.module.shared, carried)
+        registers = pressure(self.module).registers
+        return Cost(tuple(self.entries), self.func, self.target, self.module.num_warps, self.module.shared, registers)
 
     def _body(self, owner: Op, loop: Op | None, role: int) -> None:
         warps = self.warps
@@ -233,8 +233,8 @@ class _Costs:
             box, _ = box_and_swizzle(type_)
             own = size // op.ctas if isinstance(op, gpu.TmaLoad) else size  # The others of the cluster load the rest.
             issued = _ELECTED * math.prod(type_.block) / math.prod(box) * self.warps * own / size
-            used = {"read" if isinstance(op, gpu.TmaLoad) else "written": own}
-            work = Work(**used, moved=own, asked=own, wavefronts=size / LINE, least=size / LINE, issued=issued)
+            traffic = {"read" if isinstance(op, gpu.TmaLoad) else "written": own}
+            work = Work(**traffic, moved=own, asked=own, wavefronts=size / LINE, least=size / LINE, issued=issued)
             self._add(op, loop, role, work)
         elif isinstance(op, gpu.LocalLoad | gpu.LocalStore):
             self._add(op, loop, role, *self._local(op))
@@ -256,33 +256,43 @@ class _Costs:
     def _access(self, op: Access) -> tuple[Work, int, tuple[str, ...]]:
         """The work, the width in bits, and the reasons why it is not better."""
         size, width, reasons = pointee_bytes(op.ptr), getattr(op, "width", 1), list[str]()
-        used, sectors, asked, count = size, SECTOR, SECTOR, 1.0
+        useful, sectors, requested, count = size, SECTOR, SECTOR, 1.0
         if isinstance(op.ptr.type, TensorType):
             layout = layout_of(op.ptr.type)
-            used, count = op.ptr.type.numel * size, _unique(op.ptr.type) / width
-            sectors, asked = (SECTOR * count for count in self.sectors.of(op.ptr, layout, width))
+            useful, count = op.ptr.type.numel * size, _unique(op.ptr.type) / width
+            sectors, requested = (SECTOR * count for count in self.sectors.of(op.ptr, layout, width))
             reasons += self._why_narrow(op, layout, width, size)
-            if asked > sectors:
-                times = asked // sectors
+            if requested > sectors:
+                times = requested // sectors
                 reasons.append(f"each sector is asked for {times} times: a thread moves neighbours one after the other")
         loads, stores = not isinstance(op, tt.Store), not isinstance(op, tt.Load | gpu.AsyncCopy)
         both = loads + stores
-        work = Work(used * loads, used * stores, sectors * both, asked * both, issued=count * self.warps)
+        work = Work(useful * loads, useful * stores, sectors * both, requested * both, issued=count * self.warps)
         if isinstance(op, gpu.AsyncCopy):
             # The size of a masked copy is selected.
             masks = 0 if op.mask is None else 2 * self._count(op.mask)
-            made = vector_moves(layout_of(op.ptr.type), shared_of(op.buffer).offsets, size, bits_of(width))
-            work += Work(0, 0, 0, 0, made.wavefronts * self.warps, made.least * self.warps, issued=masks * self.warps)
-            reasons += _conflicts(made)
+            wavefronts = vector_moves(layout_of(op.ptr.type), shared_of(op.buffer).offsets, size, bits_of(width))
+            work += Work(
+                0, 0, 0, 0, wavefronts.wavefronts * self.warps, wavefronts.least * self.warps, issued=masks * self.warps
+            )
+            reasons += _conflicts(wavefronts)
         return work, 8 * size * width, tuple(reasons)
 
     def _local(self, op: gpu.LocalLoad | gpu.LocalStore) -> tuple[Work, int, tuple[str, ...]]:
         shared, value = shared_of(op.buffer), op.result if isinstance(op, gpu.LocalLoad) else op.value
         layout = layout_of(value.type)
         matrices = isinstance(op, gpu.LocalLoad) or (self.target.has_stmatrix and stores_matrices(layout))
-        made, warps = moves(layout, shared.offsets, shared.element.bytes, matrices), self.warps
-        work = Work(0, 0, 0, 0, made.wavefronts * warps, made.least * warps, issued=made.instructions * warps)
-        return work, 8 * made.bytes, tuple(_conflicts(made))
+        shared_moves, warps = moves(layout, shared.offsets, shared.element.bytes, matrices), self.warps
+        work = Work(
+            0,
+            0,
+            0,
+            0,
+            shared_moves.wavefronts * warps,
+            shared_moves.least * warps,
+            issued=shared_moves.instructions * warps,
+        )
+        return work, 8 * shared_moves.bytes, tuple(_conflicts(shared_moves))
 
     def _why_narrow(self, op: Access, layout: Layout, width: int, size: int) -> Iterator[str]:
         """The reason why an access has fewer than 128 bits."""
@@ -292,14 +302,14 @@ class _Costs:
         type_, info, threads = tensor_of(op.ptr), self.accesses.info(op.ptr), 32 * self.warps
         axis = self.accesses.order(op)[0]
         mask = most if op.mask is None else self.accesses.info(op.mask).constancy[axis]
-        held = layout.contiguous(type_.shape, axis)
-        why = f"a thread holds {held} neighbour{'s' * (held > 1)} in this layout"
+        run = layout.contiguous(type_.shape, axis)
+        why = f"a thread holds {run} neighbour{'s' * (run > 1)} in this layout"
         if info.contiguity[axis] < most:
             parting = self._parting(op.ptr, most, axis - type_.rank)
             why = f"{info.contiguity[axis]} of the addresses in a row are known to be neighbours{parting}"
         elif info.divisibility[axis] < most * size:
-            known = self._unknown(op.ptr, most)
-            why = f"the addresses are known to be multiples of {info.divisibility[axis]} bytes only{known}"
+            reasons = self._unknown(op.ptr, most)
+            why = f"the addresses are known to be multiples of {info.divisibility[axis]} bytes only{reasons}"
         elif op.mask is not None and mask < most:
             why = f"the mask is known to be equal for {mask} in a row only{self._unknown(op.mask, most, axis)}"
         elif type_.numel < most * threads:
@@ -311,13 +321,13 @@ class _Costs:
 
     def _origins(self, value: Value, follow: Callable[[Component], bool]) -> Iterator[Component]:
         """The values that a value is computed from, itself first, as long as `follow` holds."""
-        seen: set[Component] = set()
+        visited: set[Component] = set()
         work = [component_of(value)]
         while work:
             component = work.pop(0)
-            if component in seen or not follow(component):
+            if component in visited or not follow(component):
                 continue
-            seen.add(component)
+            visited.add(component)
             yield component
             start, _ = component
             if component in self.groups:
@@ -325,17 +335,17 @@ class _Costs:
             elif isinstance(start, OpResult) and not start.op.bodies:
                 work += [component_of(operand) for operand in start.op.operands]
 
-    def _unknown(self, value: Value, wanted: int, axis: int | None = None) -> str:
+    def _unknown(self, value: Value, width: int, axis: int | None = None) -> str:
         """The arguments that would have to be multiples of `wanted`, as a clause; "" if there are none. Those of a mask
         make it change along the axis."""
 
         def is_unknown(component: Component) -> bool:
             info, type_ = self._info(component), tensor_type(component)
             if axis is not None and type_ is not None and type_.element == i1:
-                return info.constancy[axis % type_.rank] < wanted
-            return info.everywhere < wanted * info.unit
+                return info.constancy[axis % type_.rank] < width
+            return info.everywhere < width * info.unit
 
-        found: dict[str, None] = {}
+        reasons: dict[str, None] = {}
         for component in self._origins(value, is_unknown):
             parameter = component[0]
             if not isinstance(parameter, BlockParameter) or parameter not in self.func.body.parameters:
@@ -344,22 +354,22 @@ class _Costs:
             number, is_pointer = int(part.partition(".")[0]), isinstance(parameter.type, PtrType)
             name = f"`{self.names[number]}`" if number < len(self.names) else f"argument {number}"
             name = f"a size or stride of {name}" if "." in part and not is_pointer else name
-            multiple = f"{wanted * self._info(component).unit}{' bytes' if is_pointer else ''}"
-            found[f"; {name} is not known to be a multiple of {multiple}"] = None
-        return "".join(found)
+            multiple = f"{width * self._info(component).unit}{' bytes' if is_pointer else ''}"
+            reasons[f"; {name} is not known to be a multiple of {multiple}"] = None
+        return "".join(reasons)
 
     def _parting(self, value: Value, most: int, axis: int) -> str:
         """The ops that part neighbours along an axis, counted from the last, as a clause."""
-        found: dict[str, None] = {}
+        reasons: dict[str, None] = {}
         unknown = ""
         for component in self._origins(value, lambda component: tensor_type(component) is not None):
             op = component[0].op if isinstance(component[0], OpResult) else None
-            given = [self._info(each) for _, each, _ in tensor_operands(op)] if op is not None else []
-            runs = [info.contiguity[max(axis, -len(info.contiguity))] for info in (self._info(component), *given)]
+            infos = [self._info(each) for _, each, _ in tensor_operands(op)] if op is not None else []
+            runs = [info.contiguity[max(axis, -len(info.contiguity))] for info in (self._info(component), *infos)]
             if op is not None and not is_shaping(op) and runs[0] < most <= max(runs):
-                found[f"`{_source(op)}`"] = None
+                reasons[f"`{_source(op)}`"] = None
                 unknown += self._unknown(op.rhs, most) if isinstance(op, _DIVISIONS) else ""
-        return f", because of {' and '.join(found)}{unknown}" if found else ""
+        return f", because of {' and '.join(reasons)}{unknown}" if reasons else ""
 
     # Matrix units.
 
@@ -414,15 +424,15 @@ class _Costs:
             return self._combining(op)
         if isinstance(op, gpu.ConvertLayout):
             type_ = tensor_of(op.value)
-            given = layout_of(type_), layout_of(op.type), type_.numel
-            made = exchange(*given) if moved(*given) is None else None
-            return (0 if made is None else made.cost(_bits(type_) // 8)), 0
+            arguments = layout_of(type_), layout_of(op.type), type_.numel
+            plan = exchange(*arguments) if moved(*arguments) is None else None
+            return (0 if plan is None else plan.cost(_bits(type_) // 8)), 0
         if isinstance(op, tt.InlineAsm):
             return op.asm.count(";") * _unique(op.values[0].type) / op.pack, 0
         if isinstance(op, tt.MapElementwise):
             slots = [_of_element(inner) for inner in op.apply.entry.ops[:-1]]
             count = _unique(op.values[0].type) / op.pack
-            return count * sum(one for one, _ in slots), count * sum(mufu for _, mufu in slots)
+            return count * sum(slot for slot, _ in slots), count * sum(mufu for _, mufu in slots)
         if is_shaping(op) or not isinstance(op, Pure):
             return 0, 0
         count = self._count(op.result, 0 if isinstance(op, _OFFSET) else 1)
@@ -450,15 +460,15 @@ class _Costs:
     def _found(self, value: Value) -> tuple[int, int]:
         op, type_ = value.op if isinstance(value, OpResult) else None, value.type
         every = type_.numel - 1 if isinstance(type_, TensorType) else 0
-        if self.at_least and (found := self._certain(value, every)) is not None:
-            return found, found
+        if self.at_least and (varying := self._certain(value, every)) is not None:
+            return varying, varying
         if isinstance(op, tt.Splat | arith.ConstantOp | tt.Poison | tt.MakeRange):
             return 0, every if isinstance(op, tt.MakeRange) else 0
         if op is None or not (is_shaping(op) or is_elementwise(op)):
             return every, every
         # The operands of an op come before it, so that this is no deep recursion.
-        given = [self._varies(operand) for operand in op.operands]
-        bases, values = (reduce(int.__or__, masks, 0) for masks in zip(*given, strict=True))
+        masks = [self._varies(operand) for operand in op.operands]
+        bases, values = (reduce(int.__or__, masks, 0) for masks in zip(*masks, strict=True))
         if isinstance(op, tt.Trans):
             renumbered = transposition(tensor_of(op.value).shape, op.order)
             return renumbered(bases), renumbered(values)
@@ -487,8 +497,8 @@ class _Costs:
             case gpu.ConvertLayout() as op:
                 return self._varies(op.value)[1]
             case tt.Reduce() | tt.Scan() | tt.Split() | tt.Join() | tt.Cat() as op:
-                given = [one for one in op.operands if isinstance(one.type, TensorType)]
-                return every if all(self._varies(one)[1] == tensor_of(one).numel - 1 for one in given) else 0
+                tensors = [operand for operand in op.operands if isinstance(operand.type, TensorType)]
+                return every if all(self._varies(tensor)[1] == tensor_of(tensor).numel - 1 for tensor in tensors) else 0
             case arith.Select() as op if self._is_fixed(op.condition):
                 return self._varies(op.then)[1] & self._varies(op.otherwise)[1]
             case _:
@@ -518,8 +528,9 @@ class _Costs:
 
         roots = (tt.MakeRange, arith.ConstantOp, tt.Splat)
         return all(
-            isinstance(one, OpResult) and (isinstance(one.op, roots) or is_shaping(one.op) or is_elementwise(one.op))
-            for one, _ in self._origins(value, follow)
+            isinstance(origin, OpResult)
+            and (isinstance(origin.op, roots) or is_shaping(origin.op) or is_elementwise(origin.op))
+            for origin, _ in self._origins(value, follow)
         )
 
     def _combining(self, op: tt.Reduce | tt.Scan) -> tuple[float, float]:
@@ -530,14 +541,14 @@ class _Costs:
         lanes = sum(1 for basis in layout.lanes if basis & mask)
         if self.at_least and not self._varies(op.values[0])[1]:
             return 0, 0
-        held = [basis & (self._varies(op.values[0])[1] if self.at_least else -1) for basis in layout.registers]
-        every, rows = (1 << len(Span(basis & of for basis in held)) for of in (-1, ~mask))
+        bases = [basis & (self._varies(op.values[0])[1] if self.at_least else -1) for basis in layout.registers]
+        every, rows = (1 << len(Span(basis & of for basis in bases)) for of in (-1, ~mask))
         combined = every - rows + lanes * rows
         if isinstance(op, tt.Scan) and lanes:
             combined += every  # All registers are combined with what other lanes give.
         slots = [_of_element(inner) for inner in op.combine.entry.ops[:-1]]
         words = sum(max(1, _bits(value.type) // 32) for value in op.values)
-        issued = combined * sum(one for one, _ in slots) + lanes * rows * words
+        issued = combined * sum(slot for slot, _ in slots) + lanes * rows * words
         return issued, combined * sum(mufu for _, mufu in slots)
 
 
@@ -549,37 +560,37 @@ def _needed(
 
     An access reads the pointer, and the mask, of the first of the elements that it moves together.
     """
-    found: dict[Component, tuple[int, ...]] = {}
+    needs: dict[Component, tuple[int, ...]] = {}
 
     def need(component: Component, bases: Iterable[int]) -> None:
-        found[component] = tuple(extended((), (*found.get(component, ()), *filter(None, bases))))
+        needs[component] = tuple(extended((), (*needs.get(component, ()), *filter(None, bases))))
 
     ops = [op for op in func.walk() if op is not func and not may_drop(op)]
     for _ in range(3):  # What a loop carries is read in its body, which comes first backwards; and so on outwards.
         for op in reversed(ops):
-            known: dict[int, Sequence[int]] = {}
+            known_bases: dict[int, Sequence[int]] = {}
             if isinstance(op, tt.Load | tt.Store | gpu.AsyncCopy) and isinstance(op.ptr.type, TensorType):
                 first = layout_of(op.ptr.type).registers[bits_of(op.width) :]
-                known = {at: first for at, value in enumerate(op.operands) if value in (op.ptr, op.mask)}
+                known_bases = {at: first for at, value in enumerate(op.operands) if value in (op.ptr, op.mask)}
             elif is_computable(op) and isinstance(op.result.type, TensorType):
-                wanted = Layout(found.get((op.result, 0), ()), (0,) * LANE_BITS, ())
+                layout = Layout(needs.get((op.result, 0), ()), (0,) * LANE_BITS, ())
                 with suppress(ValueError):  # Some bits of a swizzle are no bits of one axis.
-                    known = {at: layout.registers for at, layout in operand_layouts(op, wanted)}
+                    known_bases = {at: layout.registers for at, layout in operand_layouts(op, layout)}
             carries = isinstance(op, Structured | BodyTerminator)
             for at, component, type_ in tensor_operands(op):
-                if at in known or not carries:
-                    need(component, known.get(at, layout_of(type_).registers))
+                if at in known_bases or not carries:
+                    need(component, known_bases.get(at, layout_of(type_).registers))
         for group in dict.fromkeys(groups.values()):
-            bases = [basis for member in group.members for basis in found.get(member, ())]
+            bases = [basis for member in group.members for basis in needs.get(member, ())]
             for _, source in group.sources if tensor_type(group.members[0]) is not None else ():
                 need(source, bases)
-    return found
+    return needs
 
 
-def _conflicts(made: Moves) -> Iterator[str]:
-    if made.wavefronts > made.least:
-        ways = made.wavefronts // made.least
-        yield f"{ways}-way bank conflicts: {made.wavefronts} wavefronts a warp, not {made.least}"
+def _conflicts(moves: Moves) -> Iterator[str]:
+    if moves.wavefronts > moves.least:
+        ways = moves.wavefronts // moves.least
+        yield f"{ways}-way bank conflicts: {moves.wavefronts} wavefronts a warp, not {moves.least}"
 
 
 def _source(op: Op) -> str:

@@ -48,16 +48,18 @@ class _Stored:
 def defer_stores(module: gpu.Module) -> Op:
     """The GPU model whose stores by TMA, in loops of roles, are waited for before the next store from the same buffer,
     if there is shared memory for buffers that live as long as the loops, at the same occupancy."""
-    stores = [found for op in module.walk() if isinstance(op, gpu.TmaStore) and (found := _stored(op)) is not None]
+    stores = [
+        candidate for op in module.walk() if isinstance(op, gpu.TmaStore) and (candidate := _stored(op)) is not None
+    ]
     alike: dict[tuple[Op, Type], list[_Stored]] = {}
-    for one in stores:
-        alike.setdefault((one.loop, one.buffer.type), []).append(one)
+    for tile in stores:
+        alike.setdefault((tile.loop, tile.buffer.type), []).append(tile)
     for most in range(max(map(len, alike.values()), default=0), 0, -1):
         # For each store the one whose buffer it takes.
-        owners = {one: ones[at % most] for ones in alike.values() for at, one in enumerate(ones)}
-        made = _deferred(module, owners)
-        if place(intervals_of(made)) <= _limit(module):
-            return made
+        owners = {store: ones[at % most] for ones in alike.values() for at, store in enumerate(ones)}
+        rewritten = _deferred(module, owners)
+        if place(intervals_of(rewritten)) <= _limit(module):
+            return rewritten
     return module
 
 
@@ -71,39 +73,39 @@ def _limit(module: gpu.Module) -> int:
 
 def _deferred(module: gpu.Module, owners: Mapping[_Stored, _Stored]) -> gpu.Module:
     """The model with waits before the stores, and with the buffers of these owners before their loops."""
-    owned = {one.buffer.result: owner.buffer.result for one, owner in owners.items()}
-    pending = {one.put.result: _pending(one, owners) for one in owners}
-    waits = {one.wait.result for one in owners}
+    owned = {item.buffer.result: owner.buffer.result for item, owner in owners.items()}
+    pending = {store.put.result: _pending(store, owners) for store in owners}
+    waits = {store.wait.result for store in owners}
 
     def deferred(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
-        mine = [one.buffer for one in dict.fromkeys(owners.values()) if one.loop is op]
+        mine = [owner.buffer for owner in dict.fromkeys(owners.values()) if owner.loop is op]
         if mine:
             for buffer in mine:
                 builder[buffer.result] = builder.add(
                     gpu.LocalAlloc(buffer.type, alignment=buffer.alignment), buffer.location
                 )
-            made = builder.copy(op, operands)
+            copy = builder.copy(op, operands)
             builder.add(gpu.TmaStoreWait(0))
-            return made
+            return copy
         if op.result in owned:
             return builder[owned[op.result]]
         if op.result in pending:
             builder.add(gpu.TmaStoreWait(pending[op.result]))
         return DROP if op.result in waits else None
 
-    made = transform(module, deferred, pass_name="defer_stores")
-    assert isinstance(made, gpu.Module)
-    return made
+    rewritten = transform(module, deferred, pass_name="defer_stores")
+    assert isinstance(rewritten, gpu.Module)
+    return rewritten
 
 
-def _pending(one: _Stored, owners: Mapping[_Stored, _Stored]) -> int:
+def _pending(store: _Stored, owners: Mapping[_Stored, _Stored]) -> int:
     """The stores of a loop that begin after the last one from the same buffer, and before this one: they may be in
     flight when it is put there."""
-    stores = [op for op in one.loop.walk() if isinstance(op, gpu.TmaStore)]
-    if any(op.parent is not one.put.parent for op in stores):
+    stores = [op for op in store.loop.walk() if isinstance(op, gpu.TmaStore)]
+    if any(op.parent is not store.put.parent for op in stores):
         return 0  # It is not known how often the others run.
-    same = {other.store for other, owner in owners.items() if owner is owners[one]}
-    at = stores.index(one.store)
+    same = {other.store for other, owner in owners.items() if owner is owners[store]}
+    at = stores.index(store.store)
     before: Sequence[gpu.TmaStore] = [*stores[at:], *stores[:at]]  # The last one is just before it.
     return next(count for count, op in enumerate(reversed(before)) if op in same)
 
@@ -121,15 +123,15 @@ def _stored(store: gpu.TmaStore) -> _Stored | None:
     puts = [op for op in buffer.uses if op is not store]
     if not isinstance(alloc, gpu.LocalAlloc) or alloc.parent is not block or len(puts) != 1:
         return None
-    (put,) = puts
+    (local_store,) = puts
     # A map that the loop makes is made anew only after the stores that use it.
-    made = store.descriptor if isinstance(store.descriptor, OpResult) else None
-    inside = made is not None and any(op in loops for op in made.op.path())
+    maker = store.descriptor if isinstance(store.descriptor, OpResult) else None
+    inside = maker is not None and any(op in loops for op in maker.op.path())
     if (
         inside
-        or not isinstance(put, gpu.LocalStore)
-        or put.parent is not block
+        or not isinstance(local_store, gpu.LocalStore)
+        or local_store.parent is not block
         or not isinstance(wait, gpu.TmaStoreWait)
     ):
         return None
-    return _Stored(store, alloc, put, wait, loops[-1])
+    return _Stored(store, alloc, local_store, wait, loops[-1])

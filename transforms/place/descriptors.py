@@ -69,7 +69,7 @@ _NONE: Mapping[Value, bool] = {}
 
 
 def lower_descriptors(
-    module: core.Module, kept: Mapping[Value, bool] = _NONE, disjoint: tuple[int, ...] = (),
+    module: core.Module, keeps: Mapping[Value, bool] = _NONE, disjoint: tuple[int, ...] = (),
     shared: Mapping[Value, int] = _NONE,
 ) -> core.Module:  # fmt: skip
     """The prepared module with pointers instead of descriptors, except for accesses whose results are `kept`.
@@ -89,7 +89,7 @@ def lower_descriptors(
     def lowered(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         match op:
             case tt.Func():
-                return _function(builder, op, kept, disjoint, maps, shared)
+                return _function(builder, op, keeps, disjoint, maps, shared)
             case Structured() if any(isinstance(type_, DescriptorType) for type_ in op.value_types):
                 return _structured(builder, op, operands)
             case scf.Yield() | scf.Condition() if _has_descriptor(op.handed):
@@ -102,11 +102,13 @@ def lower_descriptors(
                 return builder.add(rebuilt(op, operands, (), successors))
             case tt.MakeTensorDescriptor():
                 return _with_hints(builder, op, operands, shared.get(op.result, 1))
-            case core.TupleLoad() if isinstance(made := operands[0], OpResult) and isinstance(made.op, core.MakeTuple):
-                return made.op.operands[op.index]
-            case tt.DescriptorLoad() | tt.DescriptorStore() | tt.DescriptorReduce() if op.result in kept:
+            case core.TupleLoad() if isinstance(maker := operands[0], OpResult) and isinstance(
+                maker.op, core.MakeTuple
+            ):
+                return maker.op.operands[op.index]
+            case tt.DescriptorLoad() | tt.DescriptorStore() | tt.DescriptorReduce() if op.result in keeps:
                 operands = (maps.get(op.descriptor, operands[0]), *operands[1:])
-                if kept[op.result]:
+                if keeps[op.result]:
                     assert isinstance(op, tt.DescriptorStore)
                     return _store_to_whole_rows(builder, op, operands)
                 return builder.copy(op, operands)
@@ -129,9 +131,9 @@ def lower_descriptors(
             case _:
                 return None
 
-    made = dce(transform(module, lowered, pass_name="descriptors"))
-    assert isinstance(made, core.Module)
-    return made
+    rewritten = dce(transform(module, lowered, pass_name="descriptors"))
+    assert isinstance(rewritten, core.Module)
+    return rewritten
 
 
 def _has_descriptor(values: Sequence[Value]) -> bool:
@@ -140,14 +142,14 @@ def _has_descriptor(values: Sequence[Value]) -> bool:
 
 def _expanded(types: Iterable[Type]) -> list[Type]:
     """The types, with each descriptor replaced by the types of its parts."""
-    found: list[Type] = []
+    parts: list[Type] = []
     for type_ in types:
         if isinstance(type_, DescriptorType):
             rank = len(type_.block)
-            found += [PtrType(type_.element), *[i32] * rank, *[i64] * rank, *[i1] * (type_.padding == "either")]
+            parts += [PtrType(type_.element), *[i32] * rank, *[i64] * rank, *[i1] * (type_.padding == "either")]
         else:
-            found.append(type_)
-    return found
+            parts.append(type_)
+    return parts
 
 
 def _maker(value: Value) -> tt.MakeTensorDescriptor:
@@ -165,57 +167,57 @@ def _chosen_padding(value: Value) -> list[Value]:
 
 def _parts(values: Sequence[Value]) -> list[Value]:
     """The values, with each descriptor replaced by its parts."""
-    found: list[Value] = []
+    results: list[Value] = []
     for value in values:
         parts = isinstance(value.type, DescriptorType) and [*_maker(value).operands, *_chosen_padding(value)]
-        found += parts or [value]
-    return found
+        results += parts or [value]
+    return results
 
 
 def _joined(builder: Builder, types: Iterable[Type], parts: Iterable[Value]) -> list[Value]:
     """Values of these types: the inverse of `_parts`."""
-    found: list[Value] = []
-    left = iter(parts)
+    values: list[Value] = []
+    rest = iter(parts)
     for type_ in types:
         if isinstance(type_, DescriptorType):
-            base, *sizes = islice(left, 1 + 2 * len(type_.block))
+            base, *sizes = islice(rest, 1 + 2 * len(type_.block))
             rank = len(type_.block)
             padding = Padding.NAN if type_.padding == "nan" else Padding.ZERO
-            made = attrs.evolve(type_, padding=padding.value)
-            op: Op = tt.MakeTensorDescriptor(base, sizes[:rank], sizes[rank:], made, padding=padding)
+            type_with_padding = attrs.evolve(type_, padding=padding.value)
+            op: Op = tt.MakeTensorDescriptor(base, sizes[:rank], sizes[rank:], type_with_padding, padding=padding)
             if type_.padding == "either":
-                op = tt.DescriptorPadding(builder.add(op), next(left))
-            found.append(builder.add(op))
+                op = tt.DescriptorPadding(builder.add(op), next(rest))
+            values.append(builder.add(op))
         else:
-            found.append(next(left))
-    return found
+            values.append(next(rest))
+    return values
 
 
 def _function(
-    builder: Rewriter, op: tt.Func, kept: Mapping[Value, bool], disjoint: tuple[int, ...], maps: dict[Value, Value],
+    builder: Rewriter, op: tt.Func, keeps: Mapping[Value, bool], disjoint: tuple[int, ...], maps: dict[Value, Value],
     shared: Mapping[Value, int],
 ) -> Outcome:  # fmt: skip
     """The function with parts for parameters. `maps` gets the tensor maps."""
     old = op.body
-    known: Sequence[int] = op.divisibility or (1,) * len(old.parameters)
+    divisors: Sequence[int] = op.divisibility or (1,) * len(old.parameters)
     columns = [
-        _columns(parameter, divisor, kept, shared.get(parameter, 1))
-        for parameter, divisor in zip(old.parameters, known, strict=True)
+        _columns(parameter, divisor, keeps, shared.get(parameter, 1))
+        for parameter, divisor in zip(old.parameters, divisors, strict=True)
     ]
     for column, part in zip(columns, op.parts, strict=False):
         column[:] = [(part, type_, divisor) for _, type_, divisor in column]
     new = [column for mine in columns for column in mine]
     inner = builder.inside([type_ for _, type_, _ in new], old.yield_type, isolated=True)
     inner.location = op.location
-    left = iter(inner.parameters)
+    parameters = iter(inner.parameters)
     for parameter, mine in zip(old.parameters, columns, strict=True):
-        given: list[Value] = list(islice(left, len(mine)))
+        arguments: list[Value] = list(islice(parameters, len(mine)))
         if mine[0][0].endswith(".map"):
-            maps[parameter] = inner[parameter] = given.pop(0)
-        if len(given) > 1:
-            given.append(inner.add(arith.ConstantOp(1, i64)))
-        if given:
-            (inner[parameter],) = _joined(inner, [parameter.type], given)
+            maps[parameter] = inner[parameter] = arguments.pop(0)
+        if len(arguments) > 1:
+            arguments.append(inner.add(arith.ConstantOp(1, i64)))
+        if arguments:
+            (inner[parameter],) = _joined(inner, [parameter.type], arguments)
     for block in old.blocks[1:]:
         inner.mapping.blocks[block] = inner.new_block(_expanded(parameter.type for parameter in block.parameters))
     for block in old.blocks:
@@ -225,7 +227,7 @@ def _function(
         inner.rewrite_ops(block.ops)
     parts = tuple(part for part, _, _ in new)
     divisibility = tuple(divisor for _, _, divisor in new)
-    made = tt.Func(
+    function = tt.Func(
         op.sym_name,
         inner.finish(),
         divisibility=divisibility if any(number > 1 for number in divisibility) else (),
@@ -233,11 +235,11 @@ def _function(
         disjoint=disjoint,
         num_ctas=op.num_ctas,
     )
-    return builder.add(made, op.location)
+    return builder.add(function, op.location)
 
 
 def _columns(
-    parameter: BlockParameter, divisor: int, kept: Mapping[Value, bool], parts: int
+    parameter: BlockParameter, divisor: int, keeps: Mapping[Value, bool], parts: int
 ) -> list[tuple[str, Type, int]]:
     """The parameters that replace one: for each of them the part, the type, the divisibility."""
     number, type_ = parameter.index, parameter.type
@@ -245,7 +247,7 @@ def _columns(
         return [(str(number), type_, divisor)]
     if type_.padding == "either":
         raise KernelTypeError(f"a descriptor that a kernel takes must be padded with zeros or with NaN; got {type_}")
-    through_map = [user.result in kept for user in parameter.uses]
+    through_map = [user.result in keeps for user in parameter.uses]
     columns: list[tuple[str, Type, int]] = []
     if any(through_map) or not through_map:
         columns.append((f"{number}.map", attrs.evolve(type_, parts=parts), 1))
@@ -262,8 +264,8 @@ def _columns(
 
 def _map_parameters(inner: Rewriter, old: Sequence[BlockParameter]) -> None:
     """Map the parameters of an old block to those of the block that `inner` writes, which takes their parts."""
-    joined = _joined(inner, [parameter.type for parameter in old], inner.parameters)
-    inner.mapping.values.update(zip(old, joined, strict=True))
+    values = _joined(inner, [parameter.type for parameter in old], inner.parameters)
+    inner.mapping.values.update(zip(old, values, strict=True))
 
 
 def _structured(builder: Rewriter, op: Structured, operands: tuple[Value, ...]) -> Outcome:
@@ -311,20 +313,20 @@ def _spread(builder: Builder, value: Value, axis: int, block: tuple[int, ...]) -
     return value if value.type == wide else builder.add(tt.Broadcast(value, wide))
 
 
-def _address(builder: Builder, made: tt.MakeTensorDescriptor, offsets: Sequence[Value]) -> tuple[Value, Value]:
+def _address(builder: Builder, maker: tt.MakeTensorDescriptor, offsets: Sequence[Value]) -> tuple[Value, Value]:
     """The pointers to the elements of a block, and the mask of those that are inside of the tensor.
 
     `offsets` has the first index of the block along each axis, or a tensor of all its indices along the axis.
     """
-    type_ = descriptor_of(made.result)
+    type_ = descriptor_of(maker.result)
     rows = [tensor_of(offset).numel if isinstance(offset.type, TensorType) else 1 for offset in offsets]
     block = tuple(map(operator.mul, type_.block, rows))
-    base: Value = made.base
+    base: Value = maker.base
     steps: Value | None = None
     inside: Value | None = None
     for axis, (size, offset) in enumerate(zip(block, offsets, strict=True)):
         wide, narrow, unsigned = (TensorType((size,), element) for element in (i64, i32, u32))
-        stride = made.strides[axis]
+        stride = maker.strides[axis]
         strided = constant_of(stride) != 1
         if isinstance(offset.type, TensorType):
             numbers = index = offset
@@ -340,7 +342,7 @@ def _address(builder: Builder, made: tt.MakeTensorDescriptor, offsets: Sequence[
             step = builder.add(arith.MulI(step, builder.add(tt.Splat(stride, wide))))
         step = _spread(builder, step, axis, block)
         steps = step if steps is None else builder.add(arith.AddI(steps, step))
-        limit = builder.add(tt.Splat(made.shape[axis], narrow))
+        limit = builder.add(tt.Splat(maker.shape[axis], narrow))
         index, limit = (builder.add(arith.Bitcast(value, unsigned)) for value in (index, limit))
         below = _spread(builder, builder.add(arith.CmpI(index, limit, arith.IntPredicate.ULT)), axis, block)
         inside = below if inside is None else builder.add(arith.AndI(inside, below))
@@ -350,14 +352,16 @@ def _address(builder: Builder, made: tt.MakeTensorDescriptor, offsets: Sequence[
 
 
 def _load(builder: Builder, op: tt.DescriptorLoad | tt.DescriptorGather, operands: tuple[Value, ...]) -> Outcome:
-    made = _maker(operands[0])
-    pointers, inside = _address(builder, made, operands[1:])
-    element = descriptor_of(made.result).element
+    maker = _maker(operands[0])
+    pointers, inside = _address(builder, maker, operands[1:])
+    element = descriptor_of(maker.result).element
     zero = 0.0 if element.is_float else False if element == i1 else 0
     nan = _chosen_padding(operands[0])
-    other = builder.add(arith.ConstantOp(math.nan if made.padding is Padding.NAN and not nan else zero, op.result.type))
-    for chosen in nan:
-        other = builder.add(arith.Select(chosen, builder.add(arith.ConstantOp(math.nan, op.result.type)), other))
+    other = builder.add(
+        arith.ConstantOp(math.nan if maker.padding is Padding.NAN and not nan else zero, op.result.type)
+    )
+    for use_nan in nan:
+        other = builder.add(arith.Select(use_nan, builder.add(arith.ConstantOp(math.nan, op.result.type)), other))
     if isinstance(op, tt.DescriptorGather):
         return builder.add(tt.Load(pointers, inside, other))
     return builder.add(tt.Load(pointers, inside, other, cache=op.cache, eviction=op.eviction))
@@ -365,19 +369,19 @@ def _load(builder: Builder, op: tt.DescriptorLoad | tt.DescriptorGather, operand
 
 def _store_to_whole_rows(builder: Rewriter, op: tt.DescriptorStore, operands: tuple[Value, ...]) -> Outcome:
     """A store by TMA where the rows of the tensor are multiples of 16 bytes, and through pointers elsewhere."""
-    made = _maker(operands[0])
-    unit = _UNIT // descriptor_of(made.result).element.bytes
-    rest = builder.add(arith.AndI(made.shape[-1], builder.add(arith.ConstantOp(unit - 1, i32))))
+    maker = _maker(operands[0])
+    unit = _UNIT // descriptor_of(maker.result).element.bytes
+    rest = builder.add(arith.AndI(maker.shape[-1], builder.add(arith.ConstantOp(unit - 1, i32))))
     whole = builder.add(arith.CmpI(rest, builder.add(arith.ConstantOp(0, i32)), arith.IntPredicate.EQ))
     by_tma, by_pointers = builder.inside([], void), builder.inside([], void)
     by_tma.copy(op, operands)
-    _store_in_parts(by_pointers, made, operands[1], operands[2:])
+    _store_in_parts(by_pointers, maker, operands[1], operands[2:])
     for body in (by_tma, by_pointers):
         body.add(scf.Yield([]))
     return builder.add(scf.If(whole, by_tma.finish(), by_pointers.finish()))
 
 
-def _store_in_parts(builder: Rewriter, made: tt.MakeTensorDescriptor, value: Value, offsets: Sequence[Value]) -> None:
+def _store_in_parts(builder: Rewriter, maker: tt.MakeTensorDescriptor, value: Value, offsets: Sequence[Value]) -> None:
     """Store a block in a loop, a part at a time.
 
     The addresses of all elements at once would take most registers of the kernel, for a branch that is hardly taken.
@@ -391,18 +395,18 @@ def _store_in_parts(builder: Rewriter, made: tt.MakeTensorDescriptor, value: Val
     first = body.add(tt.Splat(body.parameters[0], narrow))
     number = body.add(arith.AddI(first, body.add(tt.MakeRange(0, size))))
     elements = body.add(tt.Gather(flat, number, 0))
-    pointers: Value = body.add(tt.Splat(made.base, TensorType((size,), PtrType(scalar_element(type_)))))
+    pointers: Value = body.add(tt.Splat(maker.base, TensorType((size,), PtrType(scalar_element(type_)))))
     inside: Value | None = None
     for axis in reversed(range(type_.rank)):
         along = body.add(arith.ConstantOp(type_.shape[axis], narrow))
         index = body.add(arith.RemSI(number, along))
         number = body.add(arith.DivSI(number, along))
         index = body.add(arith.AddI(index, body.add(tt.Splat(offsets[axis], narrow))))
-        limit = body.add(tt.Splat(made.shape[axis], narrow))
-        a, b = (body.add(arith.Bitcast(one, unsigned)) for one in (index, limit))
+        limit = body.add(tt.Splat(maker.shape[axis], narrow))
+        a, b = (body.add(arith.Bitcast(bound, unsigned)) for bound in (index, limit))
         below = body.add(arith.CmpI(a, b, arith.IntPredicate.ULT))
         inside = below if inside is None else body.add(arith.AndI(inside, below))
-        stride = body.add(tt.Splat(made.strides[axis], wide))
+        stride = body.add(tt.Splat(maker.strides[axis], wide))
         pointers = body.add(tt.AddPtr(pointers, body.add(arith.MulI(body.add(arith.ExtSI(index, wide)), stride))))
     body.add(tt.Store(pointers, elements, inside))
     body.add(scf.Yield([]))

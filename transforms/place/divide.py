@@ -67,30 +67,30 @@ def parts_of(module: gpu.Module) -> Sequence[Part] | Obstacle:
     if not all(map(_is_followed, func.walk())):
         return [whole(module)]
     groups = groups_of(func)
-    found: list[tuple[_Needs, set[OpResult]]] = []  # The needs of the stores of each part, and its dots.
+    parts_and_dots: list[tuple[_Needs, set[OpResult]]] = []  # The needs of the stores of each part, and its dots.
     for store in (op for op in func.walk() if isinstance(op, _STORES)):
         needs = _Needs(groups)
         needs.add(store)
         dots = {op.result for op in func.walk() if isinstance(op, gpu.Wgmma) and op.result in needs.kept}
-        for one in [one for one in found if one[1] & dots]:
-            needs.join(one[0])
-            dots |= one[1]
-            found.remove(one)
-        found.append((needs, dots))
-    parts = [needs for needs, dots in found if dots]
-    if len(parts) < 2 or len({frozenset(dot.block for dot in dots) for _, dots in found if dots}) > 1:
+        for part in [pair for pair in parts_and_dots if pair[1] & dots]:
+            needs.join(part[0])
+            dots |= part[1]
+            parts_and_dots.remove(part)
+        parts_and_dots.append((needs, dots))
+    parts = [needs for needs, dots in parts_and_dots if dots]
+    if len(parts) < 2 or len({frozenset(dot.block for dot in dots) for _, dots in parts_and_dots if dots}) > 1:
         return [whole(module)]
     memory = MemoryOrder(func)
     if (ordered := next((op for op in func.body.walk() if not _may_run_beside(op, memory)), None)) is not None:
         return Obstacle("an op must keep its order among those of all roles", ordered)
-    for needs in (needs for needs, dots in found if not dots):
+    for needs in (needs for needs, dots in parts_and_dots if not dots):
         parts[0].join(needs)
     stores = [[op for op in func.walk() if isinstance(op, tt.Store) and op.result in part.kept] for part in parts]
     forms = Forms(func)
     of_programs = func.body.entry.ops if is_persistent(func) else ()  # Programs have no order.
-    for one, other in (pair for a, b in combinations(stores, 2) for pair in product(a, b)):
-        if not are_apart(forms, one, other, of_programs):
-            return Obstacle(f"it may store where the store at {one.location} does", other)
+    for part, other in (pair for a, b in combinations(stores, 2) for pair in product(a, b)):
+        if not are_apart(forms, part, other, of_programs):
+            return Obstacle(f"it may store where the store at {part.location} does", other)
     return [_part(module, func, needs) for needs in parts]
 
 
@@ -119,7 +119,7 @@ class _Needs:
         self.groups = groups
         self.kept: set[Value] = set()
         self.values: dict[Value, set[int]] = {}  # The numbers of the values of loops and branches.
-        self._seen: set[Component] = set()
+        self._visited: set[Component] = set()
 
     def join(self, other: _Needs) -> None:
         """Add what other stores need."""
@@ -154,9 +154,9 @@ class _Needs:
         if isinstance(value, OpResult) and isinstance(value.op, core.TupleLoad):
             self.kept.add(value)
         component = component_of(value)
-        if component in self._seen:
+        if component in self._visited:
             return
-        self._seen.add(component)
+        self._visited.add(component)
         source = component[0]
         group = self.groups.get(component)
         if group is not None:
@@ -164,34 +164,36 @@ class _Needs:
             self.values.setdefault(owner, set()).add(number)
             assert isinstance(owner, OpResult)
             yield owner.op
-            yield from (self._handed(op, given, number) for op, given in group.sources)
+            yield from (self._handed(op, source, number) for op, source in group.sources)
         elif isinstance(source, OpResult):
             yield source.op
         elif isinstance(source, BlockParameter) and isinstance(source.block.parent.parent, Structured):
             yield source.block.parent.parent
 
     @staticmethod
-    def _handed(op: Op, given: Component, number: int) -> Value:
+    def _handed(op: Op, component: Component, number: int) -> Value:
         """The value that an op hands to a group: an initial value, or an operand of a terminator."""
         assert isinstance(op, BodyTerminator | Structured)
-        found = (op.handed if isinstance(op, BodyTerminator) else op.inits)[number]
-        assert component_of(found) == given
-        return found
+        operand = (op.handed if isinstance(op, BodyTerminator) else op.inits)[number]
+        assert component_of(operand) == component
+        return operand
 
 
 def _part(module: gpu.Module, func: Op, needs: _Needs) -> Part:
     """The part of a kernel that some stores need."""
-    kept = {*needs.kept, module.result, func.result}
-    kept.update(op.result for body in (module.body, *func.bodies) for op in body.entry.ops[-1:])
+    results = {*needs.kept, module.result, func.result}
+    results.update(op.result for body in (module.body, *func.bodies) for op in body.entry.ops[-1:])
     for block in (block for op in func.walk() for body in op.bodies for block in body.blocks):
         for fence, op in zip(block.ops, block.ops[1:], strict=False):
-            if isinstance(fence, gpu.FenceAsync) and op.result in kept:
-                kept.add(fence.result)
-    counts = ((op, value_count(op)) for op in func.walk() if op.result in kept)
-    needed = ((op.result, sorted(needs.values.get(op.result, ())), count) for op, count in counts)
-    narrowed: dict[Value, list[int]] = {result: numbers for result, numbers, count in needed if len(numbers) < count}
-    sweep = Sweep(kept, narrowed)
-    made = sweep.root(module)
+            if isinstance(fence, gpu.FenceAsync) and op.result in results:
+                results.add(fence.result)
+    counts = ((op, value_count(op)) for op in func.walk() if op.result in results)
+    components = ((op.result, sorted(needs.values.get(op.result, ())), count) for op, count in counts)
+    narrowed: dict[Value, list[int]] = {
+        result: numbers for result, numbers, count in components if len(numbers) < count
+    }
+    sweep = Sweep(results, narrowed)
+    new = sweep.root(module)
     # A loop of one value is its component as well.
     loads = {op.result for op in func.walk() if isinstance(op, core.TupleLoad)}
     old = {new: value for value, new in sweep.values.items() if value not in loads}
@@ -203,10 +205,10 @@ def _part(module: gpu.Module, func: Op, needs: _Needs) -> Part:
         wait = old[op.result]
         assert isinstance(wait, OpResult) and wait.block is not None
         before = wait.block.ops[: wait.block.ops.index(wait.op)]
-        begun = [one.result in kept for one in before if isinstance(one, gpu.Wgmma)]
+        begun = [op.result in results for op in before if isinstance(op, gpu.Wgmma)]
         return builder.add(gpu.WgmmaWait(operands[0], sum(begun[-op.pending :])), op.location)
 
-    final = transform(made, waiting, pass_name="specialize")
+    final = transform(new, waiting, pass_name="specialize")
     assert isinstance(final, gpu.Module)
-    pairs = zip(final.walk(), made.walk(), strict=True)
-    return Part(final, {new.result: old[one.result] for new, one in pairs if one.result in old})
+    pairs = zip(final.walk(), new.walk(), strict=True)
+    return Part(final, {new.result: old[pair.result] for new, pair in pairs if pair.result in old})

@@ -247,16 +247,16 @@ def place_dots(module: gpu.Module) -> Op:
             return None
         mma = mma_of(op, module.target, module.num_warps, rows_first=rows_first)
         layout = layout_of(op.result.type)
-        chosen = warps_of(layout, mma.unit, tensor_of(op.c).shape) if isinstance(mma, Wgmma) else None
-        if chosen is not None and chosen.paired:
-            mma = attrs.evolve(mma, layout=layout, warps=chosen)
+        warps = warps_of(layout, mma.unit, tensor_of(op.c).shape) if isinstance(mma, Wgmma) else None
+        if warps is not None and warps.paired:
+            mma = attrs.evolve(mma, layout=layout, warps=warps)
         a, b, c = operands
         start = None
         if not isinstance(mma, Wgmma) or constant_of(op.c) != 0:
             start = cast(builder, converted(builder, c, mma.layout), mma.accumulator)
         total = TensorType(tensor_of(c).shape, mma.accumulator, mma.layout)
         if mma.products:
-            made = _in_parts(builder, mma, a, b, start, total)
+            result = _in_parts(builder, mma, a, b, start, total)
         else:
             a, b = cast(builder, a, mma.elements[0]), cast(builder, b, mma.elements[1])
             if mma.elements[0] == f32 and not isinstance(mma, Fma):
@@ -266,10 +266,10 @@ def place_dots(module: gpu.Module) -> Op:
                 )
             a, b = mma.operand(builder, a, 1), mma.operand(builder, b, 0)
             if isinstance(mma, Wgmma) and mma.imprecise:
-                made = _in_steps(builder, mma, a, b, start, total)
+                result = _in_steps(builder, mma, a, b, start, total)
             else:
-                made = _multiplied(builder, mma, a, b, start, total)
-        return converted(builder, cast(builder, made, scalar_element(tensor_of(c))), layout_of(op.result.type))
+                result = _multiplied(builder, mma, a, b, start, total)
+        return converted(builder, cast(builder, result, scalar_element(tensor_of(c))), layout_of(op.result.type))
 
     return hoist(transform(module, placed, pass_name="dots"), _invariant_stores)
 
@@ -284,7 +284,7 @@ def _invariant_stores(loop: scf.For | scf.While) -> list[Op]:
     body = loop.body.entry
     inside = {*body.parameters, *(op.result for op in body.ops)}
     return [
-        moved
+        op
         for store in body.ops
         if isinstance(store, gpu.LocalStore)
         and store.value not in inside
@@ -292,7 +292,7 @@ def _invariant_stores(loop: scf.For | scf.While) -> list[Op]:
         and isinstance(store.buffer.op, gpu.LocalAlloc)
         and store.buffer in inside
         and not any(isinstance(user, gpu.LocalStore) and user is not store for user in store.buffer.uses)
-        for moved in (store.buffer.op, store)
+        for op in (store.buffer.op, store)
     ]
 
 
@@ -319,25 +319,25 @@ def _in_parts(builder: Builder, mma: MmaChoice, a: Value, b: Value, start: Value
 def _in_steps(builder: Builder, mma: Wgmma, a: Value, b: Value, start: Value | None, total: TensorType) -> Value:
     """a · b + c by wgmma in steps along k, which are added in f32."""
     assert isinstance(b.type, SharedType)
-    k, made = b.type.shape[0], start
+    k, accumulator = b.type.shape[0], start
     zero = builder.add(arith.ConstantOp(0.0, total))
     for first in range(0, k, mma.imprecise):
         within = (first, min(k, first + mma.imprecise))
         builder.add(gpu.FenceAsync())
         begun = builder.add(gpu.Wgmma(a, b, zero, accumulate=False, within=within))
         step = builder.add(gpu.WgmmaWait(begun, pending=0))
-        made = step if made is None else builder.add(arith.AddF(made, step))
-    assert made is not None
-    return made
+        accumulator = step if accumulator is None else builder.add(arith.AddF(accumulator, step))
+    assert accumulator is not None
+    return accumulator
 
 
 def _parts(builder: Builder, value: Value, element: ScalarType, count: int) -> list[Value]:
     """Numbers of f32 as `count` parts of an element type (tf32, of f32): each is what the ones before it leave."""
-    found: list[Value] = []
+    parts: list[Value] = []
     for _ in range(count):
-        found.append(builder.add(gpu.RoundTf32(value)) if element == f32 else cast(builder, value, element))
-        value = builder.add(arith.SubF(value, cast(builder, found[-1], f32)))
-    return found
+        parts.append(builder.add(gpu.RoundTf32(value)) if element == f32 else cast(builder, value, element))
+        value = builder.add(arith.SubF(value, cast(builder, parts[-1], f32)))
+    return parts
 
 
 def _multiplied(builder: Builder, mma: MmaChoice, a: Value, b: Value, c: Value | None, total: TensorType) -> Value:
@@ -355,8 +355,8 @@ def _panels_for(value: Value, k_axis: int, per_instruction: int) -> Panels:
     first, size = type_.rank - 2, scalar_element(type_).bytes
     forms = (True,) if size != 2 or _is_k_major(value, k_axis) else (False, True)
     bytes_ = {True: type_.shape[first + k_axis] * size, False: per_instruction * size}
-    found = (Panels.widest(bytes_[form], k_major=form) for form in forms)
-    return next(panels for panels in found if panels is not None)  # k is long enough for the narrowest.
+    panels = (Panels.widest(bytes_[form], k_major=form) for form in forms)
+    return next(panels for panels in panels if panels is not None)  # k is long enough for the narrowest.
 
 
 def _is_k_major(value: Value, k_axis: int) -> bool:
@@ -366,10 +366,12 @@ def _is_k_major(value: Value, k_axis: int) -> bool:
     if inner is not None:
         return inner == first + k_axis
     layout = layout_of(type_)
-    held = [layout.contiguous(type_.shape, first + axis) for axis in (0, 1)]
-    if held[0] == held[1] and scalar_element(type_).bytes == 2:  # Elements of 16 bits may lie as the lanes hold them.
+    contiguous_sizes = [layout.contiguous(type_.shape, first + axis) for axis in (0, 1)]
+    if (
+        contiguous_sizes[0] == contiguous_sizes[1] and scalar_element(type_).bytes == 2
+    ):  # Elements of 16 bits may lie as the lanes hold them.
         return not layout.lanes[0] or layout.lanes[0] in axis_bases(type_.shape, first + k_axis)
-    return held[k_axis] >= held[1 - k_axis]
+    return contiguous_sizes[k_axis] >= contiguous_sizes[1 - k_axis]
 
 
 def _turned(builder: Builder, value: Value, k_axis: int) -> Value:
@@ -413,8 +415,8 @@ def is_chained(module: Op) -> bool:
             return ()
         return value.op.operands
 
-    found = reached((op.a for op in module.walk() if isinstance(op, tt.Dot)), sources)
-    return any(isinstance(value, OpResult) and isinstance(value.op, tt.Dot) for value in found)
+    dots = reached((op.a for op in module.walk() if isinstance(op, tt.Dot)), sources)
+    return any(isinstance(value, OpResult) and isinstance(value.op, tt.Dot) for value in dots)
 
 
 def _is_copied(value: Value, dot: tt.Dot, mma: MmaChoice) -> bool:
@@ -424,8 +426,8 @@ def _is_copied(value: Value, dot: tt.Dot, mma: MmaChoice) -> bool:
     """
     while isinstance(value, OpResult) and isinstance(value.op, tt.Trans | gpu.ConvertLayout):
         value = value.op.value
-    loaded = isinstance(value, OpResult) and isinstance(value.op, tt.Load | tt.DescriptorLoad)
-    return isinstance(mma, Wgmma) and loaded and isinstance(dot.parent_op, scf.For) and value.block is dot.parent
+    is_load = isinstance(value, OpResult) and isinstance(value.op, tt.Load | tt.DescriptorLoad)
+    return isinstance(mma, Wgmma) and is_load and isinstance(dot.parent_op, scf.For) and value.block is dot.parent
 
 
 def block_axis(value: Value, accesses: Accesses | None = None) -> int | None:

@@ -54,13 +54,13 @@ def read_in_flight(op: Op) -> list[Value]:
     """
     if not isinstance(op, gpu.Wgmma):
         return []
-    found: list[Value] = []
+    values: list[Value] = []
     for value, k_axis in ((op.a, 1), (op.b, 0)):
         if isinstance(type_ := value.type, SharedType):
             panels = panels_of(type_, k_axis)
             if panels is None or panels.k_major or type_.element.bytes == 2:
-                found.append(allocation(value))
-    return found
+                values.append(allocation(value))
+    return values
 
 
 def users_of(buffer: Value) -> Iterator[Op]:
@@ -75,8 +75,8 @@ def users_of(buffer: Value) -> Iterator[Op]:
 def last_of(op: Op, readers: Iterable[Op]) -> Op:
     """The last op of the block of an op that is one of these readers, or has one inside."""
     assert op.parent is not None
-    inside = {one.result for reader in readers for one in (reader, *reader.path())}
-    return next(one for one in reversed(op.parent.ops) if one.result in inside)
+    inside = {op.result for reader in readers for op in (reader, *reader.path())}
+    return next(inner for inner in reversed(op.parent.ops) if inner.result in inside)
 
 
 def interval(alloc: Value) -> tuple[int, int]:
@@ -131,15 +131,15 @@ class Graph:
         """Add a body, entered from a node; the last node before each terminator by which it is left."""
         starts: dict[Block, int] = {block: self._add(None, depth) for block in body.blocks[1:]}
         starts[body.entry] = start
-        left: list[int] = []
+        exits: list[int] = []
         for block in body.blocks:
             at = starts[block]
             for op in block.ops:
                 at = self._op(op, at, depth)
             self.nodes[at].following.extend(starts[successor] for successor in block.successors)
             if not block.terminator.successors:
-                left.append(at)
-        return left
+                exits.append(at)
+        return exits
 
     def _op(self, op: Op, at: int, depth: int) -> int:
         """Add an op after a node; the last node of it."""

@@ -117,9 +117,9 @@ class _Counts:
             rest, self.ids[axis] = rest // max(1, self.grid[axis]), (rest % max(1, self.grid[axis])).astype(np.int32)
         alike = math.prod(self.grid) // count if count else 0
         numbers = {**launch.numbers, **{f"{GRID} {axis}": size for axis, size in enumerate(launch.grid)}}
-        known = {value: _array(number, value) for value, number in known_parameters(func, numbers).items()}
+        arrays = {value: _array(number, value) for value, number in known_parameters(func, numbers).items()}
         with np.errstate(all="ignore"):  # Of programs that do not come to an op.
-            self._count(func.body, weights * alike, known, 0)
+            self._count(func.body, weights * alike, arrays, 0)
         for op in func.walk():
             within = taken_in_turn and not any(isinstance(owner, Loop) for owner in op.path())
             for body in op.bodies:
@@ -133,12 +133,12 @@ class _Counts:
         """The numbers below `count` that are followed, at most so many, and for how many each of them stands."""
         import numpy as np
 
-        chosen = np.arange(min(count, most))
-        if len(chosen) == count or self.at_least:
-            return chosen, np.ones(len(chosen))
-        return (chosen * _GOLDEN % 1 * count).astype(np.int64), np.full(len(chosen), count / len(chosen))
+        picks = np.arange(min(count, most))
+        if len(picks) == count or self.at_least:
+            return picks, np.ones(len(picks))
+        return (picks * _GOLDEN % 1 * count).astype(np.int64), np.full(len(picks), count / len(picks))
 
-    def _count(self, body: Body, times: Array, known: dict[Value, Array], depth: int) -> None:
+    def _count(self, body: Body, times: Array, values: dict[Value, Array], depth: int) -> None:
         """Count runs of a body by each program, at a depth of loops whose iterations are followed."""
         total = float(times.sum())
         self.runs[body] = self.runs.get(body, 0) + total
@@ -149,20 +149,20 @@ class _Counts:
             self.ops[body] = [op for op in ops if _decides(op) or (op.result in self.decisive and not op.bodies)]
         for op in self.ops[body]:
             if op.bodies:
-                self._follow(op, times, known, depth)
+                self._follow(op, times, values, depth)
             else:
-                number = self._number(op, known)
-                known.pop(op.result, None)
-                known |= {} if number is None else {op.result: number}
+                number = self._number(op, values)
+                values.pop(op.result, None)
+                values |= {} if number is None else {op.result: number}
 
-    def _follow(self, op: Op, times: Array, known: dict[Value, Array], depth: int) -> None:
+    def _follow(self, op: Op, times: Array, values: dict[Value, Array], depth: int) -> None:
         if isinstance(op, scf.If):
-            condition = known.get(op.condition)
-            for body, taken in zip(op.bodies, (True, False), strict=True):
-                possible = not self.at_least if condition is None else condition == taken
-                self._count(body, times * possible, known, depth)
+            condition = values.get(op.condition)
+            for body, is_then in zip(op.bodies, (True, False), strict=True):
+                possible = not self.at_least if condition is None else condition == is_then
+                self._count(body, times * possible, values, depth)
         elif isinstance(op, Loop):
-            count = _iterations(op, known)
+            count = _iterations(op, values)
             if count is None:
                 self.open = self.open or not self.at_least
                 count = 0 * times
@@ -171,16 +171,16 @@ class _Counts:
             if isinstance(op, scf.For) and index in self.decisive and count.any():
                 most = _ITERATIONS[min(depth, len(_ITERATIONS) - 1)]
                 for number, weight in zip(*self._followed(int(count.max()), most), strict=True):
-                    known[index] = known[op.start] + number.astype(known[op.step].dtype) * known[op.step]
-                    self._count(op.body, times * (number < count) * weight, known, depth + 1)
+                    values[index] = values[op.start] + number.astype(values[op.step].dtype) * values[op.step]
+                    self._count(op.body, times * (number < count) * weight, values, depth + 1)
             else:
                 for body in op.bodies:
-                    self._count(body, times * count, known, depth)
+                    self._count(body, times * count, values, depth)
         else:
             for body in op.bodies:
-                self._count(body, times, known, depth)
+                self._count(body, times, values, depth)
 
-    def _number(self, op: Op, known: Mapping[Value, Array]) -> Array | None:
+    def _number(self, op: Op, values: Mapping[Value, Array]) -> Array | None:
         """The result of an op, if it is known."""
         from ziggurat.codemodel.scalars import MEANINGS
 
@@ -190,9 +190,9 @@ class _Counts:
             return _array(self.grid[op.axis], op.result)
         if isinstance(op, arith.ConstantOp):
             return _array(op.value, op.result)
-        if not isinstance(op, ELEMENTWISE) or any(value not in known for value in op.operands):
+        if not isinstance(op, ELEMENTWISE) or any(value not in values for value in op.operands):
             return None
-        return MEANINGS[op](op, *(known[value] for value in op.operands))
+        return MEANINGS[op](op, *(values[value] for value in op.operands))
 
 
 def _array(number: Number, value: Value) -> Array:
@@ -220,26 +220,26 @@ def known_parameters(func: tt.Func, numbers: Mapping[str, Number]) -> dict[Value
 
 def _decisive(func: tt.Func) -> set[Value]:
     """The values on which the iterations of loops and the conditions of branches depend."""
-    found: set[Value] = set()
-    asked: list[Value] = []
+    values: set[Value] = set()
+    controls: list[Value] = []
     for op in func.walk():
         if isinstance(op, scf.For):
-            asked += op.controls
+            controls += op.controls
         elif isinstance(op, scf.If):
-            asked.append(op.condition)
-    while asked:
-        value = asked.pop()
-        if value not in found:
-            found.add(value)
-            asked += value.op.operands if isinstance(value, OpResult) and not value.op.bodies else ()
-    return found
+            controls.append(op.condition)
+    while controls:
+        value = controls.pop()
+        if value not in values:
+            values.add(value)
+            controls += value.op.operands if isinstance(value, OpResult) and not value.op.bodies else ()
+    return values
 
 
-def _iterations(op: Op, known: Mapping[Value, Array]) -> Array | None:
+def _iterations(op: Op, values: Mapping[Value, Array]) -> Array | None:
     """The iterations of a loop in each program; None if they are not known, or a step is zero."""
     import numpy as np
 
-    if not isinstance(op, scf.For) or any(value not in known for value in op.controls):
+    if not isinstance(op, scf.For) or any(value not in values for value in op.controls):
         return None
-    start, stop, step = (known[value].astype(np.int64) for value in op.controls)
+    start, stop, step = (values[value].astype(np.int64) for value in op.controls)
     return np.maximum(0, -((start - stop) // step)) if step.all() else None

@@ -80,20 +80,20 @@ def _accumulators_in_use(func: Op, groups: Mapping[Component, Group]) -> Iterato
                 yield Hazard(wgmma, op, "wait")
 
 
-def _computing(component: Component, groups: Mapping[Component, Group], seen: set[Component]) -> gpu.Wgmma | None:
+def _computing(component: Component, groups: Mapping[Component, Group], visited: set[Component]) -> gpu.Wgmma | None:
     """A wgmma that may still be computing a component."""
-    if component in seen:
+    if component in visited:
         return None
-    seen.add(component)
+    visited.add(component)
     op = component[0].op if isinstance(component[0], OpResult) else None
     if isinstance(op, gpu.Wgmma):
         return op
     if isinstance(op, gpu.WgmmaWait):
         complete = op.pending <= _begun_between(op)
-        return None if complete else _computing(component_of(op.value), groups, seen)
+        return None if complete else _computing(component_of(op.value), groups, visited)
     sources = groups[component].sources if component in groups else ()
-    found = (_computing(source, groups, seen) for _, source in sources)
-    return next((wgmma for wgmma in found if wgmma is not None), None)
+    results = (_computing(source, groups, visited) for _, source in sources)
+    return next((wgmma for wgmma in results if wgmma is not None), None)
 
 
 def _begun_between(wait: gpu.WgmmaWait) -> int:
@@ -236,7 +236,10 @@ class _Run:
                 loads = state.loads | {(op, allocation(op.barrier))}
                 return attrs.evolve(self._uses_map(op, state), loads=loads)
             case gpu.MakeTensorMap():
-                for copy in (*(load for load, _ in state.loads), *(one.op for group in state.stores for one in group)):
+                for copy in (
+                    *(load for load, _ in state.loads),
+                    *(map_.op for group in state.stores for map_ in group),
+                ):
                     if _map_of(copy) == op.index:
                         self._note(copy, op, "wait")
                 for copy in (copy for copy in state.used if op.warp and _map_of(copy) == op.index):
@@ -245,10 +248,10 @@ class _Run:
                     state, made=state.made | {op}, apart=state.apart | ({op} if op.warp else frozenset())
                 )
             case gpu.AcquireTensorMaps():
-                made = {value.op for value in op.maps if isinstance(value, OpResult)}
-                for one in state.apart & made:
-                    self._note(one, op, "barrier")
-                return attrs.evolve(state, made=state.made - made)
+                maps = {value.op for value in op.maps if isinstance(value, OpResult)}
+                for map_ in state.apart & maps:
+                    self._note(map_, op, "barrier")
+                return attrs.evolve(state, made=state.made - maps)
             case gpu.Barrier() | tt.Barrier() | gpu.ClusterBarrier():
                 return attrs.evolve(state, apart=frozenset(), used=frozenset())
             case gpu.MbarrierInval() | gpu.MbarrierWait():
@@ -257,10 +260,10 @@ class _Run:
                 state = attrs.evolve(state, arrived=state.arrived | here)
                 if isinstance(op, gpu.MbarrierWait) and shared_of(mbarriers).count > 1:
                     return state  # The loads of other slots are still in flight.
-                return attrs.evolve(state, loads=frozenset(one for one in state.loads if one[1] is not mbarriers))
+                return attrs.evolve(state, loads=frozenset(load for load in state.loads if load[1] is not mbarriers))
             case tt.Return():
-                for sent in state.sent - state.arrived:
-                    self._note(sent, sent, "wait")
+                for message in state.sent - state.arrived:
+                    self._note(message, message, "wait")
                 for store in (store for group in state.stores for store in group):
                     # Another CTA may have the memory before the store has read it.
                     self._note(store.op, store.op, "wait")
@@ -272,8 +275,8 @@ class _Run:
         """The state after the begin of a copy, with regard to its map."""
         if _map_of(op) is None:
             return state
-        for made in (one for one in state.made if one.index == _map_of(op)):
-            self._note(made, op, "acquire")
+        for map_ in (map_ for map_ in state.made if map_.index == _map_of(op)):
+            self._note(map_, op, "acquire")
         return attrs.evolve(state, used=state.used | {op})
 
     def _meets(self, missing: str, uses: Iterable[_Use], groups: Groups) -> None:
@@ -293,16 +296,16 @@ class _Run:
 def _wrong_arrivals(module: gpu.Module) -> Iterator[Hazard]:
     """The mbarriers that count other arrivals than there are. A scope arrives once in a phase, by some of its ops."""
     for init in (op for op in module.walk() if isinstance(op, gpu.MbarrierInit)):
-        found: dict[Scope, int] = {}
+        arrivals: dict[Scope, int] = {}
         for op in users_of(init.buffer):
             if isinstance(op, gpu.MbarrierExpect | gpu.MbarrierArrive):
                 scope, count = scope_of(op), 1
                 if isinstance(op, gpu.MbarrierArrive):
                     count = op.ctas * (scope.warps if op.each_warp else scope.warp_groups)
-                if found.setdefault(scope, count) != count:
+                if arrivals.setdefault(scope, count) != count:
                     yield Hazard(init, op, "equal arrivals in all phases")
-        if found and sum(found.values()) != init.arrivals:
-            yield Hazard(init, init, f"count of {sum(found.values())} arrivals")
+        if arrivals and sum(arrivals.values()) != init.arrivals:
+            yield Hazard(init, init, f"count of {sum(arrivals.values())} arrivals")
 
 
 def _left_arrivals(module: gpu.Module) -> Iterator[Hazard]:
@@ -335,15 +338,15 @@ def _loads_too_early(module: gpu.Module) -> Iterator[Hazard]:
 def _map_of(copy: Op) -> int | None:
     """The number of the map, made by the kernel, by which a copy of TMA goes; None for a map that is a parameter."""
     assert isinstance(copy, gpu.TmaLoad | gpu.TmaStore)
-    made = copy.descriptor.op if isinstance(copy.descriptor, OpResult) else None
-    return made.index if isinstance(made, gpu.MakeTensorMap) else None
+    maker = copy.descriptor.op if isinstance(copy.descriptor, OpResult) else None
+    return maker.index if isinstance(maker, gpu.MakeTensorMap) else None
 
 
 def _wrong_maps(module: gpu.Module) -> Iterator[Hazard]:
     """The tensor maps whose memory is another map's as well, or is not provided."""
-    made: dict[int, gpu.MakeTensorMap] = {}
+    makers: dict[int, gpu.MakeTensorMap] = {}
     for op in module.walk():
         if isinstance(op, gpu.MakeTensorMap):
-            first = made.setdefault(op.index, op)
+            first = makers.setdefault(op.index, op)
             if first is not op or (op.index + 1) * MAP_BYTES > module.scratch:
                 yield Hazard(first, op, "memory for a tensor map")

@@ -44,15 +44,15 @@ def hold_operands(module: gpu.Module) -> Op:
     if role_split(module) is None:
         return module
     blocks: list[_Block] = []
-    held: dict[_Key, TensorType] = {}  # The fragments, by the buffers and the roles that read them.
+    types: dict[_Key, TensorType] = {}  # The fragments, by the buffers and the roles that read them.
     for block in (block for op in module.walk() if isinstance(op, gpu.LocalAlloc) for block in _blocks(op)):
         type_ = _fragment(block)
-        if type_ is not None and all(_fits(loop, held | {block.key: type_}) for loop in block.loops()):
-            held[block.key] = type_
+        if type_ is not None and all(_fits(loop, types | {block.key: type_}) for loop in block.loops()):
+            types[block.key] = type_
             blocks.append(block)
-    if not held:
+    if not types:
         return module
-    loaded: dict[_Key, Value] = {}
+    values: dict[_Key, Value] = {}
     starts, ends = dict[Value, list[_Block]](), dict[Value, list[_Block]]()
     for block in blocks:
         starts.setdefault(block.filled.result, []).append(block)
@@ -60,19 +60,19 @@ def hold_operands(module: gpu.Module) -> Op:
     released = {(block.channel, block.scope) for block in blocks if isinstance(block.filled, gpu.ChannelWait)}
 
     def read(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
-        if isinstance(op, gpu.Wgmma) and (key := (op.a, scope_of(op))) in loaded:
-            return builder.add(gpu.Wgmma(loaded[key], *operands[1:], accumulate=op.accumulate, within=op.within))
+        if isinstance(op, gpu.Wgmma) and (key := (op.a, scope_of(op))) in values:
+            return builder.add(gpu.Wgmma(values[key], *operands[1:], accumulate=op.accumulate, within=op.within))
         if isinstance(op, gpu.ChannelRelease) and (op.channel, scope_of(op)) in released:
             return DROP  # It follows the read.
         filled, last = starts.get(op.result, ()), ends.get(op.result, ())
-        made = builder.copy(op, operands) if filled or last else None
+        copy = builder.copy(op, operands) if filled or last else None
         for block in filled:
-            loaded[block.key] = builder.add(gpu.LocalLoad(builder[block.buffer], held[block.key]))
+            values[block.key] = builder.add(gpu.LocalLoad(builder[block.buffer], types[block.key]))
             if (block.channel, block.scope) in released:
                 builder.add(gpu.ChannelRelease(builder[block.channel]))
         for block in last:
-            builder.add(gpu.Keep(loaded[block.key]))
-        return made
+            builder.add(gpu.Keep(values[block.key]))
+        return copy
 
     return transform(module, read, pass_name="hold_operands")
 
@@ -140,15 +140,15 @@ def _fragment(block: _Block) -> TensorType | None:
     return types.pop() if len(types) == 1 else None
 
 
-def _fits(loop: scf.For, held: Mapping[_Key, TensorType]) -> bool:
+def _fits(loop: scf.For, types: Mapping[_Key, TensorType]) -> bool:
     """Whether a thread has registers for these operands beside the other values of a loop with a wgmma in flight."""
     dots, scope = [op for op in loop.walk() if isinstance(op, gpu.Wgmma)], scope_of(loop)
     if not any(isinstance(op, gpu.WgmmaWait) and op.pending for op in loop.walk()):
         return False
     values = {loop.result: component_types(loop.result.type)} | {
-        a: [held[a, scope]] for a in (op.a for op in dots) if (a, scope) in held
+        a: [types[a, scope]] for a in (op.a for op in dots) if (a, scope) in types
     }
     values |= {op.result: [op.result.type] for op in dots if not op.accumulate}
     values |= {op.a: [op.a.type] for op in dots if isinstance(op.a, OpResult) and isinstance(op.a.type, TensorType)}
-    needed = sum(value_registers(type_) for types in values.values() for type_ in types)
-    return needed + LOOP_REGISTERS <= (scope.registers or MAX_REGISTERS)
+    registers = sum(value_registers(type_) for types in values.values() for type_ in types)
+    return registers + LOOP_REGISTERS <= (scope.registers or MAX_REGISTERS)

@@ -35,15 +35,15 @@ def mark_last_reads(module: Op) -> Op:
     if sum(isinstance(op, tt.Load) for op in ops) < 2 or any(isinstance(op, tt.Dot) for op in ops):
         return module
     numbers = _Numbers()
-    seen: dict[int, list[tt.Load]] = {}
+    loads: dict[int, list[tt.Load]] = {}
     for op in ops:
         numbers.of(op.result)  # In order, so that no operand is far from what has a number.
         if isinstance(op, tt.Load) and isinstance(op.ptr.type, TensorType):
-            seen.setdefault(numbers.of(op.ptr), []).append(op)
+            loads.setdefault(numbers.of(op.ptr), []).append(op)
     # Equal reads of one block may become one.
     last = {
         last
-        for *before, last in seen.values()
+        for *before, last in loads.values()
         if before and all(op.parent is not last.parent for op in before) and _own(last)
     }
     marked = {op for op in last if op.cache in _ALL_LEVELS and op.eviction is EvictionPolicy.NORMAL and not op.volatile}
@@ -77,7 +77,7 @@ class _Numbers:
     def _key(self, value: Value) -> Hashable:
         if isinstance(value, OpResult) and isinstance(value.op, Pure) and not value.op.bodies:
             op = value.op
-            attributes = tuple(constant_key(one) for one in op.attributes.values())
+            attributes = tuple(constant_key(attribute) for attribute in op.attributes.values())
             return op.NAME, value.type, attributes, tuple(self.of(operand) for operand in op.operands)
         loop = _loop_of(value)
         if loop is not None:
@@ -101,7 +101,7 @@ def _computed_from(value: Value) -> Sequence[Value]:
 
 def _own(load: tt.Load) -> bool:
     """Whether what is read depends on the number of the program, and on those of all loops around the load."""
-    found = reached([load.ptr], _computed_from)
+    values = reached([load.ptr], _computed_from)
     around = [op for op in load.path() if isinstance(op, Loop)]
-    counted = all(isinstance(op, scf.For) and op.body.parameters[0] in found for op in around)
-    return counted and any(isinstance(one, OpResult) and isinstance(one.op, tt.GetProgramId) for one in found)
+    counted = all(isinstance(op, scf.For) and op.body.parameters[0] in values for op in around)
+    return counted and any(isinstance(source, OpResult) and isinstance(source.op, tt.GetProgramId) for source in values)

@@ -188,8 +188,10 @@ def flexible_components(func: Op, groups: Mapping[Component, Group], num_warps: 
     load costs less than a conversion.
     """
     ops = list(func.walk())
-    found: set[Component] = {(op.result, 0) for op in ops if is_computable(op) or _is_loaded_again(op, 32 * num_warps)}
-    found.update(component for component in groups if tensor_type(component) is not None)
+    components: set[Component] = {
+        (op.result, 0) for op in ops if is_computable(op) or _is_loaded_again(op, 32 * num_warps)
+    }
+    components.update(component for component in groups if tensor_type(component) is not None)
 
     def visit(item: Op | Group) -> tuple[Component, ...]:
         if isinstance(item, Group):
@@ -198,13 +200,13 @@ def flexible_components(func: Op, groups: Mapping[Component, Group], num_warps: 
             results, sources = ((item.result, 0),), [source for _, source, _ in tensor_operands(item)]
             if results[0] in groups:
                 return ()
-        if results[0] not in found or all(source in found for source in sources):
+        if results[0] not in components or all(source in components for source in sources):
             return ()
-        found.difference_update(results)
+        components.difference_update(results)
         return results
 
     Propagation([*ops, *dict.fromkeys(groups.values())]).run(visit)
-    return {component for component in found if tensor_type(component) is not None}
+    return {component for component in components if tensor_type(component) is not None}
 
 
 def _is_loaded_again(op: Op, threads: int) -> bool:
@@ -242,8 +244,8 @@ class PrimaryLayouts:
 
     def of(self, component: Component) -> Layout | None:
         """The primary layout of a component; None for scalars and flexible tensors."""
-        found = self.ranked.get(component)
-        return None if found is None else found[1]
+        layout = self.ranked.get(component)
+        return None if layout is None else layout[1]
 
     def is_weak(self, component: Component) -> bool:
         """Whether a component has only the layout of narrower tensors that were widened."""
@@ -282,8 +284,8 @@ class PrimaryLayouts:
 
     def _best(self, components: Sequence[Component], preferred: Layout | None = None) -> Ranked | None:
         """The layout of the highest rank; of equal ones the preferred, or else the first."""
-        found = [self.ranked[component] for component in components if component in self.ranked]
-        return max(found, key=lambda ranked: (ranked[0], ranked[1] == preferred), default=None)
+        ranked = [self.ranked[component] for component in components if component in self.ranked]
+        return max(ranked, key=lambda ranked: (ranked[0], ranked[1] == preferred), default=None)
 
     def _default(self, type_: Type, rank: int = _FORCED) -> Ranked:
         return rank, self.accesses.default(shape_of(type_))
@@ -307,8 +309,8 @@ class PrimaryLayouts:
         if isinstance(op, tt.DescriptorLoad):
             return self._default(own, _MEMORY)
         if isinstance(op, gpu.ClusterGather):
-            found = self._read(op, stage) if operands else True
-            return None if found is None else self._default(component_types(own)[0], _MEMORY)
+            ranked = self._read(op, stage) if operands else True
+            return None if ranked is None else self._default(component_types(own)[0], _MEMORY)
         if isinstance(op, tt.Histogram):
             return None if self._read(op, stage) is None else self._default(own, _MEMORY)
         if not operands:
@@ -318,21 +320,21 @@ class PrimaryLayouts:
         if isinstance(op, tt.Reshape) and shape_of(own) in self.accesses.cubes:
             return self._default(own, _CUBE)
         if is_elementwise(op) or is_shaping(op):
-            found = self._best(sources, self.accesses.default(first.shape))
-            if found is None:
+            ranked = self._best(sources, self.accesses.default(first.shape))
+            if ranked is None:
                 return self._default(own) if stage == 2 else None
             if isinstance(op, tt.Broadcast):
-                return _WEAK, found[1].widened(first.shape, shape_of(own))
-            return (found[0], found[1].transposed(first.shape, op.order)) if isinstance(op, tt.Trans) else found
+                return _WEAK, ranked[1].widened(first.shape, shape_of(own))
+            return (ranked[0], ranked[1].transposed(first.shape, op.order)) if isinstance(op, tt.Trans) else ranked
         if isinstance(op, tt.Gather):
-            found = self._best(sources[1:])
-            if found is None and stage < 2 and sources[1] not in self.flexible:
+            ranked = self._best(sources[1:])
+            if ranked is None and stage < 2 and sources[1] not in self.flexible:
                 return None
-            return found or self._default(operands[1][2], _MEMORY)
-        found = self._read(op, stage)
-        if found is None or isinstance(op, tt.Scan | tt.InlineAsm | tt.MapElementwise):
-            return found
-        rank, layout = found
+            return ranked or self._default(operands[1][2], _MEMORY)
+        ranked = self._read(op, stage)
+        if ranked is None or isinstance(op, tt.Scan | tt.InlineAsm | tt.MapElementwise):
+            return ranked
+        rank, layout = ranked
         if isinstance(op, tt.Reduce):
             return rank, layout.dropped(first.shape, op.axis)
         if isinstance(op, tt.Join):
@@ -353,14 +355,14 @@ class PrimaryLayouts:
         """The layout in which an op reads its operands: the best of theirs, or the default."""
         operands = tensor_operands(op)
         sources = [component for _, component, _ in operands]
-        found = self._best(sources)
-        if found is None and operands and (stage == 2 or self.flexible.issuperset(sources)):
-            found = self._default(operands[0][2], _FORCED if stage == 2 else _MEMORY)
-        if found is not None:
+        layout = self._best(sources)
+        if layout is None and operands and (stage == 2 or self.flexible.issuperset(sources)):
+            layout = self._default(operands[0][2], _FORCED if stage == 2 else _MEMORY)
+        if layout is not None:
             before = self._best(components_of(op.result)[:1])
-            if before is None or found[0] > before[0] or op.result not in self._reads:
-                self._reads[op.result] = found[1]
-        return found
+            if before is None or layout[0] > before[0] or op.result not in self._reads:
+                self._reads[op.result] = layout[1]
+        return layout
 
     def _accessed(self, op: Access, stage: int) -> Ranked | None:
         """The layout of an access: coalesced, unless the layout of its operand is as good."""
@@ -372,13 +374,13 @@ class PrimaryLayouts:
         if isinstance(op, tt.Load):
             followed = pointers if self.accesses.vector(op) == 1 else []
         else:
-            moved = [component for position, component, _ in tensor_operands(op) if position > 0]
-            followed = [component for component in moved if component not in self.flexible] or pointers
-        found = self._best(followed)
-        if found is None and followed and stage < 2:
+            components = [component for position, component, _ in tensor_operands(op) if position > 0]
+            followed = [component for component in components if component not in self.flexible] or pointers
+        ranked = self._best(followed)
+        if ranked is None and followed and stage < 2:
             return None
-        if found is not None and (isinstance(op, tt.Load) or self._is_as_good(op, found[1], layout)):
-            layout = found[1]
+        if ranked is not None and (isinstance(op, tt.Load) or self._is_as_good(op, ranked[1], layout)):
+            layout = ranked[1]
         self._reads[op.result] = layout
         return _MEMORY, layout
 
@@ -401,7 +403,7 @@ class LayoutPlan:
         self.flexible = flexible_components(func, self.groups, num_warps)
         self.primary = PrimaryLayouts(func, self.groups, self.flexible, self.accesses, anchor)
         self.needs: dict[Value, list[tuple[Component, Layout]]] = {}
-        self._wanted: dict[Component, dict[Layout, None]] = {}
+        self._requested: dict[Component, dict[Layout, None]] = {}
         self._carried: dict[Group, dict[Layout, None]] = {}
         self._late: dict[tuple[Component, Layout], bool] = {}
         self._work: list[tuple[Component, Layout]] = []
@@ -450,11 +452,11 @@ class LayoutPlan:
         value, _ = component
         if component in self.groups or not isinstance(value, OpResult) or not self.is_lazy(value.op):
             return None
-        return [(component_of(value.op.operands[at]), wanted) for at, wanted in self.reads(value.op, layout)]
+        return [(component_of(value.op.operands[at]), layout_) for at, layout_ in self.reads(value.op, layout)]
 
     def wanted(self, component: Component) -> list[Layout]:
         """The layouts in which a component is used, in the order in which they were found."""
-        return list(self._wanted.get(component, ()))
+        return list(self._requested.get(component, ()))
 
     def carried(self, component: Component) -> list[Layout | None]:
         """The layouts in which control flow carries a component of a group: [None] for a scalar."""
@@ -472,7 +474,7 @@ class LayoutPlan:
             if component in self.flexible:
                 self._late[key] = False
             elif sources is not None:
-                self._late[key] = any(self.is_late(source, wanted) for source, wanted in sources)
+                self._late[key] = any(self.is_late(source, required) for source, required in sources)
             else:
                 self._late[key] = layout != self.primary.of(component)
         return self._late[key]
@@ -481,16 +483,16 @@ class LayoutPlan:
 
     def _want(self, user: Value, component: Component, layout: Layout) -> None:
         self.needs.setdefault(user, []).append((component, layout))
-        known = self._wanted.setdefault(component, {})
-        if layout not in known:
-            known[layout] = None
+        layouts = self._requested.setdefault(component, {})
+        if layout not in layouts:
+            layouts[layout] = None
             self._work.append((component, layout))
 
     def _follow(self, component: Component, layout: Layout) -> None:
         group = self.groups.get(component)
         if group is None:
-            for source, wanted in self.sources(component, layout) or ():
-                self._want(component[0], source, wanted)
+            for source, required in self.sources(component, layout) or ():
+                self._want(component[0], source, required)
         elif component in self.flexible and layout not in self._carried.setdefault(group, {}):
             self._carried[group][layout] = None
             for op, source in group.sources:

@@ -125,26 +125,26 @@ class LoadsAhead:
             slots = attrs.evolve(type_, count=self.own - self.loads[value])
             return builder.add(gpu.LocalAlloc(slots, alignment=alignment), _op(value).location)
 
-        made = [[ring(value) for value in group] for group in self.groups]
-        channels = [builder.add(gpu.Channel(group)) for group in made]
+        rings = [[ring(value) for value in group] for group in self.groups]
+        channels = [builder.add(gpu.Channel(group)) for group in rings]
 
         def body(inner: Rewriter, ahead: Sequence[Value]) -> Sequence[Value]:
             following: list[Value] = []
-            loaded: dict[Value, Value] = {}
+            values: dict[Value, Value] = {}
             for stage in sorted({0, *self.loads.values()}):
                 more = inner.add(gpu.Stage(stage, order=1))
                 later = inner.scoped()
                 for number, value in zip(self.carried, ahead, strict=True):
                     later[parameters[number]] = value
-                for value, new in loaded.items():
+                for value, new in values.items():
                     later[value] = new
                 begun = [value for value, other in self.loads.items() if other == stage]
-                wanted = [one for value in begun for one in self._used(value)]
-                wanted += [] if stage else [yielded[number] for number in self.carried]
-                later.rewrite_ops(_computing(loop, wanted, self.loads))
+                operands = [operand for value in begun for operand in self._used(value)]
+                operands += [] if stage else [yielded[number] for number in self.carried]
+                later.rewrite_ops(_computing(loop, operands, self.loads))
                 for value, load in ((value, _op(value)) for value in begun):
                     if value not in self.rings and isinstance(load, tt.Load):
-                        loaded[value] = load_where(later, load, more)
+                        values[value] = load_where(later, load, more)
                 if not stage:
                     following = [later[yielded[number]] for number in self.carried]
                 for channel, group in zip(channels, self.groups, strict=True):
@@ -161,14 +161,14 @@ class LoadsAhead:
                 slot = inner.add(gpu.ChannelWait(channel))
                 for value, buffer in zip(group, rings_of(channel), strict=True):
                     view = inner.add(gpu.LocalView(buffer, slot))
-                    loaded[value] = inner.add(gpu.LocalLoad(view, value.type), _op(value).location)
+                    values[value] = inner.add(gpu.LocalLoad(view, value.type), _op(value).location)
                 inner.add(gpu.ChannelRelease(channel))
             inner.add(gpu.Stage(self.own, order=2))
             for op in loop.body.entry.ops[:-1]:
                 if op.result not in self.loads:
                     inner.rewrite(op)
                     continue
-                value = loaded[op.result]
+                value = values[op.result]
                 if op.result in self.rings and isinstance(op, tt.Load) and not is_zero_or_undefined(op.other):
                     assert op.mask is not None and op.other is not None
                     value = inner.add(arith.Select(inner[op.mask], value, inner[op.other]), op.location)
@@ -194,59 +194,63 @@ def loads_ahead(
         return step
     copied = {copy.load.result for copy in dots.copies} if isinstance(dots, LoopPlan) else set[Value]()
     ops = [op for op in loop.body.entry.ops if isinstance(op, Load) and op.result not in copied]
-    writers, kept = kept_in_place(loop, ops), dict[Value, Obstacle]()
+    writers, obstacles = kept_in_place(loop, ops), dict[Value, Obstacle]()
     if is_role(loop):
-        kept = {op.result: Obstacle(_OF_CONSUMERS, op) for op in ops}
+        obstacles = {op.result: Obstacle(_OF_CONSUMERS, op) for op in ops}
     if dots is not None:
-        kept |= {op.result: Obstacle(DEPENDS, op) for op in ops if isinstance(op, tt.DescriptorLoad)}
+        obstacles |= {op.result: Obstacle(DEPENDS, op) for op in ops if isinstance(op, tt.DescriptorLoad)}
     elif writers and len(writers) == len(ops):
         return Obstacle(WRITES, next(iter(writers.values())))
-    kept |= {value: Obstacle(_KEPT, op) for value, op in writers.items()}
+    obstacles |= {value: Obstacle(_KEPT, op) for value, op in writers.items()}
     for count in range(min(stages, _MAX_STAGES), 1, -1):
-        plan = _planned(loop, ops, kept, count, dots)
+        plan = _planned(loop, ops, obstacles, count, dots)
         if plan.bytes <= limit:
             return plan if plan.loads or dots is not None else plan.left[0][1]
     full = Obstacle("there is no shared memory for a second stage", loop)
     large = {op.result: full for op in ops if _registers(op.result.type) > IN_REGISTERS}
-    return full if dots is None else _planned(loop, ops, kept | large, 2, dots)
+    return full if dots is None else _planned(loop, ops, obstacles | large, 2, dots)
 
 
 def _planned(
-    loop: scf.For, ops: Sequence[Load], kept: Mapping[Value, Obstacle], stages: int, dots: LoopPlan | Obstacle | None
+    loop: scf.For,
+    ops: Sequence[Load],
+    obstacles: Mapping[Value, Obstacle],
+    stages: int,
+    dots: LoopPlan | Obstacle | None,
 ) -> LoadsAhead:
     """The plan with this number of stages, without the loads that are `kept` in place."""
-    own, levels = stages - 1, _Levels(loop, kept)
-    found = {op.result: level for op in ops if (level := levels.of(op.result)) is not None}
-    left = [(op, kept.get(op.result) or Obstacle(_DEPENDS, op)) for op in ops if op.result not in found]
-    deepest = min(max(found.values(), default=1), own) - 1
+    own, levels = stages - 1, _Levels(loop, obstacles)
+    level_of = {op.result: level for op in ops if (level := levels.of(op.result)) is not None}
+    refusals = [(op, obstacles.get(op.result) or Obstacle(_DEPENDS, op)) for op in ops if op.result not in level_of]
+    deepest = min(max(level_of.values(), default=1), own) - 1
     why = f"it waits for another load, and {stages} stages are too few for both"
-    left += [(_op(value), Obstacle(why, _op(value))) for value, level in found.items() if level - 1 > deepest]
-    found = {value: level for value, level in found.items() if level - 1 <= deepest}
+    refusals += [(_op(value), Obstacle(why, _op(value))) for value, level in level_of.items() if level - 1 > deepest]
+    level_of = {value: level for value, level in level_of.items() if level - 1 <= deepest}
     each = own // (deepest + 1)
-    feeding = {op.result for value in found for op in _computing(loop, _op(value).operands) if op.result in found}
-    stage = {value: each * (level - 1 if value in feeding else deepest) for value, level in found.items()}
-    carried = sum(value_registers(value.type) for value in loop.initial)
-    most = min(_BESIDE_DOTS, _CARRIED - carried) if dots is not None else _OF_A_LOOP
+    feeding = {op.result for value in level_of for op in _computing(loop, _op(value).operands) if op.result in level_of}
+    stage = {value: each * (level - 1 if value in feeding else deepest) for value, level in level_of.items()}
+    carried_registers = sum(value_registers(value.type) for value in loop.initial)
+    most = min(_BESIDE_DOTS, _CARRIED - carried_registers) if dots is not None else _OF_A_LOOP
     rings, registers = dict[Value, tuple[SharedType, int]](), 0
     staged = dict[Value, tuple[SharedType, int]]()
     by_threads = isinstance(dots, LoopPlan) and not any(copy.by_tma for copy in dots.copies)
-    for value in [*feeding, *(value for value in found if value not in feeding)]:
+    for value in [*feeding, *(value for value in level_of if value not in feeding)]:
         load = _op(value)
         if dots is not None and value not in feeding and _registers(value.type) <= IN_REGISTERS:
             stage[value] = own - 1  # The dots need registers as well.
-        taken = _registers(value.type) * (own - stage[value])
-        small = value in feeding or (taken <= IN_REGISTERS and isinstance(load, tt.Load))
+        cost = _registers(value.type) * (own - stage[value])
+        small = value in feeding or (cost <= IN_REGISTERS and isinstance(load, tt.Load))
         why = None if small or _is_own(load) else _SHARED
         ring = None if small or why else _ring_of(load)
-        if why is None and ring is None and registers + taken > most:
-            why = f"its values in flight would take {taken} registers of a thread"
+        if why is None and ring is None and registers + cost > most:
+            why = f"its values in flight would take {cost} registers of a thread"
         if why is not None and value in feeding:
-            return _planned(loop, ops, {**kept, value: Obstacle(why, load)}, stages, dots)
-        with_dots = ring is not None and by_threads and found[value] == 1 and is_zero_or_undefined(fill_of(load))
+            return _planned(loop, ops, {**obstacles, value: Obstacle(why, load)}, stages, dots)
+        with_dots = ring is not None and by_threads and level_of[value] == 1 and is_zero_or_undefined(fill_of(load))
         if dots is not None and ring is not None and not with_dots and _is_replicated(load):
             why = "several threads load each of its elements, which no copy for the dots orders"
         if why is not None:
-            left.append((load, Obstacle(why, load)))
+            refusals.append((load, Obstacle(why, load)))
             del stage[value]
         elif ring is not None and with_dots:
             staged[value] = ring
@@ -254,10 +258,10 @@ def _planned(
         elif ring is not None:
             rings[value] = ring
         else:
-            registers += taken
-    wanted = [operand for value in stage for operand in _op(value).operands]
-    begun: dict[Value, int] = {value: stage[value] for value in found if value in stage}
-    return LoadsAhead(loop, begun, own, rings, _carried(loop, wanted), tuple(left), staged)
+            registers += cost
+    operands = [operand for value in stage for operand in _op(value).operands]
+    begun: dict[Value, int] = {value: stage[value] for value in level_of if value in stage}
+    return LoadsAhead(loop, begun, own, rings, _carried(loop, operands), tuple(refusals), staged)
 
 
 def is_role(loop: scf.For) -> bool:
@@ -268,9 +272,9 @@ def is_role(loop: scf.For) -> bool:
 class _Levels:
     """The number of loads, one after the other, that it takes to compute the values of an iteration."""
 
-    def __init__(self, loop: scf.For, kept: Container[Value]) -> None:
+    def __init__(self, loop: scf.For, blocked_values: Container[Value]) -> None:
         self.loop = loop
-        self.kept = kept
+        self.kept = blocked_values
         self.known: dict[Value, int | None] = {}
 
     def of(self, value: Value) -> int | None:
@@ -309,35 +313,36 @@ def _may_move(load: Load) -> bool:
     return isinstance(load, tt.DescriptorLoad) or not (load.volatile or load.cache is tt.CacheModifier.CV)
 
 
-def _computing(loop: scf.For, wanted: Sequence[Value], known: Container[Value] = ()) -> list[Op]:
+def _computing(loop: scf.For, values: Sequence[Value], available: Container[Value] = ()) -> list[Op]:
     """The ops of a loop's body, in order, from which values are computed; not those of the `known` values."""
-    found: set[Value] = set()
-    work = list(wanted)
+    results: set[Value] = set()
+    work = list(values)
     while work:
         value = work.pop()
-        if value.block is loop.body.entry and value not in found and value not in known:
-            found.add(value)
+        if value.block is loop.body.entry and value not in results and value not in available:
+            results.add(value)
             work += value.op.operands if isinstance(value, OpResult) else ()
-    return [op for op in loop.body.entry.ops if op.result in found]
+    return [op for op in loop.body.entry.ops if op.result in results]
 
 
-def _carried(loop: scf.For, wanted: Sequence[Value]) -> tuple[int, ...]:
+def _carried(loop: scf.For, values: Sequence[Value]) -> tuple[int, ...]:
     """The numbers of the carried values from which values are computed, in this and in later iterations."""
     parameters, yielded = loop.body.parameters[1:], loop.body.entry.terminator.operands
-    found: set[int] = set()
+    positions: set[int] = set()
     while True:
-        from_them = [*wanted, *(yielded[number] for number in found)]
-        used = {operand for op in _computing(loop, from_them) for operand in op.operands}.union(from_them)
-        more = {number for number, parameter in enumerate(parameters) if parameter in used}
-        if more <= found:
-            return tuple(sorted(found))
-        found |= more
+        from_them = [*values, *(yielded[number] for number in positions)]
+        operands = {operand for op in _computing(loop, from_them) for operand in op.operands}.union(from_them)
+        more = {number for number, parameter in enumerate(parameters) if parameter in operands}
+        if more <= positions:
+            return tuple(sorted(positions))
+        positions |= more
 
 
 def _is_own(load: Load) -> bool:
     """Whether the number of the program decides what is loaded."""
     return any(
-        isinstance(one, OpResult) and isinstance(one.op, tt.GetProgramId) for one in reached([*load.operands], _sources)
+        isinstance(source, OpResult) and isinstance(source.op, tt.GetProgramId)
+        for source in reached([*load.operands], _sources)
     )
 
 

@@ -107,8 +107,8 @@ class LoopPlan:
     @property
     def bytes(self) -> int:
         """The shared memory that the rings take beside the buffers of the loop."""
-        turned = sum(shared_of(store.buffer).bytes for store in self.turned)
-        return (self.stages - 1) * sum(copy.shared.bytes for copy in self.copies) + (TURNED_SLOTS - 1) * turned
+        turned_bytes = sum(shared_of(store.buffer).bytes for store in self.turned)
+        return (self.stages - 1) * sum(copy.shared.bytes for copy in self.copies) + (TURNED_SLOTS - 1) * turned_bytes
 
     @property
     def ahead_of_late(self) -> bool:
@@ -118,12 +118,12 @@ class LoopPlan:
     def channels(self) -> tuple[tuple[Copy, ...], ...]:
         """The copies of each channel: each that is turned, the others of the threads, and those of TMA by their first
         reader, which waits."""
-        found: dict[Value | None, list[Copy]] = {}
-        turned = {store.value for store in self.turned}
-        for copy in sorted(self.copies, key=lambda copy: (copy.by_tma, copy.reader.result not in turned)):
-            apart = copy.by_tma or copy.reader.result in turned
-            found.setdefault(copy.reader.result if apart else None, []).append(copy)
-        return tuple(map(tuple, found.values()))
+        channels: dict[Value | None, list[Copy]] = {}
+        values = {store.value for store in self.turned}
+        for copy in sorted(self.copies, key=lambda copy: (copy.by_tma, copy.reader.result not in values)):
+            apart = copy.by_tma or copy.reader.result in values
+            channels.setdefault(copy.reader.result if apart else None, []).append(copy)
+        return tuple(map(tuple, channels.values()))
 
     def released(self, copies: Sequence[Copy]) -> Op:
         """The op of the loop's body after which the slot of a channel has been read: its last reader, or the wait for
@@ -154,18 +154,20 @@ def planned(
     copies = [copy for copy in copies if _is_only_stored(copy.load.result, stores)]
     if not copies:
         return _too_narrow(loop) or Obstacle("no load in it goes only to a dot", loop)
-    kept = kept_in_place(loop, [copy.load for copy in copies])
-    copies = [copy for copy in copies if copy.load.result not in kept]
+    kept_loads = kept_in_place(loop, [copy.load for copy in copies])
+    copies = [copy for copy in copies if copy.load.result not in kept_loads]
     if not copies:
-        return Obstacle(WRITES, next(iter(kept.values())))
+        return Obstacle(WRITES, next(iter(kept_loads.values())))
     traced = tuple(copy for copy in copies if ahead_of(loop, places_of(copy.load)) is not None)
     ahead = ahead_of(loop, [value for copy in traced for value in places_of(copy.load)])
     if not traced or ahead is None:
         return Obstacle(DEPENDS, copies[0].load)
     stage_bytes = sum(copy.shared.bytes for copy in traced)
-    for turned in (_turned(loop, traced), ()):
-        (late, after), spare = _late_wait(loop, traced, turned), False
-        most = (limit - (TURNED_SLOTS - 1) * sum(shared_of(store.buffer).bytes for store in turned)) // stage_bytes + 1
+    for transposes in (_turned(loop, traced), ()):
+        (late, after), spare = _late_wait(loop, traced, transposes), False
+        most = (
+            limit - (TURNED_SLOTS - 1) * sum(shared_of(store.buffer).bytes for store in transposes)
+        ) // stage_bytes + 1
         num_stages, why = _chosen(loop, traced, occupancy) if asked is None else (asked, "")
         stages = min(num_stages, most)
         if late is not None and not any(copy.by_tma for copy in traced) and _in_flight(traced):
@@ -175,11 +177,11 @@ def planned(
                 stages, spare = num_stages + 1, True
             elif stages == 2:
                 late = after = None  # Copies that begin after the late wait would overlap with nothing.
-        if not turned or (late is not None and stages - spare > 2):
+        if not transposes or (late is not None and stages - spare > 2):
             break  # Else there is no stage for turning.
     if stages < 2 or abs(step) * stages >= 1 << 30:
         return Obstacle(f"there is no shared memory for a second stage of {stage_bytes} bytes", loop)
-    return LoopPlan(loop, traced, stages, *ahead, late, after, spare, turned=turned, why=why)
+    return LoopPlan(loop, traced, stages, *ahead, late, after, spare, turned=transposes, why=why)
 
 
 def _chosen(loop: scf.For, copies: Sequence[Copy], occupancy: Occupancy) -> tuple[int, str]:
@@ -226,14 +228,14 @@ def kept_in_place(loop: scf.For, loads: Iterable[Load]) -> dict[Value, Op]:
     if not writers:
         return {}
     memory = MemoryOrder(next(op for op in loop.path() if isinstance(op, tt.Func)))
-    kept: dict[Value, Op] = {}
+    obstacles: dict[Value, Op] = {}
     for load, op in product(loads, reversed(writers)):
         by_tma = isinstance(load, tt.DescriptorLoad)
         if by_tma and isinstance(op, tt.DescriptorStore | tt.DescriptorReduce):
             continue
         if memory.keeps_order(op, [load.descriptor if by_tma else load.ptr]):
-            kept[load.result] = op
-    return kept
+            obstacles[load.result] = op
+    return obstacles
 
 
 def _too_narrow(loop: scf.For) -> Obstacle | None:
@@ -270,7 +272,7 @@ def _turned(loop: scf.For, copies: Sequence[Copy]) -> tuple[gpu.LocalStore, ...]
 
 
 def _late_wait(
-    loop: scf.For, copies: Sequence[Copy], turned: Sequence[gpu.LocalStore]
+    loop: scf.For, copies: Sequence[Copy], transposes: Sequence[gpu.LocalStore]
 ) -> tuple[gpu.WgmmaWait, Op] | tuple[None, None]:
     """The wait for the last wgmma of a loop's body, if it can take place in the next iteration, and the op before it.
 
@@ -288,18 +290,18 @@ def _late_wait(
     positions = [at for at, value in enumerate(end.operands) if value is wait.result]
     if not isinstance(wgmma, gpu.Wgmma) or len(wait.result.uses) > 1 or len(positions) != 1:
         return None, None
-    kept = {copy.buffer.result for copy in copies} | {store.buffer for store in turned}
+    buffers = {copy.buffer.result for copy in copies} | {store.buffer for store in transposes}
     first = begun_by(wgmma)[-1]
     read = [allocation(value) for value in (wgmma.a, wgmma.b) if isinstance(value.type, SharedType)]
-    if any(value not in kept and value.block is block for value in read):
+    if any(value not in buffers and value.block is block for value in read):
         return None, None
-    carried = loop.body.parameters[positions[0] + 1]
+    accumulator = loop.body.parameters[positions[0] + 1]
     order = {op.result: at for at, op in enumerate(block.ops)}
-    used = [order[op_in(user, block).result] for user in carried.uses]
-    if first.c is carried and len(used) == 1 and len(waits) == 1:
+    positions_of_uses = [order[op_in(user, block).result] for user in accumulator.uses]
+    if first.c is accumulator and len(positions_of_uses) == 1 and len(waits) == 1:
         return wait, wgmma
     covered = waits[0]
-    if covered is wait or any(at <= order[covered.result] for at in used):
+    if covered is wait or any(at <= order[covered.result] for at in positions_of_uses):
         return None, None
     return wait, covered
 
@@ -318,10 +320,10 @@ def deferred(plan: LoopPlan, registers: int) -> gpu.Wgmma | None:
     scaled = isinstance(wgmma.c, OpResult) and not isinstance(wgmma.c.op, gpu.Wgmma)
     if not alone or not scaled or wgmma.c.block is not plan.loop.body.entry:
         return None
-    held = sum(layout_of(value.type).num_registers for value in (plan.after.value, wgmma.c))
+    accumulator_registers = sum(layout_of(value.type).num_registers for value in (plan.after.value, wgmma.c))
     if isinstance(wgmma.a.type, TensorType):
-        held += layout_of(wgmma.a.type).num_registers * scalar_element(wgmma.a.type).bytes // 4
-    return wgmma if held + LOOP_REGISTERS <= registers else None
+        accumulator_registers += layout_of(wgmma.a.type).num_registers * scalar_element(wgmma.a.type).bytes // 4
+    return wgmma if accumulator_registers + LOOP_REGISTERS <= registers else None
 
 
 def _orders_memory(op: Op) -> bool:
@@ -386,32 +388,32 @@ def fill_of(load: Load) -> Value | None:
     return load.other if isinstance(load, tt.Load) else None
 
 
-def ahead_of(loop: scf.For, wanted: Sequence[Value]) -> tuple[tuple[Op, ...], tuple[int, ...]] | None:
+def ahead_of(loop: scf.For, values: Sequence[Value]) -> tuple[tuple[Op, ...], tuple[int, ...]] | None:
     """The ops of a loop, in order, that compute these values in this and in later iterations, and the numbers of the
     carried values that they need.
 
     None if an op among them may not be run ahead.
     """
     around: dict[Value, list[int]] = {loop.result: []}
-    found = computed_from(wanted, around, lambda op: is_pure(op) and not may_trap(op), loop.body.entry)
-    if isinstance(found, Obstacle):
+    computing = computed_from(values, around, lambda op: is_pure(op) and not may_trap(op), loop.body.entry)
+    if isinstance(computing, Obstacle):
         return None
-    return tuple(op for op in loop.body.entry.ops if op.result in found), tuple(sorted(around[loop.result]))
+    return tuple(op for op in loop.body.entry.ops if op.result in computing), tuple(sorted(around[loop.result]))
 
 
 def computed_from(
-    wanted: Sequence[Value], around: dict[Value, list[int]], may_move: Callable[[Op], bool], within: Block | None = None
+    values: Sequence[Value], around: dict[Value, list[int]], may_move: Callable[[Op], bool], within: Block | None = None
 ) -> set[Value] | Obstacle:
     """The results of the ops from which values are computed, or the op that may not be computed elsewhere.
 
     `around` has the results of the loops whose carried values may be computed, too, and gets the numbers of those that
     are. The ops are those of the block `within`, or of the whole function.
     """
-    found: set[Value] = set()
-    work = list(wanted)
+    results: set[Value] = set()
+    work = list(values)
     while work:
         value = work.pop()
-        if value in found or (within is not None and value.block is not within):
+        if value in results or (within is not None and value.block is not within):
             continue
         if isinstance(value, BlockParameter):
             owner = value.block.parent.parent
@@ -428,9 +430,9 @@ def computed_from(
         assert isinstance(value, OpResult)
         if value.op.bodies or not may_move(value.op):
             return Obstacle("an address does not follow from scalars by arithmetic", value.op)
-        found.add(value)
+        results.add(value)
         work += value.op.operands
-    return found
+    return results
 
 
 def is_zero_or_undefined(other: Value | None) -> bool:

@@ -60,11 +60,11 @@ def lower(module: gpu.Module) -> Op:
         lowering = _LOWERINGS.get(type(op))
         return None if lowering is None else lowering(builder, op, operands)
 
-    made = transform(module, lowered, pass_name="lower")
-    if not any(isinstance(op, gpu.ConvertLayout) for op in made.walk()):
-        return made
+    rewritten = transform(module, lowered, pass_name="lower")
+    if not any(isinstance(op, gpu.ConvertLayout) for op in rewritten.walk()):
+        return rewritten
     stmatrix = TARGETS[module.target].has_stmatrix
-    neighbours, buffers = _neighbours(made), dict[Value, Value]()
+    neighbours, buffers = _neighbours(rewritten), dict[Value, Value]()
 
     def crossing(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         if not isinstance(op, gpu.ConvertLayout):
@@ -77,7 +77,7 @@ def lower(module: gpu.Module) -> Op:
             return builder.add(gpu.LocalLoad(buffers[op.result], with_layout(operands[0].type, layout_of(op.type))))
         return _across(builder, operands[0], layout_of(op.type), stmatrix)
 
-    return transform(made, crossing, pass_name="lower")
+    return transform(rewritten, crossing, pass_name="lower")
 
 
 def _neighbours(model: Op) -> dict[Value, list[gpu.ConvertLayout]]:
@@ -89,13 +89,13 @@ def _neighbours(model: Op) -> dict[Value, list[gpu.ConvertLayout]]:
         type_ = tensor_of(op.value)
         return isinstance(type_.element, ScalarType) and type_.numel * element_bytes(type_) <= SMALL
 
-    found: dict[Value, list[gpu.ConvertLayout]] = {}
+    neighbours: dict[Value, list[gpu.ConvertLayout]] = {}
     for block in (block for op in model.walk() for body in op.bodies for block in body.blocks):
         for small, run in groupby(block.ops, is_small):
             ops = [op for op in run if isinstance(op, gpu.ConvertLayout)] if small else []
             if len(ops) > 1 and not {op.value for op in ops} & {op.result for op in ops}:
-                found[ops[0].result] = ops
-    return found
+                neighbours[ops[0].result] = ops
+    return neighbours
 
 
 def _across(builder: Builder, value: Value, layout: Layout, stmatrix: bool) -> Value:
@@ -353,8 +353,8 @@ def _scan_of_runs(builder: Rewriter, op: tt.Scan, values: list[Value], run: int)
     first = builder.add(arith.ConstantOp(count - 1 if reverse else 0, number.type))
     alone = builder.add(arith.CmpI(number, first, arith.IntPredicate.EQ))
     both = [converted(builder, value, within) for value in both]
-    made = [builder.add(arith.Select(alone, own, new)) for own, new in zip(values, both, strict=True)]
-    return [reshaped(builder, value, type_.shape) for value in made]
+    selected = [builder.add(arith.Select(alone, own, new)) for own, new in zip(values, both, strict=True)]
+    return [reshaped(builder, value, type_.shape) for value in selected]
 
 
 def _picked(builder: Rewriter, values: list[Value], axis: int, *, last: bool) -> list[Value]:
@@ -389,8 +389,8 @@ def _gather(builder: Builder, op: tt.Gather, operands: tuple[Value, ...]) -> Out
     type_ = tensor_of(source)
     if isinstance(type_.element, PtrType):
         numbers = builder.add(tt.PtrToInt(source))
-        found = _gathered(builder, numbers, index, op.axis)
-        return builder.add(tt.IntToPtr(found, op.result.type))
+        gathered = _gathered(builder, numbers, index, op.axis)
+        return builder.add(tt.IntToPtr(gathered, op.result.type))
     return _gathered(builder, source, index, op.axis)
 
 
@@ -428,17 +428,19 @@ def _broadcast(builder: Builder, op: tt.Broadcast, operands: tuple[Value, ...]) 
     (value,) = operands
     source, target = tensor_of(value), tensor_of(op.result)
     try:
-        wanted = layout_of(target).narrowed(target.shape, source.shape)
+        layout = layout_of(target).narrowed(target.shape, source.shape)
     except ValueError:
         # The narrow tensor would need bases that are no layout: take a detour through one that keeps the axes apart.
         order = tuple(reversed(range(len(target.shape))))
         clean = blocked(target.shape, order, 1, layout_of(target).num_warps)
         type_ = with_layout(target, clean)
-        made = builder.add(tt.Broadcast(converted(builder, value, clean.narrowed(target.shape, source.shape)), type_))
-        return converted(builder, made, layout_of(target))
-    if moved(layout_of(source), wanted, source.numel) is not None:
+        broadcast = builder.add(
+            tt.Broadcast(converted(builder, value, clean.narrowed(target.shape, source.shape)), type_)
+        )
+        return converted(builder, broadcast, layout_of(target))
+    if moved(layout_of(source), layout, source.numel) is not None:
         return None
-    return builder.add(tt.Broadcast(converted(builder, value, wanted), target))
+    return builder.add(tt.Broadcast(converted(builder, value, layout), target))
 
 
 # Atomics: one of the threads that hold copies does the access, and passes the result to the others.
@@ -449,15 +451,15 @@ def _atomic(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
     if not op.result.uses:
         return None
     type_ = op.result.type
-    made = builder.copy(op, operands)
+    copy = builder.copy(op, operands)
     if isinstance(type_, TensorType):
         layout = layout_of(type_)
         if not any(layout.free[1:]):
-            return made
-        return _from_first(builder, made, layout)
+            return copy
+        return _from_first(builder, copy, layout)
     assert isinstance(type_, ScalarType)
-    one = replicated(1, scope_of(op).warps)
-    shared = _from_first(builder, builder.add(tt.Splat(made, TensorType((1,), type_, one))), one)
+    single = replicated(1, scope_of(op).warps)
+    shared = _from_first(builder, builder.add(tt.Splat(copy, TensorType((1,), type_, single))), single)
     inner = builder.nested([type_, type_], type_)
     inner.add(tt.ReduceReturn([inner.parameters[0]]))
     return builder.add(tt.Reduce([shared], 0, inner.finish()))

@@ -63,8 +63,8 @@ def lower_channels(module: gpu.Module) -> Op:
     proofs = proofs_of(module)
     if not proofs:
         return module
-    if found := [hazard for proof in proofs.values() for hazard in proof.hazards]:
-        raise InternalError("; ".join(map(str, found)), str(module))
+    if hazards := [hazard for proof in proofs.values() for hazard in proof.hazards]:
+        raise InternalError("; ".join(map(str, hazards)), str(module))
     return transform(module, _Lowering(proofs), pass_name="lower_channels")
 
 
@@ -182,8 +182,8 @@ class _Lowering:
         if channel in self.full:
             if op.predicate is not None:
                 # The phase before has ended.
-                zero, one = constant(builder, 0), constant(builder, 1)
-                none = builder.add(arith.Select(builder[op.predicate], zero, one))
+                zero, unit = constant(builder, 0), constant(builder, 1)
+                none = builder.add(arith.Select(builder[op.predicate], zero, unit))
                 phase = builder.add(arith.XOrI(phase, none))
             builder.add(gpu.MbarrierWait(_of_slot(builder, self.full[channel], slot), phase))
         elif proof.by_copies:
@@ -237,29 +237,29 @@ class _Lowering:
         """The counts that an op advances of channels from outside."""
         inside = list(op.walk())
         own = {other.result for other in inside if isinstance(other, gpu.Channel)}
-        found = [
+        keys = [
             self.keys[other.channel]
             for other in inside
             if isinstance(other, gpu.ChannelWait)
             or (isinstance(other, gpu.ChannelAcquire) and self.proofs[other.channel].between_roles)
             if other.channel not in own
         ]
-        return list(dict.fromkeys(found))
+        return list(dict.fromkeys(keys))
 
     def _loop(self, builder: Rewriter, op: scf.For, keys: Sequence[_Key]) -> Value:
         """A loop that carries the counts, and the value that stands for its result."""
         count = len(op.initial)
 
-        def body(inner: Rewriter, carried: Sequence[Value]) -> Sequence[Value]:
-            self._set(keys, carried)
+        def body(inner: Rewriter, values: Sequence[Value]) -> Sequence[Value]:
+            self._set(keys, values)
             inner.rewrite_ops(op.body.entry.ops[:-1])
             return self._values(inner, keys)
 
         initial = self._values(builder, keys)
-        made = carrying_loop(builder, op, range(count), initial, body, op.attributes)
-        loaded = unpacked(builder, made, count + len(initial))
-        self._set(keys, loaded[count:])
-        return loaded[0] if count == 1 else made
+        loop = carrying_loop(builder, op, range(count), initial, body, op.attributes)
+        results = unpacked(builder, loop, count + len(initial))
+        self._set(keys, results[count:])
+        return results[0] if count == 1 else loop
 
     def _branch(self, builder: Rewriter, op: scf.If, condition: Value, keys: Sequence[_Key]) -> Value:
         """A branch that gives the counts that are used after it, and the value that stands for its result."""
@@ -275,11 +275,11 @@ class _Lowering:
             inner.add(scf.Yield([*(inner[value] for value in values), *self._values(inner, live)]))
             bodies.append(inner.finish())
             self.ahead.update((channel, 0) for channel, key in self.keys.items() if key in keys)
-        made = builder.add(scf.If(condition, *bodies), op.location)
+        branch = builder.add(scf.If(condition, *bodies), op.location)
         count = len(op.then.entry.terminator.operands)
-        loaded = unpacked(builder, made, count + self._size(live)) if live else []
-        self._set(live, loaded[count:])
-        return loaded[0] if live and count == 1 else made
+        results = unpacked(builder, branch, count + self._size(live)) if live else []
+        self._set(live, results[count:])
+        return results[0] if live and count == 1 else branch
 
     def _is_live(self, op: Op, key: _Key) -> bool:
         """Whether a count is used after an op, or again in a loop around it."""
@@ -305,18 +305,18 @@ class _Lowering:
 
     def _set(self, keys: Sequence[_Key], values: Sequence[Value]) -> None:
         """Set counts to the values that a loop or a branch gives."""
-        left = iter(values)
+        rest = iter(values)
         for key in keys:
-            self.counts[key] = _Count(*islice(left, self._size([key])))
+            self.counts[key] = _Count(*islice(rest, self._size([key])))
             self.ahead.update((channel, 0) for channel, other in self.keys.items() if other == key)
 
     def _values(self, builder: Builder, keys: Sequence[_Key]) -> list[Value]:
         """The counts as values."""
-        found: list[Value] = []
+        values: list[Value] = []
         for key in keys:
             count = self._fold(builder, key)
-            found += [_value(builder, number) for number in (count.slot, count.phase)[: self._size([key])]]
-        return found
+            values += [_value(builder, number) for number in (count.slot, count.phase)[: self._size([key])]]
+        return values
 
     def _fold(self, builder: Builder, key: _Key) -> _Count:
         """The count after the channels that it counts have advanced, all equally often."""
@@ -333,11 +333,11 @@ class _Lowering:
             return _Count(slot % stages, (count.phase + slot // stages) % 2)
         for _ in range(by):
             assert isinstance(count.slot, Value)
-            zero, one = constant(builder, 0), constant(builder, 1)
+            zero, unit = constant(builder, 0), constant(builder, 1)
             wraps = add(arith.CmpI(count.slot, constant(builder, stages - 1), arith.IntPredicate.EQ))
-            slot, phase = add(arith.Select(wraps, zero, add(arith.AddI(count.slot, one)))), count.phase
+            slot, phase = add(arith.Select(wraps, zero, add(arith.AddI(count.slot, unit)))), count.phase
             if isinstance(phase, Value):
-                phase = add(arith.XOrI(phase, add(arith.Select(wraps, one, zero))))
+                phase = add(arith.XOrI(phase, add(arith.Select(wraps, unit, zero))))
             count = _Count(slot, phase)
         return count
 

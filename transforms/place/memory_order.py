@@ -45,8 +45,8 @@ class MemoryOrder:
     def origins(self, value: Value) -> Origins:
         """The values that a pointer, tensor of pointers or descriptor is computed from, through control flow:
         parameters of the function, or results of ops that compute pointers from no other ones."""
-        found = reached([component_of(value)], self._sources)
-        return frozenset(one for one in found if not self._sources(one))
+        origins = reached([component_of(value)], self._sources)
+        return frozenset(origin for origin in origins if not self._sources(origin))
 
     def _sources(self, component: Component) -> list[Component]:
         """The pointers that a pointer comes from; none for an origin."""
@@ -63,8 +63,8 @@ class MemoryOrder:
         order = op.order if isinstance(op, ATOMICS) else tt.MemSemantic.RELAXED
         if (before and order in _RELEASE) or (after and order in _ACQUIRE):
             return True
-        written = self.origins(op.descriptor if isinstance(op, tt.DescriptorStore | tt.DescriptorReduce) else op.ptr)
-        return any(self._may_share(written, self.origins(access)) for access in accesses)
+        origins = self.origins(op.descriptor if isinstance(op, tt.DescriptorStore | tt.DescriptorReduce) else op.ptr)
+        return any(self._may_share(origins, self.origins(access)) for access in accesses)
 
     def stays(self, load: tt.Load) -> bool:
         """Whether no op of the function may change what a load reads, or order it: it may be read at any time."""
@@ -76,9 +76,9 @@ class MemoryOrder:
         writes = not op.bodies and not op.NAME.startswith("gpu.") and may_write(op)
         return (writes or may_order(op) or isinstance(op, tt.Call)) and self.keeps_order(op, [load.ptr])
 
-    def _may_share(self, one: Origins, other: Origins) -> bool:
+    def _may_share(self, first: Origins, other: Origins) -> bool:
         """Whether memory of these origins may be the same. Only those of parameters are known to differ."""
-        numbers = [{self._argument(value) for value, _ in origins} for origins in (one, other)]
+        numbers = [{self._argument(value) for value, _ in origins} for origins in (first, other)]
         return None in numbers[0] | numbers[1] or not numbers[0].isdisjoint(numbers[1])
 
     def _argument(self, value: Value) -> str | None:

@@ -39,8 +39,8 @@ class Ranks:
 
     def is_equal(self, *values: Value) -> bool:
         """Whether these values are the same in all CTAs."""
-        found = reached(map(component_of, values), self._sources)
-        return not any(isinstance(value, OpResult) and isinstance(value.op, _DIFFERING) for value, _ in found)
+        components = reached(map(component_of, values), self._sources)
+        return not any(isinstance(value, OpResult) and isinstance(value.op, _DIFFERING) for value, _ in components)
 
     def runs_equally(self, op: Op) -> bool:
         """Whether an op runs equally often in all CTAs, by the control flow around it."""
@@ -52,13 +52,13 @@ class Ranks:
     def _sources(self, component: Component) -> list[Component]:
         """The components that one is computed from, through control flow."""
         value, owner = component[0], self.owners.get(component)
-        found = [] if owner is None else [component_of(control) for control in owner.controls]
+        controls = [] if owner is None else [component_of(control) for control in owner.controls]
         if component in self.groups:
-            return [*found, *(source for _, source in self.groups[component].sources)]
+            return [*controls, *(source for _, source in self.groups[component].sources)]
         if isinstance(value, BlockParameter):
-            return found
+            return controls
         assert isinstance(value, OpResult)
-        return [*found, *(component_of(operand) for operand in value.op.operands)]
+        return [*controls, *(component_of(operand) for operand in value.op.operands)]
 
 
 def _members(op: Structured) -> list[Component]:

@@ -21,9 +21,9 @@ class Obstacle:
     why: str
     op: Op
 
-    def reason(self, asked: Op) -> str:
+    def reason(self, owner: Op) -> str:
         """The reason for which `asked` is not done: of several ops, it names the one in the way."""
-        if self.op is asked or self.op.location is None:
+        if self.op is owner or self.op.location is None:
             return self.why
         return f"{self.why} ({self.op.NAME} at {self.op.location.outside(LIBRARY)})"
 
@@ -33,6 +33,6 @@ def warn(message: str, place: Location | None) -> None:
     errors.warn(message, None if place is None else place.outside(LIBRARY))
 
 
-def warn_of(message: str, asked: Op, obstacle: Obstacle) -> None:
+def warn_of(message: str, owner: Op, obstacle: Obstacle) -> None:
     """Warn that something that `asked` asks for is not done, and why."""
-    warn(f"{message}: {obstacle.reason(asked)}", asked.location)
+    warn(f"{message}: {obstacle.reason(owner)}", owner.location)

@@ -112,9 +112,9 @@ CHOSEN_AFTER = "raise_pointers"  # Nothing before this depends on warps; it show
 
 def missing_pass(model: gpu.Module, options: CompileOptions) -> str | None:
     """The first pass that has not run on a GPU model, of those without which no code can be made."""
-    needed = ("dots", "expand", "tma", "tensor_maps", "lower_channels", "clusters", "lower")
+    passes = ("dots", "expand", "tma", "tensor_maps", "lower_channels", "clusters", "lower")
     for name, step in PLACE:
-        if name in needed and step(model, options) != model:
+        if name in passes and step(model, options) != model:
             return name
     return "allocate" if any(isinstance(op, gpu.LocalAlloc) and op.offset < 0 for op in model.walk()) else None
 
@@ -130,14 +130,14 @@ def place(model: Op, options: CompileOptions, snapshots: list[Snapshot] | None =
         passes = [(name, partial(_run, step, options)) for name, step in steps]
         model = run_passes(model, passes, verify=options.verify, snapshots=snapshots)
         options = _chosen(model, options)
-    placed = model
-    assert isinstance(placed, gpu.Module)
+    current = model
+    assert isinstance(current, gpu.Module)
     if options.verify:
         from ziggurat.transforms.place.hazards import hazards
 
-        if found := hazards(placed):
-            raise InternalError("; ".join(map(str, found)), str(placed))
-    return placed
+        if faults := hazards(current):
+            raise InternalError("; ".join(map(str, faults)), str(current))
+    return current
 
 
 def _chosen(model: Op, options: CompileOptions) -> CompileOptions:

@@ -59,9 +59,9 @@ def make_persistent(module: core.Module, options: CompileOptions) -> core.Module
     def rewrite(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         return _function(builder, op) if isinstance(op, tt.Func) else None
 
-    made = transform(module, rewrite, pass_name="persist")
-    assert isinstance(made, core.Module)
-    return made
+    rewritten = transform(module, rewrite, pass_name="persist")
+    assert isinstance(rewritten, core.Module)
+    return rewritten
 
 
 def why_not_persistent(module: core.Module, options: CompileOptions) -> str | None:
@@ -83,8 +83,8 @@ def is_persistent(func: tt.Func) -> bool:
 def _is_tiled(func: tt.Func) -> bool:
     """Whether loads go through descriptors that the launch makes, and there are no others."""
     makes = [op for op in func.walk() if isinstance(op, tt.MakeTensorDescriptor)]
-    given = any(isinstance(parameter.type, DescriptorType) for parameter in func.body.parameters)
-    return bool(makes) and all(op.at_launch for op in makes) and len(func.body.blocks) == 1 and not given
+    has_descriptors = any(isinstance(parameter.type, DescriptorType) for parameter in func.body.parameters)
+    return bool(makes) and all(op.at_launch for op in makes) and len(func.body.blocks) == 1 and not has_descriptors
 
 
 def _waits(func: tt.Func) -> str | None:
@@ -105,9 +105,9 @@ def _why_no_gain(func: tt.Func, options: CompileOptions) -> str | None:
     for loop in loops:
         if not isinstance(loop, scf.For) or loop.parent_op is not func:
             return "a dot is in no loop, or in one within another"
-        asked = options.num_stages if loop.num_stages is None else loop.num_stages
-        if asked is not None and asked < _STAGES:
-            return f"its loops have {asked} stages, not {_STAGES}"
+        num_stages = options.num_stages if loop.num_stages is None else loop.num_stages
+        if num_stages is not None and num_stages < _STAGES:
+            return f"its loops have {num_stages} stages, not {_STAGES}"
         if any(isinstance(op, tt.Load) for op in loop.walk()):
             return "threads load in a loop of dots"
     accumulated = max(sum(tensor_of(op.result).numel for op in dots if op.parent_op is loop) for loop in loops)
@@ -115,9 +115,9 @@ def _why_no_gain(func: tt.Func, options: CompileOptions) -> str | None:
     if not _ACCUMULATED[0] <= registers <= _ACCUMULATED[1]:
         return f"the accumulators take {registers} registers of a thread, not {_ACCUMULATED[0]} to {_ACCUMULATED[1]}"
     loads = [op for op in func.walk() if isinstance(op, tt.DescriptorLoad)]
-    stored = [op.value for op in func.walk() if isinstance(op, tt.Store | tt.DescriptorStore)]
+    stored_values = [op.value for op in func.walk() if isinstance(op, tt.Store | tt.DescriptorStore)]
     ring = _STAGES * sum(bytes_of(op.result) for op in loads)
-    room = TARGETS[options.target].max_shared - SPARE_BYTES - max(map(bytes_of, stored), default=0)
+    room = TARGETS[options.target].max_shared - SPARE_BYTES - max(map(bytes_of, stored_values), default=0)
     if ring > room:
         return f"{_STAGES} stages take {ring} bytes of shared memory, which has {room} beside what is stored"
     return None if all(map(_is_read_by_wgmma, loads)) else "threads turn operands of a dot"
@@ -128,17 +128,17 @@ def _is_read_by_wgmma(load: tt.DescriptorLoad) -> bool:
     if scalar_element(load.result.type).bytes == 2:
         return True
     dots = [user for user in load.result.uses if isinstance(user, tt.Dot)]
-    turned = [user for one in load.result.uses if isinstance(one, tt.Trans) for user in one.result.uses]
+    users = [user for use in load.result.uses if isinstance(use, tt.Trans) for user in use.result.uses]
     along_k = all(op.a is load.result for op in dots)
     return along_k and all(
-        isinstance(op, tt.Dot) and isinstance(op.b, OpResult) and op.b.op in load.result.uses for op in turned
+        isinstance(op, tt.Dot) and isinstance(op.b, OpResult) and op.b.op in load.result.uses for op in users
     )
 
 
 def _function(builder: Rewriter, op: tt.Func) -> Value:
     """The function with a loop over programs."""
     count = len(op.body.parameters)
-    inner = builder.inside([*(one.type for one in op.body.parameters), *[i32] * _AXES], void, isolated=True)
+    inner = builder.inside([*(parameter.type for parameter in op.body.parameters), *[i32] * _AXES], void, isolated=True)
     inner.location = op.location
     inner.mapping.values.update(zip(op.body.parameters, inner.parameters, strict=False))
     sizes = inner.parameters[count:]
@@ -153,13 +153,13 @@ def _function(builder: Rewriter, op: tt.Func) -> Value:
     ids = [body.add(arith.RemSI(*pair)) for pair in ((number, sizes[0]), (row, sizes[1]))]
     ids.append(body.add(arith.DivSI(row, sizes[1])))
 
-    def numbered(_: Rewriter, one: Op, operands: tuple[Value, ...]) -> Outcome:
-        if isinstance(one, tt.GetProgramId | tt.GetNumPrograms):
-            return (ids if isinstance(one, tt.GetProgramId) else sizes)[one.axis]
+    def numbered(_: Rewriter, inner: Op, operands: tuple[Value, ...]) -> Outcome:
+        if isinstance(inner, tt.GetProgramId | tt.GetNumPrograms):
+            return (ids if isinstance(inner, tt.GetProgramId) else sizes)[inner.axis]
         return None
 
     body.transformers = (*body.transformers, numbered)
-    body.rewrite_ops([one for one in ops if one not in before])
+    body.rewrite_ops([inner for inner in ops if inner not in before])
     body.add(scf.Yield([]))
     inner.add(scf.For(start, whole, step, [], body.finish()))
     inner.add(tt.Return([]), op.body.entry.terminator.location)
@@ -178,11 +178,11 @@ def _function(builder: Rewriter, op: tt.Func) -> Value:
 def _before(ops: Sequence[Op]) -> list[Op]:
     """The ops that compute the same scalars for all programs, from parameters and constants."""
     inside: set[Value] = set()
-    found: list[Op] = []
+    earlier: list[Op] = []
     for op in ops:
         alike = is_pure(op) and not op.bodies and not may_trap(op) and inside.isdisjoint(op.operands)
         if alike and not isinstance(op, tt.Grid) and not isinstance(op.result.type, TensorType):
-            found.append(op)
+            earlier.append(op)
         else:
             inside.add(op.result)
-    return found
+    return earlier

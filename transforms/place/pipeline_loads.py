@@ -79,9 +79,9 @@ def pipeline_loads(module: gpu.Module, num_stages: int | None) -> Op:
         if plan is None:
             return None
         loop = StagedLoop(plan, new_channels(builder, plan))
-        made = loop.write(builder)
+        new = loop.write(builder)
         builder.add(gpu.ChannelClose([*loop.channels.values(), *loop.turned.values()]))
-        return made
+        return new
 
     return transform(module, pipelined, pass_name="pipeline_loads") if plans else module
 
@@ -140,20 +140,20 @@ class StagedLoop:
         self.plan = plan
         self.channels = dict(zip(plan.channels(), channels, strict=False))
         self.turned = dict(zip(plan.turned, channels[len(self.channels) :], strict=True))
-        given = ((copies, rings_of(channel)) for copies, channel in self.channels.items())
-        self.rings = {copy: ring for copies, rings in given for copy, ring in zip(copies, rings, strict=True)}
+        pairs = ((copies, rings_of(channel)) for copies, channel in self.channels.items())
+        self.rings = {copy: ring for copies, rings in pairs for copy, ring in zip(copies, rings, strict=True)}
 
     def of_part(self, plan: LoopPlan, origin: Mapping[Value, Value]) -> StagedLoop:
         """The writer of the loop of a part of the kernel (`divide`), which reads some of these rings."""
         order = {op.result: at for at, op in enumerate(plan.loop.body.entry.ops)}
         own = {origin[copy.buffer.result]: copy for copy in plan.copies}
-        made = StagedLoop(attrs.evolve(plan, turned=()), ())
+        loop = StagedLoop(attrs.evolve(plan, turned=()), ())
         for copies, channel in self.channels.items():
             read = {own[copy.buffer.result]: self.rings[copy] for copy in copies if copy.buffer.result in own}
             if read:
-                made.channels[tuple(sorted(read, key=lambda copy: order[copy.reader.result]))] = channel
-                made.rings.update(read)
-        return made
+                loop.channels[tuple(sorted(read, key=lambda copy: order[copy.reader.result]))] = channel
+                loop.rings.update(read)
+        return loop
 
     def write(self, builder: Rewriter) -> Value:
         """Add the loop; the value that stands for the old one's result."""
@@ -172,8 +172,8 @@ class StagedLoop:
 
         # The addresses start from values of their own, which are carried after the others.
         ahead, count = [builder[loop.initial[number]] for number in plan.carried], len(loop.initial)
-        made = carrying_loop(builder, loop, range(count), ahead, body, loop.attributes)
-        return unpacked(builder, made, count + len(ahead))[0] if count == 1 else made
+        new = carrying_loop(builder, loop, range(count), ahead, body, loop.attributes)
+        return unpacked(builder, new, count + len(ahead))[0] if count == 1 else new
 
     def fill(self, builder: Rewriter, condition: Value) -> None:
         """Begin to fill a slot of each channel where a condition holds."""
@@ -191,8 +191,8 @@ class StagedLoop:
         for copy in copies:
             buffer = copy.buffer.result
             builder[buffer] = builder.add(gpu.LocalView(self.rings[copy], slot), copy.buffer.location)
-            turned = [op for op in self.loop.body.entry.ops if isinstance(op, gpu.LocalTrans)]
-            builder.rewrite_ops([op for op in turned if allocation(op.result) is buffer])
+            transposes = [op for op in self.loop.body.entry.ops if isinstance(op, gpu.LocalTrans)]
+            builder.rewrite_ops([op for op in transposes if allocation(op.result) is buffer])
 
     def _turn(self, builder: Rewriter) -> None:
         """Read the slots of operands that are turned, and store them to slots of their own, an iteration ahead."""
@@ -211,15 +211,15 @@ class StagedLoop:
         """Add the other ops of the body, with the waits for slots and their release."""
         loop, plan, own = self.loop, self.plan, self.plan.distance
         buffers = {copy.buffer.result for copy in plan.copies}
-        gone = {op.result for copy in plan.copies for op in (copy.load, copy.store, *copy.transposed)}
-        gone |= {value for store in self.turned for value in (store.value, store.buffer, store.result)}
-        gone |= _superfluous_fences(loop, gone)
+        removed = {op.result for copy in plan.copies for op in (copy.load, copy.store, *copy.transposed)}
+        removed |= {value for store in self.turned for value in (store.value, store.buffer, store.result)}
+        removed |= _superfluous_fences(loop, removed)
         released = {channel: plan.released(copies) for copies, channel in self.channels.items()}
         released |= dict.fromkeys(self.turned.values(), plan.late)
         self._turn(inner)
         inner.add(gpu.Stage(own, order=0))
         for copies in self.channels:
-            if not copies[0].by_tma and copies[0].reader.result not in gone:
+            if not copies[0].by_tma and copies[0].reader.result not in removed:
                 self._wait(inner, copies)
         for store, channel in self.turned.items():
             slot = inner.add(gpu.ChannelWait(channel))
@@ -234,7 +234,7 @@ class StagedLoop:
                 inner.add(gpu.Stage(to[0], order=to[1]))
 
         for op in sorted(loop.body.entry.ops[:-1], key=lambda op: places[op.result][0]):
-            if op.result in gone or allocation(op.result) in buffers:
+            if op.result in removed or allocation(op.result) in buffers:
                 continue
             begin(places[op.result])
             for copies in self.channels:
@@ -262,14 +262,14 @@ class StagedLoop:
             # Of the ops after the first wait, only those come after the late one that depend on the accumulator, or on
             # the operand, which then takes the registers of the one before. What they write to memory stays in order.
             at = block.terminator.operands.index(plan.late.result)
-            moved: set[Value] = {block.parameters[at + 1], plan.deferred.a}
+            values: set[Value] = {block.parameters[at + 1], plan.deferred.a}
             wrote = False
             for op in block.ops:
                 writes = any(isinstance(inner, _WRITERS) for inner in op.walk())
-                if (wrote and writes) or any(moved.intersection(inner.operands) for inner in op.walk()):
-                    moved.add(op.result)
+                if (wrote and writes) or any(values.intersection(inner.operands) for inner in op.walk()):
+                    values.add(op.result)
                     wrote = wrote or writes
-                elif op.result in after and op.result not in moved:
+                elif op.result in after and op.result not in values:
                     places[op.result] = own, 4
             places[plan.deferred.result], places[plan.late.result] = (own + 1, 3), (own + 1, 5)
         return places
@@ -310,8 +310,8 @@ def begin_copy(
 def load_where(builder: Rewriter, load: tt.Load, condition: Value) -> Value:
     """Load where a condition holds."""
     other = None if load.other is None else builder[load.other]
-    made = tt.Load(builder[load.ptr], mask_of(builder, load, condition), other, **load.attributes)
-    return builder.add(made, load.location)
+    copy = tt.Load(builder[load.ptr], mask_of(builder, load, condition), other, **load.attributes)
+    return builder.add(copy, load.location)
 
 
 def mask_of(builder: Rewriter, load: tt.Load, condition: Value) -> Value:
@@ -351,15 +351,15 @@ def rings_of(channel: Value) -> Sequence[Value]:
     return channel.op.rings
 
 
-def _superfluous_fences(loop: scf.For, gone: Container[Value]) -> set[OpResult]:
+def _superfluous_fences(loop: scf.For, removed: Container[Value]) -> set[OpResult]:
     """The fences directly before wgmma whose operands no store of the loop's body writes, stores in `gone` aside.
 
     The fence at the beginning of the loop suffices for them, or TMA has brought the operands.
     """
     stores = [op for op in loop.body.walk() if isinstance(op, gpu.LocalStore)]
-    written = {op.buffer for op in stores if op.result not in gone}
+    buffers = {op.buffer for op in stores if op.result not in removed}
     return {
         fence.result
         for fence, op in pairwise(loop.body.entry.ops)
-        if isinstance(fence, gpu.FenceAsync) and isinstance(op, gpu.Wgmma) and not written & {op.a, op.b}
+        if isinstance(fence, gpu.FenceAsync) and isinstance(op, gpu.Wgmma) and not buffers & {op.a, op.b}
     }

@@ -70,7 +70,7 @@ def prefetch_plans(module: gpu.Module, num_stages: int | None) -> Iterator[Plans
     plans = [*plans_of(module, num_stages)]
     rings = [copies for _, _, copies in plans if isinstance(copies, LoopPlan)]
     copied = {copy.load.result for ring in rings for copy in ring.copies}
-    taken = {ring.loop.result: ring.bytes for ring in rings}  # The bytes of the rings of loops.
+    ring_bytes = {ring.loop.result: ring.bytes for ring in rings}  # The bytes of the rings of loops.
     for loop, stages, copies in plans:
         has_dots = any(isinstance(op, _DOTS) for op in loop.body.entry.ops)
         if not has_dots and any(isinstance(op, _DOTS) for op in loop.walk()):
@@ -84,10 +84,10 @@ def prefetch_plans(module: gpu.Module, num_stages: int | None) -> Iterator[Plans
                 yield loop, copies, copies
             continue
         limit = room_for(module, loop)[1] - _passing_bytes(loop, copied)
-        limit -= sum(taken.get(value, 0) for value in {op.result for op in (*loop.path(), *loop.walk())})
+        limit -= sum(ring_bytes.get(value, 0) for value in {op.result for op in (*loop.path(), *loop.walk())})
         stages = copies.stages if isinstance(copies, LoopPlan) else stages
         plan = loads_ahead(loop, stages or USUAL_STAGES, limit, copies if has_dots else None)
-        taken[loop.result] = taken.get(loop.result, 0) + (plan.bytes if isinstance(plan, LoadsAhead) else 0)
+        ring_bytes[loop.result] = ring_bytes.get(loop.result, 0) + (plan.bytes if isinstance(plan, LoadsAhead) else 0)
         yield loop, copies, plan
 
 

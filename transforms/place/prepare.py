@@ -48,11 +48,11 @@ def prepare(module: Op) -> core.Module:
     while calls := [inner for inner in op.walk() if isinstance(inner, tt.Call)]:
         # The callees that are left have several blocks, and are called within a loop or a branch.
         flat = lower_structured(op, _holds_call)
-        made = inline(flat)
-        if made is op or len(calls) <= sum(isinstance(inner, tt.Call) for inner in made.walk()):
+        inlined_model = inline(flat)
+        if inlined_model is op or len(calls) <= sum(isinstance(inner, tt.Call) for inner in inlined_model.walk()):
             verify(op)
             raise InternalError(f"the call of '{calls[0].callee}' cannot be inlined", str(op))
-        op = simplify(made)
+        op = simplify(inlined_model)
     op = dce(fuse_dots(op))
     assert isinstance(op, core.Module)
     _check_tuples(op)
@@ -74,7 +74,7 @@ def _warn_of_ignored_options(module: Op) -> None:
         if isinstance(op, scf.For):
             unroll = {"loop_unroll_factor": op.loop_unroll_factor not in (None, 1)}
             options = {**unroll, "disallow_acc_multi_buffer": op.disallow_acc_multi_buffer}
-            for name in (name for name, asked in options.items() if asked):
+            for name in (name for name, option in options.items() if option):
                 warn(f"the option {name} of range is ignored: code for GPUs is made without it", op.location)
 
 
@@ -108,15 +108,15 @@ def number_loops(op: Op) -> Op:
         if not isinstance(loop, scf.For) or not _steps_at_run_time(loop):
             return None
         start, stop, step = operands[:3]
-        count = trip_count(lambda made: builder.add(made, loop.location), start, stop, step)
-        zero, one = (builder.add(arith.ConstantOp(value, type=start.type)) for value in (0, 1))
+        count = trip_count(lambda new: builder.add(new, loop.location), start, stop, step)
+        zero, unit = (builder.add(arith.ConstantOp(value, type=start.type)) for value in (0, 1))
         inner = builder.inside([parameter.type for parameter in loop.body.parameters], loop.body.yield_type)
         index = inner.add(arith.AddI(start, inner.add(arith.MulI(inner.parameters[0], step))))
         for old, new in zip(loop.body.parameters, (index, *inner.parameters[1:]), strict=True):
             inner[old] = new
         inner.rewrite_ops(loop.body.entry.ops)
         return builder.add(
-            loop.SPEC.copy(loop, (zero, count, one, *operands[3:]), (), [inner.finish()], loop.result.type)
+            loop.SPEC.copy(loop, (zero, count, unit, *operands[3:]), (), [inner.finish()], loop.result.type)
         )
 
     return transform(op, number, pass_name="prepare") if any(map(_steps_at_run_time, op.walk())) else op

@@ -56,20 +56,20 @@ class Pressure:
 
 def ctas_by_registers(split: gpu.WarpSpecialize) -> int:
     """The CTAs whose roles have registers on an SM at once."""
-    asked = sum(warps * registers for warps, registers in zip(split.warps, split.registers, strict=True))
-    return REGISTERS_OF_SM // (32 * asked)
+    registers_of_split = sum(warps * registers for warps, registers in zip(split.warps, split.registers, strict=True))
+    return REGISTERS_OF_SM // (32 * registers_of_split)
 
 
 def pressure(module: gpu.Module) -> Pressure:
     """The largest number of registers in which a loop of the model carries floating-point values."""
-    found = Pressure(module.scopes[0])
+    worst = Pressure(module.scopes[0])
     for op in module.walk():
         if isinstance(op, Loop):
             parts = component_types(op.result.type)
             registers = sum(map(value_registers, parts))
-            if registers > found.registers:
-                found = Pressure(scope_of(op), registers, op.location, max(parts, key=value_registers))
-    return found
+            if registers > worst.registers:
+                worst = Pressure(scope_of(op), registers, op.location, max(parts, key=value_registers))
+    return worst
 
 
 def registers_of_thread(num_warps: int) -> int:
@@ -85,9 +85,9 @@ def _in_scope(scope: Scope) -> tuple[int, str]:
 
 def check_registers(module: gpu.Module) -> None:
     """Raise `ResourceError` if a loop carries more than the threads' registers hold, also with another accumulator."""
-    found, carried, most = _carried(module)
-    if found.registers > most:
-        raise ResourceError(carried, found.location, hint=_hint(most))
+    peak, demand, most = _carried(module)
+    if peak.registers > most:
+        raise ResourceError(demand, peak.location, hint=_hint(most))
     for loop in (op for op in module.walk() if isinstance(op, Loop)):
         own, beside = loop_registers(loop)
         most, threads = _in_scope(scope_of(loop))
@@ -100,8 +100,8 @@ def loop_registers(loop: Op) -> tuple[int, int]:
     """The registers of a thread for floating-point values that a loop carries, and for another accumulator in it."""
     own = sum(map(value_registers, component_types(loop.result.type)))
     # A dot that starts from zero, as attention's scores: the loop does not carry its result.
-    made = [op for op in loop.walk() if isinstance(op, gpu.Wgmma) and not op.accumulate and not op.within]
-    return own, max((value_registers(op.result.type) for op in made), default=0)
+    wgmmas = [op for op in loop.walk() if isinstance(op, gpu.Wgmma) and not op.accumulate and not op.within]
+    return own, max((value_registers(op.result.type) for op in wgmmas), default=0)
 
 
 def warn_of_registers(module: gpu.Module) -> None:
@@ -110,12 +110,12 @@ def warn_of_registers(module: gpu.Module) -> None:
     Warn as well if a thread has so many elements of a tensor that compiling takes long: each has its own code. Raises
     `ResourceError` if compiling would take minutes, and if an instruction cannot have its registers.
     """
-    found, carried, most = _carried(module)
-    if found.largest > MAX_VALUE_REGISTERS:
-        raise ResourceError(f"{carried}: {found.value} takes {found.largest}", found.location, hint=_hint(most))
-    if found.registers > most:
-        message = f"{carried}: the rest is spilled to memory, which is slow; {_hint(most)} would do better"
-        warn(message, found.location)
+    peak, demand, most = _carried(module)
+    if peak.largest > MAX_VALUE_REGISTERS:
+        raise ResourceError(f"{demand}: {peak.value} takes {peak.largest}", peak.location, hint=_hint(most))
+    if peak.registers > most:
+        message = f"{demand}: the rest is spilled to memory, which is slow; {_hint(most)} would do better"
+        warn(message, peak.location)
         return
     tensors: dict[Type, Op] = {}
     for op in module.walk():
@@ -136,7 +136,7 @@ def _carried(module: gpu.Module) -> tuple[Pressure, str, int]:
 
     Raises `ResourceError` if one wgmma needs more registers than that: ptxas could not spill them.
     """
-    found = pressure(module)
+    peak = pressure(module)
     for op in (op for op in module.walk() if isinstance(op, gpu.Wgmma)):
         most, threads = _in_scope(scope_of(op))
         count = value_registers(op.result.type, lambda element: True)  # Accumulators of integers, too.
@@ -145,8 +145,8 @@ def _carried(module: gpu.Module) -> tuple[Pressure, str, int]:
                 f"the accumulator of a dot takes {count} registers {threads}; its addresses and operands need some, too"
             )
             raise ResourceError(message, op.location, hint="use smaller blocks")
-    most, threads = _in_scope(found.scope)
-    return found, f"a loop carries {found.registers} registers {threads}", most
+    most, threads = _in_scope(peak.scope)
+    return peak, f"a loop carries {peak.registers} registers {threads}", most
 
 
 def _shape(type_: TensorType) -> str:

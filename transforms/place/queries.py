@@ -41,14 +41,14 @@ def descriptor_of(value: Value) -> DescriptorType:
     return value.type
 
 
-def is_contiguous(made: tt.MakeTensorDescriptor) -> bool:
+def is_contiguous(maker: tt.MakeTensorDescriptor) -> bool:
     """Whether rows of a described tensor are as long as they are apart: a multiple of 16 bytes, as all strides are."""
-    if len(made.shape) < 2:
+    if len(maker.shape) < 2:
         return False
-    pitch = made.strides[-2]
+    pitch = maker.strides[-2]
     while isinstance(pitch, OpResult) and isinstance(pitch.op, arith.ExtSI):
         (pitch,) = pitch.op.operands
-    return component_of(pitch) == component_of(made.shape[-1])
+    return component_of(pitch) == component_of(maker.shape[-1])
 
 
 def layout_of(type_: Type) -> Layout:
@@ -118,10 +118,10 @@ def role_split(module: Op) -> gpu.WarpSpecialize | None:
 
 def begun_by(wgmma: gpu.Wgmma) -> list[gpu.Wgmma]:
     """A wgmma and those before it that add to its accumulator without a wait in between, the last one first."""
-    found = [wgmma]
-    while isinstance(value := found[-1].c, OpResult) and isinstance(value.op, gpu.Wgmma):
-        found.append(value.op)
-    return found
+    wgmmas = [wgmma]
+    while isinstance(value := wgmmas[-1].c, OpResult) and isinstance(value.op, gpu.Wgmma):
+        wgmmas.append(value.op)
+    return wgmmas
 
 
 # Ops without tensor operands: they can be computed in any layout.

@@ -61,12 +61,12 @@ def raise_pointers(module: core.Module, options: CompileOptions) -> core.Module:
 
 def why_not_raised(module: core.Module, options: CompileOptions) -> Mapping[Value, Obstacle]:
     """The obstacles to raising loads for dots of a loop, by the loads' results."""
-    left: dict[Value, Obstacle] = {}
-    _raised(module, options, left)
-    return left
+    obstacles: dict[Value, Obstacle] = {}
+    _raised(module, options, obstacles)
+    return obstacles
 
 
-def _raised(module: core.Module, options: CompileOptions, left: dict[Value, Obstacle]) -> core.Module:
+def _raised(module: core.Module, options: CompileOptions, obstacles: dict[Value, Obstacle]) -> core.Module:
     """The module of `raise_pointers`. `left` gets the obstacles of the loads that are not raised."""
     (func,) = module.functions().values()
     assert isinstance(func, tt.Func)
@@ -77,39 +77,39 @@ def _raised(module: core.Module, options: CompileOptions, left: dict[Value, Obst
     analysis = _Analysis(func)
     loads = [op for op in func.walk() if isinstance(op, tt.Load) and feeds_dot(op.result)]
     loads = [op for op in loads if _is_pipelined(op.parent_op, options.num_stages)]
-    raised: dict[Value, _Raised] = {}
+    plans: dict[Value, _Raised] = {}
     for op in [*loads, *analysis.lone_store()]:
-        found = analysis.raised(op)
-        if not isinstance(found, Obstacle):
-            raised[op.result] = found
+        plan = analysis.raised(op)
+        if not isinstance(plan, Obstacle):
+            plans[op.result] = plan
         elif isinstance(op, tt.Load):
-            left[op.result] = found
-    while any(isinstance(found.access, tt.Load) for found in raised.values()):
+            obstacles[op.result] = plan
+    while any(isinstance(plan.access, tt.Load) for plan in plans.values()):
         # The loads of a loop are pipelined alike.
-        others = {op.parent_op: op for op in loads if op.result not in raised}
-        for value, found in [*raised.items()]:
-            if (other := others.get(found.access.parent_op)) is not None:
-                left[value] = Obstacle("another load for the dots of its loop is not done by TMA", other)
-                del raised[value]
-        made = _rewritten(module, analysis, raised)
-        decisions = tma_decisions(made, options.target, options.warps, options.launch_pdl)
-        accesses = [op for op in made.walk() if isinstance(op, tt.DescriptorLoad | tt.DescriptorStore)]
+        others = {op.parent_op: op for op in loads if op.result not in plans}
+        for value, plan in [*plans.items()]:
+            if (other := others.get(plan.access.parent_op)) is not None:
+                obstacles[value] = Obstacle("another load for the dots of its loop is not done by TMA", other)
+                del plans[value]
+        rewritten = _rewritten(module, analysis, plans)
+        decisions = tma_decisions(rewritten, options.target, options.warps, options.launch_pdl)
+        accesses = [op for op in rewritten.walk() if isinstance(op, tt.DescriptorLoad | tt.DescriptorStore)]
         through = [op for op in accesses if _is_made_at_launch(op.descriptor)]
         unserved = [
             (value, decision)
-            for value, op in zip(raised, through, strict=True)
+            for value, op in zip(plans, through, strict=True)
             if not isinstance(decision := decisions.get(op.result), bool)
         ]
         if not unserved:
-            simple = simplify(made)
+            simple = simplify(rewritten)
             assert isinstance(simple, core.Module)
             return simple
         # Without the store of the same memory, a load may be done by TMA.
-        stores = [value for value, _ in unserved if isinstance(raised[value].access, tt.Store)]
+        stores = [value for value, _ in unserved if isinstance(plans[value].access, tt.Store)]
         for value, decision in unserved:
             if value in stores or not stores:
-                access = raised.pop(value).access
-                left[value] = Obstacle("the target has no TMA", access) if decision is None else decision[1]
+                access = plans.pop(value).access
+                obstacles[value] = Obstacle("the target has no TMA", access) if decision is None else decision[1]
     return module
 
 
@@ -121,8 +121,8 @@ def _is_pipelined(loop: Op | None, num_stages: int | None) -> bool:
 
 
 def _is_made_at_launch(descriptor: Value) -> bool:
-    made = descriptor.op if isinstance(descriptor, OpResult) else None
-    return isinstance(made, tt.MakeTensorDescriptor) and made.at_launch
+    maker = descriptor.op if isinstance(descriptor, OpResult) else None
+    return isinstance(maker, tt.MakeTensorDescriptor) and maker.at_launch
 
 
 @attrs.frozen(eq=False)
@@ -151,31 +151,33 @@ class _Raised:
         return self.base, self.shape, self.pitch, self.type
 
 
-def _rewritten(module: core.Module, analysis: _Analysis, raised: Mapping[Value, _Raised]) -> core.Module:
+def _rewritten(module: core.Module, analysis: _Analysis, plans: Mapping[Value, _Raised]) -> core.Module:
     """The module with these loads raised, in their order."""
-    made: dict[tuple[object, ...], Value] = {}
+    descriptors: dict[tuple[object, ...], Value] = {}
 
     def rewrite(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         if isinstance(op, tt.Func):
-            inner = builder.inside([one.type for one in op.body.parameters], op.body.yield_type, isolated=True)
+            inner = builder.inside(
+                [parameter.type for parameter in op.body.parameters], op.body.yield_type, isolated=True
+            )
             inner.location = op.location
             inner.mapping.values.update(zip(op.body.parameters, inner.parameters, strict=True))
-            for found in raised.values():
-                if found.key not in made:
-                    made[found.key] = _descriptor(inner, found)
+            for plan in plans.values():
+                if plan.key not in descriptors:
+                    descriptors[plan.key] = _descriptor(inner, plan)
             inner.rewrite_blocks(op.body)
             return builder.add(op.SPEC.copy(op, (), (), [inner.finish()], op.result.type))
-        found = raised.get(op.result)
-        if found is None:
+        plan = plans.get(op.result)
+        if plan is None:
             return None
-        offsets = [analysis.value(builder, offset) for offset in found.offsets]
-        if isinstance(found.access, tt.Store):
-            value = builder[found.access.value]
-            value = builder.add(tt.Trans(value, (1, 0))) if found.turned else value
-            builder.add(tt.DescriptorStore(made[found.key], value, offsets))
+        offsets = [analysis.value(builder, offset) for offset in plan.offsets]
+        if isinstance(plan.access, tt.Store):
+            value = builder[plan.access.value]
+            value = builder.add(tt.Trans(value, (1, 0))) if plan.turned else value
+            builder.add(tt.DescriptorStore(descriptors[plan.key], value, offsets))
             return DROP
-        block = builder.add(tt.DescriptorLoad(made[found.key], offsets, eviction=found.access.eviction))
-        return builder.add(tt.Trans(block, (1, 0))) if found.turned else block
+        block = builder.add(tt.DescriptorLoad(descriptors[plan.key], offsets, eviction=plan.access.eviction))
+        return builder.add(tt.Trans(block, (1, 0))) if plan.turned else block
 
     result = transform(module, rewrite, pass_name="raise_pointers")
     assert isinstance(result, core.Module)
@@ -187,13 +189,13 @@ def _moved_by(access: tt.Load | tt.Store) -> Value:
     return access.value if isinstance(access, tt.Store) else access.result
 
 
-def _descriptor(builder: Rewriter, found: _Raised) -> Value:
+def _descriptor(builder: Rewriter, plan: _Raised) -> Value:
     """A descriptor, at the beginning of the function."""
-    shape = [constant(builder, size) if isinstance(size, int) else builder[size] for size in found.shape]
-    pitch = found.pitch
+    shape = [constant(builder, size) if isinstance(size, int) else builder[size] for size in plan.shape]
+    pitch = plan.pitch
     wide = constant(builder, pitch, i64) if isinstance(pitch, int) else builder.add(arith.ExtSI(builder[pitch], i64))
     strides = [wide, constant(builder, 1, i64)]
-    return builder.add(tt.MakeTensorDescriptor(builder[found.base], shape, strides, found.type, at_launch=True))
+    return builder.add(tt.MakeTensorDescriptor(builder[plan.base], shape, strides, plan.type, at_launch=True))
 
 
 class _Analysis(Forms):
@@ -305,10 +307,10 @@ class _Analysis(Forms):
         largest = 0
         for product, coefficient in poly.items():
             infos = [self.infos.get(component_of(self.atoms[number])) for number in product]
-            known = [info.magnitude for info in infos if info is not None and info.nonnegative]
-            if coefficient <= 0 or len(known) < len(product) or any(self.atoms[n].type != i32 for n in product):
+            magnitudes = [info.magnitude for info in infos if info is not None and info.nonnegative]
+            if coefficient <= 0 or len(magnitudes) < len(product) or any(self.atoms[n].type != i32 for n in product):
                 return False
-            largest += coefficient * math.prod(known)
+            largest += coefficient * math.prod(magnitudes)
         return largest <= _ENDLESS
 
     def _split(self, base: Poly, pitch: Bound) -> tuple[Poly, Poly]:
@@ -331,12 +333,12 @@ class _Analysis(Forms):
     def _is_hidden(self, value: Value, axis: int, limit: Poly) -> bool:
         """Whether nothing can be seen of the elements of a tensor whose index along an axis, plus `limit`, is not
         negative: all stores of what is computed from them are masked."""
-        work, seen = [(value, axis)], set[tuple[Value, int]]()
+        work, visited = [(value, axis)], set[tuple[Value, int]]()
         while work:
             item = work.pop()
-            if item in seen:
+            if item in visited:
                 continue
-            seen.add(item)
+            visited.add(item)
             for user in item[0].uses:
                 following = self._follow(user, *item, limit)
                 if following is None:
@@ -359,19 +361,19 @@ class _Analysis(Forms):
                 return [] if only and (axis, limit) in limits else None
             case scf.Yield() if isinstance(user.parent_op, scf.For | scf.If):
                 return [
-                    (one, axis)
-                    for number, handed in enumerate(user.operands)
-                    if handed is value
-                    for one in _carried(user.parent_op, number)
+                    (follower, axis)
+                    for number, operand in enumerate(user.operands)
+                    if operand is value
+                    for follower in _carried(user.parent_op, number)
                 ]
             case core.TupleLoad():
                 return []  # `_carried` has the right one.
             case scf.For():
                 return [
-                    (one, axis)
+                    (follower, axis)
                     for number, initial in enumerate(user.initial)
                     if initial is value
-                    for one in _carried(user, number)
+                    for follower in _carried(user, number)
                 ]
             case _:
                 return [(user.result, axis)] if is_elementwise(user) and _is_alike(user.result, value) else None
@@ -385,5 +387,5 @@ def _carried(owner: Structured, number: int) -> list[Value]:
     return [*inside, *(op.result for op in owner.result.uses if isinstance(op, core.TupleLoad) and op.index == number)]
 
 
-def _is_alike(one: Value, other: Value) -> bool:
-    return shape_of(one.type) == shape_of(other.type)
+def _is_alike(a: Value, other: Value) -> bool:
+    return shape_of(a.type) == shape_of(other.type)

@@ -44,17 +44,17 @@ def release_early(module: Op) -> Op:
     for release, place in places.items():
         for op in (place.loop, place.otherwise):
             at.setdefault(op.result, []).append(release)
-    gone = {release.result for release in places}
+    removed = {release.result for release in places}
 
     def released(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
-        if op.result in gone:
+        if op.result in removed:
             return DROP
         if op.result not in at:
             return None
-        made = builder.copy(op, operands) if isinstance(op, scf.For) else None
+        copy = builder.copy(op, operands) if isinstance(op, scf.For) else None
         for release in at[op.result]:
             builder.add(gpu.ChannelRelease(builder[release.channel]), release.location)
-        return made
+        return copy
 
     return transform(module, released, pass_name="release_early")
 
@@ -75,8 +75,8 @@ def _earlier(release: gpu.ChannelRelease) -> _Place | None:
     after = [op for last in inside[at + 1 :] for op in last.walk()]
     readers = [user for ring in channel.rings for user in users_of(ring) if isinstance(user, gpu.Wgmma)]
     reads = any(allocation(value) in channel.rings for op in after for value in op.operands)
-    left = any(isinstance(op, gpu.Wgmma) for op in after)
-    if reads or not left or not all(_is_complete(op) for op in readers):
+    has_wgmma = any(isinstance(op, gpu.Wgmma) for op in after)
+    if reads or not has_wgmma or not all(_is_complete(op) for op in readers):
         return None
     return _Place(loop, branch.otherwise.entry.terminator)
 

@@ -63,16 +63,16 @@ class _Expansion:
         self.loop = loop
         self.index, *self.carried = loop.body.parameters
         self.stages: dict[Value, int] = {}  # Of the ops, by their results.
-        stage, order, placed = 0, 0, list[tuple[int, Op]]()
+        stage, order, level = 0, 0, list[tuple[int, Op]]()
         for op in loop.body.entry.ops:
             stage, order = (op.stage, op.order) if isinstance(op, gpu.Stage) else (stage, order)
             self.stages[op.result] = stage
-            placed.append((order, op))
-        _, end = placed.pop()
+            level.append((order, op))
+        _, end = level.pop()
         self.own = stage
-        self.step = [op for _, op in sorted(placed, key=itemgetter(0))]
+        self.step = [op for _, op in sorted(level, key=itemgetter(0))]
         self.markers = [op.result for op in self.step if isinstance(op, gpu.Stage)]
-        self.late = [op for _, op in placed if self.stages[op.result] > stage and not isinstance(op, gpu.Stage)]
+        self.late = [op for _, op in level if self.stages[op.result] > stage and not isinstance(op, gpu.Stage)]
         # In the new loop, a late wait yields its wgmma, and waits for a carried value.
         self.yielded: dict[Value, Value] = dict(zip(self.carried, end.operands, strict=True))
         self.waited: dict[Value, Value] = {}  # The carried values that late waits are for.
@@ -96,25 +96,25 @@ class _Expansion:
 
     def _crossing(self) -> dict[_At, _At]:
         """The values that come from the step before, and what they were there; the results of the loop come first."""
-        block, found = self.loop.body.entry, dict[_At, _At]()
-        kept = [parameter for parameter in self.carried if not self._is_deferred(parameter)]
-        work: list[_At] = [(parameter, self.own) for parameter in kept]
+        block, crossing = self.loop.body.entry, dict[_At, _At]()
+        parameters = [parameter for parameter in self.carried if not self._is_deferred(parameter)]
+        work: list[_At] = [(parameter, self.own) for parameter in parameters]
         for op in self.step:
             if self.stages[op.result] <= self.last:
                 work += [(value, self.stages[op.result]) for inner in op.walk() for value in inner.operands]
         while work:
             value, stage = at = work.pop()
-            if value.block is block and value is not self.index and at not in found:
+            if value.block is block and value is not self.index and at not in crossing:
                 before = (self.yielded[value], stage) if value in self.yielded else (value, stage - 1)
-                made = self.stages.get(before[0], -1)
-                if made > before[1] + 1:
-                    raise InternalError(f"stage {stage} uses a value of stage {made}", str(self.loop.root()))
-                if made <= before[1]:  # Else the step itself has it.
-                    found[at] = before
+                maker_stage = self.stages.get(before[0], -1)
+                if maker_stage > before[1] + 1:
+                    raise InternalError(f"stage {stage} uses a value of stage {maker_stage}", str(self.loop.root()))
+                if maker_stage <= before[1]:  # Else the step itself has it.
+                    crossing[at] = before
                     work.append(before)
         order = {value: at for at, value in enumerate((*self.carried, *self.stages))}
-        results = {(parameter, self.own): found[parameter, self.own] for parameter in kept}
-        return results | dict(sorted(found.items(), key=lambda item: (order[item[0][0]], item[0][1])))
+        results = {(parameter, self.own): crossing[parameter, self.own] for parameter in parameters}
+        return results | dict(sorted(crossing.items(), key=lambda item: (order[item[0][0]], item[0][1])))
 
     def _is_deferred(self, parameter: Value) -> bool:
         """Whether the value that an iteration hands on for a parameter is computed in the step after."""
@@ -138,10 +138,10 @@ class _Expansion:
             following = self._beginning(views, self.last + 1)
             return [following[at] for at in self.crossing]
 
-        made = carrying_loop(then, loop, (), initial, body, loop.attributes, start=start)
-        results = dict(zip(self.crossing, unpacked(then, made, len(initial)), strict=True))
+        new_loop = carrying_loop(then, loop, (), initial, body, loop.attributes, start=start)
+        results = dict(zip(self.crossing, unpacked(then, new_loop, len(initial)), strict=True))
         if not self.late:
-            return results[self.carried[0], self.own] if len(self.carried) == 1 else made
+            return results[self.carried[0], self.own] if len(self.carried) == 1 else new_loop
         view = then.scoped()
         for (value, stage), new in results.items():
             if stage == self.last:
@@ -166,9 +166,9 @@ class _Expansion:
 
     def _beginning(self, views: Sequence[Rewriter], ahead: int) -> dict[_At, Value]:
         """The values that the step `ahead` begins with, after the one in which the stages saw these views."""
-        found = {at: views[stage][value] for at, (value, stage) in self.crossing.items() if stage < ahead}
+        values = {at: views[stage][value] for at, (value, stage) in self.crossing.items() if stage < ahead}
         first = zip(self.carried, self.loop.initial, strict=True)
-        return found | {(parameter, ahead): self.builder[value] for parameter, value in first}
+        return values | {(parameter, ahead): self.builder[value] for parameter, value in first}
 
     def _step(self, builder: Rewriter, index: Value, ahead: int, values: Mapping[_At, Value]) -> list[Rewriter]:
         """Add the step that runs stage 0 for the iteration `ahead` after that of `index`; what each stage sees.
@@ -210,8 +210,8 @@ class _Expansion:
     def _late(self, view: Rewriter, op: Op, before: Sequence[Op]) -> None:
         """Add an op for the iteration before the loop's own, after the ops `before` of this step."""
         if isinstance(op, gpu.ChannelRelease):
-            held = any(isinstance(other, gpu.ChannelWait) and other.channel is op.channel for other in before)
-            view.add(gpu.ChannelRelease(view[op.channel], held=op.held + held))
+            has_wait = any(isinstance(other, gpu.ChannelWait) and other.channel is op.channel for other in before)
+            view.add(gpu.ChannelRelease(view[op.channel], held=op.held + has_wait))
         elif isinstance(op, gpu.WgmmaWait):
             # The wgmma of this iteration that have begun stay in flight. One adds to the same registers, maybe.
             value = op.value if any(other.result is op.value for other in before) else self.waited[op.result]

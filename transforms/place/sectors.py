@@ -48,20 +48,20 @@ class Sectors:
 
     def of_value(self, value: Value) -> Strides:
         """The strides of a tensor's value, for pointers in bytes."""
-        found = self._strides(component_of(value))
+        strides = self._strides(component_of(value))
         while self._is_stale:  # A loop does not keep the strides that it begins with, on which others were based.
             self._known, self._is_stale = dict(self._differing), False
-            found = self._strides(component_of(value))
-        return found
+            strides = self._strides(component_of(value))
+        return strides
 
     def _strides(self, component: Component) -> Strides:
-        known = self._known.get(component)
-        if known is None:
+        strides = self._known.get(component)
+        if strides is None:
             value = component[0]
             # Until the sources of a carried value are known, the runs that the analysis has found.
             self._known[component] = self._runs(component)
-            known = self._known[component] = self._found(component, value)
-        return known
+            strides = self._known[component] = self._found(component, value)
+        return strides
 
     def _found(self, component: Component, value: Value) -> Strides:
         group = self._groups.get(component)
@@ -69,16 +69,20 @@ class Sectors:
         if group is not None:
             # An iteration may add as much to all elements. The last source is from outside of the loop.
             *others, first = [source for _, source in group.sources]
-            found = self._strides(first)
-            self._known.update(dict.fromkeys(group.members, found))
-            if all(self._strides(source) == found for source in others):
-                return found
+            strides = self._strides(first)
+            self._known.update(dict.fromkeys(group.members, strides))
+            if all(self._strides(source) == strides for source in others):
+                return strides
             self._differing.update(dict.fromkeys(group.members, runs))
             self._is_stale = True
             return runs
         op = value.op if isinstance(value, OpResult) else None
-        made = None if op is None or op.bodies else self._computed(op)
-        return runs if made is None else tuple(b if a is None else a for a, b in zip(made, runs, strict=True))
+        computed_strides = None if op is None or op.bodies else self._computed(op)
+        return (
+            runs
+            if computed_strides is None
+            else tuple(b if a is None else a for a, b in zip(computed_strides, runs, strict=True))
+        )
 
     def _runs(self, component: Component) -> Strides:
         """The strides within runs of neighbours, and of equal values."""
@@ -102,36 +106,39 @@ class Sectors:
             return tuple(1 << bit for bit in range(count))
         if isinstance(op, tt.Splat | arith.ConstantOp):
             return (0,) * count
-        given = [self._strides(component_of(operand)) for operand in op.operands]
+        operands = [self._strides(component_of(operand)) for operand in op.operands]
         if isinstance(op, arith.AddI | arith.SubI | tt.AddPtr):
             scale = unit_of(op.result.type) if isinstance(op, tt.AddPtr) else -1 if isinstance(op, arith.SubI) else 1
-            return tuple(None if a is None or b is None else a + scale * b for a, b in zip(*given, strict=True))
+            return tuple(None if a is None or b is None else a + scale * b for a, b in zip(*operands, strict=True))
         if isinstance(op, arith.MulI):
-            for strides, factor in ((given[0], op.rhs), (given[1], op.lhs)):
+            for strides, factor in ((operands[0], op.rhs), (operands[1], op.lhs)):
                 by = _number(factor)
-                if by is not None or all(one == 0 for one in given[factor is op.rhs]):
-                    return tuple(0 if one == 0 else None if one is None or by is None else by * one for one in strides)
+                if by is not None or all(stride == 0 for stride in operands[factor is op.rhs]):
+                    return tuple(
+                        0 if stride == 0 else None if stride is None or by is None else by * stride
+                        for stride in strides
+                    )
         if isinstance(op, tt.Broadcast):
             narrow, wide = tensor_of(op.value).shape, tensor_of(op.result).shape
-            found: list[int | None] = [0] * count
+            result: list[int | None] = [0] * count
             for axis in range(len(wide)):
                 for inner, outer in zip(axis_bases(narrow, axis), axis_bases(wide, axis), strict=False):
-                    found[bits_of(outer)] = given[0][bits_of(inner)]
-            return tuple(found)
+                    result[bits_of(outer)] = operands[0][bits_of(inner)]
+            return tuple(result)
         if isinstance(op, tt.Trans):
             renumbered = transposition(tensor_of(op.value).shape, op.order)
-            moved = {renumbered(1 << bit): one for bit, one in enumerate(given[0])}
-            return tuple(moved[1 << bit] for bit in range(count))
+            renumbering = {renumbered(1 << bit): stride for bit, stride in enumerate(operands[0])}
+            return tuple(renumbering[1 << bit] for bit in range(count))
         if is_shaping(op) or isinstance(op, gpu.ConvertLayout | tt.Hint | arith.ExtSI | arith.ExtUI):
-            return given[0] if len(given[0]) == count else None
+            return operands[0] if len(operands[0]) == count else None
         return None
 
 
 def _number(value: Value) -> int | None:
     """The integer that all elements of a value are."""
     op = value.op if isinstance(value, OpResult) else None
-    found = constant_of(op.value if isinstance(op, tt.Splat) else value)
-    return found if isinstance(found, int) else None
+    number = constant_of(op.value if isinstance(op, tt.Splat) else value)
+    return number if isinstance(number, int) else None
 
 
 def _count(strides: Strides, bases: Sequence[int]) -> int:

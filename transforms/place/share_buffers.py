@@ -46,16 +46,16 @@ def share_buffers(module: Op) -> Op:
     instead: dict[Value, tuple[_Stored, _Stored]] = {}
     alignments: dict[Value, int] = {}
     for block in _blocks(module):
-        held: dict[tuple[Value, SharedType], _Stored] = {}
-        for stored in _stored_once(block):
-            known = held.setdefault((stored.value, stored.form()), stored)
-            if known is not stored and _is_before(known.alloc, stored.alloc):
-                instead[stored.alloc.result] = known, stored
-                best = alignments.get(known.alloc.result, known.alloc.alignment)
-                alignments[known.alloc.result] = max(best, stored.alloc.alignment)
+        tiles: dict[tuple[Value, SharedType], _Stored] = {}
+        for tile in _stored_once(block):
+            first = tiles.setdefault((tile.value, tile.form()), tile)
+            if first is not tile and _is_before(first.alloc, tile.alloc):
+                instead[tile.alloc.result] = first, tile
+                best = alignments.get(first.alloc.result, first.alloc.alignment)
+                alignments[first.alloc.result] = max(best, tile.alloc.alignment)
     if not instead:
         return module
-    superfluous = {stored.store.result for _, stored in instead.values()}
+    superfluous = {tile.store.result for _, tile in instead.values()}
 
     def shared(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         if op.result in superfluous:
@@ -64,9 +64,9 @@ def share_buffers(module: Op) -> Op:
             return builder.add(gpu.LocalAlloc(op.result.type, alignment=alignments[op.result]), op.location)
         if op.result not in instead:
             return None
-        known, stored = instead[op.result]
-        buffer = builder[known.alloc.result]
-        order = [known.order.index(axis) for axis in stored.order]
+        first, tile = instead[op.result]
+        buffer = builder[first.alloc.result]
+        order = [first.order.index(axis) for axis in tile.order]
         return buffer if order == sorted(order) else builder.add(gpu.LocalTrans(buffer, order), op.location)
 
     return transform(module, shared, pass_name="share_buffers")

@@ -55,21 +55,21 @@ class Exchange:
     def packs(self, limit: int) -> list[tuple[int, int]]:
         """Up to `limit` pairs (round bit, source register bit) that no other bit maps to. Rounds that differ only in
         these bits read one lane, so their registers are packed into one word."""
-        found: list[tuple[int, int]] = []
-        for bit, (far, sent) in enumerate(zip(self.far, self.sent, strict=True)):
+        packs: list[tuple[int, int]] = []
+        for bit, (far, lane) in enumerate(zip(self.far, self.sent, strict=True)):
             others = [*(other for at, other in enumerate(self.sent) if at != bit), *(basis for basis, _ in self.turned)]
-            alone = sent and sent & (sent - 1) == 0 and not any(other & sent for other in others)
-            if len(found) < limit and not far and alone and not any(basis >> bit & 1 for basis, _ in self.placed):
-                found.append((bit, sent.bit_length() - 1))
-        return found
+            alone = lane and lane & (lane - 1) == 0 and not any(other & lane for other in others)
+            if len(packs) < limit and not far and alone and not any(basis >> bit & 1 for basis, _ in self.placed):
+                packs.append((bit, lane.bit_length() - 1))
+        return packs
 
     def groups(self, bits: Sequence[int]) -> dict[int, list[int]]:
         """The rounds with only these bits set, by the xor distance to the lane that is read."""
-        found: dict[int, list[int]] = {}
+        groups: dict[int, list[int]] = {}
         for index in range(1 << len(bits)):
             number = sum(1 << bit for at, bit in enumerate(bits) if index >> at & 1)
-            found.setdefault(combine(self.far, number), []).append(number)
-        return found
+            groups.setdefault(combine(self.far, number), []).append(number)
+        return groups
 
     def cost(self, size: int) -> float:
         """The cycles for a warp, for elements of `size` bytes: 1 for each shuffled word, 1/2 for each select."""
@@ -98,32 +98,32 @@ def exchange(source: Layout, target: Layout, numel: int) -> Exchange | None:
     maps = _maps_of_lanes(registers, lanes, free_lanes)
     if maps is None:
         return None
-    reads, placed = maps
+    reads, lane_maps = maps
     # The register that is wanted, as a linear map of the sender's number; it is given on the lanes that are read.
-    known = {bit: lane for bit, lane in enumerate(reads) if lane}
+    lanes_by_bit = {bit: lane for bit, lane in enumerate(reads) if lane}
     numbers = [register for register, _, _ in registers]
-    wanted = [combine(numbers, placed[bit]) ^ lanes[bit][0] for bit in known]
-    rest = extended(known.values(), (1 << bit for bit in range(LANE_BITS)))
-    wanted += [0] * len(rest)
-    turned = [combine(wanted, mask) for mask in inverted((*known.values(), *rest))]
-    turned += [register ^ combine(turned, lane) for register, lane, _ in warps]
+    masks = [combine(numbers, lane_maps[bit]) ^ lanes[bit][0] for bit in lanes_by_bit]
+    rest = extended(lanes_by_bit.values(), (1 << bit for bit in range(LANE_BITS)))
+    masks += [0] * len(rest)
+    source_masks = [combine(masks, mask) for mask in inverted((*lanes_by_bit.values(), *rest))]
+    source_masks += [register ^ combine(source_masks, lane) for register, lane, _ in warps]
     return Exchange(
         len(registers),
         (*reads, *(lane for _, lane, _ in warps)),
         tuple(lane for _, lane, _ in registers),
-        tuple(register ^ combine(turned, lane) for register, lane, _ in registers),
-        factored(turned),
-        factored(placed),
+        tuple(register ^ combine(source_masks, lane) for register, lane, _ in registers),
+        factored(source_masks),
+        factored(lane_maps),
     )
 
 
 def by_shuffles(source: Layout, target: Layout, numel: int, size: int) -> bool:
     """Whether a conversion of elements of `size` bytes is cheaper by shuffles than through shared memory."""
-    found = exchange(source, target, numel)
-    if found is None:
+    plan = exchange(source, target, numel)
+    if plan is None:
         return False
     words = sum(1 << sum(map(bool, layout.registers)) for layout in (source, target)) * max(size, 1) / 4
-    return found.cost(size) <= words + _BARRIERS
+    return plan.cost(size) <= words + _BARRIERS
 
 
 def _maps_of_lanes(
@@ -134,7 +134,7 @@ def _maps_of_lanes(
     The first gives the number of the lane that a lane reads, the second the number that is xored to the register that
     the lane receives. None if several lanes would have to read different registers of the same lane.
     """
-    reads, placed = [0] * LANE_BITS, [0] * LANE_BITS
+    reads, maps = [0] * LANE_BITS, [0] * LANE_BITS
     span = Span()
     # First the bits of lanes that read themselves, then those whose element the source has in another lane.
     order = sorted(range(LANE_BITS), key=lambda bit: lanes[bit][1] != 1 << bit)
@@ -149,15 +149,15 @@ def _maps_of_lanes(
         choices = [(1 << other, 0) for other in range(LANE_BITS) if free >> other & 1]
         choices += [(lane, 1 << at) for at, (_, lane, _) in enumerate(registers) if lane]
         choices.sort(key=lambda choice: own ^ choice[0] != 1 << bit)
-        found = next((choice for choice in choices if span.add(own ^ choice[0])), None)
-        if found is None:
+        choice = next((choice for choice in choices if span.add(own ^ choice[0])), None)
+        if choice is None:
             return None
-        reads[bit], placed[bit] = own ^ found[0], found[1]
+        reads[bit], maps[bit] = own ^ choice[0], choice[1]
     # If neither layout tells lanes apart, each may read itself.
     for bit in range(LANE_BITS):
         if not lanes[bit][0] and not lanes[bit][1] and free >> bit & 1 and span.add(1 << bit):
             reads[bit] = 1 << bit
-    return reads, placed
+    return reads, maps
 
 
 def factored(columns: Sequence[int]) -> tuple[Factor, ...]:
@@ -166,9 +166,9 @@ def factored(columns: Sequence[int]) -> tuple[Factor, ...]:
     `columns` are the images of the bits. The image of a thread is the xor of the numbers of those factors in whose mask
     the thread has an odd number of bits. Each factor costs a select for each register.
     """
-    chosen = extended((), columns)
-    span = Span(chosen)
+    factors = extended((), columns)
+    span = Span(factors)
     parts = [span.reduced(column)[1] for column in columns]
     return tuple(
-        (number, sum(1 << bit for bit, mask in enumerate(parts) if mask >> at & 1)) for at, number in enumerate(chosen)
+        (number, sum(1 << bit for bit, mask in enumerate(parts) if mask >> at & 1)) for at, number in enumerate(factors)
     )

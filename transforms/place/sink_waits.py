@@ -29,10 +29,10 @@ def sink_waits(module: Op) -> Op:
         return module
 
     def sunk(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
-        made = DROP if op.result in pending else builder.copy(op, operands) if op.result in follow else None
+        copy = DROP if op.result in pending else builder.copy(op, operands) if op.result in follow else None
         for wait in follow.get(op.result, ()):
             builder[wait.result] = builder.add(gpu.WgmmaWait(builder[wait.value], pending[wait.result]), wait.location)
-        return made
+        return copy
 
     return transform(module, sunk, pass_name="sink_waits")
 
@@ -55,9 +55,9 @@ def _plan(block: Block, follow: dict[Value, list[gpu.WgmmaWait]], pending: dict[
         users = [op for user in wait.result.uses for op in (user, *user.path()) if op.parent is block]
         use = min((order[op.result] for op in users), default=at)
         between = block.ops[at + 1 : use]
-        passed = [op for op in between if isinstance(op, gpu.Wgmma) or earlier.intersection(op.operands)]
-        if passed:
-            follow.setdefault(passed[-1].result, []).append(wait)
-            begun = block.ops[at : order[passed[-1].result] + 1]
+        ops = [op for op in between if isinstance(op, gpu.Wgmma) or earlier.intersection(op.operands)]
+        if ops:
+            follow.setdefault(ops[-1].result, []).append(wait)
+            begun = block.ops[at : order[ops[-1].result] + 1]
             pending[wait.result] = sum(isinstance(op, gpu.Wgmma) for op in begun)
         earlier.add(wait.result)

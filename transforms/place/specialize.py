@@ -78,23 +78,23 @@ def specialize(module: gpu.Module, num_stages: int | None, every: bool = False, 
     """
     (func,) = module.functions().values()
     assert isinstance(func, tt.Func)
-    asked = [op for op in module.walk() if isinstance(op, scf.For) and op.warp_specialize]
-    loops = asked or (_loops_of_wgmma(module) if every or is_persistent(func) else [])
+    annotated = [op for op in module.walk() if isinstance(op, scf.For) and op.warp_specialize]
+    loops = annotated or (_loops_of_wgmma(module) if every or is_persistent(func) else [])
     if not loops:
         return module
     parts = parts_of(module)
-    found = parts if isinstance(parts, Obstacle) else _planned(module, func, loops, num_stages, parts, maxnreg)
-    if isinstance(found, Obstacle) and (isinstance(parts, Obstacle) or len(parts) > 1):
-        why, found = found, _planned(module, func, loops, num_stages, [whole(module)], maxnreg)
-        if asked and not isinstance(found, Obstacle):
-            warn_of("the dots of the loop are not divided among consumers", asked[0], why)
-    if isinstance(found, Obstacle):
-        for loop in asked:
-            warn_of("the loop is not specialised for warps", loop, found)
-        if not asked and func.num_ctas > 1:
-            warn_of("each CTA of a cluster loads all blocks of the loop, without roles", loops[0], found)
+    plans = parts if isinstance(parts, Obstacle) else _planned(module, func, loops, num_stages, parts, maxnreg)
+    if isinstance(plans, Obstacle) and (isinstance(parts, Obstacle) or len(parts) > 1):
+        why, plans = plans, _planned(module, func, loops, num_stages, [whole(module)], maxnreg)
+        if annotated and not isinstance(plans, Obstacle):
+            warn_of("the dots of the loop are not divided among consumers", annotated[0], why)
+    if isinstance(plans, Obstacle):
+        for loop in annotated:
+            warn_of("the loop is not specialised for warps", loop, plans)
+        if not annotated and func.num_ctas > 1:
+            warn_of("each CTA of a cluster loads all blocks of the loop, without roles", loops[0], plans)
         return module
-    split = found
+    split = plans
 
     def write(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         if isinstance(op, gpu.Module):
@@ -112,8 +112,8 @@ def why_no_roles(module: gpu.Module, num_stages: int | None) -> Obstacle | None:
     """The obstacle to splitting the loops of wgmma of a model before `specialize`; None where there is none."""
     (func,), loops = module.functions().values(), _loops_of_wgmma(module)
     assert isinstance(func, tt.Func)
-    found = _planned(module, func, loops, num_stages, [whole(module)]) if loops else None
-    return found if isinstance(found, Obstacle) else None
+    plans = _planned(module, func, loops, num_stages, [whole(module)]) if loops else None
+    return plans if isinstance(plans, Obstacle) else None
 
 
 def _loops_of_wgmma(module: gpu.Module) -> list[scf.For]:
@@ -143,8 +143,8 @@ class _Split:
     def readers(self, plan: LoopPlan) -> tuple[tuple[int, ...], ...]:
         """For each channel of a loop, the numbers of the consumers that read it."""
         read = [
-            {one.part.origin[copy.buffer.result] for own in one.plans.values() for copy in own.copies}
-            for one in self.consumers
+            {consumer.part.origin[copy.buffer.result] for own in consumer.plans.values() for copy in own.copies}
+            for consumer in self.consumers
         ]
         return tuple(
             tuple(at for at, buffers in enumerate(read) if any(copy.buffer.result in buffers for copy in copies))
@@ -169,7 +169,7 @@ def _planned(
     if len(func.body.blocks) != 1:
         return Obstacle("the kernel returns early", loops[0])
     limit = TARGETS[module.target].max_shared - SPARE_BYTES
-    found: Plans = {}
+    plans: Plans = {}
     for loop in loops:
         stages = loop.num_stages if loop.num_stages is not None else num_stages
         plan = planned(loop, stages, limit)
@@ -178,10 +178,10 @@ def _planned(
         other = next((copy for copy in plan.copies if not _is_for_wgmma(copy)), None)
         if other is not None:
             return Obstacle("the load is not done by TMA for wgmma alone", other.load)
-        found[loop.result] = plan
+        plans[loop.result] = plan
     # All channels live from the beginning of the kernel to its end.
-    for most, once in product(range(max(plan.stages for plan in found.values()), 1, -1), (_once(loops), ())):
-        fewer = {result: attrs.evolve(plan, stages=min(plan.stages, most)) for result, plan in found.items()}
+    for most, once in product(range(max(plan.stages for plan in plans.values()), 1, -1), (_once(loops), ())):
+        fewer = {result: attrs.evolve(plan, stages=min(plan.stages, most)) for result, plan in plans.items()}
         shapes = {_shape_of(plan): plan for plan in fewer.values()}
         copies = [copy for plan in fewer.values() for copy in plan.copies] + [*once]
         size = sum(plan.stages * copy.shared.bytes for plan in shapes.values() for copy in plan.copies)
@@ -207,14 +207,15 @@ def _split(num_warps: int, sliced: _Slice, parts: Sequence[Part], maxnreg: int |
             return consumer
         consumers.append(consumer)
         for loop in (plan.loop for plan in consumer.plans.values()):
-            carried, beside = loop_registers(loop)
-            if carried + (LOOP_REGISTERS if len(parts) > 1 else 0) > registers:
+            own_registers, beside = loop_registers(loop)
+            if own_registers + (LOOP_REGISTERS if len(parts) > 1 else 0) > registers:
                 return Obstacle(
-                    f"a thread of a consumer has {registers} registers, and the loop carries {carried}", loop
+                    f"a thread of a consumer has {registers} registers, and the loop carries {own_registers}", loop
                 )
-            if not loop.warp_specialize and registers < carried + beside <= without_roles:
+            if not loop.warp_specialize and registers < own_registers + beside <= without_roles:
                 return Obstacle(
-                    f"a consumer's thread has {registers} registers, and the loop needs {carried + beside}", loop
+                    f"a consumer's thread has {registers} registers, and the loop needs {own_registers + beside}",
+                    loop,
                 )
     warps = (*[num_warps] * len(parts), WARP_GROUP)
     return _Split(sliced, consumers, warps, (*[registers] * len(parts), PRODUCER_REGISTERS))
@@ -245,8 +246,8 @@ def _consumer(part: Part, sliced: _Slice, registers: int) -> _Consumer | Obstacl
 def _once(loops: Sequence[scf.For]) -> tuple[Copy, ...]:
     """The blocks that loops around these load in each iteration, and that only wgmma inside reads."""
     around = {owner.result: owner for loop in loops for owner in loop.path() if isinstance(owner, scf.For)}
-    asked = {loop.result for loop in loops}
-    stores = (op for result, owner in around.items() if result not in asked for op in owner.body.entry.ops)
+    loop_results = {loop.result for loop in loops}
+    stores = (op for result, owner in around.items() if result not in loop_results for op in owner.body.entry.ops)
     copies = [copy for op in stores if (copy := copy_of(op, inside=True)) is not None and _is_for_wgmma(copy)]
     return tuple(copy for copy in copies if not copy.transposed and len(copy.load.result.uses) == 1)
 
@@ -254,11 +255,15 @@ def _once(loops: Sequence[scf.For]) -> tuple[Copy, ...]:
 def _other_bytes(part: Part, copied: Container[Value]) -> int:
     """The bytes of shared memory for the buffers of a part that the producer does not fill, and for tensors that pass
     through it while blocks are fetched."""
-    intervals = [one for one in intervals_of(part.module) if part.origin[one.op.result] not in copied]
+    intervals = [interval for interval in intervals_of(part.module) if part.origin[interval.op.result] not in copied]
     most = place(intervals)
     for at, op in enumerate(part.module.walk()):
         if isinstance(op, tt.DescriptorStore | tt.DescriptorReduce | gpu.ConvertLayout):
-            most = max(most, bytes_of(op.value) + sum(one.size for one in intervals if one.start <= at <= one.end))
+            most = max(
+                most,
+                bytes_of(op.value)
+                + sum(interval.size for interval in intervals if interval.start <= at <= interval.end),
+            )
     return most
 
 
@@ -283,19 +288,19 @@ class _Slice:
 def _slice(func: tt.Func, plans: Plans, once: Sequence[Copy]) -> _Slice | Obstacle:
     """The slice for the producer; the obstacle where something does not follow from scalars by pure ops and loads of
     what the kernel does not change."""
-    wanted: list[Value] = [value for copy in once for value in copy.load.operands]
+    values: list[Value] = [value for copy in once for value in copy.load.operands]
     around: dict[Value, list[int]] = {}
     for plan in plans.values():
         owner: Op | None = plan.loop
         while isinstance(owner, scf.For) and (owner is plan.loop or owner.result not in plans):
             around.setdefault(owner.result, [])
-            wanted += owner.controls
+            values += owner.controls
             owner = owner.parent_op
         if not isinstance(owner, tt.Func):
             assert owner is not None
             kind = "a specialised loop" if isinstance(owner, scf.For) else "a branch (of an early return, too)"
             return Obstacle(f"it is inside of {'a while loop' if isinstance(owner, scf.While) else kind}", owner)
-        wanted += [value for copy in plan.copies for value in copy.load.operands]
+        values += [value for copy in plan.copies for value in copy.load.operands]
     memory = MemoryOrder(func)
 
     def may_move(op: Op) -> bool:
@@ -303,7 +308,7 @@ def _slice(func: tt.Func, plans: Plans, once: Sequence[Copy]) -> _Slice | Obstac
         is_scalar = not isinstance(op.result.type, TensorType)
         return is_scalar and (memory.stays(op) if isinstance(op, tt.Load) else is_pure(op))
 
-    ops = computed_from(wanted, around, may_move)
+    ops = computed_from(values, around, may_move)
     return ops if isinstance(ops, Obstacle) else _Slice(plans, {copy.store.result: copy for copy in once}, ops, around)
 
 
@@ -316,7 +321,7 @@ class _Roles:
         self.outer = outer = builder.inside(types, func.body.yield_type, isolated=True)
         outer.transformers = (*builder.transformers, self._consumed)
         outer.location = func.location
-        for body in (func.body, *(one.part.body for one in split.consumers)):
+        for body in (func.body, *(consumer.part.body for consumer in split.consumers)):
             for old, new in zip(body.parameters, outer.parameters, strict=True):
                 outer[old] = new
         channels: dict[object, Sequence[Value]] = {}
@@ -339,10 +344,12 @@ class _Roles:
         self.waits: dict[Value, Value] = {}
         self.released: dict[Value, list[Value]] = {}
         self.loads: set[Value] = set()
-        for one in split.consumers:
-            origin = one.part.origin
-            self.writers |= {loop: self.fills[origin[loop]].of_part(plan, origin) for loop, plan in one.plans.items()}
-            for copy in one.once:
+        for consumer in split.consumers:
+            origin = consumer.part.origin
+            self.writers |= {
+                loop: self.fills[origin[loop]].of_part(plan, origin) for loop, plan in consumer.plans.items()
+            }
+            for copy in consumer.once:
                 channel = self.once[origin[copy.store.result]]
                 self.loads.add(copy.load.result)
                 (self.rings[copy.buffer.result],), self.waits[copy.store.result] = rings_of(channel), channel
@@ -351,7 +358,7 @@ class _Roles:
     def body(self) -> Body:
         """The new body of the function."""
         outer, split = self.outer, self.split
-        roles = [self._role(Rewriter.rewrite_ops, one.part.body) for one in split.consumers]
+        roles = [self._role(Rewriter.rewrite_ops, consumer.part.body) for consumer in split.consumers]
         barriers = (*range(1, len(roles) + 1), 0)
         roles.append(self._role(self._produce, self.func.body))
         outer.add(gpu.WarpSpecialize(roles, split.warps, split.registers, barriers), self.func.location)
@@ -374,15 +381,15 @@ class _Roles:
             return DROP
         if op.result in self.loads:
             return operands[0]  # Only the store uses it.
-        made = None
+        loop = None
         if isinstance(op, scf.For) and op.result in self.writers:
             write = self.writers[op.result].compute
-            made = carrying_loop(builder, op, range(len(op.initial)), (), write, op.attributes)
+            loop = carrying_loop(builder, op, range(len(op.initial)), (), write, op.attributes)
         if op.result in self.released:
-            made = builder.copy(op, operands) if made is None else made
+            loop = builder.copy(op, operands) if loop is None else loop
             for channel in self.released[op.result]:
                 builder.add(gpu.ChannelRelease(channel))
-        return made
+        return loop
 
     def _produce(self, builder: Rewriter, ops: Sequence[Op]) -> None:
         """Write those of these ops that the producer needs."""
@@ -417,9 +424,9 @@ def _registers(warps: int, maxnreg: int | None) -> int:
     registers that the other gives back.
     """
     ctas, total = 2 if warps == WARP_GROUP else 1, warps + WARP_GROUP
-    given = min(REGISTERS_OF_SM // ctas // (32 * total), maxnreg or REGISTERS_OF_SM) // 8 * 8
-    left = max(given, PRODUCER_REGISTERS) * total - PRODUCER_REGISTERS * WARP_GROUP
-    return min(_MAX_REGISTERS, left // warps // 8 * 8)
+    registers = min(REGISTERS_OF_SM // ctas // (32 * total), maxnreg or REGISTERS_OF_SM) // 8 * 8
+    rest = max(registers, PRODUCER_REGISTERS) * total - PRODUCER_REGISTERS * WARP_GROUP
+    return min(_MAX_REGISTERS, rest // warps // 8 * 8)
 
 
 def _shape_of(plan: LoopPlan) -> tuple[object, ...]:

@@ -102,25 +102,25 @@ def spread(module: core.Module, options: CompileOptions) -> Op:
     Warns where it was asked for, and cannot be done.
     """
     func, has_dots = first_kernel(module), any(isinstance(op, tt.Dot) for op in module.walk())
-    asked, most = options.num_ctas, TARGETS[options.target].cluster_ctas
-    if asked == 1:
+    num_ctas, most = options.num_ctas, TARGETS[options.target].cluster_ctas
+    if num_ctas == 1:
         return module
-    if asked is None:
+    if num_ctas is None:
         count = 1 if options.launch_cooperative_grid or has_dots else min(most, _chosen(func))
-        found = division_by(func, count) if count > 1 else None
-        return _spread(module, func, found, count) if isinstance(found, Division) else module
+        division = division_by(func, count) if count > 1 else None
+        return _spread(module, func, division, count) if isinstance(division, Division) else module
     apart = _with_roots_apart(module) if has_dots else module
     func = first_kernel(apart)
-    found = division_by(func, asked)
-    if asked > most:
+    division = division_by(func, num_ctas)
+    if num_ctas > most:
         of_target = "no clusters" if most == 1 else f"clusters of at most {most} CTAs"
-        found = Obstacle(f"{options.target} has {of_target}", func)
-    if isinstance(found, Obstacle):
-        why = found.reason(func)
-        warn(f"a program of '{func.sym_name}' is one CTA, not a cluster of num_ctas={asked}: {why}", func.location)
+        division = Obstacle(f"{options.target} has {of_target}", func)
+    if isinstance(division, Obstacle):
+        why = division.reason(func)
+        warn(f"a program of '{func.sym_name}' is one CTA, not a cluster of num_ctas={num_ctas}: {why}", func.location)
         return module
-    made = _spread(apart, func, found, asked)
-    return cse(dce(made)) if has_dots else made
+    rewritten = _spread(apart, func, division, num_ctas)
+    return cse(dce(rewritten)) if has_dots else rewritten
 
 
 def _with_roots_apart(module: core.Module) -> core.Module:
@@ -131,16 +131,16 @@ def _with_roots_apart(module: core.Module) -> core.Module:
         if not isinstance(value, OpResult) or not isinstance(value.type, TensorType):
             return builder[value]
         if is_root(value.op) or isinstance(value.op, tt.ExpandDims | tt.Broadcast):
-            return builder.copy(value.op, [copied(builder, one) for one in value.op.operands])
+            return builder.copy(value.op, [copied(builder, operand) for operand in value.op.operands])
         return builder[value]
 
     def apart(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
-        own = tuple(copied(builder, one) for one in op.operands)
+        own = tuple(copied(builder, operand) for operand in op.operands)
         return None if own == operands else builder.copy(op, own)
 
-    made = dce(transform(module, apart))
-    assert isinstance(made, core.Module)
-    return made
+    rewritten = dce(transform(module, apart))
+    assert isinstance(rewritten, core.Module)
+    return rewritten
 
 
 def _chosen(func: tt.Func) -> int:
@@ -153,8 +153,8 @@ def _chosen(func: tt.Func) -> int:
 def _divided_size(func: tt.Func) -> int | None:
     """The size of the axes that are divided: that of the longest reduction, or else of the longest stored row."""
     reduced = [shape_of(op.values[0].type)[op.axis] for op in func.walk() if isinstance(op, tt.Reduce)]
-    stored = [shape_of(op.value.type) for op in func.walk() if isinstance(op, tt.Store)]
-    return max(reduced, default=max((shape[-1] for shape in stored if shape), default=None))
+    shapes = [shape_of(op.value.type) for op in func.walk() if isinstance(op, tt.Store)]
+    return max(reduced, default=max((shape[-1] for shape in shapes if shape), default=None))
 
 
 # The ops that can be divided.
@@ -169,10 +169,10 @@ def division_by(func: tt.Func, count: int) -> Division | Obstacle:
         divisions = [] if size is None else [Division(size)]
     first: Obstacle | None = None
     for division in divisions:
-        found = obstacle_to(func, division, count)
-        if found is None:
+        obstacle = obstacle_to(func, division, count)
+        if obstacle is None:
             return division
-        first = first or found
+        first = first or obstacle
     return first or Obstacle("all of its dots are batched" if has_dots else "it has no tensors", func)
 
 
@@ -184,62 +184,62 @@ def _divisions_of_dots(func: tt.Func, count: int) -> list[Division]:
     """
     links: dict[Axis, list[Axis]] = {}
 
-    def link(one: Axis, other: Axis) -> None:
-        links.setdefault(one, []).append(other)
-        links.setdefault(other, []).append(one)
+    def link(axis: Axis, other: Axis) -> None:
+        links.setdefault(axis, []).append(other)
+        links.setdefault(other, []).append(axis)
 
     for group in groups_of(func).values():
         for other in (*group.members[1:], *(source for _, source in group.sources)):
             for axis in range(len(_sides(group.members[0]))):
                 link((group.members[0], axis), (other, axis))
     for op in func.walk():
-        for one, other in _linked(op):
-            link(one, other)
-    seen: set[Axis] = set()
+        for pair, other in _linked(op):
+            link(pair, other)
+    visited: set[Axis] = set()
     dots = [op for op in func.walk() if isinstance(op, tt.Dot)]
     operands = {component_of(value): tensor_of(value).numel for op in dots for value in (op.a, op.b)}
-    found: list[tuple[int, int, Division]] = []
+    divisions: list[tuple[int, int, Division]] = []
     for op in dots:
         for axis in range(2) if tensor_of(op.result).rank == 2 else ():
             start: Axis = (op.result, 0), axis
-            if start not in seen:
-                axes: set[Axis] = reached([start], lambda one: links.get(one, ()))
-                seen |= axes
+            if start not in visited:
+                axes: set[Axis] = reached([start], lambda operand: links.get(operand, ()))
+                visited |= axes
                 division = Division(tensor_of(op.result).shape[axis], frozenset(axes))
-                held = sum(size // (count if division.of(one) else 1) for one, size in operands.items())
-                found.append((held, axis, division))
-    return [division for _, _, division in sorted(found, key=lambda one: one[:2])]
+                size = sum(size // (count if division.of(operand) else 1) for operand, size in operands.items())
+                divisions.append((size, axis, division))
+    return [division for _, _, division in sorted(divisions, key=lambda candidate: candidate[:2])]
 
 
 def _linked(op: Op) -> Iterator[tuple[Axis, Axis]]:
     """The axes of the operands and results of an op that are divided together."""
-    given = [component_of(value) for value in op.operands if len(component_types(value.type)) == 1]
+    components = [component_of(value) for value in op.operands if len(component_types(value.type)) == 1]
     results = list(components_of(op.result))
     match op:
         case tt.Dot() if tensor_of(op.result).rank == 2:
-            a, b, c = given[:3]
+            a, b, c = components[:3]
             rows, columns = ((results[0], axis) for axis in range(2))
             yield from ((rows, (a, 0)), (rows, (c, 0)), (columns, (b, 1)), (columns, (c, 1)), ((a, 1), (b, 0)))
         case tt.Trans():
-            yield from (((results[0], at), (given[0], axis)) for at, axis in enumerate(op.order))
+            yield from (((results[0], at), (components[0], axis)) for at, axis in enumerate(op.order))
         case tt.ExpandDims():
-            for axis in range(len(_sides(given[0]))):
-                yield (given[0], axis), (results[0], axis + (axis >= op.axis))
+            for axis in range(len(_sides(components[0]))):
+                yield (components[0], axis), (results[0], axis + (axis >= op.axis))
         case tt.Reduce():
-            for axis in range(len(_sides(given[0]))):
-                for one in given[1:]:
-                    yield (given[0], axis), (one, axis)
-                for one in results if axis != op.axis else ():
-                    yield (given[0], axis), (one, axis - (axis > op.axis))
+            for axis in range(len(_sides(components[0]))):
+                for component in components[1:]:
+                    yield (components[0], axis), (component, axis)
+                for component in results if axis != op.axis else ():
+                    yield (components[0], axis), (component, axis - (axis > op.axis))
         case Structured() | scf.Yield() | scf.Condition() | core.TupleLoad():
             pass  # Control flow joins whole values.
         case _:
             # Axes of one size are the same; a broadcast makes an axis of 1 another one.
-            tensors = [one for one in (*given, *results) if _sides(one)]
-            for one in tensors[1:]:
-                for axis, (a, b) in enumerate(zip(_sides(tensors[0]), _sides(one), strict=False)):
+            tensors = [component for component in (*components, *results) if _sides(component)]
+            for component in tensors[1:]:
+                for axis, (a, b) in enumerate(zip(_sides(tensors[0]), _sides(component), strict=False)):
                     if a == b:
-                        yield (tensors[0], axis), (one, axis)
+                        yield (tensors[0], axis), (component, axis)
 
 
 def obstacle_to(func: tt.Func, division: Division, count: int) -> Obstacle | None:
@@ -262,13 +262,13 @@ def _of_what_others_load(func: tt.Func, division: Division) -> Op | None:
 
     Only a barrier makes all CTAs wait until such loads are done. One CTA needs none where each thread has its elements.
     """
-    memory, loaded = MemoryOrder(func), list[Value]()
+    memory, values = MemoryOrder(func), list[Value]()
     for op in func.walk():
         if isinstance(op, tt.Barrier) and op.parent_op is func:
-            loaded.clear()
+            values.clear()
         elif isinstance(op, tt.Load) and not _is_of_first(op, division) and division.axis(op.result) is None:
-            loaded.append(op.ptr)
-        elif isinstance(op, tt.Store) and _is_of_first(op, division) and memory.keeps_order(op, loaded):
+            values.append(op.ptr)
+        elif isinstance(op, tt.Store) and _is_of_first(op, division) and memory.keeps_order(op, values):
             return op
     return None
 
@@ -282,29 +282,29 @@ def _unordered(func: tt.Func, division: Division) -> Op | None:
     memory, forms = MemoryOrder(func), Forms(func)
     accesses = [op for op in func.walk() if isinstance(op, _LOADS + _STORES)]
 
-    def is_ordered(one: Op, store: Op) -> bool:
+    def is_ordered(op: Op, store: Op) -> bool:
         """Whether only one CTA does both, or the same CTA does both for each element."""
-        if _is_of_first(store, division) or _is_of_first(one, division):
-            return _is_of_first(store, division) and _is_of_first(one, division)
-        if isinstance(one, tt.DescriptorStore) and isinstance(store, tt.DescriptorStore):
+        if _is_of_first(store, division) or _is_of_first(op, division):
+            return _is_of_first(store, division) and _is_of_first(op, division)
+        if isinstance(op, tt.DescriptorStore) and isinstance(store, tt.DescriptorStore):
             return True
-        if _place(one) == _place(store):
+        if _place(op) == _place(store):
             return not isinstance(store, tt.Store) or iterations_are_apart(forms, store)
-        return isinstance(one, tt.Store) and isinstance(store, tt.Store) and are_apart(forms, one, store, ())
+        return isinstance(op, tt.Store) and isinstance(store, tt.Store) and are_apart(forms, op, store, ())
 
     for at, store in enumerate(accesses):
         loops = {op for op in store.path() if isinstance(op, Loop)}
-        others = [one for one in accesses[at + 1 :] if not loops.isdisjoint(one.path())]
-        for one in (*accesses[: at + 1], *others) if isinstance(store, _STORES) else ():
-            if memory.keeps_order(store, [one.operands[0]]) and not is_ordered(one, store):
+        others = [other_access for other_access in accesses[at + 1 :] if not loops.isdisjoint(other_access.path())]
+        for other_access in (*accesses[: at + 1], *others) if isinstance(store, _STORES) else ():
+            if memory.keeps_order(store, [other_access.operands[0]]) and not is_ordered(other_access, store):
                 return store
     return None
 
 
 def _place(op: Op) -> Sequence[Value]:
     """The operands that say which elements a load or a store accesses."""
-    described = isinstance(op, tt.DescriptorLoad | tt.DescriptorStore)
-    return (op.operands[0], *op.offsets) if described else op.operands[:1]
+    uses_descriptor = isinstance(op, tt.DescriptorLoad | tt.DescriptorStore)
+    return (op.operands[0], *op.offsets) if uses_descriptor else op.operands[:1]
 
 
 def _is_of_first(op: Op, division: Division) -> bool:
@@ -316,9 +316,9 @@ def _is_of_first(op: Op, division: Division) -> bool:
 
 def _reaches_parts(op: Op, division: Division) -> bool:
     """Whether anything but stores by the first CTA may depend on an op."""
-    found = reached([op], lambda one: [] if isinstance(one, tt.Store) else one.result.uses)
-    stays = (one for one in found if one is not op and not is_pure(one))
-    return any(not isinstance(one, tt.Store) or division.axis(one.ptr) is not None for one in stays)
+    ops = reached([op], lambda user: [] if isinstance(user, tt.Store) else user.result.uses)
+    stays = (user for user in ops if user is not op and not is_pure(user))
+    return any(not isinstance(user, tt.Store) or division.axis(user.ptr) is not None for user in stays)
 
 
 def _components(op: Op) -> Iterator[Component]:
@@ -366,7 +366,7 @@ def _why_not(op: Op, division: Division, count: int) -> str | None:
         return None
     if isinstance(op, tt.Reshape):
         shapes = [shape_of(value.type) for value in (op.result, op.value)]
-        narrow = [tuple(one for one in shape if one > 1) for shape in shapes]
+        narrow = [tuple(size for size in shape if size > 1) for shape in shapes]
         same = narrow[0] == narrow[1] and (division.axes is None or shapes[0] == shapes[1])
         return None if same else "a reshape moves elements between CTAs"
     if isinstance(op, tt.Reduce):
@@ -441,11 +441,11 @@ def _function(
 
 def _stored_by_first(builder: Rewriter, op: tt.Store, operands: tuple[Value, ...], is_first: Value) -> Value:
     """The store of a value that every CTA has, by the first one."""
-    ptr, value, *given = operands
+    ptr, value, *values = operands
     type_ = with_element(ptr.type, i1)
     mask = builder.add(tt.Splat(is_first, type_)) if isinstance(type_, TensorType) else is_first
-    if given:
-        mask = builder.add(arith.AndI(given[0], mask))
+    if values:
+        mask = builder.add(arith.AndI(values[0], mask))
     return builder.add(tt.Store(ptr, value, mask, cache=op.cache, eviction=op.eviction), op.location)
 
 
@@ -454,5 +454,5 @@ def _reduced(builder: Rewriter, op: tt.Reduce, operands: tuple[Value, ...], coun
     parts = unpacked(builder, builder.copy(op, operands), len(operands))
     gathered = unpacked(builder, builder.add(gpu.ClusterGather(parts, count), op.location), len(parts))
     last = len(shape_of(gathered[0].type)) - 1
-    made = builder.add(tt.Reduce(gathered, last, builder.rewrite_body(op.combine)), op.location)
-    return repacked(builder, unpacked(builder, made, len(gathered)))
+    result = builder.add(tt.Reduce(gathered, last, builder.rewrite_body(op.combine)), op.location)
+    return repacked(builder, unpacked(builder, result, len(gathered)))

@@ -46,12 +46,12 @@ def intersection(first: Sequence[int], second: Sequence[int]) -> list[int]:
 
 def _within(vectors: Sequence[int], duals: Sequence[int]) -> list[int]:
     """A basis of the members of a span on which the linear functions `duals` (masks of bits) are all 0."""
-    kept = extended((), vectors)
+    basis = extended((), vectors)
     for dual in duals:
-        odd = next((v for v in kept if (v & dual).bit_count() & 1), None)
+        odd = next((v for v in basis if (v & dual).bit_count() & 1), None)
         if odd is not None:
-            kept = [v ^ odd if (v & dual).bit_count() & 1 else v for v in kept if v != odd]
-    return kept
+            basis = [v ^ odd if (v & dual).bit_count() & 1 else v for v in basis if v != odd]
+    return basis
 
 
 def _register_duals(layout: Layout, numel: int) -> dict[int, int]:
@@ -114,8 +114,8 @@ def buffer_bases(source: Layout, target: Layout, numel: int, size: int) -> tuple
     duals = [_register_duals(side, numel) for side in (source, target)]
     common = [v for v, dual in duals[0].items() if duals[1].get(v) == dual][:widest]
     of_common = [duals[0][v] for v in common]
-    found = _arranged((source, target), (len(common), len(common)), common, of_common, size)
-    assert found is not None, "for one vector there is always an arrangement"
+    arrangement = _arranged((source, target), (len(common), len(common)), common, of_common, size)
+    assert arrangement is not None, "for one vector there is always an arrangement"
     best = 0
     # One side may be able to move wider vectors than both together.
     for side in (0, 1):
@@ -126,13 +126,13 @@ def buffer_bases(source: Layout, target: Layout, numel: int, size: int) -> tuple
             if basis in vector:
                 continue
             widths = (len(vector) + 1, len(common)) if side == 0 else (len(common), len(vector) + 1)
-            made = _arranged((source, target), widths, [*vector, basis], [*functions, dual], size)
-            if made is not None:
+            candidate = _arranged((source, target), widths, [*vector, basis], [*functions, dual], size)
+            if candidate is not None:
                 vector.append(basis)
                 functions.append(dual)
                 if len(vector) - len(common) > best:
-                    best, found = len(vector) - len(common), made
-    return found
+                    best, arrangement = len(vector) - len(common), candidate
+    return arrangement
 
 
 def row_major(numel: int) -> tuple[int, ...]:
@@ -147,14 +147,14 @@ def vector_bits(layout: Layout, offsets: tuple[int, ...], size: int) -> tuple[in
     """
     into = inverted(offsets)
     places = [combine(into, basis) for basis in layout.bases]
-    found: list[int] = []
-    while len(found) < bits_of(VECTOR // size):
-        wanted = 1 << len(found)
-        holders = [at for at, place in enumerate(places) if place & wanted]
-        if len(holders) != 1 or holders[0] >= len(layout.registers) or places[holders[0]] != wanted:
+    bits: list[int] = []
+    while len(bits) < bits_of(VECTOR // size):
+        bit = 1 << len(bits)
+        holders = [at for at, place in enumerate(places) if place & bit]
+        if len(holders) != 1 or holders[0] >= len(layout.registers) or places[holders[0]] != bit:
             break
-        found.append(holders[0])
-    return tuple(found)
+        bits.append(holders[0])
+    return tuple(bits)
 
 
 # Moves by vectors and by matrices.
@@ -264,9 +264,9 @@ def turned_bytes(layout: Layout, offsets: tuple[int, ...], size: int) -> tuple[i
     if size != 1 or len(layout.registers) < 4 or not all(layout.registers[:4]):
         return None
     into = inverted(offsets)
-    one, two, row, sixteen = layout.registers[:4]
+    first, two, row, sixteen = layout.registers[:4]
     four, eight, *lines = layout.lanes
-    depths = {1: one, 2: two, 4: four, 8 | 2: eight ^ two, 16: sixteen}
+    depths = {1: first, 2: two, 4: four, 8 | 2: eight ^ two, 16: sixteen}
     places = [combine(into, basis) for basis in (*map(depths.__getitem__, BYTE_DEPTHS), *layout.warps)]
     across = [combine(into, line) for line in (row, *lines[:2], lines[2] ^ row)]
     return tuple(places) if across == [1, 2, 4, 8] and not any(place % VECTOR for place in places) else None
@@ -290,11 +290,11 @@ def _least_cost(layout: Layout, size: int) -> float:
 @lru_cache(maxsize=1024)
 def matrix_view(layout: Layout, offsets: tuple[int, ...], size: int) -> View | None:
     """The view in which a tensor moves as matrices; None if vectors are cheaper."""
-    wanted = tuple(range(bits_of(VECTOR // size)))
+    bits = tuple(range(bits_of(VECTOR // size)))
     costs = {
         view: _matrix_moves(view, offsets, size).cost
         for view in views(layout, size)
-        if vector_bits(view.layout, offsets, size)[: len(wanted)] == wanted
+        if vector_bits(view.layout, offsets, size)[: len(bits)] == bits
     }
     best = min(costs, key=costs.__getitem__, default=None)
     return best if best is not None and costs[best] < vector_moves(layout, offsets, size).cost else None

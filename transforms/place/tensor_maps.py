@@ -38,16 +38,16 @@ from ziggurat.transforms.place.queries import constant, constant_of, role_split
 
 def make_tensor_maps(module: gpu.Module) -> Op:
     """The GPU model whose kernel makes a tensor map for each descriptor that is made and used."""
-    made = _with_maps_of_launch(module)
-    assert isinstance(made, gpu.Module)
-    module = made
+    prepared_module = _with_maps_of_launch(module)
+    assert isinstance(prepared_module, gpu.Module)
+    module = prepared_module
     makes = [op for op in module.walk() if isinstance(op, tt.MakeTensorDescriptor) and op.result.uses]
     if not makes:
         return module
     size = MAP_BYTES * len(makes)
     warps = module.num_warps if role_split(module) is None else 1
     neighbours = {op: run for run in _runs(makes) for op in run}
-    given: dict[Op, tuple[Value, ...]] = {}
+    parameters: dict[Op, tuple[Value, ...]] = {}
     buffers: list[Value] = []
     scratch: list[Value] = []
 
@@ -70,7 +70,7 @@ def make_tensor_maps(module: gpu.Module) -> Op:
             return None
         if op not in neighbours:
             return DROP
-        given[op] = operands
+        parameters[op] = operands
         run = neighbours[op]
         if op is not run[-1]:
             return DROP
@@ -80,7 +80,7 @@ def make_tensor_maps(module: gpu.Module) -> Op:
             builder.add(gpu.Barrier())
         for number, make in enumerate(run):
             index, rank = makes.index(make), len(make.shape)
-            base, *numbers = given[make]
+            base, *numbers = parameters[make]
             builder.mapping.values[make.result] = builder.add(
                 gpu.MakeTensorMap(
                     buffers[index], scratch[0], base, numbers[:rank], numbers[rank:], make.result.type,
@@ -103,10 +103,10 @@ def _runs(makes: Sequence[tt.MakeTensorDescriptor]) -> list[list[tt.MakeTensorDe
     for op in makes:
         block, last = op.parent, runs[-1][-1] if runs else None
         if last is not None and block is not None and last.parent is block:
-            made = {one.result for one in runs[-1]}
-            results = [one.result for one in block.ops]
+            values = {make.result for make in runs[-1]}
+            results = [op.result for op in block.ops]
             between = block.ops[results.index(last.result) + 1 : results.index(op.result)]
-            if all(isinstance(one, Pure | tt.Load) and made.isdisjoint(one.operands) for one in between):
+            if all(isinstance(op_, Pure | tt.Load) and values.isdisjoint(op_.operands) for op_ in between):
                 runs[-1].append(op)
                 continue
         runs.append([op])
@@ -137,12 +137,12 @@ def _with_maps_of_launch(module: Op) -> Op:
     def lowered(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         if isinstance(op, tt.Func):
             old = op.body.parameters
-            types = [one.type for one in (*old, *(make.result for make in makes))]
+            types = [value.type for value in (*old, *(make.result for make in makes))]
             inner = builder.inside(types, op.body.yield_type, isolated=True)
             inner.location = op.location
             inner.mapping.values.update(zip([*old, *(make.result for make in makes)], inner.parameters, strict=True))
             inner.rewrite_blocks(op.body)
-            parts = [_part_of(one) for one in makes]
+            parts = [_part_of(make) for make in makes]
             return builder.add(_with_parameters(op, inner, parts), op.location)
         return builder[op.result] if op in makes else None
 
@@ -151,8 +151,8 @@ def _with_maps_of_launch(module: Op) -> Op:
 
 def _part_of(make: tt.MakeTensorDescriptor) -> str:
     """The part of a tensor map that a launch makes."""
-    stored = any(isinstance(user, gpu.TmaStore) for user in make.result.uses)
-    return " ".join((MAP, *map(_source, (make.base, *make.shape, make.strides[0])))) + STORED * stored
+    is_stored = any(isinstance(user, gpu.TmaStore) for user in make.result.uses)
+    return " ".join((MAP, *map(_source, (make.base, *make.shape, make.strides[0])))) + STORED * is_stored
 
 
 def _source(value: Value) -> str:

@@ -62,13 +62,13 @@ def tma_accesses(module: core.Module, target: str, num_warps: int, launch_pdl: b
     A warning says why TMA does not do a store, a sum in memory, or a load for a dot. With `launch_pdl` the memory for
     tensor maps may still be in use by the launch before, so that the kernel makes none.
     """
-    found: dict[Value, bool] = {}
+    decisions: dict[Value, bool] = {}
     for op, decision in tma_decisions(module, target, num_warps, launch_pdl).items():
         if isinstance(decision, bool):
-            found[op] = decision
+            decisions[op] = decision
         elif isinstance(decision[0], _Stored) or feeds_dot(op):
             warn_of("the block is moved through pointers, not by TMA", *decision)
-    return found
+    return decisions
 
 
 def tma_decisions(
@@ -76,8 +76,8 @@ def tma_decisions(
 ) -> dict[Value, bool | tuple[Access, Obstacle]]:
     """The accesses as in `tma_accesses`, and those that TMA does not do, with the obstacle."""
     (func,) = (op for op in module.functions().values() if isinstance(op, tt.Func))
-    described = [op for op in func.walk() if isinstance(op, _Read | _Write)]
-    accesses = [op for op in described if isinstance(op, Access)]
+    ops = [op for op in func.walk() if isinstance(op, _Read | _Write)]
+    accesses = [op for op in ops if isinstance(op, Access)]
     if not accesses or not TARGETS[target].has_tma:
         return {}
     order: dict[Value, int] = {op.result: at for at, op in enumerate(func.walk())}
@@ -86,21 +86,21 @@ def tma_decisions(
     memory = MemoryOrder(func)
 
     def origins(kind: type[Op] | UnionType) -> Origins:
-        return frozenset[Component]().union(*(own[op] for op in described if isinstance(op, kind)))
+        return frozenset[Component]().union(*(own[op] for op in ops if isinstance(op, kind)))
 
-    own = {op: memory.origins(op.descriptor) for op in described}
+    own = {op: memory.origins(op.descriptor) for op in ops}
     both = origins(tt.DescriptorLoad) & origins(tt.DescriptorStore)
     # Sums need no order among themselves.
     rows = origins(tt.DescriptorGather | tt.DescriptorScatter)
     others = {True: rows | origins(tt.DescriptorLoad | tt.DescriptorStore), False: rows | origins(tt.DescriptorReduce)}
     infos: Mapping[Component, AxisInfo] = {}
     choice = partial(mma_of, target=target, num_warps=num_warps, rows_first=is_chained(module), inner=block_axis)
-    found: dict[Value, bool | tuple[Access, Obstacle]] = {}
+    decisions: dict[Value, bool | tuple[Access, Obstacle]] = {}
     for op in accesses:
         obstacle: Obstacle | None = None
         loads = isinstance(op, _Read)
-        between = (one for one in ordering if memory.keeps_order(one, [op.descriptor], before=not loads, after=loads))
-        between = next((one for one in between if _is_ordered(op, one, order)), None)
+        between = (op_ for op_ in ordering if memory.keeps_order(op_, [op.descriptor], before=not loads, after=loads))
+        between = next((op_ for op_ in between if _is_ordered(op, op_, order)), None)
         if (without := _no_map(op, func, target)) is not None:
             obstacle = without
         elif between is not None:
@@ -131,10 +131,10 @@ def tma_decisions(
             infos = infos or analyse(func)
             obstacle = _uneven(op, func, infos)
         if obstacle is not None:
-            found[op.result] = op, obstacle
+            decisions[op.result] = op, obstacle
         else:
-            found[op.result] = isinstance(op, tt.DescriptorStore) and not _has_whole_rows(op, func, infos)
-    return found
+            decisions[op.result] = isinstance(op, tt.DescriptorStore) and not _has_whole_rows(op, func, infos)
+    return decisions
 
 
 def _no_map(op: Access, func: tt.Func, target: str) -> Obstacle | None:
@@ -142,18 +142,18 @@ def _no_map(op: Access, func: tt.Func, target: str) -> Obstacle | None:
     makes, or one that is made before a loop around it."""
     if op.descriptor in func.body.parameters:
         return None
-    made = made_by(op.descriptor)
-    if made is None:
+    maker = made_by(op.descriptor)
+    if maker is None:
         return Obstacle("control flow chooses the descriptor", op)
-    if made.at_launch:
+    if maker.at_launch:
         return None
     if func.num_ctas > 1:
-        return Obstacle("the CTAs of a cluster make no tensor maps: they have the memory for them together", made)
+        return Obstacle("the CTAs of a cluster make no tensor maps: they have the memory for them together", maker)
     if not TARGETS[target].makes_tensor_maps:
-        return Obstacle(f"kernels for {target} make no tensor maps, as those for {target}a do", made)
-    if not _loops(op) - _loops(made):
+        return Obstacle(f"kernels for {target} make no tensor maps, as those for {target}a do", maker)
+    if not _loops(op) - _loops(maker):
         why = "making a tensor map takes as long as an access, so the descriptor must be made before a loop around it"
-        return Obstacle(why, made)
+        return Obstacle(why, maker)
     return None
 
 
@@ -208,8 +208,8 @@ def _loops(op: Op) -> set[Value]:
 def _uneven(op: Access, func: tt.Func, infos: Mapping[Component, AxisInfo]) -> Obstacle | None:
     """The obstacle if the first column of a block is no multiple of 16 bytes, or a row of a stored tensor that is a
     parameter. (For a tensor that the kernel describes, the kernel can find out.)"""
-    made = isinstance(op, tt.DescriptorStore) and made_by(op.descriptor) is not None
-    if isinstance(op, _Stored) and not made and not _has_whole_rows(op, func, infos):
+    has_maker = isinstance(op, tt.DescriptorStore) and made_by(op.descriptor) is not None
+    if isinstance(op, _Stored) and not has_maker and not _has_whole_rows(op, func, infos):
         return Obstacle("the rows of the tensor are not known to be multiples of 16 bytes", op)
     if _divisor(op.offsets[-1], infos) * descriptor_of(op.descriptor).element.bytes % _UNIT:
         return Obstacle("the first column is not known to be a multiple of 16 bytes", op)
@@ -225,11 +225,11 @@ def _adds(op: tt.DescriptorReduce) -> bool:
 
 def _has_whole_rows(op: Access, func: tt.Func, infos: Mapping[Component, AxisInfo]) -> bool:
     """Whether the rows of the tensor are known to be multiples of 16 bytes."""
-    made, size = made_by(op.descriptor), descriptor_of(op.descriptor).element.bytes
-    if made is None:
-        known: dict[Value, int] = dict(zip(func.body.parameters, func.divisibility, strict=False))
-        return known.get(op.descriptor, 1) % _UNIT == 0
-    return is_contiguous(made) or _divisor(made.shape[-1], infos) * size % _UNIT == 0
+    maker, size = made_by(op.descriptor), descriptor_of(op.descriptor).element.bytes
+    if maker is None:
+        divisors: dict[Value, int] = dict(zip(func.body.parameters, func.divisibility, strict=False))
+        return divisors.get(op.descriptor, 1) % _UNIT == 0
+    return is_contiguous(maker) or _divisor(maker.shape[-1], infos) * size % _UNIT == 0
 
 
 def _divisor(value: Value, infos: Mapping[Component, AxisInfo]) -> int:
@@ -346,10 +346,10 @@ def lower_tma(module: Op) -> Op:
         return module
     direct = _direct(module)
     allocs = {store.buffer for store, _ in direct.values()}
-    gone = {op.result for store, steps in direct.values() for op in (store, *steps)}
+    removed = {op.result for store, steps in direct.values() for op in (store, *steps)}
 
     def lowered(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
-        if op.result in gone:
+        if op.result in removed:
             # Up to that store, the value of a load or a transposition is mapped to the buffer that TMA fills.
             return DROP if isinstance(op, gpu.LocalStore) else operands[0]
         if isinstance(op, gpu.LocalAlloc) and op.result in allocs:
@@ -378,14 +378,14 @@ def lower_tma(module: Op) -> Op:
 
 def _direct(module: Op) -> dict[Value, tuple[gpu.LocalStore, tuple[tt.Trans, ...]]]:
     """For loads of blocks, the stores to buffers that TMA can fill itself, and the transpositions in between."""
-    found: dict[Value, tuple[gpu.LocalStore, tuple[tt.Trans, ...]]] = {}
+    stores: dict[Value, tuple[gpu.LocalStore, tuple[tt.Trans, ...]]] = {}
     for op in module.walk():
         if isinstance(op, gpu.LocalStore) and is_filled_by_tma(op.value, shared_of(op.buffer)):
             load, steps = before_transposition(op.value)
             alone = all(len(value.uses) == 1 for value in (load, *(step.result for step in steps)))
             if alone and sum(isinstance(user, gpu.LocalStore) for user in op.buffer.uses) == 1:
-                found[load] = op, steps
-    return found
+                stores[load] = op, steps
+    return stores
 
 
 def _buffer(builder: Builder, descriptor: Value) -> Value:

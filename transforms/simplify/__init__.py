@@ -48,6 +48,6 @@ def simplify(op: Op, *, verify: bool = False, snapshots: list[Snapshot] | None =
     `verify` and `snapshots` are those of `run_passes`.
     """
     require_model(op, "simplify")
-    while (made := run_passes(op, SIMPLIFY, verify=verify, snapshots=snapshots)) is not op:
-        op = made
+    while (simplified := run_passes(op, SIMPLIFY, verify=verify, snapshots=snapshots)) is not op:
+        op = simplified
     return op

@@ -47,7 +47,7 @@ class _Sharing:
 
     def __init__(self, op: Op) -> None:
         self.same: dict[Value, Value] = {}
-        self._known: dict[Block, dict[Key, Value]] = {}
+        self._values: dict[Block, dict[Key, Value]] = {}
         self._read: dict[Block, dict[Key, Value]] = {}
         self._dominance = Dominance()
         for inner in op.walk():
@@ -59,26 +59,26 @@ class _Sharing:
             if op.captured_values():
                 return
             key = self._key(op)
-            known, found = self._known, self._find(block, key)
+            values, value = self._values, self._find(block, key)
         elif is_read(op):
             key = self._key(op)
-            known, found = self._read, self._read.get(block, {}).get(key)
+            values, value = self._read, self._read.get(block, {}).get(key)
         else:
             if self._read.get(block) and may_write(op):
                 del self._read[block]
             return
-        if found is None:
-            known.setdefault(block, {})[key] = op.result
+        if value is None:
+            values.setdefault(block, {})[key] = op.result
         else:
-            self.same[op.result] = found
+            self.same[op.result] = value
 
     def _find(self, block: Block, key: Key) -> Value | None:
         """An equal op in the block or in one that dominates it."""
         here: Block | None = block
         while here is not None:
-            found = self._known.get(here, {}).get(key)
-            if found is not None:
-                return found
+            value = self._values.get(here, {}).get(key)
+            if value is not None:
+                return value
             here = self._above(here)
         return None
 

@@ -37,9 +37,9 @@ def dce(op: Op) -> Op:
     """
     if "_is_swept" in op.__dict__:
         return op
-    made = _swept(op, Demand(op))
-    made.__dict__["_is_swept"] = True
-    return made
+    swept = _swept(op, Demand(op))
+    swept.__dict__["_is_swept"] = True
+    return swept
 
 
 def remove_unused(op: Op) -> Op:
@@ -58,24 +58,24 @@ def remove_unused(op: Op) -> Op:
 
 
 def _swept(root: Op, demand: Demand) -> Op:
-    kept = demand.kept
+    values = demand.kept
     narrowed: dict[Value, list[int]] = {}
     vain = False
     for op in root.walk():
-        if op.result not in kept:
+        if op.result not in values:
             vain = True
         elif op.bodies and (count := value_count(op)):
-            needed = demand.of(op)
-            if len(needed) < count:
-                narrowed[op.result] = needed
-    return Sweep(kept, narrowed).root(root) if vain or narrowed else root
+            indices = demand.of(op)
+            if len(indices) < count:
+                narrowed[op.result] = indices
+    return Sweep(values, narrowed).root(root) if vain or narrowed else root
 
 
 class Sweep:
     """Copies the ops that are kept, with narrower loops and branches."""
 
-    def __init__(self, kept: set[Value], narrowed: dict[Value, list[int]]) -> None:
-        self.kept = kept
+    def __init__(self, live: set[Value], narrowed: dict[Value, list[int]]) -> None:
+        self.kept = live
         self.narrowed = narrowed
         self.values: dict[Value, Value] = {}
         self.blocks: dict[Block, Block] = {}
@@ -89,9 +89,9 @@ class Sweep:
         values = self.values
         values.update(zip(old.parameters if parameters is None else parameters, builder.parameters, strict=True))
         for block in old.blocks[1:]:
-            made = builder.new_block([p.type for p in block.parameters])
-            self.blocks[block] = made
-            values.update(zip(block.parameters, made.parameters, strict=True))
+            copy = builder.new_block([p.type for p in block.parameters])
+            self.blocks[block] = copy
+            values.update(zip(block.parameters, copy.parameters, strict=True))
         for block in old.blocks:
             if block is not old.blocks[0]:
                 builder.move_to(self.blocks[block])
@@ -99,10 +99,10 @@ class Sweep:
         return builder.finish()
 
     def ops(self, ops: Sequence[Op], builder: Builder) -> None:
-        values, kept, narrowed = self.values, self.kept, self.narrowed
+        values, live, narrowed = self.values, self.kept, self.narrowed
         for op in ops:
             result = op.result
-            if result not in kept:
+            if result not in live:
                 continue
             if narrowed:
                 if result in narrowed:
@@ -127,33 +127,36 @@ class Sweep:
                 bodies = [self.body(body, _begin(around, body)) for body in op.bodies]
             values[result] = builder.add(op.SPEC.copy(op, operands, successors, bodies, result.type))
 
-    def narrow(self, op: Op, needed: list[int], builder: Builder) -> Op:
+    def narrow(self, op: Op, indices: list[int], builder: Builder) -> Op:
         """The loop or branch with only the needed values."""
         assert isinstance(op, Structured)
-        yields = packed([op.value_types[index] for index in needed])
+        yields = packed([op.value_types[index] for index in indices])
         bodies: list[Body] = []
         for body in op.bodies:
-            carried = op.entry_arguments(body)
-            parameters = [*body.parameters[: op.LEADING], *(carried[index] for index in needed if carried)]
+            old_parameters = op.entry_arguments(body)
+            parameters = [
+                *body.parameters[: op.LEADING],
+                *(old_parameters[index] for index in indices if old_parameters),
+            ]
             inner = builder.nested(
                 [p.type for p in parameters], yields if body.yield_type == op.result.type else body.yield_type
             )
             bodies.append(self.body(body, inner, parameters))
         # Initial values that are not needed may be gone.
-        operands = [*op.controls, *(op.inits[index] for index in needed if op.inits)]
+        operands = [*op.controls, *(op.inits[index] for index in indices if op.inits)]
         return op.SPEC.copy(op, tuple([self.values[value] for value in operands]), (), bodies, yields)
 
-    def narrow_terminator(self, op: Op, handed: tuple[Value, ...], needed: list[int]) -> Op:
+    def narrow_terminator(self, op: Op, values: tuple[Value, ...], indices: list[int]) -> Op:
         """The terminator of a narrowed loop or branch."""
-        chosen = [*op.operands[: len(op.operands) - len(handed)], *(handed[index] for index in needed)]
-        return op.SPEC.copy(op, tuple([self.values[value] for value in chosen]), (), (), op.result.type)
+        operands = [*op.operands[: len(op.operands) - len(values)], *(values[index] for index in indices)]
+        return op.SPEC.copy(op, tuple([self.values[value] for value in operands]), (), (), op.result.type)
 
-    def component(self, op: Op, needed: list[int], builder: Builder) -> Value:
+    def component(self, op: Op, indices: list[int], builder: Builder) -> Value:
         """The counterpart of a `tuple.load` from a narrowed op."""
         source = self.values[op.operands[0]]
-        if len(needed) == 1:
+        if len(indices) == 1:
             return source
-        index = needed.index(op.attributes["index"])
+        index = indices.index(op.attributes["index"])
         return builder.add(core.TupleLoad(source, index), op.location)
 
 

@@ -84,11 +84,13 @@ def reachable_roots(module: traits.SymbolTable) -> list[Op]:
     functions = module.functions()
     if len(functions) == 1:
         return list(functions.values())
-    called = {callee for function in functions.values() for inner in function.walk() for callee in callees(inner)}
+    called_symbols = {
+        callee for function in functions.values() for inner in function.walk() for callee in callees(inner)
+    }
     roots = [
         function
         for name, function in functions.items()
-        if name not in called and (not isinstance(function, tt.Func) or function.body.yield_type == void)
+        if name not in called_symbols and (not isinstance(function, tt.Func) or function.body.yield_type == void)
     ]
     return roots or list(functions.values())
 
@@ -142,17 +144,17 @@ class Demand:
 
     def has_effects(self, symbol: str) -> bool:
         """Whether calling a function does more than give its result. A recursive or unknown one may do anything."""
-        known = self._effective.get(symbol)
-        if known is None:
+        effective = self._effective.get(symbol)
+        if effective is None:
             self._effective[symbol] = True
             function = self._functions.get(symbol)
-            known = (
+            effective = (
                 function is None
                 or _branches(function)
                 or any(self._is_effective(op) for body in function.bodies for op in body.walk())
             )
-            self._effective[symbol] = known
-        return known
+            self._effective[symbol] = effective
+        return effective
 
     def _is_effective(self, op: Op) -> bool:
         if isinstance(op, traits.Returns | core.VarStore):
@@ -219,10 +221,10 @@ class Demand:
 
     def _need(self, op: Structured, index: int) -> None:
         """Note that a carried value of a structured op is needed."""
-        needed = self.values.setdefault(op.result, set())
-        if index in needed:
+        components = self.values.setdefault(op.result, set())
+        if index in components:
             return
-        needed.add(index)
+        components.add(index)
         self._keep(op)
         if op.inits:
             self._stack.append(op.inits[index])
@@ -234,10 +236,10 @@ class Demand:
             self._need(op, index)
 
     def _settle(self) -> None:
-        stack, kept = self._stack, self.kept
+        stack, live = self._stack, self.kept
         while stack:
             value = stack.pop()
-            if value in kept:
+            if value in live:
                 # A kept op was entered when it was kept; but a use of a structured op as a whole needs all its values.
                 if isinstance(value, OpResult) and value.op.bodies:
                     self._need_whole(value.op)
@@ -247,7 +249,7 @@ class Demand:
                     source = op.tuple
                     if isinstance(source, OpResult) and value_count(source.op) > 1:
                         assert isinstance(source.op, Structured)
-                        kept.add(value)
+                        live.add(value)
                         self._need(source.op, op.index)
                         continue
                 if op.bodies:
@@ -255,7 +257,7 @@ class Demand:
                 self._keep(op)
             else:
                 assert isinstance(value, BlockParameter)
-                kept.add(value)
+                live.add(value)
                 body = value.block.parent
                 owner = body.parent
                 if value.block is body.entry and isinstance(owner, Structured) and value.index >= owner.LEADING:

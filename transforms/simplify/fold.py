@@ -43,8 +43,8 @@ def fold(op: Op) -> Op:
     A loop-carried value that no iteration changes becomes the initial one. A result of `scf.if` that is the same in
     both branches becomes that value. Returns `op` itself if there is nothing to fold.
     """
-    while (made := transform(op, folding, pass_name="fold")) is not op:
-        op = made
+    while (folded_model := transform(op, folding, pass_name="fold")) is not op:
+        op = folded_model
     return op
 
 
@@ -97,15 +97,15 @@ def evaluate(op: Op, numbers: tuple[Number, ...]) -> Number | None:
     target = element_of(op.result.type)
     if not isinstance(op, ELEMENTWISE) or not isinstance(target, ScalarType):
         return None
-    given: list[Number] = []
+    arguments: list[Number] = []
     for value, number in zip(op.operands, numbers, strict=True):
         type_ = element_of(value.type)
         if not isinstance(type_, ScalarType):
             return None
-        given.append(rounded_number(number, type_) if type_.is_float else number)
-    if not _is_certain(op, given, target):
+        arguments.append(rounded_number(number, type_) if type_.is_float else number)
+    if not _is_certain(op, arguments, target):
         return None
-    result: Number = on_numbers(op, given)
+    result: Number = on_numbers(op, arguments)
     if target.is_float and isinstance(op, arith.Bitcast | arith.NegF | maths.AbsF):
         # The sign and the bits of a NaN count here; and an infinity of a type that saturates is no constant.
         return result if math.isfinite(result) or (math.isinf(result) and not target.saturates) else None
@@ -154,10 +154,10 @@ _EXACT_AT: dict[type[Op], Callable[[float], bool]] = {
 def _fold_if(builder: Rewriter, op: scf.If, operands: tuple[Value, ...]) -> Outcome:
     condition = constant_of(operands[0])
     if condition is not None:
-        chosen = op.then if condition else op.otherwise
-        terminator = chosen.entry.terminator
-        if len(chosen.blocks) == 1 and isinstance(terminator, scf.Yield):
-            builder.rewrite_ops(chosen.entry.ops[:-1])
+        branch = op.then if condition else op.otherwise
+        terminator = branch.entry.terminator
+        if len(branch.blocks) == 1 and isinstance(terminator, scf.Yield):
+            builder.rewrite_ops(branch.entry.ops[:-1])
             return _packed(builder, [builder[value] for value in terminator.values])
     same = _same_in_both_branches(op)
     if len(same) == 1 and same[0] is not None and op.result.uses:
@@ -200,13 +200,13 @@ def _with_unchanged(builder: Rewriter, op: Structured, operands: tuple[Value, ..
     """
     initial = operands[op.CONTROLS :]
     unchanged = [index for index in range(len(initial)) if _is_unchanged(op, index)]
-    known = {op.entry_arguments(body)[i]: initial[i] for i in unchanged for body in op.bodies}
+    values = {op.entry_arguments(body)[i]: initial[i] for i in unchanged for body in op.bodies}
     result_known = bool(unchanged) and len(initial) == 1
-    if not any(parameter.uses for parameter in known) and not (result_known and op.result.uses):
+    if not any(parameter.uses for parameter in values) and not (result_known and op.result.uses):
         return None
-    bodies = [builder.rewrite_body(body, mapping=known) for body in op.bodies]
-    made = builder.add(op.SPEC.copy(op, operands, (), bodies, op.result.type), op.location)
-    return initial[0] if result_known else made
+    bodies = [builder.rewrite_body(body, mapping=values) for body in op.bodies]
+    new = builder.add(op.SPEC.copy(op, operands, (), bodies, op.result.type), op.location)
+    return initial[0] if result_known else new
 
 
 def _is_unchanged(op: Structured, index: int) -> bool:
@@ -225,8 +225,8 @@ def _same_in_both_branches(op: scf.If) -> list[Value | None]:
         number = constant_of(first)
         return value is first or (number is not None and same_number(constant_of(value), number))
 
-    handed = zip(*(terminator.handed for terminator in op.terminators()), strict=True)
-    return [first if all(alike(first, value) for value in rest) else None for first, *rest in handed]
+    pairs = zip(*(terminator.handed for terminator in op.terminators()), strict=True)
+    return [first if all(alike(first, value) for value in rest) else None for first, *rest in pairs]
 
 
 def _again(builder: Rewriter, value: Value) -> Value:
@@ -266,8 +266,8 @@ def _fact(op: tt.DescriptorFact, descriptor: Value) -> Value | None:
     """The size or stride from which the descriptor is made, if it is made in the function."""
     if not isinstance(descriptor, OpResult) or not isinstance(descriptor.op, tt.MakeTensorDescriptor):
         return None
-    made = descriptor.op
-    return (made.shape if isinstance(op, tt.DescriptorSize) else made.strides)[op.axis]
+    maker = descriptor.op
+    return (maker.shape if isinstance(op, tt.DescriptorSize) else maker.strides)[op.axis]
 
 
 def _masked(builder: Rewriter, op: tt.Load | tt.Store, operands: tuple[Value, ...]) -> Outcome:

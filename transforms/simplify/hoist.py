@@ -56,7 +56,7 @@ def _invariants(loop: scf.For | scf.While) -> list[Op]:
     if isinstance(loop, scf.For) and loop.disable_licm:
         return []
     writes = any(may_write(inner) for body in loop.bodies for block in body.blocks for inner in block.ops)
-    found: list[Op] = []
+    ops: list[Op] = []
     moving: set[Value] = set()
     for index, body in enumerate(loop.bodies):
         for block in body.blocks:
@@ -64,10 +64,10 @@ def _invariants(loop: scf.For | scf.While) -> list[Op]:
             for op in block.ops:
                 good = not may_trap(op) if is_pure(op) else is_read(op) and certain and not writes
                 if good and all(value in moving or _is_outside(value, loop) for value in op.used_values()):
-                    found.append(op)
+                    ops.append(op)
                     moving.add(op.result)
                 certain = certain and not may_stop(op)
-    return found
+    return ops
 
 
 def _is_outside(value: Value, loop: Op) -> bool:

@@ -47,11 +47,11 @@ def _defining_op(value: Value) -> Op | None:
 
 def _is(value: Value, number: Number) -> bool:
     """Whether a value is this constant. Integers are compared by their bits: -1 has all of them set."""
-    found = constant_of(value)
+    constant = constant_of(value)
     scalar = element_of(value.type)
-    if found is None or not isinstance(scalar, ScalarType) or scalar.is_float:
-        return found is not None and same_number(found, number)
-    return (int(found) - int(number)) % (1 << scalar.bits) == 0
+    if constant is None or not isinstance(scalar, ScalarType) or scalar.is_float:
+        return constant is not None and same_number(constant, number)
+    return (int(constant) - int(number)) % (1 << scalar.bits) == 0
 
 
 # The right operand that leaves the left operand unchanged; for a commutative op, the left operand as well. The floats
@@ -84,11 +84,11 @@ def _binary(builder: Builder, op: Op, lhs: Value, rhs: Value) -> Value | None:
     if _saturates_infinities(lhs.type):  # x * 1.0 is not x for an infinite x.
         return None
     sides = ((lhs, rhs), (rhs, lhs)) if isinstance(op, Commutative) else ((lhs, rhs),)
-    for value, known in sides:
-        if type(op) in _NEUTRAL and _is(known, _NEUTRAL[type(op)]):
+    for value, number in sides:
+        if type(op) in _NEUTRAL and _is(number, _NEUTRAL[type(op)]):
             return value
-        if type(op) in _ABSORBING and _is(known, _ABSORBING[type(op)]):
-            return known
+        if type(op) in _ABSORBING and _is(number, _ABSORBING[type(op)]):
+            return number
     return None
 
 
@@ -99,9 +99,9 @@ def _saturates_infinities(type_: Type) -> bool:
 
 
 def _select(condition: Value, then: Value, otherwise: Value) -> Value | None:
-    known = constant_of(condition)
-    if known is not None:
-        return then if known else otherwise
+    constant = constant_of(condition)
+    if constant is not None:
+        return then if constant else otherwise
     return then if then is otherwise else None
 
 

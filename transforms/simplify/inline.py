@@ -76,9 +76,9 @@ def inline_call(
     if isinstance(builder, Rewriter):
         builder.note_inlined(function)
     body = function.bodies[0]
-    expected, given = [p.type for p in body.parameters], [value.type for value in arguments]
-    if expected != given:
-        raise BuildError(f"inline_call: the arguments must be of types ({_listed(expected)}); got ({_listed(given)})")
+    expected, types = [p.type for p in body.parameters], [value.type for value in arguments]
+    if expected != types:
+        raise BuildError(f"inline_call: the arguments must be of types ({_listed(expected)}); got ({_listed(types)})")
     if not _can_inline(function, builder):
         raise BuildError("inline_call: the function returns from a loop or a branch, or its blocks have no place here")
     if len(body.blocks) == 1:
@@ -88,8 +88,8 @@ def inline_call(
         values = [inner[value] for value in body.entry.terminator.operands]
         builder.move_to(inner.block)
     else:
-        returned = next((b.terminator.operands for b in body.blocks if isinstance(b.terminator, Returns)), ())
-        rest = builder.new_block([value.type for value in returned])
+        results = next((b.terminator.operands for b in body.blocks if isinstance(b.terminator, Returns)), ())
+        rest = builder.new_block([value.type for value in results])
         branch = cf.Br if isinstance(function, tt.Func) else core.Branch
 
         def leave(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:

@@ -20,7 +20,7 @@ from ziggurat.codemodel.types import ScalarType, Type, pyobject
 Ending = Callable[[Rewriter, tuple[Value, ...]], None]
 
 
-def lower_structured(op: Op, chosen: Callable[[Op], bool] = lambda op: True) -> Op:
+def lower_structured(op: Op, predicate: Callable[[Op], bool] = lambda op: True) -> Op:
     """Turn `scf.for`, `scf.if`, `scf.while`, and the control flow of the Python dialect, into blocks.
 
         %5 : i32 = scf.for %0 %1 %2 %3              cf.br ^block_1(%0, %3);
@@ -42,16 +42,16 @@ def lower_structured(op: Op, chosen: Callable[[Op], bool] = lambda op: True) -> 
     ops that are `chosen` are lowered; an op around a chosen one must be chosen, too. Gives `op` itself where
     there is nothing to lower.
     """
-    if not any(type(inner) in _LOWER and chosen(inner) for inner in op.walk()):
+    if not any(type(inner) in _LOWER and predicate(inner) for inner in op.walk()):
         return op
-    return transform(op, _Lowering(chosen), pass_name="lower_structured")
+    return transform(op, _Lowering(predicate), pass_name="lower_structured")
 
 
 class _Lowering:
     """The transformer. The ops of a lowered body go to the builder of the op itself."""
 
-    def __init__(self, chosen: Callable[[Op], bool]) -> None:
-        self._chosen = chosen
+    def __init__(self, predicate: Callable[[Op], bool]) -> None:
+        self._predicate = predicate
         self._endings: dict[Body, Ending] = {}
         # By the result of a Python loop that is being lowered: what its `continue` and its `break` become.
         self._leaving: dict[Value | None, tuple[Ending, Ending]] = {}
@@ -70,7 +70,7 @@ class _Lowering:
             components = self._components.get(op.tuple)
             return None if components is None else components[op.index]
         lower = _LOWER.get(type(op))
-        if lower is None or (isinstance(op, py.For) and _range_of(op) is None) or not self._chosen(op):
+        if lower is None or (isinstance(op, py.For) and _range_of(op) is None) or not self._predicate(op):
             return None
         return lower(self, builder, op, operands)
 
@@ -196,7 +196,7 @@ def _for(lowering: _Lowering, builder: Rewriter, op: scf.For | py.For, operands:
     inside, rest = builder.new_block(), builder.new_block()
     builder.add(_jump(op, header, (start, *initial)))
     builder.move_to(header)
-    index, *carried = header.parameters
+    index, *parameters = header.parameters
     if positive is None:
         going = builder.add(less(index, stop) if sign > 0 else greater(index, stop))
         builder.add(_choose(op, going, Successor(inside), Successor(rest)))
@@ -216,7 +216,7 @@ def _for(lowering: _Lowering, builder: Rewriter, op: scf.For | py.For, operands:
         builder.add(_jump(op, header, (builder.add(plus(index, step)), *values)))
 
     lowering.loop(builder, op, inside, header.parameters, end, rest)
-    return lowering.results(builder, op, carried)
+    return lowering.results(builder, op, parameters)
 
 
 def _sign(step: Value) -> int:
@@ -236,13 +236,13 @@ def _range_of(op: py.For) -> py.Invoke | None:
     if len(op.iterable.blocks) > 1:
         return None
     terminator = op.iterable.entry.terminator
-    given = terminator.operands[0] if terminator.operands else None
-    found = given.op if isinstance(given, OpResult) else None
-    if not isinstance(found, py.Invoke) or found.callee not in _RANGES or found.parent is not op.iterable.entry:
+    iterable = terminator.operands[0] if terminator.operands else None
+    call = iterable.op if isinstance(iterable, OpResult) else None
+    if not isinstance(call, py.Invoke) or call.callee not in _RANGES or call.parent is not op.iterable.entry:
         return None
-    positional = len(found.arguments) - len(found.keywords)
+    positional = len(call.arguments) - len(call.keywords)
     bounds = set(("start", "stop", "step")[:positional] if positional > 1 else ("stop",)[:positional])
-    return None if bounds & set(found.keywords) or found.result.uses != (terminator,) else found
+    return None if bounds & set(call.keywords) or call.result.uses != (terminator,) else call
 
 
 def _bounds(builder: Rewriter, op: py.For) -> tuple[Value, ...]:
@@ -254,8 +254,8 @@ def _bounds(builder: Rewriter, op: py.For) -> tuple[Value, ...]:
     builder.location = place
     positional = len(call.arguments) - len(call.keywords)
     names = ("stop",) if positional == 1 else ("start", "stop", "step")
-    given = dict(zip((*names[:positional], *call.keywords), call.arguments, strict=False))
-    values = {name: builder[value] for name, value in given.items()}
+    arguments = dict(zip((*names[:positional], *call.keywords), call.arguments, strict=False))
+    values = {name: builder[value] for name, value in arguments.items()}
     for name, default in (("start", 0), ("step", 1)):
         if name not in values:
             values[name] = builder.add(core.ConstantOp(default, type=pyobject))

@@ -35,8 +35,8 @@ def normalize_blocks(op: Op) -> Op:
     require_model(op, "normalize_blocks")
     if all(len(body.blocks) < 2 for inner in op.walk() for body in inner.bodies):
         return op
-    while (made := transform(transform(op, _redirected), _Shortening())) is not op:
-        op = made
+    while (blocks := transform(transform(op, _redirected), _Shortening())) is not op:
+        op = blocks
     return op
 
 
@@ -57,25 +57,25 @@ def _redirected(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outco
     return builder.add((core.Branch if isinstance(op, core.CondBranch) else cf.Br)(successors[0]))
 
 
-def _edges(op: Op, given: dict[Value, Value]) -> list[_Edge]:
+def _edges(op: Op, values: dict[Value, Value]) -> list[_Edge]:
     """The edges that a branch may take where `given` has the values of the parameters of its block."""
-    edges = [(s.block, tuple(given.get(value, value) for value in s.arguments)) for s in op.successors]
+    edges = [(s.block, tuple(values.get(value, value) for value in s.arguments)) for s in op.successors]
     if len(edges) < 2:
         return edges
     condition = op.operands[0]
-    known = constant_of(given.get(condition, condition))
-    if known is not None:
-        return [edges[0 if known else 1]]
+    constant = constant_of(values.get(condition, condition))
+    if constant is not None:
+        return [edges[0 if constant else 1]]
     return edges[:1] if edges[0] == edges[1] else edges
 
 
 def _onward(edge: _Edge) -> _Edge:
     """The edge past the blocks that only branch, as far as it determines their branches."""
-    (block, values), passed = edge, set[Block]()
+    (block, values), edges = edge, set[Block]()
     while _only_branches(block):
-        if block in passed:
+        if block in edges:
             return edge  # These blocks are an endless loop.
-        passed.add(block)
+        edges.add(block)
         following = _edges(block.terminator, dict(zip(block.parameters, values, strict=True)))
         if len(following) > 1:
             break
@@ -114,21 +114,21 @@ class _Shortening:
 
     def plan(self, body: Body) -> bool:
         """Find what the body can do without. False when it needs all it has."""
-        given: dict[Value, list[Value]] = {p: [] for block in body.blocks[1:] for p in block.parameters}
+        arguments: dict[Value, list[Value]] = {p: [] for block in body.blocks[1:] for p in block.parameters}
         before: dict[Block, list[Op]] = {block: [] for block in body.blocks[1:]}
-        used: set[Value] = set()
+        operands: set[Value] = set()
         for block in body.blocks:
             for op in block.ops:
-                used.update(op.operands if op.successors else op.used_values())
+                operands.update(op.operands if op.successors else op.used_values())
             for successor in block.terminator.successors:
                 before[successor.block].append(block.terminator)
                 for parameter, value in zip(successor.block.parameters, successor.arguments, strict=True):
-                    given[parameter].append(value)
-        for parameter, values in given.items():
+                    arguments[parameter].append(value)
+        for parameter, values in arguments.items():
             others = {self.same.get(value, value) for value in values} - {parameter}
             if len(others) == 1:
                 self.same[parameter] = others.pop()
-        self.needed |= reached(used, lambda value: given.get(value, ()))
+        self.needed |= reached(operands, lambda value: arguments.get(value, ()))
         merged = [(branches[0].parent, block) for block, branches in before.items() if len(branches) == 1]
         self.next.update((first, block) for first, block in merged if first and len(first.successors) == 1)
         return any(block in self.next for block in body.blocks) or any(
@@ -152,9 +152,9 @@ class _Shortening:
         merged = {self.next[block] for block in body.blocks if block in self.next}
         heads = [block for block in body.blocks if block not in merged]
         for head in heads[1:]:
-            kept = [head.parameters[index] for index in self.kept(head)]
-            blocks[head] = inner.new_block([p.type for p in kept])
-            values.update(zip(kept, blocks[head].parameters, strict=True))
+            parameters = [head.parameters[index] for index in self.kept(head)]
+            blocks[head] = inner.new_block([p.type for p in parameters])
+            values.update(zip(parameters, blocks[head].parameters, strict=True))
         for head in heads:
             inner.move_to(blocks.get(head, inner.entry))
             block: Block | None = head
