@@ -12,25 +12,40 @@ import importlib.util
 import itertools
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ziggurat.backend.cuda.binary import Binary, Parameter
 from ziggurat.backend.cuda.driver import cuda, synchronize
-from ziggurat.backend.cuda.launch import Dispatcher
+from ziggurat.backend.cuda.launch import Dispatcher, Launched
 from ziggurat.backend.cuda.memory import empty
 from ziggurat.backend.cuda.packing import Packing, new_slot
 from ziggurat.backend.cuda.specialize import KernelParameter, Specialization
+from ziggurat.backend.launch.grids import MAX_LAUNCHERS
+from ziggurat.codemodel.recent import Recent
 
 ARRAYS, INTEGERS = 6, (1024, 4096, 333, 17, 4096, 64, 128, 1000, 77)
 BLOCKS = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32}
 PTX_TYPES = {"ptr": "u64", "i32": "u32", "f32": "f32"}
 
 
-def idle(spec: Specialization) -> Binary:
+class Idle(Launched):
     """A kernel of these parameters that does nothing."""
+
+    name = "idle"
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.parameters = [KernelParameter(name, constexpr=name.isupper()) for name in names]
+        self.launchers, self.compiled = Recent(MAX_LAUNCHERS), Recent(64)
+
+    def built(self, spec: Specialization, /) -> Binary:
+        return idle(spec)
+
+
+def idle(spec: Specialization) -> Binary:
+    """The code of the kernel for arguments."""
     kinds = [argument.field for argument in spec.run_time]
     parameters = ", ".join(f".param .{PTX_TYPES[kind]} p{number}" for number, kind in enumerate(kinds))
     code = f".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry idle({parameters})\n{{\n    ret;\n}}\n"
@@ -65,7 +80,7 @@ def launch_cost(library: str = "own") -> dict[str, float]:
     another integer than before (out of two), and with one that is new each time."""
     a, b, c, d, e, f = arrays(library)
     names = [f"x{i}" for i in range(ARRAYS)] + [f"n{i}" for i in range(len(INTEGERS))] + ["scale", *BLOCKS]
-    kernel = Dispatcher("idle", [KernelParameter(name, constexpr=name.isupper()) for name in names], idle)
+    kernel = Dispatcher(Idle(names))
     m, n, k, r, s, t, u, v, w = INTEGERS
     grid = (1,)
 
@@ -97,7 +112,8 @@ def launch_cost(library: str = "own") -> dict[str, float]:
         move()
         alternate()
         renew()
-    loaded = next(iter(kernel.loaded.values()))
+    (code,) = kernel.kernel.compiled.values()
+    (loaded,) = code.contexts.values()
     packing = Packing.of(["ptr"] * ARRAYS + ["i32"] * len(INTEGERS) + ["f32"])
     buffer, pointers = new_slot(packing.size, packing.offsets)
     packing.write(buffer, [0] * ARRAYS + [*INTEGERS, 0.5])

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
 from ziggurat.codemodel.gpu.options import LAUNCH_ONLY, CompileOptions
@@ -99,7 +100,7 @@ def test_our_kernels_fit_in_shared_memory(ladder, name, monkeypatch) -> None:
             case = kernel.name, signature, options
             if case not in placed:
                 placed.add(case)
-                shared = place(kernel.model_with(signature, options.num_warps), options).shared
+                shared = place(kernel.model_for(attrs.evolve(signature, num_warps=options.num_warps)), options).shared
                 assert shared <= TARGETS["sm_90a"].max_shared
 
         return place_only

@@ -6,7 +6,7 @@ import inspect
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import FunctionType
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import attrs
 
@@ -86,12 +86,21 @@ def descriptor(block: Sequence[int], dtype: ScalarType, padding: str = "zero") -
 class Signature:
     """The types that a kernel is compiled for, one for each parameter, and the divisibility of run-time values.
 
-    `num_warps` is the number of warps of a program, where the kernel asks for it.
+    In a language whose models depend on the number of warps and on options of debugging, these are part of it:
+    `assertions` is "device" for the model as it is written, "none", or "overflow" for assertions that the results of
+    integer operators fit as well.
     """
 
     types: tuple[Type, ...]
     divisibility: tuple[int, ...]
     num_warps: int | None = None
+    assertions: Literal["device", "none", "overflow"] = "device"
+
+    def with_options(self, options: Mapping[str, Any]) -> Signature:
+        """The signature for the options of a launch; without any, that of the model as it is written."""
+        debug, sanitizes = options.get("debug"), options.get("sanitize_overflow", True)
+        assertions = "device" if debug is None else "none" if not debug else "overflow" if sanitizes else "device"
+        return Signature(self.types, self.divisibility, options.get("num_warps"), assertions)
 
 
 def signature_of(function: Function, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Signature:

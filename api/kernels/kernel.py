@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import attrs
 
 from ziggurat import compiler
-from ziggurat.backend.launch.grids import computed_grid, sizes_of
+from ziggurat.backend.launch.grids import MAX_LAUNCHERS, computed_grid, sizes_of
 from ziggurat.boundary import no_faults, public
 from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import KernelErrors, KernelTypeError, LaunchError, ZigguratError
@@ -38,12 +38,11 @@ from ziggurat.kernels.arguments import (
 )
 from ziggurat.kernels.causes import name_arguments
 from ziggurat.kernels.models import Models, PythonModels
+from ziggurat.kernels.rules import EXPLICIT_RULES, LaunchRules
 
 if TYPE_CHECKING:
-    from ziggurat.backend.cuda.binary import Binary
-    from ziggurat.backend.cuda.driver import Loaded
     from ziggurat.backend.cuda.launch import Dispatcher
-    from ziggurat.backend.cuda.specialize import KernelParameter, Specialization
+    from ziggurat.backend.cuda.specialize import KernelParameter
     from ziggurat.compiler.compiled import Compiled
     from ziggurat.compiler.native import CompiledCpu
     from ziggurat.launches.cpu import HostLaunches
@@ -61,6 +60,8 @@ class Kernel(Function):
     """
 
     make_models: Callable[[Callable[..., Any], Language], Models] = PythonModels
+    rules: LaunchRules = EXPLICIT_RULES
+    is_interpreted = False  # Whether the reference interpreter runs all launches on arrays in memory.
 
     def __init__(self, fn: Callable[..., Any], do_not_specialize: Iterable[str] = ()) -> None:
         # A stub in the place of a Python function brings its own models.
@@ -72,7 +73,11 @@ class Kernel(Function):
         unknown = self.do_not_specialize and self.do_not_specialize - set(self.signature.parameters)
         if unknown:
             raise LaunchError(f"'{self.name}' has no parameter '{min(unknown)}' (in do_not_specialize)")
+        # The tables of a kernel: its models by signature; its code by what a launch compiles it for; and launchers by
+        # grid, which later launches call directly. Its routes are those of the dispatcher and of native launches.
         self._models: Recent[Signature, core.Module] = Recent(MAX_SPECIALIZATIONS)
+        self.compiled: Recent[Any, Any] = Recent(MAX_SPECIALIZATIONS)
+        self.launchers: Recent[Any, Callable[..., Any]] = Recent(MAX_LAUNCHERS)
         self._since_collection = 0  # The number of models that were made.
         self._native: HostLaunches | None = None  # Made at the first launch of native code.
         self._reset()
@@ -82,9 +87,13 @@ class Kernel(Function):
         self._dispatcher: Dispatcher | None = None  # Made at the first launch on a GPU.
         if self._native is not None:
             self._native.forget()
-        # Launchers by grid, which later launches call directly, and the function that makes one for another grid.
-        self._launches: Mapping[Any, Callable[..., Any]] = {}
-        self._at: Callable[[Grid], Callable[..., Any]] = self._early
+        self.compiled.clear()
+        self._launch_by(self._early)
+
+    def _launch_by(self, at: Callable[[Grid], Callable[..., Any]]) -> None:
+        """Have a function make the launcher for a grid. Launchers that another function made are forgotten."""
+        self.launchers.clear()
+        self._at = at
 
     @property
     def module(self) -> core.Module:
@@ -146,7 +155,7 @@ class Kernel(Function):
         has the values of run-time arguments, by number, that are compiled in."""
         shared = constexpr_names(self).intersection(SHARED_OPTIONS)
         chosen = CompileOptions.of({**options, **{name: bound[name] for name in shared}})
-        model: Op = self.model_with(signature, chosen.num_warps)
+        model: Op = self.model_for(attrs.evolve(signature, num_warps=chosen.num_warps))
         python = self.models.python_for(self, signature.types)
         if known:
             from ziggurat.transforms.parameters import specialize
@@ -175,23 +184,16 @@ class Kernel(Function):
     def model_for(self, signature: Signature) -> core.Module:
         """The Triton code model for a signature, made once until a global that the kernel reads changes."""
         self.check_globals()
-        model = self._models.used(signature)
+        model = self._models.used(self.models.key(signature))
         if model is None:
-            model = self._models[signature] = self.models.triton(self, signature)
+            model = self.models.triton(self, signature)
+            self._models[self.models.key(signature)] = model
             self.watch()
             self._since_collection += 1
             if self._since_collection >= MAX_SPECIALIZATIONS and gc.isenabled():
                 self._since_collection = 0
                 gc.collect()  # Models that gave way are cycles of old objects.
         return model
-
-    def model_with(self, signature: Signature, num_warps: int | None) -> core.Module:
-        """The Triton code model for a signature, and a number of warps where that is given."""
-        return self.model_for(signature)
-
-    def model_to_run(self, signature: Signature, options: Mapping[str, Any]) -> core.Module:
-        """The Triton model that a launch with these options runs."""
-        return self.model_with(signature, options.get("num_warps"))
 
     def __getitem__(self, grid: Grid) -> Callable[..., Any]:
         """`kernel[grid](arguments…)` runs the kernel once for each program of the grid.
@@ -201,7 +203,7 @@ class Kernel(Function):
         if self._watched:
             self.check_globals()
         try:
-            known = self._launches.get(grid)  # A later launch finds it here, without a call of the dispatcher.
+            known = self.launchers.get(grid)  # A later launch finds it here, without a call of the dispatcher.
         except TypeError:  # A list cannot be a key.
             known = None
         if known is not None:
@@ -232,11 +234,12 @@ class Kernel(Function):
         """The dispatcher that launches the kernel on GPUs."""
         if self._dispatcher is None:
             with compiler.compiling:
-                from ziggurat.launches.gpu import dispatcher_of
+                from ziggurat.backend.cuda.launch import Dispatcher
+                from ziggurat.launches.gpu import GpuKernel
 
-                self._dispatcher = dispatcher_of(self, self.on_host)
-        if self._launches is not self._dispatcher.known_grids:
-            self._launches, self._at = self._dispatcher.known_grids, self._dispatcher.at
+                self._dispatcher = Dispatcher(GpuKernel(self))
+        if self._at != self._dispatcher.at:
+            self._launch_by(self._dispatcher.at)
         return self._dispatcher
 
     @property
@@ -246,52 +249,14 @@ class Kernel(Function):
             from ziggurat.launches.cpu import HostLaunches
 
             self._native = HostLaunches(self)
-        if self._launches is not self._native.known_grids:
-            self._launches, self._at = self._native.known_grids, self._native.at
+        if self._at != self._native.at:
+            self._launch_by(self._native.at)
         return self._native
-
-    # The rules of launches, which kernels of another language have otherwise.
-
-    def parameter(self, name: str) -> KernelParameter:
-        """The treatment of the arguments of a run-time parameter."""
-        from ziggurat.backend.cuda.specialize import KernelParameter
-
-        typed = isinstance(self.models, PythonModels)
-        return KernelParameter(name, specialize=name not in self.do_not_specialize, typed=typed)
-
-    def check_options(self, given: Mapping[str, Any]) -> None:
-        """Raise an error for a keyword of a launch that is neither a parameter nor an option."""
-        check_options(self, given)
-
-    def compile_options(self, given: Mapping[str, Any]) -> CompileOptions:
-        """The options of compilation for those of a launch."""
-        return CompileOptions.of(given)
-
-    def built(self, spec: Specialization, shape: Sequence[Any]) -> Binary:
-        """The kernel compiled for a launch on a GPU; see `ziggurat.launches.gpu.built`."""
-        from ziggurat.launches.gpu import built
-
-        with compiler.compiling:
-            return built(self, spec, shape)
-
-    def launched(self, spec: Specialization, loaded: Loaded, shape: Sequence[Any]) -> Any:
-        """The result of launches of a kernel on a GPU."""
-        return None
-
-    def explained(self, error: ZigguratError) -> ZigguratError:
-        """The error that is raised for one of a launch, on a GPU or here: in the words of the source."""
-        return self.models.reworded(error)
-
-    def runs_here(self, arguments: Iterable[Any]) -> bool:
-        """Whether a launch with these arguments runs on this machine, and not on a GPU."""
-        from ziggurat.backend.launch.arrays import on_gpu
-
-        return not any(map(on_gpu, arguments))
 
     @public
     def launch(self, grid: Grid, /, *arguments: Any, **keywords: Any) -> Any:
         """Run the kernel where its arrays are: on a GPU or here. `kernel[grid](…)` does this."""
-        if not self.runs_here(leaves((*arguments, *keywords.values()))):
+        if not self.rules.runs_here(self, leaves((*arguments, *keywords.values()))):
             return self.dispatcher.at(grid)(*arguments, **keywords)
         bound, options = self._bound(arguments, keywords)
         return self.on_host(grid, bound, options, (*[*bound][: len(arguments)], *keywords))
@@ -299,14 +264,14 @@ class Kernel(Function):
     @public
     def check_arguments(self, /, *arguments: Any, **keywords: Any) -> None:
         """Raise the error of a launch with arguments that no kernel takes."""
-        if self.runs_here(leaves((*arguments, *keywords.values()))):
+        if self.rules.runs_here(self, leaves((*arguments, *keywords.values()))):
             self.specialized(self._bound(arguments, keywords)[0])
 
     def _bound(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """The arguments of a launch by name, and its options."""
         names = self.signature.parameters
         options = {name: value for name, value in keywords.items() if name not in names}
-        self.check_options(options)
+        self.rules.check_options(self, options)
         named = {name: value for name, value in keywords.items() if name in names}
         return bind(self, arguments, named, at_launch=True), options
 
@@ -314,6 +279,7 @@ class Kernel(Function):
         self, grid: Grid, bound: dict[str, Any], options: dict[str, Any], passed: Iterable[str] | None = None
     ) -> Any:
         """Run the kernel on arrays in memory. `passed` names the arguments that the launch gave, without defaults."""
+        self.rules.check_host(self, bound.values(), options)
         try:
             if not self.runs_natively(options):
                 return self.interpret(grid, bound, options)
@@ -327,7 +293,9 @@ class Kernel(Function):
     def runs_natively(self, options: Mapping[str, Any]) -> bool:
         """Whether a launch with these options runs native code on arrays in memory."""
         interpret = options.get("interpret")
-        return not options.get("strict") and not (default_of("interpret") if interpret is None else interpret)
+        if self.is_interpreted or options.get("strict"):
+            return False
+        return not (default_of("interpret") if interpret is None else interpret)
 
     def interpret(self, grid: Grid, bound: dict[str, Any], options: dict[str, Any]) -> Any:
         """Run the kernel by the reference interpreter. With the option `strict`, use of an undefined element and an
@@ -338,19 +306,15 @@ class Kernel(Function):
         tolerant = self.language.tolerant_memory and not strict
         signature, names, values = self.specialized(bound)
         sizes = self.sizes(grid, bound)
-        result = self.result_here(signature, options)
+        result = self.rules.result(self, signature, options, None)
         if 0 not in sizes:
-            model = self.model_to_run(signature, options)
+            model = self.rules.model(self, signature, options)
             try:
                 with no_faults("running", lambda: model, self.name):
                     run(model, None, sizes, values, names=names, strict=strict, tolerant=tolerant)
             except ZigguratError as error:
-                raise self.explained(error) from error.__cause__
+                raise self.rules.explained(self, error) from error.__cause__
         return result
-
-    def result_here(self, signature: Signature, options: Mapping[str, Any]) -> Any:
-        """The result of a launch that runs on this machine, made before."""
-        return None
 
     def specialized(
         self, bound: Mapping[str, Any], read: ReadArray | None = None
@@ -394,7 +358,7 @@ class Kernel(Function):
             values.append(value)
             return type_
 
-        types = [type_of(name, given, self.parameter(name)) for name, given in bound.items()]
+        types = [type_of(name, given, self.rules.parameter(self, name)) for name, given in bound.items()]
         return Signature(tuple(types), tuple(divisibility)), names, values
 
     def number_type(self, name: str, given: Any) -> ScalarType:
@@ -416,7 +380,7 @@ class Kernel(Function):
         try:
             return sizes_of(grid, self.name)
         except LaunchError as error:
-            raise self.explained(error) from None
+            raise self.rules.explained(self, error) from None
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         raise LaunchError(

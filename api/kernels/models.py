@@ -48,6 +48,10 @@ class Models:
         """The Triton code model for a signature."""
         return compiler.triton_model(kernel, signature.types, signature.divisibility)
 
+    def key(self, signature: Signature) -> Signature:
+        """The signature without the options that the Triton model does not depend on, for the table of models."""
+        return signature.with_options({})
+
     def constexprs(self, kernel: Function) -> frozenset[str]:
         """The names of the parameters that take values known at compile time."""
         parameters = kernel.model.bodies[0].parameters

@@ -16,17 +16,16 @@ from ziggurat.backend.cpu.runtime.native import RECORD, native
 from ziggurat.backend.cpu.runtime.plans import Given, plan_of
 from ziggurat.backend.launch import checks
 from ziggurat.backend.launch.arrays import as_array, is_array, read_array
-from ziggurat.backend.launch.grids import MAX_LAUNCHERS, MAX_SIZE, computed_grid, is_exact, padded, sizes_of
+from ziggurat.backend.launch.grids import MAX_SIZE, computed_grid, is_exact, padded, sizes_of
 from ziggurat.backend.launch.regions import NO_AXIS, known_stride
 from ziggurat.backend.llvm import has_llvm
 from ziggurat.boundary import no_faults, public
 from ziggurat.codemodel.errors import LaunchError, ZigguratError, warn
 from ziggurat.codemodel.gpu.options import SHARED_OPTIONS, default_of
-from ziggurat.codemodel.op import Op, Value
-from ziggurat.codemodel.recent import Recent
+from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType, i1
 from ziggurat.compiler.native import code_of, warn_interpreted
-from ziggurat.kernels.arguments import MAX_SPECIALIZATIONS, Signature, bind, constexpr_names, leaves
+from ziggurat.kernels.arguments import Signature, bind, constexpr_names, leaves
 
 if TYPE_CHECKING:
     from ziggurat.kernels.kernel import Grid, Kernel
@@ -36,16 +35,11 @@ _MAX_STRIDES = 16  # The integers of an array that may hold strides.
 
 
 class HostLaunches:
-    """The native launches of one kernel. `known_grids` has the launchers that were made, by the grid of the launch.
-
-    Launchers are valid for the life of the kernel: all of them share one list of plans.
-    """
+    """The native launches of one kernel. Launchers are valid for the life of the kernel: they share a list of plans."""
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
-        self.known_grids: Recent[Any, Callable[..., Any]] = Recent(MAX_LAUNCHERS)
         self._plans: list[Any] = []
-        self._natives: Recent[tuple[Value, bool, bool], NativeKernel | None] = Recent(MAX_SPECIALIZATIONS)
         self._reasons: set[str] = set()  # Why the kernel is interpreted, as warnings have said.
         parameters = kernel.signature.parameters
         self._names = list(parameters)
@@ -56,9 +50,8 @@ class HostLaunches:
                 self._defaults[name] = default_of(name)
 
     def forget(self) -> None:
-        """Forget the native code and the plans. Launchers that were handed out go on by the slow path."""
+        """Forget the plans. Launchers that were handed out go on by the slow path."""
         self._plans.clear()
-        self._natives.clear()
 
     def at(self, grid: Grid) -> Callable[..., Any]:
         """The launcher over a grid. One that is no grid gets the slow path, which raises the error."""
@@ -73,7 +66,7 @@ class HostLaunches:
         is_quick = 0 < math.prod(sizes) <= MAX_SIZE and has_llvm()
         launcher = native().launcher(sizes, self._plans, slow) if is_quick else slow
         if is_exact(grid):
-            self.known_grids[grid] = launcher
+            kernel.launchers[grid] = launcher
         return launcher
 
     def _computed(self, grid: Callable[[dict[str, Any]], Any], /, *arguments: Any, **keywords: Any) -> Any:
@@ -102,18 +95,18 @@ class HostLaunches:
         signature, names, values = kernel.specialized(bound)
         sizes = kernel.sizes(grid, bound)
         if 0 in sizes:
-            return kernel.result_here(signature, options)
+            return kernel.rules.result(kernel, signature, options, None)
         self._check_views(bound, names, values)
         found = self._native(signature, options)
         if found is None:
             return kernel.interpret(grid, bound, options)
-        result = kernel.result_here(signature, options)
+        result = kernel.rules.result(kernel, signature, options, None)
         three_sizes = padded(sizes)
         try:
             with no_faults("running", lambda: kernel.model_for(signature), kernel.name):
                 found.launch(three_sizes, names, values)
         except ZigguratError as error:
-            raise kernel.explained(error) from error.__cause__
+            raise kernel.rules.explained(kernel, error) from error.__cause__
         self._remember(found, signature, bound, options, frozenset(passed), result)
         return result
 
@@ -141,13 +134,14 @@ class HostLaunches:
 
     def _native(self, signature: Signature, options: Mapping[str, Any]) -> NativeKernel | None:
         """The kernel for a signature. None if it must be interpreted: a warning has given the reason once."""
-        model, check = self.kernel.model_to_run(signature, options), options.get("check") is not False
+        model, check = self.kernel.rules.model(self.kernel, signature, options), options.get("check") is not False
         fast_math = bool(options.get("fast_math"))
         key = model.result, check, fast_math
-        known = self._natives.used(key)
-        if known is None and key not in self._natives:
-            known = self._natives[key] = self._compiled(model, check, fast_math)
-        return known
+        compiled = self.kernel.compiled
+        code = compiled.used(key)
+        if code is None and key not in compiled:
+            code = compiled[key] = self._compiled(model, check, fast_math)
+        return code
 
     def _compiled(self, model: Op, check: bool, fast_math: bool) -> NativeKernel | None:
         kernel = self.kernel
@@ -178,7 +172,7 @@ class HostLaunches:
         declared = self.kernel.models.declared(self.kernel, bound)
         made: list[Given] = []
         for (name, value), type_ in zip(bound.items(), signature.types, strict=True):
-            parameter = self.kernel.parameter(name)
+            parameter = self.kernel.rules.parameter(self.kernel, name)
             rules, stride = 0, (-1, -1, 0)
             is_integer = isinstance(type_, ScalarType) and type_.is_int and type_ != i1
             number = int(value) if is_integer else 1
@@ -229,7 +223,7 @@ class HostLaunches:
         sizes = launcher.GRID.unpack(grid)[:3]
         found.warn(strays, sizes, names, given)
         if numbers[0]:
-            raise kernel.explained(found.error(numbers, sizes, names, given))
+            raise kernel.rules.explained(kernel, found.error(numbers, sizes, names, given))
         return result
 
 

@@ -39,7 +39,7 @@ def report(kernel: Kernel, text: str, grid: Sequence[int], options: Mapping[str,
     ones = {
         number: 1
         for number, (name, value) in enumerate(zip(names, values, strict=True))
-        if type(value) is int and value == 1 and kernel.parameter(name.partition("[")[0]).specialize
+        if type(value) is int and value == 1 and kernel.rules.parameter(kernel, name.partition("[")[0]).specialize
     }
     compiled = kernel.compiled_for(signature, bound, options, ones)
     values = [value for number, value in enumerate(values) if number not in ones]

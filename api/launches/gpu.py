@@ -7,72 +7,87 @@ from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 
-from ziggurat.backend.launch.grids import computed_grid
-from ziggurat.codemodel.errors import KernelErrors, KernelNameError, KernelTypeError
+from ziggurat.backend.cuda.launch import Launched
+from ziggurat.backend.launch.grids import MAX_LAUNCHERS
+from ziggurat.codemodel.errors import KernelErrors, KernelNameError, KernelTypeError, ZigguratError
 from ziggurat.codemodel.gpu.options import LAUNCH_ONLY, SHARED_OPTIONS, CompileOptions, default_of
 from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.recent import Recent
 from ziggurat.codemodel.types import ScalarType, Type
 from ziggurat.compiler.compiled import binary_of
 from ziggurat.compiler.pipeline import compile_model
+from ziggurat.kernels.arguments import MAX_SPECIALIZATIONS, constant_of, constexpr_names, is_tuple_of_arguments
 from ziggurat.kernels.arguments import Signature as KernelSignature
-from ziggurat.kernels.arguments import constant_of, constexpr_names, is_tuple_of_arguments
 from ziggurat.kernels.causes import name_arguments
 from ziggurat.transforms.calls.lattice import given_tuple
 
 if TYPE_CHECKING:
     from ziggurat.backend.cuda.binary import Binary
-    from ziggurat.backend.cuda.launch import Dispatcher, OnHost
+    from ziggurat.backend.cuda.driver import Loaded
     from ziggurat.backend.cuda.specialize import KernelParameter, Specialization
     from ziggurat.codemodel.numbers import Number
     from ziggurat.kernels.kernel import Kernel
 
 
-def dispatcher_of(kernel: Kernel, on_host: OnHost, shape: Sequence[Any] = ()) -> Dispatcher:
-    """The dispatcher of a kernel, which launches on the GPU of the arrays, or by `on_host` for arrays in memory. It
-    makes others for launches with tuples: for a `shape` of tuples, each component is a parameter."""
-    from ziggurat.backend.cuda.launch import Dispatcher
-    from ziggurat.backend.cuda.specialize import MISSING
+class GpuKernel(Launched):
+    """A kernel for the dispatcher. For a `shape` of tuples, each component of an argument is a parameter."""
 
-    spread: dict[Any, Dispatcher] = {}
+    runs_on_host = True
 
-    def with_tuples(grid: Any, bound: dict[str, Any], options: dict[str, Any]) -> Any:
-        values = tuple(bound.values())
+    def __init__(self, kernel: Kernel, shape: Sequence[Any] = ()) -> None:
+        self.kernel, self.shape = kernel, shape
+        self.name, self.place = kernel.name, kernel.place
+        # Kernels of unlike shapes may have parameters of the same names.
+        own = kernel.launchers, kernel.compiled
+        self.launchers, self.compiled = (Recent(MAX_LAUNCHERS), Recent(MAX_SPECIALIZATIONS)) if shape else own
+        parameters = _parameters(kernel)
+        self.parameters = _components(parameters, shape) if shape else parameters
+
+    def built(self, spec: Specialization, /) -> Binary:
+        return self.kernel.rules.built(self.kernel, spec, self.shape)
+
+    def check_options(self, options: dict[str, Any], /) -> None:
+        self.kernel.rules.check_options(self.kernel, options)
+
+    def launched(self, spec: Specialization, loaded: Loaded, /) -> Any:
+        return self.kernel.rules.result(
+            self.kernel, signature_of(self.kernel, spec, self.shape)[0], dict(spec.options), loaded
+        )
+
+    def explained(self, error: ZigguratError, /) -> ZigguratError:
+        return self.kernel.rules.explained(self.kernel, error)
+
+    def on_host(self, grid: Any, arguments: dict[str, Any], options: dict[str, Any], /) -> Any:
+        if self.shape:
+            values, names = iter(arguments.values()), self.kernel.signature.parameters
+            arguments = {name: _nested(part, values) for name, part in zip(names, self.shape, strict=True)}
+        return self.kernel.on_host(grid, arguments, options)
+
+    def spread(self, values: tuple[Any, ...], /) -> tuple[Any, Callable[[], Launched], list[Any]] | None:
+        if self.shape:
+            return None
         shape = tuple(map(_shape, values))
         key = shape, tuple(map(_classes, shape))
-        if key not in spread:
-            spread[key] = dispatcher_of(kernel, on_host, shape)
-        sizes: Any = computed_grid(grid, kernel.name, bound) if callable(grid) else grid
-        return spread[key].at(sizes)(*_flat(values, shape), **options)
+        return key, lambda: GpuKernel(self.kernel, shape), _flat(values, shape)
 
-    def run_on_host(grid: Any, named: dict[str, Any], options: dict[str, Any]) -> Any:
-        values = iter(named.values())
-        whole = {name: _nested(one, values) for name, one in zip(kernel.signature.parameters, shape, strict=True)}
-        return on_host(grid, whole, options)
+
+def _parameters(kernel: Kernel) -> list[KernelParameter]:
+    """The parameters of a kernel with their treatment by launches."""
+    from ziggurat.backend.cuda.specialize import MISSING
 
     constexprs = constexpr_names(kernel)
     # A constexpr parameter that has the name of an option is that option: see `options_of`.
     options = {name: default_of(name) for name in constexprs.intersection(SHARED_OPTIONS)}
     declared = _declared(kernel)
-    parameters = [
+    return [
         attrs.evolve(
-            kernel.parameter(name),
+            kernel.rules.parameter(kernel, name),
             constexpr=name in constexprs,
             default=options.get(name, MISSING) if parameter.default is parameter.empty else parameter.default,
             **({"declared": declared[name]} if name in declared else {}),
         )
         for name, parameter in kernel.signature.parameters.items()
     ]
-    return Dispatcher(
-        kernel.name,
-        _components(parameters, shape) if shape else parameters,
-        lambda spec: kernel.built(spec, shape),
-        run_on_host if shape else on_host,
-        kernel.place,
-        kernel.check_options,
-        None if shape else with_tuples,
-        lambda spec, loaded: kernel.launched(spec, loaded, shape),
-        kernel.explained,
-    )
 
 
 def _declared(kernel: Kernel) -> Mapping[str, ScalarType]:
@@ -148,7 +163,7 @@ def options_of(kernel: Kernel, spec: Specialization) -> CompileOptions:
     shared = constexpr_names(kernel).intersection(SHARED_OPTIONS)
     given: dict[str, Any] = {name: value for name, value in spec.options if name not in LAUNCH_ONLY}
     given |= {a.name: a.value for a in spec.arguments if isinstance(a, Constant) and a.name in shared}
-    return kernel.compile_options({"target": spec.target, **given})
+    return kernel.rules.compile_options({"target": spec.target, **given})
 
 
 def model_of(kernel: Kernel, spec: Specialization, shape: Sequence[Any] = ()) -> Op:

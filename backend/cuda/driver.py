@@ -351,6 +351,20 @@ class Loaded:
         )
 
 
+class Code:
+    """A binary, and what was loaded of it, by context."""
+
+    def __init__(self, binary: Binary) -> None:
+        self.binary = binary
+        self.contexts: dict[int, Loaded] = {}
+
+    def loaded(self, context: int, otherwise: Callable[[], Loaded] | None = None) -> Loaded:
+        """The kernel in the current context, `context`, loaded once. `otherwise` is that of `Loaded`."""
+        if context not in self.contexts:
+            self.contexts[context] = load(self.binary, otherwise)
+        return self.contexts[context]
+
+
 def _attribute_of_launch(driver: Any, name: str) -> Any:
     """The driver's attribute of a launch by its name in `Binary.launched`."""
     value, kinds = driver.CUlaunchAttributeValue(), driver.CUlaunchAttributeID

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import attrs
 
@@ -25,9 +25,43 @@ from ziggurat.codemodel.recent import Recent
 from ziggurat.codemodel.types import SCALARS, ScalarType, u64
 
 Grid = int | tuple[int, ...] | Callable[[dict[str, Any]], "int | tuple[int, ...]"]
-Build = Callable[[Specialization], Binary]
-OnHost = Callable[[Any, dict[str, Any], dict[str, Any]], Any]
-Result = Callable[[Specialization, driver.Loaded], Any]
+
+
+class Launched(Protocol):
+    """A kernel as a `Dispatcher` launches it. The methods with a body are those of a kernel that is compiled already.
+
+    `place` is its place in its source, for errors. `launchers` has its launches by grid, where a kernel may look first,
+    and `compiled` its code by the specialization.
+    """
+
+    name: str
+    place: Location | None = None
+    parameters: Sequence[KernelParameter]
+    launchers: Recent[Any, Callable[..., Any]]
+    compiled: Recent[Any, Any]
+    runs_on_host: bool = False
+
+    def built(self, spec: Specialization, /) -> Binary:
+        """The kernel compiled for arguments and options of a launch."""
+        ...
+
+    def check_options(self, options: dict[str, Any], /) -> None:
+        """Raise the error of an unknown option of a launch: of a keyword that is no parameter."""
+
+    def launched(self, spec: Specialization, loaded: driver.Loaded, /) -> Any:
+        """The result of launches."""
+
+    def explained(self, error: ZigguratError, /) -> ZigguratError:
+        """The error that is raised for one of a launch."""
+        return error
+
+    def on_host(self, grid: Any, arguments: dict[str, Any], options: dict[str, Any], /) -> Any:
+        """Run the kernel on arrays in memory, if it `runs_on_host`."""
+
+    def spread(self, values: tuple[Any, ...], /) -> tuple[Any, Callable[[], Launched], list[Any]] | None:
+        """For arguments with tuples among them: their shape, the kernel that takes each component as an argument, and
+        the components. None for a kernel that takes no tuples."""
+        return None
 
 
 def start(loaded: driver.Loaded, sizes: tuple[int, int, int], slot: Sequence[Any], stream: Any, check: bool) -> None:
@@ -88,51 +122,28 @@ def one_device(arrays: Mapping[int, str], kernel: str) -> int | None:
 class Dispatcher:
     """Launches a kernel, compiling it for the arguments it is given.
 
-        dispatcher = Dispatcher("add", parameters, build)
+        dispatcher = Dispatcher(kernel)
         dispatcher.at(grid)(x, y, out, n, BLOCK=1024, num_warps=4)
 
-    `build` compiles for a `Specialization`, which has the options of the launch: all keywords that are no parameters,
-    except `stream` and `check`. `on_host(grid, arguments by name, options)` runs the kernel on arrays in memory, and
-    `with_tuples`, called alike, launches with tuples among the arguments. `location` is the kernel's place in its
-    source, for errors. `demand_options` raises the error of unknown options. `result` gives what launches of a kernel
-    return, and `explained` the error that is raised for one. `check=True` waits for each launch, so that a fault is
-    reported as this kernel's.
+    The `Specialization` that the kernel is compiled for has the options of the launch: all keywords that are no
+    parameters, except `stream` and `check`. `check=True` waits for each launch, so that a fault is reported as this
+    kernel's.
     """
 
-    def __init__(
-        self,
-        name: str,
-        parameters: Sequence[KernelParameter],
-        build: Build,
-        on_host: OnHost | None = None,
-        location: Location | None = None,
-        demand_options: Callable[[dict[str, Any]], None] = lambda options: None,
-        with_tuples: OnHost | None = None,
-        result: Result | None = None,
-        explained: Callable[[ZigguratError], ZigguratError] = lambda error: error,
-    ) -> None:
-        self.name = name
-        self.location = location
-        self.parameters = tuple(parameters)
-        self._build = build
-        self._on_host = on_host
-        self._demand_options = demand_options
-        self._with_tuples = with_tuples
-        self._result = result
-        self._explained = explained
-        self._routes: dict[tuple[Kind, ...], Route] = {}
-        self._binaries: dict[Specialization, Binary] = {}
-        self.loaded: dict[tuple[Specialization, int], driver.Loaded] = {}
+    def __init__(self, kernel: Launched) -> None:
+        self.kernel = kernel
+        self.name = kernel.name
+        self.parameters = tuple(kernel.parameters)
+        # The routes by the kinds of the arguments. Those of the components of tuples are in a dispatcher for the shape.
+        self._routes: dict[Any, Route | Dispatcher] = {}
         self._compiling = threading.RLock()
         # Makes launches over a grid by the route of the last arguments of new kinds. A route passes other arguments on.
         self._hot: Callable[[Any, Any, Any], Callable[..., Any]] = functools.partial(functools.partial, self._bind)
-        # Launches by grid, for `at`, and for kernels, which save a call by looking here first.
-        self.known_grids: Recent[Any, Callable[..., Any]] = Recent(MAX_LAUNCHERS)
 
     def at(self, grid: Grid) -> Callable[..., Any]:
         """The kernel over a grid, to be called with its arguments."""
         try:
-            known = self.known_grids.get(grid)
+            known = self.kernel.launchers.get(grid)
         except TypeError:  # A list.
             known = None
         if known is not None and is_exact(grid):
@@ -141,7 +152,7 @@ class Dispatcher:
             return self._hot(grid, None, None)
         made = self._hot(*gpu_sizes(grid, self.name))
         if isinstance(grid, tuple):
-            self.known_grids[grid] = made
+            self.kernel.launchers[grid] = made
         return made
 
     def specialization(self, values: tuple[Any, ...], options: dict[str, Any]) -> Specialization:
@@ -153,7 +164,7 @@ class Dispatcher:
 
     def offer(self, spec: Specialization, binary: Binary) -> None:
         """Keep a kernel that was compiled elsewhere."""
-        self._binaries.setdefault(spec, binary)
+        self.kernel.compiled.setdefault(spec, driver.Code(binary))
 
     def _bind(self, x: Any, y: Any, z: Any, /, *arguments: Any, **keywords: Any) -> Any:
         names = [parameter.name for parameter in self.parameters]
@@ -185,32 +196,39 @@ class Dispatcher:
             name: tuple(cast("dict[str, Any]", x).items()) if type(x) is dict else x for name, x in options.items()
         }
         values = self._complete(values, more)
-        if self._with_tuples is not None and any(
-            isinstance(v, (tuple, list)) and not p.constexpr for v, p in zip(values, self.parameters, strict=True)
-        ):
-            given = options if stream is None else {**options, "stream": stream}
-            return self._with_tuples(x if y is None else (x, y, z), self._named(values), given)
+        if any(isinstance(v, (tuple, list)) and not p.constexpr for v, p in zip(values, self.parameters, strict=True)):
+            spread = self.kernel.spread(values)
+            if spread is not None:
+                grid = computed_grid(x, self.name, self._named(values)) if y is None else (x, y, z)
+                given = options if stream is None else {**options, "stream": stream}
+                return self._dispatcher_of(*spread[:2]).at(grid)(*spread[2], **given)
         stream = options.pop("stream", stream)
         kinds = tuple(kind_of(v, p, self.name) for v, p in zip(values, self.parameters, strict=True))
         if any(kind.way == "host" for kind in kinds):
             return self._run_on_host(x if y is None else (x, y, z), values, kinds, options)
         route = self._routes.get(kinds)
-        if route is None:
-            route = Route(self.parameters, kinds, self._generic)
-            self._routes[kinds] = route
+        if not isinstance(route, Route):
+            route = self._routes[kinds] = Route(self.parameters, kinds, self._generic)
         if self._hot != route.bound:
             self._hot = route.bound
-            self.known_grids.clear()
+            self.kernel.launchers.clear()
         if route is not tried:
             # The route of these kinds may know the arguments, though the launch before had other kinds.
             return route.seek(x, y, z, (), options if stream is None else {**options, "stream": stream}, *values)
         return self._learn(x, y, z, values, options, stream, route)
 
+    def _dispatcher_of(self, shape: Any, kernel: Callable[[], Launched]) -> Dispatcher:
+        """The dispatcher of the components of tuples of a shape."""
+        dispatcher = self._routes.get(shape)
+        if not isinstance(dispatcher, Dispatcher):
+            dispatcher = self._routes[shape] = Dispatcher(kernel())
+        return dispatcher
+
     def _learn(
         self, x: Any, y: Any, z: Any, values: tuple[Any, ...], options: dict[str, Any], stream: Any, route: Route
     ) -> Any:
         """Find or make the kernel, launch it, and have the route remember it. The result is that of the launch."""
-        self._demand_options(options)
+        self.kernel.check_options(options)
         check = bool(options.pop("check", False))
         device = self._device_of(values)
         with driver.on_device(device) as context:
@@ -223,15 +241,15 @@ class Dispatcher:
                 if loaded.binary.disjoint:
                     passed = {a.name: v for a, v in zip(spec.arguments, values, strict=True) if isinstance(a, RunTime)}
                     check_disjoint(loaded.binary.pairs, [*passed.values()], [*passed], self.name)
-                result = None if self._result is None else self._result(spec, loaded)
+                result = self.kernel.launched(spec, loaded)
                 found = route.learn(values, options, loaded, spec, result)
                 on = driver.STREAMS[route.stream(device) if stream is None else driver.stream_address(stream)]
                 start(loaded, sizes, route.slot(found, values), on, check)
                 return result
             except ZigguratError as error:
                 if error.location is None:
-                    error.location = self.location
-                raise self._explained(error)  # noqa: B904
+                    error.location = self.kernel.place
+                raise self.kernel.explained(error)  # noqa: B904
 
     def _complete(self, values: tuple[Any, ...], more: tuple[Any, ...]) -> tuple[Any, ...]:
         if more:
@@ -251,14 +269,14 @@ class Dispatcher:
     def _run_on_host(self, grid: Any, values: tuple[Any, ...], kinds: tuple[Kind, ...], options: dict[str, Any]) -> Any:
         named, ways = self._named(values), [kind.way for kind in kinds]
         there = [name for name, way in zip(named, ways, strict=True) if way in ("array", "descriptor")]
-        if there or self._on_host is None:
+        if there or not self.kernel.runs_on_host:
             here = list(named)[ways.index("host")]
             also, hint = f", as '{there[0]}' is" if there else "", f"zg.to_device({here}), or .cuda() of torch"
             if isinstance(named[here], TensorDescriptor):
                 hint = f"describe an array there: zg.TensorDescriptor(zg.to_device({here}.array), …)"
             raise HostArrayError(f"'{here}' of '{self.name}' must be on a GPU{also}; it is in memory", hint=hint)
-        self._demand_options(options)
-        return self._on_host(grid, named, options)
+        self.kernel.check_options(options)
+        return self.kernel.on_host(grid, named, options)
 
     def _named(self, values: tuple[Any, ...]) -> dict[str, Any]:
         return {parameter.name: value for parameter, value in zip(self.parameters, values, strict=True)}
@@ -275,18 +293,17 @@ class Dispatcher:
         return Specialization(arguments, driver.current_device().target, tuple(options.items()))
 
     def _load(self, spec: Specialization, context: int) -> driver.Loaded:
-        loaded = self.loaded.get((spec, context))
-        if loaded is None:
+        """The kernel for a specialization in the current context."""
+        compiled = self.kernel.compiled
+        code = compiled.used(spec)
+        if code is None or context not in code.contexts:
             with self._compiling:  # Threads that need the same kernel wait for the one that compiles it.
-                loaded = self.loaded.get((spec, context))
-                if loaded is None:
-                    binary = self._binaries.get(spec)
-                    if binary is None:
-                        binary = self._binaries[spec] = self._build(spec)
-                    plain = attrs.evolve(spec, options=(*spec.options, ("raise_pointers", False)))
-                    loaded = driver.load(binary, lambda: self._load(plain, context))
-                    self.loaded[spec, context] = loaded
-        return loaded
+                code = compiled.used(spec)
+                if code is None:
+                    code = compiled[spec] = driver.Code(self.kernel.built(spec))
+                plain = attrs.evolve(spec, options=(*spec.options, ("raise_pointers", False)))
+                return code.loaded(context, lambda: self._load(plain, context))
+        return code.contexts[context]
 
 
 @attrs.frozen
@@ -308,15 +325,23 @@ class BinaryParameter(KernelParameter):
             fitted(self.kind, value)
 
 
+class CodeKernel(Launched):
+    """The kernel of a binary, for a `Launcher`."""
+
+    def __init__(self, binary: Binary) -> None:
+        kinds = {n: TENSOR_MAP if p.part else p.kind for n, p in zip(binary.arguments, binary.parameters, strict=True)}
+        self.name = binary.title
+        self.parameters = [BinaryParameter(f"argument_{n}", specialize=False, kind=kinds[n]) for n in sorted(kinds)]
+        self.launchers, self.compiled = Recent(MAX_LAUNCHERS), Recent(1)
+
+
 class Launcher(Dispatcher):
     """Launches a binary: `launcher(grid, …)`, with an argument for each of its run-time parameters."""
 
     def __init__(self, binary: Binary) -> None:
-        kinds = {n: TENSOR_MAP if p.part else p.kind for n, p in zip(binary.arguments, binary.parameters, strict=True)}
-        parameters = [BinaryParameter(f"argument_{n}", specialize=False, kind=kinds[n]) for n in sorted(kinds)]
-        super().__init__(binary.title, parameters, lambda spec: binary)
+        super().__init__(CodeKernel(binary))
         self.binary = binary
-        self._in_contexts: dict[int, driver.Loaded] = {}
+        self._code = driver.Code(binary)
 
     def __call__(self, grid: Grid, *arguments: Any, stream: Any = None, check: bool = False) -> None:
         options: dict[str, Any] = {} if stream is None else {"stream": stream}
@@ -324,11 +349,8 @@ class Launcher(Dispatcher):
 
     def in_context(self) -> driver.Loaded:
         """The kernel in the current context."""
-        context = int(driver.current_context())
         with self._compiling:
-            if context not in self._in_contexts:
-                self._in_contexts[context] = driver.load(self.binary)
-        return self._in_contexts[context]
+            return self._code.loaded(int(driver.current_context()))
 
     def _load(self, spec: Specialization, context: int) -> driver.Loaded:
         return self.in_context()

@@ -93,7 +93,7 @@ def test_launchers_are_bounded_in_number_and_quick_to_make():
         start = time.process_time_ns()
         _ = kernel[size, 1]
         times.append(time.process_time_ns() - start)
-    assert len(kernel.native.known_grids) == MAX_LAUNCHERS
+    assert len(kernel.launchers) == MAX_LAUNCHERS
     assert kernel[size, 1] is kernel[size, 1]
     assert np.median(times) < 50_000, "nanoseconds; some 3,000 on a quiet machine"
 
@@ -230,7 +230,7 @@ def test_specializations_are_bounded_in_number(make: Callable[[], Any]):
     sweep(kernel, values)
     tables = [value for value in (*vars(kernel).values(), *vars(kernel.native).values()) if hasattr(value, "limit")]
     assert tables and max(map(len, tables)) <= MAX_LAUNCHERS
-    assert len(kernel._models) <= MAX_SPECIALIZATIONS and len(kernel.native._natives) <= MAX_SPECIALIZATIONS
+    assert len(kernel._models) <= MAX_SPECIALIZATIONS and len(kernel.compiled) <= MAX_SPECIALIZATIONS
     kept(x, 3, B=4, V=1000)  # Its code is gone, and is made again.
     assert x[0] == 1000
     sweep(kernel, values)

@@ -18,7 +18,7 @@ from ziggurat.backend.launch.arrays import on_gpu
 from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import ZigguratError, warn
 from ziggurat.codemodel.gpu.fragments import MAP_BYTES
-from ziggurat.codemodel.gpu.options import MAX_WARPS, CompileOptions
+from ziggurat.codemodel.gpu.options import MAX_WARPS, CompileOptions, boolean
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import ConstantType, TupleType
 from ziggurat.kernels.arguments import Signature, leaves
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ziggurat.backend.cuda.driver import Loaded
     from ziggurat.backend.cuda.launch import Launcher
     from ziggurat.compiler.compiled import Compiled
-    from ziggurat.triton.compiler.files import FileKernel, ModelKernel
+    from ziggurat.triton.compiler.files import FileFunction
     from ziggurat.triton.compiler.overrides import Override
     from ziggurat.triton.runtime.jit import JITFunction
 
@@ -171,7 +171,7 @@ class CompiledKernel:
 
     def __init__(
         self,
-        fn: JITFunction | FileKernel,
+        fn: JITFunction | FileFunction,
         signature: Signature,
         options: CompileOptions,
         launch_options: Mapping[str, Any],
@@ -204,7 +204,12 @@ class CompiledKernel:
 
     @functools.cached_property
     def _own_model(self) -> core.Module:
-        return self._fn.own_model(self.signature, {**self.launch_options, "num_warps": self.options.num_warps})
+        from ziggurat.triton.compiler.files import FileFunction
+        from ziggurat.triton.runtime.launches import own_model
+
+        if isinstance(self._fn, FileFunction):
+            return self._fn.module
+        return own_model(self._fn, self.signature, {**self.launch_options, "num_warps": self.options.num_warps})
 
     @functools.cached_property
     def override(self) -> Override | None:
@@ -439,16 +444,26 @@ class CompiledKernel:
             passed = self._passed(args)
             if any(map(on_gpu, passed)):
                 return self._launcher.at(grid)(*passed, **on)
-            return self._without_function[grid](*passed, **options)
+            return self._run_here(grid, passed, **options)
 
         return launch
 
-    @functools.cached_property
-    def _without_function(self) -> ModelKernel:
-        """The kernel that runs here, of a file or of a pickle, which have no function."""
-        from ziggurat.triton.compiler.files import FileKernel, ModelKernel
+    def _run_here(self, grid: Any, values: Sequence[Any], *, interpret: bool = False, **options: Any) -> None:
+        """Launch the kernel of a file or of a pickle, which have no function, on arrays in memory."""
+        from ziggurat.launches.host import run
+        from ziggurat.triton.compiler.files import require_options
 
-        return self._fn if isinstance(self._fn, FileKernel) else ModelKernel(self.model_to_run)
+        require_options(self._fn.name, options)
+        if boolean("interpret", interpret) or knobs.runtime.interpret or self._native is None:
+            run(self.model_to_run, grid, *values)
+        else:
+            self._native[grid](*values)
+
+    @functools.cached_property
+    def _native(self) -> Compiled | None:
+        from ziggurat.triton.compiler.files import native_code
+
+        return native_code(self.model_to_run, self._fn.name)
 
     def __repr__(self) -> str:
         return f"<compiled kernel {self._fn.name}({', '.join(map(str, self.src.signature.values()))})>"
@@ -482,7 +497,7 @@ class Source:
 
     ext = "ttir"
 
-    def __init__(self, fn: JITFunction | FileKernel, signature: Signature) -> None:
+    def __init__(self, fn: JITFunction | FileFunction, signature: Signature) -> None:
         self.fn = fn
         self.name = fn.name
         declared = fn.declared_types(signature.types)

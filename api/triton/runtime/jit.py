@@ -8,7 +8,7 @@ import inspect
 import os
 import threading
 import types
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -18,34 +18,29 @@ import attrs
 from ziggurat import compiler
 from ziggurat.boundary import public
 from ziggurat.codemodel.dialects import core, tt
-from ziggurat.codemodel.errors import KernelValueError, ZigguratError
-from ziggurat.codemodel.gpu.options import LAUNCH_ONLY, CompileOptions
-from ziggurat.codemodel.op import Op, Value, expect
-from ziggurat.codemodel.recent import Recent
+from ziggurat.codemodel.errors import KernelValueError
+from ziggurat.codemodel.gpu.options import LAUNCH_ONLY
+from ziggurat.codemodel.op import Op, expect
 from ziggurat.codemodel.transform import DROP, transform
 from ziggurat.codemodel.types import ConstantType, PtrType, TupleType, Type, is_hashable
 from ziggurat.frontends.language.function import Function
 from ziggurat.frontends.language.languages import TRITON
 from ziggurat.frontends.triton.compile_time import ConstexprFunction, constexpr_function
 from ziggurat.frontends.triton.errors import ChangedGlobalError, as_triton
-from ziggurat.kernels.arguments import MAX_SPECIALIZATIONS, Signature, bind, leaves
+from ziggurat.kernels.arguments import Signature, bind
 from ziggurat.kernels.kernel import Grid, Kernel
 from ziggurat.kernels.models import PythonModels
 from ziggurat.triton import knobs
 from ziggurat.triton._utils import type_canonicalisation_dict
-from ziggurat.triton.compiler import dumps
 from ziggurat.triton.compiler.signatures import declared_of
 from ziggurat.triton.runtime import hooks, options
 from ziggurat.triton.runtime._async_compile import active_mode
 from ziggurat.triton.runtime.device_caches import DeviceCaches
-from ziggurat.triton.runtime.driver import CudaDriver, driver
-from ziggurat.triton.runtime.errors import as_raised
-from ziggurat.triton.runtime.tensors import MockTensor, TensorWrapper, is_host_tensor, reinterpret
+from ziggurat.triton.runtime.driver import driver
+from ziggurat.triton.runtime.launches import RULES
+from ziggurat.triton.runtime.tensors import MockTensor, TensorWrapper, reinterpret
 
 if TYPE_CHECKING:
-    from ziggurat.backend.cuda.binary import Binary
-    from ziggurat.backend.cuda.driver import Loaded
-    from ziggurat.backend.cuda.specialize import KernelParameter, Specialization
     from ziggurat.transforms.attribution import Attribution
     from ziggurat.triton.compiler.compiled import CompiledKernel
 
@@ -104,6 +99,8 @@ class KernelParam:
 class TritonModels(PythonModels):
     """The models of a function in Triton's Python, whose annotations declare types: `x: tl.int64`."""
 
+    reads_warps = False  # Whether a Triton model of the function depends on the number of warps.
+
     def declared(self, kernel: Function, given: Mapping[str, Any]) -> Mapping[str, Type]:
         assert isinstance(kernel, JITFunction)
         return kernel.declared
@@ -112,8 +109,8 @@ class TritonModels(PythonModels):
         assert isinstance(kernel, JITFunction)
         return super().attribution(kernel, kernel.declared_types(types))
 
-    def triton(self, kernel: Function, signature: Signature) -> core.Module:
-        return self.checked(kernel, signature, overflow=False)
+    def key(self, signature: Signature) -> Signature:
+        return signature if self.reads_warps else attrs.evolve(signature, num_warps=None)
 
     def python(self, kernel: Function) -> Op:
         """The Python code model. Raises `ChangedGlobalError` if a function that it may call was compiled with a global
@@ -124,9 +121,11 @@ class TritonModels(PythonModels):
                 callee.require_globals(kernel)
         return super().python(kernel)
 
-    def checked(self, kernel: Function, signature: Signature, overflow: bool) -> core.Module:
-        """The Triton model, which asserts on request that results of operators on integers fit their types."""
+    def triton(self, kernel: Function, signature: Signature) -> core.Module:
+        """The Triton model with the assertions of the signature."""
         assert isinstance(kernel, JITFunction)
+        if signature.assertions == "none":
+            return without_assertions(kernel.model_for(attrs.evolve(signature, assertions="device")))
         for one in kernel.params:
             if one.is_constexpr and (one.do_not_specialize or one.do_not_specialize_on_alignment):
                 said = (
@@ -136,7 +135,7 @@ class TritonModels(PythonModels):
                 raise as_triton(KernelValueError(said, kernel.place))
 
         def num_warps() -> int:
-            kernel.by_warps.add(attrs.evolve(signature, num_warps=None))
+            self.reads_warps = True
             return signature.num_warps or options.DEFAULTS["num_warps"]
 
         def dot_precision() -> str | None:
@@ -156,7 +155,7 @@ class TritonModels(PythonModels):
             symbol=kernel.symbol_of(signature),
             num_warps=num_warps,
             dot_precision=dot_precision,
-            checks_overflow=overflow,
+            checks_overflow=signature.assertions == "overflow",
         )
 
 
@@ -185,6 +184,7 @@ class JITFunction(Kernel, JITCallable):
 
     language = TRITON
     make_models = TritonModels
+    rules = RULES
     hash: str | None = None
     kernel: None = None  # Triton's kernels have this attribute, which is always None.
 
@@ -217,22 +217,16 @@ class JITFunction(Kernel, JITCallable):
         self.launch_metadata = launch_metadata
         self.pre_run_hooks: list[Callable[..., Any]] = []
         self.device_caches = DeviceCaches(self)
-        self._by_name = {one.name: one for one in self.params}
+        self.by_name = {one.name: one for one in self.params}
         self._repr = repr
         self._src: str | None = None
         self._hash_lock = threading.RLock()
         # Programs read these attributes, and PyTorch sets them while it pickles the kernel.
         self.__globals__: dict[str, Any] = getattr(self.fn, "__globals__", {})
         self._used_global_vals: dict[tuple[str, int], tuple[Any, Any]] | None = None
-        # The signatures whose models depend on the number of warps.
-        self.by_warps: set[Signature] = set()
         # The process's precision of dots that name none, where the models depend on it.
         self.fp32_default: Any = _UNASKED
-        self._interpreted = bool(knobs.runtime.interpret)
-        self._kernels: Recent[Any, CompiledKernel] = Recent(MAX_SPECIALIZATIONS)
-        # Triton models without assertions, by the models with them; and models with assertions of overflow.
-        self._unasserted: Recent[Value, core.Module] = Recent(MAX_SPECIALIZATIONS)
-        self._with_overflow: Recent[Signature, core.Module] = Recent(MAX_SPECIALIZATIONS)
+        self.is_interpreted = bool(knobs.runtime.interpret)
 
     # The source.
 
@@ -389,7 +383,7 @@ class JITFunction(Kernel, JITCallable):
     def __getitem__(self, grid: Grid) -> Callable[..., Any]:
         if type(self).run is not _RUN:  # That of a subclass, or of a tool that looks on.
             return functools.partial(self.run, grid=grid, warmup=False)
-        if knobs.watched or self.debug or self.pre_run_hooks or self._interpreted:
+        if knobs.watched or self.debug or self.pre_run_hooks or self.is_interpreted:
             return functools.partial(self._run, grid)
         return self.launcher(_sizes(grid))
 
@@ -406,15 +400,15 @@ class JITFunction(Kernel, JITCallable):
         the kernel be compiled."""
         for hook in self.pre_run_hooks:
             hook(*args, **kwargs)
-        if "debug" not in self._by_name and self._debugs(kwargs.get("debug")):
+        if "debug" not in self.by_name and self._debugs(kwargs.get("debug")):
             kwargs["debug"] = True
         sizes = _sizes(grid)
-        if self._interpreted:
+        if self.is_interpreted:
             return hooks.interpreted(functools.partial(self.launch, sizes), args, {**kwargs, "interpret": True})
         try:
             if not knobs.runtime.launch_enter_hook and not knobs.runtime.launch_exit_hook:
                 return Kernel.__getitem__(self, sizes)(*args, **kwargs)
-            named = {name: value for name, value in kwargs.items() if name in self._by_name}
+            named = {name: value for name, value in kwargs.items() if name in self.by_name}
             bound = bind(self, args, named, at_launch=True)
             sizes = self.sizes(sizes, bound)
             compiled = self._prepared(args, kwargs, is_warmup=False)
@@ -444,84 +438,30 @@ class JITFunction(Kernel, JITCallable):
         return made
 
     def prepared(self, *args: Any, **kwargs: Any) -> CompiledKernel:
-        """The kernel for arguments, which is compiled when it is first needed. Raises `NotCompiled` as `compiled`."""
+        """The kernel for arguments, compiled when it is first needed. Raises `NotCompiled` as `compilation`."""
         return self._prepared(args, kwargs, is_warmup=True)
 
     def _prepared(self, args: Sequence[Any], kwargs: dict[str, Any], is_warmup: bool) -> CompiledKernel:
         kwargs = dict(kwargs)
-        given = {name: kwargs.pop(name) for name in [*kwargs] if name not in self._by_name}
+        given = {name: kwargs.pop(name) for name in [*kwargs] if name not in self.by_name}
         if self._debugs(given.get("debug")):
             given["debug"] = True
-        self.check_options(given)
+        options.check(given, self)
         bound = bind(self, args, kwargs, at_launch=True)
         wrapped = {
-            name: value if self._by_name[name].is_constexpr else MockTensor.wrap_dtype(value)
+            name: value if self.by_name[name].is_constexpr else MockTensor.wrap_dtype(value)
             for name, value in bound.items()
         }
         signature, _, _ = self.specialized(wrapped, hooks.any_array)
-        return self.compiled(signature, given, is_warmup)
+        return self.compilation(signature, given, is_warmup)
 
     def _debugs(self, asked: bool | None) -> bool:
         """Whether a launch with this option is debugged: by the process, the launch or else the kernel."""
         return bool(knobs.runtime.debug or (self.debug if asked is None else asked))
 
-    def parameter(self, name: str) -> KernelParameter:
-        from ziggurat.backend.cuda.specialize import KernelParameter
-
-        known = self._by_name[name.partition("[")[0]]
-        return KernelParameter(
-            name,
-            specialize=not known.do_not_specialize and (known.declared is None or known.declared.kind == "int"),
-            declared=known.declared,
-            align=not known.do_not_specialize_on_alignment,
-            as_triton=True,
-        )
-
-    def check_options(self, given: Mapping[str, Any]) -> None:
-        options.check(given, self)
-
-    def compile_options(self, given: Mapping[str, Any]) -> CompileOptions:
-        return options.compile_options(given)
-
-    def explained(self, error: ZigguratError) -> ZigguratError:
-        return as_raised(error)
-
-    def runs_here(self, arguments: Iterable[Any]) -> bool:
-        """Whether a launch runs on this machine: on one with a GPU, a launch without arrays does not."""
-        from ziggurat.backend.launch.arrays import is_array, on_gpu
-
-        given = list(arguments)
-        if any(map(on_gpu, given)):
-            return False
-        return self._interpreted or not isinstance(driver.active, CudaDriver) or any(map(is_array, given))
-
-    def on_host(
-        self, grid: Grid, bound: dict[str, Any], options: dict[str, Any], passed: Iterable[str] | None = None
-    ) -> Any:
-        """See `Kernel.on_host`. Raises `HostArrayError` for a tensor of PyTorch on a machine with a GPU, as Triton
-        does, unless the launch or the process asks for a run on this machine."""
-        asked = self._interpreted or options.get("interpret") is not None or options.get("strict")
-        if not asked and isinstance(driver.active, CudaDriver):
-            self._refuse_host_tensors(leaves(bound.values()))
-        return super().on_host(grid, bound, options, passed)
-
-    def _refuse_host_tensors(self, given: Iterable[Any]) -> None:
-        from ziggurat.backend.launch.arrays import HostArrayError
-
-        place = next((place for place, one in enumerate(given) if is_host_tensor(one)), None)
-        if place is not None:
-            raise HostArrayError(
-                f"Pointer argument (at {place}) cannot be accessed from Triton (cpu tensor?)",
-                hint="move the tensor to the GPU, or run the kernel on this machine: launch it with interpret=True, or "
-                "set TRITON_INTERPRET=1",
-            )
-
-    def runs_natively(self, options: Mapping[str, Any]) -> bool:
-        return not self._interpreted and super().runs_natively(options)
-
     # Compilations.
 
-    def compiled(
+    def compilation(
         self, signature: Signature, given: Mapping[str, Any], is_warmup: bool = False, target: str | None = None
     ) -> CompiledKernel:
         """The compiled kernel for types of arguments and options of launches on the current device: the same object
@@ -534,23 +474,22 @@ class JITFunction(Kernel, JITCallable):
         used = {name: value for name, value in given.items() if name not in LAUNCH_ONLY}
         hashable = {name: value if is_hashable(value) else repr(value) for name, value in used.items()}
         key = (signature, target, device, tuple(sorted(hashable.items(), key=itemgetter(0))))
-        found = self._kernels.used(key)
-        if found is None:
-            found = CompiledKernel(self, signature, self.compile_options({"target": target, **used}), used)
-            text = str(key)
-            if hooks.before_compilation(self, found, text, is_warmup):
+        kernel = self.compiled.used(key)
+        if kernel is None:
+            kernel = CompiledKernel(self, signature, options.compile_options({"target": target, **used}), used)
+            if hooks.before_compilation(self, kernel, str(key), is_warmup):
                 raise hooks.NotCompiled
-            self._kernels[key] = self.device_caches[device][0][text] = found
-            hooks.after_compilation(self, found, text, is_warmup)
-        return found
+            self.compiled[key] = kernel
+            hooks.after_compilation(self, kernel, str(key), is_warmup)
+        return kernel
 
-    def model_with(self, signature: Signature, num_warps: int | None) -> core.Module:
-        if signature in self._models and signature not in self.by_warps:
-            return self.model_for(signature)
-        model = self.model_for(attrs.evolve(signature, num_warps=num_warps))
-        if signature not in self.by_warps:
-            self._models[signature] = model  # It serves every number of warps.
-        return model
+    def compilations(self) -> Iterator[tuple[str, int, CompiledKernel]]:
+        """The key, the device and the kernel of each compilation that is kept."""
+        from ziggurat.triton.compiler.compiled import CompiledKernel
+
+        for key, kernel in [*self.compiled.items()]:
+            if isinstance(kernel, CompiledKernel):
+                yield str(key), key[2], kernel
 
     def watch(self) -> None:
         super().watch()
@@ -565,62 +504,11 @@ class JITFunction(Kernel, JITCallable):
     def forget(self) -> None:
         super().forget()
         self.fp32_default, self._used_global_vals = _UNASKED, None
-        for table in (self._kernels, self._unasserted, self._with_overflow):
-            table.clear()
-
-    def model_to_run(self, signature: Signature, options: Mapping[str, Any]) -> core.Module:
-        if options.get("ir_override") is None and not knobs.compilation.override:
-            return self.own_model(signature, options)
-        return self.compiled(signature, options).model_to_run
-
-    def own_model(self, signature: Signature, options: Mapping[str, Any]) -> core.Module:
-        """The Triton model with the assertions that the options ask for: `debug` keeps device assertions, and
-        `sanitize_overflow`, which is on by default, adds those of integers."""
-        debug, num_warps = bool(options.get("debug")), options.get("num_warps")
-        if debug and options.get("sanitize_overflow", True):
-            return self._checked(attrs.evolve(signature, num_warps=num_warps))
-        model = self.model_with(signature, num_warps)
-        if debug:
-            return model
-        plain = self._unasserted.used(model.result)
-        if plain is None:
-            plain = self._unasserted[model.result] = without_assertions(model)
-        return plain
-
-    def _checked(self, signature: Signature) -> core.Module:
-        self.check_globals()
-        assert isinstance(self.models, TritonModels)
-        model = self._with_overflow.used(signature)
-        if model is None:
-            model = self._with_overflow[signature] = self.models.checked(self, signature, overflow=True)
-            self.watch()
-        return model
-
-    def built(self, spec: Specialization, shape: Sequence[Any]) -> Binary:
-        return self._of(spec, shape).binary
-
-    def launched(self, spec: Specialization, loaded: Loaded, shape: Sequence[Any]) -> CompiledKernel:
-        made = self._of(spec, shape)
-        made.loaded = loaded
-        hooks.loaded(made)
-        return made
-
-    def _of(self, spec: Specialization, shape: Sequence[Any]) -> CompiledKernel:
-        from ziggurat.launches.gpu import signature_of
-
-        return self.compiled(signature_of(self, spec, shape)[0], dict(spec.options), target=spec.target)
-
-    def result_here(self, signature: Signature, options: Mapping[str, Any]) -> CompiledKernel:
-        made = self.compiled(signature, options)
-        if knobs.compilation.listener is not None or dumps.wanted(self.name):
-            made.demand()
-        hooks.loaded(made)
-        return made
 
     def preload(self, specialization_data: str) -> CompiledKernel:
         """Compile what a hook of another process was told: see `knobs.runtime.jit_cache_hook`."""
         signature, given = hooks.read_specialization(self, specialization_data)
-        made = self.compiled(signature, given, is_warmup=True)
+        made = self.compilation(signature, given, is_warmup=True)
         made.demand()
         return made
 

@@ -8,7 +8,6 @@ import pytest
 import ziggurat.triton as triton
 import ziggurat.triton.language as tl
 from ziggurat.codemodel.errors import LaunchError, TargetError, ZigguratWarning
-from ziggurat.triton.compiler import files
 
 
 def scale():
@@ -85,7 +84,7 @@ def test_a_file_is_compiled(tmp_path, monkeypatch: pytest.MonkeyPatch):
     compiled[(1,)](x, 20, interpret=True)
     assert x.tolist() == [*range(0, 40, 2), *range(20, 32)]
     with monkeypatch.context() as patch:
-        patch.setattr(files, "run", None)  # Native code does not need it.
+        patch.setattr("ziggurat.launches.host.run", None)  # Native code does not need it.
         compiled[(1,)](x, 20, num_warps=8)
     with pytest.raises(LaunchError, match="'double' has no option 'n'\n  hint: give its arguments by position"):
         compiled[(1,)](x, n=20)

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from launched import dispatcher_of as built_by
+from launched import loaded_in
 
 from ziggurat.backend.cuda.binary import Binary, Parameter
 from ziggurat.backend.cuda.driver import (
@@ -21,7 +23,7 @@ from ziggurat.backend.cuda.driver import (
     synchronize,
     using_stream,
 )
-from ziggurat.backend.cuda.launch import Dispatcher, Launcher
+from ziggurat.backend.cuda.launch import Launcher
 from ziggurat.backend.cuda.memory import empty, to_device, to_host
 from ziggurat.backend.cuda.specialize import KernelParameter
 from ziggurat.backend.cuda.testing import do_bench
@@ -76,7 +78,7 @@ def add_kernel():
         return binary()
 
     names = ("x", "y", "out", "n")
-    return Dispatcher("add", [KernelParameter(name, specialize=name != "n") for name in names], build)
+    return built_by("add", [KernelParameter(name, specialize=name != "n") for name in names], build)
 
 
 def arrays(n=1000):
@@ -97,8 +99,7 @@ def test_dispatcher_hot_and_cold():
         x, y, dx, dy, out = arrays(max(n, 1))
         kernel.at((-(-n // 128),))(dx, dy, out, n)
         assert np.array_equal(to_host(out)[:n], (x + y)[:n])
-    assert len(kernel.loaded) == 1
-    (loaded,) = kernel.loaded.values()
+    (loaded,) = loaded_in(kernel)
     assert 4 <= loaded.registers <= 64 and loaded.local_bytes == 0 and loaded.max_threads >= 128
 
 

@@ -11,6 +11,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
+from launched import dispatcher_of as built_by
 
 from ziggurat.backend.cuda import arrays
 from ziggurat.backend.cuda.binary import Binary, Parameter
@@ -47,7 +48,7 @@ def dispatcher(fake, *names, on_host=None, **changes):
         options = dict(spec.options)
         return Binary("entry", "ptx", options.get("num_warps", 4), 0, passed, spec.target, "kernel")
 
-    made = Dispatcher("kernel", parameters, build, on_host)
+    made = built_by("kernel", parameters, build, on_host)
     made.specs = specs
     return made
 
@@ -415,7 +416,7 @@ def test_threads_do_not_share_buffers(fake):
 
 
 def test_a_binary_that_does_not_fit_the_arguments_is_our_fault(fake):
-    kernel = Dispatcher(
+    kernel = built_by(
         "kernel",
         [KernelParameter("x")],
         lambda spec: Binary("entry", "ptx", 4, 0, (Parameter("i32"),), spec.target, "kernel"),
@@ -615,7 +616,7 @@ def test_errors_of_launches_show_where_the_kernel_stands(fake, failed):
     place = Location("kernels.py", 12)
     parameters = [KernelParameter("x")]
     binary = Binary("entry", "ptx", 4, 0, (Parameter("ptr"),), "sm_90a", "kernel")
-    kernel = Dispatcher("kernel", parameters, lambda spec: binary, None, place)
+    kernel = built_by("kernel", parameters, lambda spec: binary, None, place)
     fake.parameters = 1
     kernel.at((1,))(array())
     for status, error in (("ILLEGAL_ADDRESS", MemoryAccessError), ("LAUNCH_OUT_OF_RESOURCES", ResourceError)):
@@ -701,7 +702,7 @@ def test_options_are_demanded_before_anything_is_compiled(fake):
             raise LaunchError("no such option")
 
     kernel = dispatcher(fake, "x")
-    kernel._demand_options = demand
+    kernel.kernel.check_options = demand
     kernel.at((1,))(array())
     for value in (3, [4]):
         with pytest.raises(LaunchError, match="no such option"):

@@ -6,10 +6,11 @@ import struct
 
 import attrs
 import pytest
+from launched import dispatcher_of as built_by
 
 from ziggurat.backend.cuda import tensormap
 from ziggurat.backend.cuda.binary import Binary, LaunchMap, Parameter
-from ziggurat.backend.cuda.launch import Dispatcher, Launcher
+from ziggurat.backend.cuda.launch import Launcher
 from ziggurat.backend.cuda.memory import DeviceArray
 from ziggurat.backend.cuda.specialize import KernelParameter
 from ziggurat.codemodel.errors import LaunchError
@@ -38,7 +39,7 @@ def kernel(fake):
     def build(spec):
         return binary(dict(spec.options).get("raise_pointers", True))
 
-    return Dispatcher("kernel", [KernelParameter(name) for name in ("x", "m", "n", "pitch")], build)
+    return built_by("kernel", [KernelParameter(name) for name in ("x", "m", "n", "pitch")], build)
 
 
 def test_binaries_with_maps_survive_the_cache():
@@ -100,7 +101,7 @@ def persistent(fake):
     def build(spec):
         return binary(raised := dict(spec.options).get("raise_pointers", True), persistent=raised)
 
-    return Dispatcher("kernel", [KernelParameter(name) for name in ("x", "m", "n", "pitch")], build)
+    return built_by("kernel", [KernelParameter(name) for name in ("x", "m", "n", "pitch")], build)
 
 
 def test_a_persistent_kernel_gets_the_sizes_of_its_grid(fake, persistent):

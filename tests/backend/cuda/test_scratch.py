@@ -8,10 +8,11 @@ import threading
 from types import SimpleNamespace
 
 import pytest
+from launched import dispatcher_of as built_by
 
 from ziggurat.backend.cuda import scratch
 from ziggurat.backend.cuda.binary import Binary, Parameter
-from ziggurat.backend.cuda.launch import Dispatcher, Launcher
+from ziggurat.backend.cuda.launch import Launcher
 from ziggurat.backend.cuda.specialize import KernelParameter
 from ziggurat.codemodel.errors import LaunchError
 
@@ -31,7 +32,7 @@ def nothing_kept(monkeypatch, fake):
 
 @pytest.fixture
 def kernel(fake):
-    return Dispatcher("kernel", [KernelParameter("n", specialize=False)], binary)
+    return built_by("kernel", [KernelParameter("n", specialize=False)], binary)
 
 
 def addresses(fake):

@@ -5,6 +5,7 @@ import threading
 
 import numpy as np
 import pytest
+from launched import loaded_in
 
 import ziggurat as zg
 from ziggurat.backend.cuda.driver import current_device, device_count, on_device, synchronize
@@ -47,7 +48,7 @@ def test_launches_go_where_the_arrays_are():
             assert out.device == number
             kernel[grid(1000)](dx, out, 1000, BLOCK=256)
             assert np.array_equal(zg.to_host(out), 2 * x + 1)
-    contexts = [loaded.context for loaded in kernel.dispatcher.loaded.values()]
+    contexts = [loaded.context for loaded in loaded_in(kernel.dispatcher)]
     assert len(contexts) == 2 == len(set(contexts))  # loaded once for each device, however often it is launched
 
 

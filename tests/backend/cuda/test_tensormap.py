@@ -4,6 +4,7 @@ import struct
 from types import SimpleNamespace
 
 import pytest
+from launched import dispatcher_of as built_by
 
 import ziggurat as zg
 from ziggurat.backend.cuda import cache
@@ -16,7 +17,7 @@ from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.gpu.fragments import box_and_swizzle
 from ziggurat.codemodel.types import DescriptorType, bf16, f8e4m3, f16, f32, f64, i32
 from ziggurat.compiler.compiled import binary_of
-from ziggurat.launches.gpu import dispatcher_of
+from ziggurat.launches.gpu import GpuKernel
 
 
 def array(*shape, element=f16, pointer=0x1000):
@@ -115,7 +116,7 @@ EXPECTED = [
 
 def test_a_launch_passes_the_parts_of_a_descriptor(fake):
     fake.sizes = [128, 4, 8, 8, 4]
-    kernel = Dispatcher(
+    kernel = built_by(
         "kernel",
         [KernelParameter("d"), KernelParameter("n")],
         lambda spec: Binary("entry", "", 4, 0, PARTS, spec.target),
@@ -141,7 +142,7 @@ def test_a_launcher_passes_them_too(fake):
 def test_a_kernel_without_use_for_the_map(fake):
     fake.sizes = [8]
     parts = (Parameter("ptr", part="base", argument=0),)
-    kernel = Dispatcher("kernel", [KernelParameter("d")], lambda spec: Binary("entry", "", 4, 0, parts, spec.target))
+    kernel = built_by("kernel", [KernelParameter("d")], lambda spec: Binary("entry", "", 4, 0, parts, spec.target))
     for _ in range(2):
         kernel.at((1,))(TensorDescriptor(array(64, 64), (64, 64)))
     assert [launch["values"] for launch in fake.launches] == [[struct.pack("=Q", 0x1000)]] * 2
@@ -158,9 +159,9 @@ def test_a_kernel_of_the_language_gets_the_parts_it_was_compiled_for(fake, tmp_p
     kept = cache.Cache(tmp_path)
     monkeypatch.setattr(cache, "Cache", lambda: kept)
     binaries: list[Binary] = []
-    kernel = dispatcher_of(scale, lambda *_: None)
-    build = kernel._build
-    kernel._build = lambda spec: binaries.append(build(spec)) or sized(fake, binaries[-1])
+    kernel = Dispatcher(GpuKernel(scale))
+    build = kernel.kernel.built
+    kernel.kernel.built = lambda spec: binaries.append(build(spec)) or sized(fake, binaries[-1])
     x, out = array(100, 64, element=f32, pointer=0x4000), array(70, 96, element=f32, pointer=0x8000)
 
     def launch(padding="zero", n=2.5, block=(16, 32)):
@@ -212,7 +213,7 @@ def test_descriptors_of_one_array_that_must_be_disjoint(fake):
     fake.parameters = len(binary.parameters)
     with pytest.raises(LaunchError, match="must not share memory"):
         compiled[(1,)](one, two, w, 3)
-    kernel = dispatcher_of(powers, lambda *_: None)
+    kernel = Dispatcher(GpuKernel(zg.kernel(powers.fn)))
     other = TensorDescriptor(array(64, 64, pointer=0x30000), (64, 64))
     for _ in range(3):
         kernel.at((1,))(one, other, w, 3)
@@ -225,7 +226,7 @@ def test_descriptors_that_must_be_disjoint_are_checked_in_the_hot_path(fake, mon
     binary = binary_of(powers.compile(*[zg.divisible(zg.descriptor((64, 64), zg.f16))] * 3, zg.i32), "powers")
     fake.parameters = len(binary.parameters)
     a, c, w = (TensorDescriptor(array(64, 64, pointer=0x10000 * at), (64, 64)) for at in (1, 2, 3))
-    kernel = dispatcher_of(powers, lambda *_: None)
+    kernel = Dispatcher(GpuKernel(zg.kernel(powers.fn)))
     kernel.at((1,))(a, c, w, 3)
     learned: list[object] = []
     monkeypatch.setattr(type(kernel), "_learn", lambda *arguments: learned.append(arguments))

@@ -1,0 +1,106 @@
+"""The rules of launches of Triton's kernels: what they return, which options they take, and where they run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from ziggurat.codemodel.dialects import core
+from ziggurat.kernels.arguments import Signature, leaves
+from ziggurat.kernels.rules import LaunchRules
+from ziggurat.triton import knobs
+from ziggurat.triton.compiler import dumps
+from ziggurat.triton.runtime import hooks, options
+from ziggurat.triton.runtime.driver import CudaDriver, driver
+from ziggurat.triton.runtime.errors import as_raised
+from ziggurat.triton.runtime.tensors import is_host_tensor
+
+if TYPE_CHECKING:
+    from ziggurat.backend.cuda.binary import Binary
+    from ziggurat.backend.cuda.driver import Loaded
+    from ziggurat.backend.cuda.specialize import KernelParameter, Specialization
+    from ziggurat.triton.compiler.compiled import CompiledKernel
+
+
+def _parameter(kernel: Any, name: str) -> KernelParameter:
+    from ziggurat.backend.cuda.specialize import KernelParameter
+
+    parameter = kernel.by_name[name.partition("[")[0]]
+    declared = parameter.declared
+    return KernelParameter(
+        name,
+        specialize=not parameter.do_not_specialize and (declared is None or declared.kind == "int"),
+        declared=declared,
+        align=not parameter.do_not_specialize_on_alignment,
+        as_triton=True,
+    )
+
+
+def _runs_here(kernel: Any, arguments: Iterable[Any]) -> bool:
+    """On a machine with a GPU, a launch without arrays does not run here."""
+    from ziggurat.backend.launch.arrays import is_array, on_gpu
+
+    values = list(arguments)
+    if any(map(on_gpu, values)):
+        return False
+    return kernel.is_interpreted or not isinstance(driver.active, CudaDriver) or any(map(is_array, values))
+
+
+def _check_host(kernel: Any, arguments: Iterable[Any], options: Mapping[str, Any]) -> None:
+    """Raise `HostArrayError` for a tensor of PyTorch on a machine with a GPU, as Triton does, unless the launch or the
+    process asks for a run on this machine."""
+    from ziggurat.backend.launch.arrays import HostArrayError
+
+    is_wanted = kernel.is_interpreted or options.get("interpret") is not None or options.get("strict")
+    if is_wanted or not isinstance(driver.active, CudaDriver):
+        return
+    place = next((place for place, value in enumerate(leaves(arguments)) if is_host_tensor(value)), None)
+    if place is not None:
+        raise HostArrayError(
+            f"Pointer argument (at {place}) cannot be accessed from Triton (cpu tensor?)",
+            hint="move the tensor to the GPU, or run the kernel on this machine: launch it with interpret=True, or "
+            "set TRITON_INTERPRET=1",
+        )
+
+
+def own_model(kernel: Any, signature: Signature, options: Mapping[str, Any]) -> core.Module:
+    """The Triton model with the assertions that the options ask for: `debug` keeps device assertions, and
+    `sanitize_overflow`, which is on by default, adds those of integers."""
+    return kernel.model_for(signature.with_options({**options, "debug": bool(options.get("debug"))}))
+
+
+def _model(kernel: Any, signature: Signature, options: Mapping[str, Any]) -> core.Module:
+    if options.get("ir_override") is None and not knobs.compilation.override:
+        return own_model(kernel, signature, options)
+    return kernel.compilation(signature, options).model_to_run
+
+
+def _built(kernel: Any, spec: Specialization, shape: Sequence[Any]) -> Binary:
+    from ziggurat.launches.gpu import signature_of
+
+    signature, _ = signature_of(kernel, spec, shape)
+    return kernel.compilation(signature, dict(spec.options), target=spec.target).binary
+
+
+def _result(kernel: Any, signature: Signature, options: Mapping[str, Any], loaded: Loaded | None) -> CompiledKernel:
+    target = None if loaded is None else loaded.binary.target
+    compiled: CompiledKernel = kernel.compilation(signature, options, target=target)
+    if loaded is not None:
+        compiled.loaded = loaded
+    elif knobs.compilation.listener is not None or dumps.wanted(kernel.name):
+        compiled.demand()
+    hooks.loaded(compiled)
+    return compiled
+
+
+RULES: Final = LaunchRules(
+    parameter=_parameter,
+    check_options=lambda kernel, given: options.check(given, kernel),
+    compile_options=options.compile_options,
+    runs_here=_runs_here,
+    check_host=_check_host,
+    model=_model,
+    built=_built,
+    result=_result,
+    explained=lambda kernel, error: as_raised(error),
+)
