@@ -45,6 +45,10 @@ def _model(kernel: Kernel, signature: Signature, options: Mapping[str, Any]) -> 
     return kernel.model_for(signature.with_options(options))
 
 
+def _no_result(kernel: Kernel, signature: Signature, options: Mapping[str, Any], loaded: Loaded | None) -> None:
+    return None
+
+
 @attrs.frozen(kw_only=True)
 class LaunchRules:
     """The rules of launches in one language. By default they are those of explicit calls."""
@@ -63,7 +67,7 @@ class LaunchRules:
     """The Triton model that a launch with these options runs on this machine."""
     built: Callable[[Kernel, Specialization, Sequence[Any]], Binary] = _built
     """The kernel compiled for a launch on a GPU; see `ziggurat.launches.gpu.built`."""
-    result: Callable[[Kernel, Signature, Mapping[str, Any], Loaded | None], Any] = lambda *launch: None
+    result: Callable[[Kernel, Signature, Mapping[str, Any], Loaded | None], Any] = _no_result
     """The result of a launch with these options: on a GPU, of the kernel that is loaded there, or on this machine."""
     explained: Callable[[Kernel, ZigguratError], ZigguratError] = lambda kernel, error: kernel.models.reworded(error)
     """The error that is raised for one of a launch, in the words of the source."""

@@ -333,6 +333,10 @@ class CodeKernel(Launched):
         self.name = binary.title
         self.parameters = [BinaryParameter(f"argument_{n}", specialize=False, kind=kinds[n]) for n in sorted(kinds)]
         self.launchers, self.compiled = Recent(MAX_LAUNCHERS), Recent(1)
+        self.binary = binary
+
+    def built(self, spec: Specialization, /) -> Binary:
+        return self.binary
 
 
 class Launcher(Dispatcher):

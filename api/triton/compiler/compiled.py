@@ -439,8 +439,9 @@ class CompiledKernel:
 
         def launch(*args: Any, stream: Any = None, **options: Any) -> Any:
             on = {} if stream is None else {"stream": stream}
-            if self._fn.fn is not None:
-                return self._fn[grid](*args, **self.launch_options, **on, **options)
+            kernel: Any = self._fn
+            if kernel.fn is not None:
+                return kernel[grid](*args, **self.launch_options, **on, **options)
             passed = self._passed(args)
             if any(map(on_gpu, passed)):
                 return self._launcher.at(grid)(*passed, **on)
