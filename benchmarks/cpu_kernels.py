@@ -86,11 +86,11 @@ class Report:
             torch.set_num_threads(count)
             self.set_blas(count)
             times = measure(contenders, self.rounds, time.thread_time if count == 1 else time.perf_counter)
-            found = {name: min(t) for name, t in times.items()}
-            ours = found["ours"]
+            fastest = {name: min(t) for name, t in times.items()}
+            ours = fastest["ours"]
             row[label] = {
-                "milliseconds": {name: round(value, 4) for name, value in found.items()},
-                "ratios": {name: round(value / ours, 3) for name, value in found.items() if name != "ours"},
+                "milliseconds": {name: round(value, 4) for name, value in fastest.items()},
+                "ratios": {name: round(value / ours, 3) for name, value in fastest.items() if name != "ours"},
             }
         row["error"] = float(f"{error():.3g}")
         if not row["error"] <= limit:
@@ -99,8 +99,8 @@ class Report:
         print(json.dumps(row), flush=True)
 
 
-def worst(found: Any, expected: Any) -> float:
-    return float(np.max(np.abs(np.asarray(found, np.float64) - expected)))
+def worst(figures: Any, expected: Any) -> float:
+    return float(np.max(np.abs(np.asarray(figures, np.float64) - expected)))
 
 
 def empty(*shape: int) -> Any:
@@ -111,9 +111,9 @@ def empty(*shape: int) -> Any:
 
 
 def normal(*shape: int) -> Any:
-    made = empty(*shape)
-    np.random.default_rng(0).standard_normal(shape, np.float32, made)
-    return made
+    array = empty(*shape)
+    np.random.default_rng(0).standard_normal(shape, np.float32, array)
+    return array
 
 
 def measure_add(report: Report) -> None:
@@ -305,11 +305,11 @@ done:
 }}
 declare {vector} @llvm.fma.v{lanes}f32({vector}, {vector}, {vector})
 """
-    loaded = Loaded(to_object(text, CpuOptions(*host())), ["peak"])
-    call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(loaded.addresses["peak"])
+    library = Loaded(to_object(text, CpuOptions(*host())), ["peak"])
+    call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(library.addresses["peak"])
     room = empty(64)
     room[:] = 0
-    return lambda loaded=loaded: call(room.ctypes.data, operations // (2 * lanes * chains))
+    return lambda module=library: call(room.ctypes.data, operations // (2 * lanes * chains))
 
 
 def launch_cost() -> dict[str, float]:
@@ -329,7 +329,7 @@ def launch_cost() -> dict[str, float]:
         "numpy": many(lambda: np.add(x, y, out=z)),
         "empty": many(lambda: None),
     }
-    times = {name: min(found) for name, found in measure(contenders, 30, time.perf_counter).items()}
+    times = {name: min(durations) for name, durations in measure(contenders, 30, time.perf_counter).items()}
     cost = {name: round(times[name] - times["empty"], 3) for name in ("launch", "numpy")}
     return {**cost, "ratio": round(cost["launch"] / cost["numpy"], 2)}
 
@@ -344,7 +344,7 @@ def thread_ratios(report: Report) -> dict[str, float]:
         "attention": lambda: attention[16, 8](*q, out, n, 0.125, M=64, N=64, D=64, interpret=False),
         "torch.matmul": lambda: torch.matmul(ta, tb, out=tc),
     }
-    found = {}
+    ratios = {}
     for name, work in works.items():
 
         def run(count: int, work: Run = work) -> Run:
@@ -356,31 +356,31 @@ def thread_ratios(report: Report) -> dict[str, float]:
             return once
 
         times = measure({"one": run(1), "two": run(2)}, 10 * report.rounds, time.perf_counter)
-        found[name] = round(min(times["one"]) / min(times["two"]), 2)
+        ratios[name] = round(min(times["one"]) / min(times["two"]), 2)
     zg.set_num_threads(1)
     torch.set_num_threads(1)
-    return found
+    return ratios
 
 
 def example_ratios() -> dict[str, dict[str, float]]:
     """The milliseconds of native code, and the interpreter's time by that, for each kernel that the examples launch
     natively for more than 1 ms in the interpreter."""
-    found: dict[str, dict[str, float]] = {}
+    ratios: dict[str, dict[str, float]] = {}
     plain = HostLaunches.launch
 
-    def launch(self: HostLaunches, grid: Any, bound: Any, options: Any, passed: Any) -> Any:
+    def launch(self: HostLaunches, grid: Any, bound: Any, options: Any, arguments: Any) -> Any:
         if any(isinstance(value, np.ndarray) and not value.flags.c_contiguous for value in bound.values()):
-            return plain(self, grid, bound, options, passed)
+            return plain(self, grid, bound, options, arguments)
         copies = {name: copy.deepcopy(value) for name, value in bound.items()}  # Atomics would add again.
-        result = plain(self, grid, bound, options, passed)
+        result = plain(self, grid, bound, options, arguments)
         again: dict[str, Run] = {"native": lambda: self.kernel[grid](**copies, **options)}
         again["interpreter"] = lambda: self.kernel.interpret(grid, copies, options)
         HostLaunches.launch = plain
-        times = {name: min(taken) for name, taken in measure(again, 3, time.thread_time).items()}
+        times = {name: min(taken_time) for name, taken_time in measure(again, 3, time.thread_time).items()}
         HostLaunches.launch = launch  # pyright: ignore[reportAttributeAccessIssue]
         if times["interpreter"] > 1:
             ratio = times["interpreter"] / times["native"]
-            found[self.kernel.name] = {"native": round(times["native"], 4), "ratio": round(ratio, 1)}
+            ratios[self.kernel.name] = {"native": round(times["native"], 4), "ratio": round(ratio, 1)}
         return result
 
     HostLaunches.launch = launch  # pyright: ignore[reportAttributeAccessIssue]
@@ -390,7 +390,7 @@ def example_ratios() -> dict[str, dict[str, float]]:
                 runpy.run_path(str(file), run_name="__main__")
     finally:
         HostLaunches.launch = plain
-    return found
+    return ratios
 
 
 def triton_ratios(python: str) -> dict[str, float]:
@@ -448,11 +448,11 @@ def small_launches(interpret: bool = False) -> dict[str, Run]:
 def interpreter_ratios() -> dict[str, float]:
     """The interpreter's time by that of native code, for one launch each after a first one."""
     native, interpreter = small_launches(), small_launches(True)
-    found = {}
+    ratios = {}
     for name in native:
         times = measure({"native": native[name], "interpreter": interpreter[name]}, 3, time.thread_time)
-        found[name] = round(min(times["interpreter"]) / min(times["native"]), 1)
-    return found
+        ratios[name] = round(min(times["interpreter"]) / min(times["native"]), 1)
+    return ratios
 
 
 def compile_times() -> dict[str, float]:
@@ -463,11 +463,11 @@ def compile_times() -> dict[str, float]:
         "softmax": softmax.triton(f32, f32, zg.i32, zg.i32, 1024),
         "attention": attention.triton(f32, f32, f32, f32, zg.i32, zg.f32, 64, 64, 64),
     }
-    found = {}
+    durations = {}
     for name, model in models.items():
         times = measure({name: lambda model=model: compile_cpu(model)}, 25, time.thread_time)[name]
-        found[name] = round(min(times), 1)
-    return found
+        durations[name] = round(min(times), 1)
+    return durations
 
 
 def load_times() -> dict[str, float]:

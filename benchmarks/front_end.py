@@ -55,11 +55,11 @@ def fresh(name: str) -> Any:
 def compile_cold(name: str, times: int) -> list[float]:
     """Seconds from a function to its Triton model; the first of them is the first of the process."""
     types = arguments(name)
-    found: list[float] = []
+    durations: list[float] = []
     for _ in range(times):
         kernel = fresh(name)
-        found += seconds(lambda kernel=kernel: kernel.triton(*types), 1)
-    return found
+        durations += seconds(lambda kernel=kernel: kernel.triton(*types), 1)
+    return durations
 
 
 def in_processes(arguments: list[str]) -> list[dict[str, float]]:
@@ -68,11 +68,11 @@ def in_processes(arguments: list[str]) -> list[dict[str, float]]:
         environment = {**os.environ, "PYTHONPYCACHEPREFIX": cache}
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
         command = [sys.executable, __file__, *arguments]
-        said = [
+        outputs = [
             json.loads(subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout)
             for _ in range(1 + PROCESSES)
         ]
-    return said[1:]  # The first one wrote the bytecode.
+    return outputs[1:]  # The first one wrote the bytecode.
 
 
 def one_process(name: str) -> None:
@@ -89,9 +89,9 @@ def one_process(name: str) -> None:
 
 def triton_python() -> str | None:
     """A Python that has the C++ Triton, or None."""
-    named = os.environ.get("ZIGGURAT_TRITON_PYTHON")
-    if named:
-        return named
+    path = os.environ.get("ZIGGURAT_TRITON_PYTHON")
+    if path:
+        return path
     return sys.executable if importlib.util.find_spec("triton") is not None else None
 
 
@@ -114,23 +114,23 @@ def compile_section(missed: list[str]) -> str:
     theirs: dict[str, list[float]] = {name: [] for name in KERNELS}
     context: list[float] = []
     very_first: list[float] = []
-    known: dict[str, Any] | None = None
+    figures: dict[str, Any] | None = None
     for _ in range(ROUNDS):
         for name in KERNELS:
             compile_cold(name, WARM_UP)
             ours[name] += compile_cold(name, REPEAT // ROUNDS)
-        known = triton_figures()
-        if known is not None:
-            context += known["context"]
-            very_first.append(known["vector add"][0])
+        figures = triton_figures()
+        if figures is not None:
+            context += figures["context"]
+            very_first.append(figures["vector add"][0])
             for name in KERNELS:
-                theirs[name] += known[name][WARM_UP:]
+                theirs[name] += figures[name][WARM_UP:]
     rows: list[list[object]] = []
     for name in KERNELS:
-        first = [one["first"] for one in in_processes(["--one-process", name])]
+        first = [report["first"] for report in in_processes(["--one-process", name])]
         median, best = median_and_best(ours[name])
         row: list[object] = [name, median, best, median_and_best(first)[0], f"{BARS[name]:.0f}"]
-        if known is not None:
+        if figures is not None:
             ratio = statistics.median(ours[name]) / statistics.median(theirs[name])
             row += [*median_and_best(theirs[name]), f"{ratio:.2f}"]
         rows.append(row)
@@ -138,12 +138,13 @@ def compile_section(missed: list[str]) -> str:
             missed.append(f"{name}: {median} ms")
     header = ["ms", "median", "best", "first of a process", "bar"]
     text = "From a Python function to its Triton model (examples/vector_add.py and examples/grouped_matmul.py).\n"
-    if known is not None:
+    if figures is not None:
         header += ["Triton: median", "best", "ours ÷ Triton's"]
         start = median_and_best(very_first, digits=0)[0]
         text += (
-            f"Triton is {known['version']}, the same kernels in its spelling, from the decorated function to its MLIR\n"
-            f"(`make_ir`), in turn with ours in {ROUNDS} rounds. Not counted are Triton's first {WARM_UP} calls of a\n"
+            f"Triton is {figures['version']}, the same kernels in its spelling, from the decorated function to its "
+            f"MLIR\n(`make_ir`), in turn with ours in {ROUNDS} rounds. Not counted are Triton's first {WARM_UP} calls "
+            f"of a\n"
             f"process (the very first takes {start} ms) and the MLIR context of each compilation "
             f"({median_and_best(context)[0]} ms).\n"
         )
@@ -159,12 +160,14 @@ def cold_section(missed: list[str]) -> str:
         environment["PYTHONPYCACHEPREFIX"] = cache
         commands = [[sys.executable, "-m", "ziggurat.triton", script, "--cold"]]
         commands += [] if python is None else [[python, script, "--cold"]]
-        found: list[list[dict[str, float]]] = [[] for _ in commands]
+        runs: list[list[dict[str, float]]] = [[] for _ in commands]
         for _ in range(1 + PROCESSES):
-            for told, command in zip(found, commands, strict=True):
+            for reports, command in zip(runs, commands, strict=True):
                 done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
-                told.append(json.loads(done.stdout.splitlines()[-1]))
-    columns = [{name: statistics.median(one[name] for one in told[1:]) for name in told[0]} for told in found]
+                reports.append(json.loads(done.stdout.splitlines()[-1]))
+    columns = [
+        {name: statistics.median(report[name] for report in samples[1:]) for name in samples[0]} for samples in runs
+    ]
     rows: list[list[object]] = []
     for name in columns[0]:
         label = {"import": "until the import is done", "start": "until the first PTX, of vector add"}.get(name, name)
@@ -188,11 +191,11 @@ def cold_section(missed: list[str]) -> str:
 def import_section(missed: list[str]) -> str:
     """The import statement, and memory."""
     first = in_processes(["--one-process", "matmul"])
-    times = [one["import"] for one in first]
+    times = [name["import"] for name in first]
     median, best = median_and_best(times, digits=0)
     if statistics.median(times) * 1e3 > BARS["import"]:
         missed.append(f"import: {median} ms")
-    memory = [max(one[key] for one in first) for key in ("memory", "memory after")]
+    memory = [max(name[key] for name in first) for key in ("memory", "memory after")]
     rows = [
         ["`import ziggurat`, ms (median of 7 processes; best; bar)", f"{median}; {best}; {BARS['import']:.0f}"],
         ["peak memory of the process after it, MiB", f"{memory[0]:.0f}"],

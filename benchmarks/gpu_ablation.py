@@ -109,8 +109,8 @@ Table = dict[str, Case]
 
 def attention(d: int, causal: bool, n: int = 64, roles: bool = False, **options: int) -> Case:
     types = [block(128, d), block(n, d), block(n, d), block(128, d), F32, N, zg.f32, causal, 128, n, d, roles]
-    given = [*[(HEADS * SIZE, d)] * 4, (HEADS * SIZE,), SIZE, d**-0.5]
-    return Case(kernels.attention, types, (SIZE // 128, HEADS), given, {"num_warps": 8, "num_stages": 2} | options)
+    arguments = [*[(HEADS * SIZE, d)] * 4, (HEADS * SIZE,), SIZE, d**-0.5]
+    return Case(kernels.attention, types, (SIZE // 128, HEADS), arguments, {"num_warps": 8, "num_stages": 2} | options)
 
 
 def tiles_of_attention(d: int, m: int, n: int, tiles: int, blocks: int = 1, **options: Any) -> Case:
@@ -122,17 +122,17 @@ def tiles_of_attention(d: int, m: int, n: int, tiles: int, blocks: int = 1, **op
     count = -(-SIZE // (m * blocks)) * HEADS
     more = {"ONCE": False, "PAIRS": False, "PARTS": parts} if blocks == 1 else {"BLOCKS": blocks}
     more |= {"CAUSAL": False, "SHARED": 1, "M": m, "N": n, "D": d, "ROLES": True, "TILES": tiles, "LANES": d < 256}
-    given = [*[(HEADS * SIZE, d)] * 4, (HEADS * SIZE,), SIZE, HEADS, d**-0.5]
+    arguments = [*[(HEADS * SIZE, d)] * 4, (HEADS * SIZE,), SIZE, HEADS, d**-0.5]
     return Case(
-        kernel, types, (min(count, tiles * SMS or count),), given, {"GROUP": 4, "num_stages": 2} | more | options
+        kernel, types, (min(count, tiles * SMS or count),), arguments, {"GROUP": 4, "num_stages": 2} | more | options
     )
 
 
 def matmul(strides: Sequence[Any], element: Any = F16, tile: Sequence[int] = (128, 128, 64), warps: int = 8) -> Case:
     types = [element, element, F16, N, N, N, *strides, N, 1, *tile, 8]
-    given = [SQUARE] * 3 + [SIZE for type_ in types[3:11] if type_ is N]
+    arguments = [SQUARE] * 3 + [SIZE for type_ in types[3:11] if type_ is N]
     grid = (SIZE // tile[0] * (SIZE // tile[1]),)
-    return Case(kernels.matmul, types, grid, given, {"num_warps": warps, "num_stages": 3})
+    return Case(kernels.matmul, types, grid, arguments, {"num_warps": warps, "num_stages": 3})
 
 
 NN, NT, TN = (N, 1, N, 1), (N, 1, 1, N), (1, N, N, 1)
@@ -213,8 +213,12 @@ def no_accesses(*_: Any) -> dict[Any, bool]:
     return {}
 
 
-def loads_alone(*given: Any) -> dict[Any, bool]:
-    return {made: rows for made, rows in tma_accesses(*given).items() if isinstance(made.op, tt.DescriptorLoad)}
+def loads_alone(*arguments: Any) -> dict[Any, bool]:
+    return {
+        is_access: rows
+        for is_access, rows in tma_accesses(*arguments).items()
+        if isinstance(is_access.op, tt.DescriptorLoad)
+    }
 
 
 def one_part(module: Any) -> Any:
@@ -286,16 +290,16 @@ def loops(sass: str) -> list[Counter[str]]:
     """
     instructions: list[str] = []
     labels: dict[str, int] = {}
-    found: list[Counter[str]] = []
+    counters: list[Counter[str]] = []
     for line in sass.splitlines():
         if label := re.match(r"\.(L_x_\d+):", line):
             labels[label[1]] = len(instructions)
-        elif made := re.match(r"\s+/\*[0-9a-f]+\*/\s+(?:@!?U?P\d+ )?\s*(?!NOP)(\S+)(.*)", line):
-            instructions.append(made[1])
-            jump = re.search(r"`\(\.(L_x_\d+)\)", made[2])
-            if made[1] == "BRA" and jump is not None and jump[1] in labels and len(instructions) - labels[jump[1]] > 2:
-                found.append(Counter(instructions[labels[jump[1]] :]))
-    return found or [Counter(instructions)]
+        elif match := re.match(r"\s+/\*[0-9a-f]+\*/\s+(?:@!?U?P\d+ )?\s*(?!NOP)(\S+)(.*)", line):
+            instructions.append(match[1])
+            jump = re.search(r"`\(\.(L_x_\d+)\)", match[2])
+            if match[1] == "BRA" and jump is not None and jump[1] in labels and len(instructions) - labels[jump[1]] > 2:
+                counters.append(Counter(instructions[labels[jump[1]] :]))
+    return counters or [Counter(instructions)]
 
 
 def weight(loop: Counter[str]) -> tuple[float, int]:
@@ -307,9 +311,9 @@ def weight(loop: Counter[str]) -> tuple[float, int]:
 @functools.cache
 def figures(name: str, without: str | None = None) -> Figures:
     """The machine code of a kernel, without a pass."""
-    made = compiled(name, without)
-    code, resources = assembled(made.ptx, TARGET)
-    return Figures(resources.registers, resources.spills, made.shared, resources.warnings, code)
+    kernel = compiled(name, without)
+    code, resources = assembled(kernel.ptx, TARGET)
+    return Figures(resources.registers, resources.spills, kernel.shared, resources.warnings, code)
 
 
 @functools.cache
@@ -335,10 +339,10 @@ def cycles(name: str, without: str | None = None) -> int:
 @functools.cache
 def assembler() -> tuple[int, int]:
     """The version of ptxas."""
-    said = subprocess.run([str(tool("ptxas")), "--version"], capture_output=True, text=True, check=True).stdout
-    found = re.search(r"release (\d+)\.(\d+)", said)
-    assert found is not None, said
-    return int(found[1]), int(found[2])
+    output = subprocess.run([str(tool("ptxas")), "--version"], capture_output=True, text=True, check=True).stdout
+    match = re.search(r"release (\d+)\.(\d+)", output)
+    assert match is not None, output
+    return int(match[1]), int(match[2])
 
 
 def nothing(op: Any, _: Any) -> Any:
@@ -361,33 +365,33 @@ def rows(times: Times, name: str) -> list[Sequence[object]]:
     """The rows of a kernel, without each of the passes that change it."""
     measured = times.get(name, {}).get("ms", {})
     on = "{card}, {commit:.8}".format(**times[name]) if measured else ""
-    found: list[Sequence[object]] = [(name, *cells(name), f"{measured['']} ({on})" if measured else NO_TIME)]
+    table: list[Sequence[object]] = [(name, *cells(name), f"{measured['']} ({on})" if measured else NO_TIME)]
     for step in LEFT_OUT:
         if not is_changed(name, step):
             continue
         try:
             if figures(name, step) != figures(name):
                 slower = f"{measured[step] / measured['']:.2f}" if step in measured else NO_TIME
-                found.append((f"… without `{step}`", *cells(name, step), slower))
+                table.append((f"… without `{step}`", *cells(name, step), slower))
         except zg.TargetError:
-            found.append((f"… without `{step}`", "ptxas refuses it", *[""] * 6))
-    return found
+            table.append((f"… without `{step}`", "ptxas refuses it", *[""] * 6))
+    return table
 
 
 def is_changed(name: str, without: str) -> bool:
     """Whether a pass changes the PTX of a kernel."""
-    made = compiled(name)
+    kernel = compiled(name)
     if without != "pairs" and without not in OPTIONS:  # Most passes change no kernel, and LLVM takes the most time.
         with left_out(without), warnings.catch_warnings():
             warnings.simplefilter("ignore", zg.ZigguratWarning)
-            if passes.place(made.stages["triton"], made.options) == made.stages["gpu"]:
+            if passes.place(kernel.stages["triton"], kernel.options) == kernel.stages["gpu"]:
                 return False
-    return compiled(name, without).ptx != made.ptx
+    return compiled(name, without).ptx != kernel.ptx
 
 
 def cells(name: str, without: str | None = None) -> Sequence[object]:
-    made, spent = figures(name, without), cycles(name, without)
-    return made.instructions, made.barriers, made.registers, made.spills, made.shared, round(spent / 1000)
+    values, spent = figures(name, without), cycles(name, without)
+    return values.instructions, values.barriers, values.registers, values.spills, values.shared, round(spent / 1000)
 
 
 # Times.
@@ -400,28 +404,28 @@ def launched(name: str) -> tuple[Any, list[Any]]:
     dtypes = {zg.f16: torch.float16, zg.bf16: torch.bfloat16, zg.f32: torch.float32, zg.f8e4m3: torch.float8_e4m3fn}
     case, arguments = KERNELS[name], list[Any]()
     types = [type_ for type_ in case.types if not isinstance(type_, int | str | None)]
-    for type_, given in zip(types, case.given, strict=True):
-        if isinstance(given, tuple):
+    for type_, argument in zip(types, case.given, strict=True):
+        if isinstance(argument, tuple):
             element = type_.type.element if hasattr(type_.type, "block") else type_.type.pointee
-            array = torch.randn(*given, device="cuda").to(dtypes[element])
-            given = zg.TensorDescriptor(array, [*type_.type.block]) if hasattr(type_.type, "block") else array
-        arguments.append(given)
+            array = torch.randn(*argument, device="cuda").to(dtypes[element])
+            argument = zg.TensorDescriptor(array, [*type_.type.block]) if hasattr(type_.type, "block") else array
+        arguments.append(argument)
     return case.grid, arguments
 
 
 def prepared(name: str) -> tuple[str, dict[str, Any]]:
     """A kernel compiled without each of the passes that change it, "" for none, to be assembled by the driver."""
-    made: dict[str, Any] = {}
+    kernels: dict[str, Any] = {}
     for step in (None, *LEFT_OUT):
         if step is None or is_changed(name, step):
-            one = compiled(name, step)
+            kernel = compiled(name, step)
             try:
-                print(f"{name}, {step}: {one.registers} registers", flush=True)
+                print(f"{name}, {step}: {kernel.registers} registers", flush=True)
             except zg.TargetError as problem:  # ptxas refuses it.
                 print(f"{name}, {step}: {problem}", flush=True)
             else:
-                made[step or ""] = attrs.evolve(one, stages={"ptx": one.ptx})
-    return name, made
+                kernels[step or ""] = attrs.evolve(kernel, stages={"ptx": kernel.ptx})
+    return name, kernels
 
 
 def prepared_apart(name: str) -> tuple[str, dict[str, Any]]:
@@ -441,13 +445,13 @@ def measure(path: Path, limit: float, only: str, commit: str | None) -> None:
     machine = gpu_report.surroundings()
     where = {"card": machine["card"], "commit": commit or machine["commit"]}
     with ThreadPoolExecutor(14) as threads:
-        for name, made in threads.map(prepared_apart, [name for name in KERNELS if only in name]):
-            grid, arguments = launched(name) if made else ((), [])
+        for name, kernels in threads.map(prepared_apart, [name for name in KERNELS if only in name]):
+            grid, arguments = launched(name) if kernels else ((), [])
             runs: dict[str, Any] = {}
-            for step, one in made.items():
+            for step, kernel in kernels.items():
                 try:
-                    one[grid](*arguments)
-                    runs[step] = functools.partial(one[grid], *arguments)
+                    kernel[grid](*arguments)
+                    runs[step] = functools.partial(kernel[grid], *arguments)
                 except zg.ZigguratError as problem:
                     print(f"{name} without {step or 'nothing'}: {problem}"[:300], flush=True)
             if "" in runs:
@@ -465,9 +469,9 @@ def main() -> None:
     parser.add_argument("--only", default="", help="kernels whose names hold this")
     parser.add_argument("--limit", type=float, default=400, help="seconds for measuring")
     parser.add_argument("--commit", help="what is measured, where that is a copy without git")
-    given = parser.parse_args()
-    if given.times:
-        measure(given.times, given.limit, given.only, given.commit)
+    options = parser.parse_args()
+    if options.times:
+        measure(options.times, options.limit, options.only, options.commit)
         return
     facts = f"ptxas {assembler()[0]}.{assembler()[1]}; {surroundings('llvmlite')}"
     times: Times = json.loads(TIMES.read_text("utf-8")) if TIMES.exists() else {}
@@ -478,7 +482,7 @@ def main() -> None:
     with ProcessPoolExecutor(os.cpu_count(), multiprocessing.get_context("spawn")) as pool:
         text = table(header, [*chain.from_iterable(pool.map(functools.partial(rows, times), KERNELS))])
     print(text)
-    if given.write:
+    if options.write:
         write("ablation", f"{facts}\n\n{text}")
 
 

@@ -113,8 +113,8 @@ def child_parts(kernel: str) -> dict[str, float]:
     pointer = zg.divisible(zg.ptr(zg.f32 if kernel == "add" else zg.f16), 16)
     n = zg.divisible(zg.i32, 16)
     strides: list[Any] = [n, 1] * 3
-    given = [pointer] * 3 + ([n, 1024] if kernel == "add" else [n, n, n, *strides, *TILE.values()])
-    model = function.triton(*given)
+    arguments = [pointer] * 3 + ([n, 1024] if kernel == "add" else [n, n, n, *strides, *TILE.values()])
+    model = function.triton(*arguments)
     part("types and simplification: Triton model")
     from ziggurat.backend.ptx import assemble as assembly
     from ziggurat.codemodel.gpu.options import CompileOptions
@@ -124,7 +124,7 @@ def child_parts(kernel: str) -> dict[str, float]:
 
     part("import the lower half")
     warps = 4 if kernel == "add" else 8
-    placed = place(model, CompileOptions("sm_90a", warps, 3))
+    placed_model = place(model, CompileOptions("sm_90a", warps, 3))
     part("placing: GPU model")
     from ziggurat.backend.llvm import llvm
 
@@ -139,7 +139,7 @@ def child_parts(kernel: str) -> dict[str, float]:
         return ptx
 
     assembly.to_ptx = timed
-    compiled = compile_model(placed, CompileOptions("sm_90a", warps))
+    compiled = compile_model(placed_model, CompileOptions("sm_90a", warps))
     from ziggurat.backend.cuda.driver import synchronize
     from ziggurat.backend.cuda.launch import Launcher
 
@@ -158,7 +158,7 @@ def child_parts(kernel: str) -> dict[str, float]:
 def measured(child: str, kernel: str, bytecode: str) -> list[dict[str, float]]:
     """The times of a child, in several processes with empty caches; but the modules' bytecode is there, as it is where
     packages are installed: the first process makes it, and does not count."""
-    found: list[dict[str, float]] = []
+    samples: list[dict[str, float]] = []
     for _ in range(ROUNDS + 1):
         with tempfile.TemporaryDirectory() as folder:
             home = {"HOME": folder, "TRITON_CACHE_DIR": f"{folder}/triton", "CUDA_CACHE_DISABLE": "1"}
@@ -173,8 +173,8 @@ def measured(child: str, kernel: str, bytecode: str) -> list[dict[str, float]]:
             )
         if done.returncode:
             raise SystemExit(f"{child} {kernel} failed:\n{done.stderr[-3000:]}")
-        found.append(json.loads(done.stdout.splitlines()[-1]))
-    return found[1:]
+        samples.append(json.loads(done.stdout.splitlines()[-1]))
+    return samples[1:]
 
 
 def medians(rounds: list[dict[str, float]]) -> dict[str, float]:

@@ -78,13 +78,13 @@ def put(**values: Any) -> None:
 def by(launch: Any, ours: Sequence[Setting], theirs: Any = None) -> Runs:
     """The launches of ours by blocks, in place of `ladder_setup.by`."""
     runs: Runs = {}
-    for one in ours:
-        blocks = {name: value for name, value in one.items() if name not in CHOSEN}
-        if blocks.get("PARTS", 1) > 1 or blocks.get("TILES") or "maxnreg" in one:
+    for setting in ours:
+        blocks = {name: value for name, value in setting.items() if name not in CHOSEN}
+        if blocks.get("PARTS", 1) > 1 or blocks.get("TILES") or "maxnreg" in setting:
             continue
-        for chosen in choices(blocks, "ROLES" in one) if works.label(blocks) not in runs else ():
-            name = works.label(chosen) if "num_warps" in chosen else "default"
-            run = functools.partial(launch, works.OURS, {**blocks, **chosen})
+        for choice in choices(blocks, "ROLES" in setting) if works.label(blocks) not in runs else ():
+            name = works.label(choice) if "num_warps" in choice else "default"
+            run = functools.partial(launch, works.OURS, {**blocks, **choice})
             runs.setdefault(works.label(blocks), {})[name] = run
     return runs
 
@@ -101,27 +101,29 @@ def simple() -> works.Work:
     for n in (1024, 4096, 16384):
         launches[f"softmax {n}"] = functools.partial(kernels.softmax[((1 << 24) // n,)], out, x, n, n, BLOCK=n)
     for n in (1024, 2048, 4096):
-        given = half, y, w, w, mean, mean, 8192, 8192, 1e-5
-        launches[f"layer norm in steps {n}"] = functools.partial(kernels.layer_norm[(2048,)], *given, BLOCK=n)
+        arguments = half, y, w, w, mean, mean, 8192, 8192, 1e-5
+        launches[f"layer norm in steps {n}"] = functools.partial(kernels.layer_norm[(2048,)], *arguments, BLOCK=n)
     for name, launch in launches.items():
-        runs[name] = {works.label(one) if one else "default": functools.partial(launch, **one) for one in options}
+        runs[name] = {
+            works.label(option) if option else "default": functools.partial(launch, **option) for option in options
+        }
     return works.Work(1.0, "", runs, [], list, 1.0)
 
 
 def chosen(options: argparse.Namespace) -> tuple[list[str], dict[str, Any]]:
     """The works whose name holds one of the texts, with all settings."""
     put(by=by, THEIRS=None)
-    works.BYTES, works.WORDS = (tuple((*one, 4, 3) for one in PRODUCTS[size]) for size in (1, 4))
-    works.FORWARD = {d: tuple((*one, 4, 3, False, False) for one in each) for d, each in ATTENTION.items()}
+    works.BYTES, works.WORDS = (tuple((*setting, 4, 3) for setting in PRODUCTS[size]) for size in (1, 4))
+    works.FORWARD = {d: tuple((*setting, 4, 3, False, False) for setting in each) for d, each in ATTENTION.items()}
     works.PRODUCTS = {
-        kind: (made, off, tuple((*one, 4, 3) for one in PRODUCTS[kind.itemsize]))
-        for kind, (made, off, _) in works.PRODUCTS.items()
+        kind: (product, off, tuple((*setting, 4, 3) for setting in PRODUCTS[kind.itemsize]))
+        for kind, (product, off, _) in works.PRODUCTS.items()
     }
     # Programs of Triton's language, with nothing given, leave the choice to the compiler here.
     triton_options._BASE = CompileOptions()
-    found = {**dict(works.works()), "rows": simple}
+    choices_of = {**dict(works.works()), "rows": simple}
     names = [name for name in WORKS if not options.only or any(text in name for text in options.only)]
-    return names, {name: functools.partial(built, found[name]) for name in names}
+    return names, {name: functools.partial(built, choices_of[name]) for name in names}
 
 
 def built(build: Any) -> works.Work:
@@ -132,12 +134,12 @@ def built(build: Any) -> works.Work:
 
 def blocks_of(build: Any) -> list[str]:
     """The blocks of a work, found without its tensors' memory."""
-    known = works.DEVICE, works.GPU
+    device = works.DEVICE, works.GPU
     put(DEVICE="meta", GPU=False)
     try:
         return list(build().runs)
     finally:
-        put(DEVICE=known[0], GPU=known[1])
+        put(DEVICE=device[0], GPU=device[1])
 
 
 def prepare(options: argparse.Namespace) -> int:
@@ -148,13 +150,13 @@ def prepare(options: argparse.Namespace) -> int:
         mine = [blocks for blocks in blocks_of(builds[name]) if next(count) % gpu_ladder.JOBS == int(options.prepare)]
         work = builds[name]() if mine else None
         for blocks in mine:
-            found: dict[str, Any] = {}
+            runs: dict[str, Any] = {}
             for setting, run in work.runs[blocks].items():
                 try:
-                    found[setting] = gpu_ladder.checked(work, run)
+                    runs[setting] = gpu_ladder.checked(work, run)
                 except Exception as problem:
-                    found[setting] = gpu_ladder.message(problem)
-            print(json.dumps({f"{name} | {blocks}": found}), flush=True)
+                    runs[setting] = gpu_ladder.message(problem)
+            print(json.dumps({f"{name} | {blocks}": runs}), flush=True)
         del work
         works.torch.cuda.empty_cache()
     return 0
@@ -168,12 +170,12 @@ def measure(options: argparse.Namespace) -> int:
         labels = [label for label in ready if label.partition(" | ")[0] == name]
         work = builds[name]() if labels and time.monotonic() < end - 2 else None
         for label in labels if work else ():
-            failed = {one: why for one, why in ready[label].items() if isinstance(why, str)}
+            failed = {setting: why for setting, why in ready[label].items() if isinstance(why, str)}
             runs = work.runs[label.partition(" | ")[2]]
-            times = gpu_ladder.in_turn({one: run for one, run in runs.items() if one not in failed}, ROUNDS)
-            times = {one: round(found, 5) for one, found in times.items()}
+            times = gpu_ladder.in_turn({setting: run for setting, run in runs.items() if setting not in failed}, ROUNDS)
+            times = {setting: round(milliseconds, 5) for setting, milliseconds in times.items()}
             report[label] = {"times": times, "failed": failed}
-            best = min((one for one in times if one != "default"), key=times.__getitem__, default="default")
+            best = min((setting for setting in times if setting != "default"), key=times.__getitem__, default="default")
             share = times[best] / times["default"] if "default" in times else 0
             print(f"{label:72} {share:.2f} of {times.get(best)} ms by {best}; {len(failed)} failed", flush=True)
     options.report.write_text(json.dumps(report, ensure_ascii=False, indent=1))

@@ -106,9 +106,9 @@ def known(path: Path) -> Row:
 
 def write(path: Path, report: Row) -> None:
     """Write the report, without runs that all rows are newer than, and its table."""
-    used = sorted({row["run"] for row in report["rows"].values()})
-    rows = {name: row | {"run": used.index(row["run"])} for name, row in report["rows"].items()}
-    report = {"runs": [report["runs"][number] for number in used], "rows": rows}
+    runs = sorted({row["run"] for row in report["rows"].values()})
+    rows = {name: row | {"run": runs.index(row["run"])} for name, row in report["rows"].items()}
+    report = {"runs": [report["runs"][number] for number in runs], "rows": rows}
     save(path, report)
     path.with_suffix(".md").write_text(markdown(report), "utf-8")
 
@@ -116,8 +116,8 @@ def write(path: Path, report: Row) -> None:
 def chosen(options: argparse.Namespace) -> tuple[list[str], dict[str, Any]]:
     from ladder_works import works
 
-    found = dict(works())
-    return [name for name in found if not options.only or any(text in name for text in options.only)], found
+    work_of = dict(works())
+    return [name for name in work_of if not options.only or any(text in name for text in options.only)], work_of
 
 
 # Preparation: each process compiles some of the works, runs each setting once, and tells which give right results.
@@ -162,22 +162,22 @@ def prepare(options: argparse.Namespace) -> int:
         groups.setdefault(" ".join(word for word in name.split() if not word[0].isdigit()), []).append(name)
     for number, group in enumerate(groups.values()):
         for name in group if number % JOBS == int(options.prepare) else ():
-            found: Row = {}
+            row: Row = {}
             try:
                 work = works[name]()
                 for who, settings in work.runs.items():
-                    found[who] = {}
+                    row[who] = {}
                     fastest = known(options.report)["rows"].get(name, {}).get("times", {}).get(who, {}).get("setting")
                     for setting, run in settings.items():
                         if options.fastest and fastest in settings and setting != fastest:
                             continue
                         try:
-                            found[who][setting] = checked(work, run)
+                            row[who][setting] = checked(work, run)
                         except Exception as problem:  # Too much shared memory, say: other settings may do.
-                            found[who][setting] = message(problem)
+                            row[who][setting] = message(problem)
             except Exception as problem:
-                found["failed"] = message(problem)
-            print(json.dumps({name: found}), flush=True)
+                row["failed"] = message(problem)
+            print(json.dumps({name: row}), flush=True)
             work = None
             torch.cuda.empty_cache()
     return 0
@@ -211,11 +211,11 @@ def measured(work: Any, ready: Row) -> Row:
         right: dict[str, Any] = {}
         errors: dict[str, float] = {}
         for setting, run in settings.items():
-            found = ready.get(who, {}).get(setting)
-            if found is None:
+            launch = ready.get(who, {}).get(setting)
+            if launch is None:
                 continue
             try:
-                assert not isinstance(found, str), found
+                assert not isinstance(launch, str), launch
                 errors[setting] = checked(work, run)
                 right[setting] = run
             except Exception as problem:
@@ -226,7 +226,7 @@ def measured(work: Any, ready: Row) -> Row:
         if quick:
             fastest = min(quick, key=quick.__getitem__)
             best[who] = quick[fastest], right[fastest], fastest, errors[fastest]
-    runs = {who: found[1] for who, found in best.items()}
+    runs = {who: time[1] for who, time in best.items()}
     rounds = MEASURED / max(sum(in_turn(runs, 2).values()), 1e-3)
     times = in_turn(runs, int(min(max(rounds, FEWEST), MOST)))
     for who, ms in times.items():
@@ -256,7 +256,7 @@ def in_turn(runs: dict[str, Any], rounds: int) -> dict[str, float]:
             pair[1].record()
             events[who].append(pair)
     torch.cuda.synchronize()
-    return {who: statistics.median(one.elapsed_time(two) for one, two in pairs) for who, pairs in events.items()}
+    return {who: statistics.median(pair.elapsed_time(two) for pair, two in pairs) for who, pairs in events.items()}
 
 
 def script(name: str) -> Row:
@@ -271,24 +271,24 @@ def script(name: str) -> Row:
 def first_launches() -> dict[str, Row]:
     """Import, cold compile and first launch, in seconds."""
     rows: dict[str, Row] = {}
-    for kernel, found in script("gpu_compile.py").items():
-        times = {who: {"seconds": found[who]["total"]} for who in ("ours", "Triton") if who in found}
+    for kernel, figures in script("gpu_compile.py").items():
+        times = {who: {"seconds": figures[who]["total"]} for who in ("ours", "Triton") if who in figures}
         bar = FIRST[kernel]
         rows[f"cold compile and first launch, {kernel}"] = {
-            "times": times, "parts": found["parts"], "at most": bar, "met": times["ours"]["seconds"] <= bar
+            "times": times, "parts": figures["parts"], "at most": bar, "met": times["ours"]["seconds"] <= bar
         }  # fmt: skip
     return rows
 
 
 def launch_costs() -> dict[str, Row]:
     """A launch with 19 arguments and arrays of torch on the host, by a bare one."""
-    found = script("gpu_launch.py")
+    figures = script("gpu_launch.py")
     rows: dict[str, Row] = {}
     for name, bar in LAUNCHES.items():
-        ratio = round(found["torch"][name] / found["torch"]["bare"], 3)
-        times = {"ours": {"of a bare launch": ratio, "µs": found["torch"][name]}}
-        if "Triton" in found:
-            times["Triton"] = {"µs": found["Triton"]["launch"]}
+        ratio = round(figures["torch"][name] / figures["torch"]["bare"], 3)
+        times = {"ours": {"of a bare launch": ratio, "µs": figures["torch"][name]}}
+        if "Triton" in figures:
+            times["Triton"] = {"µs": figures["Triton"]["launch"]}
         rows[f"{name}, 19 arguments"] = {"times": times, "at most": bar, "met": ratio <= bar}
     return rows
 
@@ -312,11 +312,11 @@ def markdown(report: Row) -> str:
     for name, row in report["rows"].items():
         ours, ratios = "failed", row.get("failed", "")
         if "at most" in row:
-            found = [
+            times = [
                 f"{who} " + " ".join(f"{value} {key}" for key, value in more.items())
                 for who, more in row["times"].items()
             ]
-            ours, ratios = found[0].removeprefix("ours "), ", ".join([f"at most {row['at most']}", *found[1:]])
+            ours, ratios = times[0].removeprefix("ours "), ", ".join([f"at most {row['at most']}", *times[1:]])
         elif "ours" in row.get("times", {}):
             ours = f"{row['times']['ours']['speed']} {row['unit']}"
             ratios = ", ".join(
@@ -324,8 +324,8 @@ def markdown(report: Row) -> str:
                 for who, ratio in row["ratios"].items()
             )
         lines.append(f"| {name} | {ours} | {ratios} | {'' if row.get('met') else 'missed'} | {row['run'] + 1} |")
-    met = sum(bool(row.get("met")) for row in report["rows"].values())
-    return "\n".join([*lines, "", f"{met} of {len(report['rows'])} rows meet their bars."]) + "\n"
+    within_bar = sum(bool(row.get("met")) for row in report["rows"].values())
+    return "\n".join([*lines, "", f"{within_bar} of {len(report['rows'])} rows meet their bars."]) + "\n"
 
 
 def line(name: str, row: Row) -> str:
@@ -334,10 +334,10 @@ def line(name: str, row: Row) -> str:
         return f"{name:48} FAILED: {row['failed']}"
     if "at most" in row:
         cells = [
-            f"{who} {' '.join(f'{value} {key}' for key, value in found.items())}" for who, found in row["times"].items()
+            f"{who} {' '.join(f'{value} {key}' for key, value in time.items())}" for who, time in row["times"].items()
         ]
         return f"{name:48} {'met   ' if row['met'] else 'MISSED'} {', '.join(cells)}; at most {row['at most']}"
-    cells = [f"{who} {found['speed']}" for who, found in row["times"].items()]
+    cells = [f"{who} {time['speed']}" for who, time in row["times"].items()]
     ratios = [
         f"{who} {ratio}" + (f" (≥ {row['bars'][who]})" if who in row["bars"] else "")
         for who, ratio in row.get("ratios", {}).items()

@@ -63,7 +63,7 @@ def host_times(calls: dict[str, Callable[[], Any]], count: int = 200, rounds: in
                 call()
             times[name].append((time.perf_counter() - start) / count * 1e6)
     synchronize()
-    return {name: round(sorted(found)[rounds // 2], 2) for name, found in times.items()}
+    return {name: round(sorted(samples)[rounds // 2], 2) for name, samples in times.items()}
 
 
 def arrays(library: str) -> list[Any]:
@@ -103,8 +103,8 @@ def launch_cost(library: str = "own") -> dict[str, float]:
     two = itertools.cycle([1000, 2000])
 
     def alternate() -> None:
-        one = next(two)
-        kernel.at(grid)(a, b, c, d, e, f, one, n, k, r, s, t, u, v, w, 0.5, BLOCK_M=64, BLOCK_N=64, BLOCK_K=32)
+        run = next(two)
+        kernel.at(grid)(a, b, c, d, e, f, run, n, k, r, s, t, u, v, w, 0.5, BLOCK_M=64, BLOCK_N=64, BLOCK_K=32)
 
     driver = cuda()
     for _ in range(20):
@@ -113,11 +113,11 @@ def launch_cost(library: str = "own") -> dict[str, float]:
         alternate()
         renew()
     (code,) = kernel.kernel.compiled.values()
-    (loaded,) = code.contexts.values()
+    (binary,) = code.contexts.values()
     packing = Packing.of(["ptr"] * ARRAYS + ["i32"] * len(INTEGERS) + ["f32"])
     buffer, pointers = new_slot(packing.size, packing.offsets)
     packing.write(buffer, [0] * ARRAYS + [*INTEGERS, 0.5])
-    stream, function, bare_launch = driver.CUstream(0), loaded.function, driver.cuLaunchKernel
+    stream, function, bare_launch = driver.CUstream(0), binary.function, driver.cuLaunchKernel
 
     def bare() -> None:
         bare_launch(function, 1, 1, 1, 128, 1, 1, 0, stream, pointers, 0)

@@ -185,10 +185,10 @@ def module(name, jit, language):
     path = Path(tempfile.mkdtemp()) / f"dots_{name}.py"
     path.write_text(f"import {jit.__name__} as triton, {language.__name__} as tl\n" + SRC)
     spec = importlib.util.spec_from_file_location(path.stem, path)
-    made = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = made
-    spec.loader.exec_module(made)
-    return made
+    program = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = program
+    spec.loader.exec_module(program)
+    return program
 
 
 OURS, THEIRS = module("ours", ours, ours_language), module("theirs", triton, triton.language)
@@ -431,8 +431,8 @@ def main():
             for side in (OURS, THEIRS):
                 outs = outputs()
                 jitted = getattr(side, kernel)
-                given = arguments(outs)
-                launches.append(functools.partial(jitted[grid], *given, **constants, num_warps=warps, num_stages=3))
+                tensors = arguments(outs)
+                launches.append(functools.partial(jitted[grid], *tensors, **constants, num_warps=warps, num_stages=3))
                 launches[-1]()
                 results.append(outs)
             torch.cuda.synchronize()
@@ -449,10 +449,10 @@ def main():
                 for at in (0, 1):
                     launches[at]()
                     times[at].append(statistics.median(timed(launches[at]) for _ in range(5)))
-            one, other = map(statistics.median, times)
+            median, other = map(statistics.median, times)
             wrong = "  WRONG" if not off[0] <= max(2 * off[1], 2e-3) else ""
             print(
-                f"{name:26} ours {one:9.1f} us  Triton {other:9.1f} us  ratio {one / other:5.2f}  "
+                f"{name:26} ours {median:9.1f} us  Triton {other:9.1f} us  ratio {median / other:5.2f}  "
                 f"off {off[0]:.1e} / {off[1]:.1e}{wrong}",
                 flush=True,
             )

@@ -26,19 +26,19 @@ ALONE, TOGETHER = "CTAs", "clusters"
 Launch = Callable[[Setting], Any]
 
 
-def settings_of(kind: str, *given: tuple[int, int, int, int, int], **more: Any) -> list[Setting]:
-    return tiles(*given, **({"num_ctas": 2} if kind == TOGETHER else {}), **more)
+def settings_of(kind: str, *tile: tuple[int, int, int, int, int], **more: Any) -> list[Setting]:
+    return tiles(*tile, **({"num_ctas": 2} if kind == TOGETHER else {}), **more)
 
 
 POINTERS = {
     ALONE: [
-        one | {"GROUP": group}
-        for one in settings_of(ALONE, (128, 256, 64, 8, 4), (128, 256, 64, 8, 3), (128, 128, 64, 4, 3))
+        setting | {"GROUP": group}
+        for setting in settings_of(ALONE, (128, 256, 64, 8, 4), (128, 256, 64, 8, 3), (128, 128, 64, 4, 3))
         for group in (4, 8, 16)
     ],
     TOGETHER: [
-        one | {"GROUP": group}
-        for one in settings_of(
+        setting | {"GROUP": group}
+        for setting in settings_of(
             TOGETHER, (256, 256, 64, 8, 3), (256, 256, 64, 8, 4), (128, 512, 64, 8, 3), (256, 128, 64, 4, 2)
         )
         for group in (2, 4, 8)
@@ -46,8 +46,8 @@ POINTERS = {
 }
 DESCRIBED = {
     kind: [
-        one | {"GROUP": group}
-        for one in [
+        setting | {"GROUP": group}
+        for setting in [
             *settings_of(kind, (rows, 256, 64, 8, 3), ROLES=True),
             *settings_of(kind, (rows // 2, 256, 64, 4, 3), ROLES=True, BLOCKS=2),
         ]
@@ -81,28 +81,28 @@ def by_pointers(form: str, m: int, n: int, k: int) -> tuple[dict[str, list[Setti
 
 def described(m: int, n: int, k: int) -> tuple[dict[str, list[Setting]], Launch, Any, Any, Any]:
     a, b = (normal(*shape, dtype=torch.float16) for shape in ((m, k), (n, k)))
-    out, bias, made = empty(m, n, dtype=torch.float16), normal(n, dtype=torch.float16), describer()
+    out, bias, descriptor = empty(m, n, dtype=torch.float16), normal(n, dtype=torch.float16), describer()
 
     def launch(setting: Setting) -> None:
         M, N, K = (setting[name] for name in "MNK")
-        one, two, three = made(OURS, a, M, K), made(OURS, b, N, K), made(OURS, out, M, N)
+        descriptors, two, three = descriptor(OURS, a, M, K), descriptor(OURS, b, N, K), descriptor(OURS, out, M, N)
         count = -(-m // (M * setting.get("BLOCKS", 1))) * -(-n // N)
         grid = (min(count, MULTIPROCESSORS // setting.get("num_ctas", 1)),)
         if "BLOCKS" in setting:
-            OURS.matmul_rows[grid](one, two, three, bias, three, m, n, k, EPILOGUE="", **setting)
+            OURS.matmul_rows[grid](descriptors, two, three, bias, three, m, n, k, EPILOGUE="", **setting)
         else:
-            OURS.matmul_blocks[grid](one, two, three, bias, three, m, n, k, EPILOGUE="", **setting)
+            OURS.matmul_blocks[grid](descriptors, two, three, bias, three, m, n, k, EPILOGUE="", **setting)
 
     return DESCRIBED, launch, a, b.T, out
 
 
 def few_rows(m: int, n: int, k: int) -> tuple[dict[str, list[Setting]], Launch, Any, Any, Any]:
     a, b = (normal(*shape, dtype=torch.float16) for shape in ((m, k), (n, k)))
-    out, made = empty(m, n, dtype=torch.float16), describer()
+    out, descriptor = empty(m, n, dtype=torch.float16), describer()
 
     def launch(setting: Setting) -> None:
-        given = made(OURS, a, m, setting["K"]), made(OURS, b, setting["N"], setting["K"]), out
-        OURS.matmul_few_rows[(n // setting["N"],)](*given, m, n, k, M=m, **setting)
+        arguments = descriptor(OURS, a, m, setting["K"]), descriptor(OURS, b, setting["N"], setting["K"]), out
+        OURS.matmul_few_rows[(n // setting["N"],)](*arguments, m, n, k, M=m, **setting)
 
     return FEW, launch, a, b.T, out
 
@@ -156,12 +156,12 @@ def measured(make: Callable[[], Any], rounds: int) -> dict[str, Any]:
     return row
 
 
-def main(given: Sequence[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("report", type=Path)
     parser.add_argument("--only", default="", help="products whose name holds this")
     parser.add_argument("--rounds", type=int, default=60, help="launches of each of the fastest settings")
-    options = parser.parse_args(given)
+    options = parser.parse_args(arguments)
     report: dict[str, Any] = {"surroundings": surroundings(), "rows": {}}
     for name, make, operations in works():
         if options.only not in name:

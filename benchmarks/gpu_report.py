@@ -64,7 +64,7 @@ def surroundings() -> dict[str, Any]:
         "CUDA of the driver": driver_version(),
         "driver": first_line(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]),
         "commit": first_line(["git", "-C", str(ROOT), "rev-parse", "HEAD"]),
-        "versions": {name: found for name in PACKAGES if (found := version(name))},
+        "versions": {name: release for name in PACKAGES if (release := version(name))},
     }
 
 
@@ -104,8 +104,8 @@ def tests(options: list[str]) -> dict[str, Any]:
             slowest[name] = float(case.get("time", 0))
             if outcome == "failed":
                 text = "\n".join((child.text or "") for child in case if child.tag in ("failure", "error"))
-                said = "\n".join(line for line in text.splitlines() if line.startswith("E "))
-                failures[name] = f"{said[:1500]}\n{text[-1500:]}"
+                errors = "\n".join(line for line in text.splitlines() if line.startswith("E "))
+                failures[name] = f"{errors[:1500]}\n{text[-1500:]}"
     longest = sorted(slowest.items(), key=lambda item: -item[1])[:10]
     report = {"status": status, "seconds": seconds, **counts, "failures": failures, "longest": dict(longest)}
     if status not in (0, 1):  # It did not come to run the tests.
@@ -151,12 +151,15 @@ def save(path: Path, report: dict[str, Any]) -> None:
 
 def summarise(report: dict[str, Any]) -> int:
     """Print the main results, failures last; the worst status."""
-    found = report["tests"]
-    print(f"{found['passed']} passed, {found['failed']} failed, {found['skipped']} skipped in {found['seconds']} s")
-    for name, message in found["failures"].items():
+    outcome = report["tests"]
+    print(
+        f"{outcome['passed']} passed, {outcome['failed']} failed, {outcome['skipped']} skipped "
+        f"in {outcome['seconds']} s"
+    )
+    for name, message in outcome["failures"].items():
         print(f"--- {name}\n{message[:1200]}")
-    print(found.get("output", ""), report.get("sanitizer", ""))
-    return max(found["status"], report.get("sanitizer", found)["status"])
+    print(outcome.get("output", ""), report.get("sanitizer", ""))
+    return max(outcome["status"], report.get("sanitizer", outcome)["status"])
 
 
 if __name__ == "__main__":

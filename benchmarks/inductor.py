@@ -45,11 +45,11 @@ class Program:
         """The outputs, and the gradients of a sum of them."""
         import torch
 
-        found = function(*inputs)
-        outputs = list(found) if isinstance(found, tuple) else [found]
+        returned_value = function(*inputs)
+        outputs = list(returned_value) if isinstance(returned_value, tuple) else [returned_value]
         if not trained:
             return outputs
-        loss = sum(one.float().square().mean() if one.dim() else one for one in outputs)
+        loss = sum(output.float().square().mean() if output.dim() else output for output in outputs)
         return [*outputs, *torch.autograd.grad(loss, trained)]
 
     def call(self, function: Callable[..., Any]) -> list[Any]:
@@ -59,12 +59,12 @@ class Program:
         """The results in f64."""
         wide: dict[int, Any] = {}
 
-        def widened(one: Any) -> Any:
-            if not hasattr(one, "is_floating_point") or not one.is_floating_point():
-                return one
-            if id(one) not in wide:
-                wide[id(one)] = one.detach().double().requires_grad_(one.requires_grad)
-            return wide[id(one)]
+        def widened(value: Any) -> Any:
+            if not hasattr(value, "is_floating_point") or not value.is_floating_point():
+                return value
+            if id(value) not in wide:
+                wide[id(value)] = value.detach().double().requires_grad_(value.requires_grad)
+            return wide[id(value)]
 
         if self.wide is not None:
             return self.results(self.wide, self.inputs, list(self.wide.parameters()))
@@ -74,8 +74,8 @@ class Program:
 def tensor(*shape: int, dtype: str = "bfloat16", grad: bool = False) -> Any:
     import torch
 
-    made = torch.randn(shape, device="cuda", dtype=torch.float32).to(getattr(torch, dtype))
-    return made.requires_grad_(grad)
+    values = torch.randn(shape, device="cuda", dtype=torch.float32).to(getattr(torch, dtype))
+    return values.requires_grad_(grad)
 
 
 def mlp() -> Program:
@@ -113,8 +113,8 @@ def _blocks(layers: int, width: int, heads: int) -> Any:
         def forward(self, x: Any) -> Any:
             batch, length, _ = x.shape
             parts = self.qkv(self.norms[0](x)).view(batch, length, 3, heads, -1).permute(2, 0, 3, 1, 4)
-            seen = F.scaled_dot_product_attention(*parts, is_causal=True)
-            x = x + self.out(seen.transpose(1, 2).reshape(batch, length, width))
+            attention = F.scaled_dot_product_attention(*parts, is_causal=True)
+            x = x + self.out(attention.transpose(1, 2).reshape(batch, length, width))
             return x + self.down(F.gelu(self.up(self.norms[1](x)), approximate="tanh"))
 
     return nn.Sequential(*(Block() for _ in range(layers))).cuda().to(torch.bfloat16)
@@ -137,7 +137,7 @@ def _wide(model: Any) -> Any:
             self.model = model.double()
 
         def forward(self, *inputs: Any) -> Any:
-            return self.model(*(one.double() if one.is_floating_point() else one for one in inputs))
+            return self.model(*(tensor.double() if tensor.is_floating_point() else tensor for tensor in inputs))
 
     return Wide()
 
@@ -184,7 +184,7 @@ def online_softmax() -> Program:
 
 def small_reductions() -> Program:
     inputs = [tensor(64, 32 + number, dtype="float32") for number in range(30)]
-    return Program(lambda *given: tuple(x.softmax(1).sum(0) for x in given), inputs)
+    return Program(lambda *tensor: tuple(x.softmax(1).sum(0) for x in tensor), inputs)
 
 
 def attention() -> Program:
@@ -242,8 +242,8 @@ def exponentials() -> Program:
 
 
 CASES: dict[str, Callable[[], Program]] = {
-    one.__name__: one
-    for one in (
+    program.__name__: program
+    for program in (
         tuned_product, gpt, block, mlp, layer_norm, cross_entropy, online_softmax, small_reductions, attention,
         own_kernels, dropout, exponentials,
     )
@@ -275,17 +275,17 @@ def child(compiler: str, case: str) -> None:
     AsyncCompile.wait_pool_ready()
     compiled = torch.compile(program.function, **program.options)
     start = time.perf_counter()
-    found = program.call(compiled)
+    outputs = program.call(compiled)
     torch.cuda.synchronize()
-    told: dict[str, Any] = {
+    report: dict[str, Any] = {
         "cold": round(time.perf_counter() - start, 1),
         **launched,
         "gpu": torch.cuda.get_device_name(),
     }
-    told |= _errors(program, found, eager)
-    del found, eager
+    report |= _errors(program, outputs, eager)
+    del outputs, eager
     torch.cuda.empty_cache()
-    print(json.dumps(told), flush=True)
+    print(json.dumps(report), flush=True)
     for _ in sys.stdin:
         for _ in range(3):
             program.call(compiled)
@@ -307,35 +307,36 @@ def _counted(make: Callable[[Any], Any], launched: dict[str, int], static: bool)
     return made
 
 
-def _errors(program: Program, found: list[Any], eager: list[Any]) -> dict[str, Any]:
+def _errors(program: Program, outputs: list[Any], eager: list[Any]) -> dict[str, Any]:
     import torch
 
     if not program.compared:
         # Random numbers, or too large in f64: the loss, and the share of zeros, are compared with PyTorch's.
-        first, other = (one[0].detach().float() for one in (found, eager))
-        zeros = [float((one == 0).float().mean()) for one in (first, other)]
+        first, other = (results[0].detach().float() for results in (outputs, eager))
+        zeros = [float((result == 0).float().mean()) for result in (first, other)]
         error = float((first.mean() - other.mean()).abs())
         return {"error": error, "eager": 0.0, "same": abs(zeros[0] - zeros[1]) < 1e-3 and error < 1e-2}
     true = program.true_results()
 
-    def error(one: Any, right: Any) -> float:
-        finite = (right.abs() < torch.finfo(one.dtype).max).detach()  # Others overflow in the dtype of the result.
-        one, right = one.detach().double()[finite], right.detach().double()[finite]
-        return float((one - right).abs().max() / right.abs().max().clamp_min(1e-30))
+    def error(own: Any, right: Any) -> float:
+        finite = (right.abs() < torch.finfo(own.dtype).max).detach()  # Others overflow in the dtype of the result.
+        own, right = own.detach().double()[finite], right.detach().double()[finite]
+        return float((own - right).abs().max() / right.abs().max().clamp_min(1e-30))
 
     def error_of(results: list[Any]) -> float:
         return max(map(error, results, true))
 
-    ours, theirs = error_of(found), error_of(eager)
-    told: dict[str, Any] = {"error": ours, "eager": theirs, "same": ours <= 2 * theirs + 1e-7}
+    ours, theirs = error_of(outputs), error_of(eager)
+    report: dict[str, Any] = {"error": ours, "eager": theirs, "same": ours <= 2 * theirs + 1e-7}
     if program.in_last_places:
         right = torch.exp(program.inputs[0].double())
         unit = 2.0 ** (torch.floor(torch.log2(right.clamp_min(2.0**-126))) - 23)
-        told["ulp"], told["eager ulp"] = (
-            round(float(((one[0].double() - right).abs() / unit)[right < 3.4e38].max()), 3) for one in (found, eager)
+        report["ulp"], report["eager ulp"] = (
+            round(float(((result[0].double() - right).abs() / unit)[right < 3.4e38].max()), 3)
+            for result in (outputs, eager)
         )
-        told["same"] = told["ulp"] <= 2
-    return told
+        report["same"] = report["ulp"] <= 2
+    return report
 
 
 def _kernels(call: Callable[[], Any]) -> float:
@@ -347,8 +348,8 @@ def _kernels(call: Callable[[], Any]) -> float:
         for _ in range(5):
             call()
         torch.cuda.synchronize()
-    own = (one for one in measured.key_averages() if one.key.startswith(("triton_", "scaled")))
-    return sum(one.self_device_time_total for one in own) / 5e3
+    own = (event for event in measured.key_averages() if event.key.startswith(("triton_", "scaled")))
+    return sum(event.self_device_time_total for event in own) / 5e3
 
 
 # The process that starts the others.
@@ -360,13 +361,15 @@ class Process:
     def __init__(self, compiler: str, case: str, folder: Path) -> None:
         place = folder / f"{case}-{compiler}"
         place.mkdir()
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("TORCHINDUCTOR", "TRITON"))}
+        environment = {
+            name: value for name, value in os.environ.items() if not name.startswith(("TORCHINDUCTOR", "TRITON"))
+        }
         folders = {"TORCHINDUCTOR_CACHE_DIR": str(place / "inductor"), "ZIGGURAT_CACHE_DIR": str(place / "ziggurat")}
         self.log = place / "log"
         with self.log.open("w") as log:
             self.child = subprocess.Popen(
                 [sys.executable, __file__, "--child", compiler, case], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                stderr=log, text=True, env={**kept, **folders},
+                stderr=log, text=True, env={**environment, **folders},
             )  # fmt: skip
 
     def line(self) -> dict[str, Any]:
@@ -387,18 +390,18 @@ class Process:
         return self.line()
 
 
-def measured(case: str, running: dict[str, Process], told: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+def measured(case: str, running: dict[str, Process], reports: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """The answers of both processes, with the least times of several rounds."""
     for _ in range(ROUNDS):
         for compiler in COMPILERS:
-            if "failed" in told[compiler]:
+            if "failed" in reports[compiler]:
                 continue
             again = running[compiler].timed()
             for name in ("wall", "kernels"):
                 if name in again:
-                    told[compiler][name] = round(min(again[name], told[compiler].get(name, again[name])), 4)
-            told[compiler] |= {name: text for name, text in again.items() if name == "failed"}
-    return told
+                    reports[compiler][name] = round(min(again[name], reports[compiler].get(name, again[name])), 4)
+            reports[compiler] |= {name: text for name, text in again.items() if name == "failed"}
+    return reports
 
 
 def main() -> None:
@@ -429,31 +432,36 @@ def main() -> None:
         watch.cancel()
         end()
     print_table(results)
-    gpus = {one["gpu"] for both in results.values() for one in both.values() if "gpu" in one}
+    gpus = {report["gpu"] for both in results.values() for report in both.values() if "gpu" in report}
     print(f"{', '.join(gpus)}: {time.monotonic() - started:.0f} s in all")
 
 
 def print_table(results: dict[str, Any]) -> None:
-    print("| case | " + " | ".join(f"{one} wall / kernels / cold / static" for one in COMPILERS) + " | wall | errors |")
+    print(
+        "| case | "
+        + " | ".join(f"{report} wall / kernels / cold / static" for report in COMPILERS)
+        + " | wall | errors |"
+    )
     print("| --- | --- | --- | --- | --- |")
     for case, both in results.items():
         cells: list[str] = []
-        for one in (both[compiler] for compiler in COMPILERS):
-            static = f"{one.get('static')}/{one.get('all')}"
-            times = " / ".join(str(one.get(name, "–")) for name in ("wall", "kernels", "cold"))
-            cells.append("failed" if "failed" in one else f"{times} / {static}")
-        walls = [one.get("wall") for one in both.values()]
+        for report in (both[compiler] for compiler in COMPILERS):
+            static = f"{report.get('static')}/{report.get('all')}"
+            times = " / ".join(str(report.get(name, "–")) for name in ("wall", "kernels", "cold"))
+            cells.append("failed" if "failed" in report else f"{times} / {static}")
+        walls = [report.get("wall") for report in both.values()]
         ratio = f"{walls[0] / walls[1]:.2f}" if all(walls) else "–"
         errors = ", ".join(
-            f"{one['error']:.1e}{'' if one['same'] else ' UNLIKE'}" + (f" {one['ulp']} ulp" if "ulp" in one else "")
-            for one in both.values()
-            if "error" in one
+            f"{report['error']:.1e}{'' if report['same'] else ' UNLIKE'}"
+            + (f" {report['ulp']} ulp" if "ulp" in report else "")
+            for report in both.values()
+            if "error" in report
         )
-        eager = next((f"eager {one['eager']:.1e}" for one in both.values() if one.get("eager")), "")
+        eager = next((f"eager {report['eager']:.1e}" for report in both.values() if report.get("eager")), "")
         print(f"| {case} | {' | '.join(cells)} | {ratio} | {errors}; {eager} |")
-        for compiler, one in both.items():
-            if "failed" in one:
-                print(f"{case} of {compiler}: {one['failed']}", file=sys.stderr)
+        for compiler, report in both.items():
+            if "failed" in report:
+                print(f"{case} of {compiler}: {report['failed']}", file=sys.stderr)
 
 
 if __name__ == "__main__":

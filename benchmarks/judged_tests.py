@@ -21,15 +21,15 @@ if os.environ["JUDGED_BY"] == "ziggurat":
     install()
     sys.modules["triton._internal_testing"] = triton_internal_testing
 
-_found: dict[str, tuple[str, str]] = {}
+_outcomes: dict[str, tuple[str, str]] = {}
 
 
 def pytest_collection_modifyitems(items: list[Any]) -> None:
     """Keep the tests that are asked for."""
     only = os.environ.get("JUDGED_ONLY")
     if only:
-        wanted = set(json.loads(Path(only).read_text()))
-        items[:] = [item for item in items if item.nodeid in wanted]
+        names = set(json.loads(Path(only).read_text()))
+        items[:] = [item for item in items if item.nodeid in names]
     items[:] = items[:: max(1, int(os.environ.get("JUDGED_SAMPLE", "1")))]
 
 
@@ -37,16 +37,16 @@ def pytest_runtest_logreport(report: Any) -> None:
     """Note the outcome of a test: the worst of its phases."""
     if report.when == "call" or report.outcome != "passed":
         text = "" if report.passed else str(getattr(report.longrepr, "reprcrash", None) or report.longrepr)
-        _found[report.nodeid] = (report.outcome, text[:600])
+        _outcomes[report.nodeid] = (report.outcome, text[:600])
 
 
 def pytest_collectreport(report: Any) -> None:
     """A file that cannot be imported is a test that fails."""
     if report.failed:
-        _found[report.nodeid] = ("failed", str(report.longrepr)[-600:])
+        _outcomes[report.nodeid] = ("failed", str(report.longrepr)[-600:])
 
 
 def pytest_sessionfinish() -> None:
     """Write the outcomes; with xdist, the process that has all of them."""
     if "PYTEST_XDIST_WORKER" not in os.environ:
-        Path(os.environ["JUDGED_OUT"]).write_text(json.dumps(_found))
+        Path(os.environ["JUDGED_OUT"]).write_text(json.dumps(_outcomes))

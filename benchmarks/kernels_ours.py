@@ -74,9 +74,9 @@ def matmul(
     b_at = zg.add(b_ptr, zg.add(zg.mul(zg.expand(at_k, 1), bk), zg.mul(zg.expand(at_n, 0), bn)))
     acc = zg.zeros((M, N), zg.f32)
     for step in range(0, zg.cdiv(k, K)):
-        left = k - step * K
-        a = zg.load(a_at, zg.compare(zg.expand(at_k, 0), left, LESS), other=0.0)
-        b = zg.load(b_at, zg.compare(zg.expand(at_k, 1), left, LESS), other=0.0)
+        rest = k - step * K
+        a = zg.load(a_at, zg.compare(zg.expand(at_k, 0), rest, LESS), other=0.0)
+        b = zg.load(b_at, zg.compare(zg.expand(at_k, 1), rest, LESS), other=0.0)
         acc = zg.dot(a, b, acc)
         a_at = zg.add(a_at, K * ak)
         b_at = zg.add(b_at, K * bk)
@@ -115,8 +115,8 @@ def attention_step(
     scores = zg.dot(q, zg.trans(k_desc.load((at + start, 0))))
     if MASKED:
         columns = zg.add(start, zg.arange(0, N))
-        seen = zg.compare(zg.expand(rows, 1), zg.expand(columns, 0), zg.CompareKind.GREATER_THAN_OR_EQUAL)
-        scores = zg.add(zg.mul(scores, scale), zg.where(seen, 0.0, -1.0e6))
+        visible = zg.compare(zg.expand(rows, 1), zg.expand(columns, 0), zg.CompareKind.GREATER_THAN_OR_EQUAL)
+        scores = zg.add(zg.mul(scores, scale), zg.where(visible, 0.0, -1.0e6))
         higher = zg.maximum(top, zg.max(scores, axis=1))
         scores = zg.sub(scores, zg.expand(higher, 1))
     else:

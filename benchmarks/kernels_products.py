@@ -23,9 +23,9 @@ def matmul(
     b_at = b_ptr + (at_k[:, None] * bk + at_n[None, :] * bn)
     acc = tl.zeros((M, N), SUM)
     for step in range(0, tl.cdiv(k, K)):
-        left = k - step * K
-        a = tl.load(a_at, at_k[None, :] < left, other=0.0)
-        b = tl.load(b_at, at_k[:, None] < left, other=0.0)
+        rest = k - step * K
+        a = tl.load(a_at, at_k[None, :] < rest, other=0.0)
+        b = tl.load(b_at, at_k[:, None] < rest, other=0.0)
         acc = tl.dot(a, b, acc, out_dtype=SUM)
         a_at += K * ak
         b_at += K * bk

@@ -79,19 +79,19 @@ def norm(
     """Layer norm or RMS norm of ROWS rows, each read once."""
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     columns = tl.arange(0, BLOCK)[None, :]
-    seen = columns < n
+    inside = columns < n
     at = rows[:, None] * n + columns
-    x = tl.load(x_ptr + at, seen, other=0.0).to(tl.float32)
+    x = tl.load(x_ptr + at, inside, other=0.0).to(tl.float32)
     if not RMS:
         mean = tl.sum(x, 1) / n
-        x = tl.where(seen, x - mean[:, None], 0.0)
+        x = tl.where(inside, x - mean[:, None], 0.0)
         tl.store(mean_ptr + rows, mean)
     rstd = tl.math.rsqrt(tl.sum(x * x, 1) / n + eps)
     tl.store(rstd_ptr + rows, rstd)
-    y = x * rstd[:, None] * tl.load(w_ptr + columns, seen, other=0.0).to(tl.float32)
+    y = x * rstd[:, None] * tl.load(w_ptr + columns, inside, other=0.0).to(tl.float32)
     if not RMS:
-        y += tl.load(b_ptr + columns, seen, other=0.0).to(tl.float32)
-    tl.store(y_ptr + at, y.to(y_ptr.dtype.element_ty), seen)
+        y += tl.load(b_ptr + columns, inside, other=0.0).to(tl.float32)
+    tl.store(y_ptr + at, y.to(y_ptr.dtype.element_ty), inside)
 
 
 @triton.jit
@@ -106,12 +106,12 @@ def norm_backward(
     """A program takes rows, grid-stride, and stores its sums of the gradients of weight and bias. It loads a row while
     it computes with the one before."""
     columns = tl.arange(0, BLOCK)
-    seen = columns < n
-    w = tl.load(w_ptr + columns, seen, other=0.0)
+    inside = columns < n
+    w = tl.load(w_ptr + columns, inside, other=0.0)
     dw = tl.zeros((BLOCK,), tl.float32)
     db = tl.zeros((BLOCK,), tl.float32)
-    next_x = tl.load(x_ptr + tl.program_id(0) * n + columns, seen, other=0.0)
-    next_dy = tl.load(dy_ptr + tl.program_id(0) * n + columns, seen, other=0.0)
+    next_x = tl.load(x_ptr + tl.program_id(0) * n + columns, inside, other=0.0)
+    next_dy = tl.load(dy_ptr + tl.program_id(0) * n + columns, inside, other=0.0)
     next_mean = tl.load(mean_ptr + tl.program_id(0))
     next_rstd = tl.load(rstd_ptr + tl.program_id(0))
     for row in range(tl.program_id(0), rows, tl.num_programs(0)):
@@ -119,8 +119,8 @@ def norm_backward(
         dy = next_dy.to(tl.float32)
         mean, rstd = next_mean, next_rstd
         after = row + tl.num_programs(0)
-        next_x = tl.load(x_ptr + after * n + columns, seen & (after < rows), other=0.0)
-        next_dy = tl.load(dy_ptr + after * n + columns, seen & (after < rows), other=0.0)
+        next_x = tl.load(x_ptr + after * n + columns, inside & (after < rows), other=0.0)
+        next_dy = tl.load(dy_ptr + after * n + columns, inside & (after < rows), other=0.0)
         next_mean = tl.load(mean_ptr + after, after < rows)
         next_rstd = tl.load(rstd_ptr + after, after < rows)
         if not RMS:
@@ -134,10 +134,10 @@ def norm_backward(
         else:
             along, common = tl.reduce((x * dy, dy), 0, add_pairs)
             dx = dy - x * (along / n) - common / n
-        tl.store(dx_ptr + row * n + columns, (dx * rstd).to(dx_ptr.dtype.element_ty), seen)
-    tl.store(dw_ptr + tl.program_id(0) * n + columns, dw, seen)
+        tl.store(dx_ptr + row * n + columns, (dx * rstd).to(dx_ptr.dtype.element_ty), inside)
+    tl.store(dw_ptr + tl.program_id(0) * n + columns, dw, inside)
     if not RMS:
-        tl.store(db_ptr + tl.program_id(0) * n + columns, db, seen)
+        tl.store(db_ptr + tl.program_id(0) * n + columns, db, inside)
 
 
 @triton.jit
@@ -149,15 +149,15 @@ def layer_norm_backward(
     and biases under a lock. `lock_ptr` has a zero for each lock, and one for each sum that nothing was added to."""
     row = tl.program_id(0)
     columns = tl.arange(0, BLOCK)
-    seen = columns < n
-    x = tl.load(x_ptr + row * n + columns, seen, other=0.0).to(tl.float32)
-    dy = tl.load(dy_ptr + row * n + columns, seen, other=0.0).to(tl.float32)
-    w = tl.load(w_ptr + columns, seen, other=0.0).to(tl.float32)
+    inside = columns < n
+    x = tl.load(x_ptr + row * n + columns, inside, other=0.0).to(tl.float32)
+    dy = tl.load(dy_ptr + row * n + columns, inside, other=0.0).to(tl.float32)
+    w = tl.load(w_ptr + columns, inside, other=0.0).to(tl.float32)
     rstd = tl.load(rstd_ptr + row)
-    x = tl.where(seen, (x - tl.load(mean_ptr + row)) * rstd, 0.0)
+    x = tl.where(inside, (x - tl.load(mean_ptr + row)) * rstd, 0.0)
     slope = w * dy
     along, common = tl.sum(x * slope, 0) / n, tl.sum(slope, 0) / n
-    tl.store(dx_ptr + row * n + columns, ((slope - x * along - common) * rstd).to(dx_ptr.dtype.element_ty), seen)
+    tl.store(dx_ptr + row * n + columns, ((slope - x * along - common) * rstd).to(dx_ptr.dtype.element_ty), inside)
     part = row % PARTS
     dw, db = dy * x, dy
     at = part * n + columns
@@ -166,10 +166,10 @@ def layer_norm_backward(
     if tl.load(lock_ptr + PARTS + part) == 0:
         tl.atomic_xchg(lock_ptr + PARTS + part, 1)
     else:
-        dw += tl.load(dw_ptr + at, seen)
-        db += tl.load(db_ptr + at, seen)
-    tl.store(dw_ptr + at, dw, seen)
-    tl.store(db_ptr + at, db, seen)
+        dw += tl.load(dw_ptr + at, inside)
+        db += tl.load(db_ptr + at, inside)
+    tl.store(dw_ptr + at, dw, inside)
+    tl.store(db_ptr + at, db, inside)
     tl.debug_barrier()
     tl.atomic_xchg(lock_ptr + part, 0)
 
@@ -293,8 +293,8 @@ def softmax_by_parts(
     here = part * BLOCK + tl.arange(0, BLOCK)
     x_ptr += row.to(tl.int64) * n
     y_ptr += row.to(tl.int64) * n
-    given = tl.load(x_ptr + here, here < n, other=-float("inf"), eviction_policy="evict_first")
-    x = given.to(tl.float32) * LOG2_E
+    values = tl.load(x_ptr + here, here < n, other=-float("inf"), eviction_policy="evict_first")
+    x = values.to(tl.float32) * LOG2_E
     highest = tl.maximum(tl.max(x, 0), -1e30)  # Of a part that is beyond the row, too.
     total = tl.sum(tl.math.exp2(x - highest), 0)
     if PARTS > 1:
@@ -311,8 +311,8 @@ def softmax_by_parts(
         sums = tl.load(others + 1, cache_modifier=".cg")
         highest = tl.max(tops, 0)
         total = tl.sum(sums * tl.math.exp2(tops - highest), 0)
-        if given.dtype.primitive_bitwidth == 16:  # Kept as they are, and not as f32: so more programs fit.
-            given = tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [given], given.dtype, False, 2)
+        if values.dtype.primitive_bitwidth == 16:  # Kept as they are, and not as f32: so more programs fit.
+            values = tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [values], values.dtype, False, 2)
         # The last one to leave puts the counter of the row back.
         if tl.atomic_add(arrived, 1, sem="relaxed") == 2 * PARTS - 1:
             tl.store(arrived, 0)
@@ -322,7 +322,7 @@ def softmax_by_parts(
         if part == 0:
             loss = (highest + tl.math.log2(total)) / LOG2_E - tl.load(x_ptr + label).to(tl.float32)
             tl.store(loss_ptr + row, loss)
-    y = tl.math.exp2(given.to(tl.float32) * LOG2_E - highest) * (scale / total)
+    y = tl.math.exp2(values.to(tl.float32) * LOG2_E - highest) * (scale / total)
     if LOSS:
         y -= tl.where(here == label, scale, 0.0)
     tl.store(y_ptr + here, y.to(y_ptr.dtype.element_ty), here < n, eviction_policy="evict_first")

@@ -85,10 +85,10 @@ def generated_norm_backward(x: Any, dy: Any, w: Any, b: Any) -> dict[str, Run]:
     dx, dw, db = outs = torch.empty_like(x), empty(n), empty(n)
 
     def run() -> Any:
-        for one in outs:
-            one.zero_()
-        given = x, dx, y, dy, w.float(), dw, b.float(), db, mean, rstd
-        kernel[(rows,)](*given, n, n, 1e-5, BLOCK_SIZE=1024, num_warps=4)
+        for out in outs:
+            out.zero_()
+        arguments = x, dx, y, dy, w.float(), dw, b.float(), db, mean, rstd
+        kernel[(rows,)](*arguments, n, n, 1e-5, BLOCK_SIZE=1024, num_warps=4)
         return outs
 
     return {"1024 by 4": run}
@@ -107,8 +107,8 @@ def norm_backward(kind: str, rows: int, n: int) -> Work:
         setting = dict(setting)
         count = min(setting.pop("each") * MULTIPROCESSORS, rows)
         room = parts.view(-1)[: (2 - rms) * count * n].view(-1, count, n)
-        given = x, dy, dx, w, mean, rstd, room[0], room[-1], rows, n
-        kernels.norm_backward[(count,)](*given, RMS=rms, BLOCK=block, **setting)
+        arguments = x, dy, dx, w, mean, rstd, room[0], room[-1], rows, n
+        kernels.norm_backward[(count,)](*arguments, RMS=rms, BLOCK=block, **setting)
         kernels.sum_rows[-(-n // 32), 2 - rms](parts, sums, count, n, BLOCK=32, ROWS=64)
 
     settings = [
@@ -124,8 +124,8 @@ def norm_backward(kind: str, rows: int, n: int) -> Work:
         def locked() -> None:
             locks.zero_()
             room = parts.view(-1)[: 2 * count * n].view(2, count, n)
-            given = x, dy, dx, w, mean, rstd, room[0], room[1], locks, n
-            THEIRS.layer_norm_backward[(rows,)](*given, PARTS=count, BLOCK=block, num_warps=warps)
+            arguments = x, dy, dx, w, mean, rstd, room[0], room[1], locks, n
+            THEIRS.layer_norm_backward[(rows,)](*arguments, PARTS=count, BLOCK=block, num_warps=warps)
             THEIRS.sum_rows[-(-n // 32), 2](parts, sums, count, n, BLOCK=32, ROWS=64)
 
         runs["Triton"] = {f"{count} sums by {warps}": locked}
@@ -141,7 +141,7 @@ def norm_backward(kind: str, rows: int, n: int) -> Work:
         runs["torch"] = {"": backward(forward, leaves, dy)}
     module, name = ("rms_norm", "LigerRMSNormFunction") if rms else ("layer_norm", "LigerLayerNormFunction")
     more = (1e-5, 0.0, "llama", False) if rms else (1e-5,)
-    from_liger(runs, module, name, lambda apply: backward(lambda *given: apply(*given, *more), leaves, dy))
+    from_liger(runs, module, name, lambda apply: backward(lambda *arguments: apply(*arguments, *more), leaves, dy))
     outs = [dx, *sums]
     # Liger's kernels are Triton's. The same text by Triton is at the copy's speed as well, and no bar.
     bars = dict.fromkeys(("Triton", "Liger", "torch"), 1.2)
@@ -155,18 +155,18 @@ def long_rows(x: Any, y: Any, labels: Any, losses: Any, scale: float) -> Any:
     counts, parts = zeros(rows + 1), empty(2 * rows * -(-n // 2048))
 
     def launch(kernels: Any, setting: Setting) -> None:
-        given, loss = (x, y, labels, losses), labels is not None
+        arguments, loss = (x, y, labels, losses), labels is not None
         if "ROWS" in setting:
-            kernels.softmax_long[(rows,)](*given, n, scale, LOSS=loss, **setting)
+            kernels.softmax_long[(rows,)](*arguments, n, scale, LOSS=loss, **setting)
             return
         if "num_ctas" in setting:
             block = ziggurat.triton.next_power_of_2(n)
             each = block * x.element_size() // (16 * 32 * setting["num_warps"] * setting["num_ctas"])
-            kernels.softmax_rows[(rows,)](*given, n, scale, LOSS=loss, EACH=each, BLOCK=block, **setting)
+            kernels.softmax_rows[(rows,)](*arguments, n, scale, LOSS=loss, EACH=each, BLOCK=block, **setting)
             return
         count = ziggurat.triton.next_power_of_2(-(-n // setting["BLOCK"]))
         more = parts, counts, rows, n, scale
-        kernels.softmax_by_parts[(rows * count,)](*given, *more, LOSS=loss, PARTS=count, **setting)
+        kernels.softmax_by_parts[(rows * count,)](*arguments, *more, LOSS=loss, PARTS=count, **setting)
 
     twice = [{"ROWS": rows, "BLOCK": block, "num_warps": w} for rows, block, w in ((2, 8192, 32), (4, 4096, 16))]
     if not GPU:
@@ -199,10 +199,10 @@ def cross_entropy(rows: int, n: int) -> Work:
         runs["torch"] = {"": lambda: torch.autograd.grad(F.cross_entropy(leaf, labels), leaf)}
 
     def by_liger(apply: Any) -> Run:
-        given = x.clone()  # The gradient is written over it.
+        logits = x.clone()  # The gradient is written over it.
 
         def run() -> Any:
-            leaf = given.detach().requires_grad_()
+            leaf = logits.detach().requires_grad_()
             return torch.autograd.grad(apply(leaf, labels, None)[0], leaf)
 
         return run
@@ -211,8 +211,8 @@ def cross_entropy(rows: int, n: int) -> Work:
 
     def true() -> Any:
         leaf = x[:64].double().requires_grad_()
-        found = F.cross_entropy(leaf, labels[:64], reduction="none")
-        return [torch.autograd.grad(found.sum() / rows, leaf)[0], found.detach()]
+        true_losses = F.cross_entropy(leaf, labels[:64], reduction="none")
+        return [torch.autograd.grad(true_losses.sum() / rows, leaf)[0], true_losses.detach()]
 
     bars = {"Liger" if "Liger" in runs else "Triton": 1.0, "copy": 0.9}
     return by_rows(2 * x.nbytes, runs, [dx, losses], true, 1e-2, bars)
@@ -225,21 +225,21 @@ def rotary(batch: int, n: int, heads: int, key_heads: int, d: int, sign: float) 
     outs = [torch.empty_like(q), torch.empty_like(k)]
 
     def launch(kernels: Any, setting: Setting) -> None:
-        given = q, k, *outs, cos, sin, n, sign
-        kernels.rotary[(batch * n,)](*given, HEADS=heads, KEY_HEADS=key_heads, D=d, **setting)
+        arguments = q, k, *outs, cos, sin, n, sign
+        kernels.rotary[(batch * n,)](*arguments, HEADS=heads, KEY_HEADS=key_heads, D=d, **setting)
 
     runs = by(launch, [{"num_warps": 4}, {"num_warps": 8}, {"num_warps": 2}])
 
     def by_liger(apply: Any) -> Run:
-        given = [one.clone().transpose(1, 2).requires_grad_() for one in (q, k)]
+        tensors = [tensor.clone().transpose(1, 2).requires_grad_() for tensor in (q, k)]
 
         def forward() -> Any:
-            return [one.transpose(1, 2) for one in apply(*(one.detach() for one in given), cos, sin)]
+            return [x.transpose(1, 2) for x in apply(*(x.detach() for x in tensors), cos, sin)]
 
-        made = None if sign > 0 else apply(*(one * 1 for one in given), cos, sin)
-        back = [one.clone().transpose(1, 2) for one in (q, k)]
+        outputs = None if sign > 0 else apply(*(tensor * 1 for tensor in tensors), cos, sin)
+        back = [tensor.clone().transpose(1, 2) for tensor in (q, k)]
         return forward if sign > 0 else lambda: [
-            one.transpose(1, 2) for one in torch.autograd.grad(made, given, back, retain_graph=True)
+            tensor.transpose(1, 2) for tensor in torch.autograd.grad(outputs, tensors, back, retain_graph=True)
         ]  # fmt: skip
 
     from_liger(runs, "rope", "LigerRopeFunction", by_liger)

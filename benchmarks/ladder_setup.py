@@ -49,16 +49,16 @@ class Work:
 
     def error(self, got: Any) -> float:
         """The largest error of the results by the largest true number."""
-        found = got if isinstance(got, list | tuple) else [got] if isinstance(got, torch.Tensor) else self.outs
+        outputs = got if isinstance(got, list | tuple) else [got] if isinstance(got, torch.Tensor) else self.outs
         worst = 0.0
-        for out, true in zip(found, self.expected, strict=False):
-            one = out.detach().reshape(-1)[: true.numel()].double() - true.reshape(-1)
-            worst = max(worst, (one.abs().max() / true.abs().max().clamp_min(1e-9)).nan_to_num(1e9).item())
+        for out, true in zip(outputs, self.expected, strict=False):
+            difference = out.detach().reshape(-1)[: true.numel()].double() - true.reshape(-1)
+            worst = max(worst, (difference.abs().max() / true.abs().max().clamp_min(1e-9)).nan_to_num(1e9).item())
         return worst
 
     @functools.cached_property
     def expected(self) -> list[Any]:
-        return [one.double() for one in self.true()]
+        return [tensor.double() for tensor in self.true()]
 
 
 def example(name: str) -> Any:
@@ -72,11 +72,11 @@ def by(launch: Callable[[Any, Setting], Any], ours: Sequence[Setting], theirs: S
     """The launches of ours and of Triton. Triton 3.6 ends the process for some loops with `ROLES`."""
 
     def labelled(kernels: Any, settings: Sequence[Setting]) -> dict[str, Run]:
-        return {label(one): functools.partial(launch, kernels, one) for one in settings}
+        return {label(setting): functools.partial(launch, kernels, setting) for setting in settings}
 
     runs = {"ours": labelled(OURS, ours)}
     if THEIRS is not None:
-        runs["Triton"] = labelled(THEIRS, [one for one in theirs or ours if not one.get("ROLES")])
+        runs["Triton"] = labelled(THEIRS, [setting for setting in theirs or ours if not setting.get("ROLES")])
     return runs
 
 
@@ -85,8 +85,8 @@ def label(setting: Setting) -> str:
     return ", ".join(words).replace("num_", "") or "as it is"
 
 
-def tiles(*given: tuple[int, int, int, int, int], **more: Any) -> list[Setting]:
-    return [dict(zip(("M", "N", "K", "num_warps", "num_stages"), one, strict=True), **more) for one in given]
+def tiles(*tile: tuple[int, int, int, int, int], **more: Any) -> list[Setting]:
+    return [dict(zip(("M", "N", "K", "num_warps", "num_stages"), tile, strict=True), **more) for tile in tile]
 
 
 def normal(*shape: int, dtype: Any = torch.float32) -> Any:
@@ -134,17 +134,17 @@ def laid_out(matrix: Any, form: str) -> Any:
 
 def backward(forward: Callable[..., Any], leaves: Sequence[Any], gradient: Any) -> Run:
     """The backward pass of a function of PyTorch, which has run forward before."""
-    leaves = [one.detach().clone().requires_grad_() for one in leaves]
-    made: list[Any] = []
+    leaves = [leaf.detach().clone().requires_grad_() for leaf in leaves]
+    outputs: list[Any] = []
 
     def run() -> Any:
-        if not made:
-            made.append(forward(*leaves))
-        return torch.autograd.grad(made[0], leaves, gradient, retain_graph=True)
+        if not outputs:
+            outputs.append(forward(*leaves))
+        return torch.autograd.grad(outputs[0], leaves, gradient, retain_graph=True)
 
     return run
 
 
 def gradients(forward: Callable[..., Any], leaves: Sequence[Any], gradient: Any) -> Sequence[Any]:
     """The true gradients, in float64."""
-    return backward(forward, [one.double() for one in leaves], gradient.double())()
+    return backward(forward, [leaf.double() for leaf in leaves], gradient.double())()

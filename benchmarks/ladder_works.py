@@ -57,21 +57,21 @@ PRODUCTS: dict[Any, tuple[Any, float, Any]] = {
 
 def library_product(a: Any, b: Any, out: Any) -> Run:
     if a.dtype in (E4M3, E5M2):
-        one = torch.ones((), device=DEVICE)
-        return lambda: torch._scaled_mm(a, b, one, one, out_dtype=out.dtype)
+        unit = torch.ones((), device=DEVICE)
+        return lambda: torch._scaled_mm(a, b, unit, unit, out_dtype=out.dtype)
     return (lambda: torch._int_mm(a, b)) if a.dtype == torch.int8 else lambda: torch.mm(a, b, out=out)
 
 
 def matmul(dtype: Any, form: str, m: int, n: int, k: int) -> Work:
     """The product by pointers, its text unchanged."""
-    made, tolerance, shapes = PRODUCTS[dtype]
+    products, tolerance, shapes = PRODUCTS[dtype]
     whole = dtype == torch.int8
     a, b = (
         (torch.randint(-20, 20, shape, device=DEVICE) if whole else normal(*shape)).to(dtype)
         for shape in ((m, k), (k, n))
     )
     a, b = laid_out(a, form[0]), laid_out(b, form[1])
-    out = empty(m, n, dtype=made)
+    out = empty(m, n, dtype=products)
 
     def launch(kernels: Any, setting: Setting, a: Any = a, b: Any = b) -> None:
         tl = kernels.tl
@@ -88,7 +88,7 @@ def matmul(dtype: Any, form: str, m: int, n: int, k: int) -> Work:
     if shapes is BYTES and form == "TN":
         # wgmma reads both operands with their neighbours along k. A kernel turns the first, and the product the second.
         by_rows = torch.empty_like(a, memory_format=torch.contiguous_format)
-        settings += [one | {"TURNED": 1} for one in settings[:2]]
+        settings += [setting | {"TURNED": 1} for setting in settings[:2]]
     runs = by(launch, settings, theirs)
     bars: dict[str, float] = {"cuBLAS": 0.95, "Triton": 1.0}
     if dtype == torch.float32:
@@ -96,8 +96,8 @@ def matmul(dtype: Any, form: str, m: int, n: int, k: int) -> Work:
     elif dtype not in (torch.float16, torch.bfloat16):
         bars = {"cuBLAS": 1.0, "Triton": 1.0} if form == "NT" else {"ours NT": 0.8}
     if "ours NT" in bars:
-        turned = functools.partial(launch, a=a.contiguous(), b=laid_out(b, "T"))
-        runs["ours NT"] = {label(one): functools.partial(turned, OURS, one) for one in theirs}
+        transposed = functools.partial(launch, a=a.contiguous(), b=laid_out(b, "T"))
+        runs["ours NT"] = {label(setting): functools.partial(transposed, OURS, setting) for setting in theirs}
     if GPU:
         runs["cuBLAS"] = {"": library_product(a, b, torch.empty_like(out))}
     return Work(
@@ -107,7 +107,7 @@ def matmul(dtype: Any, form: str, m: int, n: int, k: int) -> Work:
 
 def matmul_described(m: int, n: int, k: int, epilogue: str = "") -> Work:
     a, b, bias, rest = (normal(*shape, dtype=torch.float16) for shape in ((m, k), (n, k), (n,), (m, n)))
-    out, described = empty(m, n, dtype=torch.float16), describer()
+    out, describe = empty(m, n, dtype=torch.float16), describer()
 
     def launch(kernels: Any, setting: Setting, plain: bool = False) -> Any:
         setting = {"GROUP": 8, "EPILOGUE": "" if plain else ending, **setting}
@@ -115,11 +115,11 @@ def matmul_described(m: int, n: int, k: int, epilogue: str = "") -> Work:
         M, N, K = (setting[name] for name in "MNK")
         count, width = -(-m // (M * blocks)) * -(-n // N), N // 2 if halves else N
         shapes = ((a, M, K), (b, N, K), (out, M, width), (rest, M, width))
-        one, two, three, last = (described(kernels, *shape) for shape in shapes)
+        descriptor, two, three, last = (describe(kernels, *shape) for shape in shapes)
         grid = (min(count, MULTIPROCESSORS) if turn else count,)
-        used = bias if "gelu" in setting["EPILOGUE"] else None, last if setting["EPILOGUE"] == "residual" else None
+        extras = bias if "gelu" in setting["EPILOGUE"] else None, last if setting["EPILOGUE"] == "residual" else None
         kernel = kernels.matmul_rows if blocks > 1 else kernels.matmul_blocks
-        kernel[grid](one, two, three, *used, m, n, k, **setting)
+        kernel[grid](descriptor, two, three, *extras, m, n, k, **setting)
         return [] if plain else None
 
     ending = "quick gelu" if GPU and epilogue == "gelu" else epilogue
@@ -131,13 +131,15 @@ def matmul_described(m: int, n: int, k: int, epilogue: str = "") -> Work:
         *tiles((64, 256, 64, 4, 3), BLOCKS=2, ROLES=True, persistent=1, GROUP=16),
     ]  # fmt: skip
     how: Setting = {"ROLES": True, "persistent": 1} if epilogue else {"ROLES": False}
-    halves = [one | {"GROUP": group} for one in tiles((128, 256, 64, 8, 3), HALVES=1, **how) for group in (4, 8)]
+    halves = [
+        setting | {"GROUP": group} for setting in tiles((128, 256, 64, 8, 3), HALVES=1, **how) for group in (4, 8)
+    ]
     smaller = tiles((128, 128, 64, 8, 3), ROLES=False) if epilogue else []
     runs = by(launch, plain + roles + halves, plain + smaller + tiles((128, 256, 64, 8, 3), ROLES=False, persistent=1))
     bars = {"Triton": 1.0, "ours, plain": 0.95} if epilogue else {"cuBLAS": 1.0}
     if epilogue:
         runs["ours, plain"] = {
-            label(one): functools.partial(launch, OURS, one, plain=True) for one in plain + roles
+            label(setting): functools.partial(launch, OURS, setting, plain=True) for setting in plain + roles
         }  # fmt: skip
     if GPU:
         if epilogue == "gelu":
@@ -155,12 +157,12 @@ def matmul_described(m: int, n: int, k: int, epilogue: str = "") -> Work:
 
 
 def matmul_few_rows(m: int, n: int, k: int) -> Work:
-    a, b, described = normal(m, k, dtype=torch.float16), normal(n, k, dtype=torch.float16), describer()
+    a, b, describe = normal(m, k, dtype=torch.float16), normal(n, k, dtype=torch.float16), describer()
     out = empty(m, n, dtype=torch.float16)
 
     def launch(kernels: Any, setting: Setting) -> None:
-        given = described(kernels, a, m, setting["K"]), described(kernels, b, setting["N"], setting["K"]), out
-        kernels.matmul_few_rows[(n // setting["N"],)](*given, m, n, k, M=m, **setting)
+        arguments = describe(kernels, a, m, setting["K"]), describe(kernels, b, setting["N"], setting["K"]), out
+        kernels.matmul_few_rows[(n // setting["N"],)](*arguments, m, n, k, M=m, **setting)
 
     few = {"K": 128, "num_warps": 4, "num_stages": 4}
     settings = [few | {"N": 64, "ROLES": False, "APART": apart} for apart in (0, 3)]
@@ -171,20 +173,20 @@ def matmul_few_rows(m: int, n: int, k: int) -> Work:
 
 def matmul_parts(m: int, n: int, k: int) -> Work:
     """Parts of k by programs that wait for each other; on a CPU, one part, as programs may not wait there."""
-    a, b, described = normal(m, k, dtype=torch.float16), normal(n, k, dtype=torch.float16), describer()
-    out, stored = empty(m, n, dtype=torch.float16), empty(4, m, n)
+    a, b, describe = normal(m, k, dtype=torch.float16), normal(n, k, dtype=torch.float16), describer()
+    out, sums = empty(m, n, dtype=torch.float16), empty(4, m, n)
     counts = {parts: zeros(m // 128 * n // 128) for parts in (1, 4)}
 
     def launch(kernels: Any, setting: Setting) -> None:
         M, N, K, parts = (setting[name] for name in ("M", "N", "K", "PARTS"))
-        given = described(kernels, a, M, K), described(kernels, b, N, K), out, stored, counts[parts]
+        arguments = describe(kernels, a, M, K), describe(kernels, b, N, K), out, sums, counts[parts]
         # A cooperative launch fails where the programs do not all fit at once.
         grid, together = (m // M * (n // N) * parts,), {"launch_cooperative_grid": True} if GPU else {}
-        kernels.matmul_parts[grid](*given, m, n, k, **setting, **together)
+        kernels.matmul_parts[grid](*arguments, m, n, k, **setting, **together)
 
     settings = [
-        one | {"PARTS": one["N"] // 32 if GPU else 1, "ROLES": roles}
-        for one in tiles((128, 128, 64, 8, 6))
+        setting | {"PARTS": setting["N"] // 32 if GPU else 1, "ROLES": roles}
+        for setting in tiles((128, 128, 64, 8, 6))
         for roles in (True, False)
     ]
     return product_by_cublas(a, b, out, by(launch, settings))
@@ -201,17 +203,17 @@ def matmul_grouped(rows: Sequence[int], n: int, k: int, dtype: Any) -> Work:
     """Each group of rows by a matrix of its own. The groups are of whole tiles."""
     m, experts = sum(rows), len(rows)
     a, b = normal(m, k, dtype=dtype), normal(experts * n, k, dtype=dtype)
-    out, described = empty(m, n, dtype=dtype), describer()
+    out, describe = empty(m, n, dtype=dtype), describer()
     numbers = torch.repeat_interleave(torch.arange(experts), torch.tensor(rows) // 128).to(DEVICE, torch.int32)
 
     def launch(kernels: Any, setting: Setting) -> None:
         setting = dict(setting)
         turn = setting.pop("persistent", 0)
         M, N, K = (setting[name] for name in "MNK")
-        given = described(kernels, a, M, K), described(kernels, b, N, K), described(kernels, out, M, N)
+        arguments = describe(kernels, a, M, K), describe(kernels, b, N, K), describe(kernels, out, M, N)
         count = m // M * (n // N)
         grid = (min(count, MULTIPROCESSORS) if turn else count,)
-        kernels.matmul_grouped[grid](*given, numbers, m // M, n, k, GROUP=8, **setting)
+        kernels.matmul_grouped[grid](*arguments, numbers, m // M, n, k, GROUP=8, **setting)
 
     plain = tiles((128, 256, 64, 8, 3), (128, 128, 64, 4, 3), ROLES=False)
     roles = tiles((128, 256, 64, 8, 3), (128, 128, 64, 8, 3), ROLES=True, persistent=1)
@@ -263,8 +265,8 @@ def attention(dtype: Any, d: int, causal: bool, n: int, batch: int, heads: int, 
     key_heads = key_heads or heads
     q = normal(batch, heads, n, d).to(dtype)
     k, v = (normal(batch, key_heads, n, d).to(dtype) for _ in "kv")
-    made = torch.float16 if dtype == E4M3 else dtype
-    out, lse, described = empty(batch, heads, n, d, dtype=made), empty(batch * heads, n), describer()
+    out_dtype = torch.float16 if dtype == E4M3 else dtype
+    out, lse, describe = empty(batch, heads, n, d, dtype=out_dtype), empty(batch * heads, n), describer()
 
     def launch(kernels: Any, setting: Setting) -> None:
         options = {"CAUSAL": causal, "SHARED": heads // key_heads, "D": d, "LANES": kernels is OURS and d < 256}
@@ -272,28 +274,30 @@ def attention(dtype: Any, d: int, causal: bool, n: int, batch: int, heads: int, 
         options["GROUP"] = math.gcd(options["GROUP"], batch * heads)
         M, N, count = options["M"], options["N"], options.get("BLOCKS", 1)
         blocks = ((q, M, d), (k, N, d), (v, N, d), (out, M, d // options["PARTS"]))
-        given = [described(kernels, *one) for one in blocks]
+        arguments = [describe(kernels, *block) for block in blocks]
         tiles = -(-n // (M * count)) * batch * heads
         grid = (min(tiles, options["TILES"] * MULTIPROCESSORS) if options["TILES"] else tiles,)
         kernel = kernels.attention_blocks if count > 1 else kernels.attention
         if count > 1:
             options = {name: value for name, value in options.items() if name not in ("PARTS", "PAIRS", "ONCE")}
-        kernel[grid](*given, lse, n, batch * heads, d**-0.5, **options)
+        kernel[grid](*arguments, lse, n, batch * heads, d**-0.5, **options)
 
     names = ("M", "N", "num_warps", "num_stages", "ROLES", "TILES", "PARTS", "GROUP", "maxnreg")
-    ours, theirs = ([dict(zip(names, one, strict=False)) for one in each[d]] for each in (FORWARD, TRITON_FORWARD))
+    ours, theirs = (
+        [dict(zip(names, setting, strict=False)) for setting in each[d]] for each in (FORWARD, TRITON_FORWARD)
+    )
     if causal:
-        ours += [one | {"PAIRS": True} for one in ours if one.get("TILES") and n // one["M"] % 2 == 0]
-        ours += [one | {"ONCE": True} for one in ours]
+        ours += [setting | {"PAIRS": True} for setting in ours if setting.get("TILES") and n // setting["M"] % 2 == 0]
+        ours += [setting | {"ONCE": True} for setting in ours]
     if dtype != E4M3:  # Threads turn values of 8 bits, so there are no roles.
-        ours += [dict(zip((*names[:6], "BLOCKS"), one, strict=True)) for one in SEVERAL[d]]
+        ours += [dict(zip((*names[:6], "BLOCKS"), setting, strict=True)) for setting in SEVERAL[d]]
     runs = by(launch, ours, theirs)
     if GPU and dtype != E4M3:
         runs["cuDNN"] = {"": lambda: sdpa(q, k, v, is_causal=causal, enable_gqa=key_heads != heads)}
 
     def true() -> Any:
-        one = (x[:1, :1].double() for x in (q, k, v))
-        return [F.scaled_dot_product_attention(*one, is_causal=causal)]
+        tensor = (x[:1, :1].double() for x in (q, k, v))
+        return [F.scaled_dot_product_attention(*tensor, is_causal=causal)]
 
     amount = 4e-12 * batch * heads * n * n * d * (0.5 if causal else 1)
     # PyTorch does not offer cuDNN's attention of fp8.
@@ -307,20 +311,20 @@ def attention_backward(d: int, causal: bool, n: int, batch: int, heads: int) -> 
     out, lse = empty(batch, heads, n, d, dtype=torch.float16), empty(batch * heads, n)
     dq, dk, dv = (torch.empty_like(q) for _ in range(3))
     delta, wide, scale = torch.empty_like(lse), empty(batch * heads * n, d), d**-0.5
-    described = describer()
-    for one in range(batch * heads):
-        scores = q.view(-1, n, d)[one].double() @ k.view(-1, n, d)[one].double().T * scale
+    describe = describer()
+    for head in range(batch * heads):
+        scores = q.view(-1, n, d)[head].double() @ k.view(-1, n, d)[head].double().T * scale
         if causal:
             scores.masked_fill_(~torch.ones(n, n, dtype=torch.bool, device=DEVICE).tril(), -float("inf"))
-        lse[one] = torch.logsumexp(scores, 1) / LN_2
-        out.view(-1, n, d)[one] = (torch.softmax(scores, 1) @ v.view(-1, n, d)[one].double()).half()
+        lse[head] = torch.logsumexp(scores, 1) / LN_2
+        out.view(-1, n, d)[head] = (torch.softmax(scores, 1) @ v.view(-1, n, d)[head].double()).half()
 
     def launch(kernels: Any, setting: Setting) -> None:
         M, N, rows = setting["M"], setting["N"], setting.get("rows")
         options: dict[str, Any] = {"CAUSAL": causal, "D": d, "ROLES": setting["ROLES"], "num_stages": 2}
 
         def blocks(rows: int, *tensors: Any) -> list[Any]:
-            return [described(kernels, one, rows, d) for one in tensors]
+            return [describe(kernels, tensor, rows, d) for tensor in tensors]
 
         kernels.attention_delta[(batch * heads * n // 64,)](out, dout, delta, BLOCK=64, D=d)
         if not rows:
@@ -342,25 +346,25 @@ def attention_backward(d: int, causal: bool, n: int, batch: int, heads: int) -> 
     shapes = [(64, 128, 8, False, 128, 64, 8), (64, 64, 4, True, 64, 128 * 64 // d, 4)]
     shapes += [(64, 128, 8, True, 64, 64, 4)] if d == 128 else [(64, 64, 4, True), (64, 128, 8, False)]
     names = ("M", "N", "num_warps", "ROLES", "rows", "columns", "warps of rows")
-    runs = by(launch, [dict(zip(names, one, strict=False)) for one in shapes])
+    runs = by(launch, [dict(zip(names, shape, strict=False)) for shape in shapes])
     kernel = zg.grad(example("attention").attention_kernel, wrt=("q_desc", "k_desc", "v_desc"), of="out_desc")
 
     def generated() -> Any:
-        for one in (dq, dk, dv):
-            one.zero_()
+        for gradient in (dq, dk, dv):
+            gradient.zero_()
         pairs = ((q, dq), (k, dk), (v, dv), (out, dout))
-        given = [zg.TensorDescriptor(one.view(-1, d), [64, d]) for pair in pairs for one in pair]
+        descriptors = [zg.TensorDescriptor(tensor.view(-1, d), [64, d]) for pair in pairs for tensor in pair]
         shapes = {"CAUSAL": causal, "BLOCK_M": 64, "BLOCK_N": 64, "D": d, "num_warps": 4}
-        kernel[n // 64, batch * heads](*given, n, scale, **shapes)
+        kernel[n // 64, batch * heads](*descriptors, n, scale, **shapes)
 
     runs["generated"] = {"64×64 by 4": generated}
     if GPU:
         runs["cuDNN"] = {"": backward(functools.partial(sdpa, is_causal=causal), (q, k, v), dout)}
 
     def true() -> Any:
-        given = [one[:1, :1].double().requires_grad_() for one in (q, k, v)]
-        made = F.scaled_dot_product_attention(*given, is_causal=causal)
-        return torch.autograd.grad(made, given, dout[:1, :1].double())
+        inputs = [tensor[:1, :1].double().requires_grad_() for tensor in (q, k, v)]
+        output = F.scaled_dot_product_attention(*inputs, is_causal=causal)
+        return torch.autograd.grad(output, inputs, dout[:1, :1].double())
 
     amount = 10e-12 * batch * heads * n * n * d * (0.5 if causal else 1)
     return Work(amount, "TFLOP/s", runs, [dq, dk, dv], true, 1e-2, {"cuDNN": 0.9})
@@ -382,11 +386,11 @@ def works() -> Iterator[tuple[str, Callable[[], Work]]]:
     for (name, kind), form in itertools.product(kinds.items(), ("NT", "NN", "TN", "TT")):
         yield f"matmul {name} {form} 4096", part(matmul, kind, form, 4096, 4096, 4096)
     for n, d, causal in itertools.product((4096, 1024, 16384), (128, 64, 256), (False, True)):
-        given = d, causal, n, 16384 // n, 16 if d == 256 else 32
-        yield f"attention f16 D{d}{' causal' * causal} {n}", part(attention, half, *given)
+        shape = d, causal, n, 16384 // n, 16 if d == 256 else 32
+        yield f"attention f16 D{d}{' causal' * causal} {n}", part(attention, half, *shape)
     for d, causal in itertools.product((128, 64, 256), (False, True)):
-        given = d, causal, 4096, 4, 16 if d == 256 else 32
-        yield f"attention bf16 D{d}{' causal' * causal} 4096", part(attention, brain, *given)
+        shape = d, causal, 4096, 4, 16 if d == 256 else 32
+        yield f"attention bf16 D{d}{' causal' * causal} 4096", part(attention, brain, *shape)
     yield "attention f16 D128 causal 4096, 4 heads by key", part(attention, half, 128, True, 4096, 4, 32, 8)
     yield "attention fp8 D128 4096", part(attention, E4M3, 128, False, 4096, 4, 32)
     for d, causal in itertools.product((128, 64), (False, True)):

@@ -23,19 +23,19 @@ FILE = ROOT / "docs" / "benchmarks.md"
 
 def seconds(function: Callable[[], Any], times: int, before: Callable[[], Any] | None = None) -> list[float]:
     """The wall-clock seconds of each of several calls, each after an untimed call of `before`."""
-    found: list[float] = []
+    samples: list[float] = []
     for _ in range(times):
         if before is not None:
             before()
         start = time.perf_counter()
         function()
-        found.append(time.perf_counter() - start)
-    return found
+        samples.append(time.perf_counter() - start)
+    return samples
 
 
-def median_and_best(found: Sequence[float], unit: float = 1e-3, digits: int = 2) -> tuple[str, str]:
+def median_and_best(times: Sequence[float], unit: float = 1e-3, digits: int = 2) -> tuple[str, str]:
     """Two cells of a table, in milliseconds or another unit."""
-    return f"{statistics.median(found) / unit:.{digits}f}", f"{min(found) / unit:.{digits}f}"
+    return f"{statistics.median(times) / unit:.{digits}f}", f"{min(times) / unit:.{digits}f}"
 
 
 def peak_memory() -> float:
@@ -68,8 +68,8 @@ def write(name: str, text: str) -> None:
     """Renew a benchmark's section of docs/benchmarks.md."""
     document = FILE.read_text(encoding="utf-8")
     start, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
-    before, found, rest = document.partition(start)
+    before, parts, rest = document.partition(start)
     _, closed, after = rest.partition(end)
-    if not found or not closed:
+    if not parts or not closed:
         raise SystemExit(f"{FILE} has no section {start.strip()} … {end}")
     FILE.write_text(f"{before}{start}\n{text.strip()}\n\n{closed}{after}", encoding="utf-8")

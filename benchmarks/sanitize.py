@@ -93,7 +93,7 @@ def watched(program: str, tool: str, command: list[str], seconds: float) -> dict
                 os.killpg(process.pid, signal.SIGKILL)
                 status = process.wait()
             output.seek(0)
-            said = output.read()
+            text = output.read()
         logs = "\n".join(file.read_text(errors="replace") for file in sorted(Path(folder).glob("log-*")))
     return {
         "status": status,
@@ -101,7 +101,7 @@ def watched(program: str, tool: str, command: list[str], seconds: float) -> dict
         "seconds": round(time.perf_counter() - start, 1),
         "found": found(logs),
         "first": [line.strip("= ") for line in _FOUND.findall(logs)[:5]],
-        "said": said.strip().splitlines()[-1][:300] if said.strip() else "",
+        "said": text.strip().splitlines()[-1][:300] if text.strip() else "",
     }
 
 
@@ -146,10 +146,10 @@ def bad_race() -> None:
     def total(x_ptr, out_ptr, SIZE: zg.constexpr):
         zg.store(out_ptr, zg.sum(zg.load(zg.add(x_ptr, zg.arange(0, SIZE))), axis=0))
 
-    made = total.compile(zg.ptr(zg.f32), zg.ptr(zg.f32), 1024, num_warps=8)
-    placed = zg.transform(made.stages["gpu"], lambda _, op, __: DROP if isinstance(op, gpu.Barrier) else None)
-    assert placed != made.stages["gpu"] and isinstance(placed, gpu.Module)
-    racing = attrs.evolve(made, stages={**made.stages, "ptx": assemble(placed).ptx})
+    kernel = total.compile(zg.ptr(zg.f32), zg.ptr(zg.f32), 1024, num_warps=8)
+    racy = zg.transform(kernel.stages["gpu"], lambda _, op, __: DROP if isinstance(op, gpu.Barrier) else None)
+    assert racy != kernel.stages["gpu"] and isinstance(racy, gpu.Module)
+    racing = attrs.evolve(kernel, stages={**kernel.stages, "ptx": assemble(racy).ptx})
     arguments = zg.to_device(np.ones(1024, np.float32)), zg.to_device(np.zeros(1, np.float32))
     Launcher(binary_of(racing, "total"))((1,), *arguments, check=True)
 

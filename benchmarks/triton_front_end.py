@@ -68,9 +68,9 @@ def matmul_kernel(
     b_ptrs = b_ptr + (ks[:, None] * stride_bk + b_columns * stride_bn)
     accumulator = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
     for k in range(0, tl.cdiv(K, BLOCK_K)):
-        left = K - k * BLOCK_K
-        a = tl.load(a_ptrs, ks[None, :] < left, other=0.0)
-        b = tl.load(b_ptrs, ks[:, None] < left, other=0.0)
+        rest = K - k * BLOCK_K
+        a = tl.load(a_ptrs, ks[None, :] < rest, other=0.0)
+        b = tl.load(b_ptrs, ks[:, None] < rest, other=0.0)
         accumulator = tl.dot(a, b, accumulator)
         a_ptrs += BLOCK_K * stride_ak
         b_ptrs += BLOCK_K * stride_bk
@@ -111,21 +111,23 @@ def cold():
         "layer norm": (kernels.layer_norm, norm, {"BLOCK": 1024}, 4),
         "matmul": (kernels.matmul, ["*fp16"] * 3 + ["i32"] * 9, tile, 8),
     }
-    found = {"import": IMPORTED}
+    times = {"import": IMPORTED}
     for name, (fn, types, constants, warps) in [("start", work["vector add"]), *work.items()]:
         begun = time.process_time()
-        made = triton.compile(aligned(fn, types, constants), target=TARGET, options={"num_warps": warps})
-        assert ".entry" in made.asm["ptx"]
-        found[name] = time.process_time() - (0 if name == "start" else begun)
-    print(json.dumps(found))
+        kernel = triton.compile(aligned(fn, types, constants), target=TARGET, options={"num_warps": warps})
+        assert ".entry" in kernel.asm["ptx"]
+        times[name] = time.process_time() - (0 if name == "start" else begun)
+    print(json.dumps(times))
 
 
 def aligned(fn, types, constants):
     """The source of a kernel whose pointers and integers are multiples of 16."""
-    made = source(fn, types, constants)
+    ast_source = source(fn, types, constants)
     places = {name: (place,) for place, name in enumerate(fn.arg_names)}
-    given = {name: kind for name, kind in made.signature.items() if kind[0] == "*" or kind == "i32"}
-    return ASTSource(fn, made.signature, constants, {places[name]: [["tt.divisibility", 16]] for name in given})
+    pointers = {name: kind for name, kind in ast_source.signature.items() if kind[0] == "*" or kind == "i32"}
+    return ASTSource(
+        fn, ast_source.signature, constants, {places[name]: [["tt.divisibility", 16]] for name in pointers}
+    )
 
 
 def main():
@@ -135,9 +137,9 @@ def main():
     backend = make_backend(target)
     options = backend.parse_options({})
     functions, modules = backend.get_codegen_implementation(options), backend.get_module_map()
-    found = {"version": triton.__version__, "context": []}
+    report = {"version": triton.__version__, "context": []}
     for name, (fn, types, constants) in SOURCES.items():
-        found[name] = []
+        report[name] = []
         for _ in range(int(sys.argv[1])):
             start = time.perf_counter()
             context = ir.context()
@@ -146,9 +148,9 @@ def main():
             ready = time.perf_counter()
             source(fn, types, constants).make_ir(target, options, functions, modules, context)
             done = time.perf_counter()
-            found["context"].append(ready - start)
-            found[name].append(done - ready)
-    print(json.dumps(found))
+            report["context"].append(ready - start)
+            report[name].append(done - ready)
+    print(json.dumps(report))
 
 
 if __name__ == "__main__":

@@ -92,11 +92,11 @@ def suite(path: Path, options: argparse.Namespace) -> dict[str, Any]:
     theirs = outcomes(path, options, failed) if failed and not options.cpu else {}
     also = {name for name, (outcome, _) in theirs.items() if outcome != "passed"}
     failures = {name: ours[name][1] for name in failed if name not in also}
-    passed = sum(outcome == "passed" for outcome, _ in ours.values())
+    passes = sum(outcome == "passed" for outcome, _ in ours.values())
     return {
-        "passed": passed,
+        "passed": passes,
         "failed": len(failures),
-        "percent": round(100 * passed / max(1, passed + len(failures)), 2),
+        "percent": round(100 * passes / max(1, passes + len(failures)), 2),
         "skipped": sum(outcome == "skipped" for outcome, _ in ours.values()),
         "failed or skipped by Triton as well": {name: theirs[name][1] for name in sorted(also)},
         "failures": failures,
@@ -106,7 +106,7 @@ def suite(path: Path, options: argparse.Namespace) -> dict[str, Any]:
 def outcomes(path: Path, options: argparse.Namespace, only: Sequence[str] | None = None) -> dict[str, tuple[str, str]]:
     """The outcome of each test of a suite and what it says: by ziggurat, or those of `only` by Triton."""
     with tempfile.TemporaryDirectory() as folder:
-        found, wanted = Path(folder, "outcomes"), Path(folder, "wanted")
+        results, selection = Path(folder, "outcomes"), Path(folder, "wanted")
         arguments = ["-m", "pytest", "-q", "--tb=line", "-p", "no:cacheprovider", "-p", "judged_tests", str(path)]
         # The settings of ours would make errors of warnings.
         arguments += ["-o", "filterwarnings="]
@@ -117,14 +117,14 @@ def outcomes(path: Path, options: argparse.Namespace, only: Sequence[str] | None
         env = dict(
             os.environ,
             JUDGED_BY=by,
-            JUDGED_OUT=str(found),
+            JUDGED_OUT=str(results),
             PYTHONPATH=f"{HERE.parent}:{os.environ.get('PYTHONPATH', '')}",
         )
         if only is None:
             env["JUDGED_SAMPLE"] = str(options.sample)
         else:
-            wanted.write_text(json.dumps(only))
-            env["JUDGED_ONLY"] = str(wanted)
+            selection.write_text(json.dumps(only))
+            env["JUDGED_ONLY"] = str(selection)
         line, start = [sys.executable, *arguments], time.monotonic()
         try:
             done = subprocess.run(line, capture_output=True, text=True, timeout=options.limit, env=env, check=False)
@@ -136,9 +136,9 @@ def outcomes(path: Path, options: argparse.Namespace, only: Sequence[str] | None
             *done.stdout.splitlines()[-1:],
             f"{time.monotonic() - start:.0f} s",
         )
-        if not found.exists() or done.returncode > 1:
+        if not results.exists() or done.returncode > 1:
             print(done.stdout[-2000:], done.stderr[-2000:], flush=True)
-        return json.loads(found.read_text()) if found.exists() else {}
+        return json.loads(results.read_text()) if results.exists() else {}
 
 
 # Programs.
@@ -161,8 +161,8 @@ def programs(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
         if time.monotonic() > end:
             return
         ours = program(True, path)
-        verdicts[path.stem] = found = judged(ours, None if options.cpu else program(False, path))
-        if found["verdict"] == "different":
+        verdicts[path.stem] = verdict = judged(ours, None if options.cpu else program(False, path))
+        if verdict["verdict"] == "different":
             # Programs that read what they have not written, or that add in any order, differ from themselves.
             noise = program(False, path)
             verdicts[path.stem] = judged(ours, program(False, path), noise)
@@ -170,8 +170,8 @@ def programs(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
     with ThreadPoolExecutor(options.jobs) as pool:
         list(pool.map(one, files))
     counts: dict[str, int] = {}
-    for found in verdicts.values():
-        counts[found["verdict"]] = counts.get(found["verdict"], 0) + 1
+    for verdict in verdicts.values():
+        counts[verdict["verdict"]] = counts.get(verdict["verdict"], 0) + 1
     counts["not run"] = len(files) - len(verdicts)
     return {"counts": counts, "programs": dict(sorted(verdicts.items()))}
 
@@ -251,13 +251,13 @@ def run_program(path: Path, out: Path) -> None:
             seed(torch, np)
             start = time.monotonic()
             names = runpy.run_path(str(path), run_name="__main__")
-            found: dict[str, Any] = {"results": plain(names.get("result_gold")), "seconds": time.monotonic() - start}
-            found["kernels"] = kernel_times(names) if torch.cuda.is_available() else {}
+            report: dict[str, Any] = {"results": plain(names.get("result_gold")), "seconds": time.monotonic() - start}
+            report["kernels"] = kernel_times(names) if torch.cuda.is_available() else {}
         except BaseException as error:
             lines = traceback.format_exc().splitlines()
             place = next((line.strip() for line in reversed(lines) if str(path) in line), "")
-            found = {"error": f"{type(error).__name__}: {str(error)[:600]} [{place}]"}
-    out.write_bytes(pickle.dumps(found))
+            report = {"error": f"{type(error).__name__}: {str(error)[:600]} [{place}]"}
+    out.write_bytes(pickle.dumps(report))
 
 
 def seed(torch: Any, np: Any) -> None:
@@ -296,11 +296,11 @@ def kernel_times(names: Mapping[str, Any]) -> dict[str, float]:
                 with contextlib.suppress(Exception):
                     test()
         torch.cuda.synchronize()
-    found: dict[str, list[float]] = {}
+    times: dict[str, list[float]] = {}
     for event in profile.events():
         if str(event.device_type).endswith("CUDA"):
-            found.setdefault(event.name, []).append(event.device_time)
-    return {name: statistics.median(times) for name, times in found.items() if "::" not in name and "Mem" not in name}
+            times.setdefault(event.name, []).append(event.device_time)
+    return {name: statistics.median(times) for name, times in times.items() if "::" not in name and "Mem" not in name}
 
 
 if __name__ == "__main__":

@@ -89,16 +89,16 @@ def main() -> int:
 
 def measure(name: str, row: dict[str, Any], ours: Worker, theirs: Worker, rounds: int) -> None:
     """Measure a work in turn, and compare its results."""
-    found: dict[str, list[dict[str, float]]] = {"ours": [], "Triton": []}
+    figures: dict[str, list[dict[str, float]]] = {"ours": [], "Triton": []}
     for _ in range(rounds):
         for who, worker in (("ours", ours), ("Triton", theirs)):
             answer = worker.ask("measure", name)
             if "error" in answer:
                 row[who] = answer
                 return
-            found[who].append(answer["kernels"])
-    for who, rows in found.items():
-        kernels = {key: statistics.median(one[key] for one in rows if key in one) for key in rows[0]}
+            figures[who].append(answer["kernels"])
+    for who, rows in figures.items():
+        kernels = {key: statistics.median(row[key] for row in rows if key in row) for key in rows[0]}
         row[who] |= {"kernels": kernels, "us": round(sum(kernels.values()), 2)}
     if row["ours"]["us"]:
         row["ratio"] = round(row["Triton"]["us"] / row["ours"]["us"], 3)
@@ -191,25 +191,25 @@ def serve(options: argparse.Namespace) -> None:
     import torch
 
     builders = works(options)
-    made: dict[str, Work] = {}
+    work_of: dict[str, Work] = {}
     measuring = one_at_a_time(options.first_calls)
     for text in sys.stdin:
         what, name = text.rstrip("\n").split("\t")
         try:
             if what == "prepare":
                 torch.manual_seed(0)
-                made[name] = builders[name]()
+                work_of[name] = builders[name]()
                 begin, before = time.perf_counter(), measuring[0]
-                made[name]()
+                work_of[name]()
                 torch.cuda.synchronize()
                 seconds = time.perf_counter() - begin - (measuring[0] - before)
                 answer: dict[str, Any] = {"seconds": round(seconds, 3), "tuning": round(measuring[0] - before, 3)}
                 torch.cuda.empty_cache()
             elif what == "measure":
-                answer = {"kernels": kernel_times(made[name])}
+                answer = {"kernels": kernel_times(work_of[name])}
             else:
                 path = f"{os.environ['RESULTS']}/result"
-                torch.save([tensor.detach().cpu() for tensor in tensors(made[name]())], path)
+                torch.save([tensor.detach().cpu() for tensor in tensors(work_of[name]())], path)
                 answer = {"path": path}
         except Exception as error:
             place = [text for text in traceback.format_exc().splitlines() if ".py" in text][-2:]
@@ -224,8 +224,8 @@ def one_at_a_time(none: bool) -> list[float]:
     """
     from triton.runtime.autotuner import Autotuner
 
-    seconds, given = [0.0], Autotuner.__dict__["do_bench"]
-    getter = getattr(given, "fget", None) or given.func
+    seconds, times = [0.0], Autotuner.__dict__["do_bench"]
+    getter = getattr(times, "fget", None) or times.func
 
     def alone(tuner: Any) -> Callable[..., Any]:
         bench = getter(tuner)
@@ -272,13 +272,13 @@ def kernel_times(work: Work, calls: int = 15) -> dict[str, float]:
     for event in profile.events():
         if str(event.device_type).endswith("CUDA") and not OTHERS.search(event.name):
             times.setdefault(event.name, []).append(event.device_time)
-    return {name: statistics.median(found) * len(found) / calls for name, found in times.items()}
+    return {name: statistics.median(samples) * len(samples) / calls for name, samples in times.items()}
 
 
 def works(options: argparse.Namespace) -> dict[str, Callable[[], Work]]:
     """The builders of works by name: each makes the inputs, and returns the function that is measured."""
-    found = dict(tutorial_works(options.tutorials)) if options.tutorials else {}
-    return found | (liger_works(options.liger) if options.liger else {})
+    work_of = dict(tutorial_works(options.tutorials)) if options.tutorials else {}
+    return work_of | (liger_works(options.liger) if options.liger else {})
 
 
 # Tutorials.
@@ -288,8 +288,12 @@ def tutorial(folder: Path, name: str) -> Any:
     """The module of a tutorial's kernels and of the functions that launch them, without its tests and measurements."""
     path = folder / f"{name}.py"
     statements = ast.parse(path.read_text(encoding="utf-8")).body
-    first = next((index for index, one in enumerate(statements) if runs(one)), len(statements))
-    defined = [one for one in statements[first:] if isinstance(one, ast.FunctionDef | ast.ClassDef) and not runs(one)]
+    first = next((index for index, statement in enumerate(statements) if runs(statement)), len(statements))
+    defined = [
+        statement
+        for statement in statements[first:]
+        if isinstance(statement, ast.FunctionDef | ast.ClassDef) and not runs(statement)
+    ]
     module = types.ModuleType(f"tutorial_{name[:2]}")
     module.__file__ = str(path)
     sys.modules[module.__name__] = module
@@ -310,8 +314,8 @@ def tutorial_works(folder: Path) -> dict[str, Callable[[], Work]]:
     def normal(*shape: int, dtype: str = "float16") -> Any:
         import torch
 
-        made = torch.randn(shape, device="cuda", dtype=torch.float32)
-        return made.to(getattr(torch, dtype))
+        values = torch.randn(shape, device="cuda", dtype=torch.float32)
+        return values.to(getattr(torch, dtype))
 
     def matmul(
         name: str, call: str, *rest: Any, n: int = 4096, dtype: str = "float16", transposed: bool = False
@@ -356,8 +360,8 @@ def tutorial_works(folder: Path) -> dict[str, Callable[[], Work]]:
     def simple(name: str, call: str, *shapes: tuple[int, ...]) -> Callable[[], Work]:
         def build() -> Work:
             function = getattr(tutorial(folder, name), call)
-            given = [normal(*shape, dtype="float32") for shape in shapes]
-            return lambda: function(*given)
+            tensors = [normal(*shape, dtype="float32") for shape in shapes]
+            return lambda: function(*tensors)
 
         return build
 
@@ -388,8 +392,8 @@ def tutorial_works(folder: Path) -> dict[str, Callable[[], Work]]:
         return build
 
     persistent = "09-persistent-matmul"
-    turned = {"dtype": "float16", "transposed": True}
-    found: dict[str, Callable[[], Work]] = {
+    transposition = {"dtype": "float16", "transposed": True}
+    builders: dict[str, Callable[[], Work]] = {
         "01 add": simple("01-vector-add", "add", (1 << 26,), (1 << 26,)),
         "02 softmax": simple("02-fused-softmax", "softmax", (8192, 4096)),
         "03 matmul": matmul("03-matrix-multiplication", "matmul"),
@@ -400,17 +404,17 @@ def tutorial_works(folder: Path) -> dict[str, Callable[[], Work]]:
         "07 asin": asin,
         "08 grouped": grouped(False),
         "08 grouped TMA": grouped(True),
-        "09 matmul": matmul(persistent, "matmul", **turned),
+        "09 matmul": matmul(persistent, "matmul", **transposition),
         "09 TMA": matmul(persistent, "matmul_tma", False),
-        "09 persistent": matmul(persistent, "matmul_persistent", **turned),
+        "09 persistent": matmul(persistent, "matmul_persistent", **transposition),
         "09 TMA persistent": matmul(persistent, "matmul_tma_persistent", False),
         "09 descriptors persistent": matmul(persistent, "matmul_descriptor_persistent", False),
         "11 add": simple("11-programmatic-dependent-launch", "add", (1 << 26,), (1 << 26,)),
     }
     for dim, causal, backward in itertools.product((64, 128), (False, True), (False, True)):
         words = ("06 attention", str(dim), *(["causal"] * causal), *(["backward"] * backward))
-        found[" ".join(words)] = attention(dim, causal, backward)
-    return found
+        builders[" ".join(words)] = attention(dim, causal, backward)
+    return builders
 
 
 # Liger-Kernel: rows of a model with 4096 features and 32000 words.
@@ -430,13 +434,13 @@ def liger_works(folder: Path) -> dict[str, Callable[[], Work]]:
             if str(folder) not in sys.path:
                 sys.path.insert(0, str(folder))
             apply = getattr(importlib.import_module(f"liger_kernel.ops.{module}"), function).apply
-            given = make(torch)
-            wanted = [item for item in given if hasattr(item, "requires_grad") and item.requires_grad]
+            inputs = make(torch)
+            leaves = [item for item in inputs if hasattr(item, "requires_grad") and item.requires_grad]
             grads: list[Any] = []
 
             def run() -> Any:
                 # Some operations write their gradients over what they were given.
-                copies = [item.clone() if hasattr(item, "clone") and item.requires_grad else item for item in given]
+                copies = [item.clone() if hasattr(item, "clone") and item.requires_grad else item for item in inputs]
                 out = apply(*copies)
                 outs = [item for item in (out if isinstance(out, tuple) else (out,)) if hasattr(item, "detach")]
                 results = [item.detach().clone() for item in outs]
@@ -446,7 +450,9 @@ def liger_works(folder: Path) -> dict[str, Callable[[], Work]]:
                     for item in outs:
                         noise = torch.randn(item.shape, device="cuda", generator=generator)
                         grads.append(noise.to(item.dtype) if item.dim() else torch.ones_like(item))
-                return results, torch.autograd.grad(outs, wanted, [one.clone() for one in grads], allow_unused=True)
+                return results, torch.autograd.grad(
+                    outs, leaves, [gradient.clone() for gradient in grads], allow_unused=True
+                )
 
             return run
 

@@ -39,14 +39,14 @@ def many(a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q, r, BLOCK: tl.constexpr,
 
 
 def microseconds(call, rounds=5, launches=400):
-    found = []
+    times = []
     for _ in range(rounds):
         start = time.perf_counter()
         for _ in range(launches):
             call()
-        found.append((time.perf_counter() - start) / launches * 1e6)
+        times.append((time.perf_counter() - start) / launches * 1e6)
         torch.cuda.synchronize()
-    return round(min(found), 2)
+    return round(min(times), 2)
 
 
 x = torch.rand(1 << 16, device="cuda")
