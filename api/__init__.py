@@ -2,7 +2,7 @@
 
     import ziggurat as zg
 
-The calls of the language (`zg.load`, `zg.add` …) are listed in docs/language.md.
+The calls of the language (`zg.load`, `zg.add` …) are listed in docs/reference/language.md.
 """
 
 from __future__ import annotations

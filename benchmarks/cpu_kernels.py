@@ -2,7 +2,7 @@
 
     python benchmarks/cpu_kernels.py [--quick] [--triton PYTHON]
 
-Prints the figures, and renews those of this machine's processor in docs/cpu-report.json.
+Prints the figures, and renews those of this machine's processor in benchmarks/results/cpu-report.json.
 
 All contenders run in this process, in turn, on the same N(0, 1) data in arrays that begin at multiples of 64, as those
 of torch do. Ours is checked against float64. A time of one thread is the best CPU time, a time of all threads the best
@@ -43,7 +43,7 @@ from ziggurat.compiler.native import code_of
 from ziggurat.launches.cpu import HostLaunches
 
 ROOT = Path(__file__).resolve().parent.parent
-REPORT = ROOT / "docs" / "cpu-report.json"
+REPORT = ROOT / "benchmarks" / "results" / "cpu-report.json"
 Run = Callable[[], Any]
 
 

@@ -4,8 +4,8 @@
 
 Every model is made cold, by kernels and functions that were never read before; only the language's own library is read
 once a process. Where the C++ Triton is installed, here or in the environment whose Python is named by
-ZIGGURAT_TRITON_PYTHON, its front half makes the same kernels in the same run. `--write` renews docs/benchmarks.md. The
-exit status tells whether a bar of the project's was missed.
+ZIGGURAT_TRITON_PYTHON, its front half makes the same kernels in the same run. `--write` renews
+docs/results/benchmarks.md. The exit status tells whether a bar of the project's was missed.
 """
 
 from __future__ import annotations
@@ -241,7 +241,7 @@ def text_section() -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true", help="renew docs/benchmarks.md")
+    parser.add_argument("--write", action="store_true", help="renew docs/results/benchmarks.md")
     parser.add_argument("--one-process", metavar="KERNEL", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one_process is not None:

@@ -1,16 +1,17 @@
 """The machine code of kernels with each optimisation left out in turn, and their times on a GPU.
 
     python benchmarks/gpu_ablation.py [--write]
-    python benchmarks/gpu_ablation.py --times docs/gpu-ablation.json [--only TEXT] [--limit SECONDS] [--commit ID]
+    python benchmarks/gpu_ablation.py --times benchmarks/results/gpu-ablation.json [--only TEXT] [--limit SECONDS]
+        [--commit ID]
 
 For each kernel and each pass that may be left out: the instructions of the loop that takes most of the time, or of the
 whole kernel where it has no loop, and its barriers; registers and bytes of spills of a thread, and bytes of shared
-memory; and the cycles of a launch by the cost model. `--write` renews docs/benchmarks.md. ptxas and nvdisasm must be
-installed (`pip install '.[ptx]'`).
+memory; and the cycles of a launch by the cost model. `--write` renews docs/results/benchmarks.md. ptxas and nvdisasm
+must be installed (`pip install '.[ptx]'`).
 
 `--times` needs a GPU and PyTorch. It launches each kernel with and without the passes in turn, the L2 flushed before
 each launch, and writes the medians in milliseconds, with the card and the commit, and keeps those of other kernels. The
-table has those of docs/gpu-ablation.json.
+table has those of benchmarks/results/gpu-ablation.json.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ from ziggurat.transforms.place.grid_cost import Launch, work_of_grid
 from ziggurat.transforms.place.tma import tma_accesses
 
 TARGET = "sm_90a"
-TIMES = Path(__file__).resolve().parents[1] / "docs/gpu-ablation.json"
+TIMES = Path(__file__).resolve().parents[1] / "benchmarks/results/gpu-ablation.json"
 N = zg.divisible(zg.i32, 16)
 NO_TIME = "not measured"
 Times = dict[str, dict[str, Any]]  # Of a kernel the card, the commit, and "ms" by what is left out.
@@ -464,7 +465,7 @@ def measure(path: Path, limit: float, only: str, commit: str | None) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true", help="renew docs/benchmarks.md")
+    parser.add_argument("--write", action="store_true", help="renew docs/results/benchmarks.md")
     parser.add_argument("--times", type=Path, help="measure on a GPU, and write the file")
     parser.add_argument("--only", default="", help="kernels whose names hold this")
     parser.add_argument("--limit", type=float, default=400, help="seconds for measuring")

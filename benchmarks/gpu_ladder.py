@@ -1,13 +1,14 @@
 """Speeds on a GPU against bars: ours, Triton's and the libraries', launched in turn in one process.
 
-    python benchmarks/gpu_ladder.py [--only TEXT] [--fastest] [--limit SECONDS] [--liger FOLDER] docs/gpu-ladder.json
+    python benchmarks/gpu_ladder.py [--only TEXT] [--fastest] [--limit SECONDS] [--liger FOLDER] results/gpu-ladder.json
 
 FOLDER: `src` of a checkout of Liger-Kernel. Inputs are N(0,1), the L2 is flushed before each launch, and each result is
 checked against float64. Of several settings the fastest is measured: contenders are launched in turn, as the card's
 power is limited, and the median counts. A ratio is a contender's time by ours: above 1 ours is faster. Processes
 compile all kernels before anything is measured. The status tells whether a bar is missed.
 
-Rows that the report has already stay, unless they are measured again. A table of all is written beside it, as Markdown.
+Rows that the report has already stay, unless they are measured again. A table of all is written beside it, as
+Markdown; that of `benchmarks/results/gpu-ladder.json` is a document.
 
 The last rows are times of the first launch, in seconds, and of launches on the host, by that of a bare launch.
 """
@@ -28,6 +29,8 @@ from typing import Any
 from gpu_report import save, surroundings
 
 HERE = Path(__file__).resolve()
+REPORT = HERE.parent / "results" / "gpu-ladder.json"
+DOCUMENT = HERE.parents[1] / "docs" / "results" / "gpu-ladder.md"
 JOBS = 14
 # Milliseconds of launches of one work that are measured, and the fewest and most rounds.
 MEASURED, FEWEST, MOST = 300.0, 12, 100
@@ -110,7 +113,8 @@ def write(path: Path, report: Row) -> None:
     rows = {name: row | {"run": runs.index(row["run"])} for name, row in report["rows"].items()}
     report = {"runs": [report["runs"][number] for number in runs], "rows": rows}
     save(path, report)
-    path.with_suffix(".md").write_text(markdown(report), "utf-8")
+    document = DOCUMENT if path.resolve() == REPORT else path.with_suffix(".md")
+    document.write_text(markdown(report), "utf-8")
 
 
 def chosen(options: argparse.Namespace) -> tuple[list[str], dict[str, Any]]:

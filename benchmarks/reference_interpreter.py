@@ -170,7 +170,7 @@ def table(results: list[Result]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scale", type=int, default=1, help="divide the sizes by this, for a quick look")
-    parser.add_argument("--write", action="store_true", help="renew docs/benchmarks.md")
+    parser.add_argument("--write", action="store_true", help="renew docs/results/benchmarks.md")
     options = parser.parse_args()
     scale = options.scale
     where = surroundings("ml_dtypes")

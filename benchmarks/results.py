@@ -1,7 +1,7 @@
 """Facts that every benchmark reports with its figures: date, machine and versions; and the file that keeps them.
 
-docs/benchmarks.md has a section for each benchmark, between `<!-- NAME -->` and `<!-- end of NAME -->`, which `--write`
-renews.
+docs/results/benchmarks.md has a section for each benchmark, between `<!-- NAME -->` and `<!-- end of NAME -->`,
+which `--write` renews.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-FILE = ROOT / "docs" / "benchmarks.md"
+FILE = ROOT / "docs" / "results" / "benchmarks.md"
 
 
 def seconds(function: Callable[[], Any], times: int, before: Callable[[], Any] | None = None) -> list[float]:
@@ -65,7 +65,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 
 def write(name: str, text: str) -> None:
-    """Renew a benchmark's section of docs/benchmarks.md."""
+    """Renew a benchmark's section of docs/results/benchmarks.md."""
     document = FILE.read_text(encoding="utf-8")
     start, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
     before, parts, rest = document.partition(start)

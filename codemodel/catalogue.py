@@ -1,4 +1,4 @@
-"""The reference of the ops, written from their declarations: docs/ops.md."""
+"""The reference of the ops, written from their declarations: docs/reference/ops.md."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _INTRODUCTION = """# The ops
 
 Written from the declarations in `codemodel/dialects/` (`python -m ziggurat docs ops`); a test keeps it up to date.
 An entry has the name in the text, the name of the class in Python, the operands (`x?` may be absent, `x…` is any
-number), the successors, the attributes, the bodies, and the traits. docs/text-grammar.md says how an op is written in a
-model. In Python, the dialects are imported by `from ziggurat.codemodel.dialects import arith, scf, tt`, and the GPU
-dialect by `from ziggurat.codemodel.gpu import dialect as gpu`.
+number), the successors, the attributes, the bodies, and the traits. docs/reference/text-grammar.md says how an op is
+written in a model. In Python, the dialects are imported by `from ziggurat.codemodel.dialects import arith, scf, tt`,
+and the GPU dialect by `from ziggurat.codemodel.gpu import dialect as gpu`.
 """
 
 

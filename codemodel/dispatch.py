@@ -87,7 +87,8 @@ def demand(model: Op, tables: Mapping[str, OpTable[Any]]) -> None:
             raise TargetError(
                 f"no {next(iter(tables.values())).noun} is registered for '{op.NAME}'",
                 op.location,
-                hint=f"register one with {places}, or replace the op by a transform before: docs/adding-a-call.md",
+                hint=f"register one with {places}, or replace the op by a transform before: "
+                "docs/guides/adding-a-call.md",
             )
 
 

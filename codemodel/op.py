@@ -289,7 +289,8 @@ class _Signature:
     ),
 )
 class Op(_Part):
-    """Base of all ops. `class Name(Op, name="dialect.name")` declares one: see `declare.py` and docs/adding-a-call.md.
+    """Base of all ops. `class Name(Op, name="dialect.name")` declares one: see `declare.py`,
+    docs/guides/adding-a-call.md.
 
     Declared fields are read by name (`op.mask`). The generic view is `operands`, `successors`, `attributes`,
     `bodies` and `result`.

@@ -131,7 +131,7 @@ def test_how_documents_are_read():
 
 def test_the_documents_that_show_code_are_found():
     found = {shown(file) for file in FILES if runs_python(file)}
-    assert {"README.md", "docs/adding-a-call.md", "docs/writing-a-transform.md", "docs/errors.md"} <= found
+    assert {"README.md", "docs/guides/adding-a-call.md", "docs/reference/errors.md"} <= found
 
 
 def modules_with_examples() -> list[str]:
@@ -161,7 +161,8 @@ def error_classes() -> list[str]:
 
 @pytest.mark.parametrize("name", error_classes())
 def test_each_error_has_an_entry_with_an_example(name: str):
-    sections = re.split(r"^## ", (ROOT / "docs" / "errors.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    document = ROOT / "docs" / "reference" / "errors.md"
+    sections = re.split(r"^## ", document.read_text(encoding="utf-8"), flags=re.MULTILINE)
     (entry,) = [section for section in sections if section.startswith(f"`{name}`\n")]
     assert re.search(r"^```text", entry, re.MULTILINE), f"the entry of {name} shows no message"
 

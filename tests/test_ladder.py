@@ -140,6 +140,4 @@ def test_a_report_keeps_the_rows_of_earlier_runs(tmp_path) -> None:
 
 def test_the_table_is_that_of_the_report() -> None:
     tools = importlib.import_module("gpu_ladder")
-    docs = Path(__file__).parents[1] / "docs"
-    table = tools.markdown(tools.known(docs / "gpu-ladder.json"))
-    assert (docs / "gpu-ladder.md").read_text("utf-8") == table
+    assert tools.DOCUMENT.read_text("utf-8") == tools.markdown(tools.known(tools.REPORT))

@@ -141,14 +141,14 @@ class Compiled:
         """`compiled.simulate[grid](arguments…, seed=0, optimized=False)` runs it thread by thread on the host.
 
         No GPU is needed. Arrays are NumPy's, or others in memory. Races, stray and misaligned accesses, deadlocks and
-        missing waits are errors with the line of the kernel: see docs/simulating.md.
+        missing waits are errors with the line of the kernel: see docs/guides/simulating.md.
         """
         from ziggurat.launches.simulated import Simulation
 
         return Simulation(self)
 
     def explain(self) -> str:
-        """The table of docs/explaining.md: the cost of each line, the limits of an SM, and why an access is not better.
+        """The cost of each line, the limits of an SM, and why an access is not better: docs/guides/explaining.md.
 
         Raises `LaunchError` if a GPU model was compiled.
         """

@@ -76,10 +76,10 @@ def compile(
     """Compile the kernel of a Triton model, of a GPU model (`compiled.stages["gpu"]`), or of a CPU model. No GPU is
     needed.
 
-    `options` are those of docs/compiling.md: `target`, `num_warps`, `num_stages`, `exact_math` and so on. A GPU model
-    has a target, warps and stages of its own, a CPU model the target "cpu". `python` is the Python model, kept as a
-    stage. `examine` gets the GPU model before code is made of it, and may raise an error that says why the model is
-    rejected.
+    `options` are those of docs/guides/compiling.md: `target`, `num_warps`, `num_stages`, `exact_math` and so on. A
+    GPU model has a target, warps and stages of its own, a CPU model the target "cpu". `python` is the Python model,
+    kept as a stage. `examine` gets the GPU model before code is made of it, and may raise an error that says why the
+    model is rejected.
 
     Raises `LaunchError` for unknown options and their values, `ResourceError` where the kernel needs more than the
     target has, `KernelTypeError` for other models, and `VerifyError` for a model that breaks invariants.

@@ -365,7 +365,7 @@ class runtime_knobs(base_knobs):
         if name == "add_stages_inspection_hook" and value is not None:
             message = (
                 "knobs.runtime.add_stages_inspection_hook is not called: stages are not passes of Triton's; give a "
-                "launch the file of a stage, ir_override=, or transform its models (docs/triton.md)"
+                "launch the file of a stage, ir_override=, or transform its models (docs/guides/triton.md)"
             )
             warnings.warn(message, ZigguratWarning, stacklevel=2)
         super().__setattr__(name, value)

@@ -2,8 +2,8 @@
 
 The text holds fixed statements and the names of the parameters, which are identifiers of a Python function; nothing in
 it comes from outside of the process. A loop over functions in its place takes three times as long for 19 arguments,
-which would break the limit of 1.5 times a bare launch (docs/gpu.md). There are two steps, each of which passes unknown
-arguments to the next.
+which would break the limit of 1.5 times a bare launch (docs/results/gpu.md). There are two steps, each of which
+passes unknown arguments to the next.
 
 * `launch` lets machine code launch, where it knows such arguments (`native.py`). Otherwise it compares the arguments
   with those of the launch before. The same object has the same type, so this is quick. An integer may differ if the

@@ -1,6 +1,6 @@
 """The MLIR text of a Triton model, for the C++ Triton.
 
-docs/triton-interchange.md has the results of compiling these texts with Triton.
+docs/reference/triton-interchange.md has the results of compiling these texts with Triton.
 """
 
 from ziggurat.backend.mlir.importer import from_mlir

@@ -1,4 +1,4 @@
-"""Accurate functions of f32 and f64 as routines of plain LLVM. `docs/accuracy.md` has the errors that were measured.
+"""Accurate functions of f32 and f64 as routines of plain LLVM. `docs/reference/accuracy.md` has the measured errors.
 
 The polynomials have the smallest maximum error (Remez) on the intervals that are named. They were computed with 60
 digits and rounded.

@@ -2,7 +2,7 @@
 
 exp, exp2, log, log2, sqrt and rsqrt of f32 are the machine's fast instructions, as in Triton; with `exact_math` they
 are accurate. sin, cos, tanh and erf are routines (`accurate.py`), and so are all functions of f64. Functions of smaller
-floats are computed in f32. `docs/accuracy.md` has the error bounds.
+floats are computed in f32. `docs/reference/accuracy.md` has the error bounds.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Options of compilation and of a launch: names, defaults, checks and documentation.
 
 `CompileOptions` is the one value that a compilation is given, from the API down to placement and emission. The command
-line, `zg.Config` and the table in docs/compiling.md are derived from its fields.
+line, `zg.Config` and the table in docs/guides/compiling.md are derived from its fields.
 
 A launch takes these options too, except for the target, which is the device's. A constexpr parameter that has the name
 of one of `SHARED_OPTIONS` is that option, as in Triton: the kernel reads the value that it is compiled with.
@@ -230,7 +230,7 @@ def default_of(name: str) -> Any:
 
 
 def options_table() -> str:
-    """The options of compilation and of a launch as a table in Markdown; docs/compiling.md holds it."""
+    """The options of compilation and of a launch as a table in Markdown; docs/guides/compiling.md holds it."""
     rows = [f"| `{name}` | `{field.default!r}` | {field.metadata['doc']} |" for name, field in _FIELDS.items()]
     return "\n".join(["| option | default | |", "| --- | --- | --- |", *rows]) + "\n"
 

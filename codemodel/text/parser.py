@@ -1,4 +1,4 @@
-"""Reading models from text. The grammar is in docs/text-grammar.md; `writer.py` prints it.
+"""Reading models from text. The grammar is in docs/reference/text-grammar.md; `writer.py` prints it.
 
 The parser checks the form: known ops, counts of operands, declared values and blocks, terminators. It does not check
 types: the verifier does, so that a wrong model can be read and shown with its violations marked. The article's spelling

@@ -1,4 +1,4 @@
-"""The text form of models. The grammar is in docs/text-grammar.md; `parser.py` reads it back.
+"""The text form of models. The grammar is in docs/reference/text-grammar.md; `parser.py` reads it back.
 
 Values are numbered in the order in which they are written, anew in each isolated op; blocks by their place in the body.
 So equal models have equal text.

@@ -1,8 +1,8 @@
 """The languages that share the calls, and the points in which they differ: the explicit calls, and Triton's Python.
 
 Both are reflected into one Python code model and attributed by one attributor. A function has its
-language; reflection, attribution and the rules of calls ask it. docs/triton.md has the table of differences, which is
-generated.
+language; reflection, attribution and the rules of calls ask it. docs/guides/triton.md has the table of differences,
+which is generated.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The language reference: `reference.md` filled in from the signature table. docs/language.md is `reference()`."""
+"""The language reference, docs/reference/language.md: `reference.md` filled in from the signature table."""
 
 from __future__ import annotations
 

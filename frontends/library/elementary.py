@@ -2,7 +2,7 @@
 
 They give the same bits on every target, except `tan`, `sigmoid` and `softmax`, which use functions of the target. Their
 arguments are f32 or f64: a call of other numbers converts them to f32, and rounds the result to the dtype of the
-arguments. `docs/accuracy.md` has the measured errors.
+arguments. `docs/reference/accuracy.md` has the measured errors.
 
 The polynomials interpolate the function at the Chebyshev points of the named interval; they were computed with 50
 digits. Coefficients start with the highest power.

@@ -251,7 +251,7 @@ def test_an_option_of_the_shell_is_a_constexpr_parameter_of_its_name(tmp_path, c
 def test_the_command_of_the_document_shows_what_it_says(capsys, monkeypatch):
     root = Path(__file__).parents[2]
     monkeypatch.chdir(root)
-    text = (root / "docs" / "compiling.md").read_text(encoding="utf-8").replace("\\\n", " ")
+    text = (root / "docs" / "guides" / "compiling.md").read_text(encoding="utf-8").replace("\\\n", " ")
     (command,) = re.findall(r"^python -m ziggurat (show .*--stage ptx)$", text, re.MULTILINE)
     assert main(shlex.split(command)) == 0
     assert capsys.readouterr().out.count("ld.global.v4.b32") == 4, "as the compiled kernel of the document has it"
@@ -356,4 +356,5 @@ def test_names_in_files_do_not_command_the_terminal(tmp_path, monkeypatch, capsy
 
 def test_the_table_of_options_is_in_the_documents(capsys):
     assert main(["docs", "options"]) == 0
-    assert capsys.readouterr().out in (Path(__file__).parents[2] / "docs" / "compiling.md").read_text(encoding="utf-8")
+    document = Path(__file__).parents[2] / "docs" / "guides" / "compiling.md"
+    assert capsys.readouterr().out in document.read_text(encoding="utf-8")

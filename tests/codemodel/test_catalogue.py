@@ -1,4 +1,4 @@
-"""docs/ops.md is what the declarations say."""
+"""docs/reference/ops.md is what the declarations say."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from ziggurat.codemodel.catalogue import catalogue
 from ziggurat.codemodel.declare import OPS
 from ziggurat.codemodel.gpu import dialect
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "ops.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "reference" / "ops.md"
 
 
 def test_the_document_is_up_to_date(pytestconfig: pytest.Config):

@@ -342,7 +342,7 @@ def test_mutilated_text_is_a_parse_error_or_a_model(data: st.DataObject):
 
 
 def test_the_example_of_the_grammar():
-    document = Path(__file__).resolve().parents[2] / "docs" / "text-grammar.md"
+    document = Path(__file__).resolve().parents[2] / "docs" / "reference" / "text-grammar.md"
     example = document.read_text(encoding="utf-8").split("```\n")[1]
     assert str(parse(example)) == example
 

@@ -224,7 +224,7 @@ def natively(model: Any, grid: tuple[int, ...], again: Sequence[Any], expected: 
             )
 
 
-# The functions of f64 that are not correctly rounded: docs/accuracy.md has their bounds.
+# The functions of f64 that are not correctly rounded: docs/reference/accuracy.md has their bounds.
 INEXACT = ("math.exp", "math.exp2", "math.log", "math.log2", "math.sin", "math.cos", "math.tanh", "math.erf")
 
 

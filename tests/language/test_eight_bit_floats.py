@@ -1,6 +1,6 @@
 """All 256 values of each 8-bit float: the model, the simplified model and the emitted code agree.
 
-What is rounded saturates, infinities too; what selects an operand keeps them. `docs/accuracy.md` says so.
+What is rounded saturates, infinities too; what selects an operand keeps them. `docs/reference/accuracy.md` says so.
 """
 
 from __future__ import annotations

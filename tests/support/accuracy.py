@@ -1,7 +1,7 @@
 """The allowed difference between the results of a kernel on a GPU and those of the reference interpreter.
 
 Integers, data movement, comparisons, casts, and sums, differences and products of floats are the same to the last bit.
-What is not (docs/accuracy.md): the machine's fast functions, routines that are accurate without being rounded
+What is not (docs/reference/accuracy.md): the machine's fast functions, routines that are accurate without being rounded
 correctly, and what is summed in another order: by threads, or by programs that take turns by a lock. `bounds` finds
 those in a model, for each of its arrays; what one loop carries counts together.
 """

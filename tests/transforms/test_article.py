@@ -1,7 +1,7 @@
 """The article's listings of Triton models equal ours. They are read from `../shared/seeds`, where that folder is.
 
-The kernels are those of docs/article.md. The article as stored has lost the lines that held only closing braces and
-returns; the tests put them back.
+The kernels are those of docs/reference/article.md. The article as stored has lost the lines that held only closing
+braces and returns; the tests put them back.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def article() -> str:
 
 @pytest.fixture(scope="module")
 def kernels(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """The Python of docs/article.md as a module."""
-    document = (ROOT / "docs" / "article.md").read_text(encoding="utf-8")
+    """The Python of docs/reference/article.md as a module."""
+    document = (ROOT / "docs" / "reference" / "article.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```$", document, re.MULTILINE | re.DOTALL)
     file = tmp_path_factory.mktemp("article") / "article_kernels.py"
     file.write_text("\n".join(blocks), encoding="utf-8")

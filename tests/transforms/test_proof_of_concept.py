@@ -1,8 +1,8 @@
 """Counterparts of the tests of the article's proof of concept (OpenJDK Babylon, cr-examples/triton): the same programs.
 
 The test of each has the ops that the proof of concept makes of it, function by function, without their dialects. Ours
-are the same in the same order, but for what docs/article.md names. The whole of our models, with types and attributes,
-is in `golden/`. Where the proof of concept's tests consume a value, ours print it.
+are the same in the same order, but for what docs/reference/article.md names. The whole of our models, with types and
+attributes, is in `golden/`. Where the proof of concept's tests consume a value, ours print it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Type promotion and broadcasting, as Triton's semantics document states them.
 
-Where the code of the C++ Triton departs from its document, this module follows the document; docs/language.md lists the
-differences.
+Where the code of the C++ Triton departs from its document, this module follows the document;
+docs/reference/language.md lists the differences.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
     one = kit.fuse(scale, shift, through=(1, 0))          # two kernels as one
     print(kit.difference(model, narrow))
 
-Each function takes a model and returns another; docs/writing-a-transform.md has an example of each.
+Each function takes a model and returns another; docs/guides/writing-a-transform.md has an example of each.
 """
 
 from ziggurat.codemodel.passes import Snapshot, compose, run_passes

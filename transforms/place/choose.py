@@ -1,6 +1,6 @@
 """The number of warps of a CTA, where a launch leaves it to the compiler.
 
-A table of two rows, whose limits were measured on an H200 (docs/gpu.md):
+A table of two rows, whose limits were measured on an H200 (docs/results/gpu.md):
 
 * A kernel without dots has a warp for each 1024 elements of its largest tensor, 32 a thread: from 4 to 16, and 32 for
   tensors that 16 warps would hold in more than 64 registers a thread.

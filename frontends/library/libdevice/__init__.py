@@ -1,7 +1,8 @@
 """The functions of CUDA's libdevice by their names there, written in the language: `FUNCTIONS`, and as attributes.
 
 A kernel calls one as it calls a function of its own: `libdevice.erfinv(x)`. They take the dtypes that Triton's table
-declares, f32 and f64 for most; `docs/accuracy.md` has their errors. This package is imported only where it is used.
+declares, f32 and f64 for most; `docs/reference/accuracy.md` has their errors. This package is imported only where it
+is used.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`fast_math` gives up the interpreter's bits, and keeps within the bounds of docs/accuracy.md."""
+"""`fast_math` gives up the interpreter's bits, and keeps within the bounds of docs/reference/accuracy.md."""
 
 import platform
 from typing import Any

@@ -1,7 +1,7 @@
 """The C++ Triton parses our MLIR and compiles it to PTX for sm_90. No GPU is needed.
 
 Triton is a large install that need not share our interpreter: `ZIGGURAT_TRITON_PYTHON` names a Python that has it.
-docs/triton-interchange.md has the results.
+docs/reference/triton-interchange.md has the results.
 """
 
 from __future__ import annotations

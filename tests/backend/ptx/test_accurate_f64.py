@@ -1,4 +1,4 @@
-"""The routines of f64, run on this machine: errors in ulp, and what is special; `docs/accuracy.md` says more."""
+"""The routines of f64, run on this machine: errors in ulp, and special values; `docs/reference/accuracy.md`."""
 
 from __future__ import annotations
 

@@ -7,14 +7,14 @@ import pytest
 from ziggurat.frontends.language import SIGNATURES
 from ziggurat.frontends.language.reference import reference
 
-FILE = Path(__file__).parents[3] / "docs" / "language.md"
+FILE = Path(__file__).parents[3] / "docs" / "reference" / "language.md"
 
 
 def test_the_committed_reference_is_up_to_date(request: pytest.FixtureRequest):
     text = reference()
     if request.config.getoption("--bless"):
         FILE.write_text(text, encoding="utf-8")
-    assert FILE.read_text(encoding="utf-8") == text, "docs/language.md is out of date; --bless renews it"
+    assert FILE.read_text(encoding="utf-8") == text, "docs/reference/language.md is out of date; --bless renews it"
 
 
 def test_the_reference_has_every_call_in_a_group():

@@ -9,7 +9,7 @@ import ziggurat as zg
 from ziggurat.frontends.language import SIGNATURES
 from ziggurat.frontends.library import LIBRARY
 
-# In last places; `docs/accuracy.md` has these numbers.
+# In last places; `docs/reference/accuracy.md` has these numbers.
 BOUNDS = {
     "tan": 2.0, "asin": 2.5, "acos": 1.2, "atan": 2.1, "sinh": 3.5, "cosh": 3.6, "expm1": 1.9, "log1p": 0.9,
 }  # fmt: skip

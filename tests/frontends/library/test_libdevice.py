@@ -307,7 +307,7 @@ def with_limits(name: str, dtype: Any, x: Array) -> tuple[Array, Array]:
 # Functions of real numbers.
 
 
-# The number of last places that each may be off, of f32 and f64: `docs/accuracy.md` has these numbers.
+# The number of last places that each may be off, of f32 and f64: `docs/reference/accuracy.md` has these numbers.
 REAL: dict[str, tuple[Callable[..., Any], str, float, float]] = {
     "exp": (np.exp, "wide", 1.2, 1.0), "exp2": (np.exp2, "wide", 0.8, 1.0),
     "exp10": (lambda x: np.longdouble(10) ** x, "ten", 1.2, 1.0),

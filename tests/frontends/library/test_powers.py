@@ -37,7 +37,7 @@ def assert_near(found: Array, true: Any, ulp: float):
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize(("dtype", "ulp", "decades"), [(np.float32, 0.9, 38), (np.float64, 1.0, 307)])
 def test_errors_in_last_places(dtype: type, ulp: float, decades: int):
-    """`docs/accuracy.md` has these numbers."""
+    """`docs/reference/accuracy.md` has these numbers."""
     if np.finfo(np.longdouble).nmant < 63:
         pytest.skip("NumPy has no float that is longer than f64 here")
     rng = np.random.default_rng(1)

@@ -1,6 +1,6 @@
 """Messages for a kernel's author, whole: with source line, carets, the calls that led there, and the hint.
 
-The examples are those of docs/errors.md; `--bless` renews the messages there. Malformed text has
+The examples are those of docs/reference/errors.md; `--bless` renews the messages there. Malformed text has
 its tests in tests/codemodel/test_text.py, and each invariant of models in tests/codemodel/test_verify.py.
 """
 
@@ -20,7 +20,7 @@ import ziggurat as zg
 from ziggurat.codemodel.errors import InternalError, KernelErrors, KernelNameError, ZigguratError
 from ziggurat.frontends.language.comparison import NAMED
 
-DOCUMENT = Path(__file__).parents[3] / "docs" / "errors.md"
+DOCUMENT = Path(__file__).parents[3] / "docs" / "reference" / "errors.md"
 HEADING = re.compile(r"^##+ (.+)\n", re.MULTILINE)
 EXAMPLE = re.compile(r"^```python no-run\n(.*?)^```\n\n```text\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
 TYPES = {"p": zg.ptr(zg.f32), "q": zg.ptr(zg.i32), "n": zg.i32, "x": zg.f32, "BLOCK": 16}
@@ -79,7 +79,7 @@ def test_the_documented_messages(
             text.replace(old, old.removesuffix(f"{message}```\n") + f"{printed}```\n"), encoding="utf-8"
         )
         return
-    assert printed == message, "--bless renews the message in docs/errors.md"
+    assert printed == message, "--bless renews the message in docs/reference/errors.md"
 
 
 CALLS = {

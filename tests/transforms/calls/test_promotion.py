@@ -1,4 +1,4 @@
-"""The promotion rules of docs/language.md for every pair of dtypes, and the laws of the lattice."""
+"""The promotion rules of docs/reference/language.md for every pair of dtypes, and the laws of the lattice."""
 
 from __future__ import annotations
 
