@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from ziggurat.building import KernelBuilder, build, trace
     from ziggurat.codemodel.text.parser import parse
     from ziggurat.compiler.compiled import Compiled
-    from ziggurat.compiler.native import CompiledCpu
     from ziggurat.compiler.pipeline import compile
     from ziggurat.frameworks.jax_ops import jax_op as jax_op
     from ziggurat.frameworks.torch_ops import torch_op as torch_op
@@ -58,7 +57,6 @@ __getattr__, __dir__ = lazily(
         "building": ("KernelBuilder", "build", "trace"),
         "codemodel.text.parser": ("parse",),
         "compiler.compiled": ("Compiled",),
-        "compiler.native": ("CompiledCpu",),
         "compiler.pipeline": ("compile",),
         "frameworks.jax_ops": ("jax_op",),
         "frameworks.torch_ops": ("torch_op",),
@@ -70,13 +68,14 @@ __getattr__, __dir__ = lazily(
         "transforms.simplify": ("simplify",),
         "tuning.autotune": ("Config", "TunedKernel", "autotune"),
     },
+    {"CompiledCpu": "Compiled"},
 )
 
 __version__ = "0.1.0"
 
 # Without `jax_op` and `torch_op`: `from ziggurat import *` works without their libraries, and imports none.
 __all__ = [
-    "DROP", "Block", "BlockParameter", "Body", "Builder", "Compiled", "CompiledCpu", "Config", "Kernel",
+    "DROP", "Block", "BlockParameter", "Body", "Builder", "Compiled", "Config", "Kernel",
     "KernelBuilder", "Op", "OpResult", "TensorDescriptor", "TunedKernel", "Value", "autotune", "bf16", "build",
     "compile", "descriptor", "dialects", "divisible", "empty", "execute", "f8e4m3", "f8e5m2", "f16", "f32", "f64",
     "for_", "from_mlir", "function", "get_num_threads", "grad", "heuristics", "i1", "i8", "i16", "i32", "i64", "if_",

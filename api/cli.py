@@ -11,7 +11,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import attrs
 
@@ -31,7 +31,6 @@ from ziggurat.codemodel.text.html import side_by_side, to_html
 from ziggurat.codemodel.text.parser import parse_values
 from ziggurat.codemodel.text.writer import to_text
 from ziggurat.compiler.compiled import Compiled
-from ziggurat.compiler.native import CompiledCpu
 from ziggurat.frontends.language import Function
 from ziggurat.kernels.arguments import constexpr_names, divisible
 from ziggurat.kernels.kernel import Kernel
@@ -220,7 +219,6 @@ def _show(options: argparse.Namespace) -> str:
         return str(kernel.attribution(*arguments))
     if options.after is not None or options.diff:
         compiled = _compiled(kernel, arguments, options)
-        assert isinstance(compiled, Compiled)
         return _passes(compiled, options)
     every = _ALL_OF_CPU if options.target == CPU else _ALL
     names = every if options.stage == "all" else (options.stage,)
@@ -239,7 +237,7 @@ def _stage(
     name: str,
     kernel: Kernel,
     arguments: Sequence[Any],
-    compiled: Compiled | CompiledCpu | None,
+    compiled: Compiled | None,
     options: argparse.Namespace,
 ) -> Any:
     """A stage of a kernel, a model or a text."""
@@ -253,7 +251,6 @@ def _stage(
 
         return to_mlir(model, locations=options.locations) + "\n"
     if name == "sass":
-        assert isinstance(compiled, Compiled)
         from ziggurat.backend.ptx.sass import sass
 
         return sass(compiled.ptx, compiled.target, lines=True)
@@ -310,13 +307,13 @@ def _check_forms(options: argparse.Namespace) -> None:
         raise LaunchError("--html must be given without --locations, --after and --diff", hint="leave out --html")
 
 
-def _compiled(kernel: Kernel, arguments: Sequence[Any], options: argparse.Namespace) -> Compiled | CompiledCpu:
+def _compiled(kernel: Kernel, arguments: Sequence[Any], options: argparse.Namespace) -> Compiled:
     """The kernel compiled with the options of the command line."""
     # A constexpr parameter that has the name of an option is that option, unless it is among the arguments.
     names = list(kernel.signature.parameters)
     taken = {*names[: len(arguments)], *(set(names) - constexpr_names(kernel)), *({"target"} & set(names))}
     given = {name: getattr(options, name) for name in COMPILE_OPTIONS if name not in taken}
-    return cast(Any, kernel).compile(*arguments, **given)  # The target decides the type.
+    return kernel.compile(*arguments, **given)
 
 
 def _explain(options: argparse.Namespace) -> str:
@@ -329,7 +326,7 @@ def _explain(options: argparse.Namespace) -> str:
         return report(kernel, options.types, _grid(options), _given(kernel, options))
     arguments = _divisible(kernel, parse_values(options.types, "argument types"), options.divisible)
     compiled = _compiled(kernel, arguments, options)
-    if not isinstance(compiled, Compiled):
+    if compiled.target == CPU:
         raise LaunchError("explain must have a GPU as its target; got the target 'cpu'")
     return compiled.explain()
 

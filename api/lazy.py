@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
@@ -12,10 +13,11 @@ _OPTIONAL = ("jax", "tensorflow", "torch")
 
 
 def lazily(
-    package: str, modules: Sequence[str], names: Mapping[str, Sequence[str]]
+    package: str, modules: Sequence[str], names: Mapping[str, Sequence[str]], renamed: Mapping[str, str] | None = None
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """The `__getattr__` and the `__dir__` of a package: the first imports `modules`, and takes `names` from the modules
-    that have them. The second has these names with those of `__all__`, and imports nothing.
+    that have them. The second has these names with those of `__all__`, and imports nothing. `renamed` has the new names
+    of those that go in the next release: they give a `DeprecationWarning`.
 
     Modules are named from the package on: `errors`, or `.errors` beside it. A name whose module needs an array library
     is absent where the library is.
@@ -26,6 +28,10 @@ def lazily(
     def get(name: str) -> Any:
         if name in paths:
             return import_module(f".{paths[name]}", package)
+        if renamed is not None and name in renamed:
+            message = f"{package}.{name} is {package}.{renamed[name]} now, and goes in the next release"
+            warnings.warn(message, DeprecationWarning, stacklevel=2)
+            return getattr(sys.modules[package], renamed[name])
         if name not in sources:
             raise AttributeError(f"module '{package}' has no attribute '{name}'")
         try:

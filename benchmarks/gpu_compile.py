@@ -118,7 +118,6 @@ def child_parts(kernel: str) -> dict[str, float]:
     part("types and simplification: Triton model")
     from ziggurat.backend.ptx import assemble as assembly
     from ziggurat.codemodel.gpu.options import CompileOptions
-    from ziggurat.compiler.compiled import binary_of
     from ziggurat.compiler.pipeline import compile_model
     from ziggurat.transforms.place.passes import place
 
@@ -144,7 +143,7 @@ def child_parts(kernel: str) -> dict[str, float]:
     from ziggurat.backend.cuda.launch import Launcher
 
     part("import the runtime")
-    binary = binary_of(compiled, kernel)
+    binary = compiled.binary
     launcher = Launcher(binary)
     launcher.loaded()
     part("the driver's assembler")

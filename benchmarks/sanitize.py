@@ -140,7 +140,6 @@ def bad_race() -> None:
     from ziggurat.backend.ptx.assemble import assemble
     from ziggurat.codemodel.gpu import dialect as gpu
     from ziggurat.codemodel.transform import DROP
-    from ziggurat.compiler.compiled import binary_of
 
     @zg.kernel
     def total(x_ptr, out_ptr, SIZE: zg.constexpr):
@@ -151,7 +150,7 @@ def bad_race() -> None:
     assert racy != kernel.stages["gpu"] and isinstance(racy, gpu.Module)
     racing = attrs.evolve(kernel, stages={**kernel.stages, "ptx": assemble(racy).ptx})
     arguments = zg.to_device(np.ones(1024, np.float32)), zg.to_device(np.zeros(1, np.float32))
-    Launcher(binary_of(racing, "total"))((1,), *arguments, check=True)
+    Launcher(racing.binary)((1,), *arguments, check=True)
 
 
 BAD = {"memcheck": bad_access, "racecheck": bad_race}

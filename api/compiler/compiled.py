@@ -1,9 +1,9 @@
-"""Compiled kernels as values: `Compiled`, and the binary that the CUDA runtime loads."""
+"""Compiled kernels as values: `Compiled`, for a GPU or for this machine's CPU."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import attrs
@@ -11,12 +11,13 @@ import attrs
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.gpu.fragments import STORED, box_and_swizzle
 from ziggurat.codemodel.gpu.options import DEFAULT_OPTIONS, CompileOptions
+from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.passes import Snapshot
 from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, Type
 
 if TYPE_CHECKING:
+    from ziggurat.backend.cpu.code import CpuCode
     from ziggurat.backend.cuda.binary import Binary, LaunchMap, Parameter
-    from ziggurat.launches.compiled import Executable
     from ziggurat.launches.simulated import Simulation
 
 
@@ -36,53 +37,75 @@ class Argument:
         return f"{self.name}{': ' if self.name else ''}{'descriptor' if self.type is None else self.type}"
 
 
-class Stages(dict[str, Any]):
-    """The models and texts of a kernel by stage, in order. Without llvmlite "ptx" is absent, and raises the error."""
+class Stages(Mapping[str, Any]):
+    """The models and texts of a kernel by stage, in order. A stage that is given as a function is made when it is read.
 
-    def __missing__(self, name: str) -> str:
-        if name != "ptx":
-            raise KeyError(name)
-        from ziggurat.backend.ptx.assemble import to_ptx
+    Without llvmlite "ptx" is absent, and raises the error.
+    """
 
-        return to_ptx(self["llvm"], self["gpu"].target)
+    def __init__(self, stages: Mapping[str, Any]) -> None:
+        self._stages = dict(stages)
+
+    def __getitem__(self, name: str) -> Any:
+        if name == "ptx" and name not in self._stages and "gpu" in self._stages:
+            from ziggurat.backend.ptx.assemble import to_ptx
+
+            return to_ptx(self["llvm"], self["gpu"].target)
+        if isinstance(self._stages[name], functools.partial):
+            self._stages[name] = self._stages[name]()
+        return self._stages[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._stages
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._stages)
+
+    def __len__(self) -> int:
+        return len(self._stages)
 
 
 @attrs.frozen(repr=False)
 class Compiled:
-    """A kernel compiled for a target. `stages` holds its models and texts in order; `ptx` is the last.
-
-    A CTA has `num_warps` warps, producer warps included, and `shared` bytes of shared memory. `parameters` has the
-    types of the PTX kernel's parameters. `parts` names the argument, or the part of an argument, that each parameter
-    takes, as `tt.func` does; it is empty where the parameters are the arguments. `arguments` are those of a launch;
-    `disjoint` is that of `tt.func`. If `scratch` is not 0, a launch provides so many bytes of global memory for each
-    program, for tensor maps; the last parameter of the PTX kernel points to them, and is not in `parameters`. Nor are
-    `maps`, the types and parts of the tensor maps that a launch makes: the parameters before that one. With
-    `persistent`, three parameters before those are the sizes of the grid, and CTAs take the programs in turn. A program
-    is a cluster of `num_ctas` CTAs.
+    """A kernel compiled for a target: a GPU's, or "cpu" for this machine's CPU.
 
         compiled[grid](x, y, n)
 
-    runs it on a GPU of its target: see `__getitem__`.
+    runs it there: see `__getitem__`. `stages` holds its models and texts in order: python (where it is known), triton,
+    and gpu, llvm and ptx, or cpu, llvm and asm. `arguments` are those of a launch.
+
+    For a CPU, `code` is its machine code, and the fields that follow have their defaults. For a GPU, a CTA has
+    `num_warps` warps, producer warps included, and `shared` bytes of shared memory. `parameters` has the types of the
+    PTX kernel's parameters. `parts` names the argument, or the part of an argument, that each parameter takes, as
+    `tt.func` does; it is empty where the parameters are the arguments. `disjoint` is that of `tt.func`. If `scratch` is
+    not 0, a launch provides so many bytes of global memory for each program, for tensor maps; the last parameter of the
+    PTX kernel points to them, and is not in `parameters`. Nor are `maps`, the types and parts of the tensor maps that a
+    launch makes: the parameters before that one. With `persistent`, three parameters before those are the sizes of the
+    grid, and CTAs take the programs in turn. A program is a cluster of `num_ctas` CTAs.
     """
 
     symbol: str
     target: str
-    num_warps: int
-    shared: int
-    parameters: tuple[Type, ...]
     stages: Mapping[str, Any]
-    parts: tuple[str, ...] = ()
     arguments: tuple[Argument, ...] = ()
     name: str = ""
-    disjoint: tuple[int, ...] = ()
     options: CompileOptions = DEFAULT_OPTIONS
-    scratch: int = 0
-    maps: tuple[tuple[Type, str], ...] = ()
-    persistent: bool = False
-    num_ctas: int = 1
+    code: CpuCode | None = attrs.field(default=None, kw_only=True)
+    num_warps: int = attrs.field(default=0, kw_only=True)
+    shared: int = attrs.field(default=0, kw_only=True)
+    parameters: tuple[Type, ...] = attrs.field(default=(), kw_only=True)
+    parts: tuple[str, ...] = attrs.field(default=(), kw_only=True)
+    disjoint: tuple[int, ...] = attrs.field(default=(), kw_only=True)
+    scratch: int = attrs.field(default=0, kw_only=True)
+    maps: tuple[tuple[Type, str], ...] = attrs.field(default=(), kw_only=True)
+    persistent: bool = attrs.field(default=False, kw_only=True)
+    num_ctas: int = attrs.field(default=1, kw_only=True)
 
     def __repr__(self) -> str:
         takes = ", ".join(map(str, self.arguments))
+        if self.code is not None:
+            size = f"{len(self.code.object)} bytes of object code"
+            return f"<{self.title}({takes}) compiled for {self.code.cpu}: {size}>"
         ctas = f"{self.num_ctas} CTAs of " if self.num_ctas > 1 else ""
         size = f"{ctas}{self.num_warps} warps, {self.shared} bytes of shared memory"
         return f"<{self.title}({takes}) compiled for {self.target}: {size}>"
@@ -99,6 +122,7 @@ class Compiled:
         """The model after each pass from the Triton model on, by the names of the passes, which run again.
 
         The tuple is empty if a GPU model was compiled."""
+        self._require_gpu("passes")
         from ziggurat.transforms.place.passes import place
 
         snapshots: list[Snapshot] = []
@@ -108,8 +132,24 @@ class Compiled:
 
     @property
     def ptx(self) -> str:
-        """The text for the driver."""
+        """The text for the driver of a GPU."""
+        self._require_gpu("ptx")
         return str(self.stages["ptx"])
+
+    @property
+    def cpu(self) -> Op:
+        """The CPU model of a kernel that is compiled for a CPU."""
+        return self.stages["cpu"]
+
+    @property
+    def llvm(self) -> str:
+        """The LLVM text."""
+        return str(self.stages["llvm"])
+
+    @property
+    def asm(self) -> str:
+        """The assembly of this machine, of a kernel that is compiled for a CPU."""
+        return self.stages["asm"]
 
     @property
     def title(self) -> str:
@@ -122,19 +162,38 @@ class Compiled:
         raise LaunchError(f"'{self.title}' must be launched over a grid", hint="compiled[grid](…)")
 
     def __getitem__(self, grid: Any) -> Callable[..., None]:
-        """`compiled[grid](arguments…, stream=None, check=False)` runs it once for each program of the grid, on a GPU.
+        """`compiled[grid](arguments…, stream=None, check=False)` runs it once for each program of the grid.
 
-        The arguments are the run-time ones, in their order, without those that were compiled in. Arrays are on a
-        GPU, of any library. Raises `LaunchError` for arguments that it was not compiled for: for their
-        number, their types, and the divisibility of their values.
+        The arguments are the run-time ones, in their order, without those that were compiled in. Arrays are of any
+        library: on a GPU, or in memory for a CPU, where there is neither `stream` nor `check`. Raises `LaunchError` for
+        arguments that it was not compiled for, for their number, their types, and the divisibility of their values; and
+        the errors of programs.
         """
-        return functools.partial(self._executable.launch, grid)
+        from ziggurat.launches.compiled import launch_here, launch_on_gpu
+
+        return functools.partial(launch_on_gpu if self.code is None else launch_here, self, grid)
 
     @functools.cached_property
-    def _executable(self) -> Executable:
-        from ziggurat.launches.compiled import Executable
+    def binary(self) -> Binary:
+        """The code for a GPU, which the driver loads and the cache keeps."""
+        self._require_gpu("binary")
+        return _binary_of(self)
 
-        return Executable(self)
+    @functools.cached_property
+    def launcher(self) -> Any:
+        """The code, ready for launches: a `Launcher` on GPUs, a `NativeKernel` on this machine."""
+        if self.code is None:
+            from ziggurat.backend.cuda.launch import Launcher
+
+            return Launcher(self.binary)
+        from ziggurat.backend.cpu.runtime.kernels import NativeKernel
+
+        return NativeKernel(self.code, self.title, self.stages.get("triton"))
+
+    @functools.cached_property
+    def names(self) -> list[str]:
+        """The names of the arguments, for launches."""
+        return [argument.name or f"argument {number}" for number, argument in enumerate(self.arguments)]
 
     @functools.cached_property
     def simulate(self) -> Simulation:
@@ -143,6 +202,7 @@ class Compiled:
         No GPU is needed. Arrays are NumPy's, or others in memory. Races, stray and misaligned accesses, deadlocks and
         missing waits are errors with the line of the kernel: see docs/guides/simulating.md.
         """
+        self._require_gpu("simulate")
         from ziggurat.launches.simulated import Simulation
 
         return Simulation(self)
@@ -152,6 +212,7 @@ class Compiled:
 
         Raises `LaunchError` if a GPU model was compiled.
         """
+        self._require_gpu("explain")
         from ziggurat.compiler.explanation import explanation
 
         return explanation(self)
@@ -162,21 +223,34 @@ class Compiled:
 
         Raises `LaunchError` where there is neither. So do `local_bytes` and `max_threads`.
         """
-        return self._executable.resources[0]
+        return self._of_gpu[0]
 
     @property
     def local_bytes(self) -> int:
         """Local memory of a thread in bytes: spilled registers, and the stack."""
-        return self._executable.resources[1]
+        return self._of_gpu[1]
 
     @property
     def max_threads(self) -> int:
         """The largest number of threads that a CTA can have with `registers` registers."""
-        return self._executable.resources[2]
+        return self._of_gpu[2]
+
+    @functools.cached_property
+    def _of_gpu(self) -> tuple[int, int, int]:
+        """Registers and bytes of local memory of a thread, and the largest number of threads of a CTA."""
+        from ziggurat.launches.compiled import resources
+
+        self._require_gpu("registers")
+        return resources(self)
+
+    def _require_gpu(self, name: str) -> None:
+        """Raise `AttributeError` for an attribute of kernels that are compiled for a GPU."""
+        if self.code is not None:
+            hint = 'its stages are python, triton, cpu, llvm and asm; without target="cpu", kernel.compile is for a GPU'
+            raise AttributeError(f"a kernel that is compiled for a CPU has no '{name}'\n  hint: {hint}")
 
 
-def binary_of(compiled: Compiled, name: str) -> Binary:
-    """The binary of a compiled kernel, which the runtime loads and the cache keeps."""
+def _binary_of(compiled: Compiled) -> Binary:
     from ziggurat.backend.cuda.binary import Binary
     from ziggurat.backend.cuda.places import source_map
 
@@ -186,7 +260,7 @@ def binary_of(compiled: Compiled, name: str) -> Binary:
     launched = tuple(name for name, is_asked in asked.items() if is_asked)
     places = source_map(compiled.stages["triton"], compiled.ptx) if "triton" in compiled.stages else []
     return Binary(
-        compiled.symbol, compiled.ptx, compiled.num_warps, compiled.shared, parameters, compiled.target, name,
+        compiled.symbol, compiled.ptx, compiled.num_warps, compiled.shared, parameters, compiled.target, compiled.title,
         {"places": places} if places else {}, compiled.disjoint, launched, compiled.scratch,
         tuple(_map_of(type_, part) for type_, part in compiled.maps), compiled.persistent,
         compiled.num_ctas,

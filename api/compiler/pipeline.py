@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import Any
 
 from ziggurat.boundary import no_faults, public
 from ziggurat.codemodel.builder import Builder
@@ -14,6 +15,7 @@ from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.fragments import MAP, is_of_launch
 from ziggurat.codemodel.gpu.options import COMPILE_OPTIONS, CPU, CompileOptions
 from ziggurat.codemodel.op import Op, expect, require_model
+from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.transform import Rewriter
 from ziggurat.codemodel.types import Type
 from ziggurat.codemodel.verify import verify
@@ -24,9 +26,6 @@ from ziggurat.transforms.attribution import attribute, default_warps
 from ziggurat.transforms.mirror import mirror
 from ziggurat.transforms.simplify.dce import remove_unused
 from ziggurat.transforms.simplify.demand import first_kernel
-
-if TYPE_CHECKING:
-    from ziggurat.compiler.native import CompiledCpu
 
 # Applied to a Triton model before a user sees it. The model stays as the kernel's author wrote it: nothing is folded,
 # shared or hoisted; only constants that became attributes are removed.
@@ -59,20 +58,10 @@ def triton_model(
         return expect(model, core.Module)
 
 
-@overload
-def compile(model: Op, *, target: Literal["cpu"], **options: Any) -> CompiledCpu: ...
-
-
-@overload
-def compile(
-    model: Op, *, python: Op | None = None, examine: Callable[[gpu.Module], None] | None = None, **options: Any
-) -> Compiled: ...
-
-
 @public
 def compile(
     model: Op, *, python: Op | None = None, examine: Callable[[gpu.Module], None] | None = None, **options: Any
-) -> Compiled | CompiledCpu:
+) -> Compiled:
     """Compile the kernel of a Triton model, of a GPU model (`compiled.stages["gpu"]`), or of a CPU model. No GPU is
     needed.
 
@@ -150,7 +139,7 @@ def compile_model(
 ) -> Compiled:
     """Compile a Triton or GPU model that is known to be valid for a GPU; see `compile`. `name` is the kernel's, for
     messages."""
-    stages = Stages({} if python is None else {"python": python})
+    stages: dict[str, Any] = {} if python is None else {"python": python}
     with compiling, no_faults("compiling", lambda: model, name or "the model"):
         # These imports are under the lock, too: see `compiling`.
         from ziggurat.backend.elementwise import RULES
@@ -187,14 +176,15 @@ def compile_model(
     return Compiled(
         texts.symbol,
         placed.target,
-        placed.num_warps,
-        placed.shared,
-        tuple(types[:given]),
-        stages,
-        function.parts[:given],
+        Stages(stages),
         _arguments(model, function),
+        name,
+        options,
+        num_warps=placed.num_warps,
+        shared=placed.shared,
+        parameters=tuple(types[:given]),
+        parts=function.parts[:given],
         disjoint=function.disjoint,
-        options=options,
         scratch=placed.scratch,
         maps=tuple(maps),
         persistent=is_persistent(function),
@@ -204,22 +194,25 @@ def compile_model(
 
 def compile_for_cpu(
     model: Op, options: CompileOptions, python: Op | None = None, name: str = "", *, tolerant: bool = False
-) -> CompiledCpu:
+) -> Compiled:
     """Compile a valid Triton model, or CPU model, for this machine's CPU; see `compile` and `CpuOptions`."""
     if isinstance(model, gpu.Module):
         raise LaunchError("a GPU model cannot be compiled for a CPU", hint="compile the Triton model")
     assert isinstance(model, core.Module | cpu.Module)
     with compiling, no_faults("compiling", lambda: model, name or "the model"):
         from ziggurat.backend.cpu.code import CpuOptions
-        from ziggurat.backend.cpu.compile import compile_cpu
-        from ziggurat.compiler.native import CompiledCpu
+        from ziggurat.backend.cpu.compile import compile_cpu, to_assembly
 
-        made = CpuOptions(tolerant=tolerant, fast_math=options.fast_math, line_info=options.line_info)
-        code = compile_cpu(model, made)
-    above: dict[str, Any] = {} if python is None else {"python": python}
-    if isinstance(model, core.Module):
-        above["triton"] = model
-    return CompiledCpu(code, above, _arguments(model, first_kernel(model)), name)
+        settings = CpuOptions(tolerant=tolerant, fast_math=options.fast_math, line_info=options.line_info)
+        code = compile_cpu(model, settings)
+    above = {"python": python, "triton": model if isinstance(model, core.Module) else None}
+    stages = {stage: value for stage, value in above.items() if value is not None} | {
+        "cpu": functools.partial(parse, code.model),
+        "llvm": code.llvm,
+        "asm": functools.partial(to_assembly, code.llvm, CpuOptions(code.cpu, code.features)),
+    }
+    arguments = _arguments(model, first_kernel(model))
+    return Compiled(code.symbol, CPU, Stages(stages), arguments, name, options, code=code)
 
 
 def _arguments(model: Op, placed: tt.Func) -> tuple[Argument, ...]:

@@ -66,7 +66,6 @@ class Job:
         do not fit the registers.
         """
         from ziggurat.backend.ptx.assemble import assemble
-        from ziggurat.compiler.compiled import binary_of
         from ziggurat.compiler.pipeline import compile_model
         from ziggurat.transforms.place.bounds import least_cycles
         from ziggurat.transforms.place.pressure import check_registers
@@ -86,7 +85,7 @@ class Job:
             begin("LLVM")
 
         options = attrs.evolve(self.options, isolate=False)
-        binary = binary_of(compile_model(self.model, options, examine=examine, name=self.name), self.name)
+        binary = compile_model(self.model, options, examine=examine, name=self.name).binary
         return binary if least is None else attrs.evolve(binary, metadata={**binary.metadata, LEAST: least})
 
 

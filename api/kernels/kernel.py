@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import attrs
 
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from ziggurat.backend.cuda.launch import Dispatcher
     from ziggurat.backend.cuda.specialize import KernelParameter
     from ziggurat.compiler.compiled import Compiled
-    from ziggurat.compiler.native import CompiledCpu
     from ziggurat.launches.cpu import HostLaunches
     from ziggurat.transforms.attribution import Attribution
 
@@ -122,16 +121,8 @@ class Kernel(Function):
         """
         return self.model_for(signature_of(self, arguments, keywords))
 
-    @overload
-    def compile(  # pyright: ignore[reportOverlappingOverload]
-        self, /, *arguments: Any, target: Literal["cpu"], **keywords: Any
-    ) -> CompiledCpu: ...
-
-    @overload
-    def compile(self, /, *arguments: Any, **keywords: Any) -> Compiled: ...
-
     @public
-    def compile(self, /, *arguments: Any, **keywords: Any) -> Compiled | CompiledCpu:
+    def compile(self, /, *arguments: Any, **keywords: Any) -> Compiled:
         """The kernel compiled for a target and the arguments that `triton` takes; see `zg.compile`. No GPU is needed.
 
         Keywords are the parameters' names, and the options of compilation: `target`, `num_warps` … A keyword
@@ -150,7 +141,7 @@ class Kernel(Function):
         bound: Mapping[str, Any],
         options: Mapping[str, Any],
         known: Mapping[int, int] | None = None,
-    ) -> Compiled | CompiledCpu:
+    ) -> Compiled:
         """The kernel compiled for `signature`, which must be the signature of `bound`, the arguments by name. `known`
         has the values of run-time arguments, by number, that are compiled in."""
         shared = constexpr_names(self).intersection(SHARED_OPTIONS)

@@ -13,7 +13,7 @@ from ziggurat.backend.launch.arrays import is_array
 from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.backend.launch.grids import gpu_sizes
 from ziggurat.codemodel.errors import LaunchError
-from ziggurat.compiler.compiled import Compiled
+from ziggurat.codemodel.gpu.options import CPU
 from ziggurat.compiler.explanation import explanation
 from ziggurat.kernels.arguments import bind, is_tuple_of_arguments
 from ziggurat.launches.gpu import numbers_of
@@ -43,7 +43,7 @@ def report(kernel: Kernel, text: str, grid: Sequence[int], options: Mapping[str,
     }
     compiled = kernel.compiled_for(signature, bound, options, ones)
     values = [value for number, value in enumerate(values) if number not in ones]
-    if not isinstance(compiled, Compiled):
+    if compiled.target == CPU:
         raise LaunchError("explain must have a GPU as its target; got the target 'cpu'")
     cost = cost_of(compiled.stages["gpu"])
     count = math.prod(sizes)

@@ -14,7 +14,6 @@ from ziggurat.codemodel.gpu.options import LAUNCH_ONLY, SHARED_OPTIONS, CompileO
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.recent import Recent
 from ziggurat.codemodel.types import ScalarType, Type
-from ziggurat.compiler.compiled import binary_of
 from ziggurat.compiler.pipeline import compile_model
 from ziggurat.kernels.arguments import MAX_SPECIALIZATIONS, constant_of, constexpr_names, is_tuple_of_arguments
 from ziggurat.kernels.arguments import Signature as KernelSignature
@@ -148,7 +147,7 @@ def built(kernel: Kernel, spec: Specialization, shape: Sequence[Any] = ()) -> Bi
     digest = key(model, options)
     binary = cache.get(digest)
     if binary is None:
-        binary = binary_of(compile_model(model, options, name=kernel.name), kernel.name)
+        binary = compile_model(model, options, name=kernel.name).binary
         cache.put(digest, binary)
         return binary
     from ziggurat.backend.cuda.places import placed_as

@@ -17,20 +17,20 @@ from ziggurat.backend.simulator import MAX_STEPS
 from ziggurat.boundary import public
 from ziggurat.codemodel.errors import LaunchError, shown
 from ziggurat.codemodel.gpu import dialect as gpu
-from ziggurat.codemodel.gpu.options import boolean
+from ziggurat.codemodel.gpu.options import CPU, boolean
 from ziggurat.codemodel.op import expect
 from ziggurat.codemodel.subnormals import keep_subnormals
 from ziggurat.codemodel.text.parser import parse_values
 from ziggurat.codemodel.types import SCALARS, ScalarType, TensorType, Type
 from ziggurat.compiler.compiled import Compiled
 from ziggurat.kernels.arguments import bind
-from ziggurat.launches.compiled import OnHost
+from ziggurat.launches.compiled import checked
 
 if TYPE_CHECKING:
     from ziggurat.kernels.kernel import Kernel
 
 
-class Simulation(OnHost):
+class Simulation:
     """Runs a `Compiled` without a GPU.
 
         compiled.simulate[grid](x, y, n, seed=0, optimized=False, max_steps=500_000, ctas=2)
@@ -47,67 +47,66 @@ class Simulation(OnHost):
     """
 
     def __init__(self, compiled: Compiled) -> None:
-        super().__init__(compiled)
         self.compiled = compiled
 
     __iter__ = None  # Python would ask for the items 0, 1, …: each is a launch.
 
     def __call__(self, *arguments: Any, **keywords: Any) -> NoReturn:
-        raise LaunchError(f"'{self.title}' must be simulated over a grid", hint="compiled.simulate[grid](…)")
+        raise LaunchError(f"'{self.compiled.title}' must be simulated over a grid", hint="compiled.simulate[grid](…)")
 
     def __getitem__(self, grid: Any) -> Callable[..., None]:
         """A launch over this grid."""
-        return functools.partial(self.run, grid)
+        return functools.partial(_simulate, self.compiled, grid)
 
-    @public
-    @keep_subnormals()
-    def run(
-        self, grid: Any, /, *arguments: Any, seed: int = 0, optimized: bool = False, max_steps: int = MAX_STEPS,
-        ctas: int = 2, **keywords: Any,
-    ) -> None:  # fmt: skip
-        """Simulate the kernel for each program of the grid."""
-        from ziggurat.backend.launch.descriptors import check_disjoint
-        from ziggurat.backend.ptx.assemble import optimized as after_passes
-        from ziggurat.backend.ptx.emitter import kernel_of
-        from ziggurat.backend.simulator.simulate import simulate
-        from ziggurat.backend.simulator.tma import in_parts
 
-        for name, number, least in (("seed", seed, 0), ("max_steps", max_steps, 0), ("ctas", ctas, 1)):
-            if not isinstance(number, int | np.integer) or number < least:  # pyright: ignore[reportUnnecessaryIsInstance]
-                raise LaunchError(f"{name} must be an integer of {least} or more; got {shown(number)}")
-        compiled = self.compiled
-        model = expect(compiled.stages["gpu"], gpu.Module)
-        sizes = gpu_sizes(grid, self.title)
-        given = [
-            as_array(value, name) if is_array(value) else value
-            for name, value in zip(self.names, self.checked(arguments, keywords), strict=True)
+@public
+@keep_subnormals()
+def _simulate(
+    compiled: Compiled, grid: Any, /, *arguments: Any, seed: int = 0, optimized: bool = False,
+    max_steps: int = MAX_STEPS, ctas: int = 2, **keywords: Any,
+) -> None:  # fmt: skip
+    """Simulate the kernel for each program of the grid."""
+    from ziggurat.backend.launch.descriptors import check_disjoint
+    from ziggurat.backend.ptx.assemble import optimized as after_passes
+    from ziggurat.backend.ptx.emitter import kernel_of
+    from ziggurat.backend.simulator.simulate import simulate
+    from ziggurat.backend.simulator.tma import in_parts
+
+    for name, number, least in (("seed", seed, 0), ("max_steps", max_steps, 0), ("ctas", ctas, 1)):
+        if not isinstance(number, int | np.integer) or number < least:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise LaunchError(f"{name} must be an integer of {least} or more; got {shown(number)}")
+    model = expect(compiled.stages["gpu"], gpu.Module)
+    sizes = gpu_sizes(grid, compiled.title)
+    given = [
+        as_array(value, name) if is_array(value) else value
+        for name, value in zip(compiled.names, checked(compiled, arguments, keywords, in_memory=True), strict=True)
+    ]
+    pairs = tuple(zip(compiled.disjoint[::2], compiled.disjoint[1::2], strict=True))
+    check_disjoint(pairs, given, compiled.names, compiled.title)
+    parts = in_parts(kernel_of(model), given, compiled.scratch * math.prod(sizes), sizes)
+    if compiled.persistent:
+        programs = math.prod(sizes)
+        sizes = min(programs, ctas), 1, 1
+        max_steps *= math.ceil(programs / ctas)  # A CTA runs as many programs, one after the other.
+    sizes = sizes[0] * compiled.num_ctas, *sizes[1:]
+    owners = [int(part.partition(".")[0]) for part in compiled.parts] or range(len(given))
+    names = [compiled.names[owner] for owner in owners]
+    names += ["the grid"] * 3 * compiled.persistent
+    names += [names[int(part.split()[1])] for _, part in compiled.maps] + ["scratch"] * bool(compiled.scratch)
+    with np.errstate(over="ignore"):  # A float out of range becomes an infinity, as at a launch.
+        values = [
+            np.asarray(value).astype(type_.dtype)[()] if isinstance(type_, ScalarType) else value
+            for value, type_ in zip(parts, compiled.parameters, strict=False)
         ]
-        pairs = tuple(zip(compiled.disjoint[::2], compiled.disjoint[1::2], strict=True))
-        check_disjoint(pairs, given, self.names, self.title)
-        parts = in_parts(kernel_of(model), given, compiled.scratch * math.prod(sizes), sizes)
-        if compiled.persistent:
-            programs = math.prod(sizes)
-            sizes = min(programs, ctas), 1, 1
-            max_steps *= math.ceil(programs / ctas)  # A CTA runs as many programs, one after the other.
-        sizes = sizes[0] * compiled.num_ctas, *sizes[1:]
-        owners = [int(part.partition(".")[0]) for part in compiled.parts] or range(len(given))
-        names = [self.names[owner] for owner in owners]
-        names += ["the grid"] * 3 * compiled.persistent
-        names += [names[int(part.split()[1])] for _, part in compiled.maps] + ["scratch"] * bool(compiled.scratch)
-        with np.errstate(over="ignore"):  # A float out of range becomes an infinity, as at a launch.
-            values = [
-                np.asarray(value).astype(type_.dtype)[()] if isinstance(type_, ScalarType) else value
-                for value, type_ in zip(parts, compiled.parameters, strict=False)
-            ]
-            values += parts[len(values) :]  # The tensor maps that the launch makes, and the memory for others.
-        text = compiled.stages["llvm"]
-        if boolean("optimized", optimized):
-            text = after_passes(text, compiled.target)
-        simulate(
-            text, num_warps=compiled.num_warps, shared=compiled.shared, grid=sizes, arguments=values, seed=seed,
-            promises=not optimized, max_steps=max_steps, names=names,
-            locations=(op.location for op in model.walk() if op.location is not None),
-        )  # fmt: skip
+        values += parts[len(values) :]  # The tensor maps that the launch makes, and the memory for others.
+    text = compiled.stages["llvm"]
+    if boolean("optimized", optimized):
+        text = after_passes(text, compiled.target)
+    simulate(
+        text, num_warps=compiled.num_warps, shared=compiled.shared, grid=sizes, arguments=values, seed=seed,
+        promises=not optimized, max_steps=max_steps, names=names,
+        locations=(op.location for op in model.walk() if op.location is not None),
+    )  # fmt: skip
 
 
 # The command line: arrays of given shapes with drawn numbers.
@@ -127,7 +126,7 @@ def report(
     bound = bind(kernel, arguments, {})
     signature, names, values = kernel.specialized(bound)
     compiled = kernel.compiled_for(signature, bound, options)
-    if not isinstance(compiled, Compiled):
+    if compiled.target == CPU:
         raise LaunchError("a simulation must be of a GPU; got the target 'cpu'")
     arrays = {name: array for name, value in zip(names, values, strict=True) if (array := array_of(value)) is not None}
     before = {name: array.copy() for name, array in arrays.items()}

@@ -18,7 +18,7 @@ from ziggurat.codemodel.gpu.fragments import box_and_swizzle
 from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.types import DescriptorType, PtrType, TensorType, f16, f32, i1, i32, i64
 from ziggurat.compiler import compiling
-from ziggurat.compiler.compiled import Compiled, binary_of, parameter_of
+from ziggurat.compiler.compiled import Compiled, parameter_of
 from ziggurat.compiler.pipeline import compile
 
 
@@ -99,8 +99,8 @@ def test_the_targets():
 
 
 def test_what_the_runtime_is_given(compiled):
-    binary = binary_of(compiled, "add_one")
-    assert (binary.symbol, binary.code, binary.name) == (compiled.symbol, compiled.ptx, "add_one")
+    binary = compiled.binary
+    assert (binary.symbol, binary.code, binary.name) == (compiled.symbol, compiled.ptx, compiled.title)
     assert (binary.num_warps, binary.shared, binary.target) == (2, compiled.shared, "sm_80")
     assert compiled.parts == () and binary.parameters == (Parameter("ptr"), Parameter("i32"))
 
@@ -136,11 +136,12 @@ def compiled_from(text: str) -> Compiled:
     """A compiled kernel whose GPU model has this function."""
     (function,) = [op for op in zg.parse(text).walk() if isinstance(op, tt.Func)]
     types = tuple(parameter.type for parameter in function.body.parameters)
-    return Compiled("k", "sm_90a", 4, 1024, types, {"ptx": "// of k"}, function.parts)
+    stages = {"ptx": "// of k"}
+    return Compiled("k", "sm_90a", stages, num_warps=4, shared=1024, parameters=types, parts=function.parts)
 
 
 def test_parameters_that_are_parts_of_arguments():
-    binary = binary_of(compiled_from(LOWERED), "kernel")
+    binary = compiled_from(LOWERED).binary
     assert binary.parameters == (
         Parameter("tensormap", (64, 64), 128, "map", 0),
         Parameter("ptr", part="base", argument=1),
@@ -149,12 +150,12 @@ def test_parameters_that_are_parts_of_arguments():
         Parameter("i64", part="stride0", argument=1),
         Parameter("f32", argument=2),
     )
-    assert (binary.code, binary.shared, binary.title) == ("// of k", 1024, "kernel")
+    assert (binary.code, binary.shared, binary.title) == ("// of k", 1024, "k")
 
 
 def test_parameters_that_are_the_arguments():
     text = 'tt.func @"k" (%m : descriptor<x16, x8, f32, nan>, %p : ptr<f32>, %n : i64)void -> { tt.return; };'
-    assert binary_of(compiled_from(text), "kernel").parameters == (
+    assert compiled_from(text).binary.parameters == (
         Parameter("tensormap", (16, 8), 32, "map"),
         Parameter("ptr"),
         Parameter("i64"),

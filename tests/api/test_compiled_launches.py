@@ -166,7 +166,7 @@ def test_the_driver_says_what_it_takes(driver, compiled):
 
 
 def without_driver(monkeypatch):
-    def load(binary):
+    def load(binary, otherwise):
         raise zg.LaunchError("there is no NVIDIA driver here")
 
     monkeypatch.setattr("ziggurat.backend.cuda.driver.load", load)

@@ -113,3 +113,8 @@ def test_a_name_that_a_package_lacks():
     assert get("Report") is zg.testing.Report and set(names()) == set(listed("ziggurat.testing")())
     with pytest.raises(AttributeError, match=r"module 'ziggurat.testing' has no attribute 'report'"):
         get("report")
+
+
+def test_names_of_the_last_release_say_the_new_one():
+    with pytest.warns(DeprecationWarning, match=r"ziggurat\.CompiledCpu is ziggurat\.Compiled now"):
+        assert zg.CompiledCpu is zg.Compiled

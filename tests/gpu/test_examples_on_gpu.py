@@ -164,9 +164,8 @@ def test_while_loop():
 def launch(model, grid, *arguments):
     """Run a model that no kernel object stands for."""
     from ziggurat.backend.cuda.launch import Launcher
-    from ziggurat.compiler.compiled import binary_of
 
-    Launcher(binary_of(zg.compile(model), "model"))(grid, *arguments, check=True)
+    Launcher(zg.compile(model).binary)(grid, *arguments, check=True)
 
 
 def test_traced_kernels(rng):

@@ -10,7 +10,6 @@ import pytest
 from isolated import Image, Isolated
 
 import ziggurat as zg
-from ziggurat.compiler.compiled import binary_of
 
 pytestmark = pytest.mark.gpu
 
@@ -54,7 +53,7 @@ def check(x_ptr, N: zg.constexpr):
 
 def test_a_failing_assertion():
     device = Isolated()
-    binary = binary_of(check.compile(zg.ptr(zg.i32), 64), "check")
+    binary = check.compile(zg.ptr(zg.i32), 64).binary
     x = np.arange(64, dtype=np.int32)
     device.run(binary, (1,), [Image.of(x.view(np.uint8), 0)], [(0, 0)])
     with pytest.raises(zg.KernelRuntimeError, match="assert"):

@@ -26,7 +26,7 @@ from ziggurat.backend.ptx.assemble import optimized
 from ziggurat.backend.ptx.sass import assembled
 from ziggurat.backend.simulator.shared import SimulationError
 from ziggurat.backend.simulator.simulate import simulate
-from ziggurat.compiler.compiled import Compiled, binary_of
+from ziggurat.compiler.compiled import Compiled
 from ziggurat.kernels.arguments import bind
 from ziggurat.transforms.place import passes
 from ziggurat.transforms.place.hazards import hazards
@@ -61,7 +61,7 @@ class Gpu:
         self.device = Isolated()
 
     def run(self, compiled, grid, images, arguments):
-        return self.device.run(binary_of(compiled, compiled.symbol), grid, images, arguments)
+        return self.device.run(compiled.binary, grid, images, arguments)
 
 
 class Simulated:

@@ -233,12 +233,11 @@ def test_the_command_line_reads_the_type(capsys):
 @pytest.mark.parametrize("padding", ["zero", "nan"])
 def test_compiled_parameters_are_parts_of_the_arguments(target, padding):
     """The runtime knows the source of each parameter of the compiled kernel, whatever the compiler chose."""
-    from ziggurat.compiler.compiled import binary_of
 
     block = zg.descriptor((16, 32), zg.f16, padding)
     compiled = scale.compile(block, block, 16, 32, target=target)
     assert len(compiled.parts) == len(compiled.parameters) and {part[:2] for part in compiled.parts} == {"0.", "1."}
-    binary = binary_of(compiled, "scale")
+    binary = compiled.binary
     assert [parameter.argument for parameter in binary.parameters] == [int(part[0]) for part in compiled.parts]
     assert [f"{p.argument}.{p.part}" for p in binary.parameters] == list(compiled.parts)
     assert target == "sm_90a" or not any(parameter.kind == "tensormap" for parameter in binary.parameters)

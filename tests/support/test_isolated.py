@@ -7,7 +7,6 @@ import pytest
 from isolated import Image, Isolated
 
 import ziggurat as zg
-from ziggurat.compiler.compiled import binary_of
 
 
 @pytest.mark.parametrize("address", [0, 16, 24, 255, 4096])
@@ -40,7 +39,7 @@ def forever(x_ptr):
 
 
 def compiled(kernel, *arguments):
-    return binary_of(kernel.compile(*arguments, target="sm_80"), kernel.name)
+    return kernel.compile(*arguments, target="sm_80").binary
 
 
 @pytest.mark.gpu(alone=True)

@@ -231,7 +231,6 @@ class CompiledKernel:
     def binary(self) -> Binary:
         """The kernel as the driver loads it, from the cache on disk or compiled now."""
         from ziggurat.backend.cuda.places import placed_as
-        from ziggurat.compiler.compiled import binary_of
 
         times = [time.perf_counter()]
         cache, _ = cache_of_knobs(), self.model
@@ -240,7 +239,7 @@ class CompiledKernel:
         if found is not None:
             made = placed_as(self.model, found)
         else:
-            made = binary_of(self.stages, self._fn.name)
+            made = self.stages.binary
             dumps.write(self)
             if self._assembler:
                 from ziggurat.backend.ptx.sass import assembled

@@ -8,7 +8,6 @@ import pytest
 import ziggurat as zg
 from ziggurat.backend.cuda.binary import Binary
 from ziggurat.backend.cuda.places import placed_as, source_map
-from ziggurat.compiler.compiled import binary_of
 
 SOURCE = """import ziggurat as zg
 @zg.function
@@ -36,7 +35,7 @@ def told(code: str | bytes) -> tuple[list[str], list[str]]:
 
 @pytest.fixture(scope="module")
 def first() -> Binary:
-    return binary_of(zg.compile(made(SOURCE, "/t/one.py")), "k")
+    return zg.compile(made(SOURCE, "/t/one.py")).binary
 
 
 def test_the_same_source_leaves_it_as_it_is(first):
@@ -48,7 +47,7 @@ def test_the_same_source_leaves_it_as_it_is(first):
 @pytest.mark.parametrize("file", ["/t/two.py", '/t/zwölf \\ "x".py'])
 def test_elsewhere_it_is_as_if_compiled_there(first, file):
     model = made("\n" * 100 + SOURCE.replace("at = ", "at  =  "), file)
-    moved, compiled = placed_as(model, first), binary_of(zg.compile(model), "k")
+    moved, compiled = placed_as(model, first), zg.compile(model).binary
     assert moved.code == compiled.code != first.code
     assert moved.metadata == compiled.metadata
     assert told(moved.code)[1] and all(int(place.split()[1]) > 100 for place in told(moved.code)[1])
@@ -58,7 +57,7 @@ def test_elsewhere_it_is_as_if_compiled_there(first, file):
 def test_a_helper_may_have_moved_alone(first):
     text = SOURCE.replace("def half(v):\n", "def half(v):\n\n\n")
     moved = placed_as(made(text, "/t/one.py"), first)
-    assert moved.code == binary_of(zg.compile(made(text, "/t/one.py")), "k").code
+    assert moved.code == zg.compile(made(text, "/t/one.py")).binary.code
     assert "1 6 12" in told(moved.code)[1] and "1 4 12" in told(first.code)[1]
 
 

@@ -16,7 +16,6 @@ from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.gpu.fragments import box_and_swizzle
 from ziggurat.codemodel.types import DescriptorType, bf16, f8e4m3, f16, f32, f64, i32
-from ziggurat.compiler.compiled import binary_of
 from ziggurat.launches.gpu import GpuKernel
 
 
@@ -207,7 +206,7 @@ def test_descriptors_of_one_array_that_must_be_disjoint(fake):
     """A loop loads through `a` ahead of its stores through `c`."""
     tile = zg.descriptor((64, 64), zg.f16)
     compiled = powers.compile(*[zg.divisible(tile)] * 3, zg.i32)
-    binary = binary_of(compiled, "powers")
+    binary = compiled.binary
     assert (1, 0) in binary.pairs and Binary.from_bytes(binary.to_bytes()) == binary
     one, two, w = (TensorDescriptor(array(64, 64, pointer=0x10000 * at), (64, 64)) for at in (1, 1, 2))
     fake.parameters = len(binary.parameters)
@@ -223,7 +222,7 @@ def test_descriptors_of_one_array_that_must_be_disjoint(fake):
 
 
 def test_descriptors_that_must_be_disjoint_are_checked_in_the_hot_path(fake, monkeypatch):
-    binary = binary_of(powers.compile(*[zg.divisible(zg.descriptor((64, 64), zg.f16))] * 3, zg.i32), "powers")
+    binary = powers.compile(*[zg.divisible(zg.descriptor((64, 64), zg.f16))] * 3, zg.i32).binary
     fake.parameters = len(binary.parameters)
     a, c, w = (TensorDescriptor(array(64, 64, pointer=0x10000 * at), (64, 64)) for at in (1, 2, 3))
     kernel = Dispatcher(GpuKernel(zg.kernel(powers.fn)))
