@@ -17,7 +17,7 @@ EXAMPLES = sorted((ROOT / "examples").rglob("*.py"))
 def test_the_list_has_every_example():
     listed = re.findall(r"\]\(([^)]+)\)", (ROOT / "examples" / "README.md").read_text(encoding="utf-8"))
     files = {file.relative_to(ROOT / "examples") for file in EXAMPLES}
-    assert {file.parts[0] if file.parts[0] == "triton_c" else file.as_posix() for file in files} == set(listed)
+    assert {file.as_posix() for file in files} == set(listed)
 
 
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: str(file.relative_to(ROOT / "examples")))
