@@ -11,7 +11,7 @@ sentence names what the author is to write.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, SupportsIndex
 
 import attrs
@@ -25,7 +25,8 @@ class Words:
 
     `language` is the key of its texts in a `Phrase`: "zg", "tl" or "c". `call` gives the name of a call as its author
     writes it, for a name of `SIGNATURES`. `type` gives the type of a run-time value, and `dtype` the same type where a
-    kernel names it in code. `nouns` has the language's words for `{tensor}`, `{tensors}` and `{a_tensor}`.
+    kernel names it in code. `nouns` has the language's words for the keys of `NOUNS`. `operators` has the signs of
+    calls that are operators alone. `op` gives the name of an op.
     """
 
     language: str
@@ -33,9 +34,21 @@ class Words:
     type: Callable[[Type], str]
     dtype: Callable[[ScalarType | PtrType], str]
     nouns: Mapping[str, str]
+    operators: Mapping[str, str] = attrs.field(factory=dict[str, str])
+    op: Callable[[str], str] = str
+
+    def for_op(self, call: str) -> Words:
+        """The words in which the name of an op is `call`, which the op is built for."""
+        return attrs.evolve(self, op=lambda _: call)
 
 
-NOUNS: Final = {"tensor": "tensor", "tensors": "tensors", "a_tensor": "a tensor"}
+NOUNS: Final = {
+    "tensor": "tensor",
+    "tensors": "tensors",
+    "a_tensor": "a tensor",
+    "positional": "positional ",
+    "the_tuple": "the tuple ",
+}
 
 
 def _explicit_dtype(dtype: ScalarType | PtrType) -> str:
@@ -71,25 +84,30 @@ def in_words(text: str, words: Words) -> str:
     return text.in_words(words) if isinstance(text, Part) else text
 
 
-def say(template: str, *parts: Any, **named: Any) -> Part:
+def _written(part: Any, words: Words, dtype: Callable[[Any], str]) -> Any:
+    """A part of a message in the words of a language, types by `dtype`."""
+    if isinstance(part, Type):
+        return dtype(part)
+    return in_words(part, words) if isinstance(part, str) else part
+
+
+def say(template: str, *parts: Any) -> Part:
     """The text of a template of `str.format`. Parts that are types of run-time values are written by the language."""
 
     def write(words: Words) -> str:
-        def text(part: Any) -> Any:
-            return words.type(part) if isinstance(part, Type) else in_words(part, words) if _is_text(part) else part
-
-        return template.format(*map(text, parts), **words.nouns, **{name: text(part) for name, part in named.items()})
+        return template.format(*(_written(part, words, words.type) for part in parts), **words.nouns)
 
     return Part(write)
 
 
-def _is_text(part: Any) -> bool:
-    return isinstance(part, str)
+def joined(separator: str, *texts: str) -> Part:
+    """Texts with a separator between them."""
+    return Part(lambda words: separator.join(in_words(text, words) for text in texts))
 
 
-def dtype_text(dtype: ScalarType | PtrType) -> Part:
-    """A dtype as a kernel names it: `zg.f32`, `tl.float32`, `float`."""
-    return Part(lambda words: words.dtype(dtype))
+def op_text(name: str) -> Part:
+    """The name of an op; in an error of the call that the op is built for, the call."""
+    return Part(lambda words: words.op(name))
 
 
 def call_text(name: str) -> Part:
@@ -97,23 +115,34 @@ def call_text(name: str) -> Part:
     return Part(lambda words: words.call(name))
 
 
+def applied_text(name: str, values: Sequence[str]) -> Part:
+    """A call with arguments as its author writes it: `zg.floordiv(7, 0)`, `7 / 0`."""
+
+    def write(words: Words) -> str:
+        texts = [in_words(value, words) for value in values]
+        sign = words.operators.get(name)
+        if sign and len(texts) == 2:
+            return f"{texts[0]} {sign} {texts[1]}"
+        return f"{sign or words.call(name)}({', '.join(texts)})"
+
+    return Part(write)
+
+
 @attrs.frozen
 class Phrase:
-    """A sentence that each language has in its own words, with `{name}` for a part. Calling it gives the message.
+    """A sentence that languages have in words of their own, with `{name}` for a part. Calling it gives the message.
 
-    A dtype among the parts is written as a kernel names it.
+    A language without words of its own has those of explicit calls. A dtype among the parts is written as a kernel
+    names it; a type of a run-time value is given as a text, such as that of `say`.
     """
 
     zg: str
-    tl: str
-    c: str
+    tl: str | None = None
+    c: str | None = None
 
     def __call__(self, **parts: Any) -> Part:
         def write(words: Words) -> str:
-            named = {
-                name: words.dtype(part) if isinstance(part, ScalarType | PtrType) else in_words(part, words)
-                for name, part in parts.items()
-            }
-            return getattr(self, words.language).format(**words.nouns, **named)
+            named = {name: _written(part, words, words.dtype) for name, part in parts.items()}
+            return (getattr(self, words.language) or self.zg).format(**words.nouns, **named)
 
         return Part(write)

@@ -35,7 +35,7 @@ from ziggurat.frontends.triton_c.declared import SPELLINGS, spelled
 from ziggurat.frontends.triton_c.names import Header, headers, undeclared
 from ziggurat.frontends.triton_c.preprocess import Preprocessed, Token, preprocess
 from ziggurat.frontends.triton_c.reader import KernelSource, read_kernel
-from ziggurat.frontends.triton_c.words import reworded
+from ziggurat.frontends.triton_c.words import TRITON_C, WORDS
 from ziggurat.kernels.arguments import Signature
 from ziggurat.kernels.kernel import Kernel
 from ziggurat.kernels.models import Models
@@ -259,7 +259,8 @@ class TritonCModels(Models):
         if first is not None:
             named = not set(missing).isdisjoint(re.findall(r"\w+", _text_at(first)))
             if not named and not isinstance(first, KernelNameError):
-                return reworded(first)
+                first.say_in(WORDS)
+                return first
             if len(missing) == 1 and (first.hint or "").startswith("did you mean"):
                 return first
         name, token = missing[0], self._uses.get(missing[0])
@@ -314,7 +315,8 @@ class TritonCModels(Models):
                 if isinstance(value, str) and re.fullmatch(r"\s*\d+(\s*,\s*\d+)+\s*", value):
                     numbers = "".join(value.split())
                     one.hint = f"values to choose among are a list: {name}=[{numbers}], or -D{name}=[{numbers}]"
-        return reworded(error)
+        error.say_in(WORDS)
+        return error
 
     def source_for(self, types: Sequence[Type]) -> tuple[KernelSource, Sequence[Type]]:
         """The kernel for attributed types of all parameters, and the types of those of C."""
@@ -343,7 +345,7 @@ class TritonCModels(Models):
     def attribution(self, kernel: Function, types: Sequence[Type]) -> Attribution:
         found, own = self.source_for(types)
         try:
-            return compiler.attribute(found.model, own, found.functions)
+            return compiler.attribute(found.model, own, found.functions, language=TRITON_C)
         except ZigguratError as error:
             raise self._reworded(found.source.explained(error), self._values(types)) from None
 
@@ -355,7 +357,7 @@ class TritonCModels(Models):
             if not isinstance(type_, ConstantType):
                 divisibility.append(max(next(known), parameter.divisibility))
         try:
-            return compiler.triton_model(found.model, own, divisibility, found.functions)
+            return compiler.triton_model(found.model, own, divisibility, found.functions, language=TRITON_C)
         except ZigguratError as error:
             raise self._reworded(found.source.explained(error), self._values(signature.types)) from None
 
@@ -370,7 +372,8 @@ class TritonCModels(Models):
         return spelled(type_)
 
     def reworded(self, error: ZigguratError) -> ZigguratError:
-        return reworded(error)
+        error.say_in(WORDS)
+        return error
 
     def place(self, kernel: Function) -> Location | None:
         return Location(self.file, 1)

@@ -18,7 +18,7 @@ from typing import Any
 import attrs
 
 from ziggurat.backend.cuda.binary import Binary
-from ziggurat.backend.cuda.failures import failure, out_of_resources
+from ziggurat.backend.cuda.failures import ASSEMBLY, failure, out_of_resources
 from ziggurat.backend.ptx.lines import refused_at
 from ziggurat.codemodel.errors import InternalError, LaunchError, ResourceError, TargetError, ZigguratError, shown
 from ziggurat.codemodel.gpu.targets import PORTABLE_CTAS, target_for
@@ -432,6 +432,6 @@ def _load_module(driver: Any, binary: Binary) -> Any:
         raise TargetError(
             f"the driver's assembler refuses '{title}' ({status.name}):\n{message or '(it does not say why)'}",
             refused_at(binary.code, message) if isinstance(binary.code, str) else None,
-            hint="look at the kernel's zg.inline_asm_elementwise; if it has none, please report this",
+            hint=ASSEMBLY,
         )
     raise failure(status.name, "loading the code", title)

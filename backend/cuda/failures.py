@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError, MemoryAccessError, ResourceError, ZigguratError
+from ziggurat.codemodel.messages import call_text, joined, say
+
+ASSEMBLY = say("look at the kernel's {}; if it has none, please report this", call_text("inline_asm_elementwise"))
 
 # The class, summary and advice for each fault. After a fault, every call in the context fails until the process, or at
 # least the context, ends.
@@ -16,7 +19,11 @@ _FAULTS: dict[str, tuple[type[ZigguratError], str, str | None]] = {
     "CUDA_ERROR_MISALIGNED_ADDRESS": (
         MemoryAccessError,
         "accessed memory at a misaligned address",
-        "look for a false zg.multiple_of or zg.max_contiguous, or a view that starts in the middle",
+        say(
+            "look for a false {} or {}, or a view that starts in the middle",
+            call_text("multiple_of"),
+            call_text("max_contiguous"),
+        ),
     ),
     "CUDA_ERROR_INVALID_ADDRESS_SPACE": (MemoryAccessError, "accessed memory of the wrong address space", None),
     "CUDA_ERROR_ASSERT": (
@@ -27,7 +34,7 @@ _FAULTS: dict[str, tuple[type[ZigguratError], str, str | None]] = {
     "CUDA_ERROR_ILLEGAL_INSTRUCTION": (
         KernelRuntimeError,
         "executed an instruction that the device lacks or traps on",
-        "look at the kernel's zg.inline_asm_elementwise; if it has none, please report this",
+        ASSEMBLY,
     ),
     "CUDA_ERROR_HARDWARE_STACK_ERROR": (KernelRuntimeError, "ran over its stack", None),
     "CUDA_ERROR_INVALID_PC": (KernelRuntimeError, "jumped to an address without code", None),
@@ -62,7 +69,7 @@ def failure(status: str, doing: str, kernel: str | None = None, certain: bool = 
         else:
             subject = "a kernel launched before"
         which = None if certain else "which kernel: kernel[grid](…, check=True) waits for each launch"
-        return error(f"{subject} {what} ({status})", hint="; ".join(filter(None, (hint, which, _GONE))))
+        return error(f"{subject} {what} ({status})", hint=joined("; ", *filter(None, (hint, which, _GONE))))
     about = f" of '{kernel}'" if kernel is not None else ""
     if status in NO_DEVICE:
         return LaunchError(f"{doing}{about}: there is no such device ({status})")

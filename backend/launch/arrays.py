@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ziggurat.codemodel.errors import LaunchError, shown
+from ziggurat.codemodel.messages import call_text, say
 from ziggurat.codemodel.types import NUMPY, SCALARS, ScalarType, Type, f16, f32, f64, find_scalar, i1, i32, i64, u64
 
 if TYPE_CHECKING:
@@ -237,7 +238,7 @@ def number_type(value: Any) -> ScalarType | None:
 def no_argument(name: str, kernel: str, argument: Any) -> LaunchError:
     """The error for an argument that is neither an array nor a number."""
     got = f"the type {argument}" if isinstance(argument, Type) else type(argument).__name__
-    hint = f"annotate it as zg.constexpr to pass other values: {name}: zg.constexpr"
+    hint = say("annotate it as {0} to pass other values: {1}: {0}", call_text("constexpr"), name)
     if isinstance(argument, Mapping):
         hint = "pass the arrays and numbers in it as arguments of their own, or as a tuple"
     elif isinstance(argument, Iterable) and not isinstance(argument, str):

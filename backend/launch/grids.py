@@ -7,12 +7,18 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from ziggurat.codemodel.errors import LaunchError, shown
+from ziggurat.codemodel.messages import Phrase
 
 # The largest size of each axis: on arrays in memory, and on a GPU.
 MAX_SIZE = (1 << 31) - 1
 MAX_GPU_SIZES = (MAX_SIZE, 65535, 65535)
 # The grids whose launchers a kernel keeps. Making one takes microseconds.
 MAX_LAUNCHERS = 1024
+_SIZES = Phrase(zg="{name}[(zg.cdiv(n, BLOCK),)](…)", tl="{name}[(triton.cdiv(n, BLOCK),)](…)")
+_COMPUTED = Phrase(
+    zg='{name}[lambda meta: (zg.cdiv(meta["n"], meta["BLOCK"]),)](…)',
+    tl='{name}[lambda meta: (triton.cdiv(meta["n"], meta["BLOCK"]),)](…)',
+)
 
 
 def sizes_of(grid: Any, name: str) -> tuple[int, ...]:
@@ -25,7 +31,7 @@ def sizes_of(grid: Any, name: str) -> tuple[int, ...]:
     if not 1 <= len(sizes) <= 3 or not 0 <= min(sizes) <= max(sizes) <= MAX_SIZE:
         raise LaunchError(
             f"the grid of '{name}' must be one to three sizes, integers from 0 to {MAX_SIZE}; got {shown(grid)}",
-            hint=f"{name}[(zg.cdiv(n, BLOCK),)](…)",
+            hint=_SIZES(name=name),
         )
     return sizes
 
@@ -95,7 +101,7 @@ def computed_grid(grid: Callable[[dict[str, Any]], Any], name: str, arguments: d
             raise
         raise LaunchError(
             f"the grid of '{name}' must be a function of one parameter, the arguments by name; got: {error}",
-            hint=f'{name}[lambda meta: (zg.cdiv(meta["n"], meta["BLOCK"]),)](…)',
+            hint=_COMPUTED(name=name),
         ) from None
 
 

@@ -22,6 +22,7 @@ from ziggurat.codemodel.dialects import arith, cf, core, scf, tt
 from ziggurat.codemodel.dispatch import OpTable
 from ziggurat.codemodel.errors import KernelRuntimeError, MemoryAccessError
 from ziggurat.codemodel.interpret import Meaning
+from ziggurat.codemodel.messages import Phrase, call_text, say
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import element_bytes, element_of
 
@@ -74,11 +75,21 @@ class Sources:
 
 
 _HINTS: dict[type[Op], str] = {
-    tt.Load: "give the load an other= that leaves the result as it is (0 for a sum, -inf for a maximum), or choose "
-    "with zg.where and the mask",
-    tt.AtomicRMW: "choose with zg.where and the mask",
+    tt.Load: say(
+        "give the load an other= that leaves the result as it is (0 for a sum, -inf for a maximum), or choose "
+        "with {} and the mask",
+        call_text("where"),
+    ),
+    tt.AtomicRMW: say("choose with {} and the mask", call_text("where")),
     tt.Poison: "give the variable a value on every path",
 }
+
+
+WIDE_OFFSET = Phrase(
+    zg="compute the offset in 64 bits: zg.cast(…, zg.i64) of an operand",
+    tl="compute the offset in 64 bits: x.to(tl.int64) of an operand",
+    c="compute the offset in 64 bits: (long)x of an operand",
+)
 
 
 def undefined_error(program: str, use: str, source: Op, reason: str, op: Op) -> KernelRuntimeError:
@@ -102,7 +113,7 @@ def explained(machine: Machine, pointers: Any, mask: Array | None) -> Generator[
                 source, reason = machine.sources.of(int(marks[marks < 0][0]))
                 error.summary += f": {reason}"
                 if element_bytes(source.result.type) < 8:
-                    error.hint = "compute the offset in 64 bits: zg.cast(…, zg.i64) of an operand"
+                    error.hint = WIDE_OFFSET()
                 error.add("it overflows here", source.location)
         raise
 

@@ -20,6 +20,7 @@ from ziggurat.backend.launch.arrays import address, tensor_at
 from ziggurat.backend.reference.values import Array
 from ziggurat.codemodel.dialects.tt import AtomicCAS, AtomicRMW, IntToPtr, MemSemantic
 from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError, MemoryAccessError, warn
+from ziggurat.codemodel.messages import Phrase, call_text, say
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.scalars import bits_of
 from ziggurat.codemodel.types import MAX_ELEMENTS
@@ -27,10 +28,12 @@ from ziggurat.transforms.kit.dataflow import written_parameters
 
 _ADDRESS_BITS = 56  # A process has addresses of at most 56 bits: x86-64 with five levels of pages, less elsewhere.
 _MAX_NUMBER = (1 << 62 - _ADDRESS_BITS) - 1
-MASK_HINT = (
-    "mask what lies outside, as with mask=zg.less(offsets, n), and check that the sizes "
-    "and strides that the kernel was given are the array's"
-)
+_CHECK = "and check that the sizes and strides that the kernel was given are the array's"
+MASK_HINT = Phrase(
+    zg=f"mask what lies outside, as with mask=zg.less(offsets, n), {_CHECK}",
+    tl=f"mask what lies outside, as with mask=offsets < n, {_CHECK}",
+    c=f"mask the pointers outside of the array, as in *?(offsets < n) p, {_CHECK}",
+)()
 
 
 def real_addresses(pointers: Array) -> Array:
@@ -470,8 +473,10 @@ class Sharing:
             error = KernelRuntimeError(
                 f"{self.memory.program(int(programs[lane]))} {verb} an element of {names} that it has {done}, with no "
                 "barrier between",
-                hint="call zg.debug_barrier() between the two: on a GPU these may be two threads, which run in any "
-                "order",
+                hint=say(
+                    "call {}() between the two: on a GPU these may be two threads, which run in any order",
+                    call_text("debug_barrier"),
+                ),
             )
             error.add(f"it is {done.split()[0]} here", self._accesses[int(before[lane]) - 1].location)
             raise error

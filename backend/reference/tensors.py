@@ -19,6 +19,7 @@ from ziggurat.codemodel.dialects import arith, cf, cpu, tt
 from ziggurat.codemodel.dialects.tt import InputPrecision
 from ziggurat.codemodel.errors import KernelRuntimeError
 from ziggurat.codemodel.interpret import Meaning
+from ziggurat.codemodel.messages import call_text, say
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.printed import Column, printed_lines
 from ziggurat.codemodel.scalars import rounded, tf32, widened
@@ -325,7 +326,9 @@ def _multiple_of(machine: Machine, op: tt.MultipleOf, operands: Operands) -> Arr
             # The first element of each run must be divisible. The first of an axis begins a run.
             first = array.take(0, axis=axis + 1) if array.ndim > 1 else array
             rest = np.fmod(first, number)
-            require(machine, rest == 0, f"a value is not a multiple of {number}, as zg.multiple_of says")
+            require(
+                machine, rest == 0, say("a value is not a multiple of {}, as {} says", number, call_text("multiple_of"))
+            )
     return operands[0]
 
 

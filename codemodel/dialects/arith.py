@@ -13,7 +13,8 @@ from typing import Any, ClassVar
 
 from ziggurat.codemodel.errors import BuildError
 from ziggurat.codemodel.fields import attribute, operand, result_type
-from ziggurat.codemodel.op import Op, Value, expect, require
+from ziggurat.codemodel.messages import op_text, say
+from ziggurat.codemodel.op import Op, Value, require
 from ziggurat.codemodel.traits import Commutative, Constant, MayTrap, Pure
 from ziggurat.codemodel.types import PtrType, ScalarType, TensorType, Type, element_of, i1, shape_of, with_element
 
@@ -63,17 +64,26 @@ def scalar_of(op: Op, value: Value | Type, kind: str, which: str = "the operands
     noun, holds = _KINDS[kind]
     if isinstance(scalar, ScalarType) and holds(scalar):
         return scalar
-    raise BuildError(f"{op.NAME}: {which} must be {noun}; got {type_}")
+    raise BuildError(say("{}: {} must be {}; got {}", op_text(op.NAME), which, noun, type_))
+
+
+def require_of(op: Op, condition: bool, template: str, *parts: Any) -> None:
+    """Raise `BuildError` unless the condition holds: the template of `say`, with the op as the first part."""
+    if not condition:
+        raise BuildError(say(template, op_text(op.NAME), *parts))
 
 
 def tensor_of(op: Op, value: Value) -> TensorType:
     """The type of a tensor operand."""
-    return expect(value.type, TensorType, f"{op.NAME}: the operand must be a tensor; got {value.type}")
+    type_ = value.type
+    if not isinstance(type_, TensorType):
+        raise BuildError(say("{}: the operand must be {a_tensor}; got {}", op_text(op.NAME), type_))
+    return type_
 
 
 def axis_of(op: Op, axis: int, rank: int) -> None:
     """Require that `axis` is at least 0 and less than `rank`."""
-    require(0 <= axis < rank, f"{op.NAME}: axis {axis} is not one of the {rank} axes")
+    require_of(op, 0 <= axis < rank, "{}: axis {} is not one of the {} axes", axis, rank)
 
 
 def same_types(op: Op, *values: Value) -> None:
@@ -81,7 +91,9 @@ def same_types(op: Op, *values: Value) -> None:
     first = values[0].type
     for value in values[1:]:
         if value.type is not first and value.type != first:
-            raise BuildError(f"{op.NAME}: the operands must be of one type; got {first} and {value.type}")
+            raise BuildError(
+                say("{}: the operands must be of one type; got {} and {}", op_text(op.NAME), first, value.type)
+            )
 
 
 class ConstantOp(Op, Pure, Constant, name="arith.constant"):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 
-from ziggurat.codemodel.dialects.arith import Elementwise, Unary, scalar_of
+from ziggurat.codemodel.dialects.arith import Elementwise, Unary, require_of, scalar_of
 from ziggurat.codemodel.fields import attribute, operand, operands
-from ziggurat.codemodel.op import Value, require
+from ziggurat.codemodel.op import Value
 
 
 class FloatUnary(Unary):
@@ -134,7 +134,7 @@ class Directed(Elementwise, name="math.directed"):
     def check(self) -> None:
         super().check()
         bits = scalar_of(self, self.values[0], "float").bits
-        require(bits >= 32, f"{self.NAME}: the operands must be f32 or f64; got {self.values[0].type}")
+        require_of(self, bits >= 32, "{}: the operands must be floats of 32 or 64 bits; got {}", self.values[0].type)
         count = {Operation.SQRT: 1, Operation.FMA: 3}.get(self.operation, 2)
         arity = len(self.values)
-        require(arity == count, f"{self.NAME}: {self.operation.value} takes {count} operands; got {arity}")
+        require_of(self, arity == count, "{}: {} takes {} operands; got {}", self.operation.value, count, arity)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from ziggurat.codemodel import traits
 from ziggurat.codemodel.assembly import constraints_error, parts_of, template_error
-from ziggurat.codemodel.dialects.arith import Binary, Conditional, FloatBinary, axis_of, tensor_of
+from ziggurat.codemodel.dialects.arith import Binary, Conditional, FloatBinary, axis_of, require_of, tensor_of
 from ziggurat.codemodel.dialects.math import FloatUnary
 from ziggurat.codemodel.dialects.scf import packed
 from ziggurat.codemodel.dialects.tt_memory import *
@@ -190,27 +190,42 @@ class Dot(Op, traits.Pure, name="tt.dot"):
 
     def check(self) -> None:
         a, b, c = (tensor_of(self, value) for value in (self.a, self.b, self.c))
-        require(
+        require_of(
+            self,
             a.rank == b.rank and a.rank in (2, 3) and a.shape[:-2] == b.shape[:-2],
-            f"tt.dot: the operands must be two matrices, or two equal batches of them; got {a} and {b}",
+            "{}: the operands must be two matrices, or two equal batches of them; got {} and {}",
+            a,
+            b,
         )
-        require(
+        require_of(
+            self,
             a.shape[-1] == b.shape[-2],
-            f"tt.dot: the inner sizes differ: {list(a.shape)} has {a.shape[-1]} columns, {list(b.shape)} has "
-            f"{b.shape[-2]} rows",
+            "{}: the inner sizes differ: {} has {} columns, {} has {} rows",
+            list(a.shape),
+            a.shape[-1],
+            list(b.shape),
+            b.shape[-2],
         )
-        require(
+        require_of(
+            self,
             multiplies(a.element, b.element),
-            "tt.dot: the operands must be of one element type, or both 8-bit floats or integers; "
-            f"got {a.element} and {b.element}",
+            "{}: the operands must be of one element type, or both 8-bit floats or integers; got {} and {}",
+            a.element,
+            b.element,
         )
         allowed = accumulators(a.element)
-        require(bool(allowed), f"tt.dot: the operands must be floats or 8-bit integers; got {a.element}")
+        operands = "{}: the operands must be floats or 8-bit integers; got {}"
+        require_of(self, bool(allowed), operands, a.element)
         shape = (*a.shape[:-1], b.shape[-1])
-        require(c.shape == shape, f"tt.dot: the accumulator must have the shape {list(shape)}; got {c}")
-        require(
+        require_of(self, c.shape == shape, "{}: the accumulator must have the shape {}; got {}", list(shape), c)
+        choices = " or ".join(["{}"] * len(allowed))
+        require_of(
+            self,
             c.element in allowed,
-            f"tt.dot of {a.element} accumulates in {' or '.join(map(str, allowed))}; got {c.element}",
+            f"{{}} of {{}} accumulates in {choices}; got {{}}",
+            a.element,
+            *allowed,
+            c.element,
         )
 
 

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from ziggurat.codemodel import traits
 from ziggurat.codemodel.dialects import arith
-from ziggurat.codemodel.dialects.arith import axis_of, scalar_of, tensor_of
+from ziggurat.codemodel.dialects.arith import axis_of, require_of, scalar_of, tensor_of
 from ziggurat.codemodel.fields import attribute, operand, operands, result_type
 from ziggurat.codemodel.op import Op, Value, expect, require
 from ziggurat.codemodel.types import (
@@ -288,8 +288,9 @@ class MakeTensorDescriptor(Op, traits.Pure, name="tt.make_tensor_descriptor"):
 
 def _described(op: Op, value: Value, indices: Sequence[Value]) -> DescriptorType:
     type_ = expect(value.type, DescriptorType, f"{op.NAME}: the operand must be a descriptor; got {value.type}")
-    require(len(indices) == len(type_.block), f"{op.NAME} of {type_} takes {len(type_.block)} offsets")
-    require(all(v.type == i32 for v in indices), f"the offsets of {op.NAME} must be i32")
+    count = len(type_.block)
+    require_of(op, len(indices) == count, "{} of {} takes {} offsets", type_, count)
+    require_of(op, all(v.type == i32 for v in indices), "the offsets of {} must be {}", i32)
     return type_
 
 
@@ -359,7 +360,7 @@ class DescriptorStore(Op, traits.MemoryWrite, name="tt.descriptor_store"):
         type_ = _described(self, self.descriptor, self.offsets)
         expected = TensorType(type_.block, type_.element)
         tensor = tensor_of(self, self.value).without_layout()
-        require(tensor == expected, f"tt.descriptor_store writes {expected}; got {self.value.type}")
+        require_of(self, tensor == expected, "{} writes {}; got {}", expected, self.value.type)
 
 
 class DescriptorReduce(Op, traits.MemoryRead, traits.MemoryWrite, name="tt.descriptor_reduce"):
@@ -383,10 +384,12 @@ def _gathered(op: DescriptorGather | DescriptorScatter) -> TensorType:
     """The type of the rows that an access moves: a row of the block for each row number."""
     type_ = expect(op.descriptor.type, DescriptorType, f"{op.NAME}: the operand must be a descriptor")
     good = len(type_.block) == 2 and type_.block[0] == 1
-    require(good, f"{op.NAME} takes a descriptor with blocks of one row, [1, columns]; got {type_}")
-    rows = expect(op.rows.type, TensorType, f"{op.NAME}: the rows must be a tensor; got {op.rows.type}")
-    require(rows.rank == 1 and rows.element == i32, f"the rows of {op.NAME} must be i32 along one axis; got {rows}")
-    require(op.column.type == i32, f"the column of {op.NAME} must be i32; got {op.column.type}")
+    require_of(op, good, "{} takes a descriptor with blocks of one row, [1, columns]; got {}", type_)
+    rows, column = op.rows.type, op.column.type
+    is_row = isinstance(rows, TensorType) and rows.rank == 1 and rows.element == i32
+    require_of(op, is_row, "the rows of {} must be {} along one axis; got {}", i32, rows)
+    require_of(op, column == i32, "the column of {} must be {}; got {}", i32, column)
+    assert isinstance(rows, TensorType)
     return TensorType((rows.shape[0], type_.block[1]), type_.element)
 
 
@@ -413,7 +416,7 @@ class DescriptorScatter(Op, traits.MemoryWrite, name="tt.descriptor_scatter"):
 
     def check(self) -> None:
         expected, type_ = _gathered(self), tensor_of(self, self.value).without_layout()
-        require(type_ == expected, f"tt.descriptor_scatter writes {expected}; got {self.value.type}")
+        require_of(self, type_ == expected, "{} writes {}; got {}", expected, self.value.type)
 
 
 class Bitcast(Op, traits.Pure, name="tt.bitcast"):

@@ -6,7 +6,7 @@ Programs take them from the module of the dialect, `tt.Splat`.
 from __future__ import annotations
 
 from ziggurat.codemodel import traits
-from ziggurat.codemodel.dialects.arith import axis_of, same_types, tensor_of
+from ziggurat.codemodel.dialects.arith import axis_of, require_of, same_types, tensor_of
 from ziggurat.codemodel.fields import attribute, operand, result_type
 from ziggurat.codemodel.layout import Layout
 from ziggurat.codemodel.op import Op, Value, require
@@ -110,10 +110,8 @@ class Trans(Op, traits.Pure, name="tt.trans"):
 
     def infer_type(self) -> Type:
         source = tensor_of(self, self.value)
-        require(
-            sorted(self.order) == list(range(source.rank)),
-            f"tt.trans: {list(self.order)} is not a permutation of the {source.rank} axes",
-        )
+        is_good = sorted(self.order) == list(range(source.rank))
+        require_of(self, is_good, "{}: {} is not a permutation of the {} axes", list(self.order), source.rank)
         layout = None if source.layout is None else source.layout.transposed(source.shape, self.order)
         return TensorType(tuple(source.shape[axis] for axis in self.order), source.element, layout)
 
@@ -141,9 +139,8 @@ class Split(Op, traits.Pure, name="tt.split"):
 
     def infer_type(self) -> Type:
         source = tensor_of(self, self.value)
-        require(
-            source.shape[-1] == 2, f"tt.split: the operand must be a tensor whose last axis has size 2; got {source}"
-        )
+        is_good = source.shape[-1] == 2
+        require_of(self, is_good, "{}: the operand must be {a_tensor} whose last axis has size 2; got {}", source)
         layout = None if source.layout is None else source.layout.split()
         require(source.layout is None or layout is not None, "tt.split takes both halves from the same thread")
         half = shaped(source.shape[:-1], source.element, layout)
@@ -158,10 +155,8 @@ class Cat(Op, traits.Pure, name="tt.cat"):
 
     def infer_type(self) -> Type:
         source, other = tensor_of(self, self.lhs), tensor_of(self, self.rhs)
-        require(
-            source.shape == other.shape,
-            f"tt.cat takes two tensors of one shape, got {list(source.shape)} and {list(other.shape)}",
-        )
+        shapes = (list(source.shape), list(other.shape))
+        require_of(self, source.shape == other.shape, "{} takes two {tensors} of one shape, got {} and {}", *shapes)
         same_types(self, self.lhs, self.rhs)
         layout = source.layout
         if layout is not None:
@@ -181,13 +176,13 @@ class Gather(Op, traits.Pure, name="tt.gather"):
         source, index = tensor_of(self, self.source), tensor_of(self, self.index)
         axis_of(self, self.axis, source.rank)
         element = index.element
-        require(
-            isinstance(element, ScalarType) and element.is_int, f"tt.gather: the index must hold integers; got {index}"
-        )
+        is_index = isinstance(element, ScalarType) and element.is_int
+        require_of(self, is_index, "{}: the index must hold integers; got {}", index)
         shapes = f"{list(source.shape)} and {list(index.shape)}"
-        require(source.rank == index.rank, f"tt.gather: source and index must have equally many axes; got {shapes}")
+        is_good = source.rank == index.rank
+        require_of(self, is_good, "{}: source and index must have equally many axes; got {}", shapes)
         others = all(a == b for i, (a, b) in enumerate(zip(source.shape, index.shape, strict=True)) if i != self.axis)
-        require(others, f"tt.gather: the shapes {shapes} differ along another axis than {self.axis}")
+        require_of(self, others, "{}: the shapes {} differ along another axis than {}", shapes, self.axis)
         return TensorType(index.shape, source.element, index.layout)
 
 
@@ -202,10 +197,8 @@ class Histogram(Op, traits.Pure, name="tt.histogram"):
     def infer_type(self) -> Type:
         source = tensor_of(self, self.value)
         element = source.element
-        require(
-            isinstance(element, ScalarType) and element.is_int and source.rank == 1,
-            f"tt.histogram: the operand must be a tensor of integers with one axis; got {source}",
-        )
+        is_good = isinstance(element, ScalarType) and element.is_int and source.rank == 1
+        require_of(self, is_good, "{}: the operand must be {a_tensor} of integers with one axis; got {}", source)
         if self.mask is not None:
             require(self.mask.type == with_element(source, i1), f"the mask of tt.histogram is {self.mask.type}")
         return TensorType((self.bins,), i32)

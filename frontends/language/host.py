@@ -17,10 +17,12 @@ from typing import Any, Final
 from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.dialects import math as maths
 from ziggurat.codemodel.errors import KernelRuntimeError, KernelTypeError, KernelValueError, shown
+from ziggurat.codemodel.messages import applied_text, call_text, say
 from ziggurat.codemodel.numbers import COMPARISONS, FUNCTIONS, rounded_number, wrapped
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import ScalarType, f64, i1
 from ziggurat.frontends.language.constants import as_constant
+from ziggurat.frontends.language.phrases import DIVIDE_FLOATS, INVERT
 
 # The op of a call on floats, on signed and on unsigned integers; None where the call does not take them.
 OPS: Final[dict[str, tuple[type[Op] | None, type[Op] | None, type[Op] | None]]] = {
@@ -96,25 +98,27 @@ def _checked(name: str, function: Callable[..., Any], *values: Any) -> Any:
     try:
         return function(*values)
     except (ValueError, ZeroDivisionError) as error:
-        call = f"zg.{name}({', '.join(map(shown, values))})"
+        call = applied_text(name, [*map(shown, values)])
         reason = str(error).rpartition(": ")[2]  # Of a call that this one consists of, the reason alone.
-        raise KernelValueError(f"cannot compute {call}: {reason}") from None
+        raise KernelValueError(say("cannot compute {}: {}", call, reason)) from None
 
 
 def _combined(name: str, a: Any, b: Any) -> Any:
     """A call of two operands, by its op."""
     floats, signed, unsigned = OPS[name]
     if floats is None and (isinstance(a, float) or isinstance(b, float)):
-        hint = "for floats, zg.floor(zg.div(a, b))" if name == "floordiv" else None
-        raise KernelTypeError(f"zg.{name}: the operands must be integers; got {a!r} and {b!r}", hint=hint)
+        hint = DIVIDE_FLOATS() if name == "floordiv" else None
+        raise KernelTypeError(
+            say("{}: the operands must be integers; got {!r} and {!r}", call_text(name), a, b), hint=hint
+        )
     a, b = _promoted(a, b)
     if signed is None:
         a, b = float(a), float(b)
     elif name in _SUMS and isinstance(a, bool):
         a, b = int(a), int(b)
     if name == "shl" and a and a.bit_length() + b > MAX_BITS:
-        text = f"zg.shl({shown(a)}, {shown(b)})"
-        raise KernelValueError(f"cannot compute {text}: a constant integer must have at most {MAX_BITS} bits")
+        text = applied_text("shl", (shown(a), shown(b)))
+        raise KernelValueError(say("cannot compute {}: a constant integer must have at most {} bits", text, MAX_BITS))
     cls = floats if isinstance(a, float) else unsigned if isinstance(a, bool) else signed
     assert cls is not None
     if cls in FUNCTIONS:
@@ -155,7 +159,7 @@ def neg(x: Any) -> Any:
     """The number with its sign changed."""
     if isinstance(x, bool):
         raise KernelTypeError(
-            f"zg.neg: the operands must be integers or floats; got {x}", hint="use zg.invert to exchange true and false"
+            say("{}: the operands must be integers or floats; got {}", call_text("neg"), x), hint=INVERT()
         )
     return -x
 
@@ -170,7 +174,7 @@ def abs(x: Any) -> Any:
 def invert(x: Any) -> Any:
     """Every bit inverted; the negation of a bool."""
     if isinstance(x, float):
-        raise KernelTypeError(f"zg.invert: the operands must be integers; got {x}")
+        raise KernelTypeError(say("{}: the operands must be integers; got {}", call_text("invert"), x))
     return not x if isinstance(x, bool) else ~x
 
 
@@ -207,7 +211,7 @@ def sigmoid(x: Any) -> float:
 def next_power_of_2(n: int) -> int:
     """1, 2, 4, 8, …"""
     if isinstance(n, float):
-        raise KernelTypeError(f"zg.next_power_of_2: 'n' must be an integer; got {n}")
+        raise KernelTypeError(say("{}: 'n' must be an integer; got {}", call_text("next_power_of_2"), n))
     return 1 << max(0, n - 1).bit_length()
 
 
@@ -222,7 +226,11 @@ def run_body(body: Callable[..., Any]) -> Callable[..., Any]:
     def meaning(*values: Any) -> Any:
         if any(isinstance(value, float) for value in values):
             raise KernelTypeError(
-                f"zg.{body.__name__}: the operands must be integers; got {' and '.join(map(repr, values))}"
+                say(
+                    "{}: the operands must be integers; got {}",
+                    call_text(body.__name__),
+                    " and ".join(map(repr, values)),
+                )
             )
         return _checked(body.__name__, run, *values)
 
@@ -231,9 +239,9 @@ def run_body(body: Callable[..., Any]) -> Callable[..., Any]:
 
 def compare(a: Any, b: Any, kind: Any) -> Any:
     """The comparison of two numbers."""
-    values, wanted = (plain(a), plain(b)), "a member of zg.CompareKind, or a sign such as '<'"
+    values, wanted = (plain(a), plain(b)), say("a member of {}, or a sign such as '<'", call_text("CompareKind"))
     if getattr(kind, "value", None) not in COMPARISONS:
-        raise KernelTypeError(f"zg.compare: 'kind' must be {wanted}; got {shown(kind)}")
+        raise KernelTypeError(say("{}: 'kind' must be {}; got {}", call_text("compare"), wanted, shown(kind)))
     return NotImplemented if None in values else bool(COMPARISONS[kind.value](*_promoted(*values)))
 
 
@@ -241,7 +249,9 @@ def compare(a: Any, b: Any, kind: Any) -> Any:
 def where(condition: Any, x: Any, y: Any) -> Any:
     """The first number where the condition holds, else the second."""
     if not isinstance(condition, bool):
-        raise KernelTypeError(f"zg.where: the condition must be i1 (true or false); got {condition}")
+        raise KernelTypeError(
+            say("{}: the condition must be {} (true or false); got {}", call_text("where"), i1, condition)
+        )
     x, y = _promoted(x, y)
     return x if condition else y
 

@@ -16,6 +16,7 @@ import attrs
 
 from ziggurat.codemodel.errors import KernelTypeError, KernelValueError, shown
 from ziggurat.codemodel.location import Location
+from ziggurat.codemodel.messages import call_text, say
 from ziggurat.frontends.language.host import plain, run_body
 from ziggurat.frontends.language.kinds import CONVERSIONS
 
@@ -47,8 +48,8 @@ def bind(
 
     def misfit(message: str, keyword: str | None = None) -> KernelTypeError:
         near = None if keyword is None or keyword in parameters else suggest(keyword, parameters)
-        hint = f"{near} {written()}" if near else written()
-        return KernelTypeError(f"{called} {message}", place(keyword), hint)
+        hint = say("{} {}", near, written()) if near else written()
+        return KernelTypeError(say("{} {}", called, message), place(keyword), hint)
 
     bound: dict[str, Any] = {}
     rest = list(positional)
@@ -61,7 +62,7 @@ def bind(
     if rest:
         most = len(positional) - len(rest)
         noun = "argument" if most == 1 else "arguments"
-        raise misfit(f"takes at most {most} positional {noun}; got {len(positional)}")
+        raise misfit(say("takes at most {} {positional}{}; got {}", most, noun, len(positional)))
     for keyword, value in keywords.items():
         if keyword not in parameters:
             raise misfit(f"has no parameter '{keyword}'", keyword)
@@ -154,6 +155,16 @@ class Signature:
             return len(given)  # pyright: ignore[reportUnknownArgumentType]
         return 2 if given is True else None
 
+    @property
+    def called(self) -> str:
+        """The call as messages name it: `zg.load`, `tl.load`, or `load` of C."""
+        return call_text(self.name) if self.prefix == "zg" else f"{self.prefix}.{self.name}"
+
+    @property
+    def written(self) -> str:
+        """The call as messages name it, with its parameters."""
+        return say("{}{}", self.called, str(self).removeprefix(self.name))
+
     def __str__(self) -> str:
         plain = [inspect.Parameter(p.name, p.kind, default=p.default) for p in self.parameters]
         return f"{self.name}{inspect.Signature(plain)}"
@@ -165,9 +176,7 @@ class Signature:
         place: Callable[[str | None], Location | None] = nowhere,
     ) -> dict[str, Any]:
         """The argument or the default of each parameter, in the order of the parameters; see `bind`."""
-        given = bind(
-            f"{self.prefix}.{self.name}", lambda: f"{self.prefix}.{self}", self.by_name, arguments, keywords, place
-        )
+        given = bind(self.called, lambda: self.written, self.by_name, arguments, keywords, place)
         return {name: given.get(name, p.default) for name, p in self.by_name.items()}
 
 
@@ -206,7 +215,7 @@ class Call(Generic[P, R]):
             try:
                 result = self.host(**{p.name: p.held(bound[p.name]) for p in self.signature.parameters})
             except OverflowError as error:
-                raise KernelValueError(f"cannot compute zg.{self.signature.name}: {error}") from None
+                raise KernelValueError(say("cannot compute {}: {}", self.signature.called, error)) from None
             if result is not NotImplemented:
                 return result
             for p in reversed(self.signature.parameters):

@@ -9,6 +9,7 @@ from typing import Any
 
 from ziggurat.codemodel.errors import KernelErrors, KernelSyntaxError, LaunchError, StaticAssertionError, ZigguratError
 from ziggurat.codemodel.location import Location
+from ziggurat.frontends.language.words import TRITON
 
 
 class TritonError(Exception):
@@ -97,16 +98,13 @@ def as_triton(error: ZigguratError) -> ZigguratError:
 
     The error of a call has the error in the called function as its cause, as in Triton.
     """
+    error.say_in(TRITON)
     place = error.location
     for inner in error.errors if isinstance(error, KernelErrors) else ():
         as_triton(inner)
         error.__cause__ = error.__cause__ or inner.__cause__
     if place is not None and place.caller is not None and error.__cause__ is None:
         error.__cause__ = CompilationError(f"{_counted(place)}\n{error.summary}")
-    if error.hint is not None:
-        from ziggurat.frontends.triton.words import in_words_of_triton
-
-        error.hint = in_words_of_triton(error.hint)
     if not isinstance(error, TritonError):
         error.__class__ = _combined(type(error))
     return error

@@ -20,7 +20,7 @@ from ziggurat.codemodel.errors import KernelNameError, KernelTypeError
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.types import PtrType, ScalarType, VarType, pyobject
 from ziggurat.frontends.bodies import Bodies
-from ziggurat.frontends.language.signature import SIGNATURES, suggest
+from ziggurat.frontends.language.signature import SIGNATURES, bind, nowhere, suggest
 from ziggurat.frontends.triton_c.declared import Specifiers, scalar_of
 from ziggurat.frontends.triton_c.grammar import Node
 from ziggurat.frontends.triton_c.library import BINARY, CONDITIONS, CONSTANTS, EFFECTS, NAMES, TO_POINTEES, call_of
@@ -406,11 +406,11 @@ class Expressions(Bodies):
         if known in EFFECTS and self.conditions:
             raise self.effect(f"'{name}'", node)
         values = [self.argument(argument) for argument in arguments]
+        parameters = str(SIGNATURES[known]).removeprefix(known)
         try:
-            SIGNATURES[known].bind(values, {})
+            bind(f"'{name}'", lambda: f"{name}{parameters}", SIGNATURES[known].by_name, values, {}, nowhere)
         except KernelTypeError as error:
-            summary = error.summary.replace(f"zg.{known}", f"'{name}'")
-            raise self.source.type_error(summary, node, error.hint) from None
+            raise self.source.at(error, node) from None
         for place in TO_POINTEES.get(known, ()):
             if place < len(values):
                 values[place] = self.invoke("c.pointee", arguments[place], values[0], values[place])

@@ -22,10 +22,12 @@ from ziggurat.codemodel.errors import (
 )
 from ziggurat.codemodel.gpu.options import USUAL_WARPS
 from ziggurat.codemodel.location import Location
+from ziggurat.codemodel.messages import Words, in_words, say
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.types import Type
 from ziggurat.frontends.language import Function
-from ziggurat.frontends.language.languages import EXPLICIT
+from ziggurat.frontends.language.languages import EXPLICIT, Language
+from ziggurat.frontends.language.phrases import STORE_RESULTS
 from ziggurat.frontends.triton.errors import as_triton
 from ziggurat.transforms.attribution.attribution import Attribution
 from ziggurat.transforms.calls.constants import FunctionName, describe, symbol_part
@@ -45,13 +47,19 @@ class FunctionAttributor:
     """The attribution of one function at one list of argument types: the context that its handlers work in."""
 
     def __init__(
-        self, program: Attributor, function: FunctionName, types: tuple[Type, ...], caller: Location | None
+        self,
+        program: Attributor,
+        function: FunctionName,
+        types: tuple[Type, ...],
+        caller: Location | None,
+        words: Words | None = None,
     ) -> None:
         self.program = program
         self.function = function
         self.func = func = function.model
         self.caller = caller
-        self.language = EXPLICIT if function.function is None else function.function.language
+        self.language = program.language if function.function is None else function.function.language
+        self.words = words or self.language.words
         self.found = Attribution(func, types, self.language)
         self.found.noinline = function.function is not None and function.function.noinline
         self.scope = self.found.scope
@@ -85,13 +93,14 @@ class FunctionAttributor:
         first, second = ("nothing" if one == NONE else describe(one) for one in (result, type_))
         hint = "return values of one type on every path"
         if not self.language.is_triton:
-            summary = f"'{self.func.attributes['sym_name']}' returns {first} on one path and {second} here"
+            name = self.func.attributes["sym_name"]
+            summary = say("'{}' returns {} on one path and {} here", name, first, second)
             self.report(op, KernelTypeError(summary, hint=hint))
             return
-        words = f"Return type mismatch: Inconsistent return types: {first} and {second}"
-        error = KernelTypeError(words, hint=hint)
-        error.add(f"{first} is returned here", self.returns[0][1].location)
-        error.add(f"{second} is returned here", op.location)
+        summary = say("Return type mismatch: Inconsistent return types: {} and {}", first, second)
+        error = KernelTypeError(summary, hint=hint)
+        error.add(say("{} is returned here", first), self.returns[0][1].location)
+        error.add(say("{} is returned here", second), op.location)
         self.report(self.func, error)  # Triton's place is the function.
 
     def joined(self, first: Type, second: Type) -> Type:
@@ -108,12 +117,14 @@ class FunctionAttributor:
             return
         if error.location is None:
             error.location = self.place(op)
+        error.say_in(self.words)
         known = self.program.errors
         if not any(e.summary == error.summary and e.location == error.location for e in known):
             known.append(error)
 
     def warn(self, message: str) -> None:
         """Issue a warning at the current op, once."""
+        message = in_words(message, self.words)
         warned = (message, self.place())
         if warned not in self.program.warned:
             self.program.warned.add(warned)
@@ -142,6 +153,7 @@ class FunctionAttributor:
                 else:
                     outcome = handler(self, op)
             except ZigguratError as error:
+                error.say_in(self.words)
                 if self.language.is_triton and _has_cause(op, error):
                     kind = TypeError if isinstance(error, KernelTypeError) else ValueError
                     error.__cause__ = error.__cause__ or kind(error.summary)  # Programs read the words there.
@@ -194,7 +206,8 @@ class Attributor:
     `functions` are the Python models that calls by symbol mean, where a model does not come from a `Function` with
     callees of its own. `instances` holds the results in the order in which they were finished, so callees come before
     callers. `num_warps` gives the number of warps of a program to a kernel that asks for it, and `dot_precision` the
-    precision of a `tl.dot` that names none, or None for that of the language.
+    precision of a `tl.dot` that names none, or None for that of the language. `language` is that of models that do not
+    come from a `Function`.
     """
 
     def __init__(
@@ -202,8 +215,10 @@ class Attributor:
         functions: Mapping[str, Op] | None = None,
         num_warps: Callable[[], int] = default_warps,
         dot_precision: Callable[[], str | None] = lambda: None,
+        language: Language = EXPLICIT,
     ) -> None:
         self.functions = functions or {}
+        self.language = language
         self.num_warps, self.dot_precision = num_warps, dot_precision
         self.instances: dict[tuple[int, tuple[Type, ...]], Attribution] = {}
         self.errors: list[ZigguratError] = []
@@ -216,8 +231,13 @@ class Attributor:
         # Functions whose source is in error.
         self.broken: set[Function] = set()
 
-    def function(self, function: FunctionName, types: tuple[Type, ...], caller: Location | None) -> Attribution:
-        """The attribution of a function at these argument types. Its name begins the symbol in the Triton model."""
+    def function(
+        self, function: FunctionName, types: tuple[Type, ...], caller: Location | None, words: Words | None = None
+    ) -> Attribution:
+        """The attribution of a function at these argument types. Its name begins the symbol in the Triton model.
+
+        Its errors are in `words`, by default in those of its language.
+        """
         func = function.model
         key = (id(func), types)  # The attribution holds the model, which keeps the identity valid.
         known = self.instances.get(key)
@@ -237,7 +257,7 @@ class Attributor:
         self._running.add(key)
         errors_before = len(self.errors)
         try:
-            made = FunctionAttributor(self, function, types, caller).run()
+            made = FunctionAttributor(self, function, types, caller, words).run()
         finally:
             self._stack.pop()
             self._running.discard(key)
@@ -265,14 +285,15 @@ def attribute(
     functions: Mapping[str, Op] | None = None,
     num_warps: Callable[[], int] = default_warps,
     dot_precision: Callable[[], str | None] = lambda: None,
+    language: Language = EXPLICIT,
 ) -> Attribution:
     """Attribute a kernel at these argument types (a `ConstantType` for each constexpr parameter).
 
     `kernel` is a function, or a Python model, whose calls by symbol mean `functions`. Its attribution leads to those
-    of the functions it reaches. `num_warps` and `dot_precision` are those of `Attributor`.
+    of the functions it reaches. `num_warps`, `dot_precision` and `language` are those of `Attributor`.
     Raises the errors of the kernel: the one there is, or `KernelErrors` with all of them.
     """
-    attributor = Attributor(functions, num_warps, dot_precision)
+    attributor = Attributor(functions, num_warps, dot_precision, language)
     if isinstance(kernel, Function):
         function = FunctionName(kernel.name, kernel.model, kernel)
     else:
@@ -289,16 +310,17 @@ def attribute(
     if found is not None and not attributor.errors and found.result != NONE:
         attributor.errors.append(
             KernelTypeError(
-                f"the kernel '{name}' returns {describe(found.result)}: a kernel returns nothing",
+                say("the kernel '{}' returns {}: a kernel returns nothing", name, describe(found.result)),
                 next((op.location for op in model.walk() if isinstance(op, core.Return) and op.values), model.location),
-                "store results with zg.store",
+                STORE_RESULTS(),
             )
         )
     if attributor.errors:
         errors = sorted(attributor.errors, key=lambda error: _order(error.location))
         error = errors[0] if len(errors) == 1 else KernelErrors(errors)
-        is_triton = isinstance(kernel, Function) and kernel.language.is_triton
-        raise as_triton(error) if is_triton else error
+        language = kernel.language if isinstance(kernel, Function) else language
+        error.say_in(language.words)
+        raise as_triton(error) if language.is_triton else error
     assert found is not None
     return found
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from ziggurat.codemodel.dialects import core, py
 from ziggurat.codemodel.errors import KernelTypeError, ZigguratError
+from ziggurat.codemodel.messages import say
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.text.writer import to_text
 from ziggurat.codemodel.types import ConstantType, TupleType, Type, VarType, void
@@ -54,7 +55,7 @@ def positional_values(scope: Scope, op: py.Invoke | py.Call) -> Sequence[Value]:
             continue
         parts = items_of(scope.type_of(value))
         if parts is None:
-            raise KernelTypeError(f"the argument after * must be a tuple; got {describe(scope.type_of(value))}")
+            raise KernelTypeError(say("the argument after * must be a tuple; got {}", describe(scope.type_of(value))))
         values += [Component(value, item) for item in range(len(parts))]
     return values
 

@@ -9,11 +9,13 @@ from typing import Any
 
 from ziggurat.codemodel.dialects import core, py
 from ziggurat.codemodel.errors import KernelTypeError
+from ziggurat.codemodel.messages import call_text, say
 from ziggurat.codemodel.op import OpResult, Value, expect
 from ziggurat.codemodel.types import ConstantType, DescriptorType, PtrType, TupleType, Type, constexpr_type
 from ziggurat.frontends.language import METHODS as DESCRIPTOR_METHODS
 from ziggurat.frontends.language import SIGNATURES, Function
-from ziggurat.frontends.language.c import C_SIGNATURES, SPELLINGS
+from ziggurat.frontends.language.c import C_SIGNATURES, PARAMETERS, SIGNS, SPELLINGS
+from ziggurat.frontends.language.phrases import CALL_FUNCTION, LOAD_POINTER, MAKE_CONSTANT
 from ziggurat.frontends.language.signature import Call, Parameter, Signature, suggest
 from ziggurat.frontends.language.spellings import of_attribute
 from ziggurat.frontends.library import COMBINE
@@ -61,7 +63,9 @@ def combine(context: FunctionAttributor, function: FunctionName | str, types: Se
     wanted: Type = types[0] if len(types) == 1 else TupleType(tuple(types))
     if join(instance.result, wanted) not in (wanted, ERROR):
         gives = "nothing" if instance.result == NONE else describe(instance.result)
-        raise KernelTypeError(f"{what}: '{symbol}' must give {describe(wanted)}, as the elements; got {gives}")
+        raise KernelTypeError(
+            say("{}: '{}' must give {}, as the elements; got {}", what, symbol, describe(wanted), gives)
+        )
     context.scope.callees[context.op.result] = instance
 
 
@@ -72,11 +76,18 @@ def given_function(
     parameters = function.model.bodies[0].parameters
     if len(parameters) != len(types):
         raise KernelTypeError(
-            f"{what}: '{function.symbol}' must have {len(types)} parameters, {each}; got {len(parameters)}"
+            say(
+                "{}: '{}' must have {} parameters, {}; got {}", what, function.symbol, len(types), each, len(parameters)
+            )
         )
     if any(parameter.type == constexpr_type for parameter in parameters):
         raise KernelTypeError(
-            f"{what}: the parameters of '{function.symbol}' must be run-time values; got a zg.constexpr"
+            say(
+                "{}: the parameters of '{}' must be run-time values; got a {}",
+                what,
+                function.symbol,
+                call_text("constexpr"),
+            )
         )
     return context.program.function(function, types, context.place())
 
@@ -96,7 +107,10 @@ def invoke(context: FunctionAttributor, op: py.Invoke) -> Type:
     if op.callee.startswith("tl."):
         return spelled_call(context, op, SPELLED[op.callee.removeprefix("tl.")])
     if space == "c":
-        return bound_call(context, op, C_SIGNATURES[name], C_RULES[name], Typing(name, spelling=SPELLINGS[name]))
+        typing = Typing(
+            name, spelling=SPELLINGS[name], sign=SIGNS[name], language=context.language, parameters=PARAMETERS
+        )
+        return bound_call(context, op, C_SIGNATURES[name], C_RULES[name], typing)
     types = [context.scope.type_of(operand) for operand in given_values(context, op)[0]]
     if space != "builtins":
         return method(context, op, name, types)
@@ -108,7 +122,7 @@ def invoke(context: FunctionAttributor, op: py.Invoke) -> Type:
 def named_attribute(context: FunctionAttributor, call: str, x: Type, name: Type, default: Type | None = None) -> Type:
     """`getattr` or `hasattr`."""
     if not isinstance(name, ConstantType) or not isinstance(name.value, str):
-        raise KernelTypeError(f"{call}(): the name must be a constant string; got {describe(name)}")
+        raise KernelTypeError(say("{}(): the name must be a constant string; got {}", call, describe(name)))
     try:
         found = attribute_of(context.language, x, name.value)
     except KernelTypeError:
@@ -136,19 +150,19 @@ def method(context: FunctionAttributor, op: py.Invoke, name: str, types: list[Ty
         hint = "compute it before the launch, and pass it as a constexpr"
         if not hasattr(value, name):
             hint = suggest(name, [known for known in dir(value) if known[0] != "_"])
-        raise KernelTypeError(f"{describe(receiver)} has no method '{name}' in a kernel", hint=hint)
+        raise KernelTypeError(say("{} has no method '{}' in a kernel", describe(receiver), name), hint=hint)
     if name in SIGNATURES:
-        hint = f"call zg.{name}(…) instead"
+        hint = say("call {}(…) instead", call_text(name))
         load = getattr(op.operands[0], "op", None)
         if isinstance(load, core.VarLoad) and context.names.get(load.var) == "zg":
             hint = "'zg' is a variable of the kernel here; give the variable another name"
         if isinstance(receiver, PtrType) and name in ("load", "store"):
-            hint += "; for blocks of a descriptor, launch with zg.TensorDescriptor(array, block)"
-        raise KernelTypeError(f"{describe(receiver)} has no method '{name}'", hint=hint)
+            hint = LOAD_POINTER(name=name)
+        raise KernelTypeError(say("{} has no method '{}'", describe(receiver), name), hint=hint)
     hint = of_attribute(name)
     if components(receiver) is not None:
         hint = "make another one: tuples and lists in a kernel do not change"
-    raise KernelTypeError(f"{describe(receiver)} has no method '{name}'", hint=hint)
+    raise KernelTypeError(say("{} has no method '{}'", describe(receiver), name), hint=hint)
 
 
 def dtype_method(dtype: Type, name: str, arguments: Sequence[Type]) -> Type:
@@ -156,7 +170,7 @@ def dtype_method(dtype: Type, name: str, arguments: Sequence[Type]) -> Type:
     known = [argument.value for argument in arguments if isinstance(argument, ConstantType)]
     found = getattr(type_of(dtype), name, None)
     if not callable(found) or len(known) < len(arguments):
-        raise KernelTypeError(f"{type_of(dtype)} has no method '{name}'")
+        raise KernelTypeError(say("{} has no method '{}'", dtype, name))
     return outer_constant(found(*known))
 
 
@@ -179,15 +193,17 @@ def spelled_call(context: FunctionAttributor, op: py.Invoke | py.Call, spelling:
         return constant(spelling.per_warp * context.program.num_warps())
     if spelling.body is not None:
         return call_spelled(context, op, spelling.body, bound)
+    typing = typing_of(context, spelling.call, f"tl.{spelling.name}")
     known: dict[str, Any] = {}
     for name, parameter in spelling.signature.by_name.items():
         if parameter.variadic:
-            known[name] = tuple(argument_of(context, spelling.signature, parameter, value)[0] for value in bound[name])
+            known[name] = tuple(
+                argument_of(context, spelling.signature, typing, parameter, value)[0] for value in bound[name]
+            )
         else:
-            known[name] = argument_of(context, spelling.signature, parameter, bound[name])[0]
+            known[name] = argument_of(context, spelling.signature, typing, parameter, bound[name])[0]
     if spelling.call == "dot" and known["input_precision"] is None:
         known["input_precision"] = context.program.dot_precision()
-    typing = typing_of(context, spelling.call, f"tl.{spelling.name}")
     return given_call(context, op, SIGNATURES[spelling.call], RULES[spelling.call], typing, spelling.adapt(known))
 
 
@@ -230,9 +246,9 @@ def given_call(
     for parameter in signature.parameters:
         given = given_arguments.get(parameter.name, parameter.default)
         if not parameter.variadic:
-            bound[parameter.name], argument = argument_of(context, signature, parameter, given)
+            bound[parameter.name], argument = argument_of(context, signature, typing, parameter, given)
         else:
-            argument = [argument_of(context, signature, parameter, value)[1] for value in given]
+            argument = [argument_of(context, signature, typing, parameter, value)[1] for value in given]
             bound[parameter.name] = tuple(argument) if parameter.constexpr else given
         arguments.append(argument)
     context.scope.arguments[op.result] = bound
@@ -243,31 +259,34 @@ def given_call(
     return result if result is not None else library_call(context, op, rule, arguments)
 
 
-def argument_of(context: FunctionAttributor, signature: Signature, parameter: Parameter, given: Any) -> tuple[Any, Any]:
+def argument_of(
+    context: FunctionAttributor, signature: Signature, typing: Typing, parameter: Parameter, given: Any
+) -> tuple[Any, Any]:
     """An argument as the mirror gets it, a value or a constant, and as the type rule does, a type or a constant."""
     if not isinstance(given, Value):
         return given, given if parameter.constexpr or given is None else constant(given)
     type_ = context.scope.type_of(given)
-    call = f"{signature.prefix}.{signature.name}"
     if parameter.constexpr:
         is_known, constant_value = known_value(type_)
         if not is_known:
             raise KernelTypeError(
-                f"{call}: '{parameter.name}' must be known at compile time; got {describe(type_)}, a run-time value",
-                hint="pass a literal, or make it a zg.constexpr parameter",
+                say(
+                    "{} must be known at compile time; got {}, a run-time value",
+                    typing.argument(parameter.name),
+                    describe(type_),
+                ),
+                hint=MAKE_CONSTANT(),
             )
         if parameter.takes in ("ConstInt", "ConstInts", "ConstShape"):
             for part in components(type_) or (type_,):
                 run_time_type(part)
-        value = held(call, parameter, constant_value)
+        value = held(typing.argument, parameter, constant_value)
         check_supported(value)
         return value, value
     if type_ != NONE or parameter.variadic:
         return given, type_
     if not parameter.optional:
-        raise KernelTypeError(
-            f"{call}: '{parameter.name}' must be a value; got None", hint=f"{signature.prefix}.{signature}"
-        )
+        raise KernelTypeError(f"{typing.argument(parameter.name)} must be a value; got None", hint=signature.written)
     return None, None
 
 
@@ -291,11 +310,12 @@ def library_function(
 ) -> Attribution:
     """The attribution of a function of the library. An error in it is one of the call `what`, not of our source."""
     known_errors = len(context.program.errors)
-    instance = context.program.function(FunctionName(function.name, function.model, function), types, context.place())
+    name = FunctionName(function.name, function.model, function)
+    instance = context.program.function(name, types, context.place(), context.words)
     if instance.errors:
         del context.program.errors[known_errors:]
         first = instance.errors[0]
-        raise type(first)(f"{what}: {first.summary}", hint=first.hint)
+        raise type(first)(say("{}: {}", what, first.summary), hint=first.hint)
     return instance
 
 
@@ -315,10 +335,10 @@ def call_value(context: FunctionAttributor, op: py.Call) -> Type:
         load = op.callee.op if isinstance(op.callee, OpResult) else None
         name = context.names.get(load.var) if isinstance(load, core.VarLoad) else None
         what = f"'{name}'" if name is not None else "this"
-        hint = "call a function under @zg.function that is known at compile time"
+        hint: str = CALL_FUNCTION()
         if name is not None:
             hint += f"; rename the variable if another '{name}' is meant"
         raise KernelTypeError(
-            f"{what} must be a function to be called; got {describe(callee)}", context.place_of(op.callee), hint
+            say("{} must be a function to be called; got {}", what, describe(callee)), context.place_of(op.callee), hint
         )
     return call_bound(context, op, function, *given_values(context, op))

@@ -6,6 +6,7 @@ from typing import Any
 
 from ziggurat.codemodel.dialects import core, py
 from ziggurat.codemodel.errors import KernelNameError, KernelTypeError, KernelValueError, ZigguratError
+from ziggurat.codemodel.messages import call_text, say
 from ziggurat.codemodel.op import Op, OpResult, Value, expect
 from ziggurat.codemodel.types import (
     ConstantType,
@@ -22,13 +23,14 @@ from ziggurat.codemodel.types import (
     with_element,
 )
 from ziggurat.frontends.language.languages import Language
+from ziggurat.frontends.language.phrases import CHOOSE, COMBINE, FINAL_TYPE, INDEX_POINTER, INDEX_TENSOR, POWER
 from ziggurat.transforms.attribution.attribute import FunctionAttributor, handles
 from ziggurat.transforms.attribution.attribution import packed_values
 from ziggurat.transforms.attribution.objects import plain_constant, special_method
 from ziggurat.transforms.attribution.operators import OPERATORS, SPECIAL, folded, operator_error
 from ziggurat.transforms.calls import RULES, Typing
 from ziggurat.transforms.calls.builtins import property_of
-from ziggurat.transforms.calls.constants import CHOSEN_FUNCTION, HostObject, describe, is_function, show
+from ziggurat.transforms.calls.constants import CHOSEN_FUNCTION, HostObject, describe, describe_all, is_function, show
 from ziggurat.transforms.calls.lattice import (
     ERROR,
     UNASSIGNED,
@@ -45,7 +47,10 @@ from ziggurat.transforms.calls.operands import operand_types
 from ziggurat.transforms.calls.promotion import NONE, constant, is_number, of_descriptor
 
 # The calls that combine conditions element by element, by Python's operator.
-_LOGICAL = {"and": "and_(a, b)", "or": "or_(a, b)", "not": "invert(x)"}
+_LOGICAL = {
+    "and": {"call": "and_(a, b)", "sign": "a & b"}, "or": {"call": "or_(a, b)", "sign": "a | b"},
+    "not": {"call": "invert(x)", "sign": "~x"},
+}  # fmt: skip
 
 
 @handles(core.ConstantOp)
@@ -87,7 +92,7 @@ def unusable(context: FunctionAttributor, var: Value, type_: Unusable) -> Ziggur
     undefined = "is not defined: it " if context.language.is_triton else ""
     if not type_.types and not type_.partly:
         return KernelNameError(
-            f"'{name}' {undefined}is used before it is assigned",
+            say("'{}' {}is used before it is assigned", name, undefined),
             hint=f"assign '{name}' first; an 'if' that is decided at compile time and not taken assigns nothing",
         )
     if not type_.types:
@@ -98,10 +103,15 @@ def unusable(context: FunctionAttributor, var: Value, type_: Unusable) -> Ziggur
     first, second = (describe(one) for one in type_.types)
     if context.language.is_triton:
         return KernelTypeError(
-            f"Loop-carried variable {name} has initial type {first} but is re-assigned to {second} in loop! "
-            "Please make sure that the type stays consistent."
+            say(
+                "Loop-carried variable {} has initial type {} but is re-assigned to {} in loop! Please "
+                "make sure that the type stays consistent.",
+                name,
+                first,
+                second,
+            )
             if type_.loop
-            else f"Mismatched type for {name} between then block ({first}) and else block ({second})",
+            else say("Mismatched type for {} between then block ({}) and else block ({})", name, first, second),
             type_.place,
             "cast it with .to(…), or give it its final type before"
             if type_.loop
@@ -116,17 +126,18 @@ def unusable(context: FunctionAttributor, var: Value, type_: Unusable) -> Ziggur
             and isinstance(after, TensorType)
             and is_number(after)
         ):
-            made = f"zg.full({show(after.shape)}, {show(before.value)}, {show(after.element)})"
-            hint = f"give it its final type before the loop: {name} = {made}"
+            parts = {"shape": show(after.shape), "sizes": [*after.shape], "value": show(before.value)}
+            hint = FINAL_TYPE(name=name, dtype=after.element, **parts)
         return KernelTypeError(
-            f"'{name}' must keep its type in the loop; got {first} before it and {second} after an iteration", hint=hint
+            say("'{}' must keep its type in the loop; got {} before it and {} after an iteration", name, first, second),
+            hint=hint,
         )
     if any(map(is_function, type_.types)):
         hint = CHOSEN_FUNCTION
     else:
         hint = "assign values of one type on both paths, or use two names"
     return KernelTypeError(
-        f"'{name}' must have one type on both paths; got {first} on one and {second} on the other", hint=hint
+        say("'{}' must have one type on both paths; got {} on one and {} on the other", name, first, second), hint=hint
     )
 
 
@@ -139,7 +150,7 @@ def var_store(context: FunctionAttributor, op: core.VarStore) -> Type:
     if not keeps and isinstance(old, TensorType) and isinstance(new, TensorType):
         context.state[var] = ERROR
         raise KernelTypeError(
-            f"'{context.names.get(var, '?')}' must keep its shape, that of {old}; got {new}",
+            say("'{}' must keep its shape, that of {}; got {}", context.names.get(var, "?"), old, new),
             hint="use another name for a tensor of another shape",
         )
     context.state[var] = new
@@ -176,11 +187,10 @@ def operator(context: FunctionAttributor, op: Op) -> Type:
     if call is None:
         raise KernelTypeError(
             "'**' is for constants in a kernel",
-            hint="use zg.mul for small powers, zg.exp2(zg.mul(b, zg.log2(a))) otherwise",
+            hint=POWER(),
         )
-    return expect(
-        RULES[call].type(Typing(call, language=context.language), *operand_types(call, context.language, types)), Type
-    )
+    typing = Typing(call, language=context.language, sign=OPERATORS[type(op)].sign)
+    return expect(RULES[call].type(typing, *operand_types(call, context.language, types)), Type)
 
 
 def tuple_operator(op: Op, types: list[Type]) -> Type:
@@ -199,7 +209,7 @@ def tuple_operator(op: Op, types: list[Type]) -> Type:
         return constant(isinstance(op, py.Ne))
     sign = OPERATORS[type(op)].sign
     raise KernelTypeError(
-        f"'{sign}' does not work on {' and '.join(map(describe, types))}",
+        say("'{}' does not work on {}", sign, describe_all(types)),
         hint="compare or combine the items of the tuples",
     )
 
@@ -210,21 +220,24 @@ def truth(context: FunctionAttributor, type_: Type, what: str, value: Value) -> 
         if type_.numel == 1:
             return
         raise KernelTypeError(
-            f"Boolean value of Tensor with more than one value is ambiguous: the condition of '{what}' must be a "
-            f"scalar; got {type_}",
+            say(
+                "Boolean value of Tensor with more than one value is ambiguous: the condition of '{}' "
+                "must be a scalar; got {}",
+                what,
+                type_,
+            ),
             context.place_of(value),
-            "use tl.where to choose element by element, or reduce it to a scalar first (tl.max)",
+            CHOOSE(),
         )
     if isinstance(type_, TensorType):
-        call = _LOGICAL.get(what)
-        hint = "use zg.where to choose element by element, or reduce it to a scalar first (zg.any, zg.all)"
-        if call is not None:
-            hint = f"use zg.{call} to combine conditions element by element, or reduce them first (zg.any, zg.all)"
-        raise KernelTypeError(f"the condition of '{what}' must be a scalar; got {type_}", context.place_of(value), hint)
+        hint = COMBINE(**_LOGICAL[what]) if what in _LOGICAL else CHOOSE()
+        raise KernelTypeError(
+            say("the condition of '{}' must be a scalar; got {}", what, type_), context.place_of(value), hint
+        )
     if not is_number(type_) and not (isinstance(type_, PtrType) and context.language.implied_casts):
         hint = "compare integers: a pointer is never null here" if isinstance(type_, PtrType) else None
         raise KernelTypeError(
-            f"the condition of '{what}' must be a number; got {describe(type_)}", context.place_of(value), hint
+            say("the condition of '{}' must be a number; got {}", what, describe(type_)), context.place_of(value), hint
         )
 
 
@@ -240,10 +253,12 @@ def formatted(context: FunctionAttributor, op: py.Format) -> Type:
         known, value = known_value(context.scope.type_of(operand))
         if not known:
             raise KernelTypeError(
-                "Cannot evaluate f-string containing non-constexpr conversion values, found conversion of type "
-                f"{describe(context.scope.type_of(operand))}",
+                say(
+                    "Cannot evaluate f-string containing non-constexpr conversion values, found conversion of type {}",
+                    describe(context.scope.type_of(operand)),
+                ),
                 context.place_of(operand),
-                "print run-time values as further arguments of tl.device_print",
+                say("print run-time values as further arguments of {}", call_text("device_print")),
             )
         values.append(value.value if isinstance(value, HostObject) else value)
     try:
@@ -268,7 +283,8 @@ def unpack(context: FunctionAttributor, op: py.Unpack) -> Type:
         return ERROR  # It is reported at the first name.
     if parts is None:
         raise KernelTypeError(
-            f"{describe(type_)} is not a tuple; it cannot be unpacked into {op.count} names", context.place_of(op.value)
+            say("{} is not a tuple; it cannot be unpacked into {} names", describe(type_), op.count),
+            context.place_of(op.value),
         )
     if len(parts) != op.count:
         raise KernelTypeError(
@@ -292,12 +308,12 @@ def subscript(context: FunctionAttributor, op: py.Subscript) -> Type:
     if parts is None:
         hint = of_descriptor(value)
         if isinstance(value, TensorType):
-            hint = "use zg.expand to add an axis, zg.gather to pick elements"
+            hint = INDEX_TENSOR()
         if isinstance(value, PtrType):
-            hint = "write zg.load(p + i) to read an element, zg.store(p + i, x) to write one"
-        raise KernelTypeError(f"{describe(value)} cannot be indexed in a kernel", hint=hint)
+            hint = INDEX_POINTER()
+        raise KernelTypeError(say("{} cannot be indexed in a kernel", describe(value)), hint=hint)
     if not isinstance(index, ConstantType) or not isinstance(index.value, int):
-        raise KernelTypeError(f"a tuple must be indexed by a constant integer; got {describe(index)}")
+        raise KernelTypeError(say("a tuple must be indexed by a constant integer; got {}", describe(index)))
     if not -len(parts) <= index.value < len(parts):
         raise KernelValueError(f"index {index.value} is outside a tuple of {len(parts)}")
     return parts[index.value]
@@ -316,7 +332,7 @@ def python_subscript(value: Type, index: Type) -> Type | None:
             item = known.value if isinstance(known, HostObject) else known
             return outer_constant((thing.value if isinstance(thing, HostObject) else thing)[item])
         except (TypeError, LookupError) as error:
-            raise KernelTypeError(f"{show(thing)} has no item {show(known)}: {error}") from None
+            raise KernelTypeError(say("{} has no item {}: {}", show(thing), show(known), error)) from None
     return None
 
 
@@ -325,14 +341,14 @@ def with_new_axes(value: Type, index: Type) -> Type:
     items = axes_of(index.value if isinstance(index, ConstantType) else index)
     if not all(item in ("None", ":", None) for item in items):
         raise KernelTypeError(
-            f"unsupported tensor index: {describe(index)}", hint="a tensor is indexed by None and ':'"
+            say("unsupported tensor index: {}", describe(index)), hint="a tensor is indexed by None and ':'"
         )
     shape = list(shape_of(value))
     for place, item in enumerate(items):
         if item == ":":
             continue  # Triton asks for no axis there: `x[:, :]` is `x`, and a scalar has `x[:, None]`.
         if place > len(shape) > 0:
-            raise KernelTypeError(f"{describe(value)} has too few axes for {len(items)} indices")
+            raise KernelTypeError(say("{} has too few axes for {} indices", describe(value), len(items)))
         shape.insert(place, 1)
     return shaped(tuple(shape), value_element(value.type if isinstance(value, ConstantType) else value))
 

@@ -11,6 +11,7 @@ import attrs
 from ziggurat.codemodel.dialects import core, py
 from ziggurat.codemodel.errors import KernelSyntaxError, KernelTypeError, KernelValueError
 from ziggurat.codemodel.location import Location
+from ziggurat.codemodel.messages import say
 from ziggurat.codemodel.op import Body, Op, Value
 from ziggurat.codemodel.types import (
     ConstantType,
@@ -27,6 +28,7 @@ from ziggurat.codemodel.types import (
     with_element,
 )
 from ziggurat.frontends.language.languages import Language
+from ziggurat.frontends.language.phrases import LOOP_BOUNDS
 from ziggurat.transforms.attribution.attribute import FunctionAttributor, State, handles
 from ziggurat.transforms.attribution.attribution import Scope, packed_values
 from ziggurat.transforms.attribution.expressions import truth
@@ -139,9 +141,9 @@ def for_(context: FunctionAttributor, op: py.For) -> Type | None:
         parts = items_of(iterable)
         if parts is None:
             raise KernelTypeError(
-                f"'for' must run over a range or a tuple; got {describe(iterable)}",
+                say("'for' must run over a range or a tuple; got {}", describe(iterable)),
                 context.place_of(op.iterable.entry.terminator.operands[0]),
-                "use range(…), zg.range(…) or zg.static_range(…) to count, or a tuple to run over its items",
+                LOOP_BOUNDS(),
             )
         items = parts
     if len(items) > _MAX_UNROLL:
@@ -282,7 +284,12 @@ def conditional(context: FunctionAttributor, op: py.CondExpression) -> Type:
         if context.language.is_triton:
             words = f"Ternary expression with dynamic condition has inconsistent types {first} and {second}: "
         raise KernelTypeError(
-            f"{words}the values of 'if … else' must have one type; got {describe(first)} and {describe(second)}",
+            say(
+                "{}the values of 'if … else' must have one type; got {} and {}",
+                words,
+                describe(first),
+                describe(second),
+            ),
             hint=CHOSEN_FUNCTION if is_function(first) or is_function(second) else None,
         )
     return joined
@@ -372,7 +379,7 @@ def comprehension(context: FunctionAttributor, op: py.Comprehension) -> Type:
             parts = tuple(map(constant, range(*(value for _, value in ends))))
     if parts is None:
         raise KernelTypeError(
-            f"only tuple comprehensions are supported: it must run over a tuple; got {describe(iterable)}",
+            say("only tuple comprehensions are supported: it must run over a tuple; got {}", describe(iterable)),
             context.place_of(op.iterable.entry.terminator.operands[0]),
         )
     around = context.scope
@@ -386,7 +393,7 @@ def comprehension(context: FunctionAttributor, op: py.Comprehension) -> Type:
             condition = expression(context, op.condition)
             if not isinstance(condition, ConstantType):
                 raise KernelTypeError(
-                    f"the condition of a comprehension must be known at compile time; got {describe(condition)}",
+                    say("the condition of a comprehension must be known at compile time; got {}", describe(condition)),
                     context.place_of(op.condition.entry.terminator.operands[0]),
                 )
             if condition.value:

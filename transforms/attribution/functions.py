@@ -7,12 +7,13 @@ from typing import Any
 
 from ziggurat.codemodel.dialects import core, py
 from ziggurat.codemodel.errors import KernelErrors, KernelNameError, KernelTypeError, ZigguratError
+from ziggurat.codemodel.messages import call_text, say
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.types import ConstantType, Type, constexpr_type, pyobject
 from ziggurat.frontends.language.function import Default
 from ziggurat.transforms.attribution.attribute import FunctionAttributor, handles
 from ziggurat.transforms.attribution.attribution import Packed
-from ziggurat.transforms.calls.constants import FunctionName
+from ziggurat.transforms.calls.constants import FunctionName, describe
 from ziggurat.transforms.calls.lattice import ERROR, outer_constant
 
 
@@ -57,7 +58,12 @@ def call_function(context: FunctionAttributor, op: Op, function: FunctionName, t
         narrow = function.function is not None and function.function.language.narrow_scalars
         if parameter.type == constexpr_type and not narrow and not isinstance(type_, ConstantType):
             raise KernelTypeError(
-                f"'{function.symbol}': a zg.constexpr parameter must be known at compile time; got {type_}"
+                say(
+                    "'{}': a {} parameter must be known at compile time; got {}",
+                    function.symbol,
+                    call_text("constexpr"),
+                    describe(type_),
+                )
             )
     known = function.function
     check_used(context, op, known, function.symbol.rpartition(".")[-1])
@@ -75,7 +81,7 @@ def check_used(context: FunctionAttributor, op: Op, target: Any, name: str) -> N
         receiver = op.operands[0].op if isinstance(op.operands[0], OpResult) else None
         name = f"{context.names.get(receiver.var)}{op.callee}" if isinstance(receiver, core.VarLoad) else name
     more = f" {must_use}" if isinstance(must_use, str) else ""
-    raise KernelTypeError(f"The result of {name} is not being used.{more}")
+    raise KernelTypeError(say("The result of {} is not being used.{}", name, more))
 
 
 def call_bound(
@@ -109,5 +115,5 @@ def bind(
     names = [name or str(index) for index, name in enumerate(py.parameter_names(function.model))]
     found = dict(zip(names, positional, strict=False)) | {**keywords}
     if set(found) != set(names) or len(positional) + len(keywords) != len(names):
-        raise KernelTypeError(f"'{function.symbol}' takes {len(names)} arguments: {', '.join(names)}")
+        raise KernelTypeError(say("'{}' takes {} arguments: {}", function.symbol, len(names), ", ".join(names)))
     return {name: found[name] for name in names}

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from ziggurat.codemodel.dialects import py
 from ziggurat.codemodel.errors import KernelTypeError, KernelValueError, ZigguratError
+from ziggurat.codemodel.messages import say
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.types import ConstantType, DescriptorType, PtrType, ScalarType, TensorType, Type
 from ziggurat.frontends.language import Function
@@ -88,7 +89,7 @@ def host_method(context: FunctionAttributor, op: py.Invoke, name: str, receiver:
         function = receiver.components[index]
         if isinstance(function, ConstantType) and isinstance(function.value, FunctionName):
             return call_bound(context, op, function.value, positional[1:], keywords)
-        raise KernelTypeError(f"'{name}' must be a function to be called; got {describe(function)}")
+        raise KernelTypeError(say("'{}' must be a function to be called; got {}", name, describe(function)))
     cls = receiver.record.cls
     plain = inspect.getattr_static(cls, name, None)
     is_static = isinstance(plain, staticmethod)
@@ -149,7 +150,8 @@ def call_object(
         if name in SPELLED and not isinstance(getattr(target, "__self__", None), str):
             hint = f"write tl.{name}"
         raise KernelTypeError(
-            f"'{name}' is a function of the host, which must be called with constants; got {describe(value)}", hint=hint
+            say("'{}' is a function of the host, which must be called with constants; got {}", name, describe(value)),
+            hint=hint,
         ) from error
 
 
@@ -172,7 +174,7 @@ def make_record(
     missing = [name for name in fields if name not in bound and name not in defaults]
     if missing or len(positional) > len(fields) or set(bound) - set(fields):
         raise KernelTypeError(
-            f"'{cls.__name__}' takes {', '.join(fields)}; got {len(positional) + len(keywords)} arguments"
+            say("'{}' takes {}; got {} arguments", cls.__name__, ", ".join(fields), len(positional) + len(keywords))
         )
     context.scope.callees.pop(op.result, None)
     given = {name: bound[name] if name in bound else outer_constant(defaults[name]) for name in fields}

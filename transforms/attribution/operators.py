@@ -10,10 +10,12 @@ import attrs
 from ziggurat.codemodel import execute
 from ziggurat.codemodel.dialects import py
 from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
+from ziggurat.codemodel.messages import call_text, say
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import ConstantType, TensorType
 from ziggurat.frontends.language.host import MAX_BITS
-from ziggurat.transforms.calls.constants import HostObject, describe, show
+from ziggurat.frontends.language.phrases import POWER
+from ziggurat.transforms.calls.constants import HostObject, describe_all, show
 from ziggurat.transforms.calls.promotion import constant
 
 
@@ -97,18 +99,20 @@ def folded(cls: type[Op], *values: Any) -> ConstantType:
     try:
         result = PYTHON[cls](*values)
     except TypeError:
-        kinds = " and ".join(describe(constant(value)) for value in values)
-        raise KernelTypeError(f"'{sign}' does not work on {kinds}") from None
+        kinds = describe_all(map(constant, values))
+        raise KernelTypeError(say("'{}' does not work on {}", sign, kinds)) from None
     except (ValueError, ZeroDivisionError, OverflowError, MemoryError) as error:
-        raise KernelValueError(f"cannot compute {text}: {error}") from None
+        raise KernelValueError(say("cannot compute {}: {}", text, error)) from None
     if isinstance(result, complex):
-        raise KernelValueError(f"cannot compute {text}: the result is a complex number, which kernels do not have")
+        raise KernelValueError(
+            say("cannot compute {}: the result is a complex number, which kernels do not have", text)
+        )
     if isinstance(result, str | tuple) and len(result) > MAX_TEXT:  # pyright: ignore[reportUnknownArgumentType]
         raise KernelValueError(too_many)
     try:
         return constant(result)
     except KernelValueError as error:
-        raise KernelValueError(f"cannot compute {text}: {error.summary}") from None
+        raise KernelValueError(say("cannot compute {}: {}", text, error.summary)) from None
 
 
 def _is_too_large(cls: type[Op], *values: Any) -> bool:
@@ -129,11 +133,11 @@ def operator_error(op: Op, type_: TensorType) -> KernelTypeError:
     """The error of an operator on a tensor; its hint names the call to use."""
     found = OPERATORS[type(op)]
     if isinstance(op, py.Pow):
-        hint = "use zg.mul, or zg.exp2(zg.mul(b, zg.log2(a)))"
+        hint = POWER()
     elif found.call is not None:
-        hint = f"use zg.{found.call}({'x' if len(op.operands) == 1 else 'a, b'})"
+        hint = say("use {}({})", call_text(found.call), "x" if len(op.operands) == 1 else "a, b")
     elif isinstance(op, py.Pos):
         hint = "leave it out"
     else:
-        hint = "use zg.equal; this operator is for values known at compile time"
-    return KernelTypeError(f"the operator '{found.sign}' must have scalar operands; got {type_}", hint=hint)
+        hint = say("use {}; this operator is for values known at compile time", call_text("equal"))
+    return KernelTypeError(say("the operator '{}' must have scalar operands; got {}", found.sign, type_), hint=hint)

@@ -9,6 +9,7 @@ from typing import Any
 from ziggurat.codemodel.dialects import arith, math, tt
 from ziggurat.codemodel.dialects.arith import FloatPredicate, IntPredicate
 from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
+from ziggurat.codemodel.messages import say
 from ziggurat.codemodel.op import Value, expect
 from ziggurat.codemodel.types import (
     SCALARS,
@@ -28,8 +29,17 @@ from ziggurat.codemodel.types import (
 from ziggurat.frontends.language import CALLS, CompareKind
 from ziggurat.frontends.language.comparison import NAMED
 from ziggurat.frontends.language.host import OPS, OPS_OF_FLOATS
+from ziggurat.frontends.language.phrases import (
+    CAST_OFFSET,
+    COMPARE,
+    DIVIDE,
+    DIVIDE_FLOATS,
+    GIVE_WIDTH,
+    INVERT,
+    MULTIPLY_ADD,
+    NOT_INTEGERS,
+)
 from ziggurat.frontends.library import LIBRARY
-from ziggurat.frontends.triton.dtypes import type_of
 from ziggurat.transforms.calls.constants import describe, show
 from ziggurat.transforms.calls.emit import Builds, Emitter, Operand, as_given
 from ziggurat.transforms.calls.promotion import (
@@ -91,7 +101,12 @@ def _of_one_sign(call: Typing, a: Type, b: Type) -> None:
     takes_part = not any(literals) or (x.rank > y.rank if literals[0] else y.rank > x.rank)
     if call.language.signed_division and takes_part and x.is_int and y.is_int and x.signed != y.signed:
         raise KernelTypeError(
-            f"{call}: Cannot use /, // or % with {type_of(x)} and {type_of(y)} because they have different signedness",
+            say(
+                "{}: Cannot use /, // or % with {} and {} because they have different signedness",
+                call,
+                x,
+                y,
+            ),
             hint="cast them to the same signedness",
         )
 
@@ -109,7 +124,7 @@ def _float_quotient(call: Typing, a: Type, b: Type, ieee_rounding: bool = False)
     numbers(call, a, b)
     for type_ in (a, b):
         if not scalar_type(type_).is_float:
-            raise KernelTypeError(f"{call}: the operands must be floats; got {describe(type_)}", hint="use zg.div")
+            raise KernelTypeError(say("{}: the operands must be floats; got {}", call, describe(type_)), hint=DIVIDE())
     return call.computed(a, b, constant(ieee_rounding)) or promoted(str(call), a, b)
 
 
@@ -119,10 +134,11 @@ def bitwise(call: Typing, a: Type, b: Type) -> Type:
     for type_ in (a, b):
         known = type_.value if isinstance(type_, ConstantType) else None
         if not isinstance(known, int) and scalar_type(type_).is_float:
-            hint = "for floats, zg.floor(zg.div(a, b))" if call.name == "floordiv" else None
-            triton = f"invalid operands of type {type_of(scalar_type(a))} and {type_of(scalar_type(b))}"
-            ours = f"{call}: the operands must be integers; got {describe(type_)}"
-            raise KernelTypeError(call.words(ours, triton), hint=hint)
+            first, second = describe(scalar_type(a)), describe(scalar_type(b))
+            raise KernelTypeError(
+                NOT_INTEGERS(call=str(call), type=describe(type_), first=first, second=second),
+                hint=DIVIDE_FLOATS() if call.name == "floordiv" else None,
+            )
     return arithmetic(call, a, b)
 
 
@@ -130,13 +146,13 @@ def _moved(call: Typing, pointer: Type, offset: Type) -> Type:
     """Pointers moved by integers."""
     if is_pointer(offset):
         raise KernelTypeError(
-            f"{call}: one operand must be an integer; got two pointers, {pointer} and {offset}",
+            say("{}: one operand must be an integer; got two pointers, {} and {}", call, pointer, offset),
             hint="move a pointer by an integer",
         )
     if not is_number(offset) or not scalar_type(offset).is_int:
         raise KernelTypeError(
-            f"{call}: the offset of the pointer {pointer} must be an integer; got {describe(offset)}",
-            hint="compute the offset in integers, or cast it with zg.cast(offset, zg.i32)",
+            say("{}: the offset of the pointer {} must be an integer; got {}", call, pointer, describe(offset)),
+            hint=CAST_OFFSET(),
         )
     return shaped(common_shape(str(call), pointer, offset), expect(element_of(pointer), PtrType))
 
@@ -154,7 +170,7 @@ def _difference(call: Typing, a: Type, b: Type) -> Type:
 def _fused(call: Typing, a: Type, b: Type, c: Type) -> Type:
     result = arithmetic(call, a, b, c)
     if not isinstance(result, ConstantType) and not scalar_type(result).is_float:
-        raise KernelTypeError(f"zg.fma: the operands must be floats; got {result}", hint="use zg.add(zg.mul(a, b), c)")
+        raise KernelTypeError(say("{}: the operands must be floats; got {}", call, result), hint=MULTIPLY_ADD())
     return result
 
 
@@ -162,11 +178,12 @@ def _as_given(call: Typing, x: Type) -> Type:
     """The type of the operand."""
     numbers(call, x)
     if call.name == "invert" and scalar_type(x).is_float:
-        raise KernelTypeError(f"zg.invert: the operands must be integers; got {describe(x)}")
+        raise KernelTypeError(say("{}: the operands must be integers; got {}", call, describe(x)))
     known = isinstance(x, ConstantType) or call.language.bool_arithmetic
     if call.name == "neg" and not known and scalar_type(x) == i1:
         raise KernelTypeError(
-            f"zg.neg: the operands must be integers or floats; got {x}", hint="use zg.invert to exchange true and false"
+            say("{}: the operands must be integers or floats; got {}", call, x),
+            hint=INVERT(),
         )
     return call.computed(x) or x
 
@@ -176,7 +193,7 @@ def _upper_half(call: Typing, a: Type, b: Type) -> Type:
     result = None if literal else bitwise(call, a, b)
     if result is None or scalar_type(result).bits < 32:
         raise KernelTypeError(
-            f"{call}: the operands must be integers of 32 or 64 bits; got {describe(a)} and {describe(b)}"
+            say("{}: the operands must be integers of 32 or 64 bits; got {} and {}", call, describe(a), describe(b))
         )
     return result if call.language.typed_literals else with_element(result, scalar_type(result).unsigned)
 
@@ -185,11 +202,11 @@ def _bits(call: Typing, x: Type) -> Type:
     """An integer whose width is known."""
     if isinstance(x, ConstantType):
         raise KernelTypeError(
-            f"{call}: the operand must be an integer of a known width; got {describe(x)}",
-            hint="give it a width with zg.cast",
+            say("{}: the operand must be an integer of a known width; got {}", call, describe(x)),
+            hint=GIVE_WIDTH(),
         )
     if not is_number(x) or scalar_type(x).kind != "int":
-        raise KernelTypeError(f"{call}: the operands must be integers; got {describe(x)}")
+        raise KernelTypeError(say("{}: the operands must be integers; got {}", call, describe(x)))
     return x
 
 
@@ -371,7 +388,7 @@ def _directed(call: Typing, operation: str, rounding: str, operands: Sequence[Ty
     choice(f"{call}: 'rounding'", rounding, _DIRECTIONS)
     numbers(call, *operands)
     if not operands:
-        raise KernelTypeError(f"{call}: '{operation}' takes operands; got none")
+        raise KernelTypeError(say("{}: '{}' takes operands; got none", call, operation))
     type_ = promoted(str(call), *operands)
     how = _OPERATIONS[operation], _DIRECTIONS[rounding]
     return call.asked(lambda values: math.Directed(values, *how), *[type_] * len(operands))
@@ -422,20 +439,23 @@ def _compare(emit: Emitter, result: Type, a: Operand, b: Operand, kind: CompareK
 def _chosen(call: Typing, condition: Type, x: Type, y: Type) -> Type:
     if not is_number(condition) or (scalar_type(condition) != i1 and not call.language.implied_casts):
         raise KernelTypeError(
-            f"{call}: the condition must be i1 (true or false); got {describe(condition)}",
-            hint="make a condition with zg.compare",
+            say("{}: the condition must be i1 (true or false); got {}", call, describe(condition)),
+            hint=COMPARE(),
         )
     if scalar_type(condition) != i1:
         call.warn(
-            "tl.where with a non-boolean condition is deprecated and will error out in a future triton release. Got "
-            f"{type_of(scalar_type(condition))}"
+            say(
+                "tl.where with a non-boolean condition is deprecated and will error out in a future "
+                "triton release. Got {}",
+                scalar_type(condition),
+            )
         )
     if isinstance(condition, ConstantType) and isinstance(x, ConstantType) and isinstance(y, ConstantType):
         return call.computed(condition, x, y) or (x if condition.value else y)
     if is_pointer(x) and is_pointer(y):
         element = expect(element_of(x), PtrType)
         if element != element_of(y):
-            raise KernelTypeError(f"{call} chooses between unlike pointers, {x} and {y}")
+            raise KernelTypeError(say("{} chooses between unlike pointers, {} and {}", call, x, y))
     else:
         numbers(call, x, y)
         element = promote(x, y, language=call.language)
@@ -470,7 +490,7 @@ def _of_full_width(call: Typing, x: Type) -> None:
         return
     if not scalar_type(x).is_float or scalar_type(x).bits < 32:
         raise KernelTypeError(
-            f"{call}: Expected dtype ['fp32', 'fp64'] but got {type_of(scalar_type(x))}",
+            say("{}: Expected dtype ['fp32', 'fp64'] but got {}", call, scalar_type(x)),
             hint="convert it: x.to(tl.float32)",
         )
 
@@ -511,7 +531,7 @@ def _random(call: Typing, *arguments: Any) -> None:
     *words, rounds = arguments
     _place(call, *words)
     if type(rounds) is not int or not 0 <= rounds <= 100:
-        raise KernelValueError(f"{call}: 'n_rounds' must be an integer from 0 to 100; got {show(rounds)}")
+        raise KernelValueError(say("{}: 'n_rounds' must be an integer from 0 to 100; got {}", call, show(rounds)))
 
 
 _RANDOM = ("philox", "rand", "randn", "randint", "rand4x", "randn4x", "randint4x")

@@ -13,6 +13,7 @@ import attrs
 
 from ziggurat.codemodel.assembly import LETTERS, parts_of, template_error
 from ziggurat.codemodel.errors import KernelValueError
+from ziggurat.codemodel.messages import say
 from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType, Type, element_bytes, element_of
 from ziggurat.transforms.calls.constants import describe, show
 from ziggurat.transforms.calls.promotion import scalar_type
@@ -74,7 +75,7 @@ def check_assembly(
     for part in parts:
         if part.startswith("~") and not re.fullmatch(r"~\{\w+\}", part):
             raise KernelValueError(
-                f"{call}: '{part}' is no clobber", hint="write '~{memory}' for assembly that changes memory"
+                say("{}: '{}' is no clobber", call, part), hint="write '~{memory}' for assembly that changes memory"
             )
     named = [part for part in parts if not part.startswith("~")]
     given = [_Register("result", type_, pack) for type_ in results]
@@ -85,20 +86,26 @@ def check_assembly(
     if len(named) != len(needed):
         outputs = sum(one.what == "result" for one in needed)
         raise KernelValueError(
-            f"{call}: the constraints {constraints!r} name {_count(len(named), 'register')}; "
-            f"{_count(outputs, 'register')} of results and {len(needed) - outputs} of operands are needed",
+            say(
+                "{}: the constraints {!r} name {}; {} of results and {} of operands are needed",
+                call,
+                constraints,
+                _count(len(named), "register"),
+                _count(outputs, "register"),
+                len(needed) - outputs,
+            ),
             hint=hint,
         )
     for part, register in zip(named, needed, strict=True):
         if part.startswith("+"):
             raise KernelValueError(
-                f"{call}: '{part}' is no constraint here: what is read and written is a result and an operand",
+                say("{}: '{}' is no constraint here: what is read and written is a result and an operand", call, part),
                 hint="give the operand the number of the result: '=r,0'",
             )
         if (wrong := _objection(part, register, named)) is not None:
-            raise KernelValueError(f"{call}: {wrong}", hint=hint)
+            raise KernelValueError(say("{}: {}", call, wrong), hint=hint)
     if wrong := template_error(text, len(named)):
-        raise KernelValueError(f"{call}: {wrong[0]}", hint=wrong[1])
+        raise KernelValueError(say("{}: {}", call, wrong[0]), hint=wrong[1])
 
 
 def _objection(part: str, register: _Register, named: Sequence[str]) -> str | None:

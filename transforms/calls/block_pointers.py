@@ -12,8 +12,10 @@ import attrs
 
 from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
+from ziggurat.codemodel.messages import say
 from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.types import PtrType, Type, i64, shape_of, shaped
+from ziggurat.frontends.language.phrases import BLOCK_POINTER, CHECK_BY_MASK
 from ziggurat.transforms.calls.constants import describe, show
 from ziggurat.transforms.calls.emit import Built, Emitter, Operand
 from ziggurat.transforms.calls.lattice import BlockPtrType
@@ -84,7 +86,7 @@ def _made(
     call: Typing, base: Type, sizes: Type, strides: Type, offsets: Type, block_shape: Any, order: Any
 ) -> BlockPtrType:
     if not isinstance(base, PtrType):
-        raise KernelTypeError(f"{call}: 'base' must be the pointer to the tensor; got {describe(base)}")
+        raise KernelTypeError(say("{}: 'base' must be the pointer to the tensor; got {}", call, describe(base)))
     block = shape(call, block_shape)
     if not block:
         raise KernelValueError(f"{call}: 'block_shape' must have an axis; got ()")
@@ -92,7 +94,9 @@ def _made(
         scalar_integers(call, f"the {name}", given, len(block))
     axes = axes_of(order)
     if sorted(axes) != list(range(len(block))):
-        raise KernelValueError(f"{call}: 'order' must be a permutation of the {len(block)} axes; got {show(order)}")
+        raise KernelValueError(
+            say("{}: 'order' must be a permutation of the {} axes; got {}", call, len(block), show(order))
+        )
     return BlockPtrType(block, base.pointee)
 
 
@@ -105,8 +109,8 @@ def _make(
 def _advanced(call: Typing, base: Type, offsets: Type) -> Type:
     if not isinstance(base, BlockPtrType):
         raise KernelTypeError(
-            f"{call}: 'base' must be a block pointer; got {describe(base)}",
-            hint="make one with zg.make_block_ptr, or add to a pointer: zg.add(pointer, offset)",
+            say("{}: 'base' must be a block pointer; got {}", call, describe(base)),
+            hint=BLOCK_POINTER(),
         )
     scalar_integers(call, "the offsets", offsets, len(base.block))
     return base
@@ -129,24 +133,24 @@ def check_access(call: Typing, ptr: Type, boundary_check: Any, padding: Any, **f
     if not isinstance(ptr, BlockPtrType):
         if axes or padding:
             raise KernelValueError(
-                f"{call}: 'boundary_check' and 'padding_option' must be left out for {describe(ptr)}",
-                hint="use a mask, and `other` for what it leaves out; or a block pointer (zg.make_block_ptr)",
+                say("{}: 'boundary_check' and 'padding_option' must be left out for {}", call, describe(ptr)),
+                hint=CHECK_BY_MASK(),
             )
         return
     for name, given in forbidden.items():
         if given is not None:
             raise KernelTypeError(
-                f"{call}: '{name}' must be left out for a block pointer; got {describe(given)}",
+                say("{}: '{}' must be left out for a block pointer; got {}", call, name, describe(given)),
                 hint="use boundary_check=(…) to leave out what is outside of the tensor",
             )
     if len(set(axes)) != len(axes) or not set(axes) <= set(range(len(ptr.block))):
         raise KernelValueError(
-            f"{call}: 'boundary_check' must name axes of the block, each once; got {show(boundary_check)}"
+            say("{}: 'boundary_check' must name axes of the block, each once; got {}", call, show(boundary_check))
         )
     choice("padding_option", padding, PADDING)
     if padding == "nan" and not ptr.element.is_float:
         raise KernelValueError(
-            f'{call}: padding_option="nan" must be for floats; got {ptr.element}', hint='padding_option="zero"'
+            say('{}: padding_option="nan" must be for floats; got {}', call, ptr.element), hint='padding_option="zero"'
         )
 
 

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
+from ziggurat.codemodel.messages import call_text, say
 from ziggurat.codemodel.types import (
     ConstantType,
     DescriptorType,
@@ -26,6 +27,7 @@ from ziggurat.codemodel.types import (
     shape_of,
 )
 from ziggurat.frontends.language.languages import EXPLICIT, Language
+from ziggurat.frontends.language.phrases import CAST_TENSOR, PRINT_CONSTANTS, PROPERTIES
 from ziggurat.frontends.language.spellings import of_attribute
 from ziggurat.frontends.triton.classes import constexpr_type, tuple_type
 from ziggurat.frontends.triton.dtypes import block_type, pointer_type, type_of
@@ -58,9 +60,13 @@ def _as_call(name: str, call: str) -> Rule:
             types = components(types[0]) or types
         for type_ in types:
             if isinstance(type_, TensorType) and not asked.language.tensor_operators:
-                raise KernelTypeError(f"{name}(): the operands must be scalars; got {type_}", hint=f"use zg.{call}")
+                raise KernelTypeError(
+                    say("{}(): the operands must be scalars; got {}", name, type_), hint=say("use {}", call_text(call))
+                )
         if name != "abs" and len(types) < 2:
-            raise KernelTypeError(f"{name}() takes two scalars or more", hint=f"use zg.{name} to reduce a tensor")
+            raise KernelTypeError(
+                f"{name}() takes two scalars or more", hint=say("use {} to reduce {a_tensor}", call_text(name))
+            )
         if all(isinstance(type_, ConstantType) and is_number(type_) for type_ in types):
             values = [type_.value for type_ in types if isinstance(type_, ConstantType)]
             if asked.language.ordered_extremes and name != "abs":
@@ -105,7 +111,7 @@ def _len(_: Typing, x: Type) -> Type:
         return constant(len(x.value))
     if isinstance(x, TensorType):
         return constant(x.shape[0])
-    raise KernelTypeError(f"{describe(x)} has no length")
+    raise KernelTypeError(say("{} has no length", describe(x)))
 
 
 def _convert(emit: Emitter, result: Type, x: Operand) -> Built:
@@ -119,14 +125,14 @@ def _conversion(convert: Callable[[Any], Any], kind: str, otherwise: ScalarType)
     def type_of(_: Typing, x: Type) -> Type:
         if isinstance(x, ConstantType):
             if convert is not bool and not isinstance(x.value, bool | int | float | str):
-                raise KernelTypeError(f"{name}(): the operand must be a number; got {describe(x)}")
+                raise KernelTypeError(say("{}(): the operand must be a number; got {}", name, describe(x)))
             try:
                 return constant(convert(x.value))
             except (ValueError, OverflowError) as error:
-                raise KernelValueError(f"cannot compute {name}({show(x.value)}): {error}") from None
+                raise KernelValueError(say("cannot compute {}({}): {}", name, show(x.value), error)) from None
         if not is_number(x) or shape_of(x):
             raise KernelTypeError(
-                f"{name}(): the operand must be a scalar; got {describe(x)}", hint="use zg.cast for tensors"
+                say("{}(): the operand must be a scalar; got {}", name, describe(x)), hint=CAST_TENSOR()
             )
         return x if scalar_type(x).kind == kind else otherwise
 
@@ -178,7 +184,7 @@ def _text(convert: Callable[[Any], str]) -> Rule:
     def type_of(_: Typing, x: Type) -> Type:
         good, value = known_value(x)
         if not good:
-            raise KernelTypeError(f"{convert.__name__}() is for constants in a kernel; got {describe(x)}")
+            raise KernelTypeError(say("{}() is for constants in a kernel; got {}", convert.__name__, describe(x)))
         return constant(convert(value.value if isinstance(value, HostObject) else value))
 
     return Rule(type_of)
@@ -186,7 +192,7 @@ def _text(convert: Callable[[Any], str]) -> Rule:
 
 def _tuple(_: Typing, *x: Type) -> Type:
     if x and items_of(x[0]) is None:
-        raise KernelTypeError(f"a tuple must be made of a tuple; got {describe(x[0])}")
+        raise KernelTypeError(say("a tuple must be made of a tuple; got {}", describe(x[0])))
     return x[0] if x else constant(())
 
 
@@ -197,7 +203,7 @@ def _same(emit: Emitter, result: Type, *x: Operand) -> Built:
 def _slice(_: Typing, *ends: Type) -> Type:
     for end in ends:
         if not isinstance(end, ConstantType) or not isinstance(end.value, int | None):
-            raise KernelTypeError(f"the ends of a slice must be constant integers; got {describe(end)}")
+            raise KernelTypeError(say("the ends of a slice must be constant integers; got {}", describe(end)))
     return constant(HostObject(slice(*(end.value for end in ends if isinstance(end, ConstantType)))))
 
 
@@ -205,8 +211,8 @@ def _print(_: Typing, *values: Type) -> Type:
     for value in values:
         if not is_number(value) and not is_pointer(value) and not _is_text(value):
             raise KernelTypeError(
-                f"print() must take strings, numbers and pointers; got {describe(value)}",
-                hint="use zg.static_print to print constants while the kernel is compiled",
+                say("print() must take strings, numbers and pointers; got {}", describe(value)),
+                hint=PRINT_CONSTANTS(),
             )
         run_time_type(value)
     return NONE
@@ -288,9 +294,8 @@ def property_of(x: Type, name: str, language: Language = EXPLICIT) -> Type:
     if isinstance(known, ScalarType) and name in ("bits", "name", "is_float", "signed"):
         return constant(getattr(known, name))
     raise KernelTypeError(
-        f"{describe(x)} has no property '{name}' in a kernel",
-        hint=of_attribute(name)
-        or "values have .shape and .dtype, dtypes of pointers have .element_ty; calls are zg.<name>(x)",
+        say("{} has no property '{}' in a kernel", describe(x), name),
+        hint=of_attribute(name) or PROPERTIES(),
     )
 
 

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
+
 from ziggurat.codemodel.errors import KernelTypeError
+from ziggurat.codemodel.messages import say
 from ziggurat.codemodel.op import Value, expect
 from ziggurat.codemodel.types import (
     ConstantType,
@@ -44,7 +47,7 @@ from ziggurat.transforms.calls.rule import shape as checked_shape
 
 def _result_type(rule: Rule, call: Typing, name: str, *arguments: Any) -> Type:
     """The type that a rule of the language gives, with messages that name the operator of C."""
-    return expect(rule.type(Typing(name, spelling=call.spelling), *arguments), Type)
+    return expect(rule.type(attrs.evolve(call, name=name), *arguments), Type)
 
 
 def _built(rule: Rule, emit: Emitter, result: Type, *arguments: Any) -> Any:
@@ -83,7 +86,7 @@ def _divided(call: Typing, a: Type, b: Type, where: Type | None) -> Type:
     floats = any(scalar_type(x).is_float for x in (a, b))
     if floats and call.name == "rem":
         raise KernelTypeError(
-            f"{call} takes integers; got {describe(a)} and {describe(b)}", hint="write fmod(a, b) for floats"
+            say("{} takes integers; got {} and {}", call, describe(a), describe(b)), hint="write fmod(a, b) for floats"
         )
     if floats:
         return _result_type(_FLOATS, call, "div", a, b)
@@ -147,7 +150,9 @@ def _shift(name: str) -> Rule:
 
 def _inverted(call: Typing, x: Type) -> Type:
     if _is_bool(x):
-        raise KernelTypeError(f"{call} takes integers; got {describe(x)}", hint="write !x to exchange true and false")
+        raise KernelTypeError(
+            say("{} takes integers; got {}", call, describe(x)), hint="write !x to exchange true and false"
+        )
     return _result_type(RULES["invert"], call, "invert", x)
 
 
@@ -157,7 +162,7 @@ def _inverted(call: Typing, x: Type) -> Type:
 def _truth(call: Typing, x: Type) -> Type:
     if not is_number(x):
         hint = "compare integers: a pointer is never null here" if is_pointer(x) else None
-        raise KernelTypeError(f"{call} must be a number or an array of numbers; got {describe(x)}", hint=hint)
+        raise KernelTypeError(say("{} must be a number or an array of numbers; got {}", call, describe(x)), hint=hint)
     return constant(bool(x.value)) if isinstance(x, ConstantType) else with_element(x, i1)
 
 
@@ -199,7 +204,7 @@ def _check_broadcasts(what: str, given: tuple[int, ...], wanted: tuple[int, ...]
         return f"[{', '.join(map(str, dims))}]" if dims else "a scalar"
 
     raise KernelTypeError(
-        f"incompatible shapes: {what} must be {words(wanted)}; got {words(given)}",
+        say("incompatible shapes: {} must be {}; got {}", what, words(wanted), words(given)),
         hint="make the sizes equal, or 1, which is broadcast; add an axis of size 1 with x[:, newaxis]",
     )
 
@@ -210,9 +215,9 @@ def _declared(call: Typing, x: Type, dims: Any, declared: tuple[ScalarType | Ptr
     if isinstance(type_, PtrType):
         if element_of(x) != type_:
             hint = "write the cast: (type *)p" if is_pointer(x) else None
-            raise KernelTypeError(f"{what} must be of the type {type_}; got {describe(x)}", hint=hint)
+            raise KernelTypeError(say("{} must be of the type {}; got {}", what, type_, describe(x)), hint=hint)
     elif not is_number(x):
-        raise KernelTypeError(f"{what} must be a number of the type {type_}; got {describe(x)}")
+        raise KernelTypeError(say("{} must be a number of the type {}; got {}", what, type_, describe(x)))
     given = shape_of(x)
     wanted = given if dims is None else checked_shape(Typing("declare", spelling=what), dims)
     _check_broadcasts(what, given, wanted)
@@ -254,7 +259,7 @@ def _pointers(call: Typing, p: Type, mask: Type | None) -> Type:
     """The type of pointers, broadcast with the mask."""
     if not is_pointer(p):
         raise KernelTypeError(
-            f"{call} takes a pointer or an array of pointers; got {describe(p)}",
+            say("{} takes a pointer or an array of pointers; got {}", call, describe(p)),
             hint="make the pointers to the elements: *(pointer + offsets)",
         )
     return p if mask is None else shaped(common_shape(str(call), p, mask), PtrType(pointee_of(p)))
@@ -270,7 +275,7 @@ def _takes(other: Type | None, pointers: Type) -> bool:
 
 def _loaded(call: Typing, p: Type, mask: Type | None, other: Type | None) -> Type:
     if mask is not None and not is_number(mask):
-        raise KernelTypeError(f"the mask of {call} must be numbers; got {describe(mask)}")
+        raise KernelTypeError(say("the mask of {} must be numbers; got {}", call, describe(mask)))
     pointers = _pointers(call, p, mask)
     loaded = _result_type(_LOAD, call, "load", pointers, mask, None, *_POLICY)
     if _takes(other, pointers):
@@ -353,14 +358,21 @@ def _multiply(emit: Emitter, result: Type, a: Operand, b: Operand, acc: Operand 
 def _ranked(call: Typing, x: Type, count: int) -> Type:
     if is_pointer(x) and not isinstance(x, TensorType):
         raise KernelTypeError(
-            f"{call} must follow an array; got the pointer {x}", hint="write *(p + i) to read or write an element"
+            say("{} must follow an array; got the pointer {}", call, x),
+            hint="write *(p + i) to read or write an element",
         )
     if not isinstance(x, TensorType):
-        raise KernelTypeError(f"{call} must follow an array; got {describe(x)}")
+        raise KernelTypeError(say("{} must follow an array; got {}", call, describe(x)))
     if x.rank != count:
         axes = f"{x.rank} {'axis' if x.rank == 1 else 'axes'}"
         raise KernelTypeError(
-            f"{call} must have a ':', '+', max or min for each axis of the array; got {count} for {axes}, {x}"
+            say(
+                "{} must have a ':', '+', max or min for each axis of the array; got {} for {}, {}",
+                call,
+                count,
+                axes,
+                x,
+            )
         )
     return x
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import attrs
 
 from ziggurat.codemodel.errors import KernelTypeError
+from ziggurat.codemodel.messages import Part, Words, call_text, say
 from ziggurat.codemodel.op import Op
-from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType, TupleType, Type, TypeSyntax, is_hashable
+from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType, TupleType, Type, TypeSyntax, f32, is_hashable
 from ziggurat.frontends.language import CompareKind, Function
+from ziggurat.frontends.language.phrases import NAME_FUNCTION
 from ziggurat.frontends.language.signature import Parameter
 
 
@@ -86,22 +88,41 @@ def is_function(type_: Type) -> bool:
     return isinstance(type_, ConstantType) and isinstance(type_.value, FunctionName)
 
 
-def show(value: Any) -> str:
+def show(value: Any) -> Part:
     """A constant as it is written in a kernel: `zg.f32`, `zg.CompareKind.EQUAL`, `(1, None)`."""
+    return Part(lambda words: _constant(value, words))
+
+
+def listed(values: Iterable[Any]) -> Part:
+    """Constants as they are written in a kernel, with commas between them."""
+    items = tuple(values)
+    return Part(lambda words: ", ".join(_constant(value, words) for value in items))
+
+
+def describe_all(types: Iterable[Type]) -> Part:
+    """Attributed types with "and" between them."""
+    items = tuple(types)
+    return Part(lambda words: " and ".join(_described(type_, words) for type_ in items))
+
+
+def describe(type_: Type) -> Part:
+    """An attributed type: what is known of a constant, or the type of a run-time value."""
+    return Part(lambda words: _described(type_, words))
+
+
+def _constant(value: Any, words: Words) -> str:
     if isinstance(value, FunctionName):
         return f"the function '{value.symbol}'"
     if isinstance(value, HostObject):
         return _shortened(repr(value))
-    if isinstance(value, ScalarType):
-        return f"zg.{value}"
-    if isinstance(value, PtrType):
-        return f"zg.ptr(zg.{value.pointee})"
+    if isinstance(value, ScalarType | PtrType):
+        return words.dtype(value)
     if isinstance(value, Type):
-        return describe(value)
+        return _described(value, words)
     if isinstance(value, enum.Enum):
-        return f"zg.{type(value).__name__}.{value.name}"
+        return words.call(f"{type(value).__name__}.{value.name}")
     if isinstance(value, tuple):
-        return _in_a_row([show(item) for item in value])  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        return _in_a_row([_constant(item, words) for item in value])  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
     return _shortened(repr(value))
 
 
@@ -110,26 +131,28 @@ def _shortened(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
-def describe(type_: Type) -> str:
-    """An attributed type: what is known of a constant, or the type of a run-time value."""
+def _described(type_: Type, words: Words) -> str:
     if isinstance(type_, ConstantType):
         value = type_.value
+        text = _constant(value, words)
         if value is None or isinstance(value, FunctionName):
-            return show(value)
+            return text
         if isinstance(value, HostObject):
-            return f"the object {show(value)}"
+            return f"the object {text}"
         kind = "type" if isinstance(value, Type) else "tuple" if isinstance(value, tuple) else "constant"
-        return f"the {kind} {show(value)}"
+        return f"the {kind} {text}"
     record = getattr(type_, "record", None)
     if record is not None and record.is_aggregate:
         return f"an object of {record.cls.__name__}"
     if isinstance(type_, TupleType):
-        return f"the tuple {_in_a_row([_part(part) for part in type_.components])}"
-    return str(type_)
+        return words.nouns["the_tuple"] + _in_a_row([_component(component, words) for component in type_.components])
+    return words.type(type_)
 
 
-def _part(type_: Type) -> str:
-    return show(type_.value) if isinstance(type_, ConstantType) else describe(type_).removeprefix("the tuple ")
+def _component(type_: Type, words: Words) -> str:
+    if isinstance(type_, ConstantType):
+        return _constant(type_.value, words)
+    return _described(type_, words).removeprefix(words.nouns["the_tuple"])
 
 
 def _in_a_row(items: list[str]) -> str:
@@ -159,29 +182,32 @@ _KINDS: dict[str, tuple[str, Callable[[Any], bool], str | None]] = {
     "ConstBool": ("True or False", lambda value: isinstance(value, bool), None),
     "ConstStr": ("a string", lambda value: isinstance(value, str), None),
     "ConstShape": ("a shape, a tuple of integers such as (16, 16)", _is_ints, None),
-    "ConstDtype": ("a dtype such as zg.f32", _is_dtype, None),
-    "ConstDtypes": ("a dtype such as zg.f32, or a tuple of dtypes", _is_dtypes, None),
+    "ConstDtype": (say("a dtype such as {}", show(f32)), _is_dtype, None),
+    "ConstDtypes": (say("a dtype such as {}, or a tuple of dtypes", show(f32)), _is_dtypes, None),
     "ConstFunction": (
         "a function of the language",
         lambda value: isinstance(value, FunctionName),
-        "decorate the function with @zg.function, and give it by its name",
+        NAME_FUNCTION(),
     ),
     "ConstCompareKind": (
-        "a member of zg.CompareKind, or a sign such as '<'",
+        say("a member of {}, or a sign such as '<'", call_text("CompareKind")),
         lambda value: isinstance(value, CompareKind),
-        f"zg.CompareKind has {', '.join(kind.name for kind in CompareKind)}",
+        say("{} has {}", call_text("CompareKind"), ", ".join(kind.name for kind in CompareKind)),
     ),
 }
 
 
-def held(call: str, parameter: Parameter, value: Any) -> Any:
-    """A constant converted for the parameter. Raises `KernelTypeError` when it is not of the parameter's kind."""
+def held(argument: Callable[[str], str], parameter: Parameter, value: Any) -> Any:
+    """A constant converted for the parameter. Raises `KernelTypeError` when it is not of the parameter's kind.
+
+    `argument` gives the argument in messages, by the name of the parameter.
+    """
     value = parameter.held(value)
     found = _KINDS.get(parameter.takes)
     if found is None or (value is None and parameter.optional):
         return value
     words, fits, hint = found
     if not fits(value):
-        words = f"{words}, or None" if parameter.optional else words
-        raise KernelTypeError(f"{call}: '{parameter.name}' must be {words}; got {show(value)}", hint=hint)
+        words = say("{}, or None", words) if parameter.optional else words
+        raise KernelTypeError(say("{} must be {}; got {}", argument(parameter.name), words, show(value)), hint=hint)
     return value

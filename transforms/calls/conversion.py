@@ -6,6 +6,7 @@ from typing import Any
 
 from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
+from ziggurat.codemodel.messages import say
 from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.types import (
     ConstantType,
@@ -20,6 +21,7 @@ from ziggurat.codemodel.types import (
     with_element,
 )
 from ziggurat.frontends.language.host import cast
+from ziggurat.frontends.language.phrases import CAST_BITS
 from ziggurat.frontends.triton.dtypes import E4B15
 from ziggurat.transforms.calls.constants import describe, show
 from ziggurat.transforms.calls.emit import Emitter, Operand
@@ -31,19 +33,28 @@ from ziggurat.transforms.calls.rule import Rule, Typing, numbers
 def _converted(call: Typing, x: Type, dtype: Any, rounding: Any = None, bitcast: bool = False) -> Type:
     if not isinstance(dtype, ScalarType | PtrType):
         named = find_scalar(dtype) or f32
-        raise KernelTypeError(f"{call}: 'dtype' must be a dtype; got {show(dtype)}", hint=f"write zg.{named}")
+        raise KernelTypeError(
+            say("{}: 'dtype' must be a dtype; got {}", call, show(dtype)), hint=say("write {}", show(named))
+        )
     if isinstance(dtype, PtrType):
         return _pointers(x, dtype)
     if bitcast:
         return _reinterpreted(Typing("bitcast"), x, dtype)
     if is_pointer(x):
         if dtype not in (i64, u64, i1):
-            raise KernelTypeError(f"the pointer {x} casts to zg.i64, zg.u64, zg.i1 or another pointer, not to {dtype}")
+            raise KernelTypeError(
+                say(
+                    "the pointer {} casts to {}, {}, {} or another pointer, not to {}",
+                    x,
+                    *map(show, (i64, u64, i1)),
+                    dtype,
+                )
+            )
         return with_element(x, dtype)
     numbers(call, x)
     check_conversion(x, dtype)
     if rounding not in (None, "rtne", "rtz"):
-        raise KernelValueError(f"fp_downcast_rounding must be 'rtne' or 'rtz'; got {show(rounding)}")
+        raise KernelValueError(say("fp_downcast_rounding must be 'rtne' or 'rtz'; got {}", show(rounding)))
     source = scalar_type(x)
     narrows = dtype.is_float and source.is_float and dtype.bits < source.bits
     if rounding is not None and not narrows and source != dtype:
@@ -63,8 +74,8 @@ def _reinterpreted(call: Typing, x: Type, dtype: ScalarType | PtrType) -> Type:
     source = scalar_type(x)
     if source.bits != dtype.bits:
         raise KernelTypeError(
-            f"{call} keeps the width: {source} has {source.bits} bits, {dtype} has {dtype.bits}",
-            hint="use zg.cast to convert the value",
+            say("{} keeps the width: {} has {} bits, {} has {}", call, source, source.bits, dtype, dtype.bits),
+            hint=CAST_BITS(dtype=dtype),
         )
     return with_element(source if isinstance(x, ConstantType) else x, dtype)
 
@@ -72,7 +83,7 @@ def _reinterpreted(call: Typing, x: Type, dtype: ScalarType | PtrType) -> Type:
 def _pointers(x: Type, target: PtrType) -> Type:
     if is_pointer(x) or (not isinstance(x, ConstantType) and is_number(x) and scalar_type(x) in (i64, u64)):
         return with_element(x, target)
-    raise KernelTypeError(f"only pointers, i64 and u64 cast to {target}, not {describe(x)}")
+    raise KernelTypeError(say("only pointers, i64 and u64 cast to {}, not {}", target, describe(x)))
 
 
 def _cast(emit: Emitter, result: Type, x: Operand, dtype: Any, rounding: Any = None, bitcast: bool = False) -> Value:

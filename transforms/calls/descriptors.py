@@ -7,9 +7,27 @@ from typing import Any
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.dialects.tt import Padding
 from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
+from ziggurat.codemodel.messages import say
 from ziggurat.codemodel.op import Value, expect
-from ziggurat.codemodel.types import ConstantType, DescriptorType, PtrType, Type, i32, i64, shape_of, with_element
-from ziggurat.transforms.calls.constants import describe
+from ziggurat.codemodel.types import (
+    SCALARS,
+    ConstantType,
+    DescriptorType,
+    PtrType,
+    Type,
+    i32,
+    i64,
+    shape_of,
+    with_element,
+)
+from ziggurat.frontends.language.phrases import (
+    ATOMIC_ON_POINTERS,
+    CAST_VALUE,
+    DESCRIPTOR_DTYPE,
+    DESCRIPTOR_ROW,
+    GET_DESCRIPTOR,
+)
+from ziggurat.transforms.calls.constants import describe, listed
 from ziggurat.transforms.calls.emit import Emitter, Operand
 from ziggurat.transforms.calls.memory import PADDING, kind_of
 from ziggurat.transforms.calls.promotion import NONE, is_number, scalar_type
@@ -18,24 +36,22 @@ from ziggurat.transforms.calls.rule import Rule, Typing, choice, integers, scala
 
 def _described(call: Typing, base: Type, sizes: Type, strides: Type, block: Any, padding: Any) -> Type:
     if not isinstance(base, PtrType):
-        raise KernelTypeError(f"{call}: 'base' must be the pointer to the tensor; got {describe(base)}")
+        raise KernelTypeError(say("{}: 'base' must be the pointer to the tensor; got {}", call, describe(base)))
     dims = shape(call, block)
     scalar_integers(call, "the sizes", sizes, len(dims))
     last = scalar_integers(call, "the strides", strides, len(dims))[-1:]
     if last and isinstance(last[0], ConstantType) and last[0].value != 1:
         raise KernelValueError(
-            f"{call}: the last stride must be 1; got {last[0].value}",
+            say("{}: the last stride must be 1; got {}", call, last[0].value),
             hint="make the last axis of the tensor contiguous in memory",
         )
     if dims[-1] * base.pointee.bytes < 16:
         row = dims[-1] * base.pointee.bytes
-        ours = f"{call}: a row of the block has {row} bytes; it needs 16"
-        triton = "Descriptor block shape must have at least 16 bytes in the last dimension, but got "
-        raise KernelValueError(call.words(ours, f"{triton}{dims[-1]} * {base.pointee.bytes} = {row} bytes"))
+        raise KernelValueError(DESCRIPTOR_ROW(call=str(call), row=row, size=dims[-1], bytes=base.pointee.bytes))
     choice("padding_option", padding, PADDING)
     if PADDING[padding] is Padding.NAN and not base.pointee.is_float:
         raise KernelValueError(
-            f"{call}: only floats are padded with NaN; got {base.pointee}", hint='padding_option="zero"'
+            say("{}: only floats are padded with NaN; got {}", call, base.pointee), hint='padding_option="zero"'
         )
     return DescriptorType(dims, base.pointee, PADDING[padding].value)
 
@@ -51,10 +67,8 @@ def _descriptor(call: Typing, descriptor: Type) -> DescriptorType:
     """The type of an argument that is a descriptor."""
     if not isinstance(descriptor, DescriptorType):
         raise KernelTypeError(
-            f"{call}: 'desc' must be a tensor descriptor; got {describe(descriptor)}",
-            hint="launch with zg.TensorDescriptor(array, block), or make one with zg.make_tensor_descriptor"
-            if isinstance(descriptor, PtrType)
-            else None,
+            say("{}: 'desc' must be a tensor descriptor; got {}", call, describe(descriptor)),
+            hint=GET_DESCRIPTOR() if isinstance(descriptor, PtrType) else None,
         )
     return descriptor
 
@@ -77,8 +91,8 @@ def _in_blocks(call: Typing, descriptor: Type, value: Type) -> Type:
         return with_element(given, element)
     if is_number(value) and scalar_type(value) != element:
         raise KernelTypeError(
-            f"{call}: the value must be {element}, the type of the descriptor; got {describe(value)}",
-            hint=f"convert it: zg.cast(value, zg.{element})",
+            say("{}: the value must be {}, the type of the descriptor; got {}", call, element, describe(value)),
+            hint=CAST_VALUE(dtype=element),
         )
     return given
 
@@ -109,7 +123,7 @@ def _rows(call: Typing, descriptor: Type, x_offsets: Type, y_offset: Type) -> li
     given = _descriptor(call, descriptor)
     integers(call, x_offsets=x_offsets, y_offset=y_offset)
     if shape_of(y_offset):
-        raise KernelTypeError(f"{call}: 'y_offset' must be a scalar; got {describe(y_offset)}")
+        raise KernelTypeError(say("{}: 'y_offset' must be a scalar; got {}", call, describe(y_offset)))
     return [given, with_element(tensor(call, x_offsets), i32), i32]
 
 
@@ -149,10 +163,9 @@ def _block_combined(call: Typing, descriptor: Type, offsets: Type, value: Type, 
     _block_written(call, descriptor, offsets, value)
     element = _descriptor(call, descriptor).element
     if element.name not in REDUCTIONS[kind]:
-        ours = f"{call}: the elements for {kind!r} must be {', '.join(REDUCTIONS[kind])}; got {element}"
-        raise KernelTypeError(
-            call.words(ours, f"Unsupported dtype: {ours}"), hint="use zg.atomic_… on pointers to the elements"
-        )
+        dtypes = listed([SCALARS[name] for name in REDUCTIONS[kind]])
+        summary = DESCRIPTOR_DTYPE(call=str(call), kind=kind, dtypes=dtypes, dtype=element)
+        raise KernelTypeError(summary, hint=ATOMIC_ON_POINTERS())
     return NONE
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith
 from ziggurat.codemodel.errors import KernelTypeError
+from ziggurat.codemodel.messages import say
 from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.types import (
     ConstantType,
@@ -50,7 +51,7 @@ def check_supported(type_: Any) -> None:
     dtype = type_.pointee if isinstance(type_, PtrType) else type_
     if dtype in UNSUPPORTED:
         raise KernelTypeError(
-            f"type {dtype} not supported in this architecture. The supported fp8 dtypes are {SUPPORTED}",
+            say("type {} not supported in this architecture. The supported fp8 dtypes are {}", dtype, SUPPORTED),
             hint="load it as tl.uint8, and compute its value from the bits",
         )
 
@@ -72,7 +73,7 @@ def check_conversion(x: Type, target: ScalarType) -> None:
     source = f32 if isinstance(x, ConstantType) and run_time_type(x) else element_of(x)
     if source != target and E4B15 in (source, target) and not {source, target} <= {E4B15, f16, f32}:
         raise KernelTypeError(
-            f"fp8e4b15 is converted to and from fp16 and fp32 only; got {source} and {target}",
+            say("fp8e4b15 is converted to and from fp16 and fp32 only; got {} and {}", source, target),
             hint="convert by way of tl.float32, or pass bitcast=True to keep the bits",
         )
 

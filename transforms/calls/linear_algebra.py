@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
+from ziggurat.codemodel.messages import say
 from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.types import (
     ScalarType,
@@ -22,6 +23,7 @@ from ziggurat.codemodel.types import (
     u16,
     with_element,
 )
+from ziggurat.frontends.language.phrases import CAST_OPERANDS, DOT_PRECISION, FIRST_SUM, SCALE_SHAPE, TRANSPOSE
 from ziggurat.frontends.library import LIBRARY
 from ziggurat.transforms.calls.constants import describe, show
 from ziggurat.transforms.calls.emit import Emitter, Operand
@@ -45,14 +47,16 @@ def _product(
     if min(x.rank, y.rank) < 2:
         hint = "give a vector a second axis, or add the products of two vectors up"
     elif x.shape[-1:] != y.shape[-2:-1]:
-        hint = "exchange rows and columns with zg.trans"
+        hint = TRANSPOSE()
     elif not tt.multiplies(x.element, y.element) or not tt.accumulators(x.element):
-        hint = "convert the operands with zg.cast"
+        hint = CAST_OPERANDS()
     else:
-        hint = f"begin with zg.zeros({show(sum_type.shape)}, zg.{sums[0]})"
+        hint = FIRST_SUM(shape=show(sum_type.shape), dtype=sums[0], sizes=[*sum_type.shape])
     given = sum_type if acc is None else tensor(call, acc)
     if dtype is not None and given.element != total:
-        raise KernelTypeError(f"{call}: the accumulator must be {total}, as 'out_dtype' says; got {given}", hint=hint)
+        raise KernelTypeError(
+            say("{}: the accumulator must be {}, as 'out_dtype' says; got {}", call, total, given), hint=hint
+        )
     types = (x, y, given)
     if x.shape[:-2] == y.shape[:-2] == given.shape[:-2]:
         types = tuple(map(_batch, types))
@@ -60,12 +64,11 @@ def _product(
     depth = 32 if tensor(call, a).element.bytes == 1 else 16
     if call.language.least_dots and x.shape[-1] < depth:
         raise KernelTypeError(
-            f"Input shapes should have M >= 1, N >= 1 and K >= {depth}",
+            say("Input shapes should have M >= 1, N >= 1 and K >= {}", depth),
             hint=f"use blocks of {depth} along K, with zeros for what is beyond",
         )
     if imprecise is not None and imprecise not in range(x.shape[-1] + 1) and scalar_type(x).is_fp8:
-        ours = f"{call}: 'max_num_imprecise_acc' must be from 0 to {x.shape[-1]}; got {imprecise}"
-        raise KernelValueError(call.words(ours, f"max_num_imprecise_acc ({imprecise}) must be <= K ({x.shape[-1]})"))
+        raise KernelValueError(DOT_PRECISION(call=str(call), depth=x.shape[-1], number=imprecise))
     return given if given.rank > 3 else made
 
 
@@ -117,22 +120,27 @@ def _scaled(
     *other, depth, n = _unpacked(call, "rhs", rhs, rhs_format, rhs_k_pack, inner=-2)
     if (batch, k) != (other, depth):
         raise KernelTypeError(
-            f"{call}: 'lhs' and 'rhs' must have equal batches and equally many elements along K; got "
-            f"{[*batch, m, k]} and {[*other, depth, n]}"
+            say(
+                "{}: 'lhs' and 'rhs' must have equal batches and equally many elements along K; got {} and {}",
+                call,
+                [*batch, m, k],
+                [*other, depth, n],
+            )
         )
     for name, scale, size in (("lhs_scale", lhs_scale, m), ("rhs_scale", rhs_scale, n)):
         if scale is None:
             continue
         element = tensor(call, scale).element
         if element not in GROUPS:
-            raise KernelTypeError(f"{call}: '{name}' must be u8 or i8 (exponents) or f8e4m3; got {describe(scale)}")
+            raise KernelTypeError(
+                say("{}: '{}' must be u8 or i8 (exponents) or f8e4m3; got {}", call, name, describe(scale))
+            )
         wanted = [*batch, size, k // GROUPS[element]]
         sizes = list(tensor(call, scale).shape)
         if sizes != wanted:
-            ours = f"{call}: '{name}' must be a tensor of shape {wanted}; got {describe(scale)}"
-            last = ", ".join(map(str, wanted[-2:]))
-            triton = f"{name} must be a tensor of shape [..., {last}]. Got {[str(size) for size in sizes]}"
-            raise KernelTypeError(call.words(ours, triton))
+            last, texts = ", ".join(map(str, wanted[-2:])), [*map(str, sizes)]
+            parts = {"name": name, "shape": wanted, "last": last, "sizes": texts}
+            raise KernelTypeError(SCALE_SHAPE(call=str(call), type=describe(scale), **parts))
 
 
 def _unpacked(call: Typing, name: str, x: Type, format_: Any, along_k: Any, *, inner: int) -> list[int]:
@@ -141,9 +149,11 @@ def _unpacked(call: Typing, name: str, x: Type, format_: Any, along_k: Any, *, i
     choice(f"{name}_format", format_, FORMATS)
     if type_.element not in FORMATS[format_]:
         held = " or ".join(map(str, FORMATS[format_]))
-        raise KernelTypeError(f"{call}: '{name}' of the format {show(format_)} must be {held}; got {type_}")
+        raise KernelTypeError(
+            say("{}: '{}' of the format {} must be {}; got {}", call, name, show(format_), held, type_)
+        )
     if type_.rank not in (2, 3):
-        raise KernelTypeError(f"{call}: '{name}' must be a matrix, or a batch of them; got {type_}")
+        raise KernelTypeError(say("{}: '{}' must be a matrix, or a batch of them; got {}", call, name, type_))
     sizes = list(type_.shape)
     if format_ == "e2m1":
         sizes[inner if along_k else -3 - inner] *= 2

@@ -7,6 +7,7 @@ from typing import Any
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.dialects.tt import AtomicKind, CacheModifier, EvictionPolicy, MemScope, MemSemantic, Padding
 from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
+from ziggurat.codemodel.messages import say
 from ziggurat.codemodel.op import Value, expect
 from ziggurat.codemodel.types import (
     ConstantType,
@@ -19,6 +20,15 @@ from ziggurat.codemodel.types import (
     shape_of,
     shaped,
     with_element,
+)
+from ziggurat.frontends.language.phrases import (
+    ADD_OFFSETS,
+    CAST_VALUE,
+    COMPARE_OFFSETS,
+    NOT_A_POINTER,
+    OTHER_WITHOUT_MASK,
+    POINTER_TENSOR,
+    UNLIKE_POINTER,
 )
 from ziggurat.transforms.calls.block_pointers import access, check_access
 from ziggurat.transforms.calls.constants import describe
@@ -59,12 +69,8 @@ def atomic_dtypes(op: tt.AtomicRMW | tt.AtomicCAS) -> tuple[str, ...]:
 def _pointee(call: Typing, ptr: Type) -> ScalarType:
     element = element_of(ptr)
     if not isinstance(element, PtrType):
-        ours = f"{call}: 'ptr' must be a pointer or a tensor of pointers; got {describe(ptr)}"
-        triton = f"Unsupported ptr type {describe(ptr)} in `{call}`: it must be a pointer or a tensor of pointers"
-        raise KernelTypeError(
-            call.words(ours, triton),
-            hint=of_descriptor(ptr) or "make the pointers to the elements: zg.add(pointer, offsets)",
-        )
+        hint = of_descriptor(ptr) or ADD_OFFSETS()
+        raise KernelTypeError(NOT_A_POINTER(call=str(call), type=describe(ptr)), hint=hint)
     return element.pointee
 
 
@@ -83,15 +89,11 @@ def _fits(call: Typing, what: str, ptr: Type, value: Type) -> None:
     if len(padded) == len(sizes) and all(a in (1, b) for a, b in zip(padded, sizes, strict=True)):
         return
     if not sizes:
-        ours = f"{call}: {what} must be a scalar for a single pointer; got the shape {list(given)}"
-        argument = f"{what.removeprefix('the ').strip('`').capitalize()} argument"
-        triton = f"{argument} cannot be block type if pointer argument is not a block: it has the shape {list(given)}"
-        raise KernelTypeError(
-            call.words(ours, triton),
-            hint="make a tensor of pointers: zg.add(pointer, offsets)",
-        )
+        argument = what.removeprefix("the ").strip("`").capitalize()
+        summary = UNLIKE_POINTER(call=str(call), what=what, argument=argument, shape=list(given))
+        raise KernelTypeError(summary, hint=POINTER_TENSOR())
     raise KernelTypeError(
-        f"{call}: the shapes of {what} and the pointers do not match: {list(given)} and {list(sizes)}",
+        say("{}: the shapes of {} and the pointers do not match: {} and {}", call, what, list(given), list(sizes)),
         hint=f"make each size of {what} equal to that of the pointers, or 1, which is broadcast",
     )
 
@@ -112,7 +114,8 @@ def _masked(call: Typing, ptr: Type, mask: Type | None) -> None:
         return
     if not is_number(mask) or scalar_type(mask).kind != "bool":
         raise KernelTypeError(
-            f"{call}: the mask must be i1 (true or false); got {describe(mask)}", hint="make a mask with zg.compare"
+            say("{}: the mask must be i1 (true or false); got {}", call, describe(mask)),
+            hint=COMPARE_OFFSETS(),
         )
     _fits(call, "the mask", ptr, mask)
 
@@ -121,22 +124,28 @@ def _written(call: Typing, what: str, ptr: Type, value: Type) -> None:
     """A value to be written has the pointee's type; a literal takes it."""
     pointee = _pointee(call, ptr)
     if not is_number(value):
-        raise KernelTypeError(f"{call}: {what} must be a number; got {describe(value)}")
+        raise KernelTypeError(say("{}: {} must be a number; got {}", call, what, describe(value)))
     if call.language.implied_casts:
         check_conversion(value, pointee)
     elif isinstance(value, ConstantType):
         if scalar_type(value).rank > pointee.rank:
             raise KernelTypeError(
-                f"{call}: {what} must be {pointee}, the type that the pointers point to; got {describe(value)}"
+                say(
+                    "{}: {} must be {}, the type that the pointers point to; got {}",
+                    call,
+                    what,
+                    pointee,
+                    describe(value),
+                )
             )
         try:
             require_fits(value.value, pointee)
         except KernelValueError as error:
-            raise KernelValueError(f"{call}: {error.summary}") from None
+            raise KernelValueError(say("{}: {}", call, error.summary)) from None
     elif scalar_type(value) != pointee:
         raise KernelTypeError(
-            f"{call}: {what} must be {pointee}, the type that the pointers point to; got {value}",
-            hint=f"convert it: zg.cast(value, zg.{pointee})",
+            say("{}: {} must be {}, the type that the pointers point to; got {}", call, what, pointee, value),
+            hint=CAST_VALUE(dtype=pointee),
         )
     _fits(call, what, ptr, value)
 
@@ -163,8 +172,7 @@ def _loaded(
     _masked(call, ptr, mask)
     if other is not None:
         if mask is None:
-            ours = f"{call}: `other` stands for what a mask leaves out, but there is no mask"
-            raise KernelTypeError(call.words(ours, "`other` cannot be provided without `mask`"))
+            raise KernelTypeError(OTHER_WITHOUT_MASK(call=str(call)))
         _written(call, "`other`", ptr, other)
     return shaped(shape_of(ptr), pointee)
 
@@ -225,7 +233,7 @@ def _atomic(call: Typing, dtypes: tuple[str, ...], ptr: Type, sem: Any, scope: A
     pointee = _pointee(call, ptr)
     if pointee.name not in dtypes:
         raise KernelTypeError(
-            f"{call}: 'ptr' must point to {', '.join(dtypes)}; got {pointee}",
+            say("{}: 'ptr' must point to {}; got {}", call, ", ".join(dtypes), pointee),
             hint="use one of these types: the hardware has no such operation on others",
         )
     _writable(ptr)

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.errors import KernelTypeError, KernelValueError, StaticAssertionError
+from ziggurat.codemodel.messages import say
 from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.types import (
     ConstantType,
@@ -23,6 +24,7 @@ from ziggurat.codemodel.types import (
     shaped,
     with_element,
 )
+from ziggurat.frontends.language.phrases import CONSTANT_BOUND, GRID_AXIS, STATIC_ASSERT
 from ziggurat.frontends.triton.dtypes import type_of
 from ziggurat.transforms.calls.assembly import MAX_PACK, check_assembly
 from ziggurat.transforms.calls.constants import describe, show
@@ -43,8 +45,7 @@ from ziggurat.transforms.calls.rule import Rule, Typing, condition, is_power_of_
 
 def _grid(call: Typing, along: int) -> Type:
     if along not in (0, 1, 2):
-        ours = f"{call}: the axis of the grid must be 0, 1 or 2; got {show(along)}"
-        raise KernelValueError(call.words(ours, f"{call.name} axis must be 0, 1, or 2 but got {show(along)}"))
+        raise KernelValueError(GRID_AXIS(call=str(call), axis=show(along), name=call.name))
     return i32
 
 
@@ -59,14 +60,14 @@ def range_of(name: str, bounds: Sequence[Type], static: bool = False, options: t
     """The range of one to three bounds."""
     bounds = [bound for bound in bounds if bound != NONE]
     if not bounds or len(bounds) > 3:
-        raise KernelTypeError(f"{name} takes one to three bounds; got {len(bounds)}")
+        raise KernelTypeError(say("{} takes one to three bounds; got {}", name, len(bounds)))
     for bound in bounds:
         if not is_number(bound) or shape_of(bound) or scalar_type(bound).kind != "int":
-            raise KernelTypeError(f"{name} counts with integers; got {describe(bound)}")
+            raise KernelTypeError(say("{} counts with integers; got {}", name, describe(bound)))
         if static and not isinstance(bound, ConstantType):
             raise KernelTypeError(
-                f"{name} is unrolled, so its bounds must be known at compile time; got {describe(bound)}",
-                hint="use range, or make the bound a zg.constexpr parameter",
+                say("{} is unrolled, so its bounds must be known at compile time; got {}", name, describe(bound)),
+                hint=CONSTANT_BOUND(),
             )
     if len(bounds) == 1:
         bounds = [constant(0), *bounds]
@@ -80,7 +81,7 @@ def _range(call: Typing, first: Type, second: Type | None, step: Type | None, *o
     given = dict(zip(RANGE_OPTIONS, options, strict=False))
     for option, value in given.items():
         if value is not None and not 0 <= value < 1 << 31:
-            raise KernelValueError(f"{call}: '{option}' must be zero or more; got {show(value)}")
+            raise KernelValueError(say("{}: '{}' must be zero or more; got {}", call, option, show(value)))
     chosen = tuple((name, value) for name, value in given.items() if value is not None and value is not False)
     return range_of(str(call), [first, second or NONE, step or NONE], False, chosen)
 
@@ -96,13 +97,13 @@ def _hinted(call: Typing, x: Type, values: Any) -> Type:
     numbers = (values,) if isinstance(values, int) else tuple(values)
     rank = max(1, len(shape_of(x)))
     if not is_pointer(x) and (not is_number(x) or (scalar_type(x).is_float and call.name != "max_constancy")):
-        raise KernelTypeError(f"{call}: the operands must be integers or pointers; got {describe(x)}")
+        raise KernelTypeError(say("{}: the operands must be integers or pointers; got {}", call, describe(x)))
     if not all(type(n) is int and n > 0 for n in numbers) or len(numbers) != rank:
         raise KernelValueError(
-            f"{call}: the values must be {rank} positive integer(s), one for each axis; got {show(values)}"
+            say("{}: the values must be {} positive integer(s), one for each axis; got {}", call, rank, show(values))
         )
     if call.name == "multiple_of" and not all(map(is_power_of_two, numbers)):
-        raise KernelValueError(f"{call}: the values must be powers of two; got {show(values)}")
+        raise KernelValueError(say("{}: the values must be powers of two; got {}", call, show(values)))
     return x
 
 
@@ -116,7 +117,7 @@ def _hint(cls: type[tt.Hint], emit: Emitter, result: Type, x: Operand, values: A
 def _assumed(call: Typing, x: Type) -> Type:
     condition(call, x)
     if shape_of(x):
-        raise KernelTypeError(f"{call}: the condition must be a scalar; got {x}")
+        raise KernelTypeError(say("{}: the condition must be a scalar; got {}", call, x))
     if isinstance(x, ConstantType) and not x.value:
         raise KernelValueError(f"{call} of a condition that is false")
     return NONE
@@ -131,12 +132,12 @@ def _assume(emit: Emitter, result: Type, x: Operand) -> Built:
 
 def _asserted(call: Typing, holds: Any, message: Any = "") -> Type:
     if not isinstance(holds, bool | int):
-        hint = "write zg.static_assert(condition, message), without a tuple" if isinstance(holds, tuple) else None
+        hint = STATIC_ASSERT() if isinstance(holds, tuple) else None
         raise KernelTypeError(
-            f"the condition of a static assertion must be True or False; got {show(holds)}", hint=hint
+            say("the condition of a static assertion must be True or False; got {}", show(holds)), hint=hint
         )
     if not holds:
-        raise StaticAssertionError(f"static assertion failed{f': {message}' if message else ''}")
+        raise StaticAssertionError(say("static assertion failed{}", f": {message}" if message else ""))
     return NONE
 
 
@@ -160,7 +161,7 @@ def _static_text(call: Typing, value: Type) -> Any:
 def _printing(call: Typing, prefix: str, values: Sequence[Type], _hex: bool = False) -> Type:
     for value in values:
         if not is_number(value) and not is_pointer(value):
-            raise KernelTypeError(f"{call} prints numbers and pointers; got {describe(value)}")
+            raise KernelTypeError(say("{} prints numbers and pointers; got {}", call, describe(value)))
         run_time_type(value)
     return NONE
 
@@ -177,7 +178,7 @@ def _checked(call: Typing, x: Type, message: Any = "", mask: Type | None = None)
     if mask is not None:
         common_shape(str(call), x, mask)
     if not isinstance(message, str):
-        raise KernelTypeError(f"{call}: the message must be a constant string; got {show(message)}")
+        raise KernelTypeError(say("{}: the message must be a constant string; got {}", call, show(message)))
     return NONE
 
 
@@ -197,27 +198,34 @@ def _elements(call: Typing, args: Sequence[Type]) -> tuple[tuple[int, ...], list
     """The common shape of the operands, and the type of an element of each."""
     for part in args:
         if not is_number(part) and not is_pointer(part):
-            raise KernelTypeError(f"{call}: the operands must be tensors and numbers; got {describe(part)}")
+            raise KernelTypeError(say("{}: the operands must be {tensors} and numbers; got {}", call, describe(part)))
     found = [element_of(part.type if isinstance(part, ConstantType) else part) for part in args]
     return common_shape(str(call), *args), [one for one in found if isinstance(one, ScalarType | PtrType)]
 
 
 def _packing(call: Typing, pack: Any) -> None:
     if not is_power_of_two(pack) or pack > MAX_PACK:
-        raise KernelValueError(f"{call}: 'pack' must be a power of two up to {MAX_PACK}; got {show(pack)}")
+        raise KernelValueError(say("{}: 'pack' must be a power of two up to {}; got {}", call, MAX_PACK, show(pack)))
 
 
 def _mapped(call: Typing, function: Any, args: Sequence[Type], pack: Any) -> Type:
     sizes, elements = _elements(call, args)
     _packing(call, pack)
     if not sizes:
-        raise KernelTypeError(f"{call}: an operand must be a tensor; got scalars alone", hint="call the function")
+        raise KernelTypeError(
+            say("{}: an operand must be {a_tensor}; got scalars alone", call), hint="call the function"
+        )
     result = call.apply(function, [element for element in elements for _ in range(pack)])
     parts = components(result) or (result,)
     if len(parts) % pack or not all(is_number(part) and not shape_of(part) for part in parts):
         raise KernelTypeError(
-            f"{call}: '{function.symbol}' must give {'numbers' if pack == 1 else f'{pack} numbers of each result'}; "
-            f"got {describe(result)}"
+            say(
+                "{}: '{}' must give {}; got {}",
+                call,
+                function.symbol,
+                "numbers" if pack == 1 else f"{pack} numbers of each result",
+                describe(result),
+            )
         )
     results = [promoted(str(call), *parts[at : at + pack]) for at in range(0, len(parts), pack)]
     made = tuple(shaped(sizes, scalar_type(one)) for one in results)
@@ -245,7 +253,7 @@ def _assembled(call: Typing, asm: str, constraints: str, args: Type, dtype: Any,
     results: list[Type] = []
     for one in cast(Sequence[Any], dtype if isinstance(dtype, tuple) else (dtype,)):
         if not isinstance(one, ScalarType | PtrType):
-            raise KernelTypeError(f"{call} gives dtypes such as zg.i32, or pointers; got {show(one)}")
+            raise KernelTypeError(say("{} gives dtypes such as {}, or pointers; got {}", call, show(i32), show(one)))
         results.append(shaped(sizes, one))
     check_assembly(str(call), asm, constraints, parts, results, pack)
     return TupleType(tuple(results)) if isinstance(dtype, tuple) else results[0]

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ziggurat.codemodel.errors import KernelTypeError, KernelValueError, shown
+from ziggurat.codemodel.messages import say
 from ziggurat.codemodel.types import (
     MAX_ELEMENTS,
     ConstantType,
@@ -36,7 +37,7 @@ from ziggurat.codemodel.types import (
 )
 from ziggurat.frontends.language.host import MAX_BITS
 from ziggurat.frontends.language.languages import EXPLICIT, Language
-from ziggurat.frontends.triton.dtypes import type_of
+from ziggurat.frontends.language.phrases import ADD_AXIS, LITERAL_RANGE, NEGATIVE_LITERAL
 from ziggurat.transforms.calls.constants import describe
 
 F32_MAX = (2 - 2**-23) * 2.0**127
@@ -57,7 +58,7 @@ def literal_type(value: Any) -> Type:
                 return scalar
         if value.bit_length() > MAX_BITS:
             raise KernelValueError(
-                f"a constant integer must have at most {MAX_BITS} bits; got one of {value.bit_length()} bits"
+                say("a constant integer must have at most {} bits; got one of {} bits", MAX_BITS, value.bit_length())
             )
     if isinstance(value, float):
         return f32 if not math.isfinite(value) or abs(value) <= F32_MAX else f64
@@ -79,7 +80,7 @@ def run_time_type(type_: Type, language: Language = EXPLICIT) -> Type:
     value = type_.value
     if is_number(type_) and type_.type == pyobject:
         raise KernelValueError(
-            f"an integer must fit in 64 bits at run time; got {shown(value)}",
+            say("an integer must fit in 64 bits at run time; got {}", shown(value)),
             hint="compute with it at compile time, until it fits",
         )
     if language.tiny_literals and isinstance(value, float) and 0 < abs(value) < f32.format.smallest_normal:
@@ -98,7 +99,7 @@ def scalar_type(type_: Type) -> ScalarType:
     """The element type of a number or a tensor of numbers."""
     element = element_of(run_time_type(type_))
     if not isinstance(element, ScalarType):
-        raise KernelTypeError(f"expected numbers; got {describe(type_)}")
+        raise KernelTypeError(say("expected numbers; got {}", describe(type_)))
     return element
 
 
@@ -115,25 +116,9 @@ def promote(*types: Type, language: Language = EXPLICIT) -> ScalarType:
         kind = scalar_type(run_time_type(literal, language))
         if kind.rank > element.rank:
             element = kind
-        elif language.is_triton:
-            _require_range(literal.value, element)
         else:
             require_fits(literal.value, element)
     return element
-
-
-def _require_range(value: Any, target: ScalarType) -> None:
-    """`require_fits`, in Triton's words."""
-    low, high = target.limits if target.kind == "int" else (value, value)
-    if low == 0 and value < 0:
-        raise KernelValueError(
-            "Cannot perform a binary operation between an unsigned tensor and a negative scalar. "
-            "Perform a explicit cast on one of them."
-        )
-    if not low <= value <= high and isinstance(value, int):
-        raise KernelValueError(
-            f"Scalar {shown(value)} is out of range for type {type_of(target)}", hint="cast the tensor to a wider type"
-        )
 
 
 def require_fits(value: Any, target: ScalarType, hint: str | None = None) -> None:
@@ -141,9 +126,10 @@ def require_fits(value: Any, target: ScalarType, hint: str | None = None) -> Non
     if target.kind == "int" and isinstance(value, int):
         low, high = target.limits
         if not low <= value <= high:
+            summary = NEGATIVE_LITERAL if low == 0 and value < 0 else LITERAL_RANGE
             raise KernelValueError(
-                f"the constant {shown(value)} does not fit in {target} ({low} … {high})",
-                hint=hint or f"use a wider type, or a constant that fits in {target}",
+                summary(value=shown(value), type=describe(target), low=low, high=high),
+                hint=hint or say("use a wider type, or a constant that fits in {}", target),
             )
 
 
@@ -163,7 +149,9 @@ def promote_types(a: ScalarType, b: ScalarType, language: Language = EXPLICIT) -
             return f32
         if a.is_float and b.is_float:
             return f16
-        raise KernelTypeError(f"unexpected type {a} and {b}", hint="cast one of them: 8-bit floats are only stored")
+        raise KernelTypeError(
+            say("unexpected type {} and {}", a, b), hint="cast one of them: 8-bit floats are only stored"
+        )
     if a.rank != b.rank:
         return a if a.rank > b.rank else b
     if a.bits != b.bits:
@@ -187,8 +175,10 @@ def broadcast_shapes(a: tuple[int, ...], b: tuple[int, ...], what: str) -> tuple
     for axis, (x, y) in enumerate(zip(padded_a, padded_b, strict=True)):
         if x != y and 1 not in (x, y):
             raise KernelTypeError(
-                f"{what}: the shapes {list(a)} and {list(b)} do not match: {x} and {y} along axis {axis}",
-                hint="make the sizes equal, or one of them 1; add an axis of size 1 with zg.expand",
+                say(
+                    "{}: the shapes {} and {} do not match: {} and {} along axis {}", what, list(a), list(b), x, y, axis
+                ),
+                hint=ADD_AXIS(),
             )
         result.append(max(x, y))
     return tuple(result)
@@ -201,7 +191,12 @@ def common_shape(what: str, *types: Type) -> tuple[int, ...]:
         shape = broadcast_shapes(shape, shape_of(type_), what)
     if math.prod(shape) > MAX_ELEMENTS:
         raise KernelValueError(
-            f"{what}: the operands broadcast to the shape {list(shape)}, which has more than {MAX_ELEMENTS} elements",
+            say(
+                "{}: the operands broadcast to the shape {}, which has more than {} elements",
+                what,
+                list(shape),
+                MAX_ELEMENTS,
+            ),
             hint="use smaller blocks, and more programs",
         )
     return shape

@@ -13,6 +13,7 @@ from typing import Any
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
+from ziggurat.codemodel.messages import say
 from ziggurat.codemodel.op import Body, Op, Value, expect
 from ziggurat.codemodel.types import (
     MAX_ELEMENTS,
@@ -29,6 +30,7 @@ from ziggurat.codemodel.types import (
     u32,
     with_element,
 )
+from ziggurat.frontends.language.phrases import ANY_OF_BITS, AXIS_LAST
 from ziggurat.frontends.library import LIBRARY
 from ziggurat.transforms.calls.constants import describe, show, symbol_part
 from ziggurat.transforms.calls.emit import Builds, Built, Emitter, Operand, packed_type, split_operand
@@ -71,8 +73,8 @@ def _total(call: Typing, tensor: TensorType, dtype: Any = None) -> ScalarType:
         return i1
     if dtype is not None and (not isinstance(dtype, ScalarType) or dtype == i1):
         raise KernelValueError(
-            f"{call}: dtype must be an integer or a float; got {dtype}",
-            hint="use zg.any for a test of non-zero elements, zg.xor_sum for the parity of the true ones",
+            say("{}: dtype must be an integer or a float; got {}", call, dtype),
+            hint=ANY_OF_BITS(),
         )
     element = dtype or accumulator(scalar_type(tensor))
     call.combine(call.name, [computing(element)])
@@ -90,7 +92,7 @@ def _combined(call: Typing, x: Type, along: Any, keep: bool, dtype: Any = None) 
         call.combine(call.name, [element])
     else:
         if call.name in _BITWISE and element.is_float:
-            raise KernelTypeError(f"{call}: the operands must be integers; got {describe(x)}")
+            raise KernelTypeError(say("{}: the operands must be integers; got {}", call, describe(x)))
         call.combine(call.name, [element])
     return _reduced(call, tensor, along, keep, element)
 
@@ -120,11 +122,18 @@ def _tensors(call: Typing, x: Type) -> list[TensorType]:
     parts: Sequence[Type] = [x] if isinstance(x, TensorType) else components(x) or ()
     tensors = [part for part in parts if isinstance(part, TensorType)]
     if not tensors or len(tensors) != len(parts):
-        raise KernelTypeError(f"{call}: the operand must be a tensor, or a tuple of tensors; got {describe(x)}")
+        raise KernelTypeError(
+            say("{}: the operand must be {a_tensor}, or a tuple of {tensors}; got {}", call, describe(x))
+        )
     for tensor in tensors:
         if tensor.shape != tensors[0].shape:
             raise KernelTypeError(
-                f"{call}: the tensors must be of one shape; got {list(tensors[0].shape)} and {list(tensor.shape)}"
+                say(
+                    "{}: the {tensors} must be of one shape; got {} and {}",
+                    call,
+                    list(tensors[0].shape),
+                    list(tensor.shape),
+                )
             )
     return tensors
 
@@ -282,7 +291,8 @@ def _sorted(call: Typing, x: Type, dim: Any, *_options: Any) -> None:
     rank = number_tensor(call, x).rank
     if axis(call, -1 if dim is None else dim, rank) != rank - 1:
         raise KernelValueError(
-            f"{call}: the axis must be the last one; got axis {dim}", hint="move the axis to the end with zg.trans"
+            say("{}: the axis must be the last one; got axis {}", call, dim),
+            hint=AXIS_LAST(),
         )
 
 
@@ -290,15 +300,19 @@ def _first(call: Typing, x: Type, k: Any, dim: Any, *_options: Any) -> None:
     _sorted(call, x, dim)
     size = number_tensor(call, x).shape[-1]
     if not is_power_of_two(k) or k > size:
-        raise KernelValueError(f"{call}: k must be a power of two up to {size}; got {show(k)}")
+        raise KernelValueError(say("{}: k must be a power of two up to {}; got {}", call, size, show(k)))
 
 
 def _counts(call: Typing, x: Type, bins: Any, mask: Type | None) -> Type:
     tensor = number_tensor(call, x)
     if not is_power_of_two(bins) or bins > MAX_ELEMENTS:
-        raise KernelValueError(f"{call}: 'num_bins' must be a power of two up to {MAX_ELEMENTS}; got {show(bins)}")
+        raise KernelValueError(
+            say("{}: 'num_bins' must be a power of two up to {}; got {}", call, MAX_ELEMENTS, show(bins))
+        )
     if mask is not None and mask != TensorType(tensor.shape, i1):
-        raise KernelTypeError(f"{call}: the mask must be {TensorType(tensor.shape, i1)}; got {describe(mask)}")
+        raise KernelTypeError(
+            say("{}: the mask must be {}; got {}", call, TensorType(tensor.shape, i1), describe(mask))
+        )
     return call.asked(lambda values: tt.Histogram(values[0], bins=bins), tensor)
 
 

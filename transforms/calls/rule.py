@@ -5,25 +5,23 @@ A check raises an error in words for the kernel's author.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
 
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.errors import BuildError, KernelTypeError, KernelValueError, ZigguratError
+from ziggurat.codemodel.messages import Part, applied_text, in_words, say
 from ziggurat.codemodel.op import Op, Value
-from ziggurat.codemodel.types import MAX_ELEMENTS, ConstantType, ScalarType, TensorType, Type, shape_of
+from ziggurat.codemodel.types import MAX_ELEMENTS, ConstantType, ScalarType, TensorType, Type, f32, shape_of
 from ziggurat.frontends.language import CALLS, Function
 from ziggurat.frontends.language.languages import EXPLICIT, Language
+from ziggurat.frontends.language.phrases import AXIS_OUTSIDE, POWER_OF_TWO, SHAPE_SIZE
 from ziggurat.transforms.calls.constants import FunctionName, describe, show
 from ziggurat.transforms.calls.emit import Built
 from ziggurat.transforms.calls.lattice import components
 from ziggurat.transforms.calls.promotion import constant, is_number, is_pointer, of_descriptor, scalar_type
-
-# The name of an op at the start of its messages.
-_OP_NAME = re.compile(r"^[a-z_]+\.\w+")
 
 
 @attrs.frozen
@@ -32,8 +30,8 @@ class Typing:
     `applier`, which attributes a function for parameters of some types and gives the type of its result; and `warner`,
     which issues a warning at the place of the call.
 
-    Its `str` is the call as a kernel writes it: `spelling`, or by default the name after the prefix of the language,
-    whose rules `language` has.
+    Its `str` is the call as a kernel writes it: the operator with a `sign`, `spelling`, or by default the name in the
+    words of the language, whose rules `language` has.
     """
 
     name: str
@@ -42,13 +40,16 @@ class Typing:
     language: Language = EXPLICIT
     applier: Callable[[FunctionName, Sequence[Type], str], Type] | None = None
     warner: Callable[[str], None] | None = None
+    sign: str = ""
+    # The words for parameters that its author does not name.
+    parameters: Mapping[str, str] = attrs.field(factory=dict[str, str])
 
     def __str__(self) -> str:
-        return self.spelling or f"{self.language.prefix}.{self.name}"
+        return f"the operator '{self.sign}'" if self.sign else self.spelling or self.language.words.call(self.name)
 
-    def words(self, ours: str, triton: str) -> str:
-        """The text of an error, in the words of the language."""
-        return triton if self.language.is_triton else ours
+    def argument(self, name: str) -> str:
+        """An argument in messages, by the name of its parameter."""
+        return self.parameters.get(name) or f"{self}: '{name}'"
 
     def combine(self, function: FunctionName | str, types: Sequence[Type]) -> None:
         """Attribute the function that combines two elements of each of `types`: a function, or a reduction's name.
@@ -84,8 +85,9 @@ class Typing:
         try:
             return constant(result)
         except KernelValueError as error:
-            shown = f"{self}({', '.join(map(show, values))})"
-            raise KernelValueError(f"cannot compute {shown}: {error.summary}") from None
+            raise KernelValueError(
+                say("cannot compute {}: {}", applied_text(self.name, [*map(show, values)]), error.summary)
+            ) from None
 
     def asked(
         self,
@@ -99,7 +101,9 @@ class Typing:
         try:
             return builder.add(make(builder.parameters)).type
         except BuildError as objection:
-            raise error(_OP_NAME.sub(str(self), objection.summary), hint=hint) from None
+            text = objection.summary
+            summary = Part(lambda words: in_words(text, words.for_op(str(self))))
+            raise error(summary, hint=hint) from None
 
 
 @attrs.frozen
@@ -127,15 +131,19 @@ def numbers(call: Typing, *types: Type) -> None:
     """Scalars and tensors of numbers, and constants."""
     for type_ in types:
         if not is_number(type_):
-            given = f"a pointer, {type_}" if is_pointer(type_) else describe(type_)
-            raise KernelTypeError(f"{call}: the operands must be numbers; got {given}", hint=of_descriptor(type_))
+            given = say("a pointer, {}", type_) if is_pointer(type_) else describe(type_)
+            raise KernelTypeError(
+                say("{}: the operands must be numbers; got {}", call, given), hint=of_descriptor(type_)
+            )
 
 
 def integers(call: Typing, **arguments: Type) -> None:
     """Arguments by name that hold integers."""
     for name, type_ in arguments.items():
         if not is_number(type_) or scalar_type(type_).is_float:
-            raise KernelTypeError(f"{call}: '{name}' must be an integer or a tensor of integers; got {describe(type_)}")
+            raise KernelTypeError(
+                say("{}: '{}' must be an integer or {a_tensor} of integers; got {}", call, name, describe(type_))
+            )
 
 
 def scalar_integers(call: Typing, what: str, given: Type, count: int) -> tuple[Type, ...]:
@@ -143,38 +151,44 @@ def scalar_integers(call: Typing, what: str, given: Type, count: int) -> tuple[T
     parts = components(given)
     if parts is None or len(parts) != count:
         raise KernelTypeError(
-            f"{call}: {what} must be a tuple of {count}, one for each axis of the block; got {describe(given)}"
+            say(
+                "{}: {} must be a tuple of {}, one for each axis of the block; got {}",
+                call,
+                what,
+                count,
+                describe(given),
+            )
         )
     for part in parts:
         if not is_number(part) or shape_of(part) or not scalar_type(part).is_int:
-            raise KernelTypeError(f"{call}: {what} must be integers; got {describe(part)}")
+            raise KernelTypeError(say("{}: {} must be integers; got {}", call, what, describe(part)))
     return parts
 
 
 def tensor(call: Typing, x: Type) -> TensorType:
     """A tensor of anything."""
     if not isinstance(x, TensorType):
-        raise KernelTypeError(f"{call}: the operand must be a tensor; got {describe(x)}")
+        raise KernelTypeError(say("{}: the operand must be {a_tensor}; got {}", call, describe(x)))
     return x
 
 
 def number_tensor(call: Typing, x: Type) -> TensorType:
     """A tensor of numbers."""
     if not isinstance(x, TensorType) or not is_number(x):
-        raise KernelTypeError(f"{call}: the operand must be a tensor of numbers; got {describe(x)}")
+        raise KernelTypeError(say("{}: the operand must be {a_tensor} of numbers; got {}", call, describe(x)))
     return x
 
 
 def condition(call: Typing, x: Type) -> None:
     """Something that is true or false."""
     if not is_number(x) or (scalar_type(x).is_float and not call.language.implied_casts):
-        raise KernelTypeError(f"{call}: the condition must be an integer; got {describe(x)}")
+        raise KernelTypeError(say("{}: the condition must be an integer; got {}", call, describe(x)))
 
 
 def scalar_dtype(call: Typing, dtype: Any) -> ScalarType:
     """A dtype that is no pointer."""
     if not isinstance(dtype, ScalarType):
-        raise KernelTypeError(f"{call}: 'dtype' must be a dtype such as zg.f32; got {show(dtype)}")
+        raise KernelTypeError(say("{}: 'dtype' must be a dtype such as {}; got {}", call, show(f32), show(dtype)))
     return dtype
 
 
@@ -189,28 +203,24 @@ def shape(call: Typing, dims: Any) -> tuple[int, ...]:
     count = 1
     for place, size in enumerate(sizes):
         if type(size) is not int:
-            raise KernelTypeError(f"{call}: a shape must be made of integers; got {show(size)}")
+            raise KernelTypeError(say("{}: a shape must be made of integers; got {}", call, show(size)))
         if not is_power_of_two(size):
-            ours = f"{call}: the size {size} in the shape {list(sizes)} is not a power of two"
             raise KernelValueError(
-                call.words(ours, f"Shape element {place} must be a power of 2"),
-                hint=f"use {1 << max(0, size - 1).bit_length()} (zg.next_power_of_2({size})) and mask what is beyond"
-                if size > 0
-                else None,
+                SHAPE_SIZE(call=str(call), size=size, shape=list(sizes), place=place),
+                hint=POWER_OF_TWO(power=1 << (size - 1).bit_length(), size=size) if size > 0 else None,
             )
         count *= size
     if count > MAX_ELEMENTS:
-        raise KernelValueError(f"{call}: a tensor of shape {list(sizes)} has more than {MAX_ELEMENTS} elements")
+        raise KernelValueError(
+            say("{}: {a_tensor} of shape {} has more than {} elements", call, list(sizes), MAX_ELEMENTS)
+        )
     return sizes
 
 
 def axis(call: object, number: int, rank: int) -> int:
     """An axis counted from 0; a negative one counts from the end."""
     if not -rank <= number < rank:
-        what = f"axis {number} is not one of the {rank} axes"
-        if isinstance(call, Typing):
-            what = call.words(what, f"invalid axis {number}. Expected {-rank} <= axis < {rank}")
-        raise KernelValueError(f"{call}: {what}")
+        raise KernelValueError(AXIS_OUTSIDE(call=str(call), axis=number, rank=rank))
     return number % rank
 
 
@@ -218,4 +228,4 @@ def choice(name: str, value: Any, choices: dict[Any, Any]) -> None:
     """A constant that is one of a few."""
     if value not in choices:
         shown = ", ".join(repr(choice) for choice in choices)
-        raise KernelValueError(f"{name} must be one of {shown}; got {show(value)}")
+        raise KernelValueError(say("{} must be one of {}; got {}", name, shown, show(value)))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
+from ziggurat.codemodel.messages import call_text, say
 from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.types import (
     MAX_ELEMENTS,
@@ -23,6 +24,7 @@ from ziggurat.codemodel.types import (
     shaped,
     with_element,
 )
+from ziggurat.frontends.language.phrases import AXES_REPEATED, MOVE_RANGE, RANGE_COUNT, RANGE_OF_TWO, RANGE_ORDER
 from ziggurat.transforms.calls.constants import describe, show
 from ziggurat.transforms.calls.emit import Emitter, Operand, as_given
 from ziggurat.transforms.calls.foreign_floats import check_conversion
@@ -54,29 +56,22 @@ def _value(emit: Emitter, x: Operand, result: Type) -> Value:
 
 # Creation.
 
-_ORDER: Final = "end argument must be greater than the start argument"
-
 
 def _range(call: Typing, start: int, end: int) -> Type:
     count = end - start
     if not is_power_of_two(count):
-        ours = f"{call}({start}, {end}) must give a power of two of numbers; got {count}"
-        triton = f"arange's {'range must be a power of 2' if count > 0 else _ORDER}"
-        raise KernelValueError(
-            call.words(ours, triton),
-            hint=f"use {call}({start}, {start + (1 << (count - 1).bit_length())}) and mask what is beyond"
-            if count > 0
-            else "make the end greater than the start",
-        )
+        summary = RANGE_COUNT if count > 0 else RANGE_ORDER
+        hint = "make the end greater than the start"
+        if count > 0:
+            hint = RANGE_OF_TWO(call=str(call), start=start, end=start + (1 << (count - 1).bit_length()))
+        raise KernelValueError(summary(call=str(call), start=start, end=end, count=count), hint=hint)
     if count > MAX_ELEMENTS:
         raise KernelValueError(
             f"{call} must give at most {MAX_ELEMENTS} numbers; got {count}",
             hint="use smaller blocks, and more programs",
         )
     for bound in (start, end):
-        require_fits(
-            bound, i32, f"add the start to smaller numbers: zg.add(zg.cast({call}(0, {count}), zg.i64), {start})"
-        )
+        require_fits(bound, i32, MOVE_RANGE(count=count, start=start))
     return TensorType((count,), i32)
 
 
@@ -86,7 +81,7 @@ def _zeros(call: Typing, sizes: Any, dtype: Any) -> Type:
 
 def _full(call: Typing, sizes: Any, value: Type, dtype: Any) -> Type:
     if not is_number(value) or shape_of(value):
-        raise KernelTypeError(f"{call}: 'value' must be a scalar; got {describe(value)}")
+        raise KernelTypeError(say("{}: 'value' must be a scalar; got {}", call, describe(value)))
     target = scalar_dtype(call, dtype)
     check_conversion(value, target)
     if isinstance(value, ConstantType) and not call.language.implied_casts:
@@ -103,8 +98,7 @@ def _expanded(call: Typing, x: Type, axes: Any) -> Type:
     rank = len(dims) + len(numbers)
     places = sorted(axis(call, one, rank) for one in numbers)
     if not places or len(set(places)) < len(places):
-        triton = f"expand_dims received duplicate axes, normalized axes = {places}"
-        raise KernelValueError(call.words(f"{call}: {show(axes)} does not name different axes", triton))
+        raise KernelValueError(AXES_REPEATED(call=str(call), axes=show(axes), places=places))
     for one in places:
         dims.insert(one, 1)
     return TensorType(tuple(dims), _element(x))
@@ -115,7 +109,7 @@ def _expand(emit: Emitter, result: Type, x: Operand, axes: Any) -> Value:
     if not shape_of(value.type):
         return emit.spread(value, shape_of(result))
     rank = len(shape_of(result))
-    for one in sorted(axis("zg.expand", one, rank) for one in ((axes,) if isinstance(axes, int) else axes)):
+    for one in sorted(axis(call_text("expand"), one, rank) for one in ((axes,) if isinstance(axes, int) else axes)):
         value = emit.add(tt.ExpandDims(value, one))
     return value
 
@@ -127,9 +121,9 @@ def _broadcasted(call: Typing, x: Type, other: Type) -> Type:
     elif not isinstance(other, ConstantType) and (is_number(other) or is_pointer(other)):
         target = shape_of(other)
     else:
-        raise KernelTypeError(f"{call}: 'shape' must be a shape or a tensor; got {describe(other)}")
+        raise KernelTypeError(say("{}: 'shape' must be a shape or {a_tensor}; got {}", call, describe(other)))
     if broadcast_shapes(shape_of(x), target, str(call)) != target:
-        raise KernelTypeError(f"{call}: the shape {list(shape_of(x))} does not broadcast to {list(target)}")
+        raise KernelTypeError(say("{}: the shape {} does not broadcast to {}", call, list(shape_of(x)), list(target)))
     return shaped(target, _element(x))
 
 
@@ -143,7 +137,14 @@ def _reshaped(call: Typing, x: Type, sizes: Any) -> Type:
     target = shape(call, dims)
     if math.prod(target) != source.numel:
         raise KernelTypeError(
-            f"{call}: {list(source.shape)} has {source.numel} elements, {list(target)} has {math.prod(target)}"
+            say(
+                "{}: {} has {} elements, {} has {}",
+                call,
+                list(source.shape),
+                source.numel,
+                list(target),
+                math.prod(target),
+            )
         )
     return shaped(target, source.element)
 
@@ -156,7 +157,7 @@ def _squeezed(call: Typing, x: Type, dim: Any) -> Type:
     source = tensor(call, x)
     at = axis(call, dim, source.rank)
     if source.shape[at] != 1:
-        raise KernelValueError(f"{call}: axis {dim} must have size 1; got {source.shape[at]}")
+        raise KernelValueError(say("{}: axis {} must have size 1; got {}", call, dim, source.shape[at]))
     return shaped((*source.shape[:at], *source.shape[at + 1 :]), source.element)
 
 
@@ -175,10 +176,10 @@ def _permuted(call: Typing, x: Type, dims: Sequence[Any]) -> Type:
     order = _order(dims)
     if not order and call.name == "trans":
         if source.rank < 2:
-            raise KernelTypeError(f"{call}: the operand must be a tensor of at least two axes; got {source}")
+            raise KernelTypeError(say("{}: the operand must be {a_tensor} of at least two axes; got {}", call, source))
         order = _swap(source.rank)
     if not all(type(one) is int for one in order):
-        raise KernelValueError(f"{call}: {show(order)} is not a permutation of the {source.rank} axes")
+        raise KernelValueError(say("{}: {} is not a permutation of the {} axes", call, show(order), source.rank))
     return call.asked(lambda values: tt.Trans(values[0], order), source, error=KernelValueError)
 
 
@@ -193,10 +194,10 @@ def _pair_element(call: Typing, a: Type, b: Type) -> ScalarType | PtrType:
     for part in (a, b):
         if not is_number(part):
             raise KernelTypeError(
-                f"{call}: the operands must be numbers, or pointers of one type; got {describe(part)}"
+                say("{}: the operands must be numbers, or pointers of one type; got {}", call, describe(part))
             )
     if isinstance(a, ConstantType) and isinstance(b, ConstantType):
-        raise KernelTypeError(f"{call}: the operands must be tensors; got two constants")
+        raise KernelTypeError(say("{}: the operands must be {tensors}; got two constants", call))
     return promote(a, b)
 
 
@@ -224,7 +225,7 @@ def _flipped(call: Typing, x: Type, dim: Any) -> Type:
 
 def _flip(emit: Emitter, result: Type, x: Operand, dim: int | None) -> Value:
     sizes = shape_of(result)
-    at = axis("zg.flip", -1 if dim is None else dim, len(sizes))
+    at = axis(call_text("flip"), -1 if dim is None else dim, len(sizes))
     if sizes[at] == 1:
         return x.value
     numbers = emit.spread(emit.indices(sizes, at), sizes)
@@ -252,7 +253,7 @@ def _gathered(call: Typing, source: Type, index: Type, along: int) -> Type:
 
 
 def _gather(emit: Emitter, result: Type, source: Operand, index: Operand, along: int) -> Value:
-    return emit.add(tt.Gather(source.value, index.value, axis("zg.gather", along, len(shape_of(source.type)))))
+    return emit.add(tt.Gather(source.value, index.value, axis(call_text("gather"), along, len(shape_of(source.type)))))
 
 
 def _halves(call: Typing, x: Type) -> Type:

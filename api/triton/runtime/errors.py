@@ -50,8 +50,6 @@ _THEIRS: Final[dict[type[ZigguratError], type[ZigguratError]]] = {
 
 def as_raised(error: ZigguratError) -> ZigguratError:
     """An error of a launch as one that Triton's programs catch, with a hint that names Triton's functions."""
-    if error.hint is not None:
-        error.hint = error.hint.replace("zg.cdiv", "triton.cdiv")
     for ours, theirs in _THEIRS.items():
         if type(error) is ours:
             error.__class__ = theirs  # pyright: ignore[reportAttributeAccessIssue]

@@ -91,7 +91,7 @@ def error(body: str, parameters: str = "", before: str = "", **macros: object) -
             "float x[n] = 0;",
             "int n",
             zg.KernelTypeError,
-            "the sizes of an array must be known at compile time; got int",
+            "the sizes of an array must be known at compile time; got (int,), a run-time value",
             "x[n] = 0",
         ),
         (

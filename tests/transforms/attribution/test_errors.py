@@ -91,7 +91,7 @@ HINTS = {
     **{f"t {sign} n": (sign, f"use zg.{call}(a, b)") for sign, call in CALLS.items()},
     **{f"n {sign} t": (sign, f"use zg.{call}(a, b)") for sign, call in CALLS.items()},
     **{f"t {sign} n": (sign, f"use zg.{call}(a, b)") for sign, call in KINDS.items()},
-    "t ** 2": ("**", "use zg.mul, or zg.exp2(zg.mul(b, zg.log2(a)))"),
+    "t ** 2": ("**", "use zg.mul for small powers, zg.exp2(zg.mul(b, zg.log2(a))) otherwise"),
     "-t": ("-", "use zg.neg(x)"),
     "+t": ("+", "leave it out"),
     "~t": ("~", "use zg.invert(x)"),
