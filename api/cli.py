@@ -225,8 +225,8 @@ def _show(options: argparse.Namespace) -> str:
     compiled = None if set(names) <= set(_MODELS) else _compiled(kernel, arguments, options)
     stages = {name: _stage(name, kernel, arguments, compiled, options) for name in names}
     if options.html:
-        shown = side_by_side(stages) if len(stages) > 1 else to_html(stages[options.stage])
-        return f'<!DOCTYPE html>\n<meta charset="utf-8">\n{shown}\n'
+        page = side_by_side(stages) if len(stages) > 1 else to_html(stages[options.stage])
+        return f'<!DOCTYPE html>\n<meta charset="utf-8">\n{page}\n'
     texts = {name: to_text(s, locations=options.locations) if isinstance(s, Op) else s for name, s in stages.items()}
     if len(texts) == 1:
         return texts[options.stage]
@@ -279,21 +279,21 @@ def _passes(compiled: Compiled, options: argparse.Namespace) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _divisible(kernel: Kernel, arguments: Sequence[Any], said: Sequence[str]) -> list[Any]:
+def _divisible(kernel: Kernel, arguments: Sequence[Any], texts: Sequence[str]) -> list[Any]:
     """The arguments, with the divisibility that `--divisible` gives to some. Raises `LaunchError` for other texts."""
     names = list(kernel.signature.parameters)
-    made = list(arguments)
-    for text in said:
-        listed, equals, number = text.partition("=")
+    types = list(arguments)
+    for text in texts:
+        parameters, equals, number = text.partition("=")
         if equals and not number.strip().isdecimal():
             raise LaunchError(f"--divisible {text}: '{number}' is not a number", hint="--divisible x_ptr,n=16")
-        for name in map(str.strip, listed.split(",")):
+        for name in map(str.strip, parameters.split(",")):
             if name not in names:
                 raise LaunchError(f"--divisible: '{kernel.name}' has no parameter '{name}'", hint=kernel.written)
             at = names.index(name)
-            if at < len(made):  # Otherwise its type is missing, which is an error later.
-                made[at] = divisible(made[at], int(number) if equals else 16)
-    return made
+            if at < len(types):  # Otherwise its type is missing, which is an error later.
+                types[at] = divisible(types[at], int(number) if equals else 16)
+    return types
 
 
 def _check_forms(options: argparse.Namespace) -> None:
@@ -311,9 +311,9 @@ def _compiled(kernel: Kernel, arguments: Sequence[Any], options: argparse.Namesp
     """The kernel compiled with the options of the command line."""
     # A constexpr parameter that has the name of an option is that option, unless it is among the arguments.
     names = list(kernel.signature.parameters)
-    taken = {*names[: len(arguments)], *(set(names) - constexpr_names(kernel)), *({"target"} & set(names))}
-    given = {name: getattr(options, name) for name in COMPILE_OPTIONS if name not in taken}
-    return kernel.compile(*arguments, **given)
+    arguments_by_name = {*names[: len(arguments)], *(set(names) - constexpr_names(kernel)), *({"target"} & set(names))}
+    choices = {name: getattr(options, name) for name in COMPILE_OPTIONS if name not in arguments_by_name}
+    return kernel.compile(*arguments, **choices)
 
 
 def _explain(options: argparse.Namespace) -> str:
@@ -323,7 +323,7 @@ def _explain(options: argparse.Namespace) -> str:
 
         if options.divisible:
             raise LaunchError("--divisible must be left out with --grid", hint="the arrays and values decide it")
-        return report(kernel, options.types, _grid(options), _given(kernel, options))
+        return report(kernel, options.types, _grid(options), _compile_options(kernel, options))
     arguments = _divisible(kernel, parse_values(options.types, "argument types"), options.divisible)
     compiled = _compiled(kernel, arguments, options)
     if compiled.target == CPU:
@@ -339,7 +339,7 @@ def _grid(options: argparse.Namespace) -> list[int]:
     return list(map(int, sizes))
 
 
-def _given(kernel: Kernel, options: argparse.Namespace) -> dict[str, Any]:
+def _compile_options(kernel: Kernel, options: argparse.Namespace) -> dict[str, Any]:
     """The options of compilation that are no parameters of the kernel."""
     return {name: getattr(options, name) for name in COMPILE_OPTIONS if name not in kernel.signature.parameters}
 
@@ -348,8 +348,8 @@ def _simulate(options: argparse.Namespace) -> str:
     from ziggurat.launches.simulated import report
 
     kernel = _find(options.kernel, options.macros)
-    grid, given = _grid(options), _given(kernel, options)
-    return report(kernel, options.arguments, grid, given, seed=options.seed, optimized=options.optimized)
+    grid, compile_options = _grid(options), _compile_options(kernel, options)
+    return report(kernel, options.arguments, grid, compile_options, seed=options.seed, optimized=options.optimized)
 
 
 def _pass(options: argparse.Namespace) -> str:
@@ -359,12 +359,12 @@ def _pass(options: argparse.Namespace) -> str:
     file = Path(options.file)
     if not file.is_file():
         raise LaunchError(f"there is no file {file}")
-    shown: list[str] = []
+    texts: list[str] = []
     for case in cases(file.read_text(encoding="utf-8")):
         case = attrs.evolve(case, passes=(tuple(options.passes),)) if options.passes else case
         after = case.renewed()
-        shown.append(str(after) if case.title else str(after.after))
-    return "\n".join(shown)
+        texts.append(str(after) if case.title else str(after.after))
+    return "\n".join(texts)
 
 
 def _cache(options: argparse.Namespace) -> str:
@@ -481,8 +481,8 @@ def _find(place: str, macros: Sequence[str] = (), functions: bool = False) -> Ke
             hint="put the main program under: if __name__ == '__main__':",
         ) from None
     except Exception as error:  # The module of a user may raise anything.
-        said = error.msg if isinstance(error, SyntaxError) else error
-        summary = f"'{path}' cannot be read: {type(error).__name__}: {said}"
+        reason = error.msg if isinstance(error, SyntaxError) else error
+        summary = f"'{path}' cannot be read: {type(error).__name__}: {reason}"
         as_triton = isinstance(error, ModuleNotFoundError) and error.name == "triton"
         hint = "let ziggurat be its triton: python -m ziggurat.triton -m ziggurat …" if as_triton else None
         raise LaunchError(summary, _raised(error, file), hint=hint) from None
@@ -490,8 +490,9 @@ def _find(place: str, macros: Sequence[str] = (), functions: bool = False) -> Ke
     if isinstance(kernel, Function) and not isinstance(kernel, Kernel) and not functions:
         raise LaunchError(f"'{name}' must be a kernel; got a zg.function", hint="show its Python model: --stage python")
     if not isinstance(kernel, Function):
-        known = [key for key, value in vars(module).items() if isinstance(value, Kernel)]
+        kernels = [key for key, value in vars(module).items() if isinstance(value, Kernel)]
         raise LaunchError(
-            f"there is no kernel '{name}' in '{path}'", hint=f"it has {', '.join(known)}" if known else "it has none"
+            f"there is no kernel '{name}' in '{path}'",
+            hint=f"it has {', '.join(kernels)}" if kernels else "it has none",
         )
     return kernel  # pyright: ignore[reportReturnType]
