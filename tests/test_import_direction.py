@@ -1,6 +1,7 @@
 """The packages that each package may import, read from the sources: also inside functions and for type checking."""
 
 import ast
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,10 +19,19 @@ OURS: dict[str, tuple[str, ...]] = {
         "ziggurat.codemodel",
         "ziggurat.frontends.language",
         "ziggurat.frontends.library",
-        "ziggurat.frontends.triton",
     ),
     "backend": ("ziggurat.backend", "ziggurat.codemodel", "ziggurat.transforms"),
     "api": ("ziggurat",),
+}
+# What no module of a folder imports, though its package may: Triton's Python and Triton-C are known at the edge alone.
+WINGS = ("ziggurat.frontends.triton", "ziggurat.frontends.triton_c", "ziggurat.frontends.language.c")
+NEVER: dict[str, tuple[str, ...]] = {
+    "frontends/language": WINGS,
+    "frontends/library": WINGS,
+    "frontends/reflection": WINGS,
+    "frontends/tracing": WINGS,
+    "transforms/attribution": ("ziggurat.transforms.calls.c",),
+    "transforms/mirror": ("ziggurat.transforms.calls.c",),
 }
 DEPENDENCIES = {"numpy", "attrs", "attr", "ml_dtypes", "llvmlite", "cuda"}
 THEIRS = dict.fromkeys(OURS, DEPENDENCIES) | {
@@ -81,6 +91,41 @@ def test_imports_follow_the_table(folder: str):
     assert not found, "\n".join(found)
 
 
+@pytest.mark.parametrize("folder", NEVER)
+def test_the_core_knows_no_other_language(folder: str):
+    files = sorted((ROOT / folder).rglob("*.py"))
+    assert files, f"{folder}/ holds no sources"
+    found = [
+        f"{file.relative_to(ROOT)}:{line}: {name}"
+        for file in files
+        for line, name in imported(ast.parse(file.read_text(encoding="utf-8"), filename=str(file)))
+        if any(f"{name}.".startswith(f"{prefix}.") for prefix in NEVER[folder])
+    ]
+    assert not found, "\n".join(found)
+
+
+EXPLICIT_KERNEL = """\
+import sys
+import ziggurat as zg
+
+@zg.kernel
+def scale(x_ptr, out_ptr, n, BLOCK: zg.constexpr):
+    at = zg.program_id(0) * BLOCK + zg.arange(0, BLOCK)
+    x = zg.load(x_ptr + at, at < n)
+    zg.store(out_ptr + at, x.to(zg.f32) * 2, at < n)
+
+scale.compile(zg.ptr(zg.f16), zg.ptr(zg.f32), zg.i32, 64)
+print([name for name in sys.modules if name.startswith(("ziggurat.frontends.triton", "ziggurat.triton"))])
+"""
+
+
+def test_an_explicit_kernel_loads_no_other_language(tmp_path: Path):
+    file = tmp_path / "explicit.py"
+    file.write_text(EXPLICIT_KERNEL)
+    ran = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, timeout=120)
+    assert (ran.stdout, ran.stderr, ran.returncode) == ("[]\n", "", 0)
+
+
 @pytest.mark.parametrize(
     ("folder", "source", "allowed"),
     [
@@ -96,6 +141,7 @@ def test_imports_follow_the_table(folder: str):
         ("transforms", "from ziggurat.frontends.language import table", True),
         ("transforms", "from ziggurat.frontends import language", True),
         ("transforms", "from ziggurat.frontends import reflection", False),
+        ("transforms", "from ziggurat.frontends.triton.library import SPELLED", False),
         ("transforms", "import ziggurat.frontends", False),
         ("transforms", "from . import simplify", False),
         ("backend", "from ziggurat.frontends.language import table", False),

@@ -208,7 +208,7 @@ def _run_time(function: Function, name: str, given: Type) -> Type:
 
 def is_compiled_in(function: Function, given: Any) -> bool:
     """Whether an argument is compiled in whatever its parameter is: `tl.constexpr(…)`, a function, or a dtype."""
-    return function.language.python_syntax and (isinstance(given, Function | Type) or unwrapped(given) is not given)
+    return isinstance(given, Function | Type) or unwrapped(given) is not given
 
 
 def constant_of(function: Function, name: str, given: Any) -> Type:
@@ -216,7 +216,7 @@ def constant_of(function: Function, name: str, given: Any) -> Type:
     for _ in leaves([given]):
         pass  # Raises an error for a list that contains itself.
     given = _without_lists(given)
-    if not usable(given) and not function.language.python_syntax:
+    if not usable(given):
         hint = "give a type such as zg.i32 or zg.ptr(zg.f32) for a run-time argument"
         if isinstance(given, FunctionType):
             named = given.__name__ != "<lambda>"

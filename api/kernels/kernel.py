@@ -153,7 +153,7 @@ class Kernel(Function):
 
             model = specialize(model, known)
         compiled = (
-            compiler.compile_for_cpu(model, chosen, python, self.name, tolerant=self.language.tolerant_memory)
+            compiler.compile_for_cpu(model, chosen, python, self.name, tolerant=self.rules.tolerant_memory)
             if chosen.target == CPU
             else compiler.compile_model(model, chosen, python, name=self.name)
         )
@@ -294,7 +294,7 @@ class Kernel(Function):
         from ziggurat.backend.reference.run import run
 
         strict = bool(options.get("strict", False))
-        tolerant = self.language.tolerant_memory and not strict
+        tolerant = self.rules.tolerant_memory and not strict
         signature, names, values = self.specialized(bound)
         sizes = self.sizes(grid, bound)
         result = self.rules.result(self, signature, options, None)

@@ -71,6 +71,9 @@ class LaunchRules:
     """The result of a launch with these options: on a GPU, of the kernel that is loaded there, or on this machine."""
     explained: Callable[[Kernel, ZigguratError], ZigguratError] = lambda kernel, error: kernel.models.reworded(error)
     """The error that is raised for one of a launch, in the words of the source."""
+    tolerant_memory: bool = False
+    """Whether an access outside of the arrays in host memory, and a division by zero, give a warning; they are errors
+    otherwise, as with `strict=True`."""
 
 
 EXPLICIT_RULES: Final = LaunchRules()

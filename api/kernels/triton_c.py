@@ -39,9 +39,14 @@ from ziggurat.frontends.triton_c.words import TRITON_C, WORDS
 from ziggurat.kernels.arguments import Signature
 from ziggurat.kernels.kernel import Kernel
 from ziggurat.kernels.models import Models
+from ziggurat.transforms.calls.c import C_CALLS
+from ziggurat.transforms.calls.rule import TABLES
 
 if TYPE_CHECKING:
     from ziggurat.transforms.attribution import Attribution
+
+# Models of Triton-C have calls of their own: `invoke … @"c.div"`.
+TABLES["c"] = C_CALLS
 
 _OPTIONS = ("num_warps", "num_stages")
 

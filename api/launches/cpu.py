@@ -147,7 +147,7 @@ class HostLaunches:
         kernel = self.kernel
         try:
             with no_faults("compiling", lambda: model, kernel.name):
-                tolerant = kernel.language.tolerant_memory
+                tolerant = kernel.rules.tolerant_memory
                 code = code_of(model, kernel.name, check=check, tolerant=tolerant, fast_math=fast_math)
                 return NativeKernel(code, kernel.name, model)
         except ZigguratError as error:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ziggurat.frontends import language
+from ziggurat.frontends.language.constants import constexpr
 from ziggurat.frontends.language.signature import Call
-from ziggurat.frontends.triton.constexpr import constexpr
 
 
 class HostCall(Call[Any, Any]):

@@ -242,6 +242,10 @@ class Function:
         return f"<{type(self).__name__} {self.written}>"
 
 
+class ChangedGlobalError(LaunchError, RuntimeError):
+    """A global that a kernel was compiled with has changed."""
+
+
 # The value of a name that is gone.
 GONE: Final = object()
 
@@ -261,8 +265,6 @@ def _same(old: Any, new: Any) -> bool:
 
 def changed_global(use: Use, now: Any) -> LaunchError:
     """The error of a language in which a kernel is not compiled again when a global changes."""
-    from ziggurat.frontends.triton.errors import ChangedGlobalError
-
     return ChangedGlobalError(
         f"Global variable {use.name} has changed since we compiled this kernel, from {use.said(use.value)} to "
         f"{use.said(now)}",

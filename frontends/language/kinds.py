@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from ziggurat.codemodel.types import PtrType, ScalarType, find_scalar
+from ziggurat.codemodel.types import PtrType, ScalarType, TensorType, find_scalar
 
 # A value of a kernel: a scalar, a pointer, or a tensor of either; a Python number stands for a scalar.
 Value: TypeAlias = Any
@@ -25,7 +25,8 @@ ConstAny: TypeAlias = Any
 
 
 def _dtype(value: Any) -> Any:
-    return find_scalar(value) or value
+    """A dtype; the type of a tensor stands for that of its elements."""
+    return value.element if isinstance(value, TensorType) else find_scalar(value) or value
 
 
 def _dtypes(value: Any) -> Any:

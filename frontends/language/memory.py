@@ -87,7 +87,7 @@ def make_block_ptr(
     - `order`: the axes from the one that is contiguous in memory to the slowest. The strides say the same, so it is
       checked and has no effect.
 
-    Result: a block pointer. Its `dtype` is that of `base`.
+    Result: a block pointer. Its `dtype` is the type of a pointer to the block.
     Errors: tuples of unequal length; a base that is not a scalar pointer; an order that is not a permutation.
     """
 

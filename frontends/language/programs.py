@@ -22,6 +22,9 @@ __all__ = [
     "program_id", "range", "smid", "static_assert", "static_print", "static_range", "swizzle2d",
 ]  # fmt: skip
 
+# The calls that state a fact about their first argument, which may be written as statements about a variable.
+HINTS = ("max_constancy", "max_contiguous", "multiple_of")
+
 
 @call("Programs")
 def program_id(axis: ConstInt) -> Value:

@@ -27,9 +27,6 @@ _MEMBERS: Final[dict[str, str]] = {
 }
 # Methods and properties of its tensors and dtypes.
 _ATTRIBUTES: Final[dict[str, str]] = {
-    "to": "zg.cast(x, dtype)",
-    "T": "zg.trans(x)",
-    "type": "x.dtype",
     "primitive_bitwidth": "x.dtype.bits",
     "expand_dims": "zg.expand(x, axis)",
     "broadcast_to": "zg.broadcast(x, shape)",

@@ -44,7 +44,7 @@ def annotated_type(name: str, annotation: Any, node: ast.AST, names: Names) -> T
     declared, origin = _named(annotation), typing.get_origin(annotation)
     if origin in (types.UnionType, typing.Annotated) or not isinstance(origin, type):  # Items of arrays are none.
         stray += [part for part in typing.get_args(annotation) if _named(part) is not None]
-    if not stray and (declared is None or names.language.is_triton):  # Launches read the dtypes of Triton's kernels.
+    if not stray and (declared is None or names.language.launch_annotations):
         return pyobject
     if not isinstance(declared, ScalarType | PtrType | DescriptorType):
         got = ast.unparse(getattr(node, "annotation", node)) if declared is None else declared

@@ -25,11 +25,11 @@ from ziggurat.codemodel.types import Type, pyobject
 from ziggurat.frontends.bodies import Bodies
 from ziggurat.frontends.language.constants import as_constant, unwrapped
 from ziggurat.frontends.language.function import Default, Function, constexpr, usable
+from ziggurat.frontends.language.languages import Spelling
 from ziggurat.frontends.language.signature import SIGNATURES, Call, Signature
-from ziggurat.frontends.reflection.names import DYNAMIC, Names, builtin_name, is_record
+from ziggurat.frontends.reflection.names import BUILTINS, DYNAMIC, Names, builtin_name, is_record
 from ziggurat.frontends.reflection.source import Source
 from ziggurat.frontends.reflection.unsupported import unsupported
-from ziggurat.frontends.triton.spelling import Spelling
 
 _BINARY: dict[type[ast.operator], type[py.Binary]] = {
     ast.Add: py.Add, ast.Sub: py.Sub, ast.Mult: py.Mul, ast.Div: py.Div, ast.FloorDiv: py.FloorDiv, ast.Mod: py.Mod,
@@ -43,7 +43,8 @@ _COMPARE: dict[type[ast.cmpop], type[py.Binary]] = {
 _UNARY: dict[type[ast.unaryop], type[py.Unary]] = {
     ast.USub: py.Neg, ast.UAdd: py.Pos, ast.Invert: py.Invert, ast.Not: py.Not,
 }  # fmt: skip
-# The classes that `isinstance` knows. The model holds a class as the name of its builtin.
+
+# The classes that a model holds by the names of the builtins, as arguments of `isinstance`.
 _CLASSES = (bool, int, float, str, tuple)
 
 
@@ -149,24 +150,22 @@ class Expressions(ast.NodeVisitor, Bodies):
 
     def outside(self, value: Any, node: ast.expr) -> Value:
         """The value of an expression that refers to an object from outside of the function."""
-        found = self.known(value, node)
-        if found is None:
+        if isinstance(value, types.ModuleType):
             raise self.names.rejected(node, value)
-        return found
+        return self.known(value, node)
 
-    def known(self, value: Any, node: Any) -> Value | None:
-        """An object from outside as a value, if it is a constant, a function, or a tuple of these; else None."""
+    def known(self, value: Any, node: Any) -> Value:
+        """An object from outside as a value: a constant, a function, a tuple of these, or an object of Python."""
         value = unwrapped(value)
         if isinstance(value, Function):
             return self.add(core.FuncRef(self.symbol(value, node), pyobject), node)
-        is_object = self.language.python_syntax and is_record(value)
+        is_object = is_record(value)
         good, constant = (False, None) if is_object else as_constant(value)
         if good:
             return self.constant(constant, node)
         if is_object or not usable(value):
-            return self.host_object(value, node) if self.language.python_syntax else None
-        items = [self.known(item, node) for item in value]
-        return self.add(py.Pack(tuple(item for item in items if item is not None)), node)
+            return self.host_object(value, node)
+        return self.add(py.Pack(tuple([self.known(item, node) for item in value])), node)
 
     def host_object(self, value: Any, node: ast.AST) -> Value:
         """An object of Python that a model cannot hold, by the name that the function gives it."""
@@ -180,18 +179,10 @@ class Expressions(ast.NodeVisitor, Bodies):
     def symbol(self, function: Function, node: ast.AST) -> str:
         """The symbol of a function that this one refers to."""
         symbol = function.fn.__qualname__
-        if self.language.python_syntax:
-            count = 0
-            while self.outer.callees.setdefault(symbol, function) is not function:
-                count += 1
-                symbol = f"{function.fn.__qualname__}.{count}"
-            return symbol
-        if self.outer.callees.setdefault(symbol, function) is not function:
-            raise KernelSyntaxError(
-                f"two functions that are used here have the same name, '{symbol}'",
-                self.source.span(node),
-                "rename one of them: the functions of a kernel must have different names",
-            )
+        count = 0
+        while self.outer.callees.setdefault(symbol, function) is not function:
+            count += 1
+            symbol = f"{function.fn.__qualname__}.{count}"
         return symbol
 
     def visit_Constant(self, node: ast.Constant) -> Value:
@@ -214,8 +205,6 @@ class Expressions(ast.NodeVisitor, Bodies):
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> Value:
         """An f-string, whose values must be constants. A specification may have values in it as well."""
-        if not self.language.python_syntax:
-            raise self.unsupported(node)
         values: list[Value] = []
 
         def template(parts: Sequence[ast.expr]) -> str:
@@ -238,7 +227,7 @@ class Expressions(ast.NodeVisitor, Bodies):
 
     def visit_ListComp(self, node: ast.ListComp) -> Value:
         """A list comprehension is unrolled over the items of a tuple. Its variables are its own."""
-        if not self.language.python_syntax or len(node.generators) != 1 or node.generators[0].is_async:
+        if len(node.generators) != 1 or node.generators[0].is_async:
             raise self.unsupported(node)
         (generator,) = node.generators
         iterable = self.part(generator.iter)
@@ -270,7 +259,7 @@ class Expressions(ast.NodeVisitor, Bodies):
 
     def visit_NamedExpr(self, node: ast.NamedExpr) -> Value:
         """`(name := value)`: only where the expression is always computed."""
-        if not self.language.python_syntax or self.parts:
+        if self.parts:
             raise self.unsupported(node)
         value = self.expression(node.value)
         self.assign(node.target, value, node)
@@ -284,13 +273,10 @@ class Expressions(ast.NodeVisitor, Bodies):
         index = node.slice
         items = index.elts if isinstance(index, ast.Tuple) else [index]
         new_axes = [self.new_axis(item) for item in items]
-        if any(new is not None for new in new_axes):
-            if not self.language.tensor_operators:
-                raise self.unsupported(node, "expand")
-            if None not in new_axes:
-                value = self.expression(node.value)
-                return self.add(py.Subscript(value, self.constant(tuple(new_axes), index)), node)
-        if isinstance(index, ast.Slice) and self.language.python_syntax:
+        if None not in new_axes:
+            value = self.expression(node.value)
+            return self.add(py.Subscript(value, self.constant(tuple(new_axes), index)), node)
+        if isinstance(index, ast.Slice):
             value = self.expression(node.value)
             ends = [self.constant(None, index) if end is None else self.expression(end) for end in _ends(index)]
             return self.add(py.Subscript(value, self.add(py.Invoke(tuple(ends), "builtins.slice"), index)), node)
@@ -318,9 +304,6 @@ class Expressions(ast.NodeVisitor, Bodies):
         return self.add(_UNARY[type(node.op)](self.expression(operand)), node)
 
     def visit_BinOp(self, node: ast.BinOp) -> Value:
-        for side in () if self.language.python_syntax else (node.left, node.right):
-            if isinstance(side, ast.Constant) and isinstance(side.value, str):
-                raise self.unsupported(node, "string")
         op = self.operator(node.op, node)
         left = self.expression(node.left)
         return self.add(op(left, self.expression(node.right)), node)
@@ -402,21 +385,16 @@ class Expressions(ast.NodeVisitor, Bodies):
 
     def call_object(self, node: ast.Call, target: Any) -> Value:
         """A call of an object from outside of the function."""
-        if isinstance(target, Call):
+        if isinstance(target, Call | Spelling):
             self.check_call(target.signature, node)
-            return self.invoke(node, f"zg.{target.signature.name}")
-        if isinstance(target, Spelling):
-            self.check_call(target.signature, node)
-            return self.invoke(node, f"tl.{target.name}")
+            return self.invoke(node, f"{target.signature.prefix}.{target.signature.name}")
         if isinstance(target, Function):
             if any(isinstance(argument, ast.Starred) for argument in node.args) or target.is_variadic:
                 return self.call_value(node, self.outside(target, node.func))
             return self.call_function(node, target)
         name = builtin_name(target)
-        if name not in self.names.builtins:
-            if self.language.python_syntax:
-                return self.call_host(node, target)
-            raise self.not_callable(node, target, name)
+        if name not in BUILTINS:
+            return self.call_host(node, target)
         self.check_builtin(name, node)
         if name == "isinstance":
             value = self.expression(node.args[0])
@@ -437,13 +415,12 @@ class Expressions(ast.NodeVisitor, Bodies):
             and not target.__module__.startswith("ziggurat.")
         ):
             raise self.not_callable(node, target, None)
+        if builtin_name(target) in _INSTEAD:
+            raise self.not_callable(node, target, builtin_name(target))
         return self.call_value(node, self.outside(target, node.func))
 
     def check_form(self, node: ast.Call) -> None:
-        """Raise `KernelSyntaxError` for `*arguments` and `**arguments`."""
-        for argument in node.args:
-            if isinstance(argument, ast.Starred) and not self.language.python_syntax:
-                raise self.unsupported(argument, "star argument")
+        """Raise `KernelSyntaxError` for `**arguments`."""
         for keyword in node.keywords:
             if keyword.arg is None:
                 raise self.unsupported(keyword, "keyword arguments")
@@ -462,17 +439,17 @@ class Expressions(ast.NodeVisitor, Bodies):
 
     def written_keywords(self, node: ast.Call) -> list[ast.keyword]:
         """The keyword arguments. Those by which functions of Triton's hand on their compiler say nothing here."""
-        return [k for k in node.keywords if not (self.language.is_triton and k.arg in ("_semantic", "_generator"))]
+        return [k for k in node.keywords if k.arg not in ("_semantic", "_generator")]
 
     def check_builtin(self, name: str, node: ast.Call) -> None:
         """Raise `KernelTypeError` when the arguments do not fit a builtin."""
-        if node.keywords and name == "range" and self.language.loose_range:
+        if node.keywords and name == "range":
             ignored = ", ".join(keyword.arg or "" for keyword in node.keywords)
             warn(f"range() ignores '{ignored}', as Triton does: tl.range takes it", self.source.span(node))
         elif node.keywords:
             what = f"{name}() takes no keyword arguments in a kernel"
             raise KernelTypeError(what, self.source.span(node.keywords[0]), "pass it by position")
-        least, most = self.names.builtins[name]
+        least, most = BUILTINS[name]
         if any(isinstance(argument, ast.Starred) for argument in node.args):
             return
         if not least <= len(node.args) <= most:
@@ -488,7 +465,7 @@ class Expressions(ast.NodeVisitor, Bodies):
 
     def arguments(self, node: ast.Call) -> tuple[tuple[Value, ...], tuple[str, ...], tuple[int, ...]]:
         """The arguments of a call, the names of the keyword arguments, which come last, and the indices of `*t`."""
-        ignored = self.language.loose_range and self.names.static(node.func) is range
+        ignored = self.names.static(node.func) is range
         keywords = [] if ignored else self.written_keywords(node)
         starred = tuple(index for index, argument in enumerate(node.args) if isinstance(argument, ast.Starred))
         written = [a.value if isinstance(a, ast.Starred) else a for a in node.args]
@@ -505,33 +482,17 @@ class Expressions(ast.NodeVisitor, Bodies):
             if not isinstance(item, Default):
                 arguments.append(values[id(item)])
                 continue
-            default = self.known(item.value, node)
-            if default is None:
-                raise KernelTypeError(
-                    f"the default of '{item.parameter}' of {function.name} is of the type {type(item.value).__name__}, "
-                    "which a kernel cannot use",
-                    self.source.span(node),
-                    f"give the argument '{item.parameter}' here, or make the default a number, a string or None",
-                )
-            arguments.append(default)
+            arguments.append(self.known(item.value, node))
         return self.add(core.FuncCall(tuple(arguments), self.symbol(function, node), type=pyobject), node)
 
     def classes(self, node: ast.expr) -> Value:
-        """The second argument of `isinstance`: a class or a tuple of classes, as the names of the builtins."""
-        if self.language.python_syntax:
-            return self.expression(node)
+        """The second argument of `isinstance`: classes of Python's numbers and texts as the names of the builtins."""
         items: Sequence[ast.expr] = node.elts if isinstance(node, ast.Tuple) else [node]
-        found: list[str] = []
-        for item in items:
-            value = self.names.static(item)
-            if not any(value is known for known in _CLASSES):
-                raise KernelTypeError(
-                    f"isinstance() in a kernel must have bool, int, float, str, tuple or a tuple of these; "
-                    f"got '{ast.unparse(item)}'",
-                    self.source.span(item),
-                )
-            found.append(f"builtins.{value.__name__}")
-        return self.constant(tuple(found) if isinstance(node, ast.Tuple) else found[0], node)
+        values = [self.names.static(item) for item in items]
+        if not all(any(value is cls for cls in _CLASSES) for value in values):
+            return self.expression(node)
+        names = tuple(f"builtins.{value.__name__}" for value in values)
+        return self.constant(names if isinstance(node, ast.Tuple) else names[0], node)
 
     def not_callable(self, node: ast.Call, target: Any, builtin: str | None) -> KernelSyntaxError:
         """The error for a call of an object that a kernel cannot call."""
@@ -541,7 +502,7 @@ class Expressions(ast.NodeVisitor, Bodies):
         if builtin is not None:
             what = f"the builtin '{shown}'"
             hint = hint or _INSTEAD.get(builtin, "")
-            hint = hint or f"of Python's builtins a kernel can call {', '.join(self.names.builtins)}"
+            hint = hint or f"of Python's builtins a kernel can call {', '.join(BUILTINS)}"
         elif isinstance(target, types.FunctionType) and not (target.__module__ or "").startswith("ziggurat"):
             what = f"'{shown}', which is a plain Python function,"
             named = target.__name__ if target.__name__.isidentifier() else "what it does as a def"

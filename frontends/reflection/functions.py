@@ -15,15 +15,14 @@ from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.recursion import MAX_FRAMES, deep_recursion, frames
 from ziggurat.codemodel.subnormals import keep_subnormals
 from ziggurat.codemodel.types import Type, constexpr_type, pyobject
-from ziggurat.frontends.language.function import Function, Use, usable, written_function
+from ziggurat.frontends.language.function import Function, Use, written_function
 from ziggurat.frontends.language.languages import EXPLICIT, Language
 from ziggurat.frontends.reflection.annotations import annotated_type
 from ziggurat.frontends.reflection.expressions import Outer
-from ziggurat.frontends.reflection.names import KINDS, Names
+from ziggurat.frontends.reflection.names import Names
 from ziggurat.frontends.reflection.source import Source, find_source, read_lines
 from ziggurat.frontends.reflection.statements import Statements
 from ziggurat.frontends.reflection.unsupported import unsupported
-from ziggurat.frontends.triton.errors import as_triton
 
 _NOT_PLAIN = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 
@@ -45,14 +44,14 @@ def reader(fn: Callable[..., Any], language: Language = EXPLICIT) -> Callable[[F
     plain = cast(types.FunctionType, written_function(fn))
     lines, code = read_lines(plain), plain.__code__
     if plain.__code__.co_flags & _NOT_PLAIN:
-        _parameters(find_source(plain, lines), language)
+        _parameters(find_source(plain, lines))
 
     def model(made: Function) -> Op:
         with deep_recursion(), keep_subnormals():
             try:
                 func, outer, made.uses, made.declares = _model(made.fn, lines, made.language, made.initializes, code)
             except ZigguratError as error:
-                raise (as_triton(error) if made.language.is_triton else error) from None
+                raise made.language.error(error) from None
         made.callees, made.objects = outer.callees, outer.objects
         return func
 
@@ -84,10 +83,8 @@ def _model(
     """
     fn = cast(types.FunctionType, function)
     source = find_source(fn, lines or read_lines(fn), code)
-    parameters = _parameters(source, language)[made is not None :]
+    parameters = _parameters(source)[made is not None :]
     names = Names(fn, source, language)
-    if not language.python_syntax:
-        _check_defaults(fn, parameters, source)
     outer = Outer()
     notes = fn.__annotations__
     declared = {p.arg: annotated_type(p.arg, notes.get(p.arg), p, names) for p in parameters}
@@ -122,26 +119,14 @@ def _deepest(function: ast.FunctionDef) -> ast.stmt:
     return found
 
 
-def _parameters(source: Source, language: Language) -> list[ast.arg]:
-    """The parameters in their order. One with a `*`, in a language that has it, holds a tuple."""
+def _parameters(source: Source) -> list[ast.arg]:
+    """The parameters in their order. One with a `*` holds a tuple."""
     node = source.node
     arguments = node.args
-    for starred in (arguments.vararg, arguments.kwarg):
-        if starred is not None and not (language.python_syntax and starred is arguments.vararg):
-            raise unsupported(starred, source, "star parameter")
+    if arguments.kwarg is not None:
+        raise unsupported(arguments.kwarg, source, "keyword parameter")
     type_parameters: Sequence[ast.AST] = getattr(node, "type_params", ())
     if type_parameters:
         raise unsupported(type_parameters[0], source, "type parameter")
     variadic = [arguments.vararg] if arguments.vararg is not None else []
     return [*arguments.posonlyargs, *arguments.args, *variadic, *arguments.kwonlyargs]
-
-
-def _check_defaults(fn: types.FunctionType, parameters: Sequence[ast.arg], source: Source) -> None:
-    known = inspect.signature(fn, follow_wrapped=False).parameters.values()
-    for parameter, value in zip(parameters, (p.default for p in known), strict=True):
-        if value is not inspect.Parameter.empty and not usable(value):
-            raise KernelSyntaxError(
-                f"the default of '{parameter.arg}' is of the type {type(value).__name__}, which a kernel cannot use",
-                source.span(parameter),
-                KINDS,
-            )

@@ -12,14 +12,14 @@ from collections.abc import Callable
 from typing import Any, Final, cast
 
 from ziggurat.codemodel.errors import KernelNameError, KernelSyntaxError
-from ziggurat.frontends.language.constants import is_enum, unwrapped
+from ziggurat.frontends.language.aggregates import member
+from ziggurat.frontends.language.constants import as_constant, is_enum, unwrapped
 from ziggurat.frontends.language.function import Function, Use, usable
-from ziggurat.frontends.language.languages import EXPLICIT, Language
+from ziggurat.frontends.language.languages import EXPLICIT, Language, Spelling
 from ziggurat.frontends.language.signature import SIGNATURES, Call, suggest
 from ziggurat.frontends.language.spellings import of_member
 from ziggurat.frontends.reflection.scopes import mentions
 from ziggurat.frontends.reflection.source import Source
-from ziggurat.frontends.triton.spelling import Spelling
 
 # The meaning of an expression that is known only when the kernel runs.
 DYNAMIC: Final = object()
@@ -39,7 +39,6 @@ class Names:
         code = fn.__code__
         self.source = source
         self.language = language
-        self.builtins = BUILTINS | (MORE_BUILTINS if language.python_syntax else {})
         # Python 3.12 lists variables of comprehensions among the function's, so the tree decides as well.
         found = [pair for statement in source.node.body for pair in mentions(statement)]
         bound = {name for name, node, _ in found if not isinstance(getattr(node, "ctx", None), ast.Load)}
@@ -49,13 +48,12 @@ class Names:
         self.globals = fn.__globals__
         # The uses of globals whose names the function assigns later on.
         self.early: set[ast.AST] = set()
-        if language.early_globals:
-            assigned = set(code.co_varnames[:count])
-            for name, node, binds in found:
-                if binds:
-                    assigned.add(name)
-                elif name in bound and name not in assigned and name in self.globals:
-                    self.early.add(node)
+        assigned = set(code.co_varnames[:count])
+        for name, node, binds in found:
+            if binds or isinstance(getattr(node, "ctx", None), ast.Del):
+                assigned.add(name)
+            elif name in bound and name not in assigned and name in self.globals:
+                self.early.add(node)
         # The values from outside that were looked up, by name; see `Function.check_globals`.
         self.uses: dict[str, Use] = {}
 
@@ -74,16 +72,19 @@ class Names:
                     raise self.unknown_member(node, owner)
                 names = vars(owner)
                 if names.get(node.attr) is found and not _is_ours(owner):
+                    if not self.language.strict_globals:
+                        self._check_global(node, found)
                     self._note(node, found, names.__getitem__, node.attr)
                 return found
-            if self.language.python_syntax and is_host_object(owner):
-                from ziggurat.frontends.triton.compile_time import member
-
+            if is_host_object(owner):
                 try:
                     found = member(unwrapped(owner), node.attr)
                 except AttributeError:
                     shown = ast.unparse(node.value)
                     raise KernelNameError(f"'{shown}' has no attribute '{node.attr}'", self.source.span(node)) from None
+                if not self.language.strict_globals:
+                    self._check_global(node, found)
+                    self._note(node, found, functools.partial(_attribute, unwrapped(owner)), node.attr)
                 return found
         return DYNAMIC
 
@@ -113,21 +114,22 @@ class Names:
             raise self.unknown(node)
         return found
 
-    def _check_global(self, node: ast.Name, value: Any) -> None:
-        """Raise `KernelNameError` for data from outside that may change, in a language that wants it marked."""
-        if (
-            not self.language.strict_globals
-            or is_record(value)
-            or not isinstance(value, _DATA)
-            or unwrapped(value) is not value
-        ):
+    def _check_global(self, node: ast.expr, value: Any) -> None:
+        """Raise an error for data from outside that may change: in place, which would not be seen, or in a language
+        that wants it marked."""
+        if not self.language.strict_globals:
+            if _may_change(value):
+                raise self.rejected(node, value)
             return
+        if is_record(value) or not isinstance(value, _DATA) or unwrapped(value) is not value:
+            return
+        name = ast.unparse(node)
         raise KernelNameError(
-            f"Cannot access global variable {node.id} from within @jit'ed function. Triton kernels can only access "
+            f"Cannot access global variable {name} from within @jit'ed function. Triton kernels can only access "
             "global variables that are instantiated as constexpr",
             self.source.span(node),
-            f"write {node.id} = tl.constexpr({value!r:.60}) outside of the kernel; an annotation, "
-            f"{node.id}: tl.constexpr = …, does not do that",
+            f"write {name} = tl.constexpr({value!r:.60}) outside of the kernel; an annotation, "
+            f"{name}: tl.constexpr = …, does not do that",
         )
 
     def _note(self, node: ast.expr, value: Any, look_up: Callable[[Any], Any], key: Any) -> None:
@@ -147,7 +149,7 @@ class Names:
         else:
             known = [n for n in (*self.locals, *self.cells, *self.globals) if not n.startswith("__")]
             hint = suggest(name, known) or suggest(name, [*SIGNATURES], f"{self.prefix()}.")
-            hint = hint or suggest(name, self.builtins)
+            hint = hint or suggest(name, BUILTINS)
         return KernelNameError(f"name '{name}' is not defined", self.source.span(node), hint)
 
     def unknown_member(self, node: ast.Attribute, owner: Any) -> KernelNameError:
@@ -190,6 +192,23 @@ class Names:
         return KernelSyntaxError(f"'{name}' {what}", self.source.span(node), hint)
 
 
+def _attribute(owner: Any, name: str) -> Any:
+    try:
+        return member(owner, name)
+    except AttributeError:
+        raise KeyError(name) from None
+
+
+def _may_change(value: Any) -> bool:
+    """True of data that may change in place: a list, an array."""
+    if isinstance(value, tuple):
+        return any(map(_may_change, cast("tuple[Any, ...]", value)))
+    if isinstance(value, list | dict | set | bytearray):
+        return True
+    is_array = hasattr(value, "__array__") or hasattr(value, "__dlpack__")
+    return is_array and not isinstance(value, type) and not as_constant(value)[0]
+
+
 def _unwrapped_at(look_up: Callable[[Any], Any], key: Any) -> Any:
     return unwrapped(look_up(key))
 
@@ -210,11 +229,6 @@ BUILTINS: Final[dict[str, tuple[int, int]]] = {
     "bool": (1, 1),
     "isinstance": (2, 2),
     "print": (0, 1000),
-}
-
-
-# The builtins that only Triton's Python has.
-MORE_BUILTINS: Final[dict[str, tuple[int, int]]] = {
     "getattr": (2, 3),
     "hasattr": (2, 2),
     "str": (1, 1),

@@ -12,13 +12,15 @@ from ziggurat.codemodel.dialects import core, py
 from ziggurat.codemodel.errors import BuildError, KernelErrors, KernelTypeError, ZigguratError
 from ziggurat.codemodel.op import Body, Value
 from ziggurat.codemodel.types import VarType, constexpr_type, pyobject
+from ziggurat.frontends.language.aggregates import PartialObject
+from ziggurat.frontends.language.languages import Spelling
+from ziggurat.frontends.language.programs import HINTS
+from ziggurat.frontends.language.signature import Call
 from ziggurat.frontends.reflection.annotations import annotated_type
 from ziggurat.frontends.reflection.expressions import Expressions, Outer
 from ziggurat.frontends.reflection.names import Names
 from ziggurat.frontends.reflection.scopes import Declaration, assigned_names, constant_names, declarations, returns
 from ziggurat.frontends.reflection.source import Source
-from ziggurat.frontends.triton.partial_object import PartialObject
-from ziggurat.frontends.triton.spelling import HINTS
 
 _VARIABLE = VarType(pyobject)
 _CONSTANT = VarType(constexpr_type)
@@ -48,7 +50,7 @@ class Statements(Expressions):
         """
         node = self.source.node
         self.declarations = declarations(node.body, {p.arg for p in parameters}, self.names.locals)
-        if self.language.assigned_numbers:
+        if self.language.run_time_numbers:
             self.constants = set(constant_names(node.body))
         for parameter, value in zip(parameters, self.builder.parameters, strict=True):
             self.declare(parameter.arg, parameter, value)
@@ -74,9 +76,9 @@ class Statements(Expressions):
         """The statements of a suite, in the current body."""
         last = statements[-1] if statements else None
         for index, statement in enumerate(statements):
-            if statement is not last and (form := self.never_run(statement)) is not None:
+            if statement is not last and isinstance(statement, ast.Break | ast.Continue):
                 after = statements[index + 1]
-                self.report(self.unsupported(after, form), after)
+                self.report(self.unsupported(after, "after break"), after)
             declared = self.declarations.get(statement, ())
             for declaration in declared:
                 if not declaration.by_assignment:
@@ -89,12 +91,6 @@ class Statements(Expressions):
                 self.spoil(statement, self.report(error, statement))
             if self.builder.terminated:
                 return
-
-    def never_run(self, statement: ast.stmt) -> str | None:
-        """The form, in `FORMS`, of a statement that follows `statement` and is never run; None where it may be."""
-        if isinstance(statement, ast.Return) and not self.loops:
-            return None if self.language.python_syntax else "after return"
-        return "after break" if isinstance(statement, ast.Break | ast.Continue) else None
 
     def spoil(self, node: ast.AST, value: Value) -> None:
         """Give `value`, which is in error, to the variables and the returns that `node` should have given a value."""
@@ -151,12 +147,10 @@ class Statements(Expressions):
             self.assign(target, value, node)
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
-        if node.value is None and self.language.python_syntax:
-            return
         if node.value is None:
-            raise self.unsupported(node, "bare annotation")
+            return
         value, note = self.expression(node.value), node.annotation
-        if not self.language.is_triton:  # Triton looks for `tl.constexpr` alone.
+        if not self.language.launch_annotations:
             text = note.value if isinstance(note, ast.Constant) else ast.unparse(note)
             inner = any(isinstance(part, ast.Name) and part.id in self.names.locals for part in ast.walk(note))
             type_ = None if inner else annotated_type(ast.unparse(node.target), text, note, self.names)
@@ -210,8 +204,6 @@ class Statements(Expressions):
     # Control flow.
 
     def visit_For(self, node: ast.For) -> None:
-        if node.orelse and not self.language.python_syntax:
-            self.report(self.unsupported(node.orelse[0], "loop else"), node.orelse[0])
         self.heads = (node.iter,)
         iterable = self.body(node.iter, lambda: self.attempt(node.iter))
 
@@ -228,7 +220,7 @@ class Statements(Expressions):
         suite = self.body(node, iteration, (pyobject,))
         self.loops -= 1
         self.add(py.For(iterable, suite), node)
-        if node.orelse and self.language.python_syntax:
+        if node.orelse:
             if any(py.leaves_iteration(op) for op in suite.entry.ops):
                 raise self.unsupported(node.orelse[0], "loop else")
             self.suite(node.orelse)
@@ -273,11 +265,8 @@ class Statements(Expressions):
         value = node.value
         if isinstance(value, ast.Constant) and (isinstance(value.value, str) or value.value is ...):
             return  # A docstring, a string used as a comment, or `...` for an empty suite.
-        is_call = isinstance(value, ast.Call) or not hasattr(self, f"visit_{type(value).__name__}")
-        if not is_call and not self.language.python_syntax:
-            raise self.unsupported(node, "expression")
         result = self.expression(value)
-        hinted = self.hinted(value) if self.language.standing_hints else None
+        hinted = self.hinted(value)
         if hinted is not None:
             self.add(core.VarStore(hinted, result), node)
 
@@ -286,8 +275,8 @@ class Statements(Expressions):
         match node:
             case ast.Call(func=callee, args=[ast.Name(id=name), *_]) if name in self.variables:
                 target = self.names.static(callee)
-                is_hint = getattr(target, "call", None) in HINTS
-                return self.variables[name] if is_hint and name not in self.constants | self.fixed else None
+                call = target.signature.name if isinstance(target, Call | Spelling) else None
+                return self.variables[name] if call in HINTS and name not in self.constants | self.fixed else None
             case _:
                 return None
 

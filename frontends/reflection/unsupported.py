@@ -18,8 +18,6 @@ _TUPLE = "write a tuple: (a, b)"
 _LOOP = "write a for loop over range(...), or over a tuple"
 _RESULT = "return the value, or store it through a pointer with zg.store"
 _STORE = "store results with zg.store, or return them from a @zg.function"
-_STRING = "write a plain string; zg.device_print takes the values as further arguments"
-_ARGUMENTS = "write the arguments one by one"
 
 # Statements and expressions by class: the construct in words, and the hint.
 CONSTRUCTS: dict[str, tuple[str, str]] = {
@@ -45,7 +43,6 @@ CONSTRUCTS: dict[str, tuple[str, str]] = {
     "GeneratorExp": ("a generator", _LOOP),
     "Await": ("await", "leave it out: a kernel does not wait"),
     **dict.fromkeys(("Yield", "YieldFrom"), ("yield", _STORE)),
-    **dict.fromkeys(("FormattedValue", "JoinedStr"), ("an f-string", _STRING)),
     **dict.fromkeys(("TemplateStr", "Interpolation"), ("a template string", "write a plain string")),
     "Starred": ("a starred expression", "write the items one by one"),
     "Slice": ("a slice", "load the part that is needed, or reshape and use zg.split"),
@@ -58,11 +55,8 @@ FORMS: dict[str, tuple[str, str]] = {
         "return inside of a loop",
         "keep the result in a variable, leave the loop by break, and return it after the loop",
     ),
-    "after return": ("a statement after return", "remove it: it is never run"),
     "after break": ("a statement after break or continue", "remove it: it is never run"),
     "matmul": ("the operator @", "write zg.dot(a, b)"),
-    "string": ("arithmetic on strings", "build the string outside of the kernel"),
-    "expand": ("indexing with None or ':'", "write zg.expand(x, axis) for a new axis of size 1"),
     "many indices": (
         "indexing with several indices",
         "index one after the other for tuples; load elements of an array through pointers with zg.load",
@@ -70,13 +64,10 @@ FORMS: dict[str, tuple[str, str]] = {
     "store subscript": ("assignment to an item", "write memory with zg.store; a tuple is made anew"),
     "store attribute": ("assignment to an attribute", "assign to a variable"),
     "starred target": ("a starred target", "name every item"),
-    "bare annotation": ("a variable without a value", "assign its first value here"),
-    "star argument": ("*arguments in a call", _ARGUMENTS),
-    "keyword arguments": ("**arguments in a call", _ARGUMENTS),
-    "star parameter": ("a parameter that takes any number of arguments", "name every parameter"),
+    "keyword arguments": ("**arguments in a call", "write the arguments one by one"),
+    "keyword parameter": ("a parameter that takes any number of arguments", "name every parameter"),
     "type parameter": ("a function with type parameters", "leave them out: types are found from the arguments"),
     "literal": ("a literal of this kind", "write a number, a string, True, False, None, or a tuple of these"),
-    "expression": ("an expression whose value is not used", "assign it to a variable, or remove it"),
     "launch": ("kernel[grid](…)", "launch kernels from Python; a kernel can call a @zg.function"),
     "range": ("a range outside of the head of a for loop", "write it as in: for i in range(n)"),
 }

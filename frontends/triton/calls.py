@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ziggurat.codemodel.types import TensorType
 from ziggurat.frontends.language.kinds import ConstAny, ConstBool, ConstDtype, ConstInt, ConstInts, ConstStr, Value
+from ziggurat.frontends.language.languages import Adapt, Spelling
+from ziggurat.frontends.language.programs import HINTS
 from ziggurat.frontends.language.signature import signature_of
-from ziggurat.frontends.triton.spelling import HINTS, Adapt, Spelling, declared, same, spells
+from ziggurat.frontends.triton.spelling import declared, same, spells
 
 # Calls with our parameters.
 
@@ -77,22 +78,15 @@ for _stub, _per_warp in ((num_warps, 1), (num_threads, 32)):
 # Conversions and shapes.
 
 
-def _cast_arguments(bound: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The type of a tensor stands for that of its elements: `x.to(y.type)`."""
-    dtype = bound["dtype"]
-    given = {name: bound[name] for name in ("fp_downcast_rounding", "bitcast")}
-    return {"x": bound["input"], "dtype": dtype.element if isinstance(dtype, TensorType) else dtype, **given}
-
-
-@spells("cast", method=True, adapt=_cast_arguments)
+@spells("cast", _OF_X, method=True)
 def cast(
-    input: Value, dtype: ConstAny, fp_downcast_rounding: ConstStr | None = None, bitcast: ConstBool = False
+    input: Value, dtype: ConstDtype, fp_downcast_rounding: ConstStr | None = None, bitcast: ConstBool = False
 ) -> Value: ...
 
 
-@spells("cast", method=True, adapt=_cast_arguments)
+@spells("cast", _OF_X, method=True)
 def to(
-    input: Value, dtype: ConstAny, fp_downcast_rounding: ConstStr | None = None, bitcast: ConstBool = False
+    input: Value, dtype: ConstDtype, fp_downcast_rounding: ConstStr | None = None, bitcast: ConstBool = False
 ) -> Value: ...
 
 

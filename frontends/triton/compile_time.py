@@ -8,10 +8,11 @@ import types
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
+from ziggurat.frontends.language.aggregates import is_constant_field
+from ziggurat.frontends.language.constants import constexpr
 from ziggurat.frontends.language.function import Function
-from ziggurat.frontends.language.languages import TRITON
 from ziggurat.frontends.reflection.functions import reader
-from ziggurat.frontends.triton.constexpr import constexpr
+from ziggurat.frontends.triton.language import TRITON
 
 T = TypeVar("T")
 
@@ -131,24 +132,9 @@ def aggregate(cls: type[T]) -> type[T]:
     return cls
 
 
-def is_constant_field(cls: type[Any], name: str) -> bool:
-    """Whether a field of an aggregate is a constant, or a tuple, by its annotation. That may be a string."""
-    kind = inspect.get_annotations(cls)[name]
-    return str(getattr(kind, "__name__", kind)).rpartition(".")[2] in ("constexpr", "tuple")
-
-
 def _field(value: Any) -> Any:
     """A constant of an aggregate as a `tl.constexpr`, and the items of a tuple as such."""
     if not isinstance(value, tuple):
         return constexpr(value)
     items = map(_field, cast("tuple[Any, ...]", value))
     return type(value)(*items) if hasattr(type(value), "_fields") else tuple(items)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-
-
-def member(thing: Any, name: str) -> Any:
-    """An attribute of an object of Python's. Functions in the class of an aggregate are functions of Triton's Python.
-
-    Raises `AttributeError` where there is none.
-    """
-    functions: dict[str, Any] = getattr(thing, "ziggurat_functions", {})
-    return functions[name] if name in functions else getattr(thing, name)

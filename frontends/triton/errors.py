@@ -7,7 +7,7 @@ import linecache
 import re
 from typing import Any
 
-from ziggurat.codemodel.errors import KernelErrors, KernelSyntaxError, LaunchError, StaticAssertionError, ZigguratError
+from ziggurat.codemodel.errors import KernelErrors, KernelSyntaxError, StaticAssertionError, ZigguratError
 from ziggurat.codemodel.location import Location
 from ziggurat.frontends.language.words import TRITON
 
@@ -26,10 +26,6 @@ class CompileTimeAssertionFailure(CompilationError):
 
 class UnsupportedLanguageConstruct(CompilationError):
     """A function uses a construct that the language does not have."""
-
-
-class ChangedGlobalError(LaunchError, RuntimeError):
-    """A global that a kernel was compiled with has changed."""
 
 
 _CLASSES: tuple[tuple[type[ZigguratError], type[CompilationError]], ...] = (

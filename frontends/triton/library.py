@@ -8,15 +8,16 @@ from typing import Any
 from ziggurat.codemodel.types import i32, u32, u64
 from ziggurat.frontends import language as zg
 from ziggurat.frontends.language.function import Function, constexpr
-from ziggurat.frontends.language.languages import TRITON
+from ziggurat.frontends.language.languages import Spelling
 from ziggurat.frontends.language.signature import signature_of
 from ziggurat.frontends.library import random
 from ziggurat.frontends.reflection import reader
 from ziggurat.frontends.triton import calls as tl
 from ziggurat.frontends.triton.compile_time import constexpr_function
-from ziggurat.frontends.triton.spelling import METHODS, SPELLED, Spelling, declared
+from ziggurat.frontends.triton.language import TRITON
+from ziggurat.frontends.triton.spelling import METHODS, SPELLED, declared
 
-__all__ = ["METHODS", "SPELLED", "Spelling"]
+__all__ = ["METHODS", "SPELLED"]
 
 
 def written(*, method: bool = False) -> Callable[[Callable[..., Any]], Spelling]:

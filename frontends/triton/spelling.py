@@ -8,64 +8,13 @@ to the call or the function.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import attrs
 
-from ziggurat.codemodel.errors import KernelTypeError
-from ziggurat.frontends.language.function import Function
-from ziggurat.frontends.language.signature import CALLS, SIGNATURES, Parameter, Signature, signature_of
-
-# The arguments of the call by its parameters, from those of the spelling by Triton's: a value or a constant each, and a
-# tuple for a `*` parameter.
-Adapt = Callable[[Mapping[str, Any]], Mapping[str, Any]]
-# The names that state a fact about their first argument, which Triton's programs write as statements.
-HINTS: Final = ("max_constancy", "max_contiguous", "multiple_of")
-
-
-@attrs.frozen(eq=False)
-class Spelling:
-    """A name of Triton's language: its signature there, and the call that it is, or the function `body`.
-
-    `adapt` gives the arguments of the call from those of the spelling. `method` is true of a name that is also a method
-    of tensors, with the first parameter as the receiver. `per_warp` is not 0 for a constant of the launch, which is the
-    number of warps of a program times this.
-    """
-
-    signature: Signature
-    call: str
-    adapt: Adapt
-    method: bool = False
-    body: Function | None = None
-    per_warp: int = 0
-
-    @property
-    def name(self) -> str:
-        return self.signature.name
-
-    @property
-    def __name__(self) -> str:
-        return self.signature.name
-
-    @property
-    def __signature__(self) -> inspect.Signature:
-        """Triton's parameters, for `inspect.signature`: libraries ask which arguments a release has."""
-        plain = (inspect.Parameter(one.name, one.kind, default=one.default) for one in self.signature.parameters)
-        return inspect.Signature([*plain])
-
-    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
-        if self.call and CALLS[self.call].host is not None:
-            bound = self.signature.bind(arguments, keywords)
-            return CALLS[self.call](**self.adapt(bound))
-        raise KernelTypeError(
-            f"tl.{self.name} was called outside of a kernel", hint="did you forget to add @triton.jit to the function?"
-        )
-
-    def __repr__(self) -> str:
-        return f"<tl.{self.signature}>"
-
+from ziggurat.frontends.language.languages import Adapt, Spelling
+from ziggurat.frontends.language.signature import SIGNATURES, Parameter, Signature, signature_of
 
 SPELLED: Final[dict[str, Spelling]] = {}
 METHODS: Final[dict[str, Spelling]] = {}

@@ -28,7 +28,6 @@ from ziggurat.codemodel.types import Type
 from ziggurat.frontends.language import Function
 from ziggurat.frontends.language.languages import EXPLICIT, Language
 from ziggurat.frontends.language.phrases import STORE_RESULTS
-from ziggurat.frontends.triton.errors import as_triton
 from ziggurat.transforms.attribution.attribution import Attribution
 from ziggurat.transforms.calls.constants import FunctionName, describe, symbol_part
 from ziggurat.transforms.calls.foreign_floats import check_supported
@@ -105,7 +104,7 @@ class FunctionAttributor:
 
     def joined(self, first: Type, second: Type) -> Type:
         """The type of what two returns give. In Triton's Python a path may end without a value, which is undefined."""
-        if self.language.python_syntax and NONE in (first, second):
+        if NONE in (first, second):
             return second if first == NONE else first
         return join(first, second)
 
@@ -246,8 +245,7 @@ class Attributor:
             # found again.
             self.errors.extend(error for error in known.errors if error not in self.errors)
             return known
-        by_types = function.function is not None and function.function.language.typed_recursion
-        if any(entry is func and (not by_types or key in self._running) for entry in self._stack):
+        if key in self._running:
             first = next(index for index, entry in enumerate(self._stack) if entry is func)
             chain = " → ".join([*(str(entry.attributes["sym_name"]) for entry in self._stack[first:]), function.symbol])
             raise KernelSyntaxError(
@@ -320,7 +318,7 @@ def attribute(
         error = errors[0] if len(errors) == 1 else KernelErrors(errors)
         language = kernel.language if isinstance(kernel, Function) else language
         error.say_in(language.words)
-        raise as_triton(error) if language.is_triton else error
+        raise language.error(error)
     assert found is not None
     return found
 

@@ -14,13 +14,12 @@ from ziggurat.codemodel.op import OpResult, Value, expect
 from ziggurat.codemodel.types import ConstantType, DescriptorType, PtrType, TupleType, Type, constexpr_type
 from ziggurat.frontends.language import METHODS as DESCRIPTOR_METHODS
 from ziggurat.frontends.language import SIGNATURES, Function
-from ziggurat.frontends.language.c import C_SIGNATURES, PARAMETERS, SIGNS, SPELLINGS
+from ziggurat.frontends.language.dtypes import type_of
+from ziggurat.frontends.language.languages import LANGUAGES, Spelling
 from ziggurat.frontends.language.phrases import CALL_FUNCTION, LOAD_POINTER, MAKE_CONSTANT
 from ziggurat.frontends.language.signature import Call, Parameter, Signature, suggest
 from ziggurat.frontends.language.spellings import of_attribute
 from ziggurat.frontends.library import COMBINE
-from ziggurat.frontends.triton.dtypes import type_of
-from ziggurat.frontends.triton.library import METHODS, SPELLED, Spelling
 from ziggurat.transforms.attribution.attribute import FunctionAttributor, handles
 from ziggurat.transforms.attribution.attribution import Attribution
 from ziggurat.transforms.attribution.expressions import attribute_of
@@ -34,7 +33,6 @@ from ziggurat.transforms.attribution.objects import (
 )
 from ziggurat.transforms.calls import RULES, Rule, Typing
 from ziggurat.transforms.calls.builtins import BUILTINS
-from ziggurat.transforms.calls.c import C_RULES
 from ziggurat.transforms.calls.constants import FunctionName, HostObject, describe, held
 from ziggurat.transforms.calls.foreign_floats import check_supported
 from ziggurat.transforms.calls.lattice import (
@@ -48,6 +46,7 @@ from ziggurat.transforms.calls.lattice import (
 )
 from ziggurat.transforms.calls.operands import operand_types
 from ziggurat.transforms.calls.promotion import NONE, constant, in_floats, rounded_type, run_time_type
+from ziggurat.transforms.calls.rule import TABLES
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -102,15 +101,12 @@ def applied(context: FunctionAttributor, function: FunctionName, types: Sequence
 @handles(py.Invoke)
 def invoke(context: FunctionAttributor, op: py.Invoke) -> Type:
     space, _, name = op.callee.rpartition(".")
-    if space == "zg":
-        return language_call(context, op, name)
-    if op.callee.startswith("tl."):
-        return spelled_call(context, op, SPELLED[op.callee.removeprefix("tl.")])
-    if space == "c":
-        typing = Typing(
-            name, spelling=SPELLINGS[name], sign=SIGNS[name], language=context.language, parameters=PARAMETERS
-        )
-        return bound_call(context, op, C_SIGNATURES[name], C_RULES[name], typing)
+    if space in LANGUAGES:
+        return named_call(context, op, LANGUAGES[space].calls[name])
+    if space in TABLES:
+        table = TABLES[space]
+        typing = table.typing(name, context.language)
+        return bound_call(context, op, table.signatures[name], table.rules[name], typing)
     types = [context.scope.type_of(operand) for operand in given_values(context, op)[0]]
     if space != "builtins":
         return method(context, op, name, types)
@@ -137,15 +133,19 @@ def method(context: FunctionAttributor, op: py.Invoke, name: str, types: list[Ty
     if is_host_value(receiver):
         return host_method(context, op, name, receiver)
     value = plain_constant(receiver)
-    if context.language.python_syntax and value is not None and name[:2] != "__" and hasattr(value, name):
+    if value is not None and name[:2] != "__" and hasattr(value, name):
         return constant_method(context, op, name, value)
-    if context.language.type_members and isinstance(receiver, ConstantType) and isinstance(receiver.value, Type):
+    if isinstance(receiver, ConstantType) and isinstance(receiver.value, Type):
         return dtype_method(receiver.value, name, types[1:])
     if isinstance(receiver, DescriptorType) and name in DESCRIPTOR_METHODS:
         meant = DESCRIPTOR_METHODS[name]
         return language_call(context, op, meant.call, meant.constants)
-    if context.language.tensor_operators and name in METHODS:
-        return spelled_call(context, op, METHODS[name])
+    load = getattr(op.operands[0], "op", None)
+    if isinstance(load, core.VarLoad) and context.names.get(load.var) == "zg" and name in SIGNATURES:
+        hint = "'zg' is a variable of the kernel here; give the variable another name"
+        raise KernelTypeError(f"{describe(receiver)} has no method '{name}'", hint=hint)
+    if name in context.language.methods:
+        return named_call(context, op, context.language.methods[name])
     if value is not None and components(receiver) is None:
         hint = "compute it before the launch, and pass it as a constexpr"
         if not hasattr(value, name):
@@ -153,9 +153,6 @@ def method(context: FunctionAttributor, op: py.Invoke, name: str, types: list[Ty
         raise KernelTypeError(say("{} has no method '{}' in a kernel", describe(receiver), name), hint=hint)
     if name in SIGNATURES:
         hint = say("call {}(…) instead", call_text(name))
-        load = getattr(op.operands[0], "op", None)
-        if isinstance(load, core.VarLoad) and context.names.get(load.var) == "zg":
-            hint = "'zg' is a variable of the kernel here; give the variable another name"
         if isinstance(receiver, PtrType) and name in ("load", "store"):
             hint = LOAD_POINTER(name=name)
         raise KernelTypeError(say("{} has no method '{}'", describe(receiver), name), hint=hint)
@@ -179,6 +176,13 @@ def language_call(
 ) -> Type:
     """A call of the language; `constants` has arguments besides those that are written."""
     return bound_call(context, op, SIGNATURES[name], RULES[name], typing_of(context, name), constants)
+
+
+def named_call(context: FunctionAttributor, op: py.Invoke | py.Call, called: Call[..., Any] | Spelling) -> Type:
+    """A call by a name of a language."""
+    if isinstance(called, Spelling):
+        return spelled_call(context, op, called)
+    return language_call(context, op, called.signature.name)
 
 
 def typing_of(context: FunctionAttributor, name: str, spelling: str = "") -> Typing:
@@ -325,10 +329,8 @@ def call_value(context: FunctionAttributor, op: py.Call) -> Type:
     callee = context.scope.type_of(op.callee)
     function = callee.value if isinstance(callee, ConstantType) else None
     target = function.value if isinstance(function, HostObject) else None
-    if isinstance(target, Spelling):
-        return spelled_call(context, op, target)
-    if isinstance(target, Call):
-        return language_call(context, op, target.signature.name)
+    if isinstance(target, Call | Spelling):
+        return named_call(context, op, target)
     if isinstance(function, HostObject):
         return call_object(context, op, function.value, *given_values(context, op))
     if not isinstance(function, FunctionName):

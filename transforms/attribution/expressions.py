@@ -27,7 +27,7 @@ from ziggurat.frontends.language.phrases import CHOOSE, COMBINE, FINAL_TYPE, IND
 from ziggurat.transforms.attribution.attribute import FunctionAttributor, handles
 from ziggurat.transforms.attribution.attribution import packed_values
 from ziggurat.transforms.attribution.objects import plain_constant, special_method
-from ziggurat.transforms.attribution.operators import OPERATORS, SPECIAL, folded, operator_error
+from ziggurat.transforms.attribution.operators import OPERATORS, SPECIAL, folded
 from ziggurat.transforms.calls import RULES, Typing
 from ziggurat.transforms.calls.builtins import property_of
 from ziggurat.transforms.calls.constants import CHOSEN_FUNCTION, HostObject, describe, describe_all, is_function, show
@@ -72,9 +72,9 @@ def assigned(context: FunctionAttributor, var: Value, value: Value) -> Type:
 
 
 def becomes_run_time(language: Language, var: Value, value: Value) -> bool:
-    """Whether a number that is assigned becomes a run-time value; see `Language.assigned_numbers`. A parameter, and the
+    """Whether a number that is assigned becomes a run-time value; see `Language.run_time_numbers`. A parameter, and the
     item of a loop, are what they are given."""
-    return language.assigned_numbers and isinstance(value, OpResult) and var.type != VarType(constexpr_type)
+    return language.run_time_numbers and isinstance(value, OpResult) and var.type != VarType(constexpr_type)
 
 
 @handles(core.VarLoad)
@@ -145,14 +145,6 @@ def unusable(context: FunctionAttributor, var: Value, type_: Unusable) -> Ziggur
 def var_store(context: FunctionAttributor, op: core.VarStore) -> Type:
     var, value = op.operands
     new = assigned(context, var, value)
-    old = context.state.get(var, UNASSIGNED)
-    keeps = context.language.rebinding or shape_of(old) == shape_of(new)
-    if not keeps and isinstance(old, TensorType) and isinstance(new, TensorType):
-        context.state[var] = ERROR
-        raise KernelTypeError(
-            say("'{}' must keep its shape, that of {}; got {}", context.names.get(var, "?"), old, new),
-            hint="use another name for a tensor of another shape",
-        )
     context.state[var] = new
     return NONE
 
@@ -164,15 +156,11 @@ def operator(context: FunctionAttributor, op: Op) -> Type:
     is_identity = isinstance(op, py.Is | py.IsNot)
     if is_aggregate(types[0]) and not is_identity:
         return special_method(context, op, SPECIAL[type(op)])
-    for type_ in types:
-        # A tensor is never None, so `bias is not None` is decided at compile time.
-        if isinstance(type_, TensorType) and not (is_identity and known) and not context.language.tensor_operators:
-            raise operator_error(op, type_)
     if len(known) == len(types):
         return folded(type(op), *(type_.value for type_ in known))
     if isinstance(op, py.Pos):
         return types[0]
-    if is_identity:
+    if is_identity:  # A tensor is never None, so `bias is not None` is decided at compile time.
         return constant(isinstance(op, py.IsNot))
     if any(isinstance(type_, TupleType) for type_ in types) and (len(types) == 2 or isinstance(op, py.Not)):
         return tuple_operator(op, types)
@@ -216,9 +204,9 @@ def tuple_operator(op: Op, types: list[Type]) -> Type:
 
 def truth(context: FunctionAttributor, type_: Type, what: str, value: Value) -> None:
     """Check that a value can be a condition. An error is at the place of the value."""
-    if isinstance(type_, TensorType) and context.language.tensor_operators:
-        if type_.numel == 1:
-            return
+    if isinstance(type_, TensorType) and type_.numel == 1:
+        return
+    if isinstance(type_, TensorType) and context.language.is_triton:
         raise KernelTypeError(
             say(
                 "Boolean value of Tensor with more than one value is ambiguous: the condition of '{}' "
@@ -234,10 +222,9 @@ def truth(context: FunctionAttributor, type_: Type, what: str, value: Value) -> 
         raise KernelTypeError(
             say("the condition of '{}' must be a scalar; got {}", what, type_), context.place_of(value), hint
         )
-    if not is_number(type_) and not (isinstance(type_, PtrType) and context.language.implied_casts):
-        hint = "compare integers: a pointer is never null here" if isinstance(type_, PtrType) else None
+    if not is_number(type_) and not isinstance(type_, PtrType):
         raise KernelTypeError(
-            say("the condition of '{}' must be a number; got {}", what, describe(type_)), context.place_of(value), hint
+            say("the condition of '{}' must be a number; got {}", what, describe(type_)), context.place_of(value)
         )
 
 
@@ -298,20 +285,14 @@ def subscript(context: FunctionAttributor, op: py.Subscript) -> Type:
     value, index = (context.scope.type_of(operand) for operand in op.operands)
     if is_aggregate(value):
         return special_method(context, op, "__getitem__")
-    if context.language.python_syntax:
-        found = python_subscript(value, index)
-        if found is not None:
-            return found
-    if context.language.tensor_operators and (isinstance(value, TensorType | PtrType) or is_number(value)):
+    found = python_subscript(value, index)
+    if found is not None:
+        return found
+    if isinstance(value, TensorType | PtrType) or is_number(value):
         return with_new_axes(value, index)
     parts = components(value)
     if parts is None:
-        hint = of_descriptor(value)
-        if isinstance(value, TensorType):
-            hint = INDEX_TENSOR()
-        if isinstance(value, PtrType):
-            hint = INDEX_POINTER()
-        raise KernelTypeError(say("{} cannot be indexed in a kernel", describe(value)), hint=hint)
+        raise KernelTypeError(say("{} cannot be indexed in a kernel", describe(value)), hint=of_descriptor(value))
     if not isinstance(index, ConstantType) or not isinstance(index.value, int):
         raise KernelTypeError(say("a tuple must be indexed by a constant integer; got {}", describe(index)))
     if not -len(parts) <= index.value < len(parts):
@@ -341,7 +322,8 @@ def with_new_axes(value: Type, index: Type) -> Type:
     items = axes_of(index.value if isinstance(index, ConstantType) else index)
     if not all(item in ("None", ":", None) for item in items):
         raise KernelTypeError(
-            say("unsupported tensor index: {}", describe(index)), hint="a tensor is indexed by None and ':'"
+            say("unsupported tensor index: {}", describe(index)),
+            hint=INDEX_POINTER() if isinstance(value, PtrType) else INDEX_TENSOR(),
         )
     shape = list(shape_of(value))
     for place, item in enumerate(items):
@@ -370,12 +352,12 @@ def attribute_of(language: Language, value: Type, name: str) -> Type:
         return host_attribute(value.record.cls, name) if index is None else value.components[index]
     if isinstance(value, ConstantType) and isinstance(value.value, HostObject):
         return host_attribute(value.value.value, name)
-    if language.tensor_operators and name == "T":
+    if name == "T":
         transposed = RULES["trans"].type(Typing("trans", language=language), value, ())
         assert transposed is not None
         return transposed
     plain = plain_constant(value)
-    if language.python_syntax and plain is not None and hasattr(plain, name):
+    if plain is not None and hasattr(plain, name):
         return host_attribute(plain, name)
     return property_of(value, name, language)
 

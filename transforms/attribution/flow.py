@@ -131,8 +131,7 @@ def for_(context: FunctionAttributor, op: py.For) -> Type | None:
         context.scope.ranges[op.result] = iterable
         if not iterable.static:
             index = index_type(iterable)
-            if context.language.lasting_index:
-                define_index(context, op, index)
+            define_index(context, op, index)
             return loop(context, op, [op.suite], index)
         bounds = (iterable.start, iterable.stop, iterable.step)
         numbers = range(*(bound.value for bound in bounds if isinstance(bound, ConstantType)))
@@ -351,7 +350,7 @@ def short_circuit(context: FunctionAttributor, op: Op) -> Type:
     if len(parts.tested) > 1 or (parts.gives_tested and parts.gives_last):
         for index in parts.tested:
             is_tensor = isinstance(types[index], TensorType) and is_number(types[index])
-            if not (context.language.tensor_operators and is_tensor):
+            if not is_tensor:
                 word = "and" if isinstance(op, py.CondAnd) else "or"
                 truth(context, types[index], word, op.bodies[index].entry.terminator.operands[0])
     if not parts.gives_tested:

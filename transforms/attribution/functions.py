@@ -7,13 +7,13 @@ from typing import Any
 
 from ziggurat.codemodel.dialects import core, py
 from ziggurat.codemodel.errors import KernelErrors, KernelNameError, KernelTypeError, ZigguratError
-from ziggurat.codemodel.messages import call_text, say
+from ziggurat.codemodel.messages import say
 from ziggurat.codemodel.op import Op, OpResult, Value
-from ziggurat.codemodel.types import ConstantType, Type, constexpr_type, pyobject
+from ziggurat.codemodel.types import ConstantType, Type, pyobject
 from ziggurat.frontends.language.function import Default
 from ziggurat.transforms.attribution.attribute import FunctionAttributor, handles
 from ziggurat.transforms.attribution.attribution import Packed
-from ziggurat.transforms.calls.constants import FunctionName, describe
+from ziggurat.transforms.calls.constants import FunctionName
 from ziggurat.transforms.calls.lattice import ERROR, outer_constant
 
 
@@ -54,17 +54,6 @@ def function_call(context: FunctionAttributor, op: core.FuncCall) -> Type:
 
 def call_function(context: FunctionAttributor, op: Op, function: FunctionName, types: tuple[Type, ...]) -> Type:
     """A call of a function, with the types of its arguments in the order of the parameters."""
-    for parameter, type_ in zip(function.model.bodies[0].parameters, types, strict=True):
-        narrow = function.function is not None and function.function.language.narrow_scalars
-        if parameter.type == constexpr_type and not narrow and not isinstance(type_, ConstantType):
-            raise KernelTypeError(
-                say(
-                    "'{}': a {} parameter must be known at compile time; got {}",
-                    function.symbol,
-                    call_text("constexpr"),
-                    describe(type_),
-                )
-            )
     known = function.function
     check_used(context, op, known, function.symbol.rpartition(".")[-1])
     instance = context.program.function(function, types, context.place())

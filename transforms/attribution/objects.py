@@ -14,13 +14,11 @@ from ziggurat.codemodel.messages import say
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.types import ConstantType, DescriptorType, PtrType, ScalarType, TensorType, Type
 from ziggurat.frontends.language import Function
-from ziggurat.frontends.triton.classes import tensor, tensor_descriptor
-from ziggurat.frontends.triton.compile_time import is_constant_field, member
-from ziggurat.frontends.triton.constexpr import constexpr
-from ziggurat.frontends.triton.dtypes import block_type
-from ziggurat.frontends.triton.dtypes import type_of as dtype_of
-from ziggurat.frontends.triton.library import SPELLED
-from ziggurat.frontends.triton.partial_object import PartialObject
+from ziggurat.frontends.language.aggregates import PartialObject, is_constant_field, member
+from ziggurat.frontends.language.classes import tensor, tensor_descriptor
+from ziggurat.frontends.language.constants import constexpr
+from ziggurat.frontends.language.dtypes import block_type
+from ziggurat.frontends.language.dtypes import type_of as dtype_of
 from ziggurat.transforms.attribution.attribute import FunctionAttributor
 from ziggurat.transforms.attribution.attribution import positional_values
 from ziggurat.transforms.attribution.functions import call_bound, check_used
@@ -147,8 +145,8 @@ def call_object(
         if value is None:
             raise KernelValueError(f"'{name}' raised {type(error).__name__}: {error}") from error
         hint = "compute it before the launch, and pass it as a constexpr"
-        if name in SPELLED and not isinstance(getattr(target, "__self__", None), str):
-            hint = f"write tl.{name}"
+        if name in context.language.calls and not isinstance(getattr(target, "__self__", None), str):
+            hint = f"write {context.language.prefix}.{name}"
         raise KernelTypeError(
             say("'{}' is a function of the host, which must be called with constants; got {}", name, describe(value)),
             hint=hint,

@@ -10,11 +10,10 @@ import attrs
 from ziggurat.codemodel import execute
 from ziggurat.codemodel.dialects import py
 from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
-from ziggurat.codemodel.messages import call_text, say
+from ziggurat.codemodel.messages import say
 from ziggurat.codemodel.op import Op
-from ziggurat.codemodel.types import ConstantType, TensorType
+from ziggurat.codemodel.types import ConstantType
 from ziggurat.frontends.language.host import MAX_BITS
-from ziggurat.frontends.language.phrases import POWER
 from ziggurat.transforms.calls.constants import HostObject, describe_all, show
 from ziggurat.transforms.calls.promotion import constant
 
@@ -127,17 +126,3 @@ def _is_too_large(cls: type[Op], *values: Any) -> bool:
         return False
     bits = left.bit_length()
     return (bits - 1) * right >= MAX_BITS if cls is py.Pow else left != 0 and bits + right > MAX_BITS
-
-
-def operator_error(op: Op, type_: TensorType) -> KernelTypeError:
-    """The error of an operator on a tensor; its hint names the call to use."""
-    found = OPERATORS[type(op)]
-    if isinstance(op, py.Pow):
-        hint = POWER()
-    elif found.call is not None:
-        hint = say("use {}({})", call_text(found.call), "x" if len(op.operands) == 1 else "a, b")
-    elif isinstance(op, py.Pos):
-        hint = "leave it out"
-    else:
-        hint = say("use {}; this operator is for values known at compile time", call_text("equal"))
-    return KernelTypeError(say("the operator '{}' must have scalar operands; got {}", found.sign, type_), hint=hint)

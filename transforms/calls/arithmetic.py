@@ -65,7 +65,7 @@ def arithmetic(call: Typing, *operands: Type) -> Type:
 def counted(call: Typing, a: Type, b: Type) -> Type:
     """The type that `arithmetic` gives; i32 for i1 with i1, unless the language calculates modulo 2 with these."""
     result = arithmetic(call, a, b)
-    if isinstance(result, ConstantType) or element_of(result) != i1 or call.language.bool_arithmetic:
+    if isinstance(result, ConstantType) or element_of(result) != i1 or call.language.plain_integers:
         return result
     return with_element(result, i32)
 
@@ -78,7 +78,7 @@ def quotient(call: Typing, a: Type, b: Type) -> Type:
         return result
     _of_one_sign(call, a, b)
     element = scalar_type(result)
-    wide = not element.is_float or (call.language.wide_quotients and element.bits == 16)
+    wide = not element.is_float or (call.language.wide_promotion and element.bits == 16)
     return with_element(result, f32) if wide else result
 
 
@@ -99,7 +99,7 @@ def _of_one_sign(call: Typing, a: Type, b: Type) -> None:
     x, y = scalar_type(a), scalar_type(b)
     literals = isinstance(a, ConstantType), isinstance(b, ConstantType)
     takes_part = not any(literals) or (x.rank > y.rank if literals[0] else y.rank > x.rank)
-    if call.language.signed_division and takes_part and x.is_int and y.is_int and x.signed != y.signed:
+    if call.language.plain_integers and takes_part and x.is_int and y.is_int and x.signed != y.signed:
         raise KernelTypeError(
             say(
                 "{}: Cannot use /, // or % with {} and {} because they have different signedness",
@@ -179,7 +179,7 @@ def _as_given(call: Typing, x: Type) -> Type:
     numbers(call, x)
     if call.name == "invert" and scalar_type(x).is_float:
         raise KernelTypeError(say("{}: the operands must be integers; got {}", call, describe(x)))
-    known = isinstance(x, ConstantType) or call.language.bool_arithmetic
+    known = isinstance(x, ConstantType) or call.language.plain_integers
     if call.name == "neg" and not known and scalar_type(x) == i1:
         raise KernelTypeError(
             say("{}: the operands must be integers or floats; got {}", call, x),
@@ -338,7 +338,7 @@ def _shift_right(emit: Emitter, result: Type, a: Operand, b: Operand) -> Any:
     """A shift by the sign of the result, or of the left operand: of the tensor where that is a literal."""
     shift: Any = elementwise(*OPS["shr"])
     left = scalar_type(b.type if isinstance(a.type, ConstantType) else a.type)
-    if not emit.language.shifted_sign or left.signed == scalar_type(result).signed:
+    if not emit.language.plain_integers or left.signed == scalar_type(result).signed:
         return shift(emit, result, a, b)
     same = with_element(result, SCALARS[f"{'i' if left.signed else 'u'}{scalar_type(result).bits}"])
     return emit.cast(shift(emit, same, a, b), scalar_type(result))
@@ -437,12 +437,12 @@ def _compare(emit: Emitter, result: Type, a: Operand, b: Operand, kind: CompareK
 
 
 def _chosen(call: Typing, condition: Type, x: Type, y: Type) -> Type:
-    if not is_number(condition) or (scalar_type(condition) != i1 and not call.language.implied_casts):
+    if not is_number(condition):
         raise KernelTypeError(
             say("{}: the condition must be i1 (true or false); got {}", call, describe(condition)),
             hint=COMPARE(),
         )
-    if scalar_type(condition) != i1:
+    if scalar_type(condition) != i1 and call.language.is_triton:
         call.warn(
             say(
                 "tl.where with a non-boolean condition is deprecated and will error out in a future "
@@ -486,7 +486,7 @@ def _float(call: Typing, x: Type) -> Type:
 
 def _of_full_width(call: Typing, x: Type) -> None:
     """A float of 32 or 64 bits, where the language asks for it; `tanh` is of libdevice, which converts."""
-    if not call.language.float_functions or isinstance(x, ConstantType) or call.name == "tanh":
+    if not call.language.strict_operands or isinstance(x, ConstantType) or call.name == "tanh":
         return
     if not scalar_type(x).is_float or scalar_type(x).bits < 32:
         raise KernelTypeError(

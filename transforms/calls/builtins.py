@@ -26,11 +26,11 @@ from ziggurat.codemodel.types import (
     i64,
     shape_of,
 )
+from ziggurat.frontends.language.classes import constexpr_type, tuple_type
+from ziggurat.frontends.language.dtypes import block_type, pointer_type, type_of
 from ziggurat.frontends.language.languages import EXPLICIT, Language
 from ziggurat.frontends.language.phrases import CAST_TENSOR, PRINT_CONSTANTS, PROPERTIES
 from ziggurat.frontends.language.spellings import of_attribute
-from ziggurat.frontends.triton.classes import constexpr_type, tuple_type
-from ziggurat.frontends.triton.dtypes import block_type, pointer_type, type_of
 from ziggurat.transforms.calls import arithmetic
 from ziggurat.transforms.calls.constants import FunctionName, HostObject, describe, show
 from ziggurat.transforms.calls.emit import Built, Emitter, Operand, split_operand
@@ -56,20 +56,15 @@ def _as_call(name: str, call: str) -> Rule:
     rule = arithmetic.RULES[call]
 
     def type_of(asked: Typing, *types: Type) -> Type:
-        if len(types) == 1 and asked.language.python_syntax and name != "abs":
+        if len(types) == 1 and name != "abs":
             types = components(types[0]) or types
-        for type_ in types:
-            if isinstance(type_, TensorType) and not asked.language.tensor_operators:
-                raise KernelTypeError(
-                    say("{}(): the operands must be scalars; got {}", name, type_), hint=say("use {}", call_text(call))
-                )
         if name != "abs" and len(types) < 2:
             raise KernelTypeError(
                 f"{name}() takes two scalars or more", hint=say("use {} to reduce {a_tensor}", call_text(name))
             )
         if all(isinstance(type_, ConstantType) and is_number(type_) for type_ in types):
             values = [type_.value for type_ in types if isinstance(type_, ConstantType)]
-            if asked.language.ordered_extremes and name != "abs":
+            if asked.language.strict_operands and name != "abs":
                 _ordered(name, values)
             return constant(getattr(builtins, name)(*values))
         typing = Typing(call, language=asked.language)
@@ -142,7 +137,7 @@ def _conversion(convert: Callable[[Any], Any], kind: str, otherwise: ScalarType)
 def _isinstance(asked: Typing, x: Type, cls: Type) -> Type:
     """Classes are the names of builtins (`builtins.int`), or in Triton's Python classes; or a tuple of these."""
     good, known = known_value(cls)
-    if good and (isinstance(x, ConstantType) or asked.language.python_syntax):
+    if good:
         classes = cast("tuple[Any, ...]", known if isinstance(known, tuple) else (known,))
         found = [_is_of(x, one.value if isinstance(one, HostObject) else _CLASSES.get(one)) for one in classes]
         if None not in found:
@@ -222,7 +217,7 @@ def _printed(emit: Emitter, result: Type, *values: Operand) -> Built:
     """`print("x", x, "y", y)` of scalars prints one line, as Python does. With a tensor, it is
     `zg.device_print("x", x)` and `zg.device_print("y", y)`; so is `print("x", x)` in Triton's Python, as in Triton."""
     first, *others = [_is_text(value.type) for value in values] or [False]
-    is_tritons = emit.language.is_triton and first and not any(others)
+    is_tritons = emit.language.c_prints and first and not any(others)
     if not is_tritons and not any(shape_of(value.type) for value in values):
         texts = [str(x.type.value) if isinstance(x.type, ConstantType) else None for x in values]
         parts = ["{}" if text is None else text.replace("{", "{{").replace("}", "}}") for text in texts]
@@ -272,7 +267,7 @@ _FACTS = {"shape": i32, "strides": i64}
 def property_of(x: Type, name: str, language: Language = EXPLICIT) -> Type:
     """The type of `x.name`, a constant but for the sizes and strides of a descriptor."""
     known: Any = x.value if isinstance(x, ConstantType) else None
-    found = _property_of_triton(x, known, name) if language.type_members else None
+    found = _member_of_type(x, known, name, language)
     if found is not None:
         return found
     if name == "shape" and (isinstance(x, TensorType) or is_number(x)):
@@ -306,8 +301,10 @@ def _known_type(x: Type) -> Any:
     return constexpr_type(x.value) if isinstance(x, ConstantType) else x
 
 
-def _property_of_triton(x: Type, known: Any, name: str) -> Type | None:
-    """The type of `x.name` where Triton's Python has a constant of its own there."""
+def _member_of_type(x: Type, known: Any, name: str, language: Language) -> Type | None:
+    """The type of `x.name` for the members of dtypes, and of what tells the type of a value."""
+    if isinstance(known, ScalarType) and name == "name":
+        return constant(language.words.type(known))
     if isinstance(known, Type) and not isinstance(known, FunctionName):
         is_block = isinstance(known, BlockPtrType)
         dtype = pointer_type(block_type(type_of(known.element), known.block)) if is_block else type_of(known)

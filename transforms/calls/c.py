@@ -5,7 +5,7 @@ Most defer to the rule of a call of the language, after the conversions of C.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
@@ -28,6 +28,7 @@ from ziggurat.codemodel.types import (
     u64,
     with_element,
 )
+from ziggurat.frontends.language.c import C_SIGNATURES, PARAMETERS, SIGNS, SPELLINGS
 from ziggurat.transforms.calls import RULES
 from ziggurat.transforms.calls.constants import describe
 from ziggurat.transforms.calls.emit import Built, Emitter, Operand, number_as
@@ -41,7 +42,7 @@ from ziggurat.transforms.calls.promotion import (
     promote,
     scalar_type,
 )
-from ziggurat.transforms.calls.rule import Rule, Typing, numbers, tensor
+from ziggurat.transforms.calls.rule import CallTable, Rule, Typing, numbers, tensor
 from ziggurat.transforms.calls.rule import shape as checked_shape
 
 
@@ -381,7 +382,7 @@ def _itself(emit: Emitter, result: Type, x: Operand, *_: Any) -> Built:
     return x.value
 
 
-C_RULES: dict[str, Rule] = {
+C_RULES: Final[dict[str, Rule]] = {
     "div": Rule(_divided, _division(_QUOTIENT)),
     "rem": Rule(_divided, _division(_REMAINDER)),
     "neg": Rule(_negated, _negate),
@@ -398,3 +399,4 @@ C_RULES: dict[str, Rule] = {
     "dot": Rule(_product, _multiply),
     "ranked": Rule(_ranked, _itself),
 }
+C_CALLS: Final = CallTable(C_SIGNATURES, C_RULES, SPELLINGS, SIGNS, PARAMETERS)

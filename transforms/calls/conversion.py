@@ -20,9 +20,9 @@ from ziggurat.codemodel.types import (
     u64,
     with_element,
 )
+from ziggurat.frontends.language.dtypes import E4B15
 from ziggurat.frontends.language.host import cast
 from ziggurat.frontends.language.phrases import CAST_BITS
-from ziggurat.frontends.triton.dtypes import E4B15
 from ziggurat.transforms.calls.constants import describe, show
 from ziggurat.transforms.calls.emit import Emitter, Operand
 from ziggurat.transforms.calls.foreign_floats import check_conversion, is_e4b15

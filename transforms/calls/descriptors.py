@@ -22,7 +22,6 @@ from ziggurat.codemodel.types import (
 )
 from ziggurat.frontends.language.phrases import (
     ATOMIC_ON_POINTERS,
-    CAST_VALUE,
     DESCRIPTOR_DTYPE,
     DESCRIPTOR_ROW,
     GET_DESCRIPTOR,
@@ -87,14 +86,7 @@ def _block_read(call: Typing, descriptor: Type, offsets: Type) -> Type:
 def _in_blocks(call: Typing, descriptor: Type, value: Type) -> Type:
     """The type of a value that is written through a descriptor, as its elements."""
     element, given = _descriptor(call, descriptor).element, tensor(call, value)
-    if call.language.implied_casts and is_number(value):
-        return with_element(given, element)
-    if is_number(value) and scalar_type(value) != element:
-        raise KernelTypeError(
-            say("{}: the value must be {}, the type of the descriptor; got {}", call, element, describe(value)),
-            hint=CAST_VALUE(dtype=element),
-        )
-    return given
+    return with_element(given, element) if is_number(value) else given
 
 
 def _block_written(call: Typing, descriptor: Type, offsets: Type, value: Type) -> Type:

@@ -30,9 +30,9 @@ from ziggurat.codemodel.types import (
     void,
     with_element,
 )
+from ziggurat.frontends.language.dtypes import E4B15
 from ziggurat.frontends.language.host import cast as cast_number
 from ziggurat.frontends.language.languages import EXPLICIT, Language
-from ziggurat.frontends.triton.dtypes import E4B15
 from ziggurat.transforms import casts
 from ziggurat.transforms.calls.foreign_floats import is_e4b15, narrowed, widened
 from ziggurat.transforms.calls.lattice import BlockPtrType, components

@@ -28,7 +28,7 @@ from ziggurat.codemodel.types import (
     u16,
     with_element,
 )
-from ziggurat.frontends.triton.dtypes import E4B15, UNSUPPORTED
+from ziggurat.frontends.language.dtypes import E4B15, UNSUPPORTED
 from ziggurat.transforms import casts
 from ziggurat.transforms.calls.promotion import run_time_type
 

@@ -42,7 +42,7 @@ def _product(
     x, y = _multiplied(call, a), _multiplied(call, b)
     choice("input_precision", precision, PRECISIONS)
     sums = tt.accumulators(x.element) or (f32,)
-    total = sums[0] if dtype is None or (dtype not in sums and call.language.implied_casts) else dtype
+    total = sums[0] if dtype is None or (dtype not in sums and call.language.wide_promotion) else dtype
     sum_type = TensorType((*x.shape[:-1], *y.shape[-1:]), total)
     if min(x.rank, y.rank) < 2:
         hint = "give a vector a second axis, or add the products of two vectors up"
@@ -62,7 +62,7 @@ def _product(
         types = tuple(map(_batch, types))
     made = call.asked(lambda values: tt.Dot(values[0], values[1], values[2]), *types, hint=hint)
     depth = 32 if tensor(call, a).element.bytes == 1 else 16
-    if call.language.least_dots and x.shape[-1] < depth:
+    if call.language.strict_operands and x.shape[-1] < depth:
         raise KernelTypeError(
             say("Input shapes should have M >= 1, N >= 1 and K >= {}", depth),
             hint=f"use blocks of {depth} along K, with zeros for what is beyond",

@@ -10,7 +10,6 @@ from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
 from ziggurat.codemodel.messages import say
 from ziggurat.codemodel.op import Value, expect
 from ziggurat.codemodel.types import (
-    ConstantType,
     PtrType,
     ScalarType,
     Type,
@@ -23,7 +22,6 @@ from ziggurat.codemodel.types import (
 )
 from ziggurat.frontends.language.phrases import (
     ADD_OFFSETS,
-    CAST_VALUE,
     COMPARE_OFFSETS,
     NOT_A_POINTER,
     OTHER_WITHOUT_MASK,
@@ -35,7 +33,7 @@ from ziggurat.transforms.calls.constants import describe
 from ziggurat.transforms.calls.emit import Emitter, Operand
 from ziggurat.transforms.calls.foreign_floats import check_conversion
 from ziggurat.transforms.calls.lattice import BlockPtrType
-from ziggurat.transforms.calls.promotion import NONE, common_shape, is_number, of_descriptor, require_fits, scalar_type
+from ziggurat.transforms.calls.promotion import NONE, common_shape, is_number, of_descriptor, scalar_type
 from ziggurat.transforms.calls.rule import Rule, Typing, choice
 
 CACHE = {"": CacheModifier.NONE, **{f".{m.value}": m for m in CacheModifier if m is not CacheModifier.NONE}}
@@ -100,7 +98,7 @@ def _fits(call: Typing, what: str, ptr: Type, value: Type) -> None:
 
 def _broadcast(call: Typing, ptr: Type, *others: Type | None) -> Type:
     """The type of the pointers of a load, which Triton broadcasts with the mask and `other`."""
-    if not call.language.broadcast_pointers or not shape_of(ptr):
+    if not shape_of(ptr):
         return ptr
     try:
         shape = common_shape("", ptr, *(one for one in others if one is not None))
@@ -121,32 +119,11 @@ def _masked(call: Typing, ptr: Type, mask: Type | None) -> None:
 
 
 def _written(call: Typing, what: str, ptr: Type, value: Type) -> None:
-    """A value to be written has the pointee's type; a literal takes it."""
+    """A value to be written has the pointee's type; another number is converted to it."""
     pointee = _pointee(call, ptr)
     if not is_number(value):
         raise KernelTypeError(say("{}: {} must be a number; got {}", call, what, describe(value)))
-    if call.language.implied_casts:
-        check_conversion(value, pointee)
-    elif isinstance(value, ConstantType):
-        if scalar_type(value).rank > pointee.rank:
-            raise KernelTypeError(
-                say(
-                    "{}: {} must be {}, the type that the pointers point to; got {}",
-                    call,
-                    what,
-                    pointee,
-                    describe(value),
-                )
-            )
-        try:
-            require_fits(value.value, pointee)
-        except KernelValueError as error:
-            raise KernelValueError(say("{}: {}", call, error.summary)) from None
-    elif scalar_type(value) != pointee:
-        raise KernelTypeError(
-            say("{}: {} must be {}, the type that the pointers point to; got {}", call, what, pointee, value),
-            hint=CAST_VALUE(dtype=pointee),
-        )
+    check_conversion(value, pointee)
     _fits(call, what, ptr, value)
 
 

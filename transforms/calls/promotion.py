@@ -83,7 +83,7 @@ def run_time_type(type_: Type, language: Language = EXPLICIT) -> Type:
             say("an integer must fit in 64 bits at run time; got {}", shown(value)),
             hint="compute with it at compile time, until it fits",
         )
-    if language.tiny_literals and isinstance(value, float) and 0 < abs(value) < f32.format.smallest_normal:
+    if language.typed_literals and isinstance(value, float) and 0 < abs(value) < f32.format.smallest_normal:
         return f64
     return type_.type
 
@@ -141,7 +141,7 @@ def promote_types(a: ScalarType, b: ScalarType, language: Language = EXPLICIT) -
     """
     if a == b:
         return a
-    if language.code_promotion and (a.is_float or b.is_float):
+    if language.wide_promotion and (a.is_float or b.is_float):
         for dtype in (f64, f32, f16):
             if dtype in (a, b):
                 return dtype

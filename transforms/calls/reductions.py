@@ -68,7 +68,7 @@ def _reduced(call: Typing, tensor: TensorType, along: int | None, keep: bool, el
 
 def _total(call: Typing, tensor: TensorType, dtype: Any = None) -> ScalarType:
     """The dtype of a sum or product of the elements of a tensor."""
-    if dtype == i1 and call.language.bool_arithmetic and call.name == "sum":
+    if dtype == i1 and call.language.plain_integers and call.name == "sum":
         call.combine("xor_sum", [i1])
         return i1
     if dtype is not None and (not isinstance(dtype, ScalarType) or dtype == i1):

@@ -6,7 +6,7 @@ A check raises an error in words for the kernel's author.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
@@ -18,6 +18,7 @@ from ziggurat.codemodel.types import MAX_ELEMENTS, ConstantType, ScalarType, Ten
 from ziggurat.frontends.language import CALLS, Function
 from ziggurat.frontends.language.languages import EXPLICIT, Language
 from ziggurat.frontends.language.phrases import AXIS_OUTSIDE, POWER_OF_TWO, SHAPE_SIZE
+from ziggurat.frontends.language.signature import Signature
 from ziggurat.transforms.calls.constants import FunctionName, describe, show
 from ziggurat.transforms.calls.emit import Built
 from ziggurat.transforms.calls.lattice import components
@@ -127,6 +128,29 @@ class Rule:
     in_floats: bool = False
 
 
+@attrs.frozen
+class CallTable:
+    """Calls that only one frontend has, which have a prefix of their own in Python code models: `c.div`.
+
+    `spellings`, `signs` and `parameters` have the words of messages for them; see `Typing`.
+    """
+
+    signatures: Mapping[str, Signature]
+    rules: Mapping[str, Rule]
+    spellings: Mapping[str, str]
+    signs: Mapping[str, str]
+    parameters: Mapping[str, str]
+
+    def typing(self, name: str, language: Language) -> Typing:
+        """The context in which the rule of a call is asked."""
+        spelling, sign = self.spellings[name], self.signs[name]
+        return Typing(name, spelling=spelling, sign=sign, language=language, parameters=self.parameters)
+
+
+# The tables by their prefixes. The side that makes such models adds its own.
+TABLES: Final[dict[str, CallTable]] = {}
+
+
 def numbers(call: Typing, *types: Type) -> None:
     """Scalars and tensors of numbers, and constants."""
     for type_ in types:
@@ -181,8 +205,8 @@ def number_tensor(call: Typing, x: Type) -> TensorType:
 
 def condition(call: Typing, x: Type) -> None:
     """Something that is true or false."""
-    if not is_number(x) or (scalar_type(x).is_float and not call.language.implied_casts):
-        raise KernelTypeError(say("{}: the condition must be an integer; got {}", call, describe(x)))
+    if not is_number(x):
+        raise KernelTypeError(say("{}: the condition must be a number; got {}", call, describe(x)))
 
 
 def scalar_dtype(call: Typing, dtype: Any) -> ScalarType:

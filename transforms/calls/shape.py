@@ -84,8 +84,6 @@ def _full(call: Typing, sizes: Any, value: Type, dtype: Any) -> Type:
         raise KernelTypeError(say("{}: 'value' must be a scalar; got {}", call, describe(value)))
     target = scalar_dtype(call, dtype)
     check_conversion(value, target)
-    if isinstance(value, ConstantType) and not call.language.implied_casts:
-        require_fits(value.value, target)
     return shaped(shape(call, sizes), target)
 
 

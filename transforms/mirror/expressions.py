@@ -9,20 +9,20 @@ from ziggurat.codemodel.dialects import core, py, tt
 from ziggurat.codemodel.op import Op, Value, expect
 from ziggurat.codemodel.types import ConstantType, DescriptorType, TensorType, TupleType, Type, shape_of
 from ziggurat.frontends.language import METHODS as DESCRIPTOR_METHODS
+from ziggurat.frontends.language.languages import LANGUAGES, Spelling
 from ziggurat.frontends.language.signature import Call
-from ziggurat.frontends.triton.library import METHODS, SPELLED, Spelling
 from ziggurat.transforms.attribution.attribution import positional_values
 from ziggurat.transforms.attribution.expressions import axes_of, becomes_run_time
 from ziggurat.transforms.attribution.operators import OPERATORS
 from ziggurat.transforms.calls import RULES, Rule
 from ziggurat.transforms.calls.builtins import BUILTINS
-from ziggurat.transforms.calls.c import C_RULES
 from ziggurat.transforms.calls.constants import HostObject
 from ziggurat.transforms.calls.emit import Built, Emitter, Operand, in_models, split_operand
 from ziggurat.transforms.calls.lattice import RecordType, components, is_aggregate, is_host_value
 from ziggurat.transforms.calls.lattice import at_run_time as run_time_type
 from ziggurat.transforms.calls.operands import operand_values
 from ziggurat.transforms.calls.promotion import NONE
+from ziggurat.transforms.calls.rule import TABLES
 from ziggurat.transforms.mirror.mirror import FunctionMirror, handles
 from ziggurat.transforms.mirror.overflow import assert_fits
 
@@ -111,7 +111,7 @@ def operator(context: FunctionMirror, op: Op) -> Built:
         operands = [Operand(result, inner)]
     name = OPERATORS[type(op)].call
     assert name is not None
-    if context.module.checks_overflow and context.emit.language.is_triton:
+    if context.module.checks_overflow and context.emit.language.checks_overflow:
         assert_fits(context.emit, op, result, operands)
     return built(RULES[name], context.emit, result, *operand_values(name, context.emit, operands))
 
@@ -138,7 +138,7 @@ def subscript(context: FunctionMirror, op: py.Subscript) -> Built:
     whole = slice(None) if index.value == (":",) else getattr(index.value, "value", None)
     if isinstance(whole, slice) and components(context.scope.type_of(op.operands[0])) is not None:
         return tuple(part.value for part in split_operand(context.operand(op.operands[0]))[whole])
-    if context.emit.language.tensor_operators and components(context.scope.type_of(op.operands[0])) is None:
+    if components(context.scope.type_of(op.operands[0])) is None:
         return with_new_axes(context, op, index.value)
     place: int = index.value
     return split_operand(context.operand(op.operands[0]))[place].value
@@ -168,8 +168,8 @@ def invoke(context: FunctionMirror, op: py.Invoke) -> Built:
         return named(context, op.operands[0], known.value)
     if space == "builtins":
         return built(BUILTINS[name], context.emit, result, *map(context.operand, positional_values(context.scope, op)))
-    called = name if space == "c" else call_of(context, op, space, name)
-    return call_by_rule(context, op, called, C_RULES if space == "c" else RULES)
+    called = name if space in TABLES else call_of(context, op, space, name)
+    return call_by_rule(context, op, called, TABLES[space].rules if space in TABLES else RULES)
 
 
 def call_by_rule(context: FunctionMirror, op: Op, called: str, rules: Mapping[str, Rule] = RULES) -> Built:
@@ -184,13 +184,17 @@ def call_by_rule(context: FunctionMirror, op: Op, called: str, rules: Mapping[st
 
 
 def call_of(context: FunctionMirror, op: py.Invoke, space: str, name: str) -> str:
-    """The name of the call that is meant: itself, one under Triton's name, or a method. Empty for a function."""
-    if space == "zg":
-        return name
-    if op.callee.startswith("tl."):
-        return SPELLED[op.callee.removeprefix("tl.")].call
-    is_descriptor = isinstance(context.scope.type_of(op.operands[0]), DescriptorType)
-    return (DESCRIPTOR_METHODS if is_descriptor else METHODS)[name].call
+    """The name of the call that is meant, by a name of a language or as a method. Empty for a function."""
+    if space in LANGUAGES:
+        return meant_call(LANGUAGES[space].calls[name])
+    if isinstance(context.scope.type_of(op.operands[0]), DescriptorType):
+        return DESCRIPTOR_METHODS[name].call
+    return meant_call(context.emit.language.methods[name])
+
+
+def meant_call(called: Call[..., Any] | Spelling) -> str:
+    """The name of the call that a name of a language is; empty for one of a function."""
+    return called.signature.name if isinstance(called, Call) else called.call
 
 
 def built(rule: Rule, emit: Emitter, result: Type, *operands: Any) -> Built:
@@ -217,8 +221,7 @@ def call_value(context: FunctionMirror, op: py.Call) -> Built:
     result = context.scope.type_of(op.result)
     if isinstance(target, Call | Spelling) and isinstance(result, ConstantType) and result != NONE:
         return None
-    name = target.signature.name if isinstance(target, Call) else target.call if isinstance(target, Spelling) else ""
-    return call_by_rule(context, op, name)
+    return call_by_rule(context, op, meant_call(target) if isinstance(target, Call | Spelling) else "")
 
 
 @handles(core.FuncCall)

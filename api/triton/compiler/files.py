@@ -15,7 +15,6 @@ from ziggurat.codemodel.types import Type
 from ziggurat.compiler.compiled import Compiled
 from ziggurat.compiler.native import warn_interpreted
 from ziggurat.compiler.pipeline import compile_for_cpu
-from ziggurat.frontends.language.languages import TRITON
 from ziggurat.kernels.arguments import Signature
 from ziggurat.transforms.simplify.demand import first_kernel
 from ziggurat.triton.compiler.overrides import Override
@@ -76,7 +75,7 @@ class FileFunction:
 def native_code(model: core.Module, name: str) -> Compiled | None:
     """The code of a model for this machine; None if it must be interpreted: a warning has given the reason."""
     try:
-        return compile_for_cpu(model, CompileOptions(), None, name, tolerant=TRITON.tolerant_memory)
+        return compile_for_cpu(model, CompileOptions(), None, name, tolerant=True)
     except ZigguratError as error:
         warn_interpreted(name, error)
         return None

@@ -9,8 +9,8 @@ from typing import Any, Final, cast
 from ziggurat.codemodel import types
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.types import SCALARS, ConstantType, DescriptorType, PtrType, ScalarType, TupleType, Type, i1
-from ziggurat.frontends.triton.dtypes import E4B15, UNSUPPORTED
-from ziggurat.frontends.triton.dtypes import type_of as dtype_of
+from ziggurat.frontends.language.dtypes import E4B15, UNSUPPORTED
+from ziggurat.frontends.language.dtypes import type_of as dtype_of
 from ziggurat.triton._utils import type_canonicalisation_dict
 
 _SHORT: Final = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from ziggurat.codemodel.types import MAX_ELEMENTS
-from ziggurat.frontends.triton import classes, dtypes
-from ziggurat.frontends.triton.constexpr import constexpr
+from ziggurat.frontends.language import classes, dtypes
+from ziggurat.frontends.language.constants import constexpr
 from ziggurat.frontends.triton.library import SPELLED
 from ziggurat.lazy import listed
 

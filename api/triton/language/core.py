@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ziggurat.frontends.triton import classes, dtypes
+from ziggurat.frontends.language import classes, dtypes
+from ziggurat.frontends.language.constants import constexpr as constexpr
 from ziggurat.frontends.triton.compile_time import TritonFunction as builtin
 from ziggurat.frontends.triton.compile_time import aggregate
-from ziggurat.frontends.triton.constexpr import constexpr as constexpr
 from ziggurat.frontends.triton.library import SPELLED
 
 globals().update({name: made for name, made in vars(classes).items() if isinstance(made, type)})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ziggurat.frontends.triton.constexpr import constexpr
+from ziggurat.frontends.language.constants import constexpr
 from ziggurat.frontends.triton.library import SPELLED
 
 N_ROUNDS_DEFAULT: constexpr = constexpr(10)

@@ -23,10 +23,10 @@ from ziggurat.codemodel.gpu.options import LAUNCH_ONLY
 from ziggurat.codemodel.op import Op, expect
 from ziggurat.codemodel.transform import DROP, transform
 from ziggurat.codemodel.types import ConstantType, PtrType, TupleType, Type, is_hashable
-from ziggurat.frontends.language.function import Function
-from ziggurat.frontends.language.languages import TRITON
+from ziggurat.frontends.language.function import ChangedGlobalError, Function
 from ziggurat.frontends.triton.compile_time import ConstexprFunction, constexpr_function
-from ziggurat.frontends.triton.errors import ChangedGlobalError, as_triton
+from ziggurat.frontends.triton.errors import as_triton
+from ziggurat.frontends.triton.language import TRITON
 from ziggurat.kernels.arguments import Signature, bind
 from ziggurat.kernels.kernel import Grid, Kernel
 from ziggurat.kernels.models import PythonModels

@@ -103,4 +103,5 @@ RULES: Final = LaunchRules(
     built=_built,
     result=_result,
     explained=lambda kernel, error: as_raised(error),
+    tolerant_memory=True,
 )

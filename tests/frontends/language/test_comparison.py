@@ -16,7 +16,7 @@ CASES = {
     "zg.compare(1, 2, K.LESS_THAN)": 'constant<i1, "True">',
     "zg.where(b, t, 1.5)": "tensor<x16, f32>",
     "zg.where(b, p, p)": "tensor<x16, ptr<f32>>",
-    "zg.where(t, t, t)": "error: the condition must be i1",
+    "zg.where(p, t, t)": "error: the condition must be i1",
     "zg.where(b, p, q)": "error: unlike pointers",
     "zg.where(True, n, x)": "f32",
 }

@@ -17,7 +17,7 @@ CASES = {
     "zg.zeros((4,), BYTES)": "error: 'dtype' must be a dtype",
     "zg.zeros((2048, 1024), zg.f32)": "error: more than 1048576",
     "zg.full((4,), x, zg.i8)": "tensor<x4, i8>",
-    "zg.full((4,), value=-1, dtype=zg.u8)": "error: does not fit in u8",
+    "zg.full((4,), value=-1, dtype=zg.u8)": "tensor<x4, u8>",
     "zg.full((4,), t, zg.i8)": "error: 'value' must be a scalar",
 }
 

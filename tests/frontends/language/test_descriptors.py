@@ -13,7 +13,7 @@ CASES = {
     "d.load((0, x))": "error: the offsets must be integers",
     "d.store((0, 0), zg.zeros((8, 16), zg.f32))": 'constant<object, "None">',
     "zg.store_tensor_descriptor(d, (0, 0), m)": "error: writes tensor<x8, x16, f32>; got",
-    "d.store((0, 0), zg.zeros((8, 16), zg.f16))": "error: the value must be f32, the type of the descriptor; got",
+    "d.store((0, 0), zg.zeros((8, 16), zg.f16))": 'constant<object, "None">',
     "zg.load_tensor_descriptor(p, (0, 0))": "error: 'desc' must be a tensor descriptor",
     "zg.make_tensor_descriptor(ps, (n,), (1,), (16,))": "error: 'base' must be the pointer",
     "zg.make_tensor_descriptor(p, (n, n), (n,), (8, 16))": "error: the strides must be a tuple of 2",

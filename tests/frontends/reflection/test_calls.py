@@ -23,11 +23,6 @@ def with_function(a, f=helper):
     return a
 
 
-@zg.function
-def with_list(a, b=[]):  # noqa: B006
-    return a
-
-
 def plain(a):
     return a
 
@@ -36,7 +31,6 @@ NAMES = {
     "helper": helper,
     "strict": strict,
     "with_function": with_function,
-    "with_list": with_list,
     "plain": plain,
     "math": math,
 }
@@ -76,12 +70,6 @@ def test_isinstance_takes_classes_by_name(lines):
         '%8 : object = invoke %6 %7 @"builtins.isinstance";',
     ]
     assert '@["builtins.float", "builtins.tuple"]' in lines("a = isinstance(x, (float, tuple))")[1]
-
-
-def test_isinstance_of_another_class(fail):
-    (failure,) = fail("a = isinstance(x, dict)")
-    assert failure.summary.startswith("isinstance() in a kernel must have bool, int, float, str, tuple or a tuple")
-    assert failure.marked == "dict"
 
 
 def test_function_call_in_the_order_of_its_parameters(lines):
@@ -128,12 +116,6 @@ def test_default_that_is_a_function(lines):
         ("helper(1, e=1)", "helper has no parameter 'e'", "e=1", "helper(a, b=2"),
         ("helper(1, a=1, c=1)", "helper got 'a' twice", "a=1", ""),
         ("strict(a=1, b=2)", "strict takes 'a' by position", "a=1", ""),
-        (
-            "with_list(1)",
-            "the default of 'b' of with_list is of the type list, which a kernel cannot use",
-            "with_list(1)",
-            "give the argument 'b' here",
-        ),
     ],
 )
 def test_arguments_that_do_not_fit(fail, call, message, marked, hint):
@@ -161,15 +143,6 @@ def test_range_that_does_not_fit(fail):
             "plain(x)",
             "a kernel cannot call 'plain', which is a plain Python function",
             "decorate plain with @zg.function",
-        ),
-        ("math.exp(x)", "a kernel cannot call 'math.exp'", "did you mean zg.exp?"),
-        ("sum(x)", "a kernel cannot call the builtin 'sum'", "did you mean zg.sum?"),
-        ("sorted(x)", "a kernel cannot call the builtin 'sorted'", "of Python's builtins a kernel can call range, min"),
-        ("five(x)", "a kernel cannot call 'five'", "functions decorated with @zg.function"),
-        (
-            "zg.constexpr(4)",
-            "a kernel cannot call 'zg.constexpr'",
-            "numbers, strings and dtypes in a kernel are constants",
         ),
         ("zip(x, y)", "a kernel cannot call the builtin 'zip'", "for i in zg.static_range(len(a))"),
         ("enumerate(x)", "a kernel cannot call the builtin 'enumerate'", "with the items a[i]"),

@@ -36,7 +36,6 @@ class ReflectedKind(enum.Enum):
         ("NOTHING", {"NOTHING": None}, "null"),
         ("MODE", {"MODE": "fast"}, '"fast"'),
         ("PAIR", {"PAIR": (1, (2.0, dtypes.f32))}, "[1, [2.0, f32]]"),
-        ("Number.SEVEN", {"Number": Number}, None),
         ("seven", {"seven": Number.SEVEN}, "7"),
         ("wide", {"wide": np.float64(0.25)}, "0.25"),
         ("narrow", {"narrow": np.int8(-3)}, "-3"),
@@ -45,19 +44,16 @@ class ReflectedKind(enum.Enum):
         ("t.f16", {"t": dtypes}, "f16"),
         ("P", {"P": dtypes.PtrType(dtypes.f32)}, "ptr<f32>"),
         ("math.pi", {"math": math}, "3.141592653589793"),
-        ("space.N", {"space": types.SimpleNamespace(N=1)}, None),
+        ("space.N", {"space": types.SimpleNamespace(N=1)}, "1"),
+        ("Number.SEVEN", {"Number": Number}, "7"),
         ("zg.CompareKind.LESS_THAN", {}, "CompareKind.LESS_THAN"),
         ("Kind.FIRST", {"Kind": ReflectedKind}, "ReflectedKind.FIRST"),
         ("first", {"first": ReflectedKind.FIRST}, "ReflectedKind.FIRST"),
         ("min", {"min": 3}, "3"),
     ],
 )
-def test_constants(lines, fail, expression, names, constant):
-    if constant is None:
-        (failure,) = fail(f"a = {expression}", **names)
-        assert failure.marked == expression.split(".")[0]
-    else:
-        assert lines(f"a = {expression}", **names)[0] == f"%6 : object = constant @{constant};"
+def test_constants(lines, expression, names, constant):
+    assert lines(f"a = {expression}", **names)[0] == f"%6 : object = constant @{constant};"
 
 
 def test_module_in_module(lines):
@@ -114,11 +110,10 @@ def test_function_as_a_value(lines, define):
     assert lines("zg.reduce(x, 0, helper)", helper=helper)[2] == '%8 : object = func.ref @"kernel";'
 
 
-def test_two_functions_of_one_name(fail, define):
+def test_two_functions_of_one_name(lines, define):
     first, second = (zg.function(define("def kernel(): pass")) for _ in range(2))
-    (failure,) = fail("first()\nsecond()", first=first, second=second)
-    assert failure.summary == "two functions that are used here have the same name, 'kernel'"
-    assert failure.marked == "second()"
+    text = lines("first()\nsecond()", first=first, second=second)
+    assert [line.partition("@")[2] for line in text[:2]] == ['"kernel";', '"kernel.1";']
 
 
 @pytest.mark.parametrize(
@@ -156,18 +151,9 @@ def test_unknown_name_message(fail):
         ([1, 2], "'v' is a list, which may change after the kernel is compiled"),
         ({}, "'v' is a dict, which may change after the kernel is compiled"),
         (zg, "'v' is a module, not a value"),
-        (
-            zg.load,
-            "'v' is a function, which a kernel can only call",
-        ),
-        (max, "'v' is a function, which a kernel can only call"),
         (np.zeros(3), "'v' is of the type ndarray, which a kernel cannot use"),
         (np.array(3), "'v' is of the type ndarray, which a kernel cannot use"),
         (np.complex64(3), "'v' is of the type complex64, which a kernel cannot use"),
-        (Plain, "'v' is a class"),
-        (np.ndarray, "'v' is a class"),
-        (Plain.A, "'v' is of the type Plain, which a kernel cannot use"),
-        (2j, "'v' is of the type complex, which a kernel cannot use"),
         ((1, [2]), "'v' is of the type tuple, which a kernel cannot use"),
     ],
 )
@@ -177,4 +163,3 @@ def test_value_of_another_kind(fail, value, message):
     assert failure.summary == message
     assert failure.marked == "v"
     assert "numbers, strings, None" in failure.hint or "@zg.function" in failure.hint
-    assert ("such as one that calls v" in failure.hint) == (value is zg.load)

@@ -13,7 +13,6 @@ CASES = [
     ("while x:\n    break\n    y = x", "a statement after break or continue", "y = x", "remove it"),
     ("for i in range(n):\n    return x", "return inside of a loop", "return x", "after the loop"),
     ("while x:\n    if y:\n        return", "return inside of a loop", "return", "after the loop"),
-    ("return x\nn = 1", "a statement after return", "n = 1", "never run"),
     ("try:\n    x = 1\nfinally:\n    pass", "try", "try:", "zg.device_assert"),
     ("raise ValueError(x)", "raise", "raise ValueError(x)", "zg.device_assert"),
     ("with x as f:\n    pass", "with", "with x as f:", "no context managers"),
@@ -25,20 +24,14 @@ CASES = [
     ("class C: pass", "a class inside of a kernel", "class C: pass", "tuple"),
     ("match x:\n    case 1: pass", "match", "match x:", "if and elif"),
     ("f = lambda a: a", "lambda", "lambda a: a", "@zg.function"),
-    ("y = [i for i in range(3)]", "a comprehension", "[i for i in range(3)]", "for loop"),
     ("y = {i for i in range(3)}", "a comprehension", "{i for i in range(3)}", "for loop"),
     ("y = {i: i for i in range(3)}", "a comprehension", "{i: i for i in range(3)}", "for loop"),
     ("y = max(i for i in range(3))", "a generator", "(i for i in range(3))", "for loop"),
-    ("y = (x := 2) + 1", "an assignment inside of an expression (:=)", "x := 2", "statement of its own"),
-    ("y = f'{x}'", "an f-string", "f'{x}'", "plain string"),
+    ("y = n and (x := 2)", "an assignment inside of an expression (:=)", "x := 2", "statement of its own"),
     ("y = {'a': 1}", "a dictionary", "{'a': 1}", "tuple"),
     ("y = {1, 2}", "a set", "{1, 2}", "tuple"),
-    ("y = x[:, None]", "indexing with None or ':'", "x[:, None]", "zg.expand(x, axis)"),
-    ("y = x[None]", "indexing with None or ':'", "x[None]", "zg.expand(x, axis)"),
-    ("y = x[...]", "indexing with None or ':'", "x[...]", "zg.expand(x, axis)"),
-    ("y = x[1:2]", "a slice", "1:2", "load the part"),
+    ("y = x[1:2, 3]", "a slice", "1:2", "load the part"),
     ("y = x[1, 2]", "indexing with several indices", "x[1, 2]", "zg.load"),
-    ("zg.add(*x)", "*arguments in a call", "*x", "one by one"),
     ("zg.add(x, **y)", "**arguments in a call", "**y", "one by one"),
     ("y = (x, *n)", "a starred expression", "*n", "one by one"),
     ("y = x @ n", "the operator @", "x @ n", "zg.dot(a, b)"),
@@ -49,20 +42,14 @@ CASES = [
     ("x.a += 1", "assignment to an attribute", "x.a", "variable"),
     ("a, *b = x", "a starred target", "*b", "every item"),
     ("a, (b, *c) = x", "a starred target", "*c", "every item"),
-    ("a: int", "a variable without a value", "a: int", "first value"),
-    ("for i in range(n):\n    pass\nelse:\n    y = 1", "else after a loop", "y = 1", "after the loop"),
     ("while x:\n    pass\nelse:\n    y = 1", "else after a loop", "y = 1", "after the loop"),
     ("for a, *b in x:\n    pass", "a starred target", "*b", "every item"),
     ("for x.a in (1, 2):\n    pass", "assignment to an attribute", "x.a", "variable"),
     ("for i in {1, 2}:\n    pass", "a set", "{1, 2}", "(a, b)"),
     ("y = range(n)", "a range outside of the head of a for loop", "range(n)", "for i in range(n)"),
     ("zg.static_range(3)", "a range outside of the head of a for loop", "zg.static_range(3)", "for i in"),
-    ("y = 'a' + x", "arithmetic on strings", "'a' + x", "outside"),
-    ("y = '%d' % x", "arithmetic on strings", "'%d' % x", "outside"),
     ("y = 2j", "a literal of this kind", "2j", "a number"),
     ("y = b'a'", "a literal of this kind", "b'a'", "a number"),
-    ("x == 1", "an expression whose value is not used", "x == 1", "assign it"),
-    ("x", "an expression whose value is not used", "x", "assign it"),
     ("yield x", "yield", "yield x", "zg.store"),
     ("yield from x", "yield", "yield from x", "zg.store"),
 ]
@@ -77,11 +64,10 @@ def test_message(fail, suite, what, marked, hint):
     assert hint in failure.hint
 
 
-def test_parameters_of_any_number(fail):
-    for parameters, marked in [("x, *rest", "rest"), ("x, **rest", "rest")]:
-        (failure,) = fail("pass", parameters)
-        assert failure.summary == "a kernel cannot use a parameter that takes any number of arguments"
-        assert failure.marked == marked
+def test_parameters_of_any_keywords(fail):
+    (failure,) = fail("pass", "x, **rest")
+    assert failure.summary == "a kernel cannot use a parameter that takes any number of arguments"
+    assert failure.marked == "rest"
 
 
 def test_nonlocal(define):
@@ -109,9 +95,9 @@ _PARTS = {"FormattedValue", "Interpolation"}
 def test_every_construct_of_python_is_known():
     supported = {name.removeprefix("visit_") for name in dir(Statements) if name.startswith("visit_")}
     every = {cls.__name__ for base in (ast.stmt, ast.expr) for cls in base.__subclasses__()}
-    assert every - supported - set(CONSTRUCTS) == set()
-    # Constructs that Triton's Python has, and the explicit calls have not.
-    assert supported & set(CONSTRUCTS) == {"JoinedStr", "ListComp", "NamedExpr"}
+    assert every - supported - set(CONSTRUCTS) - _PARTS == set()
+    # Some forms of these are supported.
+    assert supported & set(CONSTRUCTS) == {"ListComp", "NamedExpr"}
 
 
 def test_every_message_is_tested():

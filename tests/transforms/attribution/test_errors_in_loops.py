@@ -42,7 +42,7 @@ def nested(out, n):
 @pytest.mark.parametrize(
     ("kernel", "message"),
     [
-        (own_shape, "'x' must keep its shape, that of tensor<x4, i32>; got tensor<x1, x4, i32>"),
+        (own_shape, "'x' must keep its type in the loop; got tensor<x4, i32> before it and tensor<x1, x4, i32>"),
         (own_operand, r"the shapes \[4\] and \[8\] do not match"),
         (nested, "zg.dot"),
     ],
@@ -68,5 +68,5 @@ def test_all_errors_of_a_loop_are_reported():
     with pytest.raises(zg.KernelErrors) as caught:
         two_errors.triton(I32, zg.i32)
     first, second = caught.value.errors
-    assert "'x' must keep its shape" in str(first)
+    assert "'x' must keep its type" in str(first)
     assert "power of two" in str(second)

@@ -6,7 +6,7 @@ import pytest
 
 import ziggurat as zg
 from ziggurat.codemodel.errors import KernelNameError, KernelTypeError, KernelValueError
-from ziggurat.codemodel.types import PtrType, TensorType, TupleType, f32, i1, i32, i64
+from ziggurat.codemodel.types import DescriptorType, PtrType, TensorType, TupleType, f32, i1, i32, i64, with_element
 from ziggurat.transforms.attribution import attribute, constant
 
 T = TensorType((4,), i32)
@@ -57,8 +57,6 @@ def test_operators_of_one_operand(op, x, expected):
 @pytest.mark.parametrize(
     ("op", "a", "b", "error", "words"),
     [
-        ("add", T, i32, KernelTypeError, "the operator '\\+' must have scalar operands"),
-        ("eq", i32, T, KernelTypeError, "the operator '==' must have scalar operands"),
         ("pow", i32, constant(2), KernelTypeError, r"'\*\*' is for constants"),
         ("in", i32, constant((1, 2)), KernelTypeError, "'in' is for constants"),
         ("in", constant(1), constant(2), KernelTypeError, "'in' does not work on the constant 1 and the constant 2"),
@@ -74,12 +72,10 @@ def test_operators_that_do_not_work(op, a, b, error, words):
 
 
 def test_conditions():
-    for type_, words in (
-        (T, "the operator 'not' must have scalar operands"),
-        (PtrType(f32), "must be a number; got ptr<f32>"),
-    ):
-        with pytest.raises(KernelTypeError, match=words):
-            result_of("%1 : object = not %0; return %1;", type_)
+    assert result_of("%1 : object = not %0; return %1;", T) == with_element(T, i1)
+    assert result_of("%1 : object = not %0; return %1;", PtrType(f32)) == i1
+    with pytest.raises(KernelTypeError, match="must be a number; got descriptor<x8, x16, f32>"):
+        result_of("%1 : object = not %0; return %1;", DescriptorType((8, 16), f32))
 
 
 def test_tuples():
@@ -108,8 +104,8 @@ def test_subscripts():
         (constant((5, 6)), constant(2), KernelValueError, "index 2 is outside a tuple of 2"),
         (constant((5, 6)), constant(-3), KernelValueError, "index -3 is outside"),
         (constant((5, 6)), i32, KernelTypeError, "a tuple must be indexed by a constant integer; got i32"),
-        (T, constant(0), KernelTypeError, "cannot be indexed in a kernel"),
-        (PtrType(f32), constant(0), KernelTypeError, "cannot be indexed in a kernel"),
+        (T, constant(0), KernelTypeError, "unsupported tensor index"),
+        (PtrType(f32), constant(0), KernelTypeError, "unsupported tensor index"),
     ):
         with pytest.raises(error, match=words) as caught:
             result_of(at, value, index)
@@ -119,7 +115,6 @@ def test_subscripts():
 def test_variables_hold_what_was_stored_last():
     ops = '%2 : Var<object> = var %0 @"v"; var.store %2 %1; %3 : object = var.load %2; return %3;'
     assert result_of(ops, i32, f32) == f32 and result_of(ops, T, constant(1)) == constant(1)
-    with pytest.raises(KernelTypeError, match="'v' must keep its shape, that of tensor<x4, i32>; got tensor<x8, i32>"):
-        result_of(ops, T, TensorType((8,), i32))
+    assert result_of(ops, T, TensorType((8,), i32)) == TensorType((8,), i32)
     with pytest.raises(KernelNameError, match="'v' is used before it is assigned"):
         result_of('%1 : Var<object> = var @"v"; %2 : object = var.load %1; return %2;', i32)

@@ -209,8 +209,6 @@ def test_values_that_cannot_be_chosen():
         result_of(chosen, i32, P, i1)
     with pytest.raises(KernelTypeError, match="the condition of 'if' must be a scalar"):
         result_of(chosen, i32, i32, TensorType((4,), i1))
-    with pytest.raises(KernelTypeError, match="the condition of 'and' must be a number; got ptr<f32>"):
-        result_of(both, P, i32, i32)
     with pytest.raises(KernelTypeError, match="returns i32 on one path and f32 here"):
         result_of(early, i32, f32, i32)
 
@@ -218,8 +216,7 @@ def test_values_that_cannot_be_chosen():
 def test_a_path_that_is_not_taken_returns_nothing():
     assert result_of(falls_off, i32, i32, constant(1)).result == i32
     assert result_of(falls_off, i32, i32, constant(0)).result == NONE
-    with pytest.raises(KernelTypeError, match="returns i32 on one path and nothing here"):
-        result_of(falls_off, i32, i32, i32)
+    assert result_of(falls_off, i32, i32, i32).result == i32
 
 
 def test_the_index_has_the_common_type_of_the_bounds():

@@ -126,7 +126,8 @@ def test_where():
     assert R.where(i1, TensorType((4, 1), i8), T) == TensorType((4, 16), i32)
     assert R.where(mask, P, P) == PT
     assert R.where(constant(True), constant(1), constant("a")) == constant(1)
-    for condition in (i32, constant(1), P, constant(None)):
+    assert R.where(i32, f32, f32) == R.where(constant(1), f32, f32) == f32
+    for condition in (P, constant(None)):
         with pytest.raises(KernelTypeError, match="the condition must be i1"):
             R.where(condition, i32, i32)
     with pytest.raises(KernelTypeError, match="unlike pointers"):

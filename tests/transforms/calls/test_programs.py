@@ -99,8 +99,9 @@ def test_assume():
         R.assume(TensorType((4,), i1))
     with pytest.raises(KernelValueError, match="a condition that is false"):
         R.assume(constant(False))
-    with pytest.raises(KernelTypeError, match=r"zg.assume: the condition must be an integer; got f32"):
-        R.assume(f32)
+    assert R.assume(f32) == NONE
+    with pytest.raises(KernelTypeError, match=r"zg.assume: the condition must be a number; got ptr"):
+        R.assume(P)
 
 
 def test_static_assertions():
@@ -122,8 +123,7 @@ def test_printing(capsys):
 
 def test_device_assertions():
     assert R.device_assert(TensorType((4,), i1), "message") == R.device_assert(i32) == R.debug_barrier() == NONE
-    with pytest.raises(KernelTypeError, match=r"zg.device_assert: the condition must be an integer; got f32"):
-        R.device_assert(f32)
+    assert R.device_assert(f32) == NONE
     with pytest.raises(KernelTypeError, match="the message must be a constant string; got 3"):
         R.device_assert(i1, 3)
 
@@ -175,8 +175,7 @@ def test_isinstance_of_constants():
     assert R.builtin_isinstance(constant(3), number) == constant(True)
     assert R.builtin_isinstance(constant(3), text) == constant(False)
     assert R.builtin_isinstance(constant((1,)), text) == constant(True)
-    with pytest.raises(KernelTypeError, match="is for constants"):
-        R.builtin_isinstance(i32, number)
+    assert R.builtin_isinstance(i32, number) == constant(False)
 
 
 @pytest.mark.parametrize(
@@ -191,6 +190,8 @@ def test_isinstance_of_constants():
         (DescriptorType((8, 16), f16), "dtype", f16),
         (constant(P), "element_ty", f32),
         (T, "numel", 64),
+        (f32, "numel", 1),
+        (constant(f16), "primitive_bitwidth", 16),
         (constant(f16), "bits", 16),
         (constant(u8), "signed", False),
         (constant(u8), "is_float", False),
@@ -203,7 +204,7 @@ def test_properties(type_, name, value):
 
 @pytest.mark.parametrize(
     ("type_", "name"),
-    [(T, "T"), (P, "shape"), (f32, "numel"), (constant(f32), "element_ty"), (constant(3), "bits"),
+    [(T, "T"), (P, "shape"), (constant(f32), "element_ty"), (constant(3), "bits"),
      (TupleType((i32, i32)), "dtype"), (constant(f32), "limits")],
 )  # fmt: skip
 def test_properties_that_are_not_there(type_, name):

@@ -8,8 +8,8 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ziggurat.frontends.triton.constexpr import constexpr
-from ziggurat.frontends.triton.dtypes import block_type, dtype
+from ziggurat.frontends.language.constants import constexpr
+from ziggurat.frontends.language.dtypes import block_type, dtype
 
 
 class PropagateNan(enum.Enum):
