@@ -284,11 +284,11 @@ class Layout:
                 top += height
             for row in rows:
                 for column, (register, lane, warp) in enumerate(row):
-                    left, label = column * width, f"w{warp} l{lane} r{register}"
+                    start, label = column * width, f"w{warp} l{lane} r{register}"
                     parts.append(
-                        f'<rect x="{left}" y="{top}" width="{width}" height="{height}" fill="{_colour(warp)}"/>'
+                        f'<rect x="{start}" y="{top}" width="{width}" height="{height}" fill="{_colour(warp)}"/>'
                     )
-                    parts.append(f'<text x="{left + width // 2}" y="{top + height // 2}">{label}</text>')
+                    parts.append(f'<text x="{start + width // 2}" y="{top + height // 2}">{label}</text>')
                 top += height
         style = "rect { stroke: white } text { font: 10px monospace; text-anchor: middle; dominant-baseline: central }"
         size = f'width="{columns * width}" height="{top}" viewBox="0 0 {columns * width} {top}"'

@@ -1,6 +1,6 @@
 """A kernel built call by call: a program reads a formula in postfix notation and builds the kernel that computes it.
 
-`zg.build` collects the calls of its block. No function is read: loops and tests of Python decide what is built.
+`zg.build` collects the calls of its block. No function is read: loops and tests of Python decide what is kernel.
 """
 
 import operator
@@ -33,13 +33,13 @@ def evaluate(formula, variables, calls):
 
 def kernel_of(formula, names):
     """The Triton model of a kernel that stores the formula's value for each element of the arrays of these names."""
-    with zg.build("formula", *[zg.ptr(zg.f32)] * (len(names) + 1), zg.i32) as built:
-        *inputs, output, n = built.arguments
+    with zg.build("formula", *[zg.ptr(zg.f32)] * (len(names) + 1), zg.i32) as kernel:
+        *inputs, output, n = kernel.arguments
         offsets = zg.add(zg.program_id(0) * BLOCK, zg.arange(0, BLOCK))
         mask = zg.less(offsets, n)
         values = {name: zg.load(zg.add(x, offsets), mask) for name, x in zip(names, inputs, strict=True)}
         zg.store(zg.add(output, offsets), evaluate(formula, values, CALLS), mask)
-    return built.triton
+    return kernel.triton
 
 
 def main():

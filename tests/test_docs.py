@@ -41,15 +41,15 @@ def program_of(document: str) -> tuple[str, list[tuple[int, str]]]:
     outputs: list[tuple[int, str]] = []
     fence = info = ""
     for number, line in enumerate(document.splitlines(), 1):
-        found = re.match(r"\s*(`{3,}|~{3,})\s*(.*?)\s*$", line)
-        if not fence and found:
-            fence, info = found.groups()
+        mark = re.match(r"\s*(`{3,}|~{3,})\s*(.*?)\s*$", line)
+        if not fence and mark:
+            fence, info = mark.groups()
             if info == "text output":
                 outputs.append((number, ""))
                 lines.append(f"print({MARK!r}, end='')")
             else:
                 lines.append("")
-        elif found and found[1].startswith(fence) and not found[2]:
+        elif mark and mark[1].startswith(fence) and not mark[2]:
             fence = info = ""
             lines.append("")
         else:
@@ -130,19 +130,19 @@ def test_how_documents_are_read():
 
 
 def test_the_documents_that_show_code_are_found():
-    found = {shown(file) for file in FILES if runs_python(file)}
-    assert {"README.md", "docs/guides/adding-a-call.md", "docs/reference/errors.md"} <= found
+    documents = {shown(file) for file in FILES if runs_python(file)}
+    assert {"README.md", "docs/guides/adding-a-call.md", "docs/reference/errors.md"} <= documents
 
 
 def modules_with_examples() -> list[str]:
-    found: list[str] = []
+    modules: list[str] = []
     for folder in FOLDERS:
         for file in sorted((ROOT / folder).rglob("*.py")):
             if re.search(r"^\s*>>> ", file.read_text(encoding="utf-8"), re.MULTILINE):
                 inside = file.relative_to(ROOT / folder).with_suffix("").parts
                 parts = ["ziggurat", FOLDERS[folder], *(part for part in inside if part != "__init__")]
-                found.append(".".join(part for part in parts if part))
-    return found
+                modules.append(".".join(part for part in parts if part))
+    return modules
 
 
 @pytest.mark.parametrize("name", modules_with_examples())

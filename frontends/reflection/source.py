@@ -96,14 +96,14 @@ def find_source(fn: types.FunctionType, lines: Sequence[str], code: types.CodeTy
             f"the source of '{fn.__name__}' cannot be found: there is no text for {code.co_filename!r}",
             hint=_WITHOUT_SOURCE.get(code.co_filename, _IN_A_TEXT),
         )
-    found = _definition(lines, start, code.co_name, code.co_filename)
-    if found is None or not _matches(found[0], code):
+    definition = _definition(lines, start, code.co_name, code.co_filename)
+    if definition is None or not _matches(definition[0], code):
         raise KernelSyntaxError(
             f"the source of '{fn.__name__}' is not what it was when the function was made",
             Location(code.co_filename, start + 1),
             "load the module again (or restart the notebook's kernel)",
         )
-    node, offset = found
+    node, offset = definition
     source = Source(code.co_filename, node, offset)  # pyright: ignore[reportArgumentType]
     if not isinstance(node, ast.FunctionDef):
         raise KernelSyntaxError(
