@@ -26,7 +26,7 @@ from ziggurat.kernels.kernel import run_time_names
 from ziggurat.triton import RELEASE, knobs
 from ziggurat.triton.backends.compiler import GPUTarget
 from ziggurat.triton.compiler import dumps
-from ziggurat.triton.compiler.signatures import type_text
+from ziggurat.triton.compiler.sources import ASTSource
 from ziggurat.triton.runtime.driver import CudaDriver, driver
 from ziggurat.triton.runtime.options import DEFAULTS
 
@@ -106,7 +106,7 @@ class Stages(Mapping[str, Any]):
         text = to_mlir(self._compiled.model, release=RELEASE)
         start = text.find("tt.func public")
         end = text.find("tt.func private", start)
-        names = dict(enumerate(self._compiled.src.run_time))
+        names = dict(enumerate(self._compiled.run_time_names))
         own = text[start : end if end > 0 else len(text)]
         own = re.sub(r"%arg(\d+)", lambda found: f"%{names.get(int(found[1]), found[0][1:])}", own)
         return text[:start] + own + (text[end:] if end > 0 else "")
@@ -176,7 +176,7 @@ class CompiledKernel:
         options: CompileOptions,
         launch_options: Mapping[str, Any],
     ) -> None:
-        self.src = Source(fn, signature)
+        self.src = ASTSource.of(fn, signature)
         self.options = options
         self.launch_options = dict(launch_options)
         self.asm = Stages(self)
@@ -303,6 +303,13 @@ class CompiledKernel:
         # A launch with too many arguments, or too few, is refused where the code is launched.
         passed = [args[place] for place in places] if len(args) == len(self.signature.types) else args
         return [*leaves(passed)] if has_tuples else passed
+
+    @property
+    def run_time_names(self) -> list[str]:
+        """The names of the arguments that are passed, those of the components of tuples too, as MLIR can have them."""
+        typed = zip(self.src.fn.arg_names, self.signature.types, strict=True)
+        names = [name for parameter, type_ in typed for name in run_time_names(parameter, type_)]
+        return [re.sub(r"\W", "_", name) for name in names]
 
     @functools.cached_property
     def _places(self) -> tuple[list[int], bool]:
@@ -490,35 +497,6 @@ def compile_ahead(kernels: Sequence[CompiledKernel]) -> None:
     for one, result in zip(missing, compile_all(jobs), strict=True):
         if isinstance(result, Binary):
             cache_of_knobs().put(one.hash, result)
-
-
-class Source:
-    """The source of a compiled kernel: the function, the types of its arguments, and the constants among them."""
-
-    ext = "ttir"
-
-    def __init__(self, fn: JITFunction | FileFunction, signature: Signature) -> None:
-        self.fn = fn
-        self.name = fn.name
-        declared = fn.declared_types(signature.types)
-        self.signature = {name: type_text(type_) for name, type_ in zip(fn.arg_names, declared, strict=True)}
-        typed = zip(fn.arg_names, signature.types, strict=True)
-        # The names of the arguments that are passed, those of the components of tuples too.
-        names = [name for parameter, type_ in typed for name in run_time_names(parameter, type_)]
-        self.run_time = [re.sub(r"\W", "_", name) for name in names]
-        self.constants = {
-            (place,): type_.value for place, type_ in enumerate(signature.types) if isinstance(type_, ConstantType)
-        }
-        run_time = (place for place, type_ in enumerate(signature.types) if not isinstance(type_, ConstantType))
-        self.attrs = {
-            (place,): [["tt.divisibility", by]]
-            for place, by in zip(run_time, signature.divisibility, strict=False)
-            if by > 1
-        }
-
-    def hash(self) -> str:
-        """A text that is equal for equal sources."""
-        return f"{self.fn.cache_key}-{self.signature}-{self.constants}"
 
 
 def cache_of_knobs() -> Cache:

@@ -3,110 +3,25 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 from ziggurat.boundary import public
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.gpu.options import DEFAULT_OPTIONS
 from ziggurat.codemodel.gpu.targets import target_for
-from ziggurat.codemodel.types import TupleType, Type
-from ziggurat.frontends.language.signature import suggest
-from ziggurat.kernels.arguments import Signature, constant_of
-from ziggurat.transforms.parameters import kernel_of
 from ziggurat.triton.backends.compiler import BaseBackend, GPUTarget
-from ziggurat.triton.compiler.accesses import AccessModule
 from ziggurat.triton.compiler.compiled import CompiledKernel, LazyDict
 from ziggurat.triton.compiler.cubins import keep
 from ziggurat.triton.compiler.files import IRSource
-from ziggurat.triton.compiler.signatures import type_of
+from ziggurat.triton.compiler.sources import ASTSource
 from ziggurat.triton.runtime import options as launch_options
 from ziggurat.triton.runtime.cache import get_cache_key, triton_key
 from ziggurat.triton.runtime.driver import driver
-from ziggurat.triton.runtime.jit import JITFunction
 
 Path_ = tuple[int, ...]
-
-
-class ASTSource:
-    """A kernel, the types of its arguments by name, its constants by name or place, and attributes of arguments by
-    place: `{(0,): [["tt.divisibility", 16]]}`."""
-
-    ext = "ttir"
-
-    def __init__(
-        self,
-        fn: JITFunction,
-        signature: Mapping[str, Any],
-        constexprs: Mapping[Any, Any] | None = None,
-        attrs: Mapping[Any, Any] | None = None,
-    ) -> None:
-        if not isinstance(signature, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise LaunchError(
-                f"the signature of '{fn.name}' must be a dict of types by parameter; got {signature!r}",
-                hint='ASTSource(kernel, {"x_ptr": "*fp32", "n": "i32", "BLOCK": "constexpr"}, {"BLOCK": 64})',
-            )
-        names: list[Any] = [*signature]
-        for name in names:
-            if not isinstance(name, str):
-                raise TypeError("Signature keys must be string")
-        for name in (*names, *(name for name in constexprs or () if isinstance(name, str))):
-            if name not in fn.arg_names:
-                hint = suggest(name, fn.arg_names) or f"it has {', '.join(map(repr, fn.arg_names))}"
-                raise LaunchError(f"'{fn.name}' has no parameter '{name}'", hint=hint)
-        self.fn = fn
-        self.name: str = fn.name
-        self.signature = dict(signature)
-        self.constants = {
-            (fn.arg_names.index(place),) if isinstance(place, str) else tuple(place): value
-            for place, value in (constexprs or {}).items()
-        }
-        self.attrs = dict(attrs or {})
-
-    def hash(self) -> str:
-        """A text that is equal for equal sources."""
-        constants = {place: getattr(value, "cache_key", value) for place, value in self.constants.items()}
-        text = f"{self.fn.cache_key}-{self.attrs}-{sorted(self.signature.items())}-{constants}"
-        return hashlib.sha256(text.encode()).hexdigest()
-
-    def parse_options(self) -> dict[str, Any]:
-        """The options that the source itself decides: none."""
-        return {}
-
-    def compiled_signature(self) -> Signature:
-        """The types of all parameters, and the divisibility of run-time ones."""
-        divisibility: list[int] = []
-
-        def made(name: str, path: Path_, text: Any) -> Type:
-            if path in self.constants or text == "constexpr":
-                return constant_of(self.fn, name, self.constants.get(path))
-            if isinstance(text, (tuple, list)):
-                parts = cast("Sequence[Any]", text)
-                return TupleType(tuple(made(name, (*path, place), one) for place, one in enumerate(parts)))
-            found = self.attrs.get(path) or ()
-            divisibility.append(max((by for key, by in found if key == "tt.divisibility"), default=1))
-            return type_of(text)
-
-        types: list[Type] = []
-        for place, name in enumerate(self.fn.arg_names):
-            if name not in self.signature and (place,) not in self.constants:
-                raise LaunchError(
-                    f"the signature of '{self.name}' must have a type for '{name}'",
-                    hint=f'give all parameters a type, constants "constexpr": {self.fn.written}',
-                )
-            if self.signature.get(name) == "constexpr" and (place,) not in self.constants:
-                raise LaunchError(
-                    f"'{self.name}' needs a value of its constexpr '{name}'", hint=f"ASTSource(…, {{'{name}': …}})"
-                )
-            types.append(made(name, (place,), self.signature.get(name, "constexpr")))
-        return Signature(tuple(types), tuple(divisibility))
-
-    def make_ir(self, target: Any, options: Any, codegen_fns: Any, module_map: Any, context: Any) -> AccessModule:
-        """The accesses of the kernel, which PyTorch looks for. The arguments are those of Triton's method."""
-        return AccessModule(self.name, kernel_of(self.fn.model_for(self.compiled_signature())))
 
 
 @public

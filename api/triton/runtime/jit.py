@@ -216,7 +216,6 @@ class JITFunction(Kernel, JITCallable):
         self.version, self.debug, self.noinline = version, debug, bool(noinline)
         self.launch_metadata = launch_metadata
         self.pre_run_hooks: list[Callable[..., Any]] = []
-        self.device_caches = DeviceCaches(self)
         self.by_name = {one.name: one for one in self.params}
         self._repr = repr
         self._src: str | None = None
@@ -482,6 +481,11 @@ class JITFunction(Kernel, JITCallable):
             self.compiled[key] = kernel
             hooks.after_compilation(self, kernel, str(key), is_warmup)
         return kernel
+
+    @property
+    def device_caches(self) -> DeviceCaches:
+        """The compiled kernels, by device."""
+        return DeviceCaches(self)
 
     def compilations(self) -> Iterator[tuple[str, int, CompiledKernel]]:
         """The key, the device and the kernel of each compilation that is kept."""
