@@ -46,7 +46,7 @@ class ASTSource:
             if name not in fn.arg_names:
                 hint = suggest(name, fn.arg_names) or f"it has {', '.join(map(repr, fn.arg_names))}"
                 raise LaunchError(f"'{fn.name}' has no parameter '{name}'", hint=hint)
-        self.fn = fn
+        self.fn: Any = fn
         self.name: str = fn.name
         self.signature = dict(signature)
         self.constants = {
