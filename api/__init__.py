@@ -39,12 +39,12 @@ if TYPE_CHECKING:
     from ziggurat.frameworks.torch_ops import torch_op as torch_op
     from ziggurat.frontends.tracing import for_, if_, while_
     from ziggurat.gradients import grad
-    from ziggurat.kernels.heuristics import heuristics
     from ziggurat.kernels.triton_c import triton_c
     from ziggurat.launches.host import execute, run
     from ziggurat.transforms import kit
     from ziggurat.transforms.simplify import simplify
-    from ziggurat.tuning.autotune import Config, TunedKernel, autotune
+    from ziggurat.tuning.autotune import TunedKernel, autotune, heuristics
+    from ziggurat.tuning.config import Config
 
 __getattr__, __dir__ = lazily(
     __name__,
@@ -62,11 +62,11 @@ __getattr__, __dir__ = lazily(
         "frameworks.torch_ops": ("torch_op",),
         "frontends.tracing": ("for_", "if_", "while_"),
         "gradients": ("grad",),
-        "kernels.heuristics": ("heuristics",),
         "kernels.triton_c": ("triton_c",),
         "launches.host": ("execute", "run"),
         "transforms.simplify": ("simplify",),
-        "tuning.autotune": ("Config", "TunedKernel", "autotune"),
+        "tuning.autotune": ("TunedKernel", "autotune", "heuristics"),
+        "tuning.config": ("Config",),
     },
     {"CompiledCpu": "Compiled"},
 )

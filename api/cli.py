@@ -34,6 +34,7 @@ from ziggurat.compiler.compiled import Compiled
 from ziggurat.frontends.language import Function
 from ziggurat.kernels.arguments import constexpr_names, divisible
 from ziggurat.kernels.kernel import Kernel
+from ziggurat.tuning.tuned import Tuned
 
 STAGES = ("python", "triton", "gpu", "llvm", "ptx", "sass", "cpu", "asm", "mlir", "all")
 _ALL = ("python", "triton", "gpu", "llvm", "ptx")
@@ -487,10 +488,11 @@ def _find(place: str, macros: Sequence[str] = (), functions: bool = False) -> Ke
         hint = "let ziggurat be its triton: python -m ziggurat.triton -m ziggurat …" if as_triton else None
         raise LaunchError(summary, _raised(error, file), hint=hint) from None
     kernel: Any = getattr(module, name, None)
+    kernel = kernel.base if isinstance(kernel, Tuned) else kernel
     if isinstance(kernel, Function) and not isinstance(kernel, Kernel) and not functions:
         raise LaunchError(f"'{name}' must be a kernel; got a zg.function", hint="show its Python model: --stage python")
     if not isinstance(kernel, Function):
-        kernels = [key for key, value in vars(module).items() if isinstance(value, Kernel)]
+        kernels = [key for key, value in vars(module).items() if isinstance(value, Kernel | Tuned)]
         raise LaunchError(
             f"there is no kernel '{name}' in '{path}'",
             hint=f"it has {', '.join(kernels)}" if kernels else "it has none",

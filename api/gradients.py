@@ -29,9 +29,10 @@ from ziggurat.kernels.arguments import Signature, signature_of
 from ziggurat.kernels.kernel import Grid, Kernel
 from ziggurat.kernels.models import Models
 from ziggurat.transforms.parameters import kernel_of
+from ziggurat.tuning.tuned import Tuned
 
 if TYPE_CHECKING:
-    from ziggurat.tuning.autotune import Config, autotune
+    from ziggurat.tuning.tuned import Tuning
 
 __all__ = ["GradientKernel", "grad"]
 
@@ -39,7 +40,7 @@ Names = str | Iterable[str]
 
 
 @public
-def grad(kernel: Kernel, wrt: Names, of: Names) -> GradientKernel:
+def grad(kernel: Kernel | Tuned, wrt: Names, of: Names) -> GradientKernel:
     """The gradient of a kernel: a kernel that computes the gradients of the arrays `wrt` from those of the arrays `of`.
 
     Its parameters are the kernel's own in their order; each array of `of` and `wrt` is followed by its gradient, `d_`
@@ -56,11 +57,14 @@ def grad(kernel: Kernel, wrt: Names, of: Names) -> GradientKernel:
     Raises `LaunchError` for names that are no parameters. A kernel without a gradient raises `KernelTypeError` when the
     model is made, at the place in the kernel.
     """
+    tuned = kernel if isinstance(kernel, Tuned) else getattr(kernel, "tuned", None)
+    kernel = kernel.base if isinstance(kernel, Tuned) else kernel
     if not isinstance(kernel, Kernel):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise LaunchError(f"zg.grad takes a kernel; got {kernel!r}", hint="decorate the function with @zg.kernel")
     stub = _Gradient(kernel, _listed(kernel, wrt, "wrt"), _listed(kernel, of, "of"))
     kept = kernel.do_not_specialize
-    return GradientKernel(stub, kept | {stub.gradient(name) for name in kept.intersection((*stub.wrt, *stub.of))})
+    gradients = {stub.gradient(name) for name in kept.intersection((*stub.wrt, *stub.of))}
+    return GradientKernel(stub, kept | gradients, tuned)
 
 
 def _listed(kernel: Kernel, given: Names, what: str) -> tuple[str, ...]:
@@ -198,38 +202,34 @@ class GradientKernel(Kernel):
     gives a value to a tuned parameter.
     """
 
-    @property
-    def tuning(self) -> autotune | None:
-        """The tuning of the kernel, None for one that is not tuned."""
-        return getattr(self._forward, "tuning", None)
+    def __init__(self, stub: _Gradient, do_not_specialize: Iterable[str], tuned: Tuned | None) -> None:
+        super().__init__(stub, do_not_specialize)
+        # The tuned kernel whose gradient this is, of the first or a higher order; None for one that is not tuned.
+        self.tuned = tuned
 
     @property
-    def _forward(self) -> Kernel:
-        assert isinstance(self.models, _Gradient)
-        return self.models.kernel
+    def tuning(self) -> Tuning | None:
+        """The tuning of the kernel, None for one that is not tuned."""
+        return None if self.tuned is None else self.tuned.tuning
 
     def gradient(self, name: str) -> str:
         """The parameter for the gradient of an array of `wrt` or `of`."""
         assert isinstance(self.models, _Gradient)
         return self.models.gradient(name)
 
-    def known_choice(self, named: Mapping[str, Any]) -> Config:
-        """The configuration of the tuned kernel for a launch with these arguments by name."""
-        from ziggurat.tuning.autotune import TunedKernel
-
-        assert isinstance(self._forward, TunedKernel | GradientKernel)
-        theirs, ours = self._forward.signature.parameters, self.signature.parameters
-        return self._forward.known_choice({n: value for n, value in named.items() if n in theirs or n not in ours})
-
     def __getitem__(self, grid: Grid) -> Callable[..., None]:
-        run, tuning = super().__getitem__(grid), self.tuning
-        if tuning is None:
+        run, tuned, tuning = super().__getitem__(grid), self.tuned, self.tuning
+        if tuned is None or tuning is None:
             return run
+        names, parameters = tuned.signature.parameters, self.signature.parameters
 
         def launch(*arguments: Any, **keywords: Any) -> None:
-            named = {**dict(zip(self.signature.parameters, arguments, strict=False)), **keywords}
-            given = {} if named.keys() & tuning.configs[0].values else self.known_choice(named).keywords
-            run(*arguments, **{**given, **keywords})
+            named = {**dict(zip(parameters, arguments, strict=False)), **keywords}
+            added: dict[str, Any] = {}
+            if not named.keys() & tuning.configs[0].kwargs:
+                own = {name: value for name, value in named.items() if name in names or name not in parameters}
+                added = tuned.known_choice(own).keywords
+            run(*arguments, **{**added, **keywords})
 
         return launch
 

@@ -21,6 +21,7 @@ from ziggurat.kernels.arguments import check_options, components_of, constexpr_n
 from ziggurat.kernels.kernel import Grid, Kernel
 from ziggurat.transforms.kit.dataflow import addressing_parameters, read_parameters, written_parameters
 from ziggurat.transforms.parameters import kernel_of
+from ziggurat.tuning.tuned import Tuned
 
 
 class Empty(NamedTuple):
@@ -96,7 +97,7 @@ class Operation:
     def __init__(
         self, kernel: Kernel, grid: Grid, outputs: Outputs = (), backward: str | Backward | None = None
     ) -> None:
-        if not isinstance(kernel, Kernel):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not isinstance(kernel, Kernel | Tuned):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise LaunchError(
                 f"an operation must be made of a kernel; got {kernel!r}", hint="decorate it with @zg.kernel"
             )
@@ -110,7 +111,7 @@ class Operation:
         self._accesses: dict[Any, Accesses] = {}
         tuning = getattr(kernel, "tuning", None)
         if tuning is not None:
-            self.configurations = [config.values for config in tuning.configs]
+            self.configurations = [config.kwargs for config in tuning.configs]
         self.parameters = tuple(kernel.signature.parameters)
         # A launch does not give what is tuned, so its default is none of the arguments.
         self.defaults = {

@@ -1,1 +1,1 @@
-"""Kernels and their arguments: `@zg.kernel`, argument types, `zg.heuristics`."""
+"""Kernels and their arguments: `@zg.kernel`, argument types."""

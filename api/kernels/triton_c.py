@@ -44,6 +44,7 @@ from ziggurat.transforms.calls.rule import TABLES
 
 if TYPE_CHECKING:
     from ziggurat.transforms.attribution import Attribution
+    from ziggurat.tuning.autotune import TunedKernel
 
 # Models of Triton-C have calls of their own: `invoke … @"c.div"`.
 TABLES["c"] = C_CALLS
@@ -52,7 +53,7 @@ _OPTIONS = ("num_warps", "num_stages")
 
 
 @public
-def triton_c(source: str | os.PathLike[str], name: str | None = None, /, **macros: Any) -> Kernel:
+def triton_c(source: str | os.PathLike[str], name: str | None = None, /, **macros: Any) -> Kernel | TunedKernel:
     """The kernel of a Triton-C source: its text, or the path of its file.
 
         add = zg.triton_c(open("add.tc").read(), TYPE="float", SIZE=128)
@@ -73,7 +74,7 @@ def triton_c(source: str | os.PathLike[str], name: str | None = None, /, **macro
 
 def kernel_and_models(
     source: str | os.PathLike[str], name: str | None, macros: Mapping[str, Any]
-) -> tuple[Kernel, TritonCModels]:
+) -> tuple[Kernel | TunedKernel, TritonCModels]:
     """The kernel of a source, and its models; no warning of macros that the source does not name."""
     if not isinstance(source, str | os.PathLike):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise LaunchError(f"zg.triton_c: the source must be a text, or the path of a file; got {shown(source)}")
@@ -87,13 +88,15 @@ def kernel_and_models(
     }
     if not lists and not options:
         return Kernel(cast(Any, models.stub)), models
-    from ziggurat.tuning.autotune import Config, TunedKernel, autotune
+    from ziggurat.tuning.autotune import TunedKernel
+    from ziggurat.tuning.config import Config
+    from ziggurat.tuning.tuned import Tuning
 
     names = [*lists, *options]
     chosen = [dict(zip(names, values, strict=True)) for values in itertools.product(*lists.values(), *options.values())]
     configs = [Config({key: one[key] for key in lists}, **{key: one[key] for key in options}) for one in chosen]
-    tuning = autotune(configs, key=models.tuning_key([*lists]))
-    return TunedKernel(cast(Any, models.stub), (), tuning=tuning), models
+    tuning = Tuning(configs, key=models.tuning_key([*lists]))
+    return TunedKernel(Kernel(cast(Any, models.stub)), tuning, {}), models
 
 
 class _Stub:

@@ -1,1 +1,1 @@
-"""Tuning: `zg.autotune` and `zg.Config`."""
+"""Tuning: `zg.autotune`, `zg.heuristics` and `zg.Config`, and what `triton.autotune` has in common with them."""

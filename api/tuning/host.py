@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -14,17 +14,21 @@ from ziggurat.backend.launch.arrays import as_array, elements, is_array
 from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.backend.launch.timing import host_times
 from ziggurat.codemodel.errors import LaunchError, MemoryAccessError, ZigguratError
+from ziggurat.tuning.keys import type_of_descriptor
 from ziggurat.tuning.tuner import Tuner
 
 if TYPE_CHECKING:
-    from ziggurat.tuning.autotune import Config
+    from ziggurat.tuning.config import Config
+    from ziggurat.tuning.tuned import Tuned
 
 
 class HostTuner(Tuner):
     """The choice of a configuration for a launch on arrays in memory. One whose blocks go beyond the arrays is left
     out: an access outside of them does no harm here."""
 
-    unfit = (*Tuner.unfit, MemoryAccessError)
+    def __init__(self, tuned: Tuned, *launch: Any) -> None:
+        super().__init__(tuned, *launch)
+        self.unfit = (*tuned.unfit, MemoryAccessError)
 
     @contextmanager
     def _measuring(self, bound: Mapping[str, Any]) -> Generator[None]:
@@ -36,22 +40,20 @@ class HostTuner(Tuner):
     def _device(self) -> str:
         return f"{host()[0]}, {get_num_threads()} thread(s)"
 
-    def _compiled(self, configs: Sequence[Config]) -> list[Config]:
-        """The configurations that run as native code."""
-        kernel, kept = self.kernel, list[Any]()
-        for config in configs:
+    def _compiled(self, fitting: Mapping[str, Config]) -> dict[str, Config]:
+        """The configurations that run as native code; one whose hook may change the arguments is not compiled yet."""
+        for label, config in fitting.items():
+            bound = self.bounds[label]
+            options = {**self.keywords, **self.tuned.added(self.arguments, self.keywords, config)}
             try:
-                if kernel.native.prepare(kernel.bound(self.arguments, self.keywords, config), self.keywords):
-                    kept.append(config)
-                else:
-                    self.left_out[str(config)] = LaunchError("it is interpreted")
+                if config.pre_hook is None and not self.kernel.native.prepare(bound, options):
+                    self.left_out[label] = LaunchError("it is interpreted")
             except ZigguratError as error:
-                self.left_out[str(config)] = error
-        return kept
+                self.left_out[label] = error
+        return self._ready(fitting)
 
     def _bench(self, run: Callable[[], None]) -> float:
-        tuning = self.kernel.tuning
-        return float(np.median(host_times(run, tuning.warmup, tuning.rep, least=5)))
+        return float(np.median(host_times(run, self.tuning.warmup or 0.0, self.tuning.rep or 0.0, least=5)))
 
 
 def _is_tensor(value: Any) -> bool:
@@ -59,4 +61,6 @@ def _is_tensor(value: Any) -> bool:
 
 
 def _type(value: Any, name: str) -> str:
-    return str(value.type) if isinstance(value, TensorDescriptor) else str(elements()[as_array(value, name).dtype])
+    if isinstance(value, TensorDescriptor):
+        return type_of_descriptor(value, name)
+    return str(elements()[as_array(value, name).dtype])

@@ -1,4 +1,5 @@
-"""Measured runs of a kernel: one tuning at a time, with the contents that the arrays of the launch had before."""
+"""Measured runs of a kernel: one tuning at a time, with the contents that the arrays of the launch had before, and a
+progress bar."""
 
 from __future__ import annotations
 
@@ -6,11 +7,13 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, TextIO
 
 from ziggurat.backend.launch.arrays import as_array, is_array, on_gpu
 from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.codemodel.errors import LaunchError, shown
+
+_WIDTH = 30  # of the progress bar
 
 # The lock of the thread that tunes: the tunings of other threads would disturb its times. A process that is forked
 # meanwhile has it free.
@@ -24,17 +27,17 @@ def zeroing(arguments: Mapping[str, Any], names: Iterable[str]) -> list[Callable
 
     Raises `LaunchError` for an argument that is no array, or one that cannot be written.
     """
-    return [_zeroing(array, name) for name, array in _arrays(arguments, names)]
+    return [_zeroing(array, name) for name, array in arrays_of(arguments, names)]
 
 
 def restoring(arguments: Mapping[str, Any], names: Iterable[str]) -> list[Callable[[], Any]]:
     """The functions that give arrays, given by name, the contents that they have now. An argument that is None is
     skipped, and an array that cannot be written needs no copy. Raises `LaunchError` for an argument that is no array.
     """
-    return [_restoring(array, name) for name, array in _arrays(arguments, names)]
+    return [_restoring(array, name) for name, array in arrays_of(arguments, names)]
 
 
-def _arrays(arguments: Mapping[str, Any], names: Iterable[str]) -> Iterator[tuple[str, Any]]:
+def arrays_of(arguments: Mapping[str, Any], names: Iterable[str]) -> Iterator[tuple[str, Any]]:
     """The arrays of arguments, with their names: the arguments themselves, or what a descriptor describes."""
     for name in names:
         value = arguments[name]
@@ -79,3 +82,32 @@ def _restoring(array: Any, name: str) -> Callable[[], Any]:
 def _is_torch(array: Any) -> bool:
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(array, torch.Tensor)
+
+
+class Progress:
+    """A progress bar, shown on terminals only: `advance` moves it towards `total`, `close` removes it."""
+
+    def __init__(self, title: str, total: int, stream: TextIO | None = None) -> None:
+        self.title, self.total, self.done = title, total, 0
+        self._stream = sys.stderr if stream is None else stream
+        self._shown = total > 1 and self._stream.isatty()
+        self._lock = threading.Lock()
+        self._draw()
+
+    def advance(self) -> None:
+        """Count one more. Threads may call this."""
+        with self._lock:
+            self.done += 1
+            self._draw()
+
+    def close(self) -> None:
+        """Remove the bar."""
+        if self._shown:
+            self._stream.write("\r\x1b[K")
+            self._stream.flush()
+
+    def _draw(self) -> None:
+        if self._shown:
+            full = _WIDTH * self.done // self.total
+            self._stream.write(f"\r{self.title} [{'#' * full}{'.' * (_WIDTH - full)}] {self.done}/{self.total}\x1b[K")
+            self._stream.flush()

@@ -1,14 +1,13 @@
-"""Pruning of configurations by estimated times: `top_k` of `prune_configs_by`."""
+"""Pruning of configurations by functions of the user: `prune_configs_by`."""
 
 from __future__ import annotations
 
 import numbers
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, cast
 
 from ziggurat.codemodel.op import require_argument
-
-C = TypeVar("C")
+from ziggurat.tuning.config import Config
 
 
 def check_top_k(top_k: Any, owner: str) -> None:
@@ -20,8 +19,31 @@ def check_top_k(top_k: Any, owner: str) -> None:
     require_argument(top_k, fits, f"{owner}: 'top_k' must be {meaning}")
 
 
-def fastest(configs: Sequence[C], estimate: Callable[[C], float], top_k: float, total: int) -> list[C]:
-    """The configurations with the least estimated times, the least first: `top_k` of them, or this share of `total`,
-    but one at least. Estimates nothing, and keeps the order, where that is all of them."""
-    count = int(top_k) if isinstance(top_k, numbers.Integral) else max(1, int(total * top_k))
-    return list(configs) if len(configs) <= count else sorted(configs, key=estimate)[:count]
+def pruned(
+    configs: Sequence[Config],
+    prune: Mapping[str, Any],
+    named: Mapping[str, Any],
+    keywords: Mapping[str, Any],
+    error: Callable[[Any], Exception],
+) -> list[Config]:
+    """The configurations that the functions of `prune` keep for a launch with these arguments: "early_config_prune"
+    gives a list, and of "perf_model", which estimates times, the least are kept: "top_k" of them, or this share of all
+    configurations, but one at least.
+
+    Raises `error(result)` where the first function gives another thing than configurations.
+    """
+    early: Callable[..., Any] | None = prune.get("early_config_prune")
+    kept = list(configs)
+    if early is not None:
+        result = early(configs, {**named, **keywords}, **keywords)
+        kept = list(cast("Iterable[Any]", result)) if isinstance(result, Iterable) else [result]
+        if not kept or not all(isinstance(config, Config) for config in kept):
+            raise error(kept if isinstance(result, Iterable) and not kept else result)
+    model: Callable[..., float] | None = prune.get("perf_model")
+    top_k: Any = prune.get("top_k", 1.0)
+    count = int(top_k) if isinstance(top_k, numbers.Integral) else max(1, int(len(configs) * top_k))
+    if model is None or len(kept) <= count:
+        return kept
+    estimates = [model(**{**named, **keywords}, **config.keywords) for config in kept]
+    best = sorted(range(len(kept)), key=estimates.__getitem__)[:count]
+    return [kept[place] for place in sorted(best)]

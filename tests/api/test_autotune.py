@@ -117,7 +117,7 @@ def test_pruning_by_the_user(gpu):
 
     def early(configs, named, **keywords):
         seen.update(named=named, keywords=keywords)
-        return [config for config in configs if config.values["BLOCK"] != 128]
+        return [config for config in configs if config.kwargs["BLOCK"] != 128]
 
     kernel = tuned(gpu, prune_configs_by={"early_config_prune": early})
     x, out = arrays()
@@ -154,7 +154,7 @@ def test_hooks_see_all_arguments(gpu):
 def test_below_the_kernel_as_well(gpu):
     kernel = zg.kernel(zg.autotune(CONFIGS, "n", measure=gpu.measure(TIMES))(scale))
     kernel[grid](*arrays(), 1000)
-    assert isinstance(kernel, zg.TunedKernel) and isinstance(kernel, zg.Kernel)
+    assert isinstance(kernel, zg.TunedKernel) and isinstance(kernel.kernel, zg.Kernel)
     assert gpu.launches[-1]["threads"] == 128
 
 
@@ -241,7 +241,7 @@ def test_a_choice_that_is_made_is_not_asked_for_again(gpu, monkeypatch):
     kernel[grid](x, out, 1000)
     kernel[grid](x, out_ptr=out, n=1000)
     assert len(gpu.measured) == 3 and len(kernel.choices) == 1
-    monkeypatch.setattr(kernel, "_choose", None)
+    monkeypatch.setattr(kernel, "_first_launch", None)
     for launched in (
         lambda: kernel[grid](x, out, 1000),
         lambda: kernel[(8,)](out, x, 1000),
@@ -279,7 +279,7 @@ def test_arrays_of_two_libraries_share_a_choice(gpu, monkeypatch):
     for given in (own, protocol):
         kernel[grid](*given, 1000)
     assert len(kernel.choices) == 1  # of the same types, on the same device
-    monkeypatch.setattr(kernel, "_choose", None)
+    monkeypatch.setattr(kernel, "_first_launch", None)
     for given in (own, protocol, protocol, own):
         kernel[grid](*given, 1000)
     assert [launch["threads"] for launch in gpu.launches[-4:]] == [128] * 4
@@ -352,7 +352,7 @@ def test_options_of_a_configuration_are_checked(name, value):
 def test_configurations_as_triton_writes_them():
     assert zg.Config({"BLOCK": 64}, 8, 2) == zg.Config({"BLOCK": 64}, num_warps=8, num_stages=2)
     for wrong in (None, 64, ["BLOCK"]):
-        with pytest.raises(zg.LaunchError, match=r"zg\.Config: 'values' must be a dict of values by parameter; got"):
+        with pytest.raises(zg.LaunchError, match=r"zg\.Config: 'kwargs' must be a dict of values by parameter; got"):
             zg.Config(wrong)
     with pytest.raises(zg.LaunchError, match=r"zg\.Config has no 'num_warp'\n  hint: did you mean num_warps\?"):
         zg.Config({"BLOCK": 64}, num_warp=3)

@@ -5,7 +5,7 @@ import pytest
 
 import ziggurat as zg
 from ziggurat.backend.cuda.cache import Records
-from ziggurat.kernels.heuristics import ComputedKernel
+from ziggurat.tuning.tuned import Tuned
 
 LESS = zg.CompareKind.LESS_THAN
 
@@ -99,7 +99,7 @@ def decorations(gpu):
 @pytest.mark.parametrize("order", list(range(6)))
 def test_tuned_in_any_order_of_decorators(gpu, order):
     kernel = list(decorations(gpu).values())[order]()
-    assert isinstance(kernel, zg.TunedKernel) and isinstance(kernel, ComputedKernel)
+    assert isinstance(kernel, zg.TunedKernel) and isinstance(kernel, Tuned)
     x, out = zg.empty(1024), zg.empty(1024)
     for _ in range(2):
         kernel[grid](x, out, 1024)

@@ -9,7 +9,7 @@ import pytest
 import ziggurat as zg
 from ziggurat.backend.cuda import arrays
 from ziggurat.backend.cuda.memory import DeviceArray
-from ziggurat.tuning.tuner import ChoiceKey, refused, types_of
+from ziggurat.tuning.keys import ChoiceKey, refused, types_of
 
 
 def copy(x_ptr, out_ptr, n, scale=2, BLOCK: zg.constexpr = 64):

@@ -18,7 +18,8 @@ from ziggurat.backend.cuda.cache import Records
 from ziggurat.backend.cuda.driver import own_stream
 from ziggurat.codemodel.errors import KernelErrors, ResourceError
 from ziggurat.tuning import tuner as module
-from ziggurat.tuning.tuner import Progress, Tuner, _reason
+from ziggurat.tuning.measuring import Progress
+from ziggurat.tuning.tuner import Tuner, _reason
 
 LESS = zg.CompareKind.LESS_THAN
 
@@ -338,7 +339,7 @@ def test_a_descriptor_s_array_is_set_back(gpu):
 
     array, copies = zg.empty((16, 16)), []
     configs = [zg.Config({"BLOCK": 1}), zg.Config({"BLOCK": 2})]
-    measure = lambda run: copies.append(gpu.done[-1]) or 1.0  # noqa: E731
+    measure = lambda run: run() or copies.append(gpu.done[0]) or 1.0  # noqa: E731
     kernel = tuned(gpu, configs, kernel=scale, restore_value=["x"], measure=measure)
     Tuner(kernel, (1,), (zg.TensorDescriptor(array, (16, 16)), zg.empty(4), 1), {}).choice(configs)
     assert copies[0][0] == "copy" and copies[0][2:] == (array.pointer, 1024)
@@ -413,16 +414,17 @@ def test_an_error_of_the_kernel_itself_is_raised_as_it_is(gpu):
     assert "no configuration" not in str(caught.value) and "wrong" not in wrong.choices
 
 
-def test_arrays_are_set_back_before_each_run_and_at_the_end(gpu):
+def test_arrays_are_set_back_around_each_run(gpu):
     kernel = tuned(gpu, restore_value=["x_ptr"], reset_to_zero=["out_ptr"])
     x, out = arrays()
     kernel[grid](x, out, 1000)
-    before, *rest = gpu.done
-    copy = before[1]
-    assert before == ("copy", copy, x.pointer, 4000)
-    reset = [("set", out.pointer, 0, 4000), ("copy", x.pointer, copy, 4000)]
-    runs = [[*reset, ("launch", threads)] for threads in (64, 128, 256)]
-    assert rest == [*runs[0], *runs[1], *runs[2], *reset, ("launch", 128)]
+    zero = ("set", out.pointer, 0, 4000)
+    copies = [done[1] for done in gpu.done if done[0] == "copy" and done[2] == x.pointer]
+    runs = [
+        [zero, ("copy", copy, x.pointer, 4000), ("launch", threads), ("copy", x.pointer, copy, 4000)]
+        for copy, threads in zip(copies, (64, 128, 256), strict=True)
+    ]
+    assert gpu.done == [*runs[0], *runs[1], *runs[2], zero, ("launch", 128)]
 
 
 def test_a_fault_names_the_configuration(gpu, failed):

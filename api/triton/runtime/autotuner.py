@@ -1,66 +1,58 @@
-"""`triton.autotune` and `triton.heuristics`: parameters that are measured, and parameters that are computed."""
+"""`triton.autotune` and `triton.heuristics`: `ziggurat.tuning` with Triton's settings, attributes and errors."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import threading
-import time
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
-
-import attrs
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from ziggurat.codemodel.errors import ResourceError, TargetError, ZigguratError, warn
+from ziggurat.codemodel.types import ConstantType, TupleType
 from ziggurat.frontends.triton.errors import as_triton
 from ziggurat.triton import knobs
 from ziggurat.triton.compiler.errors import CompileTimeAssertionFailure
 from ziggurat.triton.runtime.driver import driver
 from ziggurat.triton.runtime.errors import AutotunerError, OutOfResources, PTXASError
-from ziggurat.triton.runtime.jit import JITFunction, KernelInterface
-from ziggurat.tuning.pruning import check_top_k, fastest
+from ziggurat.triton.runtime.jit import KernelInterface, MockTensor
+from ziggurat.tuning import config as configurations
+from ziggurat.tuning.pruning import check_top_k
+from ziggurat.tuning.tuned import Tuned, Tuning
 
 if TYPE_CHECKING:
-    from ziggurat.backend.cuda.cache import Record
+    from ziggurat.backend.cuda.binary import Binary
+    from ziggurat.backend.cuda.cache import Records
     from ziggurat.triton.compiler.compiled import CompiledKernel
-    from ziggurat.tuning.tuner import ChoiceKey
+    from ziggurat.tuning.tuned import Measure
+    from ziggurat.tuning.tuner import Compilation, Tuner
 
 _INFINITE = [float("inf")] * 3
 _QUANTILES = (0.5, 0.2, 0.8)
 
 
-@attrs.define(eq=False, repr=False, slots=False)
-class Config:
+class Config(configurations.Config):
     """Values for parameters of a kernel, and options of its launch. `pre_hook(arguments)` is called before each launch
-    with this configuration, with all arguments by name."""
+    with this configuration, with all arguments by name. A launch checks the options."""
 
-    kwargs: dict[str, Any]
-    num_warps: int = 4
-    num_stages: int = 3
-    num_ctas: int = 1
-    maxnreg: int | None = None
-    pre_hook: Callable[[dict[str, Any]], Any] | None = None
-    ir_override: str | None = None
+    def __init__(
+        self,
+        kwargs: dict[str, Any],
+        num_warps: int = 4,
+        num_stages: int = 3,
+        num_ctas: int = 1,
+        maxnreg: int | None = None,
+        pre_hook: Callable[[dict[str, Any]], Any] | None = None,
+        ir_override: str | None = None,
+    ) -> None:
+        super().__init__(kwargs, num_warps, num_stages, num_ctas, maxnreg, pre_hook, ir_override)
 
-    def all_kwargs(self) -> dict[str, Any]:
-        """The keywords that this configuration adds to a launch."""
-        names = ("num_warps", "num_ctas", "num_stages", "maxnreg", "ir_override")
-        options = {name: getattr(self, name) for name in names}
-        return {**self.kwargs, **{name: value for name, value in options.items() if value is not None}}
+    @staticmethod
+    def _checked(name: str, value: Any) -> Any:
+        return value
 
-    def __setstate__(self, state: Mapping[str, Any]) -> None:
-        """Take the attributes of a pickle, which may lack some, and have others that a program set."""
-        self.__init__({})
-        vars(self).update(state)
-
-    def _identity(self) -> tuple[Any, ...]:
-        return (*self.all_kwargs().items(), self.pre_hook)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Config) and self._identity() == other._identity()
-
-    def __hash__(self) -> int:
-        return hash(self._identity())
+    @property
+    def keywords(self) -> dict[str, Any]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.all_kwargs()  # Programs change `kwargs`.
 
     def __str__(self) -> str:
         names = ("num_warps", "num_ctas", "num_stages", "maxnreg")
@@ -70,38 +62,77 @@ class Config:
     __repr__ = __str__
 
 
-class _Decorated(KernelInterface):
-    """A kernel under a decorator. It has the names of the Python function, and a pickle holds its qualified name."""
+class _Decorated(Tuned, KernelInterface):
+    """A kernel under a decorator of Triton's: it is launched by `run` as well."""
 
-    __name__: str
-    __qualname__: str
+    unfit = (ResourceError, CompileTimeAssertionFailure, TargetError)
+    launches_unfit = True
+    decorator = "triton.autotune"
 
-    def __init__(self, fn: Any, arg_names: Sequence[str]) -> None:
-        self.fn = fn
-        self.arg_names = arg_names
-        self.base_fn = _function_of(fn)
-        for name in ("__module__", "__name__", "__qualname__", "__doc__"):
-            setattr(self, name, getattr(self.base_fn, name, ""))
+    def __init__(self, fn: Any, arg_names: Sequence[str], *settings: Any) -> None:
+        super().__init__(fn, *settings, names=arg_names)
 
-    def __reduce__(self) -> str:
-        return self.__qualname__
+    @property
+    def fn(self) -> Any:
+        """The kernel below the decorator."""
+        return self.kernel
+
+    @fn.setter
+    def fn(self, kernel: Any) -> None:
+        self.kernel = kernel
+
+    @property
+    def base_fn(self) -> Any:
+        """The Python function."""
+        return self._function
+
+    @property
+    def arg_names(self) -> list[str]:
+        return self._names
+
+    def __getitem__(self, grid: Any, chosen: Any = None) -> Callable[..., Any]:
+        if getattr(self.run, "__func__", None) is not _RUN:  # That of a subclass, or of a tool that looks on.
+            return functools.partial(self.run, grid=grid, warmup=False)
+        return Tuned.__getitem__(self, grid)
+
+    def run(self, *args: Any, grid: Any = None, warmup: bool = False, **kwargs: Any) -> Any:
+        """Launch, or compile only."""
+        if warmup:
+            return self.warmup(*args, grid=grid, **kwargs)
+        return Tuned.__getitem__(self, grid)(*args, **kwargs)
 
 
-class _Launching(threading.local):
-    """The state of a tuner's launches by one thread."""
+_RUN: Final = _Decorated.run
 
-    nargs: dict[str, Any] | None = None
-    restore_steps: Sequence[Callable[[], Any]] = ()
+
+def _setting(name: str, doc: str, kind: Callable[[Any], Any] = lambda value: value) -> Any:
+    """A property for a setting of the tuning."""
+
+    def get(self: Autotuner) -> Any:
+        return kind(getattr(self.tuning, name))
+
+    return property(get, lambda self, value: setattr(self.tuning, name, value), doc=doc)
+
+
+def _pruning(name: str, default: Any = None) -> Any:
+    """A property for a function or a number of `prune_configs_by`."""
+
+    def get(self: Autotuner) -> Any:
+        return self.tuning.prune_configs_by.get(name, default)
+
+    return property(get, lambda self, value: self.tuning.prune_configs_by.update({name: value}))
 
 
 class Autotuner(_Decorated):
-    """A kernel with configurations. The fastest is found by measuring, once for each key, by one thread at a time.
+    """A kernel with configurations; see `ziggurat.tuning.tuned.Tuned`.
 
-    `cache` has the chosen configuration by key, `best_config` that of the last launch, `configs_timings` the
-    milliseconds of each (median, 20 % and 80 % quantile) at the last measuring. While a thread prunes and measures,
+    `cache` has the chosen configuration by key, `best_config` that of the last launch of this thread, `configs_timings`
+    the milliseconds of each (median, 20 % and 80 % quantile) at the last measuring. While a thread prunes and measures,
     `nargs` has the positional arguments of its launch by name. Where the interpreter runs the kernel, nothing is
-    measured, and the first configuration is chosen, unless a `do_bench` is given.
+    measured, and the first configuration is chosen.
     """
+
+    tuning: Tuning
 
     def __init__(
         self,
@@ -120,37 +151,51 @@ class Autotuner(_Decorated):
         do_bench: Callable[..., Any] | None = None,
         cache_results: bool = False,
     ) -> None:
-        super().__init__(fn, arg_names)
-        self.configs = list(configs) or [Config({})]
-        self.keys = [key] if isinstance(key, str) else list(key)
-        self.cache: dict[tuple[Any, ...], Config] = {}
-        self.reset_to_zero = list(reset_to_zero or ())
-        self.restore_value = list(restore_value or ())
+        settings = Tuning(
+            list(configs) or [Config({})],
+            key,
+            prune_configs_by=prune_configs_by,
+            reset_to_zero=reset_to_zero or (),
+            restore_value=restore_value or (),
+            measure=do_bench,
+            warmup=warmup,
+            rep=rep,
+            use_cuda_graph=use_cuda_graph,
+            cache_results=cache_results or bool(knobs.autotuning.cache),
+        )
+        super().__init__(fn, arg_names, settings)
         self.user_defined_pre_hook = pre_hook is not None
         self.user_defined_post_hook = post_hook is not None
-        self.pre_hook: Callable[..., Any] = pre_hook or self._reset
-        self.post_hook: Callable[..., Any] = post_hook or self._restore
-        prune = dict(prune_configs_by or {})
-        self.perf_model: Callable[..., float] | None = prune.get("perf_model")
-        self.configs_top_k: float = prune.get("top_k", 1.0)
+        if pre_hook is not None:
+            self.pre_hook = pre_hook
+        if post_hook is not None:
+            self.post_hook = post_hook
         if self.perf_model is not None:
             self._check_top_k()
-        self.early_config_prune: Callable[..., Any] | None = prune.get("early_config_prune")
-        self.num_warmups, self.num_reps, self.use_cuda_graph = warmup, rep, use_cuda_graph
-        self.cache_results = cache_results or bool(knobs.autotuning.cache)
         self.configs_timings: dict[Config, Any] = {}
         self.bench_time = 0.0
-        self._launching = _Launching()
-        self.best_config: Config | None = None
-        self._do_bench = do_bench
-        self._chosen: dict[Any, Config] = {}
-        self._key: ChoiceKey | None = None
+
+    configs = _setting("configs", "The configurations.")
+    keys = _setting("key", "The parameters whose new values start a tuning.", list)
+    reset_to_zero = _setting("reset_to_zero", "The arrays that are set to zero before measured launches.", list)
+    restore_value = _setting("restore_value", "The arrays whose contents measured launches leave.", list)
+    num_warmups = _setting("warmup", "Milliseconds of calls before those that are timed.")
+    num_reps = _setting("rep", "Milliseconds of calls that are timed.")
+    use_cuda_graph = _setting("use_cuda_graph", "Whether calls are timed in a CUDA graph.")
+    cache_results = _setting("cache_results", "Whether choices are kept on disk.")
+    perf_model = _pruning("perf_model")
+    early_config_prune = _pruning("early_config_prune")
+    configs_top_k = _pruning("top_k", 1.0)
+
+    @property
+    def has_hooks(self) -> bool:
+        return self.user_defined_pre_hook or self.user_defined_post_hook
 
     @property
     def do_bench(self) -> Callable[..., Any]:
         """The function that measures a call and gives quantiles of its milliseconds."""
-        if self._do_bench is not None:
-            return self._do_bench
+        if self.tuning.measure is not None:
+            return self.tuning.measure
         if self.num_warmups is None and self.num_reps is None and not self.use_cuda_graph:
             return driver.active.get_benchmarker()
         from ziggurat.triton import testing
@@ -162,260 +207,148 @@ class Autotuner(_Decorated):
 
     @property
     def nargs(self) -> dict[str, Any] | None:
-        return self._launching.nargs
+        return self._thread.nargs
 
     @nargs.setter
     def nargs(self, named: dict[str, Any] | None) -> None:
-        self._launching.nargs = named
+        self._thread.nargs = named
 
     @contextlib.contextmanager
-    def _naming(self, args: Sequence[Any]) -> Generator[dict[str, Any]]:
+    def _naming(self, args: Sequence[Any]) -> Generator[None]:
         """Name the positional arguments in `nargs`."""
         before = self.nargs
-        self.nargs = named = dict(zip(self.arg_names, args, strict=False))
+        self.nargs = dict(zip(self.arg_names, args, strict=False))
         try:
-            yield named
+            yield
         finally:
             self.nargs = before
-
-    def _reset(self, kwargs: Mapping[str, Any], reset_only: bool = False) -> None:
-        from ziggurat.tuning.measuring import restoring, zeroing
-
-        # A parameter that no argument names has its default, which is no array.
-        arguments = {**dict.fromkeys(self.arg_names), **kwargs}
-        for zero in zeroing(arguments, self.reset_to_zero):
-            zero()
-        if not reset_only:
-            self._launching.restore_steps = restoring(arguments, self.restore_value)
-
-    def _restore(self, kwargs: Mapping[str, Any], exception: Exception | None) -> None:
-        steps, self._launching.restore_steps = self._launching.restore_steps, ()
-        for restore in steps:
-            restore()
-
-    def run(self, *args: Any, **kwargs: Any) -> Any:
-        """Launch with the fastest configuration for these arguments, or compile only with `warmup`."""
-        if len(self.configs) == 1:
-            return self._launch(self.configs[0], args, kwargs)
-        try:
-            assert self._key is not None
-            config = self._chosen[self._key(args, kwargs)]
-        except Exception:  # A new key, or arguments that only the launch can read.
-            config = None
-        if config is not None:
-            return self._launch(config, args, kwargs)
-        key = self._cache_key(args, kwargs)
-        from ziggurat.tuning.measuring import alone
-
-        # The launch too: a tuning in another thread would give an array that both use its former contents.
-        with contextlib.nullcontext() if key in self.cache else alone:
-            return self._launch(self._choose(key, args, kwargs), args, kwargs)
-
-    def _launch(self, config: Config, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        self.best_config = config
-        given = config.all_kwargs()
-        _require_apart(kwargs, given)
-        if config.pre_hook is not None:
-            config.pre_hook({**dict(zip(self.arg_names, args, strict=False)), **kwargs, **given})
-        return self.fn.run(*args, **kwargs, **given)
-
-    def _cache_key(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
-        arguments = {**dict(zip(self.arg_names, args, strict=False)), **kwargs}
-        named = {name: value for name, value in arguments.items() if name in self.arg_names}
-        dtypes = [str(value.dtype) for value in named.values() if hasattr(value, "dtype")]
-        return (*(named[name] for name in self.keys if name in named), *dtypes)
-
-    def _choose(self, key: tuple[Any, ...], args: Sequence[Any], kwargs: dict[str, Any]) -> Config:
-        """The configuration for a key, which is measured where the key is new."""
-        if key not in self.cache:
-            with self._naming(args) as named:
-                self.cache[key] = self._measured(key, args, kwargs)
-                if self.user_defined_pre_hook or self.reset_to_zero:
-                    self.pre_hook({**named, **kwargs, **self.cache[key].all_kwargs()}, reset_only=True)
-        config = self.cache[key]
-        self._remember(args, kwargs, config)
-        return config
-
-    def _remember(self, args: Sequence[Any], kwargs: dict[str, Any], config: Config) -> None:
-        """Keep the choice under a key that is quick to make."""
-        from ziggurat.tuning.tuner import ChoiceKey
-
-        if self._key is None:
-            self._key = ChoiceKey(_kernel_of(self.fn), self.keys)
-        try:
-            self._chosen[self._key(args, kwargs)] = config
-        except Exception:  # Tensors in this machine's memory have no such key.
-            return
-
-    def _measured(self, key: tuple[Any, ...], args: Sequence[Any], kwargs: dict[str, Any]) -> Config:
-        """The fastest configuration, from disk or measured now."""
-        _require_apart(kwargs, {name for config in self.configs for name in config.kwargs})
-        configs = self.prune_configs(kwargs)
-        here = driver.active.get_current_target().backend == "cpu"
-        if self._do_bench is None and here and not _kernel_of(self.fn).runs_natively(kwargs):
-            return configs[0]
-        start = time.time()
-        kept = self._kept(key, configs) if self.cache_results else None
-        if kept is not None:
-            return kept
-        self._compile_ahead(configs, args, kwargs)
-        timings = {config: self._bench(*args, config=config, **kwargs) for config in configs}
-        self.configs_timings, self.bench_time = timings, time.time() - start
-        best = min(timings, key=timings.__getitem__)
-        if knobs.autotuning.print:
-            print(
-                f"Triton autotuning for function {self.__name__},\nwith key as {key},\n"
-                f"finished after {self.bench_time:.2f}s,\nbest config selected: {best};"
-            )
-        if self.cache_results:
-            self._keep(key, configs, best)
-        return best
-
-    def _compile_ahead(self, configs: Sequence[Config], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        """Compile the configurations in several processes. One that fails says so when it is measured."""
-        from ziggurat.triton.compiler.compiled import compile_ahead
-
-        if driver.active.get_current_target().backend == "cpu" or not hasattr(self.fn, "prepared"):
-            return
-        given = {name: value for name, value in kwargs.items() if name not in ("grid", "warmup")}
-        prepared: list[CompiledKernel] = []
-        for config in configs:
-            chosen = config.all_kwargs()
-            if config.pre_hook is not None:
-                config.pre_hook({**(self.nargs or {}), **given, **chosen})
-            with contextlib.suppress(ZigguratError, TypeError, ValueError):
-                prepared.append(self.fn.prepared(*args, **given, **chosen))
-        compile_ahead(prepared)
-
-    def _bench(self, *args: Any, config: Config, **meta: Any) -> Any:
-        """The milliseconds of a configuration; infinite for one that the GPU cannot run. A warning has the words of an
-        assembler that rejects its code."""
-        if knobs.autotuning.print:
-            print(f"Autotuning kernel {self.__name__} with config {config}")
-        current = {**meta, **config.all_kwargs()}
-        named = {**dict(zip(self.arg_names, args, strict=False)), **current}
-
-        def call() -> None:
-            if config.pre_hook is not None:
-                config.pre_hook(named)
-            self.pre_hook(named)
-            try:
-                self.fn.run(*args, **current)
-            except Exception as error:
-                self.post_hook(named, exception=error)
-                raise
-            self.post_hook(named, exception=None)
-
-        try:
-            return self.do_bench(call, quantiles=_QUANTILES)
-        except (ResourceError, CompileTimeAssertionFailure, TargetError) as error:
-            if isinstance(error, TargetError):
-                warn(f"'{self.__name__}' is not launched with {config}: {error}", _kernel_of(self.fn).place)
-            if knobs.autotuning.print:
-                print(f"Autotuning failed with {error}")
-            return _INFINITE
-
-    def prune_configs(self, kwargs: Mapping[str, Any]) -> list[Config]:
-        """The configurations that the functions of `prune_configs_by` keep."""
-        named, configs = self.nargs or {}, list(self.configs)
-        if self.early_config_prune is not None:
-            configs = self.early_config_prune(self.configs, named, **kwargs)
-            if not configs:
-                raise AutotunerError(
-                    "No valid autotuner configs after pruning. `early_config_prune` should return at least one config."
-                )
-        if self.perf_model is None:
-            return configs
-        self._check_top_k()
-        model = self.perf_model
-        return fastest(
-            configs,
-            lambda config: model(**named, **kwargs, **config.all_kwargs()),
-            self.configs_top_k,
-            len(self.configs),
-        )
-
-    def _check_top_k(self) -> None:
-        try:
-            check_top_k(self.configs_top_k, "triton.autotune")
-        except ZigguratError as error:
-            raise as_triton(error) from None
 
     def warmup(self, *args: Any, **kwargs: Any) -> list[Any]:
         """Compile all configurations for arguments."""
         with self._naming(args):
             return [self.fn.warmup(*args, **kwargs, **config.all_kwargs()) for config in self.prune_configs(kwargs)]
 
-    # The choices on disk.
+    def _first_launch(self, grid: Any, arguments: Sequence[Any], keywords: dict[str, Any]) -> Any:
+        with self._naming(arguments):
+            return super()._first_launch(grid, arguments, keywords)
 
-    def _about(self, key: tuple[Any, ...], configs: Sequence[Config]) -> dict[str, Any]:
-        from ziggurat.backend.cuda.keys import compiler_version
-        from ziggurat.triton._C.libtriton import get_cache_invalidating_env_vars
+    def check_apart(self, arguments: Sequence[Any], keywords: Mapping[str, Any], tuned: Iterable[str]) -> None:
+        conflicts = [name for name in keywords if name in {*tuned}]
+        if conflicts:
+            raise ValueError(
+                f"Conflicting meta-parameters: {', '.join(conflicts)}. Make sure that you don't re-define auto-tuned "
+                "symbols."
+            )
 
-        base = _kernel_of(self.fn)
-        return {
-            "kernel": base.name,
-            "structure": base.cache_key,
-            "key": {str(place): repr(value) for place, value in enumerate(key)},
-            "types": {},
-            "options": get_cache_invalidating_env_vars(),
-            "configs": list(map(str, configs)),
-            "device": str(driver.active.get_current_target()),
-            "compiler": compiler_version(by_contents=True),
-        }
+    def key_of(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> tuple[Any, ...]:
+        given = {**dict(zip(self.arg_names, arguments, strict=False)), **keywords}
+        named = {name: value for name, value in given.items() if name in self.arg_names}
+        dtypes = [str(value.dtype) for value in named.values() if hasattr(value, "dtype")]
+        return (*(named[name] for name in self.keys if name in named), *dtypes)
 
-    def _kept(self, key: tuple[Any, ...], configs: Sequence[Config]) -> Config | None:
-        """The choice on disk. Hooks cannot be written, so that configurations with hooks are measured each time."""
-        if any(config.pre_hook is not None for config in configs):
-            return None
-        record = _records().get(self._about(key, configs))
-        return None if record is None else next((one for one in configs if str(one) == record.config), None)
+    def prune_configs(self, kwargs: Mapping[str, Any]) -> list[Config]:
+        """The configurations that the functions of `prune_configs_by` keep, for the arguments of `nargs`."""
+        return self._pruned([*(self.nargs or {}).values()], dict(kwargs))
 
-    def _keep(self, key: tuple[Any, ...], configs: Sequence[Config], best: Config) -> None:
-        from ziggurat.backend.cuda.cache import Record
+    def _pruned(self, arguments: Sequence[Any], keywords: dict[str, Any]) -> list[Any]:
+        if self.perf_model is not None:
+            self._check_top_k()
+        return super()._pruned(arguments, keywords)
 
-        if any(config.pre_hook is not None for config in configs):
-            return
-        medians = {str(one): _median(given) for one, given in self.configs_timings.items()}
-        times = {name: median for name, median in medians.items() if median < float("inf")}
-        record: Record = Record(self._about(key, configs), str(best), times)
-        _records().put(record)
-
-
-def _median(given: Any) -> float:
-    return float(cast("Sequence[Any]", given)[0] if isinstance(given, (list, tuple)) else given)
-
-
-def _records() -> Any:
-    """The choices on disk, beside the kernels."""
-    from ziggurat.backend.cuda.cache import Records
-    from ziggurat.triton.compiler.compiled import cache_of_knobs
-
-    return Records(cache_of_knobs().directory / "choices")
-
-
-def _function_of(fn: Any) -> Any:
-    """The Python function under decorators."""
-    while hasattr(fn, "fn"):
-        fn = fn.fn
-    return fn
-
-
-def _require_apart(given: Mapping[str, Any], tuned: Collection[str]) -> None:
-    """Raise `ValueError`, in Triton's words, where a launch gives what a configuration decides."""
-    conflicts = [name for name in given if name in tuned]
-    if conflicts:
-        raise ValueError(
-            f"Conflicting meta-parameters: {', '.join(conflicts)}. Make sure that you don't re-define auto-tuned "
-            "symbols."
+    def empty(self, configs: Any) -> ZigguratError:
+        return AutotunerError(
+            "No valid autotuner configs after pruning. `early_config_prune` should return at least one config."
         )
 
+    def _check_top_k(self) -> None:
+        try:
+            check_top_k(self.configs_top_k, self.decorator)
+        except ZigguratError as error:
+            raise as_triton(error) from None
 
-def _kernel_of(fn: Any) -> JITFunction:
-    """The kernel under decorators."""
-    while not isinstance(fn, JITFunction):
-        fn = fn.fn
-    return fn
+    def _tune(self, tuner: Tuner, configs: list[Any]) -> Any:
+        config = super()._tune(tuner, configs)
+        if tuner.seconds:
+            labels = tuner.labels.items()
+            self.configs_timings = {config: tuner.times.get(label, _INFINITE) for label, config in labels}
+            self.bench_time = tuner.seconds
+            if knobs.autotuning.print:
+                print(
+                    f"Triton autotuning for function {self.__name__},\n"
+                    f"with key as {self.key_of(tuner.arguments, tuner.keywords)},\n"
+                    f"finished after {self.bench_time:.2f}s,\nbest config selected: {config};"
+                )
+        return config
+
+    def measured(
+        self, config: Any, grid: Any, arguments: Sequence[Any], keywords: Mapping[str, Any], measure: Measure
+    ) -> Any:
+        if knobs.autotuning.print:
+            print(f"Autotuning kernel {self.__name__} with config {config}")
+
+        def quantiles(run: Callable[[], None]) -> Any:
+            return self.do_bench(run, quantiles=_QUANTILES)
+
+        try:
+            return super().measured(config, grid, arguments, keywords, quantiles)
+        except TargetError as error:
+            warn(f"'{self.__name__}' is not launched with {config}: {error}", self.base.place)
+            raise
+
+    def _bench(self, *args: Any, config: Config, grid: Any = None, warmup: bool = False, **meta: Any) -> Any:
+        """The milliseconds of a configuration; infinite for one that cannot be launched. Subclasses call this."""
+        try:
+            return self.measured(config, grid, args, meta, self.do_bench)
+        except self.unfit as error:
+            if knobs.autotuning.print:
+                print(f"Autotuning failed with {error}")
+            return _INFINITE
+
+    @staticmethod
+    def median(times: Any) -> Any:
+        return times[0] if isinstance(times, (list, tuple)) else times
+
+    def compilation(self, config: Any, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Compilation | None:
+        from ziggurat.triton.compiler.compiled import cache_of_knobs
+        from ziggurat.tuning.tuner import Compilation, Job
+
+        if not hasattr(self.fn, "prepared"):
+            return None
+        added = config.all_kwargs()
+        if config.pre_hook is not None:
+            config.pre_hook(self.named(arguments, {**keywords, **added}))
+        compiled: CompiledKernel = self.fn.prepared(*arguments, **keywords, **added)
+        if compiled.is_compiled or compiled.has_own_stages:
+            return None
+
+        def keep(binary: Binary) -> None:
+            cache_of_knobs().put(compiled.hash, binary)
+
+        typed = [*zip(self.bound(arguments, keywords, config).values(), compiled.signature.types, strict=True)]
+        has_tuples = any(isinstance(type_, TupleType) for _, type_ in typed)
+        values = None if has_tuples else [value for value, type_ in typed if not isinstance(type_, ConstantType)]
+        return Compilation(Job(compiled.model, compiled.options, compiled.src.name), keep, values)
+
+    @property
+    def is_quiet(self) -> bool:
+        return not knobs.autotuning.print
+
+    @property
+    def records(self) -> Records:
+        """The choices on disk, beside the kernels."""
+        from ziggurat.backend.cuda.cache import Records
+        from ziggurat.triton.compiler.compiled import cache_of_knobs
+
+        return Records(cache_of_knobs().directory / "choices")
+
+    @property
+    def identity(self) -> str:
+        return self.base.cache_key
+
+    def environment(self) -> dict[str, str]:
+        from ziggurat.triton._C.libtriton import get_cache_invalidating_env_vars
+
+        return get_cache_invalidating_env_vars()
 
 
 def autotune(
@@ -453,22 +386,30 @@ class Heuristics(_Decorated):
     def __init__(
         self, fn: Any, arg_names: Sequence[str], values: Mapping[str, Callable[[dict[str, Any]], Any]]
     ) -> None:
-        super().__init__(fn, arg_names)
-        self.values = values
+        super().__init__(fn, arg_names, None, values)
 
-    def run(self, *args: Any, **kwargs: Any) -> Any:
-        """Launch with the computed parameters."""
-        return self.fn.run(*args, **self._computed(args, kwargs))
+    @property
+    def values(self) -> dict[str, Callable[[dict[str, Any]], Any]]:
+        """The functions by parameter."""
+        return self.heuristics
+
+    def computed(
+        self, arguments: Sequence[Any], keywords: Mapping[str, Any], chosen: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """The computed values of a launch, by name; they replace values that the launch gives, as in Triton."""
+        named = {**dict(zip(self.arg_names, arguments, strict=False)), **keywords, **(chosen or {})}
+        for name, heuristic in self.values.items():
+            named[name] = heuristic(named)
+        return {name: named[name] for name in self.values}
+
+    def warmup(self, *args: Any, grid: Any = None, **kwargs: Any) -> Any:
+        """Compile for arguments without a launch."""
+        arguments = [*map(MockTensor.wrap_dtype, args)]
+        return self.fn.run(*arguments, grid=grid, warmup=True, **{**kwargs, **self.computed(arguments, kwargs)})
 
     def prepared(self, *args: Any, **kwargs: Any) -> CompiledKernel:
         """The kernel for arguments, to be compiled; see `JITFunction.prepared`."""
-        return self.fn.prepared(*args, **self._computed(args, kwargs))
-
-    def _computed(self, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
-        named = dict(zip(self.arg_names, args, strict=False))
-        for name, heuristic in self.values.items():
-            kwargs[name] = heuristic({**named, **kwargs})
-        return kwargs
+        return self.fn.prepared(*args, **{**kwargs, **self.computed(args, kwargs)})
 
 
 def heuristics(values: Mapping[str, Callable[[dict[str, Any]], Any]]) -> Callable[[Any], Heuristics]:

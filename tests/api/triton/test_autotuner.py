@@ -1,6 +1,7 @@
 """`triton.autotune` and `triton.heuristics` on a machine without a GPU, with functions that measure."""
 
 import pickle
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -531,3 +532,113 @@ def test_a_subclass_that_tunes_itself_is_used_by_threads():
         return float(x[0])
 
     assert in_threads(work, 8) == [1, 2, 3, 4, 5, 6, 7, 8]
+
+
+# Configurations that cannot win.
+
+
+@triton.jit
+def products(x_ptr, y_ptr, out_ptr, K, M: tl.constexpr, INNER: tl.constexpr):
+    at, inner = tl.arange(0, M), tl.arange(0, INNER)
+    total = tl.zeros((M, M), tl.float32)
+    for k in range(0, K, INNER):
+        x = tl.load(x_ptr + at[:, None] * K + k + inner[None, :])
+        y = tl.load(y_ptr + (k + inner)[:, None] * M + at[None, :])
+        total = tl.dot(x, y, total)
+    tl.store(out_ptr + at[:, None] * M + at[None, :], total)
+
+
+def test_what_takes_longer_at_least_is_not_measured(gpu, monkeypatch, capsys):
+    """The bound is that of the model of the GPU's costs, for this launch."""
+    gpu.parameters = 4
+    of_one = {"MULTIPROCESSOR_COUNT": 1, "CLOCK_RATE": 1000}  # A microsecond a cycle.
+    gpu.attributes |= {f"CU_DEVICE_ATTRIBUTE_{name}": number for name, number in of_one.items()}
+    threads: list[int] = []
+
+    def bench(call, quantiles):
+        call()
+        threads.append(gpu.launches[-1]["threads"])
+        return [5.0, 4.0, 6.0]
+
+    monkeypatch.setattr(triton.runtime.Autotuner, "do_bench", property(lambda tuned: bench))
+    monkeypatch.setattr(triton.knobs.autotuning, "print", True)
+    # 64 steps of 64×64×16, and as many of 16×16×16.
+    configs = [triton.Config({"M": m, "INNER": 16}, num_warps=warps) for m, warps in ((64, 8), (16, 4))]
+    tuned = triton.autotune(configs=configs, key=["K"])(products)
+    x, y, out = (zg.empty(256 * 256, dtype) for dtype in (np.float16, np.float16, np.float32))
+    tuned[(100,)](x, y, out, 1024)
+    assert threads == [128] and tuned.best_config is configs[1]
+    assert tuned.configs_timings == {configs[0]: [float("inf")] * 3, configs[1]: [5.0, 4.0, 6.0]}
+    (reason,) = tuned.last.left_out.values()
+    assert re.fullmatch(r"it takes \S+ ms at least, and another 5 ms", reason)
+    told = capsys.readouterr()
+    assert f"products: without {configs[0]}: {reason}" in told.err and "best config selected: M: 16" in told.out
+
+
+def test_configurations_that_cannot_be_launched_here_are_left_out_with_the_reason():
+    @triton.autotune(
+        configs=[
+            triton.Config({"BLOCK": 16}, num_warps=128),
+            triton.Config({"BLOCK": 8}),
+            triton.Config({"BLOCK": 128}),
+            triton.Config({"BLOCK": 64}),
+        ],
+        key=["n"],
+        warmup=1,
+        rep=1,
+    )
+    @triton.jit
+    def increment(x_ptr, n, BLOCK: tl.constexpr):
+        tl.static_assert(BLOCK > 8, "a block of 8 is too small")
+        at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        tl.store(x_ptr + at, tl.load(x_ptr + at, mask=at < n) + 1, mask=at < n)
+
+    x = zeros(1000)
+    increment[lambda meta: (1000 // meta["BLOCK"] if meta["BLOCK"] < 128 else 0,)](x, 1000)
+    assert increment.best_config.kwargs == {"BLOCK": 64}
+    reasons = [*increment.last.left_out.values()]
+    assert reasons[0] == "its grid (0,) is empty" and "a block of 8 is too small" in reasons[1]
+    assert "out of resource: threads, Required: 4096" in reasons[2]
+
+
+def test_the_first_of_those_that_are_as_fast_is_chosen():
+    times = iter([1.01, 1.0])
+    tuned = kernel(do_bench=lambda call, quantiles: [next(times)] * 3)
+    tuned[grid](zeros(40), 40)
+    assert tuned.best_config is tuned.configs[0]
+
+
+def test_a_program_may_forget_the_choices_and_change_the_settings():
+    do_bench = Measuring()
+    tuned = kernel(do_bench=do_bench)
+    for _ in range(2):
+        tuned[grid](zeros(40), 40)
+    assert do_bench.calls == 2
+    tuned.cache.clear()
+    tuned.configs.append(triton.Config({"BLOCK": 64}))
+    tuned[grid](zeros(40), 40)
+    assert do_bench.calls == 5
+    tuned.configs = tuned.configs[2:]
+    tuned[grid](zeros(40), 40)
+    assert tuned.best_config.kwargs == {"BLOCK": 64} and do_bench.calls == 5
+
+
+def test_each_thread_has_its_best_configuration():
+    configs = [triton.Config({"BLOCK": size}) for size in (16, 32)]
+    tuned = kernel(configs=configs, do_bench=lambda call, quantiles: [1.0] * 3)
+    tuned.cache |= {(n, "float32"): configs[n % 2] for n in range(1, 13)}
+    barrier = threading.Barrier(12)
+
+    def work(number: int) -> Any:
+        tuned[grid](zeros(number), number)
+        barrier.wait()
+        return tuned.best_config
+
+    assert in_threads(work) == [configs[number % 2] for number in range(1, 13)]
+    assert tuned.best_config in configs  # This thread has launched nothing: the last launch of any.
+
+
+def test_an_error_of_all_configurations_is_that_of_the_launch():
+    tuned = kernel(configs=[triton.Config({"BLOCK": size}, num_warps=128) for size in (16, 32)], do_bench=measured)
+    with pytest.raises(triton.OutOfResources, match="out of resource: threads"):
+        tuned[grid](zeros(40), 40)

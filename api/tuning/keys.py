@@ -1,0 +1,130 @@
+"""Keys of choices: what tells the launches of a tuned kernel apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
+from typing import Any, Protocol
+
+from ziggurat.backend.cuda.arrays import device_of, place_of, reader_of, view
+from ziggurat.backend.cuda.launch import devices_of
+from ziggurat.backend.launch.arrays import as_array, elements, is_array, on_gpu
+from ziggurat.backend.launch.descriptors import TensorDescriptor
+from ziggurat.codemodel.errors import LaunchError
+from ziggurat.codemodel.gpu.options import LAUNCH_ONLY, LAUNCH_OPTIONS
+from ziggurat.codemodel.types import is_hashable
+
+# Reads one part of a key from an argument; None takes the argument itself.
+Read = Callable[[Any], Any]
+# The text that all keys of some argument types begin with, and for each other part its argument's number.
+_Parts = tuple[str, list[tuple[Read | None, int]]]
+
+
+class HasDefaults(Protocol):
+    """A kernel that tells the defaults of its parameters."""
+
+    signature: Any
+    defaults: dict[str, Any]
+
+
+class ChoiceKey:
+    """The function from the arguments of a launch to the key that a choice is kept for.
+
+    A key has the values of the parameters in `names`, the element types and devices of the arrays, and the options of
+    compilation. The arguments with these values are looked up once for each combination of argument types.
+    """
+
+    def __init__(self, kernel: HasDefaults, names: Sequence[str]) -> None:
+        self.kernel, self.names = kernel, names
+        self._parts: dict[tuple[Any, ...], _Parts] = {}
+
+    def __call__(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> tuple[Any, ...]:
+        """The key. Raises the error of an array that cannot be read."""
+        kinds: tuple[Any, ...] = tuple(map(type, arguments))
+        given = arguments
+        if keywords:
+            kinds += (*keywords, *map(type, keywords.values()))
+            given = (*arguments, *keywords.values())
+        found = self._parts.get(kinds)
+        if found is None:
+            found = self._parts[kinds] = self._found(arguments, keywords)
+        key: list[Any] = [found[0]]
+        for read, place in found[1]:  # Each launch makes a key: a comprehension would be one more call.
+            key.append(given[place] if read is None else read(given[place]))
+        return tuple(key)
+
+    def _found(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> _Parts:
+        """The common text of all keys of these argument types, and the reading of the other parts."""
+        parameters = list(self.kernel.signature.parameters)
+        given = {**dict(zip(parameters, arguments, strict=False)), **keywords}
+        places = {name: place for place, name in enumerate(given)}
+        label: list[str] = []
+        parts: list[tuple[Read | None, int]] = []
+        for name in parameters:
+            if name not in given:
+                if name in self.names:
+                    parts.append((_constant(self.kernel.defaults.get(name)), 0))
+            elif is_array(given[name]) or on_gpu(given[name]):
+                label.append(name)
+                parts.append((_reading(given[name]), places[name]))
+            elif name in self.names:
+                parts.append((None if is_hashable(given[name]) else repr, places[name]))
+        for name in sorted(keywords):
+            if name in LAUNCH_OPTIONS and name not in (*LAUNCH_ONLY, *parameters):
+                label.append(f"option {name}")
+                parts.append((None, places[name]))
+        return " ".join(label), parts
+
+
+def _reading(array: Any) -> Read:
+    """Reads the element type and the device of arrays of this type."""
+    if isinstance(array, TensorDescriptor):
+        return attrgetter("key", "device")
+    reader = reader_of(array)
+    if reader is None:
+        return attrgetter("dtype") if hasattr(array, "dtype") else _element_in_memory
+    return _element_and_device if reader.key is None else reader.key
+
+
+def _element_and_device(array: Any) -> str:
+    seen = view(array, "array")
+    return place_of(seen.element, device_of(seen))
+
+
+def _element_in_memory(array: Any) -> str:
+    return str(as_array(array, "array").dtype)
+
+
+def _constant(value: Any) -> Read:
+    """Gives the default of a parameter that no argument has: the key is that of a launch that gives this value."""
+    known = value if is_hashable(value) else repr(value)
+    return lambda argument: known
+
+
+def refused(bound: Mapping[str, Any]) -> bool:
+    """Whether a launch rejects these arrays: some are on a GPU and others are not, or they are on several GPUs."""
+    for value in bound.values():
+        described = isinstance(value, TensorDescriptor)
+        if value.host is not None if described else is_array(value) and reader_of(value) is None:
+            return True
+    return len(devices_of(bound.items())) > 1
+
+
+def types_of(bound: Mapping[str, Any]) -> dict[str, str]:
+    """The types of the arrays and descriptors among the arguments, by name."""
+    types: dict[str, str] = {}
+    for name, value in bound.items():
+        if isinstance(value, TensorDescriptor):
+            types[name] = type_of_descriptor(value, name)
+        elif value is not None and reader_of(value) is not None:
+            types[name] = str(view(value, name).element)
+    return types
+
+
+def type_of_descriptor(value: TensorDescriptor, name: str) -> str:
+    """The type of a descriptor; that of its elements where a hook of each configuration gives it its block."""
+    try:
+        return str(value.type)
+    except LaunchError:
+        array = value.array
+        return str(view(array, name).element if on_gpu(array) else elements()[as_array(array, name).dtype])
