@@ -460,7 +460,8 @@ def _find(place: str, macros: Sequence[str] = (), functions: bool = False) -> Ke
     if not file.is_file():
         raise LaunchError(f"there is no file '{path}'")
     if path.endswith(_TRITON_C):
-        return ziggurat.triton_c(file, name, **dict(map(_macro, macros)))
+        kernel = ziggurat.triton_c(file, name, **dict(map(_macro, macros)))
+        return kernel.base if isinstance(kernel, Tuned) else kernel
     if macros or name is None:
         raise LaunchError(
             f"-D must go with a Triton-C source; got '{path}'", hint="give constexpr parameters as values"

@@ -11,11 +11,12 @@ from ziggurat.codemodel.errors import KernelSyntaxError, LaunchError, shown
 from ziggurat.codemodel.location import Location, register
 from ziggurat.frontends.triton.sources import digest
 from ziggurat.kernels.kernel import Kernel
+from ziggurat.tuning.tuned import Tuned
 
 
 def kernel_of(
     source: str, name: str | None, namespace: Mapping[str, Any], decorate: Callable[[Callable[..., Any]], Kernel]
-) -> Kernel:
+) -> Kernel | Tuned:
     """The kernel that a text of Python defines. A function without a decorator is decorated.
 
     Raises `KernelSyntaxError` for a text that is not Python, and `LaunchError` where it defines no such kernel, or
@@ -33,7 +34,7 @@ def kernel_of(
     defined: dict[str, Any] = {"zg": ziggurat, "__name__": file, **namespace}
     exec(code, defined)
     own = {key: value for key, value in defined.items() if namespace.get(key) is not value}
-    kernels = {key: value for key, value in own.items() if isinstance(value, Kernel)}
+    kernels = {key: value for key, value in own.items() if isinstance(value, Kernel | Tuned)}
     functions = {
         key: value
         for key, value in own.items()
@@ -42,9 +43,9 @@ def kernel_of(
     choices = {**functions, **kernels} if name is not None else kernels or functions
     if name is None and len(choices) == 1:
         (name,) = choices
-    if name not in choices:
+    if name is None or name not in choices:
         about = f"no kernel '{name}'" if name is not None else f"{'several' if choices else 'no'} kernels"
         hint = f"give the name of one: name={next(iter(choices))!r}" if choices else "define one with def"
         raise LaunchError(f"zg.kernel: the source defines {about}", hint=hint)
     choice = choices[name]
-    return choice if isinstance(choice, Kernel) else decorate(choice)
+    return choice if isinstance(choice, Kernel | Tuned) else decorate(choice)

@@ -142,7 +142,9 @@ def _decorated(target: Any, by: str, tuning: Tuning | None, heuristics: Mapping[
         heuristics = {**heuristics, **target.heuristics}
         tuning = tuning or target.tuning
         target = target.kernel if isinstance(target, TunedKernel) else target.fn
-    return (TunedKernel if isinstance(target, Kernel) else Undecorated)(target, tuning, heuristics)
+    if isinstance(target, Kernel):
+        return TunedKernel(target, tuning, heuristics)
+    return Undecorated(target, tuning, heuristics)
 
 
 def _check_heuristics(kernel: TunedKernel) -> None:

@@ -18,7 +18,7 @@ _OPTIONS = ("num_warps", "num_ctas", "num_stages", "maxnreg", "ir_override")
 
 
 def _forget_keywords(config: Any, field: Any, value: Any) -> Any:
-    vars(config).pop("keywords", None)
+    config.__dict__.pop("keywords", None)
     return value
 
 

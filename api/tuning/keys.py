@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ziggurat.backend.cuda.arrays import device_of, place_of, reader_of, view
 from ziggurat.backend.cuda.launch import devices_of
@@ -14,17 +14,13 @@ from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.gpu.options import LAUNCH_ONLY, LAUNCH_OPTIONS
 from ziggurat.codemodel.types import is_hashable
 
+if TYPE_CHECKING:
+    from ziggurat.tuning.tuned import Tuned
+
 # Reads one part of a key from an argument; None takes the argument itself.
 Read = Callable[[Any], Any]
 # The text that all keys of some argument types begin with, and for each other part its argument's number.
 _Parts = tuple[str, list[tuple[Read | None, int]]]
-
-
-class HasDefaults(Protocol):
-    """A kernel that tells the defaults of its parameters."""
-
-    signature: Any
-    defaults: dict[str, Any]
 
 
 class ChoiceKey:
@@ -34,7 +30,7 @@ class ChoiceKey:
     compilation. The arguments with these values are looked up once for each combination of argument types.
     """
 
-    def __init__(self, kernel: HasDefaults, names: Sequence[str]) -> None:
+    def __init__(self, kernel: Tuned, names: Sequence[str]) -> None:
         self.kernel, self.names = kernel, names
         self._parts: dict[tuple[Any, ...], _Parts] = {}
 

@@ -89,6 +89,8 @@ class Tuned:
     # Where no configuration is left: launch the first, which raises its own error. Otherwise the reasons are raised.
     launches_unfit = False
     decorator = "zg.autotune"
+    __name__: str
+    __qualname__: str
 
     def __init__(
         self,
@@ -258,11 +260,11 @@ class Tuned:
         kernel, names = self.base, self.signature.parameters
         given = {**keywords, **self.added(arguments, keywords, config)}
         try:
-            kernel.check_options({name: value for name, value in keywords.items() if name not in names})
+            kernel.rules.check_options(kernel, {name: value for name, value in keywords.items() if name not in names})
             named = {name: value for name, value in given.items() if name in names}
             return bind(kernel, arguments, named, at_launch=True)
         except ZigguratError as error:
-            raise kernel.explained(error) from None
+            raise kernel.rules.explained(kernel, error) from None
 
     # Choices.
 
@@ -317,7 +319,7 @@ class Tuned:
         from ziggurat.backend.llvm import has_llvm
 
         bound, kernel = self.bound(arguments, keywords, config), self.base
-        if kernel.runs_here(leaves(bound.values())):
+        if kernel.rules.runs_here(kernel, leaves(bound.values())):
             if not kernel.runs_natively(keywords) or not has_llvm():
                 return None
             from ziggurat.tuning.host import HostTuner

@@ -244,7 +244,7 @@ class Tuner:
     def _bench(self, run: Callable[[], None]) -> float:
         """The milliseconds of a call."""
         tuning = self.tuning
-        return testing.do_bench(run, tuning.warmup, tuning.rep, graph=tuning.use_cuda_graph)
+        return testing.do_bench(run, tuning.warmup or 0.0, tuning.rep or 0.0, graph=tuning.use_cuda_graph)
 
     def _milliseconds(self, result: Any, label: str) -> float:
         """The time that `measure` gave, which may be infinite or NaN. Raises `LaunchError` for anything else."""
@@ -273,7 +273,7 @@ class Tuner:
         )
 
 
-def compilation_of(kernel: Kernel, bound: Mapping[str, Any], options: Mapping[str, Any]) -> Compilation | None:
+def compilation_of(kernel: Kernel, bound: Mapping[str, Any], options: dict[str, Any]) -> Compilation | None:
     """The compilation of a kernel for a launch with these arguments and options; None if it is on disk."""
     spec = kernel.dispatcher.specialization(tuple(bound.values()), options)
     model, compile_options = model_of(kernel, spec), options_of(kernel, spec)

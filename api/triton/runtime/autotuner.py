@@ -5,15 +5,15 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from ziggurat.codemodel.errors import ResourceError, TargetError, ZigguratError, warn
+from ziggurat.codemodel.errors import ResourceError, StaticAssertionError, TargetError, ZigguratError, warn
 from ziggurat.codemodel.types import ConstantType, TupleType
 from ziggurat.frontends.triton.errors import as_triton
 from ziggurat.triton import knobs
-from ziggurat.triton.compiler.errors import CompileTimeAssertionFailure
 from ziggurat.triton.runtime.driver import driver
 from ziggurat.triton.runtime.errors import AutotunerError, OutOfResources, PTXASError
+from ziggurat.triton.runtime.hooks import NotCompiled
 from ziggurat.triton.runtime.jit import KernelInterface, MockTensor
 from ziggurat.tuning import config as configurations
 from ziggurat.tuning.pruning import check_top_k
@@ -65,7 +65,7 @@ class Config(configurations.Config):
 class _Decorated(Tuned, KernelInterface):
     """A kernel under a decorator of Triton's: it is launched by `run` as well."""
 
-    unfit = (ResourceError, CompileTimeAssertionFailure, TargetError)
+    unfit = (ResourceError, StaticAssertionError, TargetError)
     launches_unfit = True
     decorator = "triton.autotune"
 
@@ -172,7 +172,7 @@ class Autotuner(_Decorated):
             self.post_hook = post_hook
         if self.perf_model is not None:
             self._check_top_k()
-        self.configs_timings: dict[Config, Any] = {}
+        self.configs_timings: dict[Any, Any] = {}
         self.bench_time = 0.0
 
     configs = _setting("configs", "The configurations.")
@@ -306,7 +306,7 @@ class Autotuner(_Decorated):
 
     @staticmethod
     def median(times: Any) -> Any:
-        return times[0] if isinstance(times, (list, tuple)) else times
+        return cast("Any", times)[0] if isinstance(times, (list, tuple)) else times
 
     def compilation(self, config: Any, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Compilation | None:
         from ziggurat.triton.compiler.compiled import cache_of_knobs
@@ -317,7 +317,10 @@ class Autotuner(_Decorated):
         added = config.all_kwargs()
         if config.pre_hook is not None:
             config.pre_hook(self.named(arguments, {**keywords, **added}))
-        compiled: CompiledKernel = self.fn.prepared(*arguments, **keywords, **added)
+        try:
+            compiled: CompiledKernel = self.fn.prepared(*arguments, **keywords, **added)
+        except (NotCompiled, TypeError, ValueError):  # The launch says the same.
+            return None
         if compiled.is_compiled or compiled.has_own_stages:
             return None
 
@@ -343,7 +346,8 @@ class Autotuner(_Decorated):
 
     @property
     def identity(self) -> str:
-        return self.base.cache_key
+        base: Any = self.base
+        return base.cache_key
 
     def environment(self) -> dict[str, str]:
         from ziggurat.triton._C.libtriton import get_cache_invalidating_env_vars
