@@ -78,15 +78,17 @@ class ZigguratError(Exception):
             error.summary = in_words(error.summary, words)
             error.hint = None if error.hint is None else in_words(error.hint, words)
             error.related = tuple((in_words(text, words), place) for text, place in error.related)
+            error.args = (error.summary, *error.args[1:2], error.hint)
 
     def add(self, text: str, location: Location | None) -> None:
         """Show a further place below the first one, if it is known."""
         if location is not None:
             self.related = (*self.related, (text, location))
 
-    def shown_places(self) -> list[str]:
-        """The source at the location and at the related ones, as the text of the error has them."""
-        lines = [] if self.location is None else [self.location.excerpt()]
+    def shown_places(self, at: str = "  at") -> list[str]:
+        """The source at the location and at the related ones, as the text of the error has them. `at` is the word
+        before the location."""
+        lines = [] if self.location is None else [self.location.excerpt(at)]
         for text, location in self.related:
             lines += [f"  {text}", location.excerpt()]
         return lines

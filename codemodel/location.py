@@ -62,9 +62,10 @@ class Location:
         text = linecache.getline(self.file, self.line)
         return text.rstrip("\n") if text else None
 
-    def excerpt(self) -> str:
-        """The place, its source line, and carets under the exact columns; then the calls that led there."""
-        lines = [f"  at {self}"]
+    def excerpt(self, at: str = "  at") -> str:
+        """The place after the word `at`, its source line, and carets under the exact columns; then the calls that led
+        there."""
+        lines = [f"{at} {self}"]
         text = self.source_line()
         if text is not None:
             # Columns count UTF-8 bytes; the caret line counts characters.

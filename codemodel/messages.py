@@ -48,6 +48,7 @@ NOUNS: Final = {
     "a_tensor": "a tensor",
     "positional": "positional ",
     "the_tuple": "the tuple ",
+    "function": "@zg.function",
 }
 
 

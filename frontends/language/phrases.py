@@ -196,6 +196,27 @@ PROPERTIES: Final = Phrase(
     c="a value has no members",
 )
 
+# Constructs of Python.
+NO_EXCEPTIONS: Final = Phrase(
+    zg="kernels have no exceptions; check with zg.device_assert or zg.static_assert",
+    tl="kernels have no exceptions; check with tl.device_assert or tl.static_assert",
+)
+RETURN_RESULT: Final = Phrase(
+    zg="return the value, or store it through a pointer with zg.store",
+    tl="return the value, or store it through a pointer with tl.store",
+)
+PLAIN_STRING: Final = Phrase(
+    zg="write a plain string; zg.device_print takes the values as further arguments",
+    tl="write a plain string; tl.device_print takes the values as further arguments",
+)
+NAME_TYPE: Final = Phrase(
+    zg="name a type alone: zg.f32, zg.ptr(zg.f32) …", tl="name a type alone: tl.float32", c="name a type alone: float"
+)
+BY_INDEX: Final = Phrase(
+    zg="loop over the index: for i in zg.static_range(len(a)), with the items a[i]",
+    tl="loop over the index: for i in tl.static_range(len(a)), with the items a[i]",
+)
+
 # What is wrong, where programs of Triton look for its words.
 AXIS_OUTSIDE: Final = Phrase(
     zg="{call}: axis {axis} is not one of the {rank} axes",
@@ -260,6 +281,18 @@ SCALE_SHAPE: Final = Phrase(
 SHAPE_SIZE: Final = Phrase(
     zg="{call}: the size {size} in the shape {shape} is not a power of two",
     tl="Shape element {place} must be a power of 2",
+)
+UNASSIGNED: Final = Phrase(
+    zg="'{name}' is used before it is assigned", tl="'{name}' is not defined: it is used before it is assigned"
+)
+UNLIKE_IN_LOOP: Final = Phrase(
+    zg="'{name}' must keep its type in the loop; got {first} before it and {second} after an iteration",
+    tl="Loop-carried variable {name} has initial type {first} but is re-assigned to {second} in loop! Please make sure "
+    "that the type stays consistent.",
+)
+UNLIKE_IN_BRANCHES: Final = Phrase(
+    zg="'{name}' must have one type on both paths; got {first} on one and {second} on the other",
+    tl="Mismatched type for {name} between then block ({first}) and else block ({second})",
 )
 UNLIKE_POINTER: Final = Phrase(
     zg="{call}: {what} must be a scalar for a single pointer; got the shape {shape}",

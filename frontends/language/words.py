@@ -44,4 +44,6 @@ def _dtype(dtype: ScalarType | PtrType) -> str:
     return f"tl.{long_name(TRITON_NAMES.get(dtype.name, dtype.name))}"
 
 
-TRITON: Final = Words(language="tl", call="tl.{}".format, type=_type, dtype=_dtype, nouns=NOUNS)
+TRITON: Final = Words(
+    language="tl", call="tl.{}".format, type=_type, dtype=_dtype, nouns=NOUNS | {"function": "@triton.jit"}
+)

@@ -10,6 +10,7 @@ from typing import Any
 from ziggurat.codemodel.errors import KernelTypeError
 from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, Type, constexpr_type, find_scalar, pyobject
 from ziggurat.frontends.language.constants import unwrapped
+from ziggurat.frontends.language.phrases import NAME_TYPE
 from ziggurat.frontends.language.signature import suggest
 from ziggurat.frontends.reflection.names import Names
 
@@ -21,7 +22,7 @@ def annotated_type(name: str, annotation: Any, node: ast.AST, names: Names) -> T
     """`constexpr` for that annotation of the parameter or variable `name`, another type that the annotation names, or
     `object`. An annotation may be a text. Raises `KernelTypeError` at `node` for a type that no argument has, for one
     inside of `Optional`, a union or `Annotated`, and for a text with a name that the language lacks."""
-    hint = "name a type alone: " + ("tl.float32" if names.language.is_triton else "zg.f32, zg.ptr(zg.f32) …")
+    hint = NAME_TYPE()
     stray: list[str] = []
     if isinstance(annotation, str):
         text = annotation.strip("'\" ")

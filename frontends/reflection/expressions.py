@@ -20,12 +20,14 @@ from ziggurat.codemodel.errors import (
     warn,
 )
 from ziggurat.codemodel.location import Location
+from ziggurat.codemodel.messages import say
 from ziggurat.codemodel.op import Body, Op, Value
 from ziggurat.codemodel.types import Type, pyobject
 from ziggurat.frontends.bodies import Bodies
 from ziggurat.frontends.language.constants import as_constant, unwrapped
 from ziggurat.frontends.language.function import Default, Function, constexpr, usable
 from ziggurat.frontends.language.languages import Spelling
+from ziggurat.frontends.language.phrases import BY_INDEX, UNASSIGNED
 from ziggurat.frontends.language.signature import SIGNATURES, Call, Signature
 from ziggurat.frontends.reflection.names import BUILTINS, DYNAMIC, Names, builtin_name, is_record
 from ziggurat.frontends.reflection.source import Source
@@ -84,6 +86,7 @@ class Expressions(ast.NodeVisitor, Bodies):
             self.errors.append(error)
             return self.constant(None, node)
         self.deferred.append(error)
+        error.say_in(self.language.words)
         return self.builder.add(py.Error.of(error), error.location)
 
     def expression(self, node: ast.expr) -> Value:
@@ -95,7 +98,7 @@ class Expressions(ast.NodeVisitor, Bodies):
         raise self.unsupported(node)
 
     def unsupported(self, node: ast.AST, form: str | None = None) -> KernelSyntaxError:
-        return unsupported(node, self.source, form, self.language)
+        return unsupported(node, self.source, form)
 
     def add(self, op: Op, node: Any) -> Value:
         """Add an op that models `node`."""
@@ -138,9 +141,8 @@ class Expressions(ast.NodeVisitor, Bodies):
             return self.add(core.VarLoad(variable), node)
         if node.id in self.names.locals:
             if not self.errors:
-                undefined = "is not defined: it " if self.language.is_triton else ""
                 raise KernelNameError(
-                    f"'{node.id}' {undefined}is used before it is assigned",
+                    UNASSIGNED(name=node.id),
                     self.source.span(node),
                     f"assign '{node.id}' first",
                 )
@@ -498,7 +500,7 @@ class Expressions(ast.NodeVisitor, Bodies):
         """The error for a call of an object that a kernel cannot call."""
         shown = ast.unparse(node.func)
         last = shown.rpartition(".")[2]
-        hint = f"did you mean {self.names.prefix()}.{last}? " if last in SIGNATURES else ""
+        hint: str = f"did you mean {self.names.prefix()}.{last}? " if last in SIGNATURES else ""
         if builtin is not None:
             what = f"the builtin '{shown}'"
             hint = hint or _INSTEAD.get(builtin, "")
@@ -506,13 +508,13 @@ class Expressions(ast.NodeVisitor, Bodies):
         elif isinstance(target, types.FunctionType) and not (target.__module__ or "").startswith("ziggurat"):
             what = f"'{shown}', which is a plain Python function,"
             named = target.__name__ if target.__name__.isidentifier() else "what it does as a def"
-            hint += f"decorate {named} with {'@triton.jit' if self.language.is_triton else '@zg.function'}"
+            hint = say("{}decorate {} with {function}", hint, named)
         else:
             what = f"'{shown}'"
             if target is constexpr:
                 hint = "leave it out: numbers, strings and dtypes in a kernel are constants already"
-            hint = hint or f"{_CALLABLE}; compute known values outside of the kernel, and use them by their names"
-        return KernelSyntaxError(f"a kernel cannot call {what}".rstrip(","), self.source.span(node.func), hint.strip())
+            hint = hint or say("{}; compute known values outside of the kernel, and use them by their names", _CALLABLE)
+        return KernelSyntaxError(f"a kernel cannot call {what}".rstrip(","), self.source.span(node.func), hint)
 
 
 def is_range(target: Any) -> bool:
@@ -535,6 +537,6 @@ def _ends(slice_: ast.Slice) -> tuple[ast.expr | None, ...]:
 
 
 # Hints for the builtins that loops in Python run over.
-_BY_INDEX = "loop over the index: for i in zg.static_range(len(a)), with the items a[i]"
+_BY_INDEX = BY_INDEX()
 _INSTEAD = {"zip": _BY_INDEX, "enumerate": _BY_INDEX, "reversed": f"{_BY_INDEX.removesuffix('a[i]')}a[len(a) - 1 - i]"}
-_CALLABLE = "a kernel calls zg's calls, functions decorated with @zg.function, and some builtins"
+_CALLABLE = say("a kernel calls the calls of the language, functions decorated with {function}, and some builtins")

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, Final, cast
 
 from ziggurat.codemodel.errors import KernelNameError, KernelSyntaxError
+from ziggurat.codemodel.messages import say
 from ziggurat.frontends.language.aggregates import member
 from ziggurat.frontends.language.constants import as_constant, is_enum, unwrapped
 from ziggurat.frontends.language.function import Function, Use, usable
@@ -26,9 +27,9 @@ DYNAMIC: Final = object()
 _MISSING: Final = object()
 _contents = operator.attrgetter("cell_contents")
 
-KINDS: Final = (
-    "from outside a kernel can use numbers, strings, None, dtypes such as zg.f32, members of zg's enums, "
-    "tuples of these, modules, calls of zg, and functions decorated with @zg.function"
+KINDS: Final = say(
+    "from outside a kernel can use numbers, strings, None, dtypes, members of the language's enums, tuples of these, "
+    "modules, calls of the language, and functions decorated with {function}"
 )
 
 
@@ -179,7 +180,7 @@ class Names:
         elif isinstance(value, Call | types.FunctionType | types.BuiltinFunctionType):
             what = "is a function, which a kernel can only call"
             if not isinstance(value, types.BuiltinFunctionType):
-                hint = "pass on a function that is decorated with @zg.function"
+                hint = say("pass on a function that is decorated with {function}")
                 hint += f", such as one that calls {name}" * isinstance(value, Call)
         elif isinstance(value, list | dict | set | bytearray):
             what = f"is a {kind}, which may change after the kernel is compiled"

@@ -8,16 +8,17 @@ from __future__ import annotations
 import ast
 
 from ziggurat.codemodel.errors import KernelSyntaxError
-from ziggurat.frontends.language.languages import EXPLICIT, Language
+from ziggurat.codemodel.messages import Phrase, call_text, say
+from ziggurat.frontends.language.phrases import NO_EXCEPTIONS, RETURN_RESULT
 from ziggurat.frontends.reflection.source import Source
 
 _OUTSIDE = "do it outside of the kernel; names of the module and of enclosing functions can be used inside"
-_FUNCTION = "define it outside of the kernel with @zg.function and call it"
-_NO_EXCEPTIONS = "kernels have no exceptions; check with zg.device_assert or zg.static_assert"
+_FUNCTION = say("define it outside of the kernel with {function} and call it")
+_NO_EXCEPTIONS = NO_EXCEPTIONS()
 _TUPLE = "write a tuple: (a, b)"
 _LOOP = "write a for loop over range(...), or over a tuple"
-_RESULT = "return the value, or store it through a pointer with zg.store"
-_STORE = "store results with zg.store, or return them from a @zg.function"
+_RESULT = RETURN_RESULT()
+_STORE = say("store results with {}, or return them from a function under {function}", call_text("store"))
 
 # Statements and expressions by class: the construct in words, and the hint.
 CONSTRUCTS: dict[str, tuple[str, str]] = {
@@ -45,7 +46,7 @@ CONSTRUCTS: dict[str, tuple[str, str]] = {
     **dict.fromkeys(("Yield", "YieldFrom"), ("yield", _STORE)),
     **dict.fromkeys(("TemplateStr", "Interpolation"), ("a template string", "write a plain string")),
     "Starred": ("a starred expression", "write the items one by one"),
-    "Slice": ("a slice", "load the part that is needed, or reshape and use zg.split"),
+    "Slice": ("a slice", say("load the part that is needed, or reshape and use {}", call_text("split"))),
 }
 
 # Unsupported forms of supported constructs: the form in words, and the hint.
@@ -56,19 +57,22 @@ FORMS: dict[str, tuple[str, str]] = {
         "keep the result in a variable, leave the loop by break, and return it after the loop",
     ),
     "after break": ("a statement after break or continue", "remove it: it is never run"),
-    "matmul": ("the operator @", "write zg.dot(a, b)"),
+    "matmul": ("the operator @", say("write {}(a, b)", call_text("dot"))),
     "many indices": (
         "indexing with several indices",
-        "index one after the other for tuples; load elements of an array through pointers with zg.load",
+        say(
+            "index one after the other for tuples; load elements of an array through pointers with {}",
+            call_text("load"),
+        ),
     ),
-    "store subscript": ("assignment to an item", "write memory with zg.store; a tuple is made anew"),
+    "store subscript": ("assignment to an item", say("write memory with {}; a tuple is made anew", call_text("store"))),
     "store attribute": ("assignment to an attribute", "assign to a variable"),
     "starred target": ("a starred target", "name every item"),
     "keyword arguments": ("**arguments in a call", "write the arguments one by one"),
     "keyword parameter": ("a parameter that takes any number of arguments", "name every parameter"),
     "type parameter": ("a function with type parameters", "leave them out: types are found from the arguments"),
     "literal": ("a literal of this kind", "write a number, a string, True, False, None, or a tuple of these"),
-    "launch": ("kernel[grid](…)", "launch kernels from Python; a kernel can call a @zg.function"),
+    "launch": ("kernel[grid](…)", say("launch kernels from Python; a kernel can call a function under {function}")),
     "range": ("a range outside of the head of a for loop", "write it as in: for i in range(n)"),
 }
 
@@ -84,16 +88,12 @@ _TRITON_FORMS: dict[str, str] = {
 }
 
 
-def unsupported(
-    node: ast.AST, source: Source, form: str | None = None, language: Language = EXPLICIT
-) -> KernelSyntaxError:
+def unsupported(node: ast.AST, source: Source, form: str | None = None) -> KernelSyntaxError:
     """The error for a construct of the node's class, or for its form named in `FORMS`, at the node."""
     name = type(node).__name__
     what, instead = FORMS[form] if form is not None else CONSTRUCTS.get(name, (f"the construct '{name}'", _OUTSIDE))
-    summary = f"a kernel cannot use {what}"
-    if language.is_triton:
-        key = "nested function" if isinstance(node, ast.FunctionDef) else form
-        words = f"unsupported AST node type: {name}" if key is None else _TRITON_FORMS.get(key)
-        summary = summary if words is None else f"{words}: {summary}"
-        instead = instead.replace("@zg.function", "@triton.jit").replace("zg.", "tl.")
-    return KernelSyntaxError(summary, source.span(node), instead)
+    key = "nested function" if isinstance(node, ast.FunctionDef) else form
+    words = f"unsupported AST node type: {name}" if key is None else _TRITON_FORMS.get(key)
+    text = "a kernel cannot use {what}"
+    summary = Phrase(text, tl=text if words is None else f"{words}: {text}")
+    return KernelSyntaxError(summary(what=what), source.span(node), instead)

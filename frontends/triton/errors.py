@@ -60,6 +60,8 @@ def _text(error: Any) -> str:
     counted = [] if place is None else [_counted(place)]
     if isinstance(error, KernelErrors):
         return "\n".join([*counted, KernelErrors.__str__(error)])
+    if place is not None and place is error.location:  # One line for the place.
+        return "\n".join([*error.shown_places(*counted), error.summary, *error.shown_hint()])
     return "\n".join([*counted, *error.shown_places(), error.summary, *error.shown_hint()])
 
 

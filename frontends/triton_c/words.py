@@ -20,7 +20,14 @@ _CALLS: Final[dict[str, str]] = {
     **{name: f"the operator '{sign}'" for name, sign in _OPERATORS.items()},
     "arange": "the range", "cast": "the cast", "program_id": "get_program_id", "num_programs": "get_num_programs",
 }  # fmt: skip
-_NOUNS: Final = {"tensor": "array", "tensors": "arrays", "a_tensor": "an array", "positional": "", "the_tuple": ""}
+_NOUNS: Final = {
+    "tensor": "array",
+    "tensors": "arrays",
+    "a_tensor": "an array",
+    "positional": "",
+    "the_tuple": "",
+    "function": "a definition",
+}
 
 
 def _call(name: str) -> str:

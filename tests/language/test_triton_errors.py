@@ -138,13 +138,13 @@ def bad_name(out, n):
         (
             bad_loop,
             triton.CompilationError,
-            "Loop-carried variable x has initial type i32 but is re-assigned to f32",
+            "Loop-carried variable x has initial type int32 but is re-assigned to fp32",
             2,
         ),
         (
             bad_branches,
             triton.CompilationError,
-            "Mismatched type for x between then block (i32) and else block (f32)",
+            "Mismatched type for x between then block (int32) and else block (fp32)",
             1,
         ),
         (bad_returns, triton.CompilationError, "Inconsistent return types", 1),
@@ -159,7 +159,7 @@ def bad_name(out, n):
         (bad_lambda, triton.compiler.errors.UnsupportedLanguageConstruct, "unsupported AST node type: Lambda", 1),
         (bad_assertion, triton.compiler.errors.CompileTimeAssertionFailure, "one is two", 1),
         (bad_use, triton.CompilationError, "The result of must_be_used is not being used. Store it.", 1),
-        (bad_address, triton.CompilationError, "Unsupported ptr type i32 in `tl.store`: it must be a pointer", 1),
+        (bad_address, triton.CompilationError, "Unsupported ptr type int32 in `tl.store`: it must be a pointer", 1),
         (bad_other, triton.CompilationError, "`other` cannot be provided without `mask`", 1),
         (
             bad_block,

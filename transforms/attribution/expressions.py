@@ -23,7 +23,17 @@ from ziggurat.codemodel.types import (
     with_element,
 )
 from ziggurat.frontends.language.languages import Language
-from ziggurat.frontends.language.phrases import CHOOSE, COMBINE, FINAL_TYPE, INDEX_POINTER, INDEX_TENSOR, POWER
+from ziggurat.frontends.language.phrases import (
+    CHOOSE,
+    COMBINE,
+    FINAL_TYPE,
+    INDEX_POINTER,
+    INDEX_TENSOR,
+    POWER,
+    UNLIKE_IN_BRANCHES,
+    UNLIKE_IN_LOOP,
+)
+from ziggurat.frontends.language.phrases import UNASSIGNED as UNASSIGNED_NAME
 from ziggurat.transforms.attribution.attribute import FunctionAttributor, handles
 from ziggurat.transforms.attribution.attribution import packed_values
 from ziggurat.transforms.attribution.objects import plain_constant, special_method
@@ -89,10 +99,9 @@ def var_load(context: FunctionAttributor, op: core.VarLoad) -> Type:
 def unusable(context: FunctionAttributor, var: Value, type_: Unusable) -> ZigguratError:
     """The error of reading a variable that has no one value."""
     name = context.names.get(var, "?")
-    undefined = "is not defined: it " if context.language.is_triton else ""
     if not type_.types and not type_.partly:
         return KernelNameError(
-            say("'{}' {}is used before it is assigned", name, undefined),
+            UNASSIGNED_NAME(name=name),
             hint=f"assign '{name}' first; an 'if' that is decided at compile time and not taken assigns nothing",
         )
     if not type_.types:
@@ -100,45 +109,19 @@ def unusable(context: FunctionAttributor, var: Value, type_: Unusable) -> Ziggur
             f"'{name}' is not defined on every path to here",
             hint=f"assign '{name}' before the loop or the if, so that it has a value whichever way is taken",
         )
-    first, second = (describe(one) for one in type_.types)
-    if context.language.is_triton:
-        return KernelTypeError(
-            say(
-                "Loop-carried variable {} has initial type {} but is re-assigned to {} in loop! Please "
-                "make sure that the type stays consistent.",
-                name,
-                first,
-                second,
-            )
-            if type_.loop
-            else say("Mismatched type for {} between then block ({}) and else block ({})", name, first, second),
-            type_.place,
-            "cast it with .to(…), or give it its final type before"
-            if type_.loop
-            else "assign values of one type on both paths",
-        )
-    if type_.loop:
-        hint = "cast it, or give it its final type before the loop"
-        before, after = type_.types
-        if (
-            isinstance(before, ConstantType)
-            and is_number(before)
-            and isinstance(after, TensorType)
-            and is_number(after)
-        ):
-            parts = {"shape": show(after.shape), "sizes": [*after.shape], "value": show(before.value)}
-            hint = FINAL_TYPE(name=name, dtype=after.element, **parts)
-        return KernelTypeError(
-            say("'{}' must keep its type in the loop; got {} before it and {} after an iteration", name, first, second),
-            hint=hint,
-        )
-    if any(map(is_function, type_.types)):
-        hint = CHOSEN_FUNCTION
-    else:
+    before, after = type_.types
+    place = type_.place if context.language.is_triton else None  # Triton's place is the loop or the branch.
+    parts = {"name": name, "first": describe(before), "second": describe(after)}
+    if not type_.loop:
         hint = "assign values of one type on both paths, or use two names"
-    return KernelTypeError(
-        say("'{}' must have one type on both paths; got {} on one and {} on the other", name, first, second), hint=hint
-    )
+        if is_function(before) or is_function(after):
+            hint = CHOSEN_FUNCTION
+        return KernelTypeError(UNLIKE_IN_BRANCHES(**parts), place, hint)
+    hint = "cast it, or give it its final type before the loop"
+    if isinstance(before, ConstantType) and is_number(before) and isinstance(after, TensorType) and is_number(after):
+        literal = {"shape": show(after.shape), "sizes": [*after.shape], "value": show(before.value)}
+        hint = FINAL_TYPE(name=name, dtype=after.element, **literal)
+    return KernelTypeError(UNLIKE_IN_LOOP(**parts), place, hint)
 
 
 @handles(core.VarStore)
