@@ -205,10 +205,6 @@ RETURN_RESULT: Final = Phrase(
     zg="return the value, or store it through a pointer with zg.store",
     tl="return the value, or store it through a pointer with tl.store",
 )
-PLAIN_STRING: Final = Phrase(
-    zg="write a plain string; zg.device_print takes the values as further arguments",
-    tl="write a plain string; tl.device_print takes the values as further arguments",
-)
 NAME_TYPE: Final = Phrase(
     zg="name a type alone: zg.f32, zg.ptr(zg.f32) …", tl="name a type alone: tl.float32", c="name a type alone: float"
 )

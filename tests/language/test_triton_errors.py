@@ -113,7 +113,7 @@ def bad_block(out, n):
 
 @triton.jit
 def bad_dtype(out, n):
-    tl.store(out, n.to("float32"))
+    tl.store(out, n.to("float33"))
 
 
 @triton.jit
@@ -167,8 +167,8 @@ def bad_name(out, n):
             "Value argument cannot be block type if pointer argument is not a block: it has the shape [4]",
             1,
         ),
-        (bad_dtype, triton.CompilationError, "tl.to: 'dtype' must be a dtype; got 'float32'\n  hint: write tl.f", 1),
-        (bad_class, triton.CompilationError, "tl.to: 'dtype' must be a dtype; got float\n", 1),
+        (bad_dtype, triton.CompilationError, "tl.to: 'dtype' must be a dtype such as tl.float32; got 'float33'", 1),
+        (bad_class, triton.CompilationError, "tl.to: 'dtype' must be a dtype such as tl.float32; got float", 1),
         (bad_name, triton.CompilationError, "name 'undefined_name' is not defined", 1),
     ],
 )
