@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -234,3 +235,16 @@ def test_specializations_are_bounded_in_number(make: Callable[[], Any]):
     kept(x, 3, B=4, V=1000)  # Its code is gone, and is made again.
     assert x[0] == 1000
     sweep(kernel, values)
+
+
+@pytest.mark.parametrize("make", [explicit, in_triton])
+def test_a_warm_launch_takes_two_calls_of_python(make: Callable[[], Any]):
+    kernel, x, calls = make(), np.zeros(N, np.int32), list[str]()
+    for _ in range(3):
+        kernel[1,](x, N)
+    sys.setprofile(lambda frame, event, argument: calls.append(frame.f_code.co_name) if event == "call" else None)
+    try:
+        kernel[1,](x, N)
+    finally:
+        sys.setprofile(None)
+    assert len(calls) <= 2, calls

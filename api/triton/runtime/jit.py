@@ -384,6 +384,8 @@ class JITFunction(Kernel, JITCallable):
             return functools.partial(self.run, grid=grid, warmup=False)
         if knobs.watched or self.debug or self.pre_run_hooks or self.is_interpreted:
             return functools.partial(self._run, grid)
+        if self.fp32_default is _UNASKED and type(grid) is not list:  # Without more calls.
+            return Kernel.__getitem__(self, grid)
         return self.launcher(_sizes(grid))
 
     def launcher(self, grid: Grid) -> Callable[..., Any]:
