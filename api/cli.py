@@ -112,7 +112,7 @@ def _parser() -> argparse.ArgumentParser:
     show.add_argument(
         "--after",
         metavar="PASS",
-        help="the model after a pass on the way to the GPU model; NAME:2 is the second of its name",
+        help="the model after early_exits or a pass on the way to the GPU model; NAME:2 is the second of its name",
     )
     show.add_argument("--diff", action="store_true", help="the changes of each pass, or of the one of --after")
     show.add_argument("--locations", action="store_true", help="with the source location of each op")
@@ -220,7 +220,7 @@ def _show(options: argparse.Namespace) -> str:
         return str(kernel.attribution(*arguments))
     if options.after is not None or options.diff:
         compiled = _compiled(kernel, arguments, options)
-        return _passes(compiled, options)
+        return _passes(kernel, compiled, options)
     every = _ALL_OF_CPU if options.target == CPU else _ALL
     names = every if options.stage == "all" else (options.stage,)
     compiled = None if set(names) <= set(_MODELS) else _compiled(kernel, arguments, options)
@@ -258,9 +258,11 @@ def _stage(
     return compiled.stages[name]
 
 
-def _passes(compiled: Compiled, options: argparse.Namespace) -> str:
+def _passes(kernel: Kernel, compiled: Compiled, options: argparse.Namespace) -> str:
     """The model after the pass of `--after`, or with `--diff` the changes of passes."""
-    models: dict[str, tuple[Op, Op]] = {}
+    from ziggurat.transforms.early_exits import early_exits
+
+    models: dict[str, tuple[Op, Op]] = {"early_exits": (kernel.model, early_exits(kernel.model))}
     before = compiled.stages["triton"]
     for snapshot in compiled.passes:
         count = sum(name.partition(":")[0] == snapshot.name for name in models)

@@ -84,12 +84,14 @@ def _value(text: str) -> int | str | bool:
 
 
 def passes_by_name(options: CompileOptions) -> dict[str, Pass]:
-    """The passes of simplification, and those of the way to the target of the options, by the names of their steps."""
+    """The passes of the Python model, of simplification, and of the way to the target of the options, by the names of
+    their steps."""
     from ziggurat.transforms import simplify
     from ziggurat.transforms.cpu.passes import LOWER
+    from ziggurat.transforms.early_exits import early_exits
     from ziggurat.transforms.place.passes import PLACE, place
 
-    functions = (*simplify.SIMPLIFY, simplify.lower_structured, simplify.remove_unused, simplify.simplify)
+    functions = (early_exits, *simplify.SIMPLIFY, simplify.lower_structured, simplify.remove_unused, simplify.simplify)
     by_name: dict[str, Pass] = {function.__name__: function for function in functions}
     if options.target == CPU:
         return by_name | {name: _with(step, _VECTOR) for name, step in LOWER}

@@ -314,6 +314,8 @@ def _for(interpreter: PythonInterpreter, op: py.For, operands: tuple[Any, ...]) 
         outcome = interpreter.run_body(op.suite, (item,))
         if not _goes_on(outcome):
             return None if isinstance(outcome, Left) else outcome
+        if operands and not operands[0].held:
+            break
     return None
 
 
@@ -328,6 +330,8 @@ def _while(interpreter: PythonInterpreter, op: py.While, operands: tuple[Any, ..
         outcome = interpreter.run_body(op.suite)
         if not _goes_on(outcome):
             return None if isinstance(outcome, Left) else outcome
+        if operands and not operands[0].held:
+            return None
 
 
 @python.of(py.If, py.CondExpression)

@@ -166,4 +166,4 @@ class CondBranch(Op, traits.PythonTier, traits.BlockTerminator, name="cbranch"):
 
     def check(self) -> None:
         type_ = self.condition.type
-        require(type_ in (i1, pyobject), f"cbranch: the condition must be an i1; got {type_}")
+        require(type_ in (i1, pyobject, constexpr_type), f"cbranch: the condition must be an i1; got {type_}")

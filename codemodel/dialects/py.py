@@ -250,21 +250,40 @@ _ERRORS: dict[str, type[errors.ZigguratError]] = {
 }
 
 
+class Flag(core.Var, name="flag"):
+    """Declare a variable that is true or false according to the way that control has taken; see `early_exits`.
+
+    The types of other variables may depend on it until it is tested.
+    """
+
+
+class Result(core.Var, name="result"):
+    """Declare the variable that holds what the function returns."""
+
+
 class For(Op, PythonTier, Loop, MayReturn, name="for"):
-    """`for target in iterable: suite`. The first body gives the iterable; the second takes an item: the suite."""
+    """`for target in iterable: suite`. The first body gives the iterable; the second takes an item: the suite.
+
+    The loop ends after an iteration that leaves `flag` false.
+    """
 
     iterable: Body = body(ends=Yield)
     suite: Body = body(ends=Yield)
+    flag: Value | None = operand(default=None)
 
     def check(self) -> None:
         require(len(self.suite.parameters) == 1, "the suite of a for takes the item")
 
 
 class While(Op, PythonTier, Loop, MayReturn, name="while"):
-    """`while condition: suite`. The first body gives the condition."""
+    """`while condition: suite`. The first body gives the condition.
+
+    The loop ends after an iteration that leaves `flag` false; the condition is not computed again.
+    """
 
     condition: Body = body(ends=Yield)
     suite: Body = body(ends=Yield)
+    flag: Value | None = operand(default=None)
 
 
 class Break(Op, PythonTier, LeavesIteration, name="break"):

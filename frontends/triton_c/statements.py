@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-import attrs
 import lark
 
 from ziggurat.codemodel.builder import Builder
@@ -25,46 +24,26 @@ if TYPE_CHECKING:
 _VARIABLE = VarType(pyobject)
 
 
-@attrs.define(eq=False)
-class Loop:
-    """A loop whose suite is being read.
-
-    `following` adds the ops between an iteration and the next: the step of a `for`. `returns` is set when the suite
-    has a `return`, which becomes a `break`; the ops after the loop then return.
-    """
-
-    following: Callable[[], None]
-    returns: bool = False
-
-
 class Statements(Expressions):
     """Reads the statements of a function."""
 
     def __init__(self, program: Program, builder: Builder, function: FunctionSource) -> None:
         super().__init__(program, builder)
         self.function = function
-        self.loops: list[Loop] = []
+        # For each loop around the statement, a function that adds the ops between an iteration and the next.
+        self.loops: list[Callable[[], None]] = []
         self.errors: list[ZigguratError] = []
-        # Variables of a function that has a `return` in a loop: whether it has returned, and its result.
-        self.has_returned: Value | None = None
-        self.result: Value | None = None
 
     def function_body(self) -> Body:
         """The body of the function. Raises the error of the source, or `KernelErrors` if there are several."""
         function = self.function
-        node = function.header
         for constant in self.program.constants:
             self.attempt(lambda constant=constant: self.declaration(constant))
         for parameter, value in zip(function.parameters, self.builder.parameters, strict=True):
             self.attempt(lambda parameter=parameter, value=value: self.parameter(parameter, value), parameter)
-        if any(any(loop.find_data("return")) for loop in function.block.find_pred(_is_loop)):
-            self.has_returned = self.hidden("returned", self.constant(False, node), node)
-            if function.result is not None:
-                zero = self.converted(self.constant(0, node), function.result, self.scalar, "the result", node)
-                self.result = self.hidden("result", zero, node)
         self.block(function.block)
         if not self.builder.terminated:
-            self.add(core.Return(()), node)
+            self.add(core.Return(()), function.header)
         if self.errors:
             raise KernelErrors.of(sorted(self.errors, key=_place))
         return self.builder.finish()
@@ -320,9 +299,8 @@ class Statements(Expressions):
         parameters: Sequence[Type] = (),
         following: Callable[[], None] = lambda: None,
     ) -> None:
-        """Read the suite of a loop and add the loop. `start` adds ops at the start of an iteration; `following` see
-        `Loop`."""
-        loop = Loop(following)
+        """Read the suite of a loop and add the loop. `start` adds ops at the start of an iteration, and `following`
+        those between an iteration and the next: the step of a `for`."""
 
         def iteration() -> None:
             self.scopes.append({})
@@ -330,28 +308,12 @@ class Statements(Expressions):
             self.block(suite)
             self.scopes.pop()
             if not self.builder.terminated:
-                loop.following()
+                following()
 
-        self.loops.append(loop)
+        self.loops.append(following)
         body = self.body(node, iteration, parameters)
         self.loops.pop()
         self.add(make(body), node)
-        if loop.returns:
-            self.return_after(node)
-
-    def return_after(self, node: Node) -> None:
-        """After a loop that contains a `return`: if it was taken, return, or leave the enclosing loop as well."""
-        assert self.has_returned is not None
-
-        def leave() -> None:
-            if self.loops:
-                self.loops[-1].returns = True
-                self.add(py.Break(), node)
-            else:
-                result = () if self.result is None else (self.add(core.VarLoad(self.result), node),)
-                self.add(core.Return(result), node)
-
-        self.branch(self.add(core.VarLoad(self.has_returned), node), node, leave)
 
     def break_(self, node: Node) -> None:
         if not self.loops:
@@ -361,7 +323,7 @@ class Statements(Expressions):
     def continue_(self, node: Node) -> None:
         if not self.loops:
             raise self.source.syntax("continue must stand in a loop", node)
-        self.loops[-1].following()
+        self.loops[-1]()
         self.add(py.Continue(), node)
 
     def return_(self, node: Node) -> None:
@@ -373,15 +335,7 @@ class Statements(Expressions):
         result: Value | None = None
         if value is not None and type_ is not None:
             result = self.converted(self.expression(value), type_, None, "the result", node)
-        if not self.loops:
-            self.add(core.Return(() if result is None else (result,)), node)
-            return
-        assert self.has_returned is not None
-        if self.result is not None and result is not None:
-            self.add(core.VarStore(self.result, result), node)
-        self.add(core.VarStore(self.has_returned, self.constant(True, node)), node)
-        self.loops[-1].returns = True
-        self.add(py.Break(), node)
+        self.add(core.Return(() if result is None else (result,)), node)
 
 
 _STATEMENTS: Final[dict[str, Callable[[Statements, Node], None]]] = {
@@ -395,10 +349,6 @@ _STATEMENTS: Final[dict[str, Callable[[Statements, Node], None]]] = {
 def _assigns(tree: Node) -> bool:
     """Whether an expression assigns to a variable."""
     return any(part.data in ("assign", "step", "step_after") for part in tree.iter_subtrees())
-
-
-def _is_loop(tree: Node) -> bool:
-    return tree.data in ("for", "while", "do")
 
 
 def _declared_names(tree: Node) -> Iterable[str]:

@@ -1,12 +1,13 @@
 """Attribution: abstract interpretation of the Python code model with types for values.
 
 The state maps each variable to its type. It splits at an `if`, is joined after it, and is iterated to a fixpoint over a
-loop. A path that has returned takes no part in a join. Errors are collected: a value whose op was in error has the type
-`ErrorType`, and ops that depend on it are not reported again.
+loop. `early_exits` has put flags in the place of early exits: a function returns at its end only. Errors are collected:
+a value whose op was in error has the type `ErrorType`, and ops that depend on it are not reported again.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -24,7 +25,7 @@ from ziggurat.codemodel.gpu.options import USUAL_WARPS
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.messages import Words, in_words, say
 from ziggurat.codemodel.op import Op, OpResult, Value
-from ziggurat.codemodel.types import Type
+from ziggurat.codemodel.types import Type, i1
 from ziggurat.frontends.language import Function
 from ziggurat.frontends.language.languages import EXPLICIT, Language
 from ziggurat.frontends.language.phrases import STORE_RESULTS
@@ -33,11 +34,12 @@ from ziggurat.transforms.calls.constants import FunctionName, describe, symbol_p
 from ziggurat.transforms.calls.foreign_floats import check_supported
 from ziggurat.transforms.calls.lattice import ERROR, Unusable, join
 from ziggurat.transforms.calls.promotion import NONE
+from ziggurat.transforms.early_exits import early_exits
 
 State = dict[Value, Type]
-Handler = Callable[[Any, Any], Type | None]
+Handler = Callable[[Any, Any], Type]
 
-# Handlers by op class. A handler gives the type of the result, or None when control does not continue.
+# Handlers by op class. A handler gives the type of the result.
 HANDLERS = OpTable[Handler]("type rule")
 handles = HANDLERS.of
 
@@ -55,7 +57,7 @@ class FunctionAttributor:
     ) -> None:
         self.program = program
         self.function = function
-        self.func = func = function.model
+        self.func = func = early_exits(function.model)
         self.caller = caller
         self.language = program.language if function.function is None else function.function.language
         self.words = words or self.language.words
@@ -64,8 +66,8 @@ class FunctionAttributor:
         self.scope = self.found.scope
         self.state: State = {}
         self.returns: list[tuple[Type, Op]] = []
-        # The states at the `break`s and the `continue`s of each loop around the current op, outermost first.
-        self.leaving: list[tuple[list[State], list[State]]] = []
+        # States whose types literals take at the end of an iteration: those on other paths to the same place.
+        self.destinations: list[State] = []
         self.op: Op = func
         # The names of variables, for messages.
         self.names: dict[Value, str] = {}
@@ -138,8 +140,8 @@ class FunctionAttributor:
         """The location of a value's op, with the calls that led there; for a parameter that of the current op."""
         return self.place(value.op if isinstance(value, OpResult) and value.op.location is not None else None)
 
-    def ops(self, ops: Sequence[Op]) -> bool:
-        """Run ops in the current state. False when control does not continue after them."""
+    def ops(self, ops: Sequence[Op]) -> None:
+        """Run ops in the current state."""
         types = self.scope.types
         for op in ops:
             handler = HANDLERS.get(type(op))
@@ -158,27 +160,22 @@ class FunctionAttributor:
                     error.__cause__ = error.__cause__ or kind(error.summary)  # Programs read the words there.
                 self.report(op, error)
                 outcome = self.in_error(op)
-            if outcome is None:
-                return False
             types[op.result] = outcome
-        return True
 
-    def in_error(self, op: Op) -> Type | None:
+    def in_error(self, op: Op) -> Type:
         """Record the effects of an op that is in error or depends on one: they are unknown."""
-        if isinstance(op, core.Return):
-            self.returned(op, ERROR)
-            return None
         if isinstance(op, core.Var):
             self.names[op.result] = op.name
             self.state[op.result] = ERROR
             return op.result.type
+        # The ops that stand after an `if` in the source may be in it now, and have errors of their own.
+        after = [itertools.dropwhile(lambda inner: not _follows(inner, op), body.entry.ops) for body in op.bodies]
         for inner in op.walk():
-            if isinstance(inner, core.VarStore):
-                self.state[inner.var] = ERROR
-            elif isinstance(inner, core.Return):
+            if isinstance(inner, core.Return) or (isinstance(inner, core.VarStore) and is_result(inner.var)):
                 self.returned(inner, ERROR)
-        if py.leaves_iteration(op):
-            self.leaving[-1][0].append(dict(self.state))
+            elif isinstance(inner, core.VarStore):
+                self.state[inner.var] = i1 if is_flag(inner.var) else ERROR
+        self.ops(list(itertools.chain(*after)))
         return ERROR
 
     def returned(self, op: Op, type_: Type) -> None:
@@ -187,6 +184,24 @@ class FunctionAttributor:
             self.returns.append((type_, op))
         else:
             self.returns = [(type_ if known is op else old, known) for old, known in self.returns]
+
+
+def is_flag(var: Value) -> bool:
+    """True of a variable that says which way control has taken."""
+    return isinstance(var, OpResult) and isinstance(var.op, py.Flag)
+
+
+def is_result(var: Value) -> bool:
+    """True of the variable that holds what the function returns."""
+    return isinstance(var, OpResult) and isinstance(var.op, py.Result)
+
+
+def _follows(op: Op, other: Op) -> bool:
+    """Whether an op stands after the end of another one in the source."""
+    here, place = op.location, other.location
+    if here is None or place is None:
+        return False
+    return (here.line, here.column) >= (place.end_line, place.end_column) != (0, 0)
 
 
 def _has_cause(op: Op, error: ZigguratError) -> bool:

@@ -70,7 +70,6 @@ class Scope:
         "arguments",
         "callees",
         "chosen",
-        "exits",
         "joins",
         "parent",
         "ranges",
@@ -90,12 +89,9 @@ class Scope:
         # The body that runs, 0 or 1, of an `if` whose condition is known at compile time.
         self.static_branches: dict[Value, int] = {}
         # The types, where control flow joins, of the variables that are stored inside a loop or an `if`, in the order
-        # of the first store.
+        # of the first store. Those of a loop that a `break` may leave depend on its flag: the types after the loop, and
+        # those at its head.
         self.joins: dict[Value, dict[Value, Type]] = {}
-        # For a loop that a `break` may leave: the types, after the loop, of the variables that are stored inside. The
-        # scope of an iteration of an unrolled loop has an empty table here if a `break` may leave the iteration. If
-        # control may reach the end of the iteration, `joins` of that scope has the types there.
-        self.exits: dict[Value, dict[Value, Type]] = {}
         # The iterations of an unrolled loop: the type of the item, and a scope.
         self.unrolled: dict[Value, list[tuple[Type, Scope]]] = {}
         # The items, by index, that a comprehension takes, each with the scope of its element.

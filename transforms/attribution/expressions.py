@@ -17,6 +17,7 @@ from ziggurat.codemodel.types import (
     VarType,
     constexpr_type,
     i1,
+    pyobject,
     shape_of,
     shaped,
     value_element,
@@ -34,7 +35,7 @@ from ziggurat.frontends.language.phrases import (
     UNLIKE_IN_LOOP,
 )
 from ziggurat.frontends.language.phrases import UNASSIGNED as UNASSIGNED_NAME
-from ziggurat.transforms.attribution.attribute import FunctionAttributor, handles
+from ziggurat.transforms.attribution.attribute import FunctionAttributor, handles, is_result
 from ziggurat.transforms.attribution.attribution import packed_values
 from ziggurat.transforms.attribution.objects import plain_constant, special_method
 from ziggurat.transforms.attribution.operators import OPERATORS, SPECIAL, folded
@@ -45,6 +46,7 @@ from ziggurat.transforms.calls.lattice import (
     ERROR,
     UNASSIGNED,
     RecordType,
+    Split,
     Unusable,
     at_run_time,
     components,
@@ -71,6 +73,9 @@ def constant_op(context: FunctionAttributor, op: core.ConstantOp) -> Type:
 @handles(core.Var)
 def var(context: FunctionAttributor, op: core.Var) -> Type:
     context.names[op.result] = op.name
+    if is_result(op.result):
+        context.state[op.result] = pyobject  # Its type is that of the function's result, known at the end.
+        return op.result.type
     context.state[op.result] = UNASSIGNED if op.initial is None else assigned(context, op.result, op.initial)
     return op.result.type
 
@@ -91,6 +96,8 @@ def becomes_run_time(language: Language, var: Value, value: Value) -> bool:
 def var_load(context: FunctionAttributor, op: core.VarLoad) -> Type:
     var = op.operands[0]
     type_ = context.state.get(var, UNASSIGNED)
+    if isinstance(type_, Split):
+        return i1  # Of a flag: the types of others depend on it.
     if isinstance(type_, Unusable):
         raise unusable(context, var, type_)
     return type_
@@ -128,6 +135,9 @@ def unusable(context: FunctionAttributor, var: Value, type_: Unusable) -> Ziggur
 def var_store(context: FunctionAttributor, op: core.VarStore) -> Type:
     var, value = op.operands
     new = assigned(context, var, value)
+    if is_result(var):
+        context.returned(op, new)
+        return NONE
     context.state[var] = new
     return NONE
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 import attrs
 
@@ -12,10 +11,11 @@ from ziggurat.codemodel.dialects import core, py
 from ziggurat.codemodel.errors import KernelSyntaxError, KernelTypeError, KernelValueError
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.messages import say
-from ziggurat.codemodel.op import Body, Op, Value
+from ziggurat.codemodel.op import Body, Op, OpResult, Value
 from ziggurat.codemodel.types import (
     ConstantType,
     DescriptorType,
+    ScalarType,
     TensorType,
     TupleType,
     Type,
@@ -29,7 +29,7 @@ from ziggurat.codemodel.types import (
 )
 from ziggurat.frontends.language.languages import Language
 from ziggurat.frontends.language.phrases import LOOP_BOUNDS
-from ziggurat.transforms.attribution.attribute import FunctionAttributor, State, handles
+from ziggurat.transforms.attribution.attribute import FunctionAttributor, State, handles, is_flag, is_result
 from ziggurat.transforms.attribution.attribution import Scope, packed_values
 from ziggurat.transforms.attribution.expressions import truth
 from ziggurat.transforms.calls import RULES, Typing
@@ -39,10 +39,12 @@ from ziggurat.transforms.calls.lattice import (
     UNASSIGNED,
     ErrorType,
     RangeType,
+    Split,
     Unusable,
     items_of,
     join,
     known_value,
+    split,
 )
 from ziggurat.transforms.calls.promotion import NONE, constant, is_number, promote
 
@@ -51,34 +53,85 @@ _MAX_UNROLL = 4096
 # Iterations of an unrolled loop and of all unrolled loops inside it.
 _MAX_ITERATIONS = 1 << 15
 
-# The result of the handler of an `if` after which no path continues.
-_GONE: Any = None
+
+def flag_of(condition: Value) -> Value | None:
+    """The flag that a condition is."""
+    load = condition.op if isinstance(condition, OpResult) else None
+    return load.var if isinstance(load, core.VarLoad) and is_flag(load.var) else None
 
 
-def iteration(context: FunctionAttributor, body: Body) -> tuple[list[State], list[State]]:
-    """Run the suite of a loop: the states at its end and at each `continue`, and those at each `break`."""
-    breaks: list[State] = []
-    continues: list[State] = []
-    context.leaving.append((breaks, continues))
-    ends = [context.state] if context.ops(body.entry.ops) else []
-    context.leaving.pop()
-    return ends + continues, breaks
+def cases(state: State, flag: Value | None) -> tuple[list[State], list[State]]:
+    """The states on the paths on which a flag is false, and on which it is true; without a flag it is true."""
+    type_ = constant(True) if flag is None else state[flag]
+    if flag is None or isinstance(type_, ConstantType):
+        return ([], [state]) if type_.value else ([state], [])
+    if isinstance(type_, Split):
+        parts = [cases(inner, flag) for states in cases(state, type_.flag) for inner in states]
+        return [state for no, _ in parts for state in no], [state for _, yes in parts for state in yes]
+    return [where(state, flag, False)], [where(state, flag, True)]
 
 
-@handles(py.Break, py.Continue)
-def leave_iteration(context: FunctionAttributor, op: Op) -> Type:
-    context.leaving[-1][isinstance(op, py.Continue)].append(dict(context.state))
-    return _GONE
+def where(state: State, flag: Value, value: bool) -> State:
+    """The state where a flag has this value."""
+
+    def narrowed(type_: Type) -> Type:
+        if not isinstance(type_, Split):
+            return type_
+        return type_.components[value] if type_.flag is flag else split(type_.flag, *map(narrowed, type_.components))
+
+    return {**{var: narrowed(type_) for var, type_ in state.items()}, flag: constant(value)}
 
 
-def met(states: Sequence[State], variables: Iterable[Value], place: Location | None, *, loop: bool = False) -> State:
-    """The state where control flow meets: each variable has a type above those that it has on the paths."""
-    return {
-        var: functools.reduce(
-            lambda a, b: join(a, b, place, loop=loop), [state.get(var, UNASSIGNED) for state in states]
-        )
-        for var in variables
-    }
+def met(
+    context: FunctionAttributor,
+    states: Sequence[State],
+    variables: Iterable[Value],
+    place: Location | None,
+    flags: Sequence[Value] = (),
+    loop: bool = False,
+    at_end: bool = False,
+) -> State:
+    """The state where control flow meets: each variable has a type above those that it has on the paths.
+
+    Where the paths differ in one of the flags, the types depend on it. `at_end` says that the iteration of a loop ends
+    here. Literals then take the type that the variable has on other paths to the same place.
+    """
+    variables = list(variables)
+    if flags:
+        flag, *others = flags
+        parts = [cases(state, flag) for state in states]
+        no, yes = ([state for part in parts for state in part[value]] for value in (False, True))
+        if not no or not yes:
+            return met(context, [*no, *yes], variables, place, others, loop, at_end)
+        first = met(context, no, variables, place, others, loop, at_end)
+        second = met(context, yes, variables, place, others, loop, at_end=True)
+        return {**{var: split(flag, first[var], second[var]) for var in variables}, flag: i1}
+
+    def joined(var: Value) -> Type:
+        types = [state.get(var, UNASSIGNED) for state in states]
+        for other in context.destinations if at_end and all(isinstance(type_, ConstantType) for type_ in types) else ():
+            above = other.get(var)
+            if isinstance(above, ScalarType) and all(join(above, type_) == above for type_ in types):
+                return above
+        return functools.reduce(lambda a, b: join(a, b, place, loop=loop), types)
+
+    return {var: joined(var) for var in variables}
+
+
+def ends_iteration(op: Op) -> bool:
+    """Whether nothing but the end of the iteration of a loop follows an op."""
+    block = op.parent
+    assert block is not None
+    if block.ops[-2] is not op:
+        return False
+    around = op.parent_op
+    return isinstance(around, py.For | py.While) or (isinstance(around, py.If) and ends_iteration(around))
+
+
+def flags_of(context: FunctionAttributor, op: Op, state: State) -> list[Value]:
+    """The flags that are stored to inside an op and are declared before it, the innermost first."""
+    stored = stored_variables(context, op)
+    return [var for var in reversed(state) if is_flag(var) and var in stored]
 
 
 def expression(context: FunctionAttributor, body: Body) -> Type:
@@ -103,24 +156,38 @@ def decided(context: FunctionAttributor, op: py.If | py.CondExpression) -> Body 
 def if_(context: FunctionAttributor, op: py.If) -> Type:
     chosen = decided(context, op)
     if chosen is not None:
-        return NONE if context.ops(chosen.entry.ops) else _GONE
-    before = dict(context.state)
-    outcomes: list[dict[Value, Type]] = []
-    for body in op.bodies:
+        context.ops(chosen.entry.ops)
+        return NONE
+    before, destinations = dict(context.state), context.destinations
+    flag = flag_of(op.condition)
+    outcomes: list[State] = []
+    for body, value in zip(op.bodies, (True, False), strict=True):
         context.state = dict(before)
-        if context.ops(body.entry.ops):
-            outcomes.append(context.state)
-    if not outcomes:
-        context.state = before
-        context.scope.joins[op.result] = {}
-        return _GONE
-    context.state = met(outcomes, before, op.location)
-    context.scope.joins[op.result] = {var: context.state[var] for var in stored_variables(context, op) if var in before}
+        if flag is not None:
+            context.state = where(before, flag, value)
+            context.destinations = [where(before, flag, not value), *destinations]
+        context.ops(body.entry.ops)
+        outcomes.append(context.state)
+    context.destinations = destinations
+    flags = flags_of(context, op, before)
+    if isinstance(flag, OpResult):
+        # The types of variables depend on a flag until the `if` of it in the block that declares it.
+        flags = [other for other in flags if other is not flag] + [flag] * (flag.op.parent is not op.parent)
+    context.state = met(context, outcomes, before, op.location, flags, at_end=ends_iteration(op))
+    record(context, op, before)
     return NONE
 
 
+def record(context: FunctionAttributor, op: Op, before: State) -> None:
+    """Note the variables whose values an op joins: those that are stored inside, and those that no longer depend on a
+    flag."""
+    stored = dict.fromkeys(var for var in stored_variables(context, op) if var in before)
+    changed = dict.fromkeys(var for var, type_ in before.items() if context.state[var] != type_)
+    context.scope.joins[op.result] = {var: context.state[var] for var in (stored | changed)}
+
+
 @handles(py.For)
-def for_(context: FunctionAttributor, op: py.For) -> Type | None:
+def for_(context: FunctionAttributor, op: py.For) -> Type:
     iterable = expression(context, op.iterable)
     if isinstance(iterable, ErrorType):
         return context.in_error(op)
@@ -165,50 +232,46 @@ def range_call(body: Body, taken: Callable[[Op], int | None]) -> tuple[list[Op],
 
 def define_index(context: FunctionAttributor, op: py.For, index: Type) -> None:
     """Give the index of a loop its type before the loop, where it is read after the loop."""
-    store = op.suite.entry.ops[0]
-    if isinstance(store, core.VarStore) and context.state.get(store.var) == UNASSIGNED:
+    item = op.suite.parameters[0]
+    store = next((inner for inner in op.inner_ops() if isinstance(inner, core.VarStore) and inner.value is item), None)
+    if store is not None and context.state.get(store.var) == UNASSIGNED:
         context.state[store.var] = index
 
 
 def unroll(context: FunctionAttributor, op: py.For, items: Sequence[Type]) -> None:
     around = context.scope
-    made: list[tuple[Type, Scope]] = []
+    iterations: list[tuple[Type, Scope]] = []
     before = list(context.state)
-    stored = [var for var in stored_variables(context, op) if var in context.state]
-    left: list[State] = []
-    ends = [context.state]
+    destinations, context.destinations = context.destinations, list[State]()
     outermost = context.program.unrolling is None
     count = context.program.unrolling or 0
     for item in items:
+        if op.flag is not None and context.state[op.flag] == constant(False):
+            break
         count = context.program.unrolling = count + 1
         if count > _MAX_ITERATIONS:
             break
-        context.state = met(ends, before, op.location)
         context.scope = Scope(around)
         context.scope.types[op.suite.parameters[0]] = item
-        ends, breaks = iteration(context, op.suite)
+        context.ops(op.suite.entry.ops)
         count = context.program.unrolling
-        made.append((item, context.scope))
-        left += breaks
-        if breaks:
-            context.scope.exits[op.result] = {}
-        if not ends:
-            break
-        context.scope.joins[op.result] = met(ends, stored, op.location)
-    context.scope = around
+        iterations.append((item, context.scope))
+        context.state = {var: context.state[var] for var in before}
+    context.scope, context.destinations = around, destinations
     if outermost:
         context.program.unrolling = None
         if count > _MAX_ITERATIONS:
-            context.state = met([context.state], before, op.location)
             raise KernelValueError(
                 f"an unrolled loop and those inside it must have at most {_MAX_ITERATIONS} iterations in all; got more",
                 hint="use range for one of the loops",
             )
-    context.state = met([*left, *ends], before, op.location)
-    around.unrolled[op.result] = made
-    around.exits.pop(op.result, None)
-    if left:
-        around.exits[op.result] = {var: context.state[var] for var in stored}
+    around.unrolled[op.result] = iterations
+    at_end = context.state
+    outer = [flag for flag in flags_of(context, op, at_end) if flag is not op.flag]
+    context.state = met(
+        context, [state for part in cases(at_end, op.flag) for state in part], before, op.location, outer
+    )
+    around.joins[op.result] = {var: type_ for var, type_ in context.state.items() if type_ != at_end[var]}
 
 
 @handles(py.While)
@@ -216,7 +279,7 @@ def while_(context: FunctionAttributor, op: py.While) -> Type:
     return loop(context, op, [op.condition, op.suite], None)
 
 
-def loop(context: FunctionAttributor, op: Op, bodies: Sequence[Body], item: Type | None) -> Type:
+def loop(context: FunctionAttributor, op: py.For | py.While, bodies: Sequence[Body], item: Type | None) -> Type:
     """Run a loop to a fixpoint: the state at its head is above the one before it and the one after an iteration."""
     stored = [var for var in stored_variables(context, op) if var in context.state]
     entry = dict(context.state)
@@ -226,6 +289,7 @@ def loop(context: FunctionAttributor, op: Op, bodies: Sequence[Body], item: Type
     # Types rise a few steps each, and from one variable to the next in a visit.
     endless = False
     breaks: list[State] = []
+    outer = [flag for flag in flags_of(context, op, entry) if flag is not op.flag]
     for _ in range(_MAX_VISITS * (1 + len(stored))):
         del context.program.errors[known_errors:]
         context.state = dict(head)
@@ -242,11 +306,15 @@ def loop(context: FunctionAttributor, op: Op, bodies: Sequence[Body], item: Type
             elif not isinstance(condition, ErrorType):
                 truth(context, condition, "while", op.condition.entry.terminator.operands[0])
         context.scope.static_branches.pop(op.result, None)
-        ends, breaks = iteration(context, bodies[-1])
+        destinations, context.destinations = context.destinations, [head]
+        context.ops(bodies[-1].entry.ops)
+        context.destinations = destinations
+        breaks, ends = cases(context.state, op.flag)
         # A variable in error after an iteration keeps its type at the head, so the next visit finds the error again.
         failed = {var: ERROR for var in stored if any(isinstance(end[var], ErrorType) for end in (*ends, *breaks))}
-        after = met([head, *ends], [var for var in stored if var not in failed], op.location, loop=True)
-        if all(after[var] == head[var] for var in after):
+        variables = [var for var in stored if var not in failed]
+        after = met(context, [head, *ends], variables, op.location, outer, loop=True)
+        if all(after[var] == head[var] for var in variables):
             endless = isinstance(op, py.While) and isinstance(condition, ConstantType)
             if isinstance(op, py.While) and endless and not breaks:
                 raise KernelSyntaxError(
@@ -258,14 +326,15 @@ def loop(context: FunctionAttributor, op: Op, bodies: Sequence[Body], item: Type
         head.update(after)
     else:
         raise AssertionError("the types of a loop's variables do not settle")
-    context.scope.joins[op.result] = {var: head[var] for var in stored}
-    context.scope.exits.pop(op.result, None)
     context.state = head
-    if breaks:
-        context.state = met(breaks if endless else [head, *breaks], entry, op.location)
-        context.scope.exits[op.result] = {var: context.state[var] for var in stored}
+    joins = {var: head[var] for var in stored if var is not op.flag}
+    if breaks and op.flag is not None:
+        context.state = met(context, breaks if endless else [head, *breaks], entry, op.location, outer)
+        after = {var: split(op.flag, context.state[var], type_) for var, type_ in joins.items()}
+        joins = {op.flag: i1, **after}
+    context.scope.joins[op.result] = joins
     context.state = {**context.state, **failed}
-    return context.in_error(op) or ERROR if isinstance(condition, ErrorType) else NONE
+    return context.in_error(op) if isinstance(condition, ErrorType) else NONE
 
 
 @handles(py.CondExpression)
@@ -433,9 +502,11 @@ def error(context: FunctionAttributor, op: py.Error) -> Type:
 
 
 @handles(core.Return)
-def return_(context: FunctionAttributor, op: core.Return) -> None:
-    values = op.operands
-    context.returned(op, context.scope.type_of(values[0]) if values else NONE)
+def return_(context: FunctionAttributor, op: core.Return) -> Type:
+    load = op.values[0].op if op.values and isinstance(op.values[0], OpResult) else None
+    if not isinstance(load, core.VarLoad) or not is_result(load.var):
+        context.returned(op, context.scope.type_of(op.values[0]) if op.values else NONE)
+    return NONE
 
 
 @handles(core.Yield)

@@ -35,13 +35,15 @@ from ziggurat.frontends.language.host import cast as cast_number
 from ziggurat.frontends.language.languages import EXPLICIT, Language
 from ziggurat.transforms import casts
 from ziggurat.transforms.calls.foreign_floats import is_e4b15, narrowed, widened
-from ziggurat.transforms.calls.lattice import BlockPtrType, components
+from ziggurat.transforms.calls.lattice import BlockPtrType, ErrorType, Split, Unusable, components
 
 if TYPE_CHECKING:
     from ziggurat.transforms.mirror.mirror import FunctionMirror
 
 # A value of the Python model in the Triton model: a value, a tuple of such, or None for a constant, which needs none.
 Built = Value | tuple["Built", ...] | None
+# The attributed types that have no value at run time.
+VALUELESS = ConstantType | Unusable | ErrorType
 # The building half of a call's rule: `(emit, result type, *arguments) -> the value of the result`.
 Builds = Callable[..., Built]
 
@@ -237,8 +239,9 @@ def as_given(cls: type[Any]) -> Builds:
 
 
 def split_operand(operand: Operand) -> list[Operand]:
-    """The components of a tuple operand, constant or not, or the parts of a block pointer."""
-    types = operand.type.components if isinstance(operand.type, BlockPtrType) else components(operand.type)
+    """The components of a tuple operand, constant or not, the parts of a block pointer, or the values that depend on a
+    flag."""
+    types = operand.type.components if isinstance(operand.type, BlockPtrType | Split) else components(operand.type)
     assert types is not None
     built: Any = operand.value
     values = cast(tuple[Built, ...], built if isinstance(built, tuple) else (None,) * len(types))
@@ -247,9 +250,9 @@ def split_operand(operand: Operand) -> list[Operand]:
 
 def flatten_types(type_: Type) -> list[Type]:
     """The run-time types that make up an attributed type: a tuple's components in a row; constants have none."""
-    if isinstance(type_, TupleType | BlockPtrType):
+    if isinstance(type_, TupleType | BlockPtrType | Split):
         return [inner for component in type_.components for inner in flatten_types(component)]
-    return [] if isinstance(type_, ConstantType) else [in_models(type_)]
+    return [] if isinstance(type_, VALUELESS) else [in_models(type_)]
 
 
 def in_models(type_: Type) -> Type:
@@ -272,6 +275,6 @@ def packed_type(type_: Type) -> Type:
 def rebuild(type_: Type, values: list[Value]) -> Built:
     """The value of an attributed type from its flattened run-time values, which are removed from the front of
     `values`."""
-    if isinstance(type_, TupleType | BlockPtrType):
+    if isinstance(type_, TupleType | BlockPtrType | Split):
         return tuple(rebuild(component, values) for component in type_.components)
-    return None if isinstance(type_, ConstantType) else values.pop(0)
+    return None if isinstance(type_, VALUELESS) else values.pop(0)

@@ -12,6 +12,7 @@ from typing import Any, cast
 import attrs
 
 from ziggurat.codemodel.location import Location
+from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.types import ConstantType, DescriptorType, PtrType, ScalarType, TupleType, Type, TypeSyntax, i64
 from ziggurat.frontends.language import Function
 from ziggurat.frontends.language.constants import as_constant, unwrapped
@@ -74,6 +75,22 @@ class Unusable(Type):
 
     def syntax(self) -> TypeSyntax:
         return TypeSyntax("unusable", tuple(type_.syntax() for type_ in self.types))
+
+
+@attrs.frozen(str=False)
+class Split(Type):
+    """The type of a variable that depends on a flag: the type where the flag is false, and the one where it is true."""
+
+    flag: Value = attrs.field(eq=id)
+    components: tuple[Type, Type]
+
+    def syntax(self) -> TypeSyntax:
+        return TypeSyntax("split", tuple(type_.syntax() for type_ in self.components))
+
+
+def split(flag: Value, no: Type, yes: Type) -> Type:
+    """The type of a variable that has the type `no` where a flag is false, and `yes` where it is true."""
+    return no if no == yes else Split(flag, (no, yes))
 
 
 @attrs.frozen

@@ -6,109 +6,115 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import attrs
-
 from ziggurat.codemodel.dialects import arith, core, py, scf, tt
 from ziggurat.codemodel.errors import warn
-from ziggurat.codemodel.op import Body, Op, Value
-from ziggurat.codemodel.traits import LeavesIteration
+from ziggurat.codemodel.op import Body, Op, OpResult, Value
 from ziggurat.codemodel.types import ConstantType, DescriptorType, ScalarType, TensorType, TupleType, Type, i1, pyobject
+from ziggurat.transforms.attribution.attribute import is_flag, is_result
 from ziggurat.transforms.attribution.attribution import Scope
-from ziggurat.transforms.attribution.flow import index_type, known_truth, operands_of, range_call
+from ziggurat.transforms.attribution.flow import flag_of, index_type, known_truth, operands_of, range_call
 from ziggurat.transforms.attribution.operators import COMPARISONS
-from ziggurat.transforms.calls.emit import Built, Emitter, Operand, flatten_types, packed_type, rebuild, split_operand
-from ziggurat.transforms.calls.lattice import BlockPtrType, ErrorType, RangeType, Unusable, components
-from ziggurat.transforms.calls.promotion import NONE
+from ziggurat.transforms.calls.emit import (
+    VALUELESS,
+    Built,
+    Emitter,
+    Operand,
+    flatten_types,
+    packed_type,
+    rebuild,
+    split_operand,
+)
+from ziggurat.transforms.calls.lattice import BlockPtrType, ErrorType, RangeType, Split, Unusable, components
+from ziggurat.transforms.calls.promotion import NONE, constant
 from ziggurat.transforms.mirror.mirror import FunctionMirror, handles
 
-# The ops that follow an `if` in which a path leaves early, with that `if`, whose joins they come after.
-_Rest = tuple[tuple[Sequence[Op], Op], ...]
-
-# The largest number of ops that is copied into several paths rather than put under an `if` of its own.
-_SHORT = 3
+# The values of flags that a place in the model implies, beside those that attribution knows.
+Known = Mapping[Value, bool]
 
 
 class Joined:
-    """The variables that control flow joins, by their joined types. `carried` are those with a run-time value."""
+    """The variables that control flow joins, by their joined types."""
 
-    def __init__(self, context: FunctionMirror, joins: Mapping[Value, Type] | None) -> None:
+    def __init__(self, context: FunctionMirror, joins: Mapping[Value, Type]) -> None:
         self.context = context
-        self.joins = joins or {}
-        without = Unusable | ErrorType | ConstantType
-        self.carried = {var: type_ for var, type_ in self.joins.items() if not isinstance(type_, without)}
-        self.types = flatten_types(TupleType(tuple(self.carried.values())))
+        result = context.instance.result
+        self.joins = {var: result if is_result(var) else type_ for var, type_ in joins.items()}
+        # A flag is an i1, whatever it depends on.
+        depends = [var for var, type_ in self.joins.items() if is_flag(var) and isinstance(type_, Split)]
+        self.carried = {**self.joins, **dict.fromkeys(depends, i1)}
+        self.types = [part for type_ in self.carried.values() for part in flatten_types(type_)]
 
     def values(self) -> list[Value]:
         """The run-time values of the variables, brought to the joined types."""
-        return [value for var in self.carried for value in self.value(var)]
-
-    def value(self, var: Value) -> list[Value]:
-        """The components of a variable. The index of a loop has no value before it."""
-        known = var in self.context.variables
-        return (
-            self.context.emit.repack(self.context.variables[var], self.carried[var])
-            if known
-            else self.unread_value(var)
-        )
-
-    def unread(self) -> list[Value]:
-        """Values of the types, for a path on which the variables are not read."""
-        return [value for var in self.carried for value in self.unread_value(var)]
-
-    def unread_value(self, var: Value) -> list[Value]:
-        """A variable's own value, where it has the joined type, or a placeholder."""
-        operand = self.context.variables.get(var)
-        if operand is not None and operand.type == self.carried[var]:
-            return self.value(var)
-        return [self.context.emit.placeholder(type_) for type_ in flatten_types(self.carried[var])]
+        variables = self.context.variables
+        return [v for var, type_ in self.carried.items() for v in brought(self.context, variables.get(var), type_, {})]
 
     def enter(self, values: Sequence[Value]) -> None:
-        """Give the variables these values."""
+        """Give the variables these values. Those that must not be read lose theirs."""
         left = list(values)
-        for var, type_ in self.carried.items():
-            self.context.variables[var] = Operand(type_, rebuild(type_, left))
-        self.forget()
-
-    def forget(self) -> None:
-        """Forget the values of the variables that have none: constants, and variables that must not be read."""
         for var, type_ in self.joins.items():
-            if isinstance(type_, ConstantType):
-                self.context.variables[var] = Operand(type_, None)
-            elif var not in self.carried:
+            if isinstance(type_, Unusable | ErrorType):
                 self.context.variables.pop(var, None)
+            else:
+                self.context.variables[var] = Operand(type_, rebuild(self.carried[var], left))
 
 
-@attrs.frozen
-class _Frame:
-    """The values, of `types`, that each path through a sequence of ops gives.
-
-    A path that leaves early has `leaving(op)`, of the types `results`, and gives `left(leaving(op))`. One that reaches
-    the end gives `at_end()`.
-    """
-
-    results: Sequence[Type]
-    leaving: Callable[[Op], list[Value]]
-    types: Sequence[Type]
-    left: Callable[[list[Value]], list[Value]]
-    at_end: Callable[[], list[Value]]
+def possible(context: FunctionMirror, known: Known) -> bool:
+    """Whether flags may have these values here."""
+    for flag, value in known.items():
+        type_ = context.variables[flag].type
+        while isinstance(type_, Split) and type_.flag in known:
+            type_ = type_.components[known[type_.flag]]
+        if isinstance(type_, ConstantType) and type_.value != value:
+            return False
+    return True
 
 
-def run(context: FunctionMirror, ops: Sequence[Op], rest: _Rest, frame: _Frame) -> list[Value]:
-    """Run ops, and the rest after them; the values of the frame."""
-    for index, op in enumerate(ops):
-        if isinstance(op, core.Return | LeavesIteration):
-            return frame.left(frame.leaving(op))
-        if isinstance(op, py.If) and _leaves(op):
-            return if_with_exit(context, op, ((ops[index + 1 :], op), *rest), frame)
-        if not isinstance(op, core.Yield):
-            context.step(op)
-    if not rest:
-        return frame.at_end()
-    (ops, met), *more = rest
-    # The values of the variables that the `if` joins, brought to the joined types.
-    joined = Joined(context, context.scope.joins.get(met.result))
-    joined.enter(joined.values())
-    return run(context, ops, tuple(more), frame)
+def brought(context: FunctionMirror, operand: Operand | None, type_: Type, known: Known) -> list[Value]:
+    """The components of a variable, brought to a type; placeholders where it has no value."""
+    if isinstance(type_, VALUELESS):
+        return []
+    if isinstance(type_, Split):
+        values: list[Value] = []
+        for value, part in enumerate(type_.components):
+            case = {**known, type_.flag: bool(value)}
+            is_read = possible(context, case) or (operand is not None and operand.type == part)
+            values += brought(context, operand if is_read else None, part, case)
+        return values
+    if operand is not None and isinstance(operand.type, Split) and isinstance(operand.value, tuple):
+        flag, parts = operand.type.flag, list[Callable[[], list[Value]]]()
+        for value, part in enumerate(split_operand(operand)):
+            case = {**known, flag: bool(value)}
+            is_read = not isinstance(part.type, Unusable | ErrorType) and known.get(flag, value) == value
+            if is_read and possible(context, case):
+                parts.insert(0, lambda part=part, case=case: brought(context, part, type_, case))
+        if parts:
+            is_one = len(parts) == 1
+            return parts[0]() if is_one else chosen(context, context.variables[flag].value, parts, flatten_types(type_))
+        operand = None
+    if operand is None or isinstance(operand.type, Unusable | ErrorType) or (operand.type == NONE != type_):
+        return [context.emit.placeholder(part) for part in flatten_types(type_)]
+    return context.emit.repack(operand, type_)
+
+
+def chosen(
+    context: FunctionMirror, condition: Value, parts: Sequence[Callable[[], list[Value]]], types: Sequence[Type]
+) -> list[Value]:
+    """The values of the first part where the condition holds, and of the second where not. They may be computed."""
+    if any(isinstance(type_, DescriptorType) for type_ in types):
+        return branch(context, condition, parts, types)
+    pairs = zip(*(part() for part in parts), strict=True)
+    return [yes if yes is no else context.emit.add(arith.Select(condition, yes, no)) for yes, no in pairs]
+
+
+def assume(context: FunctionMirror, flag: Value | None, value: bool) -> None:
+    """Let the variables that depend on a flag have the values that they have where the flag has this value."""
+    for var, operand in list(context.variables.items()):
+        if isinstance(operand.type, Split) and operand.type.flag is flag:
+            held = operand.value if is_flag(var) else operand.value[value]
+            context.variables[var] = Operand(operand.type.components[value], held)
+    if flag is not None:
+        context.variables[flag] = Operand(constant(value), None)
 
 
 @handles(core.Func)
@@ -122,28 +128,16 @@ def function(context: FunctionMirror, op: core.Func) -> Built:
             context.values[parameter] = context.emit.constant(type_.value, type_.type) if has_form else None
         else:
             context.values[parameter] = rebuild(type_, given)
-
-    types = flatten_types(context.instance.result)
-
-    def returned(op: Op) -> list[Value]:
-        value = context.operand(op.operands[0]) if op.operands else Operand(NONE, None)
-        if value.type == NONE:  # Nothing, or a value that is undefined on this path.
-            return [context.emit.placeholder(type_) for type_ in types]
-        return context.emit.repack(value, context.instance.result)
-
-    context.emit.add(tt.Return(run(context, op.body.entry.ops, (), _Frame(types, returned, types, list, list))))
+    *ops, end = op.body.entry.ops
+    context.suite(ops)
+    value = end.operands[0] if end.operands else None
+    if isinstance(value, OpResult) and isinstance(value.op, core.VarLoad) and is_result(value.op.var):
+        operand = context.variables.get(value.op.var)
+    else:
+        operand = None if value is None else context.operand(value)
+    context.emit.builder.location = end.location
+    context.emit.add(tt.Return(brought(context, operand, context.instance.result, {})))
     return None
-
-
-def run_iteration(
-    context: FunctionMirror, body: Body, types: Sequence[Type], following: Callable[[bool], list[Value]]
-) -> list[Value]:
-    """Run the suite of a loop; the values, of these types, for what comes next: `following(False)` after a `break`."""
-
-    def leaving(op: Op) -> list[Value]:
-        return following(isinstance(op, py.Continue))
-
-    return run(context, body.entry.ops, (), _Frame(types, leaving, types, list, lambda: following(True)))
 
 
 def body_of(context: FunctionMirror, types: Sequence[Type], result: Type, part: Callable[[list[Value]], Op]) -> Body:
@@ -175,70 +169,19 @@ def if_(context: FunctionMirror, op: py.If) -> Built:
     if taken is not None:
         context.suite(op.bodies[taken].entry.ops)
         return None
-    condition = context.emit.truth(context.operand(op.condition))
-    joined = Joined(context, context.finding(lambda scope: scope.joins, op))
+    condition, flag = context.emit.truth(context.operand(op.condition)), flag_of(op.condition)
+    joined = Joined(context, context.found(lambda scope: scope.joins, op))
 
-    def suite(body: Body) -> list[Value]:
+    def suite(body: Body, value: bool) -> list[Value]:
+        assume(context, flag, value)
         context.suite(body.entry.ops)
         return joined.values()
 
-    joined.enter(branch(context, condition, [lambda body=body: suite(body) for body in op.bodies], joined.types))
+    parts = [
+        lambda body=body, value=value: suite(body, value) for body, value in zip(op.bodies, (True, False), strict=True)
+    ]
+    joined.enter(branch(context, condition, parts, joined.types))
     return None
-
-
-def if_with_exit(context: FunctionMirror, op: py.If, rest: _Rest, frame: _Frame) -> list[Value]:
-    """An `if` in which a path leaves early. The ops after it move into the path that does not.
-
-    Several such paths would need several copies. The `if` then yields whether a path has left, with what, and the
-    joined variables; the ops go into a second `if`.
-    """
-    taken = context.finding(lambda scope: scope.static_branches, op)
-    if taken is not None:
-        return run(context, op.bodies[taken].entry.ops, rest, frame)
-    joined = Joined(context, context.finding(lambda scope: scope.joins, op))
-    has_placeholders = not any(isinstance(type_, DescriptorType) for type_ in (*frame.results, *joined.types))
-    if _ways_on(context, op) <= 1 or _is_short(rest) or not has_placeholders:
-        return _both(context, op, rest, frame)
-
-    def left(values: list[Value]) -> list[Value]:
-        return [context.emit.constant(True, i1), *values, *joined.unread()]
-
-    def at_end() -> list[Value]:
-        return [context.emit.constant(False, i1), *map(context.emit.placeholder, frame.results), *joined.values()]
-
-    types = [i1, *frame.results, *joined.types]
-    flag, *parts = _both(context, op, (), attrs.evolve(frame, types=types, left=left, at_end=at_end))
-    count = len(frame.results)
-
-    def go_on() -> list[Value]:
-        joined.enter(parts[count:])
-        return run(context, rest[0][0], rest[1:], frame)
-
-    return branch(context, flag, [lambda: frame.left(parts[:count]), go_on], frame.types)
-
-
-def _both(context: FunctionMirror, op: py.If, rest: _Rest, frame: _Frame) -> list[Value]:
-    """An `scf.if` of the two suites, each with the rest after it; the values of the frame."""
-    condition = context.emit.truth(context.operand(op.condition))
-    context.emit.builder.location = op.location
-    parts = [lambda body=body: run(context, body.entry.ops, rest, frame) for body in op.bodies]
-    return branch(context, condition, parts, frame.types)
-
-
-def _ways_on(context: FunctionMirror, op: Op) -> int:
-    """The number of paths through an `if` to the ops after it."""
-    taken = context.finding(lambda scope: scope.static_branches, op)
-    return sum(_ways_through(context, body) for body in (op.bodies if taken is None else [op.bodies[taken]]))
-
-
-def _ways_through(context: FunctionMirror, body: Body) -> int:
-    count = 1
-    for op in body.entry.ops:
-        if isinstance(op, core.Return | LeavesIteration):
-            return 0
-        if isinstance(op, py.If) and _leaves(op):
-            count *= _ways_on(context, op)
-    return count
 
 
 @handles(py.For)
@@ -250,19 +193,21 @@ def for_(context: FunctionMirror, op: py.For) -> Built:
     found = context.found(lambda scope: scope.ranges, op)
     index = index_type(found)
     start, stop, step = bounds(context, op, found, index)
-    if context.finding(lambda scope: scope.exits, op) is not None:
+    joins = context.found(lambda scope: scope.joins, op)
+    if op.flag in joins:
         ignored = [name for name, value in found.options if value]
         if ignored:
             warn(f"a loop with a break ignores the options of zg.range: {', '.join(ignored)}", op.location)
         counted_with_break(context, op, found.step, start, stop, step)
         return None
-    joined = Joined(context, context.found(lambda scope: scope.joins, op))
+    joined = Joined(context, joins)
     initial = joined.values()
 
     def suite(parameters: list[Value]) -> Op:
         context.values[op.suite.parameters[0]] = parameters.pop(0)
         joined.enter(parameters)
-        return scf.Yield(run_iteration(context, op.suite, joined.types, lambda _: joined.values()))
+        context.suite(op.suite.entry.ops)
+        return scf.Yield(joined.values())
 
     body = body_of(context, [index, *joined.types], _packed(joined.types), suite)
     context.emit.builder.location = op.location
@@ -295,119 +240,51 @@ def unroll(context: FunctionMirror, op: py.For, iterations: Sequence[tuple[Type,
     # The components of a tuple; numbers need no value.
     items = value if isinstance(value, tuple) else (None,) * len(iterations)
     around = context.scope
-    exits = Joined(context, around.exits.get(op.result))
-    scopes = [(scope, item) for (_, scope), item in zip(iterations, items, strict=False)]
-    exits.enter(iterate(context, op, scopes, exits))
-    context.scope = around
-
-
-def iterate(context: FunctionMirror, op: py.For, scopes: Sequence[tuple[Scope, Built]], exits: Joined) -> list[Value]:
-    """Run iterations of an unrolled loop; the run-time values of the variables after the loop, `exits`.
-
-    The iterations after one that a `break` may leave are under an `if`.
-    """
-    for index, (scope, item) in enumerate(scopes):
+    for (_, scope), item in zip(iterations, items, strict=False):
         context.scope = scope
         context.values[op.suite.parameters[0]] = item
-        joins = scope.joins.get(op.result)
-        if op.result in scope.exits and joins is None:
-            return run_iteration(context, op.suite, exits.types, lambda _: exits.values())
-        at_end = Joined(context, joins)
-        if op.result in scope.exits:
-            return iterate_with_break(context, op, at_end, scopes[index + 1 :], exits)
-        if joins is not None:
-            at_end.enter(run_iteration(context, op.suite, at_end.types, lambda _, j=at_end: j.values()))
-    return exits.values()
-
-
-def iterate_with_break(
-    context: FunctionMirror, op: py.For, at_end: Joined, scopes: Sequence[tuple[Scope, Built]], exits: Joined
-) -> list[Value]:
-    """Run an iteration of an unrolled loop that a `break` may leave, and the iterations after it; see `iterate`."""
-
-    def following(goes_on: bool) -> list[Value]:
-        flag = context.emit.constant(goes_on, i1)
-        if goes_on:
-            return [flag, *exits.unread(), *at_end.values()]
-        return [flag, *exits.values(), *at_end.unread()]
-
-    flag, *parts = run_iteration(context, op.suite, [i1, *exits.types, *at_end.types], following)
-    count = len(exits.types)
-
-    def go_on() -> list[Value]:
-        at_end.enter(parts[count:])
-        return iterate(context, op, scopes, exits)
-
-    return branch(context, flag, [go_on, lambda: parts[:count]], exits.types)
-
-
-class _LoopVariables:
-    """The variables of a loop. One whose type after the loop is not the one at the head is carried twice."""
-
-    def __init__(self, context: FunctionMirror, op: Op) -> None:
-        joins = context.found(lambda scope: scope.joins, op)
-        exits = context.finding(lambda scope: scope.exits, op)
-        self.head = Joined(context, joins)
-        self.exits = Joined(context, joins if exits is None else exits)
-        self.changed = Joined(context, {var: type_ for var, type_ in self.exits.carried.items() if joins[var] != type_})
-        self.types = [*self.head.types, *self.changed.types]
-
-    def values(self, goes_on: bool) -> list[Value]:
-        """The values at the head of the next iteration, or those after a `break`."""
-        values: list[Value] = []
-        for var, type_ in self.head.carried.items():
-            is_read = goes_on or self.exits.joins[var] == type_
-            values += (self.head.value if is_read else self.head.unread_value)(var)
-        for var in self.changed.carried:
-            is_read = not goes_on or not isinstance(self.head.joins[var], Unusable)
-            values += (self.changed.value if is_read else self.changed.unread_value)(var)
-        return values
-
-    def leave(self, values: Sequence[Value]) -> None:
-        """Give the variables the values after the loop."""
-        count = len(self.head.types)
-        self.head.enter(values[:count])
-        self.changed.enter(values[count:])
-        self.exits.forget()
+        context.suite(op.suite.entry.ops)
+    context.scope = around
+    after = Joined(context, context.found(lambda scope: scope.joins, op))
+    after.enter(after.values())
 
 
 def while_loop(
     context: FunctionMirror,
     op: py.For | py.While,
     heads: Sequence[Value],
-    more: Callable[[Value | None, Sequence[Value]], Value],
-    advance: Callable[[Sequence[Value]], tuple[Value | None, Sequence[Value]]],
+    more: Callable[[Sequence[Value]], Value],
+    advance: Callable[[Sequence[Value]], Sequence[Value]],
 ) -> None:
-    """A loop as an `scf.while`. It carries whether it goes on, if it has a `break`, then `heads` and the variables.
+    """A loop as an `scf.while`, which carries `heads` and the variables.
 
-    `more` is the condition, for the first two. `advance` is called at the start of an iteration: whether the loop goes
-    on after it, None for True, and the heads of the next one.
+    `more` gives the condition. `advance` is called at the start of an iteration for the heads of the next one.
     """
-    has_break = context.finding(lambda scope: scope.exits, op) is not None
-    variables = _LoopVariables(context, op)
-    first = [*([context.emit.constant(True, i1)] if has_break else []), *heads]
-    types = [*(value.type for value in first), *variables.types]
-
-    def enter(parameters: list[Value]) -> tuple[Value | None, list[Value]]:
-        variables.head.enter(parameters[len(first) :])
-        return parameters[0] if has_break else None, parameters[len(first) - len(heads) : len(first)]
+    joins = context.found(lambda scope: scope.joins, op)
+    joined, count = Joined(context, joins), len(heads)
 
     def condition(parameters: list[Value]) -> Op:
-        return scf.Condition(more(*enter(parameters)), parameters)
+        joined.enter(parameters[count:])
+        return scf.Condition(more(parameters[:count]), parameters)
 
     def suite(parameters: list[Value]) -> Op:
-        going, following = advance(enter(parameters)[1])
+        joined.enter(parameters[count:])
+        assume(context, op.flag, True)
+        following = advance(parameters[:count])
+        context.suite(op.suite.entry.ops)
+        return scf.Yield([*following, *joined.values()])
 
-        def ends(goes_on: bool) -> list[Value]:
-            flag = going if goes_on and going is not None else context.emit.constant(goes_on, i1) if has_break else None
-            return [*([] if flag is None else [flag]), *following, *variables.values(goes_on)]
-
-        return scf.Yield(run_iteration(context, op.suite, types, ends))
-
-    initial = [*first, *variables.values(True)]
+    initial = [*heads, *joined.values()]
+    types = [value.type for value in initial]
     bodies = [body_of(context, types, _packed(types), part) for part in (condition, suite)]
     made = context.emit.parts(context.emit.add(scf.While(initial, *bodies)), len(types))
-    variables.leave(made[len(first) :])
+    joined.enter(made[count:])
+    # The variables now have the types that they have after a `break`.
+    changed = {
+        var: type_.components[0] for var, type_ in joins.items() if isinstance(type_, Split) and type_.flag is op.flag
+    }
+    after = Joined(context, changed)
+    after.enter(after.values())
 
 
 @handles(py.While)
@@ -417,16 +294,18 @@ def while_(context: FunctionMirror, op: py.While) -> None:
         return
 
     def test() -> list[Value]:
+        assume(context, op.flag, True)
         return [context.emit.truth(expression(context, op.condition))]
 
-    def more(going: Value | None, _: Sequence[Value]) -> Value:
+    def more(_: Sequence[Value]) -> Value:
+        going = None if op.flag is None else context.variables[op.flag].value
         if going is None:
             return test()[0]
         if isinstance(context.scope.type_of(op.condition.entry.terminator.operands[0]), ConstantType):
             return going
         return branch(context, going, [test, lambda: [context.emit.constant(False, i1)]], [i1])[0]
 
-    while_loop(context, op, (), more, lambda _: (None, ()))
+    while_loop(context, op, (), more, lambda _: ())
 
 
 def counted_with_break(
@@ -452,16 +331,18 @@ def counted_with_break(
         is_less = context.emit.add(arith.CmpI(first, second, less))
         return context.emit.add(arith.Select(up, is_less, context.emit.add(arith.CmpI(first, second, greater))))
 
-    def more(going: Value | None, heads: Sequence[Value]) -> Value:
-        assert going is not None
+    def more(heads: Sequence[Value]) -> Value:
+        assert op.flag is not None
         is_inside = precedes(heads[0], stop)
-        return context.emit.add(arith.AndI(going, is_inside))
+        return context.emit.add(arith.AndI(context.variables[op.flag].value, is_inside))
 
-    def advance(heads: Sequence[Value]) -> tuple[Value | None, Sequence[Value]]:
+    def advance(heads: Sequence[Value]) -> Sequence[Value]:
         context.values[op.suite.parameters[0]] = heads[0]
         following = context.emit.add(arith.AddI(heads[0], step))
+        if known in (1, -1):
+            return [following]
         # An index that wraps around ends the loop.
-        return None if known in (1, -1) else precedes(heads[0], following), [following]
+        return [context.emit.add(arith.Select(precedes(heads[0], following), following, stop))]
 
     while_loop(context, op, [start], more, advance)
 
@@ -572,18 +453,6 @@ def assertion(context: FunctionMirror, op: py.Assert) -> Built:
         text = message.value if isinstance(message, ConstantType) else None
         context.emit.add(tt.Assert(context.emit.truth(condition), message=text or ""))
     return None
-
-
-def _leaves(op: Op) -> bool:
-    """Whether a path through the op leaves the function, or the iteration of a loop around it."""
-    return py.leaves_iteration(op) or any(isinstance(inner, core.Return) for inner in op.walk())
-
-
-def _is_short(rest: _Rest) -> bool:
-    """True of a sequence of ops that is little more than a return."""
-    trivial = (core.ConstantOp, core.VarLoad, py.Pack, core.Return, core.Yield, LeavesIteration)
-    ops = [op for part, _ in rest for op in part if not isinstance(op, core.Yield)]
-    return len(ops) <= _SHORT and all(isinstance(op, trivial) for op in ops)
 
 
 def _is_simple(body: Body) -> bool:

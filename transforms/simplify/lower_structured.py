@@ -85,8 +85,17 @@ class _Lowering:
         self, builder: Rewriter, op: Op, block: Block, parameters: Sequence[Value], following: Ending, rest: Block
     ) -> None:
         """Append the last body of a loop. `following` is what its end becomes; a `break` goes to the block `rest`."""
-        self._leaving[op.result] = following, _go(op, rest)
-        self.into(builder, block, op.bodies[-1], parameters, following)
+
+        def test(builder: Rewriter, values: tuple[Value, ...]) -> None:
+            onward = builder.new_block()
+            holds = builder.add(core.VarLoad(builder[op.operands[-1]]))
+            builder.add(_choose(op, holds, Successor(onward), Successor(rest)))
+            builder.move_to(onward)
+            following(builder, values)
+
+        ending = test if isinstance(op, py.For | py.While) and op.flag is not None else following
+        self._leaving[op.result] = ending, _go(op, rest)
+        self.into(builder, block, op.bodies[-1], parameters, ending)
         builder.move_to(rest)
 
     def results(self, builder: Rewriter, op: Op, values: Sequence[Value]) -> Outcome:
@@ -143,6 +152,8 @@ def _if(
 
 @_LOWER.of(scf.While, py.While)
 def _while(lowering: _Lowering, builder: Rewriter, op: scf.While | py.While, operands: tuple[Value, ...]) -> Outcome:
+    if isinstance(op, py.While):
+        operands = ()  # The flag, which its loop tests.
     types = [value.type for value in operands]
     before, after, rest = (builder.new_block(types) for _ in range(3))
     builder.add(_jump(op, before, operands))

@@ -66,7 +66,7 @@ def kernel(p, n):
 def test_what_depends_on_an_error_is_in_error_and_is_not_reported():
     at = walk()
     at.scope.types[MODEL.bodies[0].parameters[0]] = ERROR
-    assert at.ops(MODEL.bodies[0].entry.ops) is False
+    at.ops(MODEL.bodies[0].entry.ops)
     add, var, _ = MODEL.bodies[0].entry.ops
     assert at.scope.types[add.result] is ERROR and at.state[var.result] is ERROR
     assert [type_ for type_, _ in at.returns] == [ERROR] and at.program.errors == []
