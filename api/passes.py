@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import attrs
@@ -96,7 +97,7 @@ def passes_by_name(options: CompileOptions) -> dict[str, Pass]:
     if options.target == CPU:
         return by_name | {name: _with(step, _VECTOR) for name, step in LOWER}
     by_name |= {name: _with(step, options) for name, step in PLACE}
-    return by_name | {"place": lambda model: place(model, options)}
+    return by_name | {"place": partial(place, options=options)}
 
 
 def _with(step: Callable[[Any, Any], Op], argument: Any) -> Pass:
