@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 import ziggurat as zg
-from ziggurat.codemodel.errors import ZigguratError
 from ziggurat.codemodel.types import Type
 from ziggurat.transforms.attribution.attribute import Attributor
 from ziggurat.transforms.calls.constants import FunctionName
@@ -54,23 +53,5 @@ def type_of() -> Callable[..., Type]:
         if attributor.errors:
             raise attributor.errors[0]
         return found.result
-
-    return run
-
-
-@pytest.fixture(scope="session")
-def check(type_of: Callable[..., Type]) -> Callable[..., None]:
-    """`check(expression, expected)`: an expression has the type with this text; or, where what is expected begins with
-    "error: ", is an error with these words."""
-
-    def run(expression: str, expected: str, **names: Any) -> None:
-        __tracebackhide__ = True
-        words = expected.removeprefix("error: ")
-        if words == expected:
-            assert str(type_of(expression, **names)) == expected, expression
-            return
-        with pytest.raises(ZigguratError) as caught:
-            type_of(expression, **names)
-        assert words in caught.value.summary, expression
 
     return run

@@ -1,4 +1,4 @@
-"""Functions of the bits of integers: their types, and all numbers of 8 bits."""
+"""Functions of the bits of integers: all numbers of 8 bits, and their instructions."""
 
 from __future__ import annotations
 
@@ -8,20 +8,6 @@ import pytest
 import ziggurat as zg
 
 BITS = ("popc", "clz", "brev")
-CASES = {
-    **{f"zg.{name}(t)": "tensor<x16, i32>" for name in BITS},
-    "zg.popc(n)": "i32",
-    "zg.clz(zg.cast(t, zg.u64))": "tensor<x16, i32>",
-    "zg.brev(zg.cast(t, zg.i8))": "tensor<x16, i8>",
-    **{f"zg.{name}(f)": f"error: zg.{name}: the operands must be integers" for name in BITS},
-    **{f"zg.{name}(p)": f"error: zg.{name}: the operands must be integers" for name in BITS},
-    **{f"zg.{name}(5)": "error: an integer of a known width" for name in BITS},
-}
-
-
-@pytest.mark.parametrize("expression", CASES)
-def test_calls(expression: str, check):
-    check(expression, CASES[expression])
 
 
 @zg.kernel

@@ -1,13 +1,17 @@
 """The table is complete, documented, and quick to import."""
 
 import inspect
+import operator
 import subprocess
 import sys
 
 import pytest
 
 import ziggurat.frontends.language as language
-from ziggurat.frontends.language import CALLS, METHODS, SIGNATURES, Call
+from ziggurat.frontends.language import CALLS, METHODS, SIGNATURES, Call, CompareKind
+from ziggurat.frontends.language.comparison import NAMED
+from ziggurat.frontends.language.programs import max_constancy, max_contiguous, multiple_of
+from ziggurat.transforms.calls.arithmetic import PREDICATES
 
 
 def test_every_call_is_exported_under_its_name():
@@ -44,3 +48,30 @@ def test_import_brings_nothing_heavy():
     program = "import ziggurat.frontends.language, sys; print('numpy' in sys.modules, 'difflib' in sys.modules)"
     shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert shown.stdout.split() == ["False", "False"]
+
+
+def test_methods_are_calls_of_the_language():
+    assert {SIGNATURES[meant.call].group for meant in METHODS.values()} == {"Tensor descriptors"}
+    assert {"load", "store", "gather", "scatter", "atomic_add", "atomic_xor"} < {*METHODS}
+
+
+def test_the_kinds_are_pythons_comparisons():
+    assert PREDICATES.keys() == set(CompareKind) == set(NAMED.values())
+    values = {kind.name: getattr(operator, kind.value)(1, 2) for kind in CompareKind}
+    assert values == {
+        "EQUAL": False,
+        "NOT_EQUAL": True,
+        "LESS_THAN": True,
+        "LESS_THAN_OR_EQUAL": True,
+        "GREATER_THAN": False,
+        "GREATER_THAN_OR_EQUAL": False,
+    }
+
+
+def test_outside_of_kernels_a_hint_changes_nothing():
+    assert [hint(48, 16) for hint in (multiple_of, max_contiguous, max_constancy)] == [48, 48, 48]
+
+
+def test_static_print_prints_while_compiling(type_of, capsys):
+    type_of("zg.static_print('shape', t.shape, n)")
+    assert capsys.readouterr().out == "shape (16,) i32\n"

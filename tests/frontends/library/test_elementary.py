@@ -18,31 +18,6 @@ TRUE = {
     "expm1": np.expm1, "log1p": np.log1p,
 }  # fmt: skip
 ELEMENTARY = {name for name in LIBRARY if SIGNATURES[name].group == "Math"} - {"sigmoid", "softmax"}
-CASES = {
-    **{f"zg.{name}(h)": "tensor<x16, f16>" for name in BOUNDS},
-    **{f"zg.{name}(t)": "tensor<x16, f32>" for name in (*BOUNDS, "round", "rint", "trunc")},
-    **{
-        f"zg.{name}(p)": f"error: zg.{name}: the operands must be numbers"
-        for name in sorted(ELEMENTARY - {"atan2", "pow"})
-    },
-    **{f"zg.{name}(f)": "tensor<x16, i1>" for name in ("isnan", "isinf", "isfinite")},
-    "zg.pow(t, t)": "tensor<x16, f32>",
-    "zg.pow(h, 2)": "tensor<x16, f16>",
-    "zg.pow(2, zg.cast(n, zg.f64))": "f64",
-    "zg.pow(p, 1)": "error: zg.pow: the operands must be numbers",
-    "zg.pow(t, zg.arange(0, 8))": "error: do not match",
-    "zg.atan2(t, t)": "tensor<x16, f32>",
-    "zg.atan2(h, 1)": "tensor<x16, f16>",
-    "zg.atan2(p, 1)": "error: zg.atan2: the operands must be numbers",
-    "zg.atan2(t, zg.arange(0, 8))": "error: do not match",
-    "zg.tan(0.5)": "f32",
-    "zg.isnan(n)": "i1",
-}
-
-
-@pytest.mark.parametrize("expression", CASES)
-def test_calls(expression: str, check):
-    check(expression, CASES[expression])
 
 
 @zg.kernel

@@ -32,14 +32,6 @@ P = PtrType(f32)
 NO_OPTIONS = (None, None, False, False, False, False)
 
 
-def test_axes_of_the_grid():
-    for name in ("program_id", "num_programs"):
-        assert [getattr(R, name)(axis) for axis in (0, 1, 2)] == [i32] * 3
-        for axis in (3, -1):
-            with pytest.raises(KernelValueError, match=f"zg.{name}: the axis .* must be 0, 1 or 2; got {axis}"):
-                getattr(R, name)(axis)
-
-
 def test_ranges():
     zero, one, n = constant(0), constant(1), i64
     assert R.builtin_range(n) == RangeType(zero, n, one)
@@ -76,34 +68,6 @@ def test_options_of_a_range():
             R.range(i32, None, None, *options)
 
 
-def test_hints():
-    for name in ("multiple_of", "max_contiguous", "max_constancy"):
-        rule = getattr(R, name)
-        assert rule(T, (4, 16)) == T and rule(i64, 8) == i64 and rule(P, 16) == P
-        for values in (4, (4,), (4, 0), (4, -4), (4, True)):
-            with pytest.raises(KernelValueError, match="must be 2 positive"):
-                rule(T, values)
-        with pytest.raises(KernelTypeError, match="the operands must be integers or pointers"):
-            rule(constant("a"), 1)
-    assert R.max_constancy(f32, 1) == f32
-    with pytest.raises(KernelTypeError, match="the operands must be integers or pointers; got f32"):
-        R.max_contiguous(f32, 1)
-    assert R.max_contiguous(i32, 3) == i32
-    with pytest.raises(KernelValueError, match=r"zg.multiple_of: the values must be powers of two; got 3"):
-        R.multiple_of(i32, 3)
-
-
-def test_assume():
-    assert R.assume(i1) == R.assume(constant(True)) == NONE
-    with pytest.raises(KernelTypeError, match=r"zg.assume: the condition must be a scalar"):
-        R.assume(TensorType((4,), i1))
-    with pytest.raises(KernelValueError, match="a condition that is false"):
-        R.assume(constant(False))
-    assert R.assume(f32) == NONE
-    with pytest.raises(KernelTypeError, match=r"zg.assume: the condition must be a number; got ptr"):
-        R.assume(P)
-
-
 def test_static_assertions():
     assert R.static_assert(True) == R.static_assert(1, "fine") == NONE
     with pytest.raises(KernelValueError, match=r"^static assertion failed: too big"):
@@ -119,34 +83,6 @@ def test_printing(capsys):
     assert R.device_print("x", [T, P, constant(1)], False) == NONE
     with pytest.raises(KernelTypeError, match="prints numbers and pointers; got the constant 'a'"):
         R.device_print("x", [constant("a")])
-
-
-def test_device_assertions():
-    assert R.device_assert(TensorType((4,), i1), "message") == R.device_assert(i32) == R.debug_barrier() == NONE
-    assert R.device_assert(f32) == NONE
-    with pytest.raises(KernelTypeError, match="the message must be a constant string; got 3"):
-        R.device_assert(i1, 3)
-
-
-def test_inline_assembly():
-    def asm(args, dtype, pack=1, text="mov", constraints="=f,f"):
-        return R.inline_asm_elementwise(text, constraints, args, dtype, True, pack)
-
-    wide = TensorType((4, 16), f32)
-    assert asm(T, f32) == wide and asm(TupleType((T, i32)), f32, 1, "", "=f,f,r") == wide
-    assert asm(TupleType((i32, P)), (f32, u8), 1, "", "=f,=r,r,l") == TupleType((f32, u8))
-    assert asm(TupleType(()), i32, constraints="=r") == i32
-    pointers = TensorType((4,), P)
-    assert asm(P, P, constraints="=l,l") == P and asm(pointers, P, constraints="=l,l") == pointers
-    assert asm(pointers, (f32, P), 2, "", "=f,=f,=l,=l,l,l") == TupleType((TensorType((4,), f32), pointers))
-    with pytest.raises(KernelValueError, match=r"'=r' is a register of 32 bits; the result has 64 in one, ptr<f32>"):
-        asm(P, P, constraints="=r,l")
-    with pytest.raises(KernelTypeError, match="the operands must be tensors and numbers"):
-        asm(constant("a"), f32)
-    with pytest.raises(KernelTypeError, match=r"gives dtypes such as zg.i32, or pointers; got 32"):
-        asm(T, 32)
-    with pytest.raises(KernelValueError, match="'pack' must be a power of two up to 64; got 3"):
-        asm(T, f32, 3)
 
 
 def test_builtins():
