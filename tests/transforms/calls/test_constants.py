@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -37,29 +39,33 @@ KINDS = {
 }
 
 
+def _argument(call: str) -> Callable[[str], str]:
+    return lambda name: f"{call}: '{name}'"
+
+
 @pytest.mark.parametrize(("call", "name"), KINDS)
 def test_what_fits_and_what_does_not(call: str, name: str):
     parameter = next(p for p in SIGNATURES[call].parameters if p.name == name)
     good, bad, words = KINDS[call, name]
     for value in good:
-        held(f"zg.{call}", parameter, value)
+        held(_argument(f"zg.{call}"), parameter, value)
     for value in bad:
         with pytest.raises(KernelTypeError) as caught:
-            held(f"zg.{call}", parameter, value)
+            held(_argument(f"zg.{call}"), parameter, value)
         assert caught.value.summary.startswith(f"zg.{call}: '{name}' must be {words}; got "), value
 
 
 def test_none_stands_for_an_optional_argument_alone():
     axis = next(p for p in SIGNATURES["sum"].parameters if p.name == "axis")
-    held("zg.sum", axis, None)
+    held(_argument("zg.sum"), axis, None)
     with pytest.raises(KernelTypeError, match=r"'axis' must be an integer, or None; got 1.5"):
-        held("zg.sum", axis, 1.5)
+        held(_argument("zg.sum"), axis, 1.5)
 
 
 def test_what_is_not_a_constant_parameter_is_not_checked():
     value = SIGNATURES["load"].parameters[0]
     assert not value.constexpr
-    held("zg.load", value, object())
+    held(_argument("zg.load"), value, object())
 
 
 def test_every_kind_of_constant_in_the_language_is_checked():
@@ -72,12 +78,12 @@ def test_every_kind_of_constant_in_the_language_is_checked():
 def test_dtypes_of_numpy_and_their_names_are_taken():
     dtype = next(p for p in SIGNATURES["zeros"].parameters if p.name == "dtype")
     for value in (np.float32, np.dtype("float32"), "float32", "f32", f32):
-        assert held("zg.zeros", dtype, value) is f32
+        assert held(_argument("zg.zeros"), dtype, value) is f32
     several = next(p for p in SIGNATURES["inline_asm_elementwise"].parameters if p.name == "dtype")
-    assert held("zg.inline_asm_elementwise", several, ("int32", np.float32)) == (i32, f32)
+    assert held(_argument("zg.inline_asm_elementwise"), several, ("int32", np.float32)) == (i32, f32)
 
 
 def test_signs_of_comparisons_are_taken():
     kind = next(p for p in SIGNATURES["compare"].parameters if p.name == "kind")
-    found = [held("zg.compare", kind, sign) for sign in ("==", "!=", "<", "<=", ">", ">=")]
+    found = [held(_argument("zg.compare"), kind, sign) for sign in ("==", "!=", "<", "<=", ">", ">=")]
     assert found == list(CompareKind)
