@@ -181,6 +181,10 @@ def test_a_picture_is_what_its_program_draws(file: Path, request: pytest.Fixture
     assert picture.read_text(encoding="utf-8") == drawing.stdout
 
 
+def test_the_front_page_is_short():
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
+
+
 def test_links_between_documents_exist():
     for file in FILES:
         if file.exists():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -141,3 +142,43 @@ def test_a_report_keeps_the_rows_of_earlier_runs(tmp_path) -> None:
 def test_the_table_is_that_of_the_report() -> None:
     tools = importlib.import_module("gpu_ladder")
     assert tools.DOCUMENT.read_text("utf-8") == tools.markdown(tools.known(tools.REPORT))
+
+
+# The rows of the ladder that a row of the front page is of, and the library in its last column.
+FRONT_PAGE: dict[str, tuple[list[str], str]] = {
+    "matmul f16 4096, by pointers, in four transpositions": (
+        [f"matmul f16 {order} 4096" for order in ("NN", "NT", "TN", "TT")],
+        "cuBLAS",
+    ),
+    "matmul f16 3001, odd strides": (["matmul f16 NN 3001×3001×3001"], "cuBLAS"),
+    "matmul of fp8 / int8 4096, NT": (["matmul fp8 e4m3 NT 4096", "matmul int8 NT 4096"], "cuBLAS"),
+    "attention forward f16, N 4096, D64 / D128 / D256": (
+        [f"attention f16 D{d} 4096" for d in (64, 128, 256)],
+        "cuDNN",
+    ),
+    "… causal": ([f"attention f16 D{d} causal 4096" for d in (64, 128, 256)], "cuDNN"),
+    "… backward, D64 / D128": ([f"attention backward D{d} 4096" for d in (64, 128)], "cuDNN"),
+    "softmax f32, 256 rows of 131072": (["softmax f32 256×131072"], "torch"),
+    "layer norm f16, rows of 2048 / 8192": ([f"layer norm 16384×{n}" for n in (2048, 8192)], "torch"),
+    "cross entropy with its gradient, vocabulary of 128256": (["cross entropy and gradient 4096×128256"], "Liger"),
+}
+
+
+def test_the_front_page_has_the_figures_of_the_ladder() -> None:
+    tools = importlib.import_module("gpu_ladder")
+    cells = [line.strip("| \n").split(" | ") for line in tools.DOCUMENT.read_text("utf-8").splitlines() if "|" in line]
+    ladder = {row[0]: row[2] for row in cells if len(row) > 2}
+    lines = (Path(__file__).parents[1] / "README.md").read_text("utf-8").splitlines()
+    page = {row[0]: row[1:] for row in (line.strip("| ").split(" | ") for line in lines if line.startswith("| "))}
+
+    def figures(rows: list[str], peer: str) -> str:
+        ratios = [float(re.search(rf"(?:^|, ){peer} ([\d.]+)", ladder[row])[1]) for row in rows]
+        ends = ratios if len(rows) < 4 else [min(ratios), max(ratios)]
+        return (" / " if len(rows) < 4 else "–").join(f"{ratio:.2f}" for ratio in ends)
+
+    for row, (names, library) in FRONT_PAGE.items():
+        assert page[row] == [figures(names, "Triton"), f"{figures(names, library)} ({library})"]
+    triton = [
+        float(ratio) for text in ladder.values() for ratio in re.findall(r"(?:^|, )Triton ([\d.]+)(?! s| µ)", text)
+    ]
+    assert min(triton) >= 0.99, "the front page says so"
