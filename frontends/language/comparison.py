@@ -127,9 +127,9 @@ def greater_equal(a: Value, b: Value) -> Value:
 def where(condition: Value, x: Value, y: Value) -> Value:
     """The elements of `x` where the condition is true, of `y` elsewhere. Both are computed.
 
-    - `condition`: i1; a scalar or a tensor.
+    - `condition`: i1, or numbers, which are true where they are not 0; a scalar or a tensor.
     - `x`, `y`: numbers, or pointers of one type. They alone are promoted.
 
     Result: the broadcast shape of all three, in the promoted dtype of `x` and `y`.
-    Errors: a condition that is not i1; shapes that do not broadcast.
+    Errors: a condition that is no number; shapes that do not broadcast.
     """

@@ -29,15 +29,13 @@ Adapt = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 class Spelling:
     """A second name of a call: its signature in another language, and the call that it is, or the function `body`.
 
-    `adapt` gives the arguments of the call from those of the spelling. `method` is true of a name that is also a method
-    of tensors, with the first parameter as the receiver. `per_warp` is not 0 for a constant of the launch, which is the
-    number of warps of a program times this.
+    `adapt` gives the arguments of the call from those of the spelling. `per_warp` is not 0 for a constant of the
+    launch, which is the number of warps of a program times this.
     """
 
     signature: Signature
     call: str
     adapt: Adapt
-    method: bool = False
     body: Function | None = None
     per_warp: int = 0
 

@@ -33,7 +33,7 @@ def load(
 
     - `ptr`: a pointer, a tensor of pointers, or a block pointer, which takes no mask.
     - `mask`: i1, broadcast to the shape of `ptr`. Where it is false nothing is read.
-    - `other`: the elements where the mask is false, broadcast, of the dtype pointed to. Without it they are not
+    - `other`: the elements where the mask is false, broadcast, cast to the dtype pointed to. Without it they are not
       defined.
     - `cache_modifier`: "", ".ca", ".cg", ".cs" or ".cv", as in PTX.
     - `eviction_policy`: "", "evict_normal", "evict_first" or "evict_last".
@@ -60,7 +60,7 @@ def store(
 
     - `ptr`: a pointer, a tensor of pointers of the full shape (it is not broadcast), or a block pointer, which takes no
       mask.
-    - `value`: broadcast to the shape of `ptr`, of the dtype pointed to (a literal takes it).
+    - `value`: broadcast to the shape of `ptr`, and cast to the dtype pointed to.
     - `mask`: i1, broadcast to the shape of `ptr`. Where it is false nothing is written.
     - `cache_modifier`: "", ".wb", ".cg", ".cs" or ".wt", as in PTX.
     - `eviction_policy`: "", "evict_normal", "evict_first" or "evict_last".
@@ -111,7 +111,7 @@ def atomic_add(
     """Add to memory.
 
     - `ptr`: a pointer or a tensor of pointers to integers of 32 or 64 bits, or floats of 16, 32 or 64.
-    - `val`: broadcast to the shape of `ptr`, of the dtype pointed to (a literal takes it).
+    - `val`: broadcast to the shape of `ptr`, and cast to the dtype pointed to.
     - `mask`: i1, broadcast to the shape of `ptr`. Where it is false memory is not accessed.
     - `sem`: "relaxed", "acquire", "release" or "acq_rel" (the default).
     - `scope`: "cta", "gpu" (the default) or "sys".
@@ -129,7 +129,7 @@ def atomic_max(
     """Replace memory by the larger of it and a value.
 
     - `ptr`: a pointer or a tensor of pointers to integers of 32 or 64 bits, or f32 or f64.
-    - `val`: broadcast to the shape of `ptr`, of the dtype pointed to (a literal takes it).
+    - `val`: broadcast to the shape of `ptr`, and cast to the dtype pointed to.
     - `mask`: i1, broadcast to the shape of `ptr`. Where it is false memory is not accessed.
     - `sem`: "relaxed", "acquire", "release" or "acq_rel" (the default).
     - `scope`: "cta", "gpu" (the default) or "sys".
@@ -147,7 +147,7 @@ def atomic_min(
     """Replace memory by the smaller of it and a value.
 
     - `ptr`: a pointer or a tensor of pointers to integers of 32 or 64 bits, or f32 or f64.
-    - `val`: broadcast to the shape of `ptr`, of the dtype pointed to (a literal takes it).
+    - `val`: broadcast to the shape of `ptr`, and cast to the dtype pointed to.
     - `mask`: i1, broadcast to the shape of `ptr`. Where it is false memory is not accessed.
     - `sem`: "relaxed", "acquire", "release" or "acq_rel" (the default).
     - `scope`: "cta", "gpu" (the default) or "sys".
@@ -165,7 +165,7 @@ def atomic_and(
     """Combine memory and a value by bitwise and.
 
     - `ptr`: a pointer or a tensor of pointers to integers of 32 or 64 bits.
-    - `val`: broadcast to the shape of `ptr`, of the dtype pointed to (a literal takes it).
+    - `val`: broadcast to the shape of `ptr`, and cast to the dtype pointed to.
     - `mask`: i1, broadcast to the shape of `ptr`. Where it is false memory is not accessed.
     - `sem`: "relaxed", "acquire", "release" or "acq_rel" (the default).
     - `scope`: "cta", "gpu" (the default) or "sys".
@@ -183,7 +183,7 @@ def atomic_or(
     """Combine memory and a value by bitwise or.
 
     - `ptr`: a pointer or a tensor of pointers to integers of 32 or 64 bits.
-    - `val`: broadcast to the shape of `ptr`, of the dtype pointed to (a literal takes it).
+    - `val`: broadcast to the shape of `ptr`, and cast to the dtype pointed to.
     - `mask`: i1, broadcast to the shape of `ptr`. Where it is false memory is not accessed.
     - `sem`: "relaxed", "acquire", "release" or "acq_rel" (the default).
     - `scope`: "cta", "gpu" (the default) or "sys".
@@ -201,7 +201,7 @@ def atomic_xor(
     """Combine memory and a value by bitwise exclusive or.
 
     - `ptr`: a pointer or a tensor of pointers to integers of 32 or 64 bits.
-    - `val`: broadcast to the shape of `ptr`, of the dtype pointed to (a literal takes it).
+    - `val`: broadcast to the shape of `ptr`, and cast to the dtype pointed to.
     - `mask`: i1, broadcast to the shape of `ptr`. Where it is false memory is not accessed.
     - `sem`: "relaxed", "acquire", "release" or "acq_rel" (the default).
     - `scope`: "cta", "gpu" (the default) or "sys".
@@ -219,7 +219,7 @@ def atomic_xchg(
     """Exchange memory with a value.
 
     - `ptr`: a pointer or a tensor of pointers to integers or floats of 32 or 64 bits.
-    - `val`: broadcast to the shape of `ptr`, of the dtype pointed to (a literal takes it).
+    - `val`: broadcast to the shape of `ptr`, and cast to the dtype pointed to.
     - `mask`: i1, broadcast to the shape of `ptr`. Where it is false memory is not accessed.
     - `sem`: "relaxed", "acquire", "release" or "acq_rel" (the default).
     - `scope`: "cta", "gpu" (the default) or "sys".
@@ -236,7 +236,7 @@ def atomic_cas(ptr: Value, cmp: Value, val: Value, sem: ConstStr | None = None, 
 
     - `ptr`: a pointer or a tensor of pointers to integers or floats of 16, 32 or 64 bits.
     - `cmp`: the value expected; compared by its bits.
-    - `val`: the value to write. Both are broadcast to the shape of `ptr`, of the dtype pointed to (a literal takes it).
+    - `val`: the value to write. Both are broadcast to the shape of `ptr`, and cast to the dtype pointed to.
     - `sem`: "relaxed", "acquire", "release" or "acq_rel" (the default).
     - `scope`: "cta", "gpu" (the default) or "sys".
 

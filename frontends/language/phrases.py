@@ -12,9 +12,6 @@ CAST_OPERANDS: Final = Phrase(
     tl="convert the operands: x.to(tl.float16)",
     c="convert the operands: (half)x",
 )
-CAST_VALUE: Final = Phrase(
-    zg="convert it: zg.cast(value, {dtype})", tl="convert it: value.to({dtype})", c="convert it: ({dtype})value"
-)
 CAST_TENSOR: Final = Phrase(
     zg="use zg.cast for tensors", tl="convert tensors with x.to(tl.float32)", c="convert arrays with (float)x"
 )
@@ -58,11 +55,6 @@ CHOOSE: Final = Phrase(
     zg="use zg.where to choose element by element, or reduce it to a scalar first (zg.any, zg.all)",
     tl="use tl.where to choose element by element, or reduce it to a scalar first (tl.max)",
     c="choose element by element with c ? x : y, or reduce it to a scalar first: any(x), all(x)",
-)
-COMBINE: Final = Phrase(
-    zg="use zg.{call} to combine conditions element by element, or reduce them first (zg.any, zg.all)",
-    tl="use {sign} to combine conditions element by element, or reduce them first (tl.max)",
-    c="use {sign} to combine conditions element by element, or reduce them first: any(x), all(x)",
 )
 
 # Hints: shapes.

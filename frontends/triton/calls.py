@@ -25,23 +25,18 @@ _AT_POINTERS = {"pointer": "ptr"}
 # With the names of parameters that differ.
 _CALLS: tuple[tuple[Sequence[str], Mapping[str, str]], ...] = (
     ((
-        "program_id", "num_programs", "arange", "full", "join", "interleave", "clamp", "swizzle2d", "philox", "rand",
-        "randn", "randint", "randn4x", "randint4x", "make_block_ptr", "make_tensor_descriptor",
+        *FUNCTIONS, "program_id", "num_programs", "arange", "full", "join", "interleave", "clamp", "swizzle2d",
+        "philox", "rand", "randn", "randint", "randn4x", "randint4x", "make_block_ptr", "make_tensor_descriptor",
         "load_tensor_descriptor", "store_tensor_descriptor", "dot_scaled", "range", "static_range", "assume",
         "device_print", "device_assert", "debug_barrier", "map_elementwise", "inline_asm_elementwise", "smid",
-        "gdc_wait", "gdc_launch_dependents", "globaltimer",
+        "gdc_wait", "gdc_launch_dependents", "globaltimer", "squeeze", "unsqueeze", "cdiv", "advance", "sort", "gather",
     ), {}),
     (("rand4x",), {"offsets": "offset"}),
-    (HINTS, _OF_X),
+    (("split",), {"a": "x"}),
     (("fdiv", "umulhi", "div_rn"), _OF_TWO),
     (("fma",), {**_OF_TWO, "z": "c"}),
-)  # fmt: skip
-# Those that are methods of tensors as well.
-_METHODS: tuple[tuple[Sequence[str], Mapping[str, str]], ...] = (
-    ((*FUNCTIONS, "squeeze", "unsqueeze", "cdiv", "advance", "sort", "gather"), {}),
-    (("split",), {"a": "x"}),
     ((
-        "sum", "max", "min", "argmax", "argmin", "xor_sum", "reduce", "associative_scan", "cumprod", "cumsum",
+        *HINTS, "sum", "max", "min", "argmax", "argmin", "xor_sum", "reduce", "associative_scan", "cumprod", "cumsum",
         "histogram",
     ), _OF_X),
     ((
@@ -51,15 +46,12 @@ _METHODS: tuple[tuple[Sequence[str], Mapping[str, str]], ...] = (
 for _names, _renamed in _CALLS:
     for _name in _names:
         same(_name, _renamed)
-for _names, _renamed in _METHODS:
-    for _name in _names:
-        same(_name, _renamed, method=True)
 zeros, where = same("zeros"), same("where")
 minimum, maximum = same("minimum", _OF_TWO), same("maximum", _OF_TWO)
-same("expand", _OF_X, name="expand_dims", method=True)
+same("expand", _OF_X, name="expand_dims")
 same("and_", _OF_TWO, name="logical_and", method=True)
 same("or_", _OF_TWO, name="logical_or", method=True)
-same("flip", method=True, adapt=lambda bound: {"x": bound["x"], "dim": -1 if bound["dim"] is None else bound["dim"]})
+same("flip", adapt=lambda bound: {"x": bound["x"], "dim": -1 if bound["dim"] is None else bound["dim"]})
 
 
 # Constants of a launch.
@@ -78,13 +70,13 @@ for _stub, _per_warp in ((num_warps, 1), (num_threads, 32)):
 # Conversions and shapes.
 
 
-@spells("cast", _OF_X, method=True)
+@spells("cast", _OF_X)
 def cast(
     input: Value, dtype: ConstDtype, fp_downcast_rounding: ConstStr | None = None, bitcast: ConstBool = False
 ) -> Value: ...
 
 
-@spells("cast", _OF_X, method=True)
+@spells("cast", _OF_X)
 def to(
     input: Value, dtype: ConstDtype, fp_downcast_rounding: ConstStr | None = None, bitcast: ConstBool = False
 ) -> Value: ...
@@ -101,26 +93,26 @@ def _in_a_row(name: str) -> Adapt:
 
 
 for _name in ("trans", "permute"):
-    same(_name, _OF_X, method=True, adapt=_in_a_row("dims"))
+    same(_name, _OF_X, adapt=_in_a_row("dims"))
 
 
-@spells("broadcast", method=True, adapt=_in_a_row("shape"))
+@spells("broadcast", adapt=_in_a_row("shape"))
 def broadcast_to(input: Value, *shape: ConstInts) -> Value: ...
 
 
-@spells("reshape", method=True, adapt=_in_a_row("shape"))
+@spells("reshape", adapt=_in_a_row("shape"))
 def reshape(input: Value, *shape: ConstInts, can_reorder: ConstBool = False) -> Value: ...
 
 
-@spells("reshape", method=True, adapt=_in_a_row("shape"))
+@spells("reshape", adapt=_in_a_row("shape"))
 def view(input: Value, *shape: ConstInts) -> Value: ...
 
 
-@spells("reshape", method=True, adapt=lambda bound: {"x": bound["input"], "shape": ()})
+@spells("reshape", adapt=lambda bound: {"x": bound["input"], "shape": ()})
 def item(input: Value) -> Value: ...
 
 
-@spells("ravel", method=True)
+@spells("ravel")
 def ravel(x: Value, can_reorder: ConstBool = False) -> Value: ...
 
 
@@ -156,7 +148,7 @@ def load(
 ) -> Value: ...
 
 
-@spells("store", _AT_POINTERS, method=True)
+@spells("store", _AT_POINTERS)
 def store(
     pointer: Value,
     value: Value,
@@ -170,7 +162,7 @@ def store(
 # Reductions and sorting.
 
 
-@spells("reduce_or", _OF_X, method=True)
+@spells("reduce_or", _OF_X)
 def reduce_or(input: Value, axis: ConstInt | None, keep_dims: ConstBool = False) -> Value: ...
 
 

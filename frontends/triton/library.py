@@ -26,7 +26,7 @@ def written(*, method: bool = False) -> Callable[[Callable[..., Any]], Spelling]
     def declare(fn: Callable[..., Any]) -> Spelling:
         body = Function(fn, reader(fn))
         body.language = TRITON
-        return declared(Spelling(signature_of(fn, "Triton", 1, "tl"), "", lambda bound: bound, method, body))
+        return declared(Spelling(signature_of(fn, "Triton", 1, "tl"), "", lambda bound: bound, body), method)
 
     return declare
 
@@ -98,4 +98,4 @@ def philox_impl(c0: Any, c1: Any, c2: Any, c3: Any, k0: Any, k1: Any, n_rounds: 
 
 
 for _function in (random.pair_uniform_to_normal, random.uint_to_uniform_float):
-    declared(Spelling(signature_of(_function.fn, "Triton", 1, "tl"), "", lambda bound: bound, False, _function))
+    declared(Spelling(signature_of(_function.fn, "Triton", 1, "tl"), "", lambda bound: bound, _function))

@@ -13,19 +13,19 @@ from typing import Any, Final
 
 import attrs
 
-from ziggurat.frontends.language.languages import Adapt, Spelling
+from ziggurat.frontends.language.languages import EXPLICIT, Adapt, Spelling
 from ziggurat.frontends.language.signature import SIGNATURES, Parameter, Signature, signature_of
 
 SPELLED: Final[dict[str, Spelling]] = {}
 METHODS: Final[dict[str, Spelling]] = {}
 
 
-def declared(made: Spelling) -> Spelling:
-    """Add a spelling to the tables."""
-    SPELLED[made.name] = made
-    if made.method:
-        METHODS[made.name] = made
-    return made
+def declared(spelling: Spelling, method: bool = False) -> Spelling:
+    """Add a spelling to the tables: to that of methods as well, if its call is a method."""
+    SPELLED[spelling.name] = spelling
+    if method or spelling.call in EXPLICIT.methods:
+        METHODS[spelling.name] = spelling
+    return spelling
 
 
 def _adapted(call: str, renamed: Mapping[str, str]) -> Adapt:
@@ -59,11 +59,11 @@ def same(
         return {new: attrs.evolve(one, name=new) for new, one in renaming}
 
     signature = Signature(name or call, "Triton", parameters, "", ours.results, "tl")
-    return declared(Spelling(signature, call, adapt or _adapted(call, renamed), method))
+    return declared(Spelling(signature, call, adapt or _adapted(call, renamed)), method)
 
 
 def spells(
-    call: str, renamed: Mapping[str, str] = {}, *, method: bool = False, adapt: Adapt | None = None
+    call: str, renamed: Mapping[str, str] = {}, *, adapt: Adapt | None = None
 ) -> Callable[[Callable[..., Any]], Spelling]:
     """Decorator of a stub: declare its name as a spelling of the call `zg.<call>`, which has other parameters.
 
@@ -73,6 +73,6 @@ def spells(
 
     def declare(stub: Callable[..., Any]) -> Spelling:
         signature = signature_of(stub, "Triton", SIGNATURES[call].results, "tl")
-        return declared(Spelling(signature, call, adapt or _adapted(call, renamed), method))
+        return declared(Spelling(signature, call, adapt or _adapted(call, renamed)))
 
     return declare

@@ -197,7 +197,7 @@ def spelled_call(context: FunctionAttributor, op: py.Invoke | py.Call, spelling:
         return constant(spelling.per_warp * context.program.num_warps())
     if spelling.body is not None:
         return call_spelled(context, op, spelling.body, bound)
-    typing = typing_of(context, spelling.call, f"tl.{spelling.name}")
+    typing = typing_of(context, spelling.call, f"{spelling.signature.prefix}.{spelling.name}")
     known: dict[str, Any] = {}
     for name, parameter in spelling.signature.by_name.items():
         if parameter.variadic:
@@ -218,7 +218,7 @@ def call_spelled(
     given = {name: value if isinstance(value, Value) else outer_constant(value) for name, value in bound.items()}
     context.scope.arguments[op.result] = given
     types = tuple(context.scope.type_of(item) if isinstance(item, Value) else item for item in given.values())
-    instance = library_function(context, f"tl.{body.name}", body, types)
+    instance = library_function(context, f"{context.language.prefix}.{body.name}", body, types)
     context.scope.callees[op.result] = instance
     return instance.result
 

@@ -26,7 +26,6 @@ from ziggurat.codemodel.types import (
 from ziggurat.frontends.language.languages import Language
 from ziggurat.frontends.language.phrases import (
     CHOOSE,
-    COMBINE,
     FINAL_TYPE,
     INDEX_POINTER,
     INDEX_TENSOR,
@@ -57,12 +56,6 @@ from ziggurat.transforms.calls.lattice import (
 )
 from ziggurat.transforms.calls.operands import operand_types
 from ziggurat.transforms.calls.promotion import NONE, constant, is_number, of_descriptor
-
-# The calls that combine conditions element by element, by Python's operator.
-_LOGICAL = {
-    "and": {"call": "and_(a, b)", "sign": "a & b"}, "or": {"call": "or_(a, b)", "sign": "a | b"},
-    "not": {"call": "invert(x)", "sign": "~x"},
-}  # fmt: skip
 
 
 @handles(core.ConstantOp)
@@ -199,21 +192,12 @@ def truth(context: FunctionAttributor, type_: Type, what: str, value: Value) -> 
     """Check that a value can be a condition. An error is at the place of the value."""
     if isinstance(type_, TensorType) and type_.numel == 1:
         return
-    if isinstance(type_, TensorType) and context.language.is_triton:
+    if isinstance(type_, TensorType):
+        start = "Boolean value of Tensor with more than one value is ambiguous: " if context.language.is_triton else ""
         raise KernelTypeError(
-            say(
-                "Boolean value of Tensor with more than one value is ambiguous: the condition of '{}' "
-                "must be a scalar; got {}",
-                what,
-                type_,
-            ),
+            say("{}the condition of '{}' must be a scalar; got {}", start, what, type_),
             context.place_of(value),
             CHOOSE(),
-        )
-    if isinstance(type_, TensorType):
-        hint = COMBINE(**_LOGICAL[what]) if what in _LOGICAL else CHOOSE()
-        raise KernelTypeError(
-            say("the condition of '{}' must be a scalar; got {}", what, type_), context.place_of(value), hint
         )
     if not is_number(type_) and not isinstance(type_, PtrType):
         raise KernelTypeError(
