@@ -13,7 +13,7 @@ from ziggurat.codemodel import dialects as dialects
 from ziggurat.codemodel import errors as _errors
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.errors import *
-from ziggurat.codemodel.op import Block, BlockParameter, Body, Op, OpResult, Value
+from ziggurat.codemodel.op import Block, BlockParameter, Body, Op, OpResult, Value, same_model
 from ziggurat.codemodel.text.writer import to_text
 from ziggurat.codemodel.transform import DROP, transform
 from ziggurat.codemodel.types import bf16, f8e4m3, f8e5m2, f16, f32, f64, i1, i8, i16, i32, i64, u8, u16, u32, u64
@@ -79,8 +79,8 @@ __all__ = [
     "KernelBuilder", "Op", "OpResult", "TensorDescriptor", "TunedKernel", "Value", "autotune", "bf16", "build",
     "compile", "descriptor", "dialects", "divisible", "empty", "execute", "f8e4m3", "f8e5m2", "f16", "f32", "f64",
     "for_", "from_mlir", "function", "get_num_threads", "grad", "heuristics", "i1", "i8", "i16", "i32", "i64", "if_",
-    "kernel", "kit", "parse", "ptr", "run", "set_num_threads", "simplify", "testing", "to_device", "to_host",
-    "to_mlir", "to_text", "trace", "transform", "triton_c", "u8", "u16", "u32", "u64",
+    "kernel", "kit", "parse", "ptr", "run", "same_model", "set_num_threads", "simplify", "testing", "to_device",
+    "to_host", "to_mlir", "to_text", "trace", "transform", "triton_c", "u8", "u16", "u32", "u64",
     "verify", "while_",
 ]  # fmt: skip
 __all__ += _errors.__all__

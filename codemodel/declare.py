@@ -208,7 +208,7 @@ class OpSpec:
         """
         fields = op.__dict__.copy()
         if len(fields) > self._count:
-            for cached in ("_use_map", "structure", "_hash", "_is_swept"):
+            for cached in ("_use_map", "structure", "_is_swept"):
                 fields.pop(cached, None)
         return self._assembled(fields, operands, successors, bodies, type_)
 

@@ -9,9 +9,7 @@ one.
 * A **body** has blocks; the first is the entry, whose parameters are the parameters of the body.
 * A **value** is the result of an op or a parameter of a block.
 
-Values compare by identity. Ops compare by structure (`==`): two models are equal when they have the same ops in the
-same order with the same attributes, types and flow of values, wherever they came from. So to key a table by an op, use
-its `result`, which is unique to it.
+All of them compare by identity. `same_model(a, b)` compares two ops by structure, with everything in their bodies.
 """
 
 from __future__ import annotations
@@ -423,18 +421,6 @@ class Op(_Part):
 
         return structure(self)
 
-    @functools.cached_property
-    def _hash(self) -> int:
-        return hash(self.structure)
-
-    def __eq__(self, other: object) -> bool:
-        if self is other:
-            return True
-        return self.structure == other.structure if isinstance(other, Op) else NotImplemented
-
-    def __hash__(self) -> int:
-        return self._hash
-
     def __reduce__(self) -> tuple[Any, ...]:
         if self.parent is not None:
             return _nth_op, (self.root(), next(n for n, op in enumerate(self.root().walk()) if op is self))
@@ -476,6 +462,16 @@ def _nth_op(root: Op, number: int) -> Op:
 
 def _item(owner: object, field: str, index: int) -> Any:
     return getattr(owner, field)[index]
+
+
+def same_model(a: Op, b: Op) -> bool:
+    """Whether two models have the same ops in the same order, with the same attributes, types and flow of values.
+
+    Locations do not count. The values and blocks from outside that the two name must be the same objects.
+    """
+    require_model(a, "same_model")
+    require_model(b, "same_model")
+    return a is b or a.structure == b.structure
 
 
 def constant_of(value: Value) -> Any:

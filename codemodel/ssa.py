@@ -279,7 +279,7 @@ class VariableFlow:
         self.variables = tuple(variables)
         self.dominance = Dominance()
         self._setters: dict[tuple[Value, Block], list[Op]] = {}  # The ops of a block that set a variable.
-        self._set_by: dict[Value, dict[Value, None]] = {}  # The variables that an op sets, by its result.
+        self._set_by: dict[Op, dict[Value, None]] = {}  # The variables that an op sets.
         self._frontiers: dict[tuple[Value, Body], set[Block]] = {}
         self._needed: set[tuple[Value, Block | Value]] = set()
         work: list[_Place] = []
@@ -300,14 +300,14 @@ class VariableFlow:
     def handed(self, op: Structured) -> tuple[Value, ...]:
         """The variables that a structured op hands on, by their first stores."""
         nodes = [op.result, *(body.entry for body in op.bodies if isinstance(op, Loop))]
-        values = self._set_by.get(op.result, {}) if op.terminators() else ()
+        values = self._set_by.get(op, {}) if op.terminators() else ()
         return tuple(v for v in values if any((v, node) in self._needed for node in nodes))
 
     def _note(self, variable: Value, setter: Op) -> None:
         """Note that an op sets a variable, and so do the ops around it in which the variable is visible."""
         for op in setter.path():
             assert op.parent is not None and variable.block is not None
-            self._set_by.setdefault(op.result, {})[variable] = None
+            self._set_by.setdefault(op, {})[variable] = None
             setters = self._setters.setdefault((variable, op.parent), [])
             if not setters or setters[-1] is not op:
                 setters.append(op)

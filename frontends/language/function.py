@@ -11,7 +11,7 @@ import attrs
 
 from ziggurat.codemodel.errors import KernelSyntaxError, LaunchError, ZigguratError, shown, warn
 from ziggurat.codemodel.location import Location
-from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.op import Op, same_model
 from ziggurat.codemodel.types import ScalarType, Type
 from ziggurat.frontends.language.constants import as_constant
 from ziggurat.frontends.language.languages import EXPLICIT, Language
@@ -196,7 +196,7 @@ class Function:
     def is_same(self, other: Function) -> bool:
         """Whether another function has an equal model, and so have the functions that both call."""
         try:
-            same = (self._model or self.model) == other.model
+            same = same_model(self._model or self.model, other.model)
             return same and all(map(_same, self.callees.values(), other.callees.values()))
         except ZigguratError:
             return False  # The error is raised when the other function is used.

@@ -74,7 +74,7 @@ def test_models():
 def test_the_python_model_has_the_parameters_and_says_that_it_is_none():
     kernel = zg.grad(scale, wrt="x_ptr", of="out_ptr")
     assert [str(p.type) for p in kernel.model.bodies[0].parameters].count("constexpr") == 2
-    assert "d_scale" in kernel.module.functions() and zg.parse(str(kernel.model)) == kernel.model
+    assert "d_scale" in kernel.module.functions() and zg.same_model(zg.parse(str(kernel.model)), kernel.model)
     with pytest.raises(KernelTypeError, match="made of the Triton model"):
         zg.execute(kernel.model, *range(8))
 

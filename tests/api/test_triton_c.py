@@ -70,11 +70,11 @@ def test_a_macro_may_be_named_by_an_included_file_or_another_macro(tmp_path):
 def test_models_of_all_tiers():
     kernel = zg.triton_c(ADD, TYPE="half", SIZE=128)
     assert str(kernel.model).startswith('func @"add" (%0 : object, %1 : object, %2 : object, %3 : object)object')
-    assert zg.parse(str(kernel.model)) == kernel.model
+    assert zg.same_model(zg.parse(str(kernel.model)), kernel.model)
     model = kernel.triton()
     assert model is kernel.triton(zg.i32, zg.ptr(zg.f16), zg.ptr(zg.f16), zg.ptr(zg.f16))
     zg.verify(model)
-    assert zg.parse(str(model)) == model
+    assert zg.same_model(zg.parse(str(model)), model)
     assert "tensor<x64, f32>" in str(kernel.triton(TYPE="float", SIZE=64))
     assert kernel.module.functions().keys() == {"add"}
     assert "-> tensor<x128, f16>" in str(kernel.attribution())

@@ -18,7 +18,7 @@ from ziggurat.codemodel.dialects import arith, core, tt
 from ziggurat.codemodel.errors import ParseError
 from ziggurat.codemodel.fields import REQUIRED
 from ziggurat.codemodel.location import Location, marked
-from ziggurat.codemodel.op import Body, Op, Successor
+from ziggurat.codemodel.op import Body, Op, Successor, same_model
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.text.writer import attribute_text, to_text
 from ziggurat.codemodel.traits import Isolated, Terminator
@@ -127,12 +127,11 @@ def test_every_op_is_read_back(name: str, data: st.DataObject):
     model = data.draw(models(OPS[name]))
     text = str(model)
     again = parse(text)
-    assert again == model
-    assert hash(again) == hash(model)
+    assert same_model(again, model)
     assert str(again) == text
-    assert parse(to_text(model, defaults=True)) == model
+    assert same_model(parse(to_text(model, defaults=True)), model)
     located = parse(to_text(model, locations=True))
-    assert located == model
+    assert same_model(located, model)
     assert [op.location for op in located.walk()] == [op.location for op in model.walk()]
 
 
@@ -142,7 +141,7 @@ def test_constants_are_read_back(value: Any):
     f.add(core.ConstantOp(value, pyobject))
     f.add(core.Return([]))
     model = core.Func("f", f.finish())
-    assert parse(str(model)) == model
+    assert same_model(parse(str(model)), model)
 
 
 def test_an_enum_is_written_by_its_value():
@@ -153,7 +152,7 @@ def test_an_enum_is_written_by_its_value():
     assert str(model) == text
     made = model.bodies[0].entry.ops[0]
     assert isinstance(made, tt.MakeTensorDescriptor) and made.padding is tt.Padding.NAN
-    assert parse(text.replace("=nan", '="nan"')) == model
+    assert same_model(parse(text.replace("=nan", '="nan"')), model)
 
 
 def test_symbols_that_look_like_old_types_are_symbols():
@@ -183,7 +182,7 @@ def test_numbers_begin_anew_in_an_isolated_op():
 def test_comments_and_layout_do_not_count():
     plain = 'func @"f" ()void -> { %0 : i32 = tt.get_program_id @0; return; };'
     spread = 'func // a "comment\n@"f"\n(\n)void->{%a:i32=tt.get_program_id@0;//\nreturn;\r\n}\t;// end'
-    assert parse(spread) == parse(plain)
+    assert same_model(parse(spread), parse(plain))
 
 
 def test_values_of_around_are_visible_inside():
@@ -338,7 +337,7 @@ def test_mutilated_text_is_a_parse_error_or_a_model(data: st.DataObject):
         assert 1 <= error.line <= text.count("\n") + 1
         assert error.column >= 1
     else:
-        assert parse(str(model)) == model
+        assert same_model(parse(str(model)), model)
 
 
 def test_the_example_of_the_grammar():
@@ -349,5 +348,5 @@ def test_the_example_of_the_grammar():
 
 def test_the_samples_are_valid():
     for sample in SAMPLES:
-        assert parse(str(parse(sample))) == parse(sample)
+        assert same_model(parse(str(parse(sample))), parse(sample))
     assert str(parse(SAMPLES[0])) == SAMPLES[0].replace(' @loc="1:2:3:4:a.py"', "")

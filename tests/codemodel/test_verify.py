@@ -7,7 +7,7 @@ import pytest
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, cf, core, scf, tt
 from ziggurat.codemodel.errors import BuildError, ParseError, VerifyError
-from ziggurat.codemodel.op import Block, Body, Op, Successor, Value, fill
+from ziggurat.codemodel.op import Block, Body, Op, Successor, Value, fill, same_model
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.types import TensorType, f32, i1, i32, void
 from ziggurat.codemodel.verify import verify, violations
@@ -478,7 +478,7 @@ def test_all_violations_are_listed_and_marked():
     assert lines[at + 1] == "// ^ the result is of type f32; it should be i32"
     # The marks are comments: the printed model can be read again, and is as wrong as before.
     printed = text[text.index("tt.func @") :]
-    assert parse(printed) == model
+    assert same_model(parse(printed), model)
     assert len(violations(parse(printed))) == 4
 
 

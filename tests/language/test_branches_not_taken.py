@@ -74,7 +74,7 @@ def test_an_error_in_a_statement_that_is_not_run(kernel, launch, what, head):
     launch(made, 1, [out, 7], FLAG=False)
     assert out[0] == 7
     zg.verify(made.model)
-    assert zg.parse(str(made.model)) == made.model
+    assert zg.same_model(zg.parse(str(made.model)), made.model)
     assert errors_of(made, P, zg.i32, True)
 
 

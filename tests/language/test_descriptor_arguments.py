@@ -183,7 +183,7 @@ def test_models_by_the_type_of_a_descriptor():
     block = zg.descriptor((16, 32), zg.f16)
     model = scale.triton(block, zg.descriptor((16, 32), zg.f16, "nan"), 16, 32)
     zg.verify(model)
-    assert zg.parse(str(model)) == model
+    assert zg.same_model(zg.parse(str(model)), model)
     (function,) = model.functions().values()
     assert [str(p.type) for p in function.bodies[0].parameters] == [
         "descriptor<x16, x32, f16>",

@@ -146,7 +146,7 @@ def test_a_block_has_the_padding_of_the_path(choosing: Any, choice: str, prefix:
     made = choosing(choice, prefix)
     model = made.triton(zg.ptr(zg.f32), zg.ptr(zg.f32), zg.i32, zg.i32)
     zg.verify(model)
-    assert zg.parse(str(model)) == model and "either" in str(model)
+    assert zg.same_model(zg.parse(str(model)), model) and "either" in str(model)
     for flag in (0, 1, 9):
         for mode in ({}, {"interpret": True}, {"strict": True}):
             out = np.full(8, -1, np.float32)

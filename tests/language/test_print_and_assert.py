@@ -78,7 +78,7 @@ def test_a_line_of_many_values_on_a_gpu(kernel, capsys):
 @pytest.mark.parametrize("prefix", DECORATORS)
 def test_a_print_survives_text_and_mlir(kernel, capsys, prefix: str):
     model = printing(kernel, prefix).triton(zg.ptr(zg.i32), zg.i32, zg.f32, "end")
-    assert zg.parse(str(model)) == model
+    assert zg.same_model(zg.parse(str(model)), model)
     zg.run(zg.from_mlir(zg.to_mlir(model)), 1, np.zeros(1, np.int32), 3, 1.5)
     assert capsys.readouterr().out == PRINTED + LAST[prefix]
 

@@ -191,7 +191,7 @@ def test_a_loop_without_carried_values_prints_and_parses():
     model = nothing_carried.triton(I32, zg.i32)
     (loop,) = (op for op in model.walk() if isinstance(op, scf.For))
     assert str(loop.result.type) == "void"
-    assert zg.parse(str(model)) == model
+    assert zg.same_model(zg.parse(str(model)), model)
     assert run(nothing_carried, 5, size=5).tolist() == [0, 1, 4, 9, 16]
 
 

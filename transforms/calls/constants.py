@@ -22,12 +22,8 @@ class FunctionName(Type):
     """The value of a constant that is a function: its name, its Python model, and where it comes from, if known."""
 
     symbol: str
-    model: Op = attrs.field(eq=False)
+    model: Op
     function: Function | None = attrs.field(default=None, eq=False)
-    identity: int = attrs.field(init=False)
-
-    def __attrs_post_init__(self) -> None:
-        object.__setattr__(self, "identity", id(self.model))
 
     def syntax(self) -> TypeSyntax:
         return TypeSyntax("function", (TypeSyntax(self.symbol, quoted=True),))

@@ -48,12 +48,12 @@ def allocate(module: Op) -> cpu.Module:
 def _ranges(func: tt.Func) -> dict[Value, _Range]:
     """The range of ops that need each buffer. A loop needs a buffer from its first op to its last if some op outside of
     the loop does. In a function of several blocks all buffers are needed from the first op to the last."""
-    numbers: dict[Value, int] = {}
+    numbers: dict[Op, int] = {}
     spans: list[tuple[int, int]] = []
     ranges: dict[Value, _Range] = {}
 
     def visit(op: Op) -> None:
-        number = numbers[op.result] = len(numbers)
+        number = numbers[op] = len(numbers)
         for value in op.operands:
             if isinstance(value.type, cpu.BufferType):
                 size = -(-value.type.bytes // ALIGNMENT) * ALIGNMENT

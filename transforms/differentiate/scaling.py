@@ -255,12 +255,12 @@ class Rescaling:
 class _Walk:
     """The changes of the values of a kernel, as far as they are shifted, in the order of the ops."""
 
-    def __init__(self, forced: Mapping[Node, Change], loops: Mapping[Value, Rescaling]) -> None:
+    def __init__(self, forced: Mapping[Node, Change], loops: Mapping[Op, Rescaling]) -> None:
         self.forced = forced
         self.loops = loops
         self.changes: dict[Node, Change] = dict(forced)
-        self.stored: set[Value] = set()
-        """The results of the ops that write memory which write a value that changes, or depend on one."""
+        self.stored: set[Op] = set()
+        """The ops that write memory which write a value that changes, or depend on one."""
 
     def of(self, value: Value, component: int = 0) -> Change:
         return self.changes.get((value, component))
@@ -285,13 +285,13 @@ class _Walk:
             if all(change is None for change in changes):
                 continue
             if isinstance(op, MemoryWrite):
-                self.stored.add(op.result)
+                self.stored.add(op)
             change = _change(op, changes)
             for node in nodes(op.result):
                 self.put(node, change)
 
     def structured(self, op: Structured) -> None:
-        rescaling = self.loops.get(op.result)
+        rescaling = self.loops.get(op)
         if all(node in self.forced for node in nodes(op.result)):
             return
         if isinstance(op, scf.For):
@@ -313,7 +313,7 @@ class _Walk:
             return
         values = [*op.operands, *(value for body in op.bodies for value in body.captured())]
         if any(self.of(value, component) is not None for value in values for _, component in nodes(value)):
-            self.stored.update(inner.result for inner in op.walk() if isinstance(inner, MemoryWrite))
+            self.stored.update(inner for inner in op.walk() if isinstance(inner, MemoryWrite))
             for node in nodes(op.result):
                 self.put(node, UNKNOWN)
 
@@ -376,49 +376,45 @@ def _own_axes(value: Value) -> tuple[int, ...]:
     return tuple(axis for axis, size in enumerate(shape_of(value.type)) if size > 1)
 
 
-def rescaling_loops(kernel: tt.Func, sinks: Collection[Value]) -> dict[Value, Rescaling]:
-    """The loops, by their results, whose running maximum does not matter for what the ops of `sinks` write."""
+def rescaling_loops(kernel: tt.Func, sinks: Collection[Op]) -> dict[Op, Rescaling]:
+    """The loops whose running maximum does not matter for what the ops of `sinks` write."""
     loops = [op for op in kernel.walk() if isinstance(op, scf.For)]
-    rescalings: dict[Value, Rescaling] = {
-        op.result: rescaling for op in loops if (rescaling := _carries_along(op)) is not None
-    }
+    rescalings: dict[Op, Rescaling] = {op: rescaling for op in loops if (rescaling := _carries_along(op)) is not None}
     while True:
-        matters = [
-            result for result in rescalings if _matters(result, rescalings[result].changes, kernel, sinks, rescalings)
-        ]
+        matters = [loop for loop in rescalings if _matters(loop, rescalings[loop].changes, kernel, sinks, rescalings)]
         if not matters:
             return rescalings
-        for result in matters:
-            del rescalings[result]
+        for loop in matters:
+            del rescalings[loop]
 
 
-def free_maxima(kernel: tt.Func, sinks: Collection[Value], loops: Mapping[Value, Rescaling]) -> set[Value]:
+def free_maxima(kernel: tt.Func, sinks: Collection[Op], loops: Mapping[Op, Rescaling]) -> set[Op]:
     """The maxima that do not matter for what the ops of `sinks` write."""
-    maxima: set[Value] = set()
+    maxima: set[Op] = set()
     if not any(isinstance(op, maths.Exp | maths.Exp2) for op in kernel.walk()):
         return maxima
     for op in kernel.walk():
         combines = isinstance(op, tt.Reduce) and len(op.values) == 1 and isinstance(op.combine.entry.ops[0], MAXIMA)
         if combines or (isinstance(op, MAXIMA) and not isinstance(op.parent_op, tt.Combining)):
             shift = Shift(None, (("out", 1.0),), _own_axes(op.result))
-            if not _matters(op.result, [shift], kernel, sinks, loops):
-                maxima.add(op.result)
+            if not _matters(op, [shift], kernel, sinks, loops):
+                maxima.add(op)
     return maxima
 
 
 def _matters(
-    result: Value,
+    op: Op,
     changes: Sequence[Change],
     kernel: tt.Func,
-    sinks: Collection[Value],
-    loops: Mapping[Value, Rescaling],
+    sinks: Collection[Op],
+    loops: Mapping[Op, Rescaling],
 ) -> bool:
     """Whether these changes of an op's result change what the ops of `sinks` write, or another iteration of a loop
     around it, in which the shift is another one."""
-    walk = _Walk({(result, index): change for index, change in enumerate(changes)}, loops)
+    walk = _Walk({(op.result, index): change for index, change in enumerate(changes)}, loops)
     walk.ops(kernel.body.entry.ops[:-1])
-    assert isinstance(result, OpResult) and result.op.parent_op is not None
-    for around in result.op.parent_op.path():
+    assert op.parent_op is not None
+    for around in op.parent_op.path():
         if isinstance(around, scf.While):
             return True
         if isinstance(around, scf.For):
@@ -444,7 +440,7 @@ class Scaled:
 
 def scaled(kernel: tt.Func, writes: Callable[[Op], bool]) -> Scaled:
     """The kernel with the loops added. `writes` holds for the ops that write an array of `of`."""
-    sinks = {op.result for op in kernel.walk() if writes(op)}
+    sinks = {op for op in kernel.walk() if writes(op)}
     loops = rescaling_loops(kernel, sinks)
     maxima = free_maxima(kernel, sinks, loops)
     if not loops:
@@ -457,7 +453,7 @@ def scaled(kernel: tt.Func, writes: Callable[[Op], bool]) -> Scaled:
 class _Adding:
     """The transformer that adds the loops. In an added loop, the maximum of each iteration is the last one."""
 
-    def __init__(self, loops: Mapping[Value, Rescaling], maxima: Collection[Value]) -> None:
+    def __init__(self, loops: Mapping[Op, Rescaling], maxima: Collection[Op]) -> None:
         self.loops = loops
         self.maxima = maxima
         self.last: dict[Value, Value] = {}
@@ -467,12 +463,12 @@ class _Adding:
     def __call__(self, builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         if op.result in self.last:
             return self.last[op.result]
-        rescaling = self.loops.get(op.result)
+        rescaling = self.loops.get(op)
         if isinstance(op, scf.For) and rescaling is not None:
             return self.loop(builder, op, operands, rescaling)
         if isinstance(op, arith.SubF) and operands[0] is operands[1] and operands[0] in self.last.values():
             return builder.add(arith.ConstantOp(0.0, type=op.result.type))
-        if op.result in self.maxima:
+        if op in self.maxima:
             copy = builder.copy(op, operands)
             self.free.add(copy)
             return copy

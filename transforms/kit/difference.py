@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 
-from ziggurat.codemodel.op import Op, require_argument, require_model
+from ziggurat.codemodel.op import Op, require_argument, require_model, same_model
 from ziggurat.codemodel.text.writer import to_text
 
 _NAME = re.compile(r"[%^][\w.]+")
@@ -21,7 +21,7 @@ def difference(before: Op, after: Op, context: int = 3) -> str:
     require_model(after, "difference")
     is_count = isinstance(context, int) and context >= 0  # pyright: ignore[reportUnnecessaryIsInstance]
     require_argument(context, is_count, "difference: 'context' must be a number of lines, zero or more")
-    if before == after:
+    if same_model(before, after):
         return ""
     old, new = to_text(before).splitlines(), to_text(after).splitlines()
     matcher = difflib.SequenceMatcher(None, [_NAME.sub("%", x) for x in old], [_NAME.sub("%", x) for x in new], False)

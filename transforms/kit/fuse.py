@@ -105,13 +105,13 @@ def fuse(
     if not stores or not loads:
         raise BuildError("cannot fuse: the producer must store to the parameter, and the consumer load from it")
     dominance = Dominance()
-    sources = {load.result: _source(load, stores, dominance) for load in loads}
+    sources = {load: _source(load, stores, dominance) for load in loads}
     removed: set[Value] = set() if keep else {store.result for store in stores}
 
     def fused(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         if op.result in removed:
             return DROP
-        store = sources.get(op.result)
+        store = sources.get(op)
         if store is None:
             return None
         value = builder[store.value]

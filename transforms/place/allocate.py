@@ -72,11 +72,11 @@ def allocate(module: gpu.Module) -> Op:
     limit = TARGETS[module.target].max_shared
     if total > limit:
         raise shared_memory_error(_at_worst(intervals), total, limit, module.target)
-    offsets = {interval.op.result: interval.offset for interval in intervals}
+    offsets = {interval.op: interval.offset for interval in intervals}
 
     def with_offset(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         if isinstance(op, gpu.LocalAlloc):
-            return builder.add(gpu.LocalAlloc(op.type, offset=offsets[op.result], alignment=op.alignment), op.location)
+            return builder.add(gpu.LocalAlloc(op.type, offset=offsets[op], alignment=op.alignment), op.location)
         if isinstance(op, gpu.Module):
             body = builder.rewrite_body(op.body, isolated=True)
             return builder.add(gpu.Module(op.target, op.num_warps, body, shared=total, scratch=op.scratch), op.location)

@@ -71,7 +71,7 @@ class _Rebuilding:
         self.made: dict[tuple[Component, Layout | None], Value] = {}
         self._new_blocks: dict[Block, tuple[Block, list[Entry]]] = {}
         self._entries: dict[Body, list[Entry]] = {}
-        self._needs_inside: dict[Value, list[tuple[Component, Layout]]] = {}
+        self._needs_inside: dict[Op, list[tuple[Component, Layout]]] = {}
 
     # Values.
 
@@ -158,13 +158,13 @@ class _Rebuilding:
         own = self.plan.needs.get(op.result, [])
         if not op.bodies:
             return own
-        needs = self._needs_inside.get(op.result)
+        needs = self._needs_inside.get(op)
         if needs is None:
             blocks = dict.fromkeys(block for body in op.bodies for block in body.blocks)
             inner = [need for block in blocks for each in block.ops for need in self._needs(each)]
             # A component that is defined inside is converted inside.
             needs = [need for need in dict.fromkeys((*own, *inner)) if need[0][0].block not in blocks]
-            self._needs_inside[op.result] = needs
+            self._needs_inside[op] = needs
         return needs
 
     def _compute(self, builder: Builder, op: Op, layout: Layout) -> None:

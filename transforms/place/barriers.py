@@ -239,10 +239,10 @@ def insert_barriers(module: gpu.Module) -> Op:
     for number in innermost_first(fences):
         if next(flow.missing(barriers, fences - {number}), None) is None:
             fences = fences - {number}
-    places = {node.op.result: number for number, node in enumerate(flow.nodes) if node.op is not None}
+    places = {node.op: number for number, node in enumerate(flow.nodes) if node.op is not None}
 
     def with_barrier(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
-        number = places.get(op.result)
+        number = places.get(op)
         if number in fences:
             builder.add(gpu.FenceAsync())
         if number in barriers:

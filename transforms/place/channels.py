@@ -77,7 +77,7 @@ class ChannelProof:
         self.by_copies = any(isinstance(load, gpu.AsyncCopy) for load in self.loads.values())
         self.by_tma = any(isinstance(op, gpu.TmaLoad) for op in uses)
         self.between_roles = self.op.ctas > 1 or not any(isinstance(op, gpu.ChannelClose) for op in uses)
-        self.in_flight: dict[Value, int] = {}
+        self.in_flight: dict[Op, int] = {}
         self._frees: dict[tuple[Value, bool], bool] = {}
         self._hazards: dict[tuple[int, int, str], Hazard] = {}
         self._run()
@@ -204,7 +204,7 @@ class ChannelProof:
                 return state
 
     def _count(self, op: gpu.ChannelAcquire | gpu.ChannelWait, state: _State) -> None:
-        if not self.between_roles and self.in_flight.setdefault(op.result, state.in_flight) != state.in_flight:
+        if not self.between_roles and self.in_flight.setdefault(op, state.in_flight) != state.in_flight:
             self._note(op, op, "same number of slots on all paths")
 
     def _release(self, op: gpu.ChannelRelease, state: _State, first: bool) -> _State:

@@ -49,16 +49,16 @@ def lower_clusters(module: gpu.Module) -> Op:
     first = next(op for op in ops if any(isinstance(inner, _MEETING) for inner in op.walk()))
     # ptxas moves no load over the barrier: loads of scalars that stand before it are begun first.
     begins = next(op for op in ops if op is first or op.bodies or _reads_tensor(op))
-    parts: dict[Value, tuple[Sequence[Value], Value]] = {}  # The buffers and the mbarrier of each gather.
+    parts: dict[Op, tuple[Sequence[Value], Value]] = {}  # The buffers and the mbarrier of each gather.
 
     def lowered(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         if op is ops[0]:
-            parts.update({gather.result: _prepared(builder, gather) for gather in gathers})
+            parts.update({gather: _prepared(builder, gather) for gather in gathers})
         if op is begins:
             builder.add(gpu.ClusterArrive())
         if op is first:
             builder.add(gpu.ClusterWait())
-        return _gathered(builder, op, operands, *parts[op.result]) if isinstance(op, gpu.ClusterGather) else None
+        return _gathered(builder, op, operands, *parts[op]) if isinstance(op, gpu.ClusterGather) else None
 
     return transform(module, lowered, pass_name="clusters")
 

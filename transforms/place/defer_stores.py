@@ -73,9 +73,9 @@ def _limit(module: gpu.Module) -> int:
 
 def _deferred(module: gpu.Module, owners: Mapping[_Stored, _Stored]) -> gpu.Module:
     """The model with waits before the stores, and with the buffers of these owners before their loops."""
-    owned = {item.buffer.result: owner.buffer.result for item, owner in owners.items()}
-    pending = {store.put.result: _pending(store, owners) for store in owners}
-    waits = {store.wait.result for store in owners}
+    owned = {item.buffer: owner.buffer.result for item, owner in owners.items()}
+    pending = {store.put: _pending(store, owners) for store in owners}
+    waits = {store.wait for store in owners}
 
     def deferred(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         mine = [owner.buffer for owner in dict.fromkeys(owners.values()) if owner.loop is op]
@@ -87,11 +87,11 @@ def _deferred(module: gpu.Module, owners: Mapping[_Stored, _Stored]) -> gpu.Modu
             copy = builder.copy(op, operands)
             builder.add(gpu.TmaStoreWait(0))
             return copy
-        if op.result in owned:
-            return builder[owned[op.result]]
-        if op.result in pending:
-            builder.add(gpu.TmaStoreWait(pending[op.result]))
-        return DROP if op.result in waits else None
+        if op in owned:
+            return builder[owned[op]]
+        if op in pending:
+            builder.add(gpu.TmaStoreWait(pending[op]))
+        return DROP if op in waits else None
 
     rewritten = transform(module, deferred, pass_name="defer_stores")
     assert isinstance(rewritten, gpu.Module)

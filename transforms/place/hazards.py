@@ -167,7 +167,7 @@ class _Run:
     def __init__(self, func: Op) -> None:
         self.func = func
         self.found: dict[tuple[int, int, str], Hazard] = {}
-        self.uses: dict[Value, list[_Use]] = {}  # Of each op, by its result.
+        self.uses: dict[Op, list[_Use]] = {}  # Of each op.
         self.stores = [op for op in func.walk() if isinstance(op, gpu.ClusterStore)]
         self.gathered = {allocation(store.buffer) for store in self.stores}  # What other CTAs write.
 
@@ -191,10 +191,10 @@ class _Run:
 
     def _uses(self, op: Op) -> list[_Use]:
         """The accesses of an op, the same objects in each state."""
-        if op.result not in self.uses:
+        if op not in self.uses:
             buffers = [allocation(value) for value in op.operands if isinstance(value.type, SharedType)]
-            self.uses[op.result] = [_Use(op, *interval(buffer), buffer) for buffer in buffers]
-        return self.uses[op.result]
+            self.uses[op] = [_Use(op, *interval(buffer), buffer) for buffer in buffers]
+        return self.uses[op]
 
     def _step(self, op: Op, state: _State) -> _State:
         """The state after an op without bodies."""

@@ -102,9 +102,9 @@ class _Block:
 
     def loops(self) -> Iterator[scf.For]:
         """The loops in which the buffer is read, that it is filled before."""
-        around = {op.result for op in self.filled.path()}
+        around = set(self.filled.path())
         for reader in self.readers:
-            yield from (op for op in reader.path() if isinstance(op, scf.For) and op.result not in around)
+            yield from (op for op in reader.path() if isinstance(op, scf.For) and op not in around)
 
 
 def _blocks(alloc: gpu.LocalAlloc) -> Iterator[_Block]:

@@ -235,7 +235,7 @@ class PrimaryLayouts:
         self.accesses = accesses
         self.anchor = anchor
         self.ranked: dict[Component, Ranked] = {}
-        self._reads: dict[Value, Layout] = {}
+        self._reads: dict[Op, Layout] = {}
         ops = (op for op in func.walk() if any(isinstance(v.type, _TENSORS) for v in (op.result, *op.operands)))
         items = Propagation([*ops, *dict.fromkeys(groups.values())])
         # First from inside of loops, then from before them, then by default.
@@ -255,7 +255,7 @@ class PrimaryLayouts:
         """The layouts in which an op that is computed once reads its tensor operands, by position."""
         # The accumulator of a dot, and the index of a gather, have the layout of the result.
         alike = 2 if isinstance(op, tt.Dot) else 1 if isinstance(op, tt.Gather) else None
-        own, read = self.of((op.result, 0)), self._reads.get(op.result)
+        own, read = self.of((op.result, 0)), self._reads.get(op)
         return [
             (at, read or (own if at == alike else None) or self.of(component) or self.accesses.default(type_.shape))
             for at, component, type_ in tensor_operands(op)
@@ -343,7 +343,7 @@ class PrimaryLayouts:
             half = layout.split()
             if half is None:
                 order = tuple(reversed(range(first.rank)))
-                layout = self._reads[op.result] = blocked(first.shape, order, 2, self.accesses.num_warps)
+                layout = self._reads[op] = blocked(first.shape, order, 2, self.accesses.num_warps)
                 half = layout.split()
             assert half is not None
             return rank, half
@@ -360,14 +360,14 @@ class PrimaryLayouts:
             layout = self._default(operands[0][2], _FORCED if stage == 2 else _MEMORY)
         if layout is not None:
             before = self._best(components_of(op.result)[:1])
-            if before is None or layout[0] > before[0] or op.result not in self._reads:
-                self._reads[op.result] = layout[1]
+            if before is None or layout[0] > before[0] or op not in self._reads:
+                self._reads[op] = layout[1]
         return layout
 
     def _accessed(self, op: Access, stage: int) -> Ranked | None:
         """The layout of an access: coalesced, unless the layout of its operand is as good."""
         type_ = op.ptr.type
-        if not isinstance(type_, TensorType) or (op.result in self._reads and not isinstance(op, tt.Store)):
+        if not isinstance(type_, TensorType) or (op in self._reads and not isinstance(op, tt.Store)):
             return None
         pointers = [component_of(op.ptr)] if component_of(op.ptr) not in self.flexible else []
         layout = self.accesses.coalesced(op)
@@ -381,7 +381,7 @@ class PrimaryLayouts:
             return None
         if ranked is not None and (isinstance(op, tt.Load) or self._is_as_good(op, ranked[1], layout)):
             layout = ranked[1]
-        self._reads[op.result] = layout
+        self._reads[op] = layout
         return _MEMORY, layout
 
     def _is_as_good(self, op: Access, layout: Layout, coalesced: Layout) -> bool:

@@ -129,8 +129,8 @@ class LoopPlan:
         """The op of the loop's body after which the slot of a channel has been read: its last reader, or the wait for
         the last wgmma that reads it, which may be `late`."""
         ops, buffers = self.loop.body.entry.ops, {copy.buffer.result for copy in copies}
-        readers = {user.result for copy in copies for user in copy.readers}
-        last = max(at for at, op in enumerate(ops) if op.result in readers)
+        readers = {user for copy in copies for user in copy.readers}
+        last = max(at for at, op in enumerate(ops) if op in readers)
         if not _in_flight(copies):
             return ops[last]
         begun = max(at for at, op in enumerate(ops) if not buffers.isdisjoint(read_in_flight(op)))
@@ -296,12 +296,12 @@ def _late_wait(
     if any(value not in buffers and value.block is block for value in read):
         return None, None
     accumulator = loop.body.parameters[positions[0] + 1]
-    order = {op.result: at for at, op in enumerate(block.ops)}
-    positions_of_uses = [order[op_in(user, block).result] for user in accumulator.uses]
+    order = {op: at for at, op in enumerate(block.ops)}
+    positions_of_uses = [order[op_in(user, block)] for user in accumulator.uses]
     if first.c is accumulator and len(positions_of_uses) == 1 and len(waits) == 1:
         return wait, wgmma
     covered = waits[0]
-    if covered is wait or any(at <= order[covered.result] for at in positions_of_uses):
+    if covered is wait or any(at <= order[covered] for at in positions_of_uses):
         return None, None
     return wait, covered
 
@@ -348,8 +348,8 @@ def copy_of(op: Op, *, inside: bool = False) -> Copy | None:
     if not users or not isinstance(value, OpResult) or any(step.parent is not block for step in (value.op, *steps)):
         return None
     load = value.op
-    first = {user.result for user in users}
-    reader = next((user for user in block.ops if user.result in first), users[0])
+    first = set(users)
+    reader = next((user for user in block.ops if user in first), users[0])
     if isinstance(load, tt.DescriptorLoad):
         return Copy(load, steps, op, alloc, 0, reader) if is_filled_by_tma(op.value, shared) else None
     if not isinstance(load, tt.Load) or load.volatile or load.cache is tt.CacheModifier.CV:

@@ -142,7 +142,7 @@ class _Lowering:
             slot = self._wait_until_free(builder, channel)
             self.ahead[channel] += 1
         else:
-            slot, _ = self._at(builder, channel, proof.in_flight[op.result])
+            slot, _ = self._at(builder, channel, proof.in_flight[op])
         if channel in self.full:
             builder[channel] = self.filled[channel] = _of_slot(builder, self.full[channel], slot)
         if proof.by_tma:
@@ -187,7 +187,7 @@ class _Lowering:
                 phase = builder.add(arith.XOrI(phase, none))
             builder.add(gpu.MbarrierWait(_of_slot(builder, self.full[channel], slot), phase))
         elif proof.by_copies:
-            builder.add(gpu.AsyncWait(self._later_groups(op.channel, proof.in_flight[op.result])))
+            builder.add(gpu.AsyncWait(self._later_groups(op.channel, proof.in_flight[op])))
             if any(ring in read_in_flight(reader) for ring in proof.op.rings for reader in proof.readers):
                 # wgmma reads what this thread has copied, after the barrier that follows.
                 builder.add(gpu.FenceAsync())

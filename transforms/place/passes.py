@@ -12,7 +12,7 @@ from ziggurat.codemodel.dialects import core, tt
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import MAX_WARPS, USUAL_WARPS, CompileOptions
-from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.op import Op, same_model
 from ziggurat.codemodel.passes import Snapshot, run_passes
 from ziggurat.transforms.place.allocate import allocate
 from ziggurat.transforms.place.assign import assign
@@ -114,7 +114,7 @@ def missing_pass(model: gpu.Module, options: CompileOptions) -> str | None:
     """The first pass that has not run on a GPU model, of those without which no code can be made."""
     passes = ("dots", "expand", "tma", "tensor_maps", "lower_channels", "clusters", "lower")
     for name, step in PLACE:
-        if name in passes and step(model, options) != model:
+        if name in passes and not same_model(step(model, options), model):
             return name
     return "allocate" if any(isinstance(op, gpu.LocalAlloc) and op.offset < 0 for op in model.walk()) else None
 

@@ -68,14 +68,14 @@ def pipeline_loads(module: gpu.Module, num_stages: int | None) -> Op:
     A loop's own `num_stages` takes precedence. There are fewer stages if shared memory does not suffice for more; a
     warning says so if the kernel asked for the number.
     """
-    plans: dict[Value, LoopPlan] = {}
+    plans: dict[Op, LoopPlan] = {}
     for op, stages, plan in plans_of(module, num_stages):
         if isinstance(plan, LoopPlan):
             _warn_of_stages(op, plan, stages)
-            plans[op.result] = plan
+            plans[op] = plan
 
     def pipelined(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
-        plan = plans.get(op.result)
+        plan = plans.get(op)
         if plan is None:
             return None
         loop = StagedLoop(plan, new_channels(builder, plan))
@@ -145,13 +145,13 @@ class StagedLoop:
 
     def of_part(self, plan: LoopPlan, origin: Mapping[Value, Value]) -> StagedLoop:
         """The writer of the loop of a part of the kernel (`divide`), which reads some of these rings."""
-        order = {op.result: at for at, op in enumerate(plan.loop.body.entry.ops)}
+        order = {op: at for at, op in enumerate(plan.loop.body.entry.ops)}
         own = {origin[copy.buffer.result]: copy for copy in plan.copies}
         loop = StagedLoop(attrs.evolve(plan, turned=()), ())
         for copies, channel in self.channels.items():
             read = {own[copy.buffer.result]: self.rings[copy] for copy in copies if copy.buffer.result in own}
             if read:
-                loop.channels[tuple(sorted(read, key=lambda copy: order[copy.reader.result]))] = channel
+                loop.channels[tuple(sorted(read, key=lambda copy: order[copy.reader]))] = channel
                 loop.rings.update(read)
         return loop
 
@@ -252,8 +252,8 @@ class StagedLoop:
     def _places(self) -> dict[Value, tuple[int, int]]:
         """The stage and the order of each op of the loop's body."""
         plan, own, block = self.plan, self.plan.distance, self.loop.body.entry
-        after = {op.result for op in dropwhile(lambda op: op is not plan.after, block.ops)}
-        places: dict[Value, tuple[int, int]] = {op.result: (own, 7 if op.result in after else 2) for op in block.ops}
+        after = set(dropwhile(lambda op: op is not plan.after, block.ops))
+        places: dict[Value, tuple[int, int]] = {op.result: (own, 7 if op in after else 2) for op in block.ops}
         if plan.after is not None:
             places[plan.after.result] = own, 2
         if plan.late is not None:
@@ -269,7 +269,7 @@ class StagedLoop:
                 if (wrote and writes) or any(values.intersection(inner.operands) for inner in op.walk()):
                     values.add(op.result)
                     wrote = wrote or writes
-                elif op.result in after and op.result not in values:
+                elif op in after and op.result not in values:
                     places[op.result] = own, 4
             places[plan.deferred.result], places[plan.late.result] = (own + 1, 3), (own + 1, 5)
         return places

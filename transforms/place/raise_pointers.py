@@ -206,7 +206,7 @@ class _Analysis(Forms):
         self.infos = analyse(func)
         self.divisors: dict[Value, int] = dict(zip(func.body.parameters, func.divisibility, strict=False))
         self.writers = [op for op in func.walk() if not op.bodies and may_write(op)]
-        self.order = {op.result: at for at, op in enumerate(func.walk())}
+        self.order = {op: at for at, op in enumerate(func.walk())}
 
     def value(self, builder: Rewriter, poly: Poly) -> Value:
         """A polynomial as an i32 of the new model."""
@@ -228,7 +228,7 @@ class _Analysis(Forms):
         if len(self.writers) != 1 or not isinstance(store := self.writers[0], tt.Store):
             return []
         in_loop = any(isinstance(op, scf.For | scf.While) for op in store.path())
-        reads = [op for op in self.func.walk() if is_read(op) and self.order[op.result] > self.order[store.result]]
+        reads = [op for op in self.func.walk() if is_read(op) and self.order[op] > self.order[store]]
         hinted = store.eviction is not tt.EvictionPolicy.NORMAL
         return [] if in_loop or reads or hinted else [store]
 
@@ -286,7 +286,7 @@ class _Analysis(Forms):
     def _writer(self, load: tt.Load) -> Op | None:
         """An op that may write, and comes before a load or stands in a loop with it."""
         loops = {op for op in load.path() if isinstance(op, scf.For | scf.While)}
-        before = (op for op in self.writers if self.order[op.result] < self.order[load.result])
+        before = (op for op in self.writers if self.order[op] < self.order[load])
         return next(before, None) or next((op for op in self.writers if not loops.isdisjoint(op.path())), None)
 
     def _bound(self, poly: Poly) -> Bound | None:

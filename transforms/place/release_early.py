@@ -40,19 +40,19 @@ def release_early(module: Op) -> Op:
     }
     if not places:
         return module
-    at: dict[Value, list[gpu.ChannelRelease]] = {}
+    at: dict[Op, list[gpu.ChannelRelease]] = {}
     for release, place in places.items():
         for op in (place.loop, place.otherwise):
-            at.setdefault(op.result, []).append(release)
-    removed = {release.result for release in places}
+            at.setdefault(op, []).append(release)
+    removed = set(places)
 
     def released(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
-        if op.result in removed:
+        if op in removed:
             return DROP
-        if op.result not in at:
+        if op not in at:
             return None
         copy = builder.copy(op, operands) if isinstance(op, scf.For) else None
-        for release in at[op.result]:
+        for release in at[op]:
             builder.add(gpu.ChannelRelease(builder[release.channel]), release.location)
         return copy
 

@@ -43,28 +43,28 @@ class _Stored:
 def share_buffers(module: Op) -> Op:
     """The GPU model in which a tensor that several buffers hold in one form is in the first of them."""
     # For the allocation of a buffer that is not needed: the one that holds the tensor, and what is stored to it itself.
-    instead: dict[Value, tuple[_Stored, _Stored]] = {}
-    alignments: dict[Value, int] = {}
+    instead: dict[Op, tuple[_Stored, _Stored]] = {}
+    alignments: dict[Op, int] = {}
     for block in _blocks(module):
         tiles: dict[tuple[Value, SharedType], _Stored] = {}
         for tile in _stored_once(block):
             first = tiles.setdefault((tile.value, tile.form()), tile)
             if first is not tile and _is_before(first.alloc, tile.alloc):
-                instead[tile.alloc.result] = first, tile
-                best = alignments.get(first.alloc.result, first.alloc.alignment)
-                alignments[first.alloc.result] = max(best, tile.alloc.alignment)
+                instead[tile.alloc] = first, tile
+                best = alignments.get(first.alloc, first.alloc.alignment)
+                alignments[first.alloc] = max(best, tile.alloc.alignment)
     if not instead:
         return module
-    superfluous = {tile.store.result for _, tile in instead.values()}
+    superfluous = {tile.store for _, tile in instead.values()}
 
     def shared(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
-        if op.result in superfluous:
+        if op in superfluous:
             return DROP
-        if op.result in alignments:
-            return builder.add(gpu.LocalAlloc(op.result.type, alignment=alignments[op.result]), op.location)
-        if op.result not in instead:
+        if op in alignments:
+            return builder.add(gpu.LocalAlloc(op.result.type, alignment=alignments[op]), op.location)
+        if op not in instead:
             return None
-        first, tile = instead[op.result]
+        first, tile = instead[op]
         buffer = builder[first.alloc.result]
         order = [first.order.index(axis) for axis in tile.order]
         return buffer if order == sorted(order) else builder.add(gpu.LocalTrans(buffer, order), op.location)

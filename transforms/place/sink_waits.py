@@ -44,20 +44,20 @@ def _plan(block: Block, follow: dict[Value, list[gpu.WgmmaWait]], pending: dict[
     result of a wgmma that has begun earlier. It does not move after other ops: what they compute would take registers
     beside those of the accumulator.
     """
-    order = {op.result: at for at, op in enumerate(block.ops)}
+    order = {op: at for at, op in enumerate(block.ops)}
     earlier = set[Value]()  # The results of wgmma, after their waits.
     for wait in block.ops:
         first = wait.value.op if isinstance(wait, gpu.WgmmaWait) and isinstance(wait.value, OpResult) else None
         if not isinstance(wait, gpu.WgmmaWait) or not isinstance(first, gpu.Wgmma) or first.within:
             continue
-        at = order[wait.result]
+        at = order[wait]
         # A use in a block after this one, behind an early return, leaves the wait in its place.
         users = [op for user in wait.result.uses for op in (user, *user.path()) if op.parent is block]
-        use = min((order[op.result] for op in users), default=at)
+        use = min((order[op] for op in users), default=at)
         between = block.ops[at + 1 : use]
         ops = [op for op in between if isinstance(op, gpu.Wgmma) or earlier.intersection(op.operands)]
         if ops:
             follow.setdefault(ops[-1].result, []).append(wait)
-            begun = block.ops[at : order[ops[-1].result] + 1]
+            begun = block.ops[at : order[ops[-1]] + 1]
             pending[wait.result] = sum(isinstance(op, gpu.Wgmma) for op in begun)
         earlier.add(wait.result)

@@ -340,10 +340,10 @@ class _Roles:
         # By the ops of the consumers: the writers of loops, the channels whose ring a buffer becomes, that a store
         # becomes a wait for, and that are free after an op; and the loads of the producer.
         self.writers: dict[Value, StagedLoop] = {}
-        self.rings: dict[Value, Value] = {}
-        self.waits: dict[Value, Value] = {}
-        self.released: dict[Value, list[Value]] = {}
-        self.loads: set[Value] = set()
+        self.rings: dict[Op, Value] = {}
+        self.waits: dict[Op, Value] = {}
+        self.released: dict[Op, list[Value]] = {}
+        self.loads: set[Op] = set()
         for consumer in split.consumers:
             origin = consumer.part.origin
             self.writers |= {
@@ -351,9 +351,9 @@ class _Roles:
             }
             for copy in consumer.once:
                 channel = self.once[origin[copy.store.result]]
-                self.loads.add(copy.load.result)
-                (self.rings[copy.buffer.result],), self.waits[copy.store.result] = rings_of(channel), channel
-                self.released.setdefault(last_of(copy.buffer, copy.readers).result, []).append(channel)
+                self.loads.add(copy.load)
+                (self.rings[copy.buffer],), self.waits[copy.store] = rings_of(channel), channel
+                self.released.setdefault(last_of(copy.buffer, copy.readers), []).append(channel)
 
     def body(self) -> Body:
         """The new body of the function."""
@@ -374,20 +374,20 @@ class _Roles:
 
     def _consumed(self, builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         """A specialised loop, without the fetches of the producer; and waits for blocks of loops around."""
-        if op.result in self.rings:
-            return self.rings[op.result]
-        if op.result in self.waits:
-            builder.add(gpu.ChannelWait(self.waits[op.result]))
+        if op in self.rings:
+            return self.rings[op]
+        if op in self.waits:
+            builder.add(gpu.ChannelWait(self.waits[op]))
             return DROP
-        if op.result in self.loads:
+        if op in self.loads:
             return operands[0]  # Only the store uses it.
         loop = None
         if isinstance(op, scf.For) and op.result in self.writers:
             write = self.writers[op.result].compute
             loop = carrying_loop(builder, op, range(len(op.initial)), (), write, op.attributes)
-        if op.result in self.released:
+        if op in self.released:
             loop = builder.copy(op, operands) if loop is None else loop
-            for channel in self.released[op.result]:
+            for channel in self.released[op]:
                 builder.add(gpu.ChannelRelease(channel))
         return loop
 

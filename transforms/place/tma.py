@@ -346,10 +346,10 @@ def lower_tma(module: Op) -> Op:
         return module
     direct = _direct(module)
     allocs = {store.buffer for store, _ in direct.values()}
-    removed = {op.result for store, steps in direct.values() for op in (store, *steps)}
+    removed = {op for store, steps in direct.values() for op in (store, *steps)}
 
     def lowered(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
-        if op.result in removed:
+        if op in removed:
             # Up to that store, the value of a load or a transposition is mapped to the buffer that TMA fills.
             return DROP if isinstance(op, gpu.LocalStore) else operands[0]
         if isinstance(op, gpu.LocalAlloc) and op.result in allocs:

@@ -116,7 +116,7 @@ class Demand:
     def __init__(self, root: Op, *, structure: bool = True) -> None:
         self.structure = structure
         self.kept: set[Value] = {root.result}
-        self.values: dict[Value, set[int]] = {}
+        self.values: dict[Op, set[int]] = {}
         self._stack: list[Value] = []
         self._stores: dict[Value, list[Op]] = {}
         self._functions: dict[str, Op] = {}
@@ -132,7 +132,7 @@ class Demand:
 
     def of(self, op: Op) -> list[int]:
         """The indices of the values of a kept structured op that are needed, in order."""
-        return sorted(self.values.get(op.result, ()))
+        return sorted(self.values.get(op, ()))
 
     def stores_to_kept(self, op: core.VarStore) -> bool:
         """Whether the variable of a store is kept; otherwise the store is noted, for when it comes to be kept."""
@@ -221,7 +221,7 @@ class Demand:
 
     def _need(self, op: Structured, index: int) -> None:
         """Note that a carried value of a structured op is needed."""
-        components = self.values.setdefault(op.result, set())
+        components = self.values.setdefault(op, set())
         if index in components:
             return
         components.add(index)

@@ -39,15 +39,15 @@ class _Hoisting:
 
     def __init__(self, invariants: Invariants) -> None:
         self.invariants = invariants
-        self.moved: set[Value] = set()
+        self.moved: set[Op] = set()
 
     def __call__(self, builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
-        if op.result in self.moved:
+        if op in self.moved:
             return DROP
         if isinstance(op, scf.For | scf.While):
             for inner in self.invariants(op):
                 builder.rewrite(inner)
-                self.moved.add(inner.result)
+                self.moved.add(inner)
         return None
 
 

@@ -46,7 +46,7 @@ def read_back(model: Op, release: str = "3.9") -> Op:
 def test_models_come_back(name: str, release: str):
     model = parse(MODELS[name].read_text(encoding="utf-8"))
     made = read_back(model, release)
-    assert (made == model) == (name not in OTHER_FORM)
+    assert (zg.same_model(made, model)) == (name not in OTHER_FORM)
     if name != "hints":
         assert to_mlir(made, release=release) == to_mlir(model, release=release)
 
@@ -56,7 +56,7 @@ ROUNDED = re.compile(r"constant\.(scalar\.)?f8e\dm\d\.-?inf|math\.absi\.u\d+")
 
 
 def test_every_op_comes_back(single_op_kernels: dict[str, Op]):
-    other = [name for name, model in single_op_kernels.items() if read_back(model) != model]
+    other = [name for name, model in single_op_kernels.items() if not zg.same_model(read_back(model), model)]
     assert [name for name in other if not ROUNDED.fullmatch(name)] == []
 
 
@@ -65,7 +65,7 @@ def test_a_sign_is_changed_where_triton_does_not_compile_negf(release: str):
     lines = "%2 : f16 = arith.negf %0; %3 : f8e5m2 = arith.negf %1; tt.return;"
     model = parse(f'tt.func @"f" (%0 : f16, %1 : f8e5m2)void -> {{ {lines} }};')
     assert "arith.negf" not in to_mlir(model, release=release).replace('zg.op = "arith.negf"', "")
-    assert read_back(model, release) == model
+    assert zg.same_model(read_back(model, release), model)
 
 
 def test_locations_come_back():
@@ -113,7 +113,7 @@ def ops(model: Op) -> list[str]:
     ],
 )  # fmt: skip
 def test_generic_forms(generic: str, pretty: str):
-    assert body(generic) == body(pretty)
+    assert zg.same_model(body(generic), body(pretty))
 
 
 def test_a_module_in_the_generic_form():
@@ -124,7 +124,7 @@ def test_a_module_in_the_generic_form():
           "tt.return"() : () -> ()
         }) {noinline = false} : () -> ()
       }) : () -> ()"""
-    assert from_mlir(text) == body("", "%p: !tt.ptr<i32> {tt.divisibility = 16 : i32}")
+    assert zg.same_model(from_mlir(text), body("", "%p: !tt.ptr<i32> {tt.divisibility = 16 : i32}"))
 
 
 def test_an_unsigned_op_casts_its_operands():

@@ -12,6 +12,7 @@ from ziggurat.codemodel.errors import (
     VerifyError,
 )
 from ziggurat.codemodel.execute import execute
+from ziggurat.codemodel.op import same_model
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.verify import verify
 from ziggurat.frontends.reflection import reflect
@@ -48,7 +49,7 @@ def test_a_branch_that_is_not_run_is_no_error(define, what):
     kernel = define(f"def kernel(x, y):\n    if x:\n{indented(indented(suite))}    return y + 1\n")
     model = reflect(kernel)
     verify(model)
-    assert parse(str(model)) == model
+    assert same_model(parse(str(model)), model)
     (op,) = [op for op in model.walk() if isinstance(op, py.Error)]
     assert type(op.error()) is kind and message in op.summary
     assert execute(model, (0, 4)) == 5
@@ -76,7 +77,7 @@ def test_the_error_is_the_one_outside_of_an_if(define, what):
 @pytest.mark.parametrize("expression", ["1 if not x else bad", "bad if x else 1", "not x or bad", "x and bad"])
 def test_errors_in_parts_of_expressions_that_are_not_run(define, expression):
     model = reflect(define(f"def kernel(x):\n    return {expression}\n"))
-    assert parse(str(model)) == model
+    assert same_model(parse(str(model)), model)
     assert execute(model, (0,)) in (0, 1, True)
     with pytest.raises(KernelNameError, match="name 'bad' is not defined"):
         execute(model, (1,))

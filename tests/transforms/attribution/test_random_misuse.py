@@ -112,6 +112,6 @@ def test_a_random_kernel_is_an_error_or_a_model(block: int):
         else:
             right += 1
             zg.verify(model)
-            assert zg.parse(str(model)) == model
+            assert zg.same_model(zg.parse(str(model)), model)
         del linecache.cache[file]
     assert right > 5

@@ -57,7 +57,7 @@ MODELS = {
 @pytest.mark.parametrize("name", MODELS)
 def test_the_model_of_a_kernel(golden, name):
     model = lower(MODELS[name](), 64, verify=True)
-    assert zg.parse(str(model)) == model
+    assert zg.same_model(zg.parse(str(model)), model)
     golden(name, model)
 
 
@@ -107,7 +107,7 @@ def test_a_carried_sum_that_is_scaled_before_a_dot_stays_in_its_buffer():
     run_cpu(model, (1,), [x, 3])
     assert (x == expected).all()
     run(lower(model, 64), None, (1,), [again, 3])
-    assert (again == expected).all()
+    assert (zg.same_model(again, expected)).all()
 
 
 def test_buffers_that_are_not_needed_together_share_memory():

@@ -76,4 +76,4 @@ def test_wrong_arguments(misuse: Callable[[], object], message: str) -> None:
 
 def test_numbers_of_numpy_are_numbers() -> None:
     made = zg.kit.specialize(MODEL, {np.int64(2): np.float32(2)})
-    assert made == zg.kit.specialize(MODEL, {2: 2.0})
+    assert zg.same_model(made, zg.kit.specialize(MODEL, {2: 2.0}))

@@ -214,7 +214,7 @@ def test_bodies_that_are_applied_to_elements_may_have_blocks(kernel: Any) -> Non
     model = inline(kernel.triton(zg.ptr(zg.i32), zg.i32))
     lowered = lower_structured(model)
     verify(lowered)
-    assert parse(str(lowered)) == lowered and "scf." not in str(lowered)
+    assert zg.same_model(parse(str(lowered)), lowered) and "scf." not in str(lowered)
     before, after = (np.arange(16, dtype=np.int32) % 11 for _ in range(2))
     zg.run(model, 1, before, 4)
     zg.run(lowered, 1, after, 4)
