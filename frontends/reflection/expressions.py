@@ -28,7 +28,7 @@ from ziggurat.frontends.language.constants import as_constant, unwrapped
 from ziggurat.frontends.language.function import Default, Function, constexpr, usable
 from ziggurat.frontends.language.languages import Spelling
 from ziggurat.frontends.language.phrases import BY_INDEX, UNASSIGNED
-from ziggurat.frontends.language.signature import SIGNATURES, Call, Signature
+from ziggurat.frontends.language.signature import Call, Signature
 from ziggurat.frontends.reflection.names import BUILTINS, DYNAMIC, Names, builtin_name, is_record
 from ziggurat.frontends.reflection.source import Source
 from ziggurat.frontends.reflection.unsupported import unsupported
@@ -500,7 +500,7 @@ class Expressions(ast.NodeVisitor, Bodies):
         """The error for a call of an object that a kernel cannot call."""
         shown = ast.unparse(node.func)
         last = shown.rpartition(".")[2]
-        hint: str = f"did you mean {self.names.prefix()}.{last}? " if last in SIGNATURES else ""
+        hint: str = f"did you mean {self.names.prefix()}.{last}? " if last in self.language.calls else ""
         if builtin is not None:
             what = f"the builtin '{shown}'"
             hint = hint or _INSTEAD.get(builtin, "")

@@ -17,7 +17,7 @@ from ziggurat.frontends.language.aggregates import member
 from ziggurat.frontends.language.constants import as_constant, is_enum, unwrapped
 from ziggurat.frontends.language.function import Function, Use, usable
 from ziggurat.frontends.language.languages import EXPLICIT, Language, Spelling
-from ziggurat.frontends.language.signature import SIGNATURES, Call, suggest
+from ziggurat.frontends.language.signature import Call, suggest
 from ziggurat.frontends.language.spellings import of_member
 from ziggurat.frontends.reflection.scopes import mentions
 from ziggurat.frontends.reflection.source import Source
@@ -27,6 +27,8 @@ DYNAMIC: Final = object()
 _MISSING: Final = object()
 _contents = operator.attrgetter("cell_contents")
 
+# The modules with the calls of a language, by its prefix.
+_MODULES: Final = {"zg": "ziggurat", "tl": "ziggurat.triton.language"}
 KINDS: Final = say(
     "from outside a kernel can use numbers, strings, None, dtypes, members of the language's enums, tuples of these, "
     "modules, calls of the language, and functions decorated with {function}"
@@ -145,11 +147,11 @@ class Names:
     def unknown(self, node: ast.Name) -> KernelNameError:
         name = node.id
         hint: str | None = None
-        if name in SIGNATURES:
+        if name in self.language.calls:
             hint = f"did you mean {self.prefix()}.{name}?"
         else:
             known = [n for n in (*self.locals, *self.cells, *self.globals) if not n.startswith("__")]
-            hint = suggest(name, known) or suggest(name, [*SIGNATURES], f"{self.prefix()}.")
+            hint = suggest(name, known) or suggest(name, self.language.calls, f"{self.prefix()}.")
             hint = hint or suggest(name, BUILTINS)
         return KernelNameError(f"name '{name}' is not defined", self.source.span(node), hint)
 
@@ -165,11 +167,11 @@ class Names:
         return KernelNameError(f"the {what} '{prefix}' has no '{node.attr}'", self.source.span(node), hint)
 
     def prefix(self) -> str:
-        """The name of ziggurat in this function's module."""
+        """The name of the language's module in this function's module."""
         for name, value in self.globals.items():
-            if isinstance(value, types.ModuleType) and value.__name__ == "ziggurat":
+            if isinstance(value, types.ModuleType) and value.__name__ == _MODULES[self.language.prefix]:
                 return name
-        return "zg"
+        return self.language.prefix
 
     def rejected(self, node: ast.expr, value: object) -> KernelSyntaxError:
         """The error for an expression that names an object of a kind that a model cannot hold."""

@@ -18,16 +18,13 @@ _OPERATORS: Final[dict[str, str]] = {
 }  # fmt: skip
 _CALLS: Final[dict[str, str]] = {
     **{name: f"the operator '{sign}'" for name, sign in _OPERATORS.items()},
-    "arange": "the range", "cast": "the cast", "program_id": "get_program_id", "num_programs": "get_num_programs",
+    "maximum": "max", "minimum": "min", "arange": "the range", "cast": "the cast", "program_id": "get_program_id",
+    "num_programs": "get_num_programs",
 }  # fmt: skip
 _NOUNS: Final = {
-    "tensor": "array",
-    "tensors": "arrays",
-    "a_tensor": "an array",
-    "positional": "",
-    "the_tuple": "",
+    "tensor": "array", "tensors": "arrays", "a_tensor": "an array", "positional": "", "the_tuple": "",
     "function": "a definition",
-}
+}  # fmt: skip
 
 
 def _call(name: str) -> str:

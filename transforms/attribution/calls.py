@@ -143,9 +143,10 @@ def method(context: FunctionAttributor, op: py.Invoke, name: str, types: list[Ty
     load = getattr(op.operands[0], "op", None)
     if isinstance(load, core.VarLoad) and context.names.get(load.var) == "zg" and name in SIGNATURES:
         hint = "'zg' is a variable of the kernel here; give the variable another name"
-        raise KernelTypeError(f"{describe(receiver)} has no method '{name}'", hint=hint)
+        raise KernelTypeError(say("{} has no method '{}'", describe(receiver), name), hint=hint)
     if name in context.language.methods:
-        return named_call(context, op, context.language.methods[name])
+        variable = context.names.get(load.var, "") if isinstance(load, core.VarLoad) else ""
+        return named_call(context, op, context.language.methods[name], f"{variable}.{name}")
     if value is not None and components(receiver) is None:
         hint = "compute it before the launch, and pass it as a constexpr"
         if not hasattr(value, name):
@@ -172,17 +173,23 @@ def dtype_method(dtype: Type, name: str, arguments: Sequence[Type]) -> Type:
 
 
 def language_call(
-    context: FunctionAttributor, op: py.Invoke | py.Call, name: str, constants: Mapping[str, Any] = NOTHING
+    context: FunctionAttributor,
+    op: py.Invoke | py.Call,
+    name: str,
+    constants: Mapping[str, Any] = NOTHING,
+    written: str = "",
 ) -> Type:
     """A call of the language; `constants` has arguments besides those that are written."""
-    return bound_call(context, op, SIGNATURES[name], RULES[name], typing_of(context, name), constants)
+    return bound_call(context, op, SIGNATURES[name], RULES[name], typing_of(context, name, written), constants)
 
 
-def named_call(context: FunctionAttributor, op: py.Invoke | py.Call, called: Call[..., Any] | Spelling) -> Type:
-    """A call by a name of a language."""
+def named_call(
+    context: FunctionAttributor, op: py.Invoke | py.Call, called: Call[..., Any] | Spelling, written: str = ""
+) -> Type:
+    """A call by a name of a language; `written` is the method of a value that it is written as."""
     if isinstance(called, Spelling):
-        return spelled_call(context, op, called)
-    return language_call(context, op, called.signature.name)
+        return spelled_call(context, op, called, written)
+    return language_call(context, op, called.signature.name, written=written)
 
 
 def typing_of(context: FunctionAttributor, name: str, spelling: str = "") -> Typing:
@@ -190,14 +197,14 @@ def typing_of(context: FunctionAttributor, name: str, spelling: str = "") -> Typ
     return Typing(name, partial(combine, context), spelling, context.language, partial(applied, context), context.warn)
 
 
-def spelled_call(context: FunctionAttributor, op: py.Invoke | py.Call, spelling: Spelling) -> Type:
+def spelled_call(context: FunctionAttributor, op: py.Invoke | py.Call, spelling: Spelling, written: str = "") -> Type:
     """A call that is written with Triton's name and parameters."""
     bound = spelling.signature.bind(*given_values(context, op))
     if spelling.per_warp:
         return constant(spelling.per_warp * context.program.num_warps())
     if spelling.body is not None:
         return call_spelled(context, op, spelling.body, bound)
-    typing = typing_of(context, spelling.call, f"{spelling.signature.prefix}.{spelling.name}")
+    typing = typing_of(context, spelling.call, written or f"{spelling.signature.prefix}.{spelling.name}")
     known: dict[str, Any] = {}
     for name, parameter in spelling.signature.by_name.items():
         if parameter.variadic:
@@ -319,7 +326,8 @@ def library_function(
     if instance.errors:
         del context.program.errors[known_errors:]
         first = instance.errors[0]
-        raise type(first)(say("{}: {}", what, first.summary), hint=first.hint)
+        is_named = first.summary.startswith(what)
+        raise type(first)(first.summary if is_named else say("{}: {}", what, first.summary), hint=first.hint)
     return instance
 
 
