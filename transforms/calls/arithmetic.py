@@ -439,7 +439,7 @@ def _compare(emit: Emitter, result: Type, a: Operand, b: Operand, kind: CompareK
 def _chosen(call: Typing, condition: Type, x: Type, y: Type) -> Type:
     if not is_number(condition):
         raise KernelTypeError(
-            say("{}: the condition must be i1 (true or false); got {}", call, describe(condition)),
+            say("{}: the condition must be {} (true or false); got {}", call, i1, describe(condition)),
             hint=COMPARE(),
         )
     if scalar_type(condition) != i1 and call.language.is_triton:

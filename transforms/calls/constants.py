@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 
 from ziggurat.codemodel.errors import KernelTypeError
-from ziggurat.codemodel.messages import Part, Words, call_text, say
+from ziggurat.codemodel.messages import Part, Words, call_text, joined, say
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType, TupleType, Type, TypeSyntax, f32, is_hashable
 from ziggurat.frontends.language import CompareKind, Function
@@ -93,6 +93,11 @@ def listed(values: Iterable[Any]) -> Part:
     """Constants as they are written in a kernel, with commas between them."""
     items = tuple(values)
     return Part(lambda words: ", ".join(_constant(value, words) for value in items))
+
+
+def one_of(types: Iterable[Type], separator: str = ", ") -> Part:
+    """Types of run-time values with a separator between them."""
+    return joined(separator, *(say("{}", type_) for type_ in types))
 
 
 def describe_all(types: Iterable[Type]) -> Part:

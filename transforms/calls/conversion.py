@@ -83,7 +83,7 @@ def _reinterpreted(call: Typing, x: Type, dtype: ScalarType | PtrType) -> Type:
 def _pointers(x: Type, target: PtrType) -> Type:
     if is_pointer(x) or (not isinstance(x, ConstantType) and is_number(x) and scalar_type(x) in (i64, u64)):
         return with_element(x, target)
-    raise KernelTypeError(say("only pointers, i64 and u64 cast to {}, not {}", target, describe(x)))
+    raise KernelTypeError(say("only pointers, {} and {} cast to {}, not {}", i64, u64, target, describe(x)))
 
 
 def _cast(emit: Emitter, result: Type, x: Operand, dtype: Any, rounding: Any = None, bitcast: bool = False) -> Value:

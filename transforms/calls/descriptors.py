@@ -26,7 +26,7 @@ from ziggurat.frontends.language.phrases import (
     DESCRIPTOR_ROW,
     GET_DESCRIPTOR,
 )
-from ziggurat.transforms.calls.constants import describe, listed
+from ziggurat.transforms.calls.constants import describe, one_of
 from ziggurat.transforms.calls.emit import Emitter, Operand
 from ziggurat.transforms.calls.memory import PADDING, kind_of
 from ziggurat.transforms.calls.promotion import NONE, is_number, scalar_type
@@ -155,8 +155,8 @@ def _block_combined(call: Typing, descriptor: Type, offsets: Type, value: Type, 
     _block_written(call, descriptor, offsets, value)
     element = _descriptor(call, descriptor).element
     if element.name not in REDUCTIONS[kind]:
-        dtypes = listed([SCALARS[name] for name in REDUCTIONS[kind]])
-        summary = DESCRIPTOR_DTYPE(call=str(call), kind=kind, dtypes=dtypes, dtype=element)
+        dtypes = one_of(SCALARS[name] for name in REDUCTIONS[kind])
+        summary = DESCRIPTOR_DTYPE(call=str(call), kind=kind, dtypes=dtypes, dtype=say("{}", element))
         raise KernelTypeError(summary, hint=ATOMIC_ON_POINTERS())
     return NONE
 

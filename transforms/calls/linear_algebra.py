@@ -25,7 +25,7 @@ from ziggurat.codemodel.types import (
 )
 from ziggurat.frontends.language.phrases import CAST_OPERANDS, DOT_PRECISION, FIRST_SUM, SCALE_SHAPE, TRANSPOSE
 from ziggurat.frontends.library import LIBRARY
-from ziggurat.transforms.calls.constants import describe, show
+from ziggurat.transforms.calls.constants import describe, one_of, show
 from ziggurat.transforms.calls.emit import Emitter, Operand
 from ziggurat.transforms.calls.foreign_floats import is_e4b15
 from ziggurat.transforms.calls.promotion import scalar_type
@@ -133,7 +133,7 @@ def _scaled(
         element = tensor(call, scale).element
         if element not in GROUPS:
             raise KernelTypeError(
-                say("{}: '{}' must be u8 or i8 (exponents) or f8e4m3; got {}", call, name, describe(scale))
+                say("{}: '{}' must be {} or {} (exponents) or {}; got {}", call, name, u8, i8, f8e4m3, describe(scale))
             )
         wanted = [*batch, size, k // GROUPS[element]]
         sizes = list(tensor(call, scale).shape)
@@ -148,7 +148,7 @@ def _unpacked(call: Typing, name: str, x: Type, format_: Any, along_k: Any, *, i
     type_ = tensor(call, x)
     choice(f"{name}_format", format_, FORMATS)
     if type_.element not in FORMATS[format_]:
-        held = " or ".join(map(str, FORMATS[format_]))
+        held = one_of(FORMATS[format_], " or ")
         raise KernelTypeError(
             say("{}: '{}' of the format {} must be {}; got {}", call, name, show(format_), held, type_)
         )

@@ -10,6 +10,7 @@ from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
 from ziggurat.codemodel.messages import say
 from ziggurat.codemodel.op import Value, expect
 from ziggurat.codemodel.types import (
+    SCALARS,
     PtrType,
     ScalarType,
     Type,
@@ -29,7 +30,7 @@ from ziggurat.frontends.language.phrases import (
     UNLIKE_POINTER,
 )
 from ziggurat.transforms.calls.block_pointers import access, check_access
-from ziggurat.transforms.calls.constants import describe
+from ziggurat.transforms.calls.constants import describe, one_of
 from ziggurat.transforms.calls.emit import Emitter, Operand
 from ziggurat.transforms.calls.foreign_floats import check_conversion
 from ziggurat.transforms.calls.lattice import BlockPtrType
@@ -112,7 +113,7 @@ def _masked(call: Typing, ptr: Type, mask: Type | None) -> None:
         return
     if not is_number(mask) or scalar_type(mask).kind != "bool":
         raise KernelTypeError(
-            say("{}: the mask must be i1 (true or false); got {}", call, describe(mask)),
+            say("{}: the mask must be {} (true or false); got {}", call, i1, describe(mask)),
             hint=COMPARE_OFFSETS(),
         )
     _fits(call, "the mask", ptr, mask)
@@ -210,7 +211,7 @@ def _atomic(call: Typing, dtypes: tuple[str, ...], ptr: Type, sem: Any, scope: A
     pointee = _pointee(call, ptr)
     if pointee.name not in dtypes:
         raise KernelTypeError(
-            say("{}: 'ptr' must point to {}; got {}", call, ", ".join(dtypes), pointee),
+            say("{}: 'ptr' must point to {}; got {}", call, one_of(SCALARS[name] for name in dtypes), pointee),
             hint="use one of these types: the hardware has no such operation on others",
         )
     _writable(ptr)
