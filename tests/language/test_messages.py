@@ -282,6 +282,6 @@ def test_a_message_keeps_its_parts_until_the_language_is_known():
 
 
 def test_the_text_of_a_message_is_that_of_explicit_calls():
-    text = phrases.CAST_VALUE(dtype=f32)
-    assert text == text.in_words(EXPLICIT_WORDS) == "convert it: zg.cast(value, zg.f32)"
-    assert text.in_words(WORDS) == "convert it: (float)value"
+    text = phrases.CAST_BITS(dtype=f32)
+    assert text == text.in_words(EXPLICIT_WORDS) == "use zg.cast to convert the value"
+    assert text.in_words(WORDS) == "use (float)x to convert the value"

@@ -167,8 +167,8 @@ def bad_name(out, n):
             "Value argument cannot be block type if pointer argument is not a block: it has the shape [4]",
             1,
         ),
-        (bad_dtype, triton.CompilationError, "tl.to: 'dtype' must be a dtype such as tl.float32; got 'float33'", 1),
-        (bad_class, triton.CompilationError, "tl.to: 'dtype' must be a dtype such as tl.float32; got float", 1),
+        (bad_dtype, triton.CompilationError, "n.to: 'dtype' must be a dtype such as tl.float32; got 'float33'", 1),
+        (bad_class, triton.CompilationError, "n.to: 'dtype' must be a dtype such as tl.float32; got float", 1),
         (bad_name, triton.CompilationError, "name 'undefined_name' is not defined", 1),
     ],
 )
