@@ -7,8 +7,6 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import attrs
-
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.gpu.options import checked_option
 from ziggurat.frontends.language.signature import suggest
@@ -17,26 +15,12 @@ Hook = Callable[[dict[str, Any]], Any]
 _OPTIONS = ("num_warps", "num_ctas", "num_stages", "maxnreg", "ir_override")
 
 
-def _forget_keywords(config: Any, field: Any, value: Any) -> Any:
-    config.__dict__.pop("keywords", None)
-    return value
-
-
-@attrs.define(init=False, eq=False, repr=False, slots=False, on_setattr=_forget_keywords)
 class Config:
     """Values for some of a kernel's parameters, `kwargs`, and options of its compilation; the compiler chooses those of
     None.
 
     `pre_hook(arguments)` is called before each launch with this configuration, with all arguments by name.
     """
-
-    kwargs: dict[str, Any]
-    num_warps: int | None = None
-    num_stages: int | None = None
-    num_ctas: int | None = None
-    maxnreg: int | None = None
-    pre_hook: Hook | None = None
-    ir_override: str | None = None
 
     def __init__(
         self, kwargs: Mapping[str, Any] | None = None, num_warps: int | None = None, num_stages: int | None = None,
@@ -54,14 +38,21 @@ class Config:
                 f"zg.Config: 'kwargs' must be a dict of values by parameter; got {kwargs!r}",
                 hint='zg.Config({"BLOCK": 128})',
             )
-        options = dict(zip(_OPTIONS, (num_warps, num_ctas, num_stages, maxnreg, ir_override), strict=True))
-        for name, value in options.items():
-            setattr(self, name, None if value is None else self._checked(name, value))
         self.kwargs, self.pre_hook = dict(kwargs), pre_hook
+        self.num_warps, self.num_stages, self.num_ctas = num_warps, num_stages, num_ctas
+        self.maxnreg, self.ir_override = maxnreg, ir_override
+        self.check()
 
-    @staticmethod
-    def _checked(name: str, value: Any) -> Any:
-        return checked_option(name, value)
+    def check(self) -> None:
+        """Bring the options into one spelling. Raises `LaunchError` for values that they cannot have."""
+        for name in _OPTIONS:
+            value = getattr(self, name)
+            if value is not None:
+                setattr(self, name, checked_option(name, value))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self.__dict__.pop("keywords", None)
+        super().__setattr__(name, value)
 
     def all_kwargs(self) -> dict[str, Any]:
         """The keywords that this configuration adds to a launch."""

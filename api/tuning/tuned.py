@@ -89,6 +89,8 @@ class Tuned:
     # Where no configuration is left: launch the first, which raises its own error. Otherwise the reasons are raised.
     launches_unfit = False
     decorator = "zg.autotune"
+    # The settings of the process that compiled code depends on.
+    environment: Callable[[], dict[str, str]] = staticmethod(dict)
     __name__: str
     __qualname__: str
 
@@ -111,21 +113,18 @@ class Tuned:
         # The keys of `cache` by keys that are quick to make.
         self._keys: dict[Any, Any] = {}
         self._key: Callable[..., Any] = self._first_key
+        function = kernel
+        while hasattr(function, "fn"):
+            function = function.fn
+        self.base_fn: Any = function  # The Python function under all decorators.
         for name in ("__module__", "__name__", "__qualname__", "__doc__"):
-            setattr(self, name, getattr(self._function, name, None))
+            setattr(self, name, getattr(function, name, None))
 
     @property
     def base(self) -> Kernel:
         """The kernel under all decorators."""
         kernel = self.kernel
         while not isinstance(kernel, Kernel):
-            kernel = kernel.fn
-        return kernel
-
-    @property
-    def _function(self) -> Any:
-        kernel = self.kernel
-        while hasattr(kernel, "fn"):
             kernel = kernel.fn
         return kernel
 
@@ -408,15 +407,6 @@ class Tuned:
         from ziggurat.backend.cuda.cache import Records
 
         return Records()
-
-    @property
-    def identity(self) -> str:
-        """A text that is equal for equal kernels."""
-        return self.base.models.identity(self.base)
-
-    def environment(self) -> dict[str, str]:
-        """The settings of the process that compiled code depends on."""
-        return {}
 
 
 class _Arguments(dict[str, Any]):

@@ -125,11 +125,11 @@ class Tuner:
         types = self._types(bound)
         about: dict[str, Any] = {
             "kernel": self.kernel.name,
-            "structure": self.tuned.identity,
+            "structure": self.kernel.models.identity(self.kernel),
             # The types and devices of arrays are part of the record anyway; their addresses do not count.
             "key": {name: repr(bound[name]) for name in self.tuning.key if name in bound and name not in types},
             "types": types,
-            "options": {**{name: repr(value) for name, value in self.options.items()}, **self.tuned.environment()},
+            "options": {name: repr(value) for name, value in {**self.options, **self.tuned.environment()}.items()},
             "configs": list(self.bounds),
             "device": self._device(),
             "compiler": compiler_version(by_contents=True),

@@ -11,6 +11,7 @@ from ziggurat.codemodel.errors import ResourceError, StaticAssertionError, Targe
 from ziggurat.codemodel.types import ConstantType, TupleType
 from ziggurat.frontends.triton.errors import as_triton
 from ziggurat.triton import knobs
+from ziggurat.triton._C.libtriton import get_cache_invalidating_env_vars
 from ziggurat.triton.runtime.driver import driver
 from ziggurat.triton.runtime.errors import AutotunerError, OutOfResources, PTXASError
 from ziggurat.triton.runtime.hooks import NotCompiled
@@ -32,7 +33,7 @@ _QUANTILES = (0.5, 0.2, 0.8)
 
 class Config(configurations.Config):
     """Values for parameters of a kernel, and options of its launch. `pre_hook(arguments)` is called before each launch
-    with this configuration, with all arguments by name. A launch checks the options."""
+    with this configuration, with all arguments by name."""
 
     def __init__(
         self,
@@ -46,9 +47,8 @@ class Config(configurations.Config):
     ) -> None:
         super().__init__(kwargs, num_warps, num_stages, num_ctas, maxnreg, pre_hook, ir_override)
 
-    @staticmethod
-    def _checked(name: str, value: Any) -> Any:
-        return value
+    def check(self) -> None:
+        """Nothing: a launch checks the options."""
 
     @property
     def keywords(self) -> dict[str, Any]:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -68,6 +68,7 @@ class _Decorated(Tuned, KernelInterface):
     unfit = (ResourceError, StaticAssertionError, TargetError)
     launches_unfit = True
     decorator = "triton.autotune"
+    environment = staticmethod(get_cache_invalidating_env_vars)
 
     def __init__(self, fn: Any, arg_names: Sequence[str], *settings: Any) -> None:
         super().__init__(fn, *settings, names=arg_names)
@@ -80,11 +81,6 @@ class _Decorated(Tuned, KernelInterface):
     @fn.setter
     def fn(self, kernel: Any) -> None:
         self.kernel = kernel
-
-    @property
-    def base_fn(self) -> Any:
-        """The Python function."""
-        return self._function
 
     @property
     def arg_names(self) -> list[str]:
@@ -171,7 +167,10 @@ class Autotuner(_Decorated):
         if post_hook is not None:
             self.post_hook = post_hook
         if self.perf_model is not None:
-            self._check_top_k()
+            try:
+                check_top_k(self.configs_top_k, self.decorator)
+            except ZigguratError as error:
+                raise as_triton(error) from None
         self.configs_timings: dict[Any, Any] = {}
         self.bench_time = 0.0
 
@@ -250,21 +249,10 @@ class Autotuner(_Decorated):
         """The configurations that the functions of `prune_configs_by` keep, for the arguments of `nargs`."""
         return self._pruned([*(self.nargs or {}).values()], dict(kwargs))
 
-    def _pruned(self, arguments: Sequence[Any], keywords: dict[str, Any]) -> list[Any]:
-        if self.perf_model is not None:
-            self._check_top_k()
-        return super()._pruned(arguments, keywords)
-
     def empty(self, configs: Any) -> ZigguratError:
         return AutotunerError(
             "No valid autotuner configs after pruning. `early_config_prune` should return at least one config."
         )
-
-    def _check_top_k(self) -> None:
-        try:
-            check_top_k(self.configs_top_k, self.decorator)
-        except ZigguratError as error:
-            raise as_triton(error) from None
 
     def _tune(self, tuner: Tuner, configs: list[Any]) -> Any:
         config = super()._tune(tuner, configs)
@@ -343,16 +331,6 @@ class Autotuner(_Decorated):
         from ziggurat.triton.compiler.compiled import cache_of_knobs
 
         return Records(cache_of_knobs().directory / "choices")
-
-    @property
-    def identity(self) -> str:
-        base: Any = self.base
-        return base.cache_key
-
-    def environment(self) -> dict[str, str]:
-        from ziggurat.triton._C.libtriton import get_cache_invalidating_env_vars
-
-        return get_cache_invalidating_env_vars()
 
 
 def autotune(
