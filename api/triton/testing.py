@@ -10,7 +10,6 @@ from typing import Any
 import attrs
 import numpy as np
 
-from ziggurat.backend.launch.timing import MODES, host_times
 from ziggurat.testing import reports
 from ziggurat.triton.runtime.driver import HostDriver, driver
 
@@ -54,6 +53,8 @@ def _measured(
     quantiles: Sequence[float] | None,
     return_mode: str,
 ) -> Any:
+    from ziggurat.backend.cuda.testing import do_bench as bench
+
     tensors = list(grad_to_none or ())
 
     def call() -> None:
@@ -61,13 +62,8 @@ def _measured(
             tensor.grad = None
         fn()
 
-    if isinstance(driver.active, HostDriver):
-        found = host_times(call, warmup, rep)
-        result = np.quantile(found, quantiles).tolist() if quantiles is not None else MODES[return_mode](found)
-    else:
-        from ziggurat.backend.cuda.testing import do_bench as on_gpu
-
-        result = on_gpu(call, warmup, rep, graph=graph, quantiles=quantiles, return_mode=return_mode)
+    host = isinstance(driver.active, HostDriver)
+    result = bench(call, warmup, rep, graph=graph, quantiles=quantiles, return_mode=return_mode, host=host)
     return result[0] if quantiles is not None and len(result) == 1 else result
 
 

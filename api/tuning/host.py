@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from ziggurat.backend.cpu.runtime.loading import host
 from ziggurat.backend.cpu.runtime.native import get_num_threads
 from ziggurat.backend.launch.arrays import as_array, elements, is_array
 from ziggurat.backend.launch.descriptors import TensorDescriptor
-from ziggurat.backend.launch.timing import host_times
 from ziggurat.codemodel.errors import LaunchError, MemoryAccessError, ZigguratError
 from ziggurat.tuning.keys import type_of_descriptor
 from ziggurat.tuning.tuner import Tuner
@@ -25,6 +22,8 @@ if TYPE_CHECKING:
 class HostTuner(Tuner):
     """The choice of a configuration for a launch on arrays in memory. One whose blocks go beyond the arrays is left
     out: an access outside of them does no harm here."""
+
+    is_host = True
 
     def __init__(self, tuned: Tuned, *launch: Any) -> None:
         super().__init__(tuned, *launch)
@@ -51,9 +50,6 @@ class HostTuner(Tuner):
             except ZigguratError as error:
                 self.left_out[label] = error
         return self._ready(fitting)
-
-    def _bench(self, run: Callable[[], None]) -> float:
-        return float(np.median(host_times(run, self.tuning.warmup or 0.0, self.tuning.rep or 0.0, least=5)))
 
 
 def _is_tensor(value: Any) -> bool:

@@ -53,6 +53,8 @@ class Compilation:
 class Tuner:
     """The choice of a configuration for one launch: a kernel, its grid and its arguments."""
 
+    is_host = False  # Whether this machine's clock measures.
+
     def __init__(self, tuned: Tuned, grid: Grid, arguments: Sequence[Any], keywords: dict[str, Any]) -> None:
         assert tuned.tuning is not None
         self.tuned, self.tuning, self.kernel, self.grid = tuned, tuned.tuning, tuned.base, grid
@@ -244,7 +246,8 @@ class Tuner:
     def _bench(self, run: Callable[[], None]) -> float:
         """The milliseconds of a call."""
         tuning = self.tuning
-        return testing.do_bench(run, tuning.warmup or 0.0, tuning.rep or 0.0, graph=tuning.use_cuda_graph)
+        times = (tuning.warmup or 0.0, tuning.rep or 0.0)
+        return testing.do_bench(run, *times, graph=tuning.use_cuda_graph, host=self.is_host)
 
     def _milliseconds(self, result: Any, label: str) -> float:
         """The time that `measure` gave, which may be infinite or NaN. Raises `LaunchError` for anything else."""

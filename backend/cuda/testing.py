@@ -35,8 +35,10 @@ def do_bench(
     quantiles: Sequence[float] | None = None,
     return_mode: str = "median",
     stream: Any = None,
+    host: bool | None = None,
 ) -> Any:
-    """The time that `run()` takes on the GPU, or on a machine without one, in milliseconds.
+    """The time that `run()` takes on the GPU, or with `host` by the clock of this machine, in milliseconds. By default
+    the clock measures on a machine without a GPU.
 
     It is the median, or by `return_mode` the "mean", "min" or "max", or the list of "all" calls. With `quantiles`, it
     is the list of these (0.5 is the median).
@@ -52,7 +54,7 @@ def do_bench(
     Raises `LaunchError` for arguments out of range.
     """
     _demand(run, warmup, rep, quantiles, return_mode)
-    if not driver.is_here():
+    if not driver.is_here() if host is None else host:
         times = host_times(run, warmup, rep, least=_ESTIMATES)
         return MODES[return_mode](times) if quantiles is None else np.quantile(times, quantiles).tolist()
     driver.current_context()

@@ -172,15 +172,15 @@ def test_an_error_of_the_measure_is_its_own(gpu):
 def test_do_bench_measures_where_nothing_else_does(gpu, monkeypatch):
     asked = []
 
-    def do_bench(run, warmup, rep, graph):
+    def do_bench(run, warmup, rep, graph, host):
         run()
-        asked.append((warmup, rep, graph))
+        asked.append((warmup, rep, graph, host))
         return float(len(asked))
 
     monkeypatch.setattr("ziggurat.backend.cuda.testing.do_bench", do_bench)
     kernel = tuned(gpu, measure=None, warmup=1.0, rep=2.0, use_cuda_graph=True)
     record, config = tuner(kernel).choice(CONFIGS)
-    assert asked == [(1.0, 2.0, True)] * 3
+    assert asked == [(1.0, 2.0, True, False)] * 3
     assert config is CONFIGS[0] and list(record.times.values()) == [1.0, 2.0, 3.0]
 
 
