@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ziggurat.backend.launch.descriptors import TensorDescriptor
     from ziggurat.backend.mlir import from_mlir, to_mlir
     from ziggurat.building import KernelBuilder, build, trace
+    from ziggurat.c_kernels.kernels import triton_c
     from ziggurat.codemodel.text.parser import parse
     from ziggurat.compiler.compiled import Compiled
     from ziggurat.compiler.pipeline import compile
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from ziggurat.frameworks.torch_ops import torch_op as torch_op
     from ziggurat.frontends.tracing import for_, if_, while_
     from ziggurat.gradients import grad
-    from ziggurat.kernels.triton_c import triton_c
     from ziggurat.launches.host import execute, run
     from ziggurat.transforms import kit
     from ziggurat.transforms.simplify import simplify
@@ -62,7 +62,7 @@ __getattr__, __dir__ = lazily(
         "frameworks.torch_ops": ("torch_op",),
         "frontends.tracing": ("for_", "if_", "while_"),
         "gradients": ("grad",),
-        "kernels.triton_c": ("triton_c",),
+        "c_kernels.kernels": ("triton_c",),
         "launches.host": ("execute", "run"),
         "transforms.simplify": ("simplify",),
         "tuning.autotune": ("TunedKernel", "autotune", "heuristics"),

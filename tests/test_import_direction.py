@@ -25,6 +25,7 @@ OURS: dict[str, tuple[str, ...]] = {
 }
 # What no module of a folder imports, though its package may: Triton's Python and Triton-C are known at the edge alone.
 WINGS = ("ziggurat.frontends.triton", "ziggurat.frontends.triton_c", "ziggurat.frontends.language.c")
+API_WINGS = ("ziggurat.c_kernels", "ziggurat.frameworks", "ziggurat.pytriton", "ziggurat.triton")
 NEVER: dict[str, tuple[str, ...]] = {
     "frontends/language": WINGS,
     "frontends/library": WINGS,
@@ -32,6 +33,7 @@ NEVER: dict[str, tuple[str, ...]] = {
     "frontends/tracing": WINGS,
     "transforms/attribution": ("ziggurat.transforms.calls.c",),
     "transforms/mirror": ("ziggurat.transforms.calls.c",),
+    **dict.fromkeys(("api/compiler", "api/kernels", "api/launches", "api/testing", "api/tuning"), API_WINGS),
 }
 DEPENDENCIES = {"numpy", "attrs", "attr", "ml_dtypes", "llvmlite", "cuda"}
 THEIRS = dict.fromkeys(OURS, DEPENDENCIES) | {

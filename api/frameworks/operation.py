@@ -341,7 +341,7 @@ class Operation:
         index = next(
             index
             for index, values in enumerate(self.configurations)
-            if all(meta[name] == value for name, value in values.items())
+            if all(meta[name] == value for name, value in values.items() if name in self.parameters)
         )
         return tuple(sizes[3 * index : 3 * index + 3])
 

@@ -122,7 +122,7 @@ class kernel:
         """The kernel for definitions of the macros; read from the source when these are new."""
         known = self._kernels.get(exact(macros))
         if known is None:
-            from ziggurat.kernels.triton_c import kernel_and_models
+            from ziggurat.c_kernels.kernels import kernel_and_models
 
             # The document's program defines macros that its source does not name: AT and BT.
             definitions = {name: _defined(value) for name, value in macros}

@@ -191,14 +191,15 @@ class Tuned:
         config = self._known(arguments, keywords)
         if config is not None:
             return self._launch(config, grid, arguments, keywords)
-        configs = self._pruned(arguments, keywords)
-        tuner = self._tuner(grid, arguments, keywords, configs[0])
-        if tuner is None:
-            return self._launch(configs[0], grid, arguments, keywords)
-        # The launch too: a tuning in another thread would give an array that both use its former contents.
         with alone:
-            config = self._known(arguments, keywords) or self._tune(tuner, configs)
-            return self._launch(config, grid, arguments, keywords)
+            config = self._known(arguments, keywords)
+            if config is None:
+                configs = self._pruned(arguments, keywords)
+                tuner, config = self._tuner(grid, arguments, keywords, configs[0]), configs[0]
+                if tuner is not None:
+                    # The launch too: a tuning in another thread would give an array that both use its former contents.
+                    return self._launch(self._tune(tuner, configs), grid, arguments, keywords)
+        return self._launch(config, grid, arguments, keywords)
 
     def _launch(self, config: Config, grid: Grid, arguments: Sequence[Any], keywords: dict[str, Any]) -> Any:
         return Tuned.__getitem__(self, grid, config)(*arguments, **keywords)

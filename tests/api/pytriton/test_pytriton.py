@@ -65,6 +65,15 @@ def test_outputs_in_their_order(size, as_dictionary):
     assert (total == x + y).all() and (difference == x - y).all()
 
 
+def test_the_number_of_warps_may_be_tuned():
+    x = np.arange(100, dtype=np.float32)
+    total, _ = triton.kernel(ADD, ["total", "difference"])(
+        x, x, triton.empty([100], x.dtype), triton.empty([100], x.dtype), 100, grid(100),
+        TYPE="float", num_warps=[2, 4], SIZE=[32, 64],
+    )  # fmt: skip
+    np.testing.assert_array_equal(total, x + x)
+
+
 def test_an_array_given_for_an_output_is_returned():
     x, total, difference = np.arange(8, dtype="f4"), np.zeros(8, "f4"), np.zeros(8, "f4")
     found = triton.kernel(ADD, ["total"])(x, x, total, difference, 8, grid(8), TYPE=np.float32, SIZE=8)

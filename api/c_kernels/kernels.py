@@ -9,8 +9,6 @@ import functools
 import hashlib
 import inspect
 import itertools
-import keyword
-import math
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -19,6 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ziggurat import compiler
 from ziggurat.boundary import no_faults, public
+from ziggurat.c_kernels.parameters import check_type, macro_text, python_name
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import KernelNameError, KernelSyntaxError, LaunchError, ZigguratError, shown, warn
@@ -27,11 +26,10 @@ from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.recursion import deep_recursion
 from ziggurat.codemodel.text.limits import read_regular
 from ziggurat.codemodel.transform import transform
-from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType, Type, f32
+from ziggurat.codemodel.types import ConstantType, ScalarType, Type
 from ziggurat.frontends.language import Function
-from ziggurat.frontends.language.constants import as_constant
 from ziggurat.frontends.language.signature import suggest
-from ziggurat.frontends.triton_c.declared import SPELLINGS, spelled
+from ziggurat.frontends.triton_c.declared import spelled
 from ziggurat.frontends.triton_c.names import Header, headers, undeclared
 from ziggurat.frontends.triton_c.preprocess import Preprocessed, Token, preprocess
 from ziggurat.frontends.triton_c.reader import KernelSource, read_kernel
@@ -92,9 +90,10 @@ def kernel_and_models(
     from ziggurat.tuning.config import Config
     from ziggurat.tuning.tuned import Tuning
 
-    names = [*lists, *options]
-    chosen = [dict(zip(names, values, strict=True)) for values in itertools.product(*lists.values(), *options.values())]
-    configs = [Config({key: one[key] for key in lists}, **{key: one[key] for key in options}) for one in chosen]
+    configs = [
+        Config(dict(zip(lists, values, strict=False)), **dict(zip(options, values[len(lists) :], strict=True)))
+        for values in itertools.product(*lists.values(), *options.values())
+    ]
     tuning = Tuning(configs, key=models.tuning_key([*lists]))
     return TunedKernel(Kernel(cast(Any, models.stub)), tuning, {}), models
 
@@ -331,7 +330,7 @@ class TritonCModels(Models):
         count = len(self.parameters)
         found = self.read(self._values(types))
         for parameter, type_ in zip(found.parameters, types, strict=False):
-            _check(self.header.name, parameter.name, parameter.type, type_)
+            check_type(self.header.name, parameter.name, parameter.type, type_)
         return found, types[:count]
 
     # Models.
@@ -394,36 +393,6 @@ class TritonCModels(Models):
         return hashlib.sha256(repr((self.source, self.header.name, macros)).encode()).hexdigest()
 
 
-def python_name(name: str) -> str:
-    """The name of a parameter of C in Python."""
-    return f"{name}_" if keyword.iskeyword(name) else name
-
-
-def macro_text(name: str, value: Any) -> str:
-    """The replacement of a macro. Raises `LaunchError` for a value that has no text in C."""
-    good, known = as_constant(value)
-    if isinstance(known, bool) and good:
-        return str(int(known))
-    if isinstance(known, int) and good:
-        return str(known) if known >= 0 else f"({known})"
-    if isinstance(known, float) and good:
-        text = repr(known) if math.isfinite(known) else "NAN" if math.isnan(known) else "INFINITY"
-        return f"(-{text.lstrip('-')})" if known < 0 else text
-    if isinstance(known, ScalarType) and good:
-        return SPELLINGS[known]
-    if isinstance(known, PtrType) and good:
-        return spelled(known)
-    if isinstance(known, str) and good:
-        return known
-    listed = isinstance(value, list | tuple)
-    raise LaunchError(
-        f"the macro '{name}' must be a number, a bool, a text of C or a dtype; got {type(value).__name__}",
-        hint=f"give values to choose among to zg.triton_c: zg.triton_c(source, {name}=[32, 64])"
-        if listed
-        else "write TYPE='float', TM=64 or TYPE=zg.f16",
-    )
-
-
 def _text_at(error: ZigguratError) -> str:
     """The text of the source at the place of an error."""
     place = error.location
@@ -431,21 +400,3 @@ def _text_at(error: ZigguratError) -> str:
     if place is None or line is None:
         return ""
     return line.encode()[place.column : place.end_column].decode(errors="replace")
-
-
-def _check(kernel: str, name: str, declared: ScalarType | PtrType, given: Type) -> None:
-    """Raise `LaunchError` unless an argument of this type can be converted to the declared one without loss."""
-    if isinstance(given, ConstantType):
-        number = isinstance(given.value, bool | int | float)
-        fits = number and isinstance(declared, ScalarType) and (declared.is_float or not isinstance(given.value, float))
-    elif isinstance(given, ScalarType) and isinstance(declared, ScalarType) and given.is_int:
-        # A launch gives the first of i32, i64 and u64 that holds the integer.
-        wide = 32 if declared.is_float or declared.bits < 32 else declared.bits if declared.signed else 64
-        fits = declared.is_float or given.bits <= wide
-    elif isinstance(given, ScalarType) and isinstance(declared, ScalarType):
-        fits = given == declared or (declared.is_float and given == f32 and declared.bits < 32)
-    else:
-        fits = given == declared
-    if not fits:
-        got = repr(given.value) if isinstance(given, ConstantType) else spelled(given)
-        raise LaunchError(f"'{name}' of '{kernel}' is declared as {spelled(declared)}; got {got}")

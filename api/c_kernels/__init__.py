@@ -1,0 +1,1 @@
+"""Kernels in Triton-C: `zg.triton_c`."""
