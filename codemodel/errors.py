@@ -50,6 +50,11 @@ def shown(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:59]}…"
 
 
+def reason_of(error: Exception) -> str:
+    """The message of an error of Python's arithmetic, the same in every version of Python."""
+    return "division by zero" if isinstance(error, ZeroDivisionError) else str(error)
+
+
 class ZigguratError(Exception):
     """Base of all errors. `summary` is the message alone; `str(error)` adds the source line and the hint.
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.dialects import math as maths
-from ziggurat.codemodel.errors import KernelRuntimeError, KernelTypeError, KernelValueError, shown
+from ziggurat.codemodel.errors import KernelRuntimeError, KernelTypeError, KernelValueError, reason_of, shown
 from ziggurat.codemodel.messages import applied_text, call_text, say
 from ziggurat.codemodel.numbers import COMPARISONS, FUNCTIONS, rounded_number, wrapped
 from ziggurat.codemodel.op import Op
@@ -99,7 +99,7 @@ def _checked(name: str, function: Callable[..., Any], *values: Any) -> Any:
         return function(*values)
     except (ValueError, ZeroDivisionError) as error:
         call = applied_text(name, [*map(shown, values)])
-        reason = str(error).rpartition(": ")[2]  # Of a call that this one consists of, the reason alone.
+        reason = reason_of(error).rpartition(": ")[2]  # Of a call that this one consists of, the reason alone.
         raise KernelValueError(say("cannot compute {}: {}", call, reason)) from None
 
 

@@ -213,9 +213,9 @@ def test_kernels_are_no_sequences(double):
     # Python would ask for the items 0, 1, … without an end: each is a launch.
     compiled = double.compile(zg.ptr(zg.f32), zg.i32, 16)
     for thing in (double, compiled, compiled.simulate):
-        with pytest.raises(TypeError, match="not iterable"):
+        with pytest.raises(TypeError, match="iterable"):
             list(thing)
-        with pytest.raises(TypeError, match="not iterable"):
+        with pytest.raises(TypeError, match="iterable"):
             assert 3 in thing
 
 

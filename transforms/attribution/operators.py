@@ -9,7 +9,7 @@ import attrs
 
 from ziggurat.codemodel import execute
 from ziggurat.codemodel.dialects import py
-from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
+from ziggurat.codemodel.errors import KernelTypeError, KernelValueError, reason_of
 from ziggurat.codemodel.messages import say
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import ConstantType
@@ -101,7 +101,7 @@ def folded(cls: type[Op], *values: Any) -> ConstantType:
         kinds = describe_all(map(constant, values))
         raise KernelTypeError(say("'{}' does not work on {}", sign, kinds)) from None
     except (ValueError, ZeroDivisionError, OverflowError, MemoryError) as error:
-        raise KernelValueError(say("cannot compute {}: {}", text, error)) from None
+        raise KernelValueError(say("cannot compute {}: {}", text, reason_of(error))) from None
     if isinstance(result, complex):
         raise KernelValueError(
             say("cannot compute {}: the result is a complex number, which kernels do not have", text)

@@ -130,7 +130,7 @@ def test_assertions_and_printing(capsys: pytest.CaptureFixture[str]):
 @pytest.mark.parametrize(
     ("compute", "message"),
     [
-        (lambda: zg.floordiv(1, 0), r"cannot compute zg.floordiv\(1, 0\): integer division or modulo by zero"),
+        (lambda: zg.floordiv(1, 0), r"cannot compute zg.floordiv\(1, 0\): division by zero"),
         (
             lambda: zg.shl(1, 10**9),
             r"cannot compute zg.shl\(1, 1000000000\): a constant integer must have at most 14000",
@@ -142,7 +142,7 @@ def test_assertions_and_printing(capsys: pytest.CaptureFixture[str]):
         (lambda: zg.popc(3), "zg.popc was called outside of a kernel"),
         (lambda: zg.cdiv(3.5, 2), "zg.cdiv: the operands must be integers; got 3.5 and 2"),
         (lambda: zg.cdiv("a", 2), "zg.cdiv: 'x' must be a number outside of a kernel; got 'a'"),
-        (lambda: zg.cdiv(3, 0), r"cannot compute zg.cdiv\(3, 0\): integer division or modulo by zero"),
+        (lambda: zg.cdiv(3, 0), r"cannot compute zg.cdiv\(3, 0\): division by zero"),
         (lambda: zg.sqrt("a"), "zg.sqrt: 'x' must be a number outside of a kernel; got 'a'"),
         (lambda: zg.add(1, None), "zg.add: 'b' must be a number outside of a kernel; got None"),
         (lambda: zg.cast(1.5, i32, bitcast=True), "zg.cast was called outside of a kernel"),

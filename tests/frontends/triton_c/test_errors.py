@@ -72,7 +72,7 @@ def error(body: str, parameters: str = "", before: str = "", **macros: object) -
             "nothing can be written through a pointer that is __readonly or to const",
             "*q",
         ),
-        ("*out = 1 / 0;", "", zg.KernelValueError, "cannot compute 1 / 0: integer division or modulo by zero", "1 / 0"),
+        ("*out = 1 / 0;", "", zg.KernelValueError, "cannot compute 1 / 0: division by zero", "1 / 0"),
         (
             "int i[10] = 0 ... 10;",
             "",
