@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from types import FunctionType
 from typing import Any, Literal, cast
 
 import attrs
@@ -17,8 +16,7 @@ from ziggurat.codemodel.gpu.options import LAUNCH_OPTIONS, SHARED_OPTIONS, check
 from ziggurat.codemodel.numbers import wrapped
 from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, Type, find_scalar
 from ziggurat.frontends.language import Function
-from ziggurat.frontends.language.constants import unwrapped
-from ziggurat.frontends.language.function import usable
+from ziggurat.frontends.language.constants import is_array, unwrapped
 from ziggurat.frontends.language.signature import suggest
 from ziggurat.kernels.models import Models
 
@@ -216,15 +214,11 @@ def constant_of(function: Function, name: str, given: Any) -> Type:
     for _ in leaves([given]):
         pass  # Raises an error for a list that contains itself.
     given = _without_lists(given)
-    if not usable(given):
-        hint = "give a type such as zg.i32 or zg.ptr(zg.f32) for a run-time argument"
-        if isinstance(given, FunctionType):
-            named = given.__name__ != "<lambda>"
-            hint = f"decorate {given.__name__} with @zg.function" if named else "write it with def, under @zg.function"
+    if is_array(given):
         raise LaunchError(
             f"'{name}' of '{function.name}' is compiled in: it must be a number, a string, a dtype, None, a function "
             f"of the language or a tuple of these; got {type(given).__name__}",
-            hint=hint,
+            hint="give a type such as zg.i32 or zg.ptr(zg.f32) for a run-time argument",
         )
     if type(given) is int and name not in constexpr_names(function) and not -(1 << 63) <= given < 1 << 64:
         raise LaunchError(f"'{name}' of '{function.name}': the integer {shown(given)} does not fit in 64 bits")

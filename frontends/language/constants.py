@@ -38,6 +38,12 @@ def as_constant(value: Any) -> tuple[bool, Any]:
     return False, None
 
 
+def is_array(value: Any) -> bool:
+    """True of arrays and tensors of libraries, whose elements may change."""
+    is_one = hasattr(value, "__array__") or hasattr(value, "__dlpack__")
+    return is_one and not isinstance(value, type) and not as_constant(value)[0]
+
+
 def is_enum(value: Any) -> bool:
     """True of the enums of the language."""
     return isinstance(value, type) and ENUMS.get(value.__name__) is value

@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 from ziggurat.codemodel.errors import KernelNameError, KernelSyntaxError
 from ziggurat.codemodel.messages import say
 from ziggurat.frontends.language.aggregates import member
-from ziggurat.frontends.language.constants import as_constant, is_enum, unwrapped
+from ziggurat.frontends.language.constants import is_array, is_enum, unwrapped
 from ziggurat.frontends.language.function import Function, Use, usable
 from ziggurat.frontends.language.languages import EXPLICIT, Language, Spelling
 from ziggurat.frontends.language.signature import Call, suggest
@@ -206,10 +206,7 @@ def _may_change(value: Any) -> bool:
     """True of data that may change in place: a list, an array."""
     if isinstance(value, tuple):
         return any(map(_may_change, cast("tuple[Any, ...]", value)))
-    if isinstance(value, list | dict | set | bytearray):
-        return True
-    is_array = hasattr(value, "__array__") or hasattr(value, "__dlpack__")
-    return is_array and not isinstance(value, type) and not as_constant(value)[0]
+    return isinstance(value, list | dict | set | bytearray) or is_array(value)
 
 
 def _unwrapped_at(look_up: Callable[[Any], Any], key: Any) -> Any:

@@ -90,7 +90,7 @@ def test_values(value_of, expression: str, constant: Any, value: int):
     ("expression", "constant", "words"),
     [
         ("C.splitt('_')", "a_b", r"the constant 'a_b' has no method 'splitt'[^?]*did you mean split\?"),
-        ("C.split(n)", "a_b", "'split' is a function of the host, which must be called with constants; got i32"),
+        ("C.split(n)", "a_b", "'split' is a function of the host, which must be called with constants; got int32"),
         ("C.index('z')", "abc", "'index' raised ValueError: substring not found"),
         ("C.append(3)", [1, 2], r"the tuple \(1, 2\) has no method 'append'(.|\n)*make another one"),
         ("C.pop('a')", {"a": 1}, "'pop' would change a dict from outside of the kernel"),
@@ -98,7 +98,7 @@ def test_values(value_of, expression: str, constant: Any, value: int):
         ("C.ljust(10**9)", "a", "'ljust' gives more than 65536 characters or items"),
         ("C.replace('a', 300 * 'b')", "a" * 300, "'replace' gives more than 65536 characters or items"),
         ("C.real", "a", "the constant 'a' has no property 'real' in a kernel"),
-        ("n.bit_length()", "a", "i32 has no method 'bit_length'"),
+        ("n.bit_length()", "a", "int32 has no method 'bit_length'"),
     ],
 )
 def test_errors_are_at_the_call(value_of, expression: str, constant: Any, words: str):
@@ -108,8 +108,5 @@ def test_errors_are_at_the_call(value_of, expression: str, constant: Any, words:
     assert repr(constant) == kept and "^" * len(expression.partition("(")[0]) in str(caught.value)
 
 
-def test_explicit_calls_have_no_methods_of_constants(value_of):
-    with pytest.raises(
-        zg.KernelTypeError, match=r"the constant 'a' has no method 'split' in a kernel(.|\n)*before the launch"
-    ):
-        value_of("C.split('_')", "a", "zg")
+def test_explicit_calls_have_methods_of_constants(value_of):
+    assert value_of("len(C.split('_'))", "a_b", "zg") == 2

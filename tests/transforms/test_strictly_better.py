@@ -38,7 +38,7 @@ def several_errors(out, x_ptr, n):
     x = zg.load(zg.add(x_ptr, zg.arange(0, 64)))
     y = zg.add(x, zg.arange(0, 32))
     z = zg.add(x_ptr, 1.5)
-    zg.store(out, n)
+    zg.store(out, zg.arange(0, 4))
 
 
 def test_errors_name_the_place_and_the_types_and_come_together():
@@ -52,7 +52,7 @@ def test_errors_name_the_place_and_the_types_and_come_together():
     assert "[64]" in str(shapes) and "[32]" in str(shapes)
     assert "zg.add(x, zg.arange(0, 32))" in str(shapes) and "^^^" in str(shapes)
     assert "zg.add(x_ptr, 1.5)" in str(pointer)
-    assert "f32" in str(store) and "i32" in str(store)
+    assert "[4]" in str(store)
 
 
 def test_a_call_that_does_not_exist_is_an_error_with_a_hint():
@@ -176,8 +176,8 @@ def changes_its_shape(out, n):
     zg.store(zg.add(out, zg.arange(0, 4)), x)
 
 
-def test_a_variable_that_changes_its_shape_is_refused_all_the_same():
-    with pytest.raises(zg.KernelTypeError, match="'x' must keep its shape, that of tensor<x4, i32>"):
+def test_a_variable_that_changes_its_shape_in_a_loop_is_refused():
+    with pytest.raises(zg.KernelTypeError, match="'x' must keep its type in the loop; got tensor<x4, i32> before it"):
         changes_its_shape.triton(I32, zg.i32)
 
 
