@@ -121,6 +121,8 @@ class TritonCModels(Models):
     conditions ask for and that need not be defined. The default of a macro that is tuned is its first value.
     """
 
+    words = WORDS
+
     def __init__(self, source: str | os.PathLike[str], name: str | None, given: Mapping[str, Any]) -> None:
         if isinstance(source, os.PathLike):
             self.file = os.fspath(source)
@@ -374,13 +376,6 @@ class TritonCModels(Models):
     def declared(self, kernel: Function, given: Mapping[str, Any]) -> Mapping[str, Type]:
         found = self.read(self.values(given))
         return {python_name(parameter.name): parameter.type for parameter in found.parameters}
-
-    def words(self, type_: Type) -> str:
-        return spelled(type_)
-
-    def reworded(self, error: ZigguratError) -> ZigguratError:
-        error.say_in(WORDS)
-        return error
 
     def place(self, kernel: Function) -> Location | None:
         return Location(self.file, 1)

@@ -315,7 +315,7 @@ def declared_number(
     Raises `LaunchError` for a float where an integer is declared, an integer out of range, and a number where a pointer
     is declared.
     """
-    what = f"'{name}' of '{function.name}' is declared as {models_of(function).words(declared)}"
+    what = f"'{name}' of '{function.name}' is declared as {models_of(function).words.type(declared)}"
     if not isinstance(declared, ScalarType):
         raise LaunchError(f"{what}; got the number {given}", hint="pass an array")
     if declared.is_float:

@@ -9,6 +9,7 @@ from ziggurat import compiler
 from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import LaunchError, ZigguratError
 from ziggurat.codemodel.location import Location
+from ziggurat.codemodel.messages import EXPLICIT_WORDS, Words
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import ConstantType, Type, constexpr_type
 from ziggurat.frontends.language import Function
@@ -25,8 +26,10 @@ class Models:
 
     A kernel that is no Python function is made of a stub in its place: a callable with `__name__`, `__qualname__`,
     `__signature__` and `ziggurat_models`, an object of a class derived from this one. What is not overridden works on
-    `kernel.model`, the Python code model.
+    `kernel.model`, the Python code model. `words` are those of its language in messages.
     """
+
+    words: Words = EXPLICIT_WORDS
 
     def python(self, kernel: Function) -> Op:
         """The Python code model, `kernel.model`. A kernel with parameters that change it has that of their defaults."""
@@ -70,16 +73,9 @@ class Models:
         for name, type_ in types.items():
             if name in declared and not isinstance(type_, ConstantType) and type_ != declared[name]:
                 raise LaunchError(
-                    f"'{name}' of '{kernel.name}' is declared as {self.words(declared[name])}; got {self.words(type_)}"
+                    f"'{name}' of '{kernel.name}' is declared as {self.words.type(declared[name])}; got "
+                    f"{self.words.type(type_)}"
                 )
-
-    def words(self, type_: Type) -> str:
-        """A type in the words of the source, for messages about declared types."""
-        return str(type_)
-
-    def reworded(self, error: ZigguratError) -> ZigguratError:
-        """An error of a launch in the words of the source."""
-        return error
 
     def missing(self, kernel: Function, names: Sequence[str], given: Mapping[str, Any]) -> ZigguratError:
         """The error of a launch that lacks the arguments `names`; `given` has the others by name."""

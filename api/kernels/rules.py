@@ -45,6 +45,11 @@ def _model(kernel: Kernel, signature: Signature, options: Mapping[str, Any]) -> 
     return kernel.model_for(signature.with_options(options))
 
 
+def _explained(kernel: Kernel, error: ZigguratError) -> ZigguratError:
+    error.say_in(kernel.models.words)
+    return error
+
+
 def _no_result(kernel: Kernel, signature: Signature, options: Mapping[str, Any], loaded: Loaded | None) -> None:
     return None
 
@@ -69,7 +74,7 @@ class LaunchRules:
     """The kernel compiled for a launch on a GPU; see `ziggurat.launches.gpu.built`."""
     result: Callable[[Kernel, Signature, Mapping[str, Any], Loaded | None], Any] = _no_result
     """The result of a launch with these options: on a GPU, of the kernel that is loaded there, or on this machine."""
-    explained: Callable[[Kernel, ZigguratError], ZigguratError] = lambda kernel, error: kernel.models.reworded(error)
+    explained: Callable[[Kernel, ZigguratError], ZigguratError] = _explained
     """The error that is raised for one of a launch, in the words of the source."""
     tolerant_memory: bool = False
     """Whether an access outside of the arrays in host memory, and a division by zero, give a warning; they are errors

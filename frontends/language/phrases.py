@@ -273,6 +273,11 @@ SHAPE_SIZE: Final = Phrase(
 UNASSIGNED: Final = Phrase(
     zg="'{name}' is used before it is assigned", tl="'{name}' is not defined: it is used before it is assigned"
 )
+UNLIKE_CHOICES: Final = Phrase(
+    zg="the values of 'if … else' must have one type; got {first} and {second}",
+    tl="Ternary expression with dynamic condition has inconsistent types {first} and {second}: the values of "
+    "'if … else' must have one type",
+)
 UNLIKE_IN_LOOP: Final = Phrase(
     zg="'{name}' must keep its type in the loop; got {first} before it and {second} after an iteration",
     tl="Loop-carried variable {name} has initial type {first} but is re-assigned to {second} in loop! Please make sure "

@@ -10,7 +10,7 @@ import attrs
 from ziggurat.codemodel.dialects import core, py
 from ziggurat.codemodel.errors import KernelSyntaxError, KernelTypeError, KernelValueError
 from ziggurat.codemodel.location import Location
-from ziggurat.codemodel.messages import say
+from ziggurat.codemodel.messages import call_text, say
 from ziggurat.codemodel.op import Body, Op, OpResult, Value
 from ziggurat.codemodel.types import (
     ConstantType,
@@ -28,7 +28,7 @@ from ziggurat.codemodel.types import (
     with_element,
 )
 from ziggurat.frontends.language.languages import Language
-from ziggurat.frontends.language.phrases import LOOP_BOUNDS
+from ziggurat.frontends.language.phrases import LOOP_BOUNDS, UNLIKE_CHOICES
 from ziggurat.transforms.attribution.attribute import FunctionAttributor, State, handles, is_flag, is_result
 from ziggurat.transforms.attribution.attribution import Scope, packed_values
 from ziggurat.transforms.attribution.expressions import truth
@@ -348,16 +348,8 @@ def conditional(context: FunctionAttributor, op: py.CondExpression) -> Type:
         return promote(first, second)
     joined = join(first, second)
     if isinstance(joined, Unusable):
-        words = ""
-        if context.language.is_triton:
-            words = f"Ternary expression with dynamic condition has inconsistent types {first} and {second}: "
         raise KernelTypeError(
-            say(
-                "{}the values of 'if … else' must have one type; got {} and {}",
-                words,
-                describe(first),
-                describe(second),
-            ),
+            UNLIKE_CHOICES(first=describe(first), second=describe(second)),
             hint=CHOSEN_FUNCTION if is_function(first) or is_function(second) else None,
         )
     return joined
@@ -481,9 +473,8 @@ def assertion(context: FunctionAttributor, op: py.Assert) -> Type:
         raise KernelTypeError("the message of an assert must be a constant string")
     if isinstance(condition, ConstantType) and context.language.device_assertions:
         if not condition.value:
-            context.warn(
-                "an assert that is false at compile time has no effect without debug=True; see tl.static_assert"
-            )
+            text = "an assert that is false at compile time has no effect without debug=True; see {}"
+            context.warn(say(text, call_text("static_assert")))
         return NONE
     if isinstance(condition, ConstantType):
         known = bool(condition.value) if isinstance(condition.value, float) else condition.value

@@ -8,6 +8,7 @@ from typing import Any
 
 from ziggurat.codemodel.dialects import arith, core, py, scf, tt
 from ziggurat.codemodel.errors import warn
+from ziggurat.codemodel.messages import call_text, say
 from ziggurat.codemodel.op import Body, Op, OpResult, Value
 from ziggurat.codemodel.types import ConstantType, DescriptorType, ScalarType, TensorType, TupleType, Type, i1, pyobject
 from ziggurat.transforms.attribution.attribute import is_flag, is_result
@@ -197,7 +198,8 @@ def for_(context: FunctionMirror, op: py.For) -> Built:
     if op.flag in joins:
         ignored = [name for name, value in found.options if value]
         if ignored:
-            warn(f"a loop with a break ignores the options of zg.range: {', '.join(ignored)}", op.location)
+            text = say("a loop with a break ignores the options of {}: {}", call_text("range"), ", ".join(ignored))
+            warn(text.in_words(context.emit.language.words), op.location)
         counted_with_break(context, op, found.step, start, stop, step)
         return None
     joined = Joined(context, joins)

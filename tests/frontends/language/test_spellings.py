@@ -11,7 +11,7 @@ from ziggurat.frontends.language import spellings
 from ziggurat.frontends.language.spellings import of_attribute, of_member
 
 MEMBERS = sorted(spellings._MEMBERS)
-ATTRIBUTES = sorted(spellings._ATTRIBUTES)
+ATTRIBUTES = sorted([*spellings._ATTRIBUTES, "primitive_bitwidth"])
 
 
 @pytest.mark.parametrize("name", MEMBERS)
