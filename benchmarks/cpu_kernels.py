@@ -38,7 +38,7 @@ import ziggurat as zg
 from ziggurat.backend.cpu.code import CpuOptions
 from ziggurat.backend.cpu.compile import compile_cpu, to_object
 from ziggurat.backend.cpu.runtime.kernels import NativeKernel
-from ziggurat.backend.cpu.runtime.loading import Loaded, host
+from ziggurat.backend.cpu.runtime.loading import LinkedObject, host
 from ziggurat.compiler.native import code_of
 from ziggurat.launches.cpu import HostLaunches
 
@@ -305,7 +305,7 @@ done:
 }}
 declare {vector} @llvm.fma.v{lanes}f32({vector}, {vector}, {vector})
 """
-    library = Loaded(to_object(text, CpuOptions(*host())), ["peak"])
+    library = LinkedObject(to_object(text, CpuOptions(*host())), ["peak"])
     call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(library.addresses["peak"])
     room = empty(64)
     room[:] = 0

@@ -52,8 +52,8 @@ def divisible(type_: Type, by: int = 16) -> Divisible:
     The value of a pointer is its address in bytes; that of a descriptor, the size of a row of the tensor in bytes: TMA
     stores only to rows of whole 16 bytes.
     """
-    known = isinstance(type_, PtrType | DescriptorType) or (isinstance(type_, ScalarType) and type_.is_int)
-    if not known:
+    can_be_known = isinstance(type_, PtrType | DescriptorType) or (isinstance(type_, ScalarType) and type_.is_int)
+    if not can_be_known:
         raise LaunchError(f"the type of zg.divisible must be an integer, a pointer or a descriptor; got {_got(type_)}")
     if type(by) is not int or by < 1 or by & (by - 1) or by > _MOST_DIVISIBLE:
         raise LaunchError(f"the number of zg.divisible must be a power of two, at most 2^30; got {by!r}")
@@ -109,50 +109,50 @@ def signature_of(function: Function, arguments: Sequence[Any], keywords: Mapping
     """
     bound = bind_types(function, arguments, keywords)
     constexprs = constexpr_names(function)
-    declared = models_of(function).declared(function, bound)
+    declarations = models_of(function).declared(function, bound)
     divisibility: list[int] = []
 
-    def type_of(name: str, given: Any) -> Type:
-        if isinstance(given, Divisible):
-            divisibility.append(given.by)
-            return given.type
+    def type_of(name: str, argument: Any) -> Type:
+        if isinstance(argument, Divisible):
+            divisibility.append(argument.by)
+            return argument.type
         if name in constexprs:
-            return constant_of(function, name, given)
-        components = components_of(given)
-        if components is not None and any(isinstance(one, Type | Divisible) for one in leaves(components)):
-            parts = tuple(type_of(part, one) for part, one in parts_of(name, components))
+            return constant_of(function, name, argument)
+        components = components_of(argument)
+        if components is not None and any(isinstance(leaf, Type | Divisible) for leaf in leaves(components)):
+            parts = tuple(type_of(part, leaf) for part, leaf in parts_of(name, components))
             return compiler.given_tuple(components, parts)
-        type_ = None if isinstance(given, str) else given if isinstance(given, Type) else find_scalar(given)
+        type_ = None if isinstance(argument, str) else argument if isinstance(argument, Type) else find_scalar(argument)
         if type_ is not None:
             divisibility.append(1)
             return _run_time(function, name, type_)
-        return constant_of(function, name, given)
+        return constant_of(function, name, argument)
 
-    types = tuple(type_of(name, given) for name, given in bound.items())
-    models_of(function).check_declared(function, dict(zip(bound, types, strict=True)), declared)
+    types = tuple(type_of(name, value) for name, value in bound.items())
+    models_of(function).check_declared(function, dict(zip(bound, types, strict=True)), declarations)
     return Signature(types, tuple(divisibility))
 
 
 def bind_types(function: Function, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
     """Types and values by parameter, as `bind` has them; a parameter that is left out has its declared type."""
-    given = {**dict(zip(function.signature.parameters, arguments, strict=False)), **keywords}
-    declared = models_of(function).declared(function, given)
-    more = {name: type_ for name, type_ in declared.items() if name not in given}
-    _refuse_texts(function, {**given, **more})
+    arguments_by_name = {**dict(zip(function.signature.parameters, arguments, strict=False)), **keywords}
+    declarations = models_of(function).declared(function, arguments_by_name)
+    more = {name: type_ for name, type_ in declarations.items() if name not in arguments_by_name}
+    _refuse_texts(function, {**arguments_by_name, **more})
     return bind(function, arguments, {**more, **keywords})
 
 
-def _refuse_texts(function: Function, given: Mapping[str, Any]) -> None:
+def _refuse_texts(function: Function, arguments: Mapping[str, Any]) -> None:
     """Raise `LaunchError` where the texts of types are given as types. It names these, and the arguments that lack."""
     constexprs, parameters = constexpr_names(function), function.signature.parameters
     faults = [
-        f"'{name}' must be a type; got the string \"{given[name]}\""
+        f"'{name}' must be a type; got the string \"{arguments[name]}\""
         for name in parameters
-        if name not in constexprs and isinstance(given.get(name), str) and _TYPE_TEXT.fullmatch(given[name])
+        if name not in constexprs and isinstance(arguments.get(name), str) and _TYPE_TEXT.fullmatch(arguments[name])
     ]
     if faults:
         missing = [
-            f"'{name}' is missing" for name, p in parameters.items() if name not in given and p.default is p.empty
+            f"'{name}' is missing" for name, p in parameters.items() if name not in arguments and p.default is p.empty
         ]
         hint = "give zg.f32, zg.ptr(zg.f32) or zg.descriptor((64, 64), zg.f16): types as text are for the command line"
         raise LaunchError(f"{function.name}: {'; '.join([*faults, *missing])}", hint=hint)
@@ -163,17 +163,17 @@ def components_of(value: Any) -> Sequence[Any] | None:
     return cast("Sequence[Any]", value) if isinstance(value, (tuple, list)) else None
 
 
-def parts_of(name: str, given: Sequence[Any]) -> list[tuple[str, Any]]:
+def parts_of(name: str, components: Sequence[Any]) -> list[tuple[str, Any]]:
     """The components of a tuple argument, with names for messages."""
-    return [(f"{name}[{index}]", one) for index, one in enumerate(given)]
+    return [(f"{name}[{index}]", component) for index, component in enumerate(components)]
 
 
-def is_tuple_of_arguments(given: Any) -> bool:
+def is_tuple_of_arguments(argument: Any) -> bool:
     """Whether an argument of a launch is a tuple, or a list of arrays. A list of numbers is meant to be an array."""
     from ziggurat.backend.launch.arrays import is_array
 
-    return isinstance(given, tuple) or (
-        isinstance(given, list) and any(map(is_array, leaves(cast("list[Any]", given))))
+    return isinstance(argument, tuple) or (
+        isinstance(argument, list) and any(map(is_array, leaves(cast("list[Any]", argument))))
     )
 
 
@@ -189,50 +189,50 @@ def leaves(values: Iterable[Any], depth: int = 0) -> Iterator[Any]:
             yield from leaves(components, depth + 1)
 
 
-def _run_time(function: Function, name: str, given: Type) -> Type:
+def _run_time(function: Function, name: str, type_: Type) -> Type:
     """The type of a run-time argument, which a kernel can have."""
-    if isinstance(given, DescriptorType):  # A type that was parsed is not checked yet.
+    if isinstance(type_, DescriptorType):  # A type that was parsed is not checked yet.
         try:
-            return descriptor(given.block, given.element, given.padding)
+            return descriptor(type_.block, type_.element, type_.padding)
         except LaunchError as error:
             raise LaunchError(f"'{name}' of '{function.name}': {error.summary}", hint=error.hint) from None
-    if not isinstance(given, ScalarType | PtrType):
+    if not isinstance(type_, ScalarType | PtrType):
         raise LaunchError(
-            f"'{name}' of '{function.name}': a parameter must be a scalar, a pointer or a descriptor; got {given}",
+            f"'{name}' of '{function.name}': a parameter must be a scalar, a pointer or a descriptor; got {type_}",
             hint="give zg.i32, zg.f32 …, zg.ptr(zg.f32), or zg.descriptor((64, 64), zg.f16)",
         )
-    return given
+    return type_
 
 
-def is_compiled_in(function: Function, given: Any) -> bool:
+def is_compiled_in(function: Function, argument: Any) -> bool:
     """Whether an argument is compiled in whatever its parameter is: `tl.constexpr(…)`, a function, or a dtype."""
-    return isinstance(given, Function | Type) or unwrapped(given) is not given
+    return isinstance(argument, Function | Type) or unwrapped(argument) is not argument
 
 
-def constant_of(function: Function, name: str, given: Any) -> Type:
+def constant_of(function: Function, name: str, value: Any) -> Type:
     """The attributed type of an argument that is compiled in."""
-    for _ in leaves([given]):
+    for _ in leaves([value]):
         pass  # Raises an error for a list that contains itself.
-    given = _without_lists(given)
-    if is_array(given):
+    value = _without_lists(value)
+    if is_array(value):
         raise LaunchError(
             f"'{name}' of '{function.name}' is compiled in: it must be a number, a string, a dtype, None, a function "
-            f"of the language or a tuple of these; got {type(given).__name__}",
+            f"of the language or a tuple of these; got {type(value).__name__}",
             hint="give a type such as zg.i32 or zg.ptr(zg.f32) for a run-time argument",
         )
-    if type(given) is int and name not in constexpr_names(function) and not -(1 << 63) <= given < 1 << 64:
-        raise LaunchError(f"'{name}' of '{function.name}': the integer {shown(given)} does not fit in 64 bits")
+    if type(value) is int and name not in constexpr_names(function) and not -(1 << 63) <= value < 1 << 64:
+        raise LaunchError(f"'{name}' of '{function.name}': the integer {shown(value)} does not fit in 64 bits")
     try:
-        return compiler.outer_constant(given)
+        return compiler.outer_constant(value)
     except KernelValueError as error:
         raise LaunchError(f"'{name}' of '{function.name}': {error.summary}") from None
 
 
-def _without_lists(given: Any) -> Any:
+def _without_lists(value: Any) -> Any:
     """A value with tuples in place of lists, at every depth."""
-    if isinstance(given, list) or type(given) is tuple:
-        return tuple(map(_without_lists, cast(Sequence[Any], given)))
-    return given
+    if isinstance(value, list) or type(value) is tuple:
+        return tuple(map(_without_lists, cast(Sequence[Any], value)))
+    return value
 
 
 def constexpr_names(function: Function) -> frozenset[str]:
@@ -272,15 +272,15 @@ def _bind(function: Function, arguments: Sequence[Any], keywords: Mapping[str, A
     if len(arguments) > len(parameters):
         takes = f"{len(parameters)} argument{'s' if len(parameters) != 1 else ''}"
         raise LaunchError(f"'{function.name}' takes {takes}; got {len(arguments)}", hint=function.written)
-    given = dict(zip(parameters, arguments, strict=False))
+    arguments_by_name = dict(zip(parameters, arguments, strict=False))
     for name, value in keywords.items():
         if name not in parameters:
             hint = suggest(name, parameters) or function.written
             raise LaunchError(f"'{function.name}' has no parameter '{name}'", hint=hint)
-        if name in given:
+        if name in arguments_by_name:
             raise LaunchError(f"'{function.name}' got '{name}' twice")
-        given[name] = value
-    bound: dict[str, Any] = {name: given.get(name, p.default) for name, p in parameters.items()}
+        arguments_by_name[name] = value
+    bound: dict[str, Any] = {name: arguments_by_name.get(name, p.default) for name, p in parameters.items()}
     for name in sorted(constexprs.intersection(SHARED_OPTIONS)):
         # The parameter is the option: it has its default, and is checked as that.
         value = bound[name]
@@ -292,10 +292,10 @@ def _bind(function: Function, arguments: Sequence[Any], keywords: Mapping[str, A
     return bound
 
 
-def check_options(function: Function, given: Mapping[str, Any], known: Sequence[str] = LAUNCH_OPTIONS) -> None:
+def check_options(function: Function, options: Mapping[str, Any], known: Sequence[str] = LAUNCH_OPTIONS) -> None:
     """Raise `LaunchError` for a keyword that is neither a parameter nor one of the `known` options, and for a value
     that the option cannot have."""
-    for name, value in given.items():
+    for name, value in options.items():
         if name not in known:
             _ = function.model  # Its error comes first, such as that of ** among the parameters.
             raise LaunchError(
@@ -308,7 +308,7 @@ def check_options(function: Function, given: Mapping[str, Any], known: Sequence[
 
 
 def declared_number(
-    function: Function, name: str, given: Any, type_: ScalarType, declared: Type
+    function: Function, name: str, number: Any, type_: ScalarType, declared: Type
 ) -> tuple[Any, ScalarType]:
     """A number of this type as one of the declared type, and that type.
 
@@ -317,14 +317,14 @@ def declared_number(
     """
     what = f"'{name}' of '{function.name}' is declared as {models_of(function).words.type(declared)}"
     if not isinstance(declared, ScalarType):
-        raise LaunchError(f"{what}; got the number {given}", hint="pass an array")
+        raise LaunchError(f"{what}; got the number {number}", hint="pass an array")
     if declared.is_float:
-        return declared.dtype.type(given), declared
+        return declared.dtype.type(number), declared
     if type_.is_float:
-        raise LaunchError(f"{what}; got the float {given}", hint=f"pass int({name})")
+        raise LaunchError(f"{what}; got the float {number}", hint=f"pass int({name})")
     low, high = declared.limits
     if function.language.wrapped_numbers:  # Triton's launcher, which is C, takes the low bits.
-        return declared.dtype.type(wrapped(int(given), declared)), declared
-    if not low <= int(given) <= high:
-        raise LaunchError(f"{what}, which holds {low} … {high}; got {given}")
-    return declared.dtype.type(given), declared
+        return declared.dtype.type(wrapped(int(number), declared)), declared
+    if not low <= int(number) <= high:
+        raise LaunchError(f"{what}, which holds {low} … {high}; got {number}")
+    return declared.dtype.type(number), declared

@@ -27,8 +27,8 @@ def name_arguments(error: ZigguratError, model: Op, arguments: Mapping[str, Any]
             continue
         operands = [value for op in model.walk() if op.location == place for value in op.operands]
         values = reached(operands, _summands)
-        named = zip(parameters, arguments.items(), types, strict=False)  # Macros follow the parameters.
-        notes = [f"'{name}' is {_described(given, type_)}" for p, (name, given), type_ in named if p in values]
+        typed = zip(parameters, arguments.items(), types, strict=False)  # Macros follow the parameters.
+        notes = [f"'{name}' is {_described(given, type_)}" for p, (name, given), type_ in typed if p in values]
         if notes:
             part.add(f"in this launch {', '.join(notes)}", model.location)
 
@@ -42,12 +42,12 @@ def _summands(value: Value) -> Sequence[Value]:
     return op.operands if op is not None and adds else ()
 
 
-def _described(given: Any, type_: Type) -> str:
+def _described(argument: Any, type_: Type) -> str:
     """An argument in a message."""
     if isinstance(type_, PtrType):
         return f"an array of {type_.pointee}"
-    if isinstance(type_, ConstantType) and type(given) not in (list, bytes):
-        given = type_.value
-    if given is None or isinstance(given, Number | str):
-        return shown(given)
-    return f"of type {given}" if isinstance(given, Type) else f"a {type(given).__name__}"
+    if isinstance(type_, ConstantType) and type(argument) not in (list, bytes):
+        argument = type_.value
+    if argument is None or isinstance(argument, Number | str):
+        return shown(argument)
+    return f"of type {argument}" if isinstance(argument, Type) else f"a {type(argument).__name__}"

@@ -130,36 +130,36 @@ class Kernel(Function):
         sets that option; for any other parameter, the option keeps its default.
         """
         names = self.signature.parameters
-        given = {name: value for name, value in keywords.items() if name not in names}
-        check_options(self, given, COMPILE_OPTIONS)
+        options = {name: value for name, value in keywords.items() if name not in names}
+        check_options(self, options, COMPILE_OPTIONS)
         bound = bind_types(self, arguments, {name: value for name, value in keywords.items() if name in names})
-        return self.compiled_for(signature_of(self, (), bound), bound, given)
+        return self.compiled_for(signature_of(self, (), bound), bound, options)
 
     def compiled_for(
         self,
         signature: Signature,
         bound: Mapping[str, Any],
         options: Mapping[str, Any],
-        known: Mapping[int, int] | None = None,
+        constants: Mapping[int, int] | None = None,
     ) -> Compiled:
-        """The kernel compiled for `signature`, which must be the signature of `bound`, the arguments by name. `known`
-        has the values of run-time arguments, by number, that are compiled in."""
+        """The kernel compiled for `signature`, which must be the signature of `bound`, the arguments by name.
+        `constants` has the values of run-time arguments, by number, that are compiled in."""
         shared = constexpr_names(self).intersection(SHARED_OPTIONS)
-        chosen = CompileOptions.of({**options, **{name: bound[name] for name in shared}})
-        model: Op = self.model_for(attrs.evolve(signature, num_warps=chosen.num_warps))
+        settings = CompileOptions.of({**options, **{name: bound[name] for name in shared}})
+        model: Op = self.model_for(attrs.evolve(signature, num_warps=settings.num_warps))
         python = self.models.python_for(self, signature.types)
-        if known:
+        if constants:
             from ziggurat.transforms.parameters import specialize
 
-            model = specialize(model, known)
+            model = specialize(model, constants)
         compiled = (
-            compiler.compile_for_cpu(model, chosen, python, self.name, tolerant=self.rules.tolerant_memory)
-            if chosen.target == CPU
-            else compiler.compile_model(model, chosen, python, name=self.name)
+            compiler.compile_for_cpu(model, settings, python, self.name, tolerant=self.rules.tolerant_memory)
+            if settings.target == CPU
+            else compiler.compile_model(model, settings, python, name=self.name)
         )
         typed = zip(self.signature.parameters, signature.types, strict=True)
         names = [name for parameter, type_ in typed for name in run_time_names(parameter, type_)]
-        names = [name for number, name in enumerate(names) if number not in (known or ())]
+        names = [name for number, name in enumerate(names) if number not in (constants or ())]
         arguments = tuple(attrs.evolve(a, name=name) for a, name in zip(compiled.arguments, names, strict=True))
         return attrs.evolve(compiled, name=self.name, arguments=arguments)
 
@@ -194,15 +194,15 @@ class Kernel(Function):
         if self._watched:
             self.check_globals()
         try:
-            known = self.launchers.get(grid)  # A later launch finds it here, without a call of the dispatcher.
+            launcher = self.launchers.get(grid)  # A later launch finds it here, without a call of the dispatcher.
         except TypeError:  # A list cannot be a key.
-            known = None
-        if known is not None:
+            launcher = None
+        if launcher is not None:
             sizes: Any = grid if type(grid) is tuple else (grid,)
             for size in sizes:  # `is_exact`, without a call.
                 if type(size) is not int:
                     return self._at(grid)
-            return known
+            return launcher
         return self._at(grid)
 
     launcher = __getitem__  # For subclasses, which add to it.
@@ -263,19 +263,19 @@ class Kernel(Function):
         names = self.signature.parameters
         options = {name: value for name, value in keywords.items() if name not in names}
         self.rules.check_options(self, options)
-        named = {name: value for name, value in keywords.items() if name in names}
-        return bind(self, arguments, named, at_launch=True), options
+        bound = {name: value for name, value in keywords.items() if name in names}
+        return bind(self, arguments, bound, at_launch=True), options
 
     def on_host(
-        self, grid: Grid, bound: dict[str, Any], options: dict[str, Any], passed: Iterable[str] | None = None
+        self, grid: Grid, bound: dict[str, Any], options: dict[str, Any], explicit: Iterable[str] | None = None
     ) -> Any:
-        """Run the kernel on arrays in memory. `passed` names the arguments that the launch gave, without defaults."""
+        """Run the kernel on arrays in memory. `explicit` names the arguments that the launch gave, without defaults."""
         self.rules.check_host(self, bound.values(), options)
         try:
             if not self.runs_natively(options):
                 return self.interpret(grid, bound, options)
             self.check_globals()
-            return self.native.launch(grid, bound, options, bound if passed is None else passed)
+            return self.native.launch(grid, bound, options, bound if explicit is None else explicit)
         except (KernelErrors, KernelTypeError) as error:
             types = self.specialized(bound)[0].types
             name_arguments(error, self.models.python_for(self, types), bound, types)
@@ -320,48 +320,48 @@ class Kernel(Function):
         read = read or read_array
 
         constexprs = constexpr_names(self)
-        declared = self.models.declared(self, bound)
+        declarations = self.models.declared(self, bound)
         divisibility: list[int] = []
         names: list[str] = []
         values: list[Any] = []
 
-        def type_of(name: str, given: Any, parameter: KernelParameter) -> Type:
+        def type_of(name: str, argument: Any, parameter: KernelParameter) -> Type:
             # None is compiled in: an argument that is left out.
-            if name in constexprs or given is None or is_compiled_in(self, given):
-                return constant_of(self, name, given)
-            if is_tuple_of_arguments(given):
-                parts = tuple(type_of(part, one, parameter) for part, one in parts_of(name, given))
-                return compiler.given_tuple(given, parts)
+            if name in constexprs or argument is None or is_compiled_in(self, argument):
+                return constant_of(self, name, argument)
+            if is_tuple_of_arguments(argument):
+                parts = tuple(type_of(part, component, parameter) for part, component in parts_of(name, argument))
+                return compiler.given_tuple(argument, parts)
             type_: Type
-            if isinstance(given, TensorDescriptor):
-                value, type_, number = given, given.type, given.row_bytes
-            elif (array := read(given, name)) is not None:
+            if isinstance(argument, TensorDescriptor):
+                value, type_, number = argument, argument.type, argument.row_bytes
+            elif (array := read(argument, name)) is not None:
                 value, type_, number = array[0], PtrType(array[1]), array[2]
-            elif parameter.compiles_in(given):
-                return constant_of(self, name, given)
+            elif parameter.compiles_in(argument):
+                return constant_of(self, name, argument)
             else:
-                value, type_ = given, self.number_type(name, given)
-                if name in declared:
-                    value, type_ = declared_number(self, name, given, type_, declared[name])
-                number = int(given) if type_.is_int else 1
+                value, type_ = argument, self.number_type(name, argument)
+                if name in declarations:
+                    value, type_ = declared_number(self, name, argument, type_, declarations[name])
+                number = int(argument) if type_.is_int else 1
             divisibility.append(1 if type_ == i1 else parameter.divisor(number))
             names.append(name)
             values.append(value)
             return type_
 
-        types = [type_of(name, given, self.rules.parameter(self, name)) for name, given in bound.items()]
+        types = [type_of(name, value, self.rules.parameter(self, name)) for name, value in bound.items()]
         return Signature(tuple(types), tuple(divisibility)), names, values
 
-    def number_type(self, name: str, given: Any) -> ScalarType:
+    def number_type(self, name: str, argument: Any) -> ScalarType:
         """The type of a number that a launch gets as the argument `name`. Raises `LaunchError` for anything else."""
         from ziggurat.backend.launch.arrays import no_argument, number_type
 
         try:
-            scalar = number_type(given)
+            scalar = number_type(argument)
         except LaunchError as error:
             raise type(error)(f"'{name}' of '{self.name}': {error.summary}") from None
         if scalar is None:
-            raise no_argument(name, self.name, given)
+            raise no_argument(name, self.name, argument)
         return scalar
 
     def sizes(self, grid: Grid, bound: Mapping[str, Any]) -> tuple[int, ...]:

@@ -58,10 +58,10 @@ class Models:
     def constexprs(self, kernel: Function) -> frozenset[str]:
         """The names of the parameters that take values known at compile time."""
         parameters = kernel.model.bodies[0].parameters
-        named = zip(kernel.signature.parameters, parameters, strict=True)
-        return frozenset(name for name, parameter in named if parameter.type == constexpr_type)
+        parameters_by_name = zip(kernel.signature.parameters, parameters, strict=True)
+        return frozenset(name for name, parameter in parameters_by_name if parameter.type == constexpr_type)
 
-    def declared(self, kernel: Function, given: Mapping[str, Any]) -> Mapping[str, Type]:
+    def declared(self, kernel: Function, arguments: Mapping[str, Any]) -> Mapping[str, Type]:
         """The types of parameters that the source declares, for these arguments by name.
 
         An argument has its declared type; a number of another type is converted to it.
@@ -77,10 +77,10 @@ class Models:
                     f"{self.words.type(type_)}"
                 )
 
-    def missing(self, kernel: Function, names: Sequence[str], given: Mapping[str, Any]) -> ZigguratError:
-        """The error of a launch that lacks the arguments `names`; `given` has the others by name."""
-        listed = ", ".join(f"'{name}'" for name in names)
-        return LaunchError(f"'{kernel.name}' needs {listed}", hint=kernel.written)
+    def missing(self, kernel: Function, names: Sequence[str], arguments: Mapping[str, Any]) -> ZigguratError:
+        """The error of a launch that lacks the arguments `names`; `arguments` has the others by name."""
+        listing = ", ".join(f"'{name}'" for name in names)
+        return LaunchError(f"'{kernel.name}' needs {listing}", hint=kernel.written)
 
     def identity(self, kernel: Function) -> str:
         """A text that is equal for equal kernels, under which the choices of tuning are kept."""
@@ -106,11 +106,11 @@ class PythonModels(Models):
     def python(self, kernel: Function) -> Op:
         return self._read(kernel)
 
-    def declared(self, kernel: Function, given: Mapping[str, Any]) -> Mapping[str, Type]:
+    def declared(self, kernel: Function, arguments: Mapping[str, Any]) -> Mapping[str, Type]:
         _ = kernel.model  # Its making reads the annotations.
         return kernel.declares
 
     def triton(self, kernel: Function, signature: Signature) -> core.Module:
-        named = dict(zip(kernel.signature.parameters, signature.types, strict=True))
-        self.check_declared(kernel, named, self.declared(kernel, {}))
+        types = dict(zip(kernel.signature.parameters, signature.types, strict=True))
+        self.check_declared(kernel, types, self.declared(kernel, {}))
         return super().triton(kernel, signature)

@@ -71,16 +71,16 @@ class HostLaunches:
 
     def _computed(self, grid: Callable[[dict[str, Any]], Any], /, *arguments: Any, **keywords: Any) -> Any:
         """Launch over the grid that a function gives. The function is called once, if all arguments are there."""
-        given = {**self._defaults, **dict(zip(self._names, arguments, strict=False)), **keywords}
+        arguments_by_name = {**self._defaults, **dict(zip(self._names, arguments, strict=False)), **keywords}
         kernel = self.kernel
         try:
-            named = {name: given[name] for name in self._names} if keywords else given
+            bound = {name: arguments_by_name[name] for name in self._names} if keywords else arguments_by_name
         except KeyError:
-            named = {}
-        if len(named) < len(self._names):
+            bound = {}
+        if len(bound) < len(self._names):
             return kernel.launch(grid, *arguments, **keywords)
         try:
-            sizes = computed_grid(grid, kernel.name, named)
+            sizes = computed_grid(grid, kernel.name, bound)
             if callable(sizes):  # A function that gives a function is no grid.
                 sizes_of(sizes, kernel.name)
         except Exception:
@@ -88,8 +88,8 @@ class HostLaunches:
             raise
         return kernel.launcher(cast("Grid", sizes))(*arguments, **keywords)
 
-    def launch(self, grid: Grid, bound: dict[str, Any], options: dict[str, Any], passed: Iterable[str]) -> Any:
-        """Run the kernel on arrays in memory; `bound` has all arguments by name, `passed` names those that the launch
+    def launch(self, grid: Grid, bound: dict[str, Any], options: dict[str, Any], explicit: Iterable[str]) -> Any:
+        """Run the kernel on arrays in memory; `bound` has all arguments by name, `explicit` names those that the launch
         gave."""
         kernel = self.kernel
         signature, names, values = kernel.specialized(bound)
@@ -97,17 +97,17 @@ class HostLaunches:
         if 0 in sizes:
             return kernel.rules.result(kernel, signature, options, None)
         self._check_views(bound, names, values)
-        found = self._native(signature, options)
-        if found is None:
+        code = self._native(signature, options)
+        if code is None:
             return kernel.interpret(grid, bound, options)
         result = kernel.rules.result(kernel, signature, options, None)
         three_sizes = padded(sizes)
         try:
             with no_faults("running", lambda: kernel.model_for(signature), kernel.name):
-                found.launch(three_sizes, names, values)
+                code.launch(three_sizes, names, values)
         except ZigguratError as error:
             raise kernel.rules.explained(kernel, error) from error.__cause__
-        self._remember(found, signature, bound, options, frozenset(passed), result)
+        self._remember(code, signature, bound, options, frozenset(explicit), result)
         return result
 
     def _check_views(self, bound: Mapping[str, Any], names: Sequence[str], values: Sequence[Any]) -> None:
@@ -157,20 +157,20 @@ class HostLaunches:
             return None
 
     def _remember(
-        self, found: NativeKernel, signature: Signature, bound: Mapping[str, Any], options: Mapping[str, Any],
-        passed: frozenset[str], result: Any,
+        self, code: NativeKernel, signature: Signature, bound: Mapping[str, Any], options: Mapping[str, Any],
+        explicit: frozenset[str], result: Any,
     ) -> None:  # fmt: skip
         """Make later launches with such arguments quick."""
-        given = self._given(signature, bound, passed)
-        failed = public(functools.partial(self._ended, found, result))
-        plan = plan_of(found, given, options, result, failed)
+        arguments = self._given(signature, bound, explicit)
+        failed = public(functools.partial(self._ended, code, result))
+        plan = plan_of(code, arguments, options, result, failed)
         if plan is not None:
-            self._plans[:] = [plan, *(one for one in self._plans if one[0] != plan[0])][:_MAX_PLANS]
+            self._plans[:] = [plan, *(other for other in self._plans if other[0] != plan[0])][:_MAX_PLANS]
 
-    def _given(self, signature: Signature, bound: Mapping[str, Any], passed: frozenset[str]) -> list[Given]:
+    def _given(self, signature: Signature, bound: Mapping[str, Any], explicit: frozenset[str]) -> list[Given]:
         """The arguments of a launch with the rules by which they select code."""
-        declared = self.kernel.models.declared(self.kernel, bound)
-        made: list[Given] = []
+        declarations = self.kernel.models.declared(self.kernel, bound)
+        entries: list[Given] = []
         for (name, value), type_ in zip(bound.items(), signature.types, strict=True):
             parameter = self.kernel.rules.parameter(self.kernel, name)
             rules, stride = 0, (-1, -1, 0)
@@ -184,9 +184,9 @@ class HostLaunches:
                 rules |= checks.DIVISIBLE if parameter.divisor(number) != 1 else checks.NOT_DIVISIBLE
             if is_integer and parameter.compiles_in(1):
                 rules |= checks.NOT_ONE
-            known = None if isinstance(type_, ConstantType) else type_
-            made.append(Given(name, value, known, rules, name in passed, name in declared, stride))
-        return made
+            run_time_type = None if isinstance(type_, ConstantType) else type_
+            entries.append(Given(name, value, run_time_type, rules, name in explicit, name in declarations, stride))
+        return entries
 
     def _stride(self, array: Any, name: str, bound: Mapping[str, Any]) -> tuple[int, int, int]:
         """The number that is the stride of an axis of an array, for the entry of a plan."""
@@ -208,22 +208,24 @@ class HostLaunches:
         return numbers
 
     def _ended(
-        self, found: NativeKernel, result: Any, record: bytes, grid: bytes, values: Sequence[Any],
+        self, code: NativeKernel, result: Any, record: bytes, grid: bytes, values: Sequence[Any],
         keywords: Sequence[str],
     ) -> Any:  # fmt: skip
         """Raise the error of a launch by a plan, or give its warnings and its result: by its record, the grid, and the
         values of the call."""
         *numbers, notes = RECORD.unpack(record)
-        strays = found.strays(notes)
+        strays = code.strays(notes)
         kernel = self.kernel
         count = len(values) - len(keywords)
-        named = dict(zip(keywords, values[count:], strict=True))
-        bound = bind(kernel, values[:count], {name: named[name] for name in named if name in self._names})
-        _, names, given = kernel.specialized(bound)
+        keyword_values = dict(zip(keywords, values[count:], strict=True))
+        bound = bind(
+            kernel, values[:count], {name: keyword_values[name] for name in keyword_values if name in self._names}
+        )
+        _, names, arguments = kernel.specialized(bound)
         sizes = launcher.GRID.unpack(grid)[:3]
-        found.warn(strays, sizes, names, given)
+        code.warn(strays, sizes, names, arguments)
         if numbers[0]:
-            raise kernel.rules.explained(kernel, found.error(numbers, sizes, names, given))
+            raise kernel.rules.explained(kernel, code.error(numbers, sizes, names, arguments))
         return result
 
 

@@ -77,18 +77,18 @@ def _least(work: Work, count: int, ctas: int, data: int) -> dict[str, float]:
     device = current_device()
     rounds = -(-count * ctas // device.attribute("MULTIPROCESSOR_COUNT"))
     clock = device.attribute("CLOCK_RATE") / 1000
-    found = {name: cycles / count * rounds / clock for name, cycles in work.cycles.items()}
+    least = {name: cycles / count * rounds / clock for name, cycles in work.cycles.items()}
     # Both edges of the clock, in kHz, move as many bits as the bus is wide.
     per_microsecond = 2 * device.attribute("MEMORY_CLOCK_RATE") / 1000 * device.attribute("GLOBAL_MEMORY_BUS_WIDTH") / 8
-    return {**found, "device memory": min(data, ctas * work.moved) / per_microsecond}
+    return {**least, "device memory": min(data, ctas * work.moved) / per_microsecond}
 
 
 def _times(
     kernel: Kernel, grid: Sequence[int], arguments: Sequence[Any], options: Mapping[str, Any], least: Any
 ) -> str:
-    moved = [_moved(value) for value in arguments]
-    given = {name: value for name, value in options.items() if name != "target"}
-    measured = 1000 * do_bench(lambda: kernel[tuple(grid)](*moved, **given))
+    arguments_there = [_moved(value) for value in arguments]
+    launch_options = {name: value for name, value in options.items() if name != "target"}
+    measured = 1000 * do_bench(lambda: kernel[tuple(grid)](*arguments_there, **launch_options))
     device: Device = current_device()
     if least is None:
         return f"{device.name}: {measured:.1f} µs"

@@ -77,13 +77,13 @@ def _parameters(kernel: Kernel) -> list[KernelParameter]:
     constexprs = constexpr_names(kernel)
     # A constexpr parameter that has the name of an option is that option: see `options_of`.
     options = {name: default_of(name) for name in constexprs.intersection(SHARED_OPTIONS)}
-    declared = _declared(kernel)
+    declarations = _declared(kernel)
     return [
         attrs.evolve(
             kernel.rules.parameter(kernel, name),
             constexpr=name in constexprs,
             default=options.get(name, MISSING) if parameter.default is parameter.empty else parameter.default,
-            **({"declared": declared[name]} if name in declared else {}),
+            **({"declared": declarations[name]} if name in declarations else {}),
         )
         for name, parameter in kernel.signature.parameters.items()
     ]
@@ -92,10 +92,10 @@ def _parameters(kernel: Kernel) -> list[KernelParameter]:
 def _declared(kernel: Kernel) -> Mapping[str, ScalarType]:
     """The types that the source declares for numbers; none where launches decide them, by macros."""
     try:
-        declared = kernel.models.declared(kernel, {})
+        declarations = kernel.models.declared(kernel, {})
     except KernelNameError:
         return {}
-    return {name: type_ for name, type_ in declared.items() if isinstance(type_, ScalarType)}
+    return {name: type_ for name, type_ in declarations.items() if isinstance(type_, ScalarType)}
 
 
 def _shape(value: Any) -> Any:
@@ -120,16 +120,18 @@ def _flat(value: Any, shape: Any) -> list[Any]:
 
 def _nested(shape: Any, values: Iterator[Any], make: Callable[[Any, tuple[Any, ...]], Any] = _made) -> Any:
     """The next values, nested as `shape` says. `make` makes a tuple of its components."""
-    return next(values) if shape is None else make(shape, tuple(_nested(one, values, make) for one in shape))
+    return (
+        next(values) if shape is None else make(shape, tuple(_nested(component, values, make) for component in shape))
+    )
 
 
 def _components(parameters: Sequence[KernelParameter], shape: Sequence[Any]) -> list[KernelParameter]:
     """A parameter for each component of tuples of this shape."""
     flat: list[KernelParameter] = []
-    for parameter, one in zip(parameters, shape, strict=True):
-        for number, _ in enumerate(_flat(one, one)):
-            name = parameter.name if one is None else f"{parameter.name}_{number}"
-            while one is not None and any(name == other.name for other in (*parameters, *flat)):
+    for parameter, part in zip(parameters, shape, strict=True):
+        for number, _ in enumerate(_flat(part, part)):
+            name = parameter.name if part is None else f"{parameter.name}_{number}"
+            while part is not None and any(name == other.name for other in (*parameters, *flat)):
                 name += "_"
             flat.append(attrs.evolve(parameter, name=name))
     return flat
@@ -160,25 +162,25 @@ def options_of(kernel: Kernel, spec: Specialization) -> CompileOptions:
     from ziggurat.backend.cuda.specialize import Constant
 
     shared = constexpr_names(kernel).intersection(SHARED_OPTIONS)
-    given: dict[str, Any] = {name: value for name, value in spec.options if name not in LAUNCH_ONLY}
-    given |= {a.name: a.value for a in spec.arguments if isinstance(a, Constant) and a.name in shared}
-    return kernel.rules.compile_options({"target": spec.target, **given})
+    options: dict[str, Any] = {name: value for name, value in spec.options if name not in LAUNCH_ONLY}
+    options |= {a.name: a.value for a in spec.arguments if isinstance(a, Constant) and a.name in shared}
+    return kernel.rules.compile_options({"target": spec.target, **options})
 
 
 def model_of(kernel: Kernel, spec: Specialization, shape: Sequence[Any] = ()) -> Op:
     """The Triton model that is compiled for the arguments of a launch; `shape` is that of `built`."""
-    signature, known = signature_of(kernel, spec, shape)
+    signature, constants = signature_of(kernel, spec, shape)
     try:
         model = kernel.model_for(signature)
     except (KernelErrors, KernelTypeError) as error:
         arguments = dict(zip(kernel.signature.parameters, signature.types, strict=True))
         name_arguments(error, kernel.models.python_for(kernel, signature.types), arguments, signature.types)
         raise
-    if not known:
+    if not constants:
         return model
     from ziggurat.transforms.parameters import specialize
 
-    return specialize(model, known)
+    return specialize(model, constants)
 
 
 def signature_of(
@@ -189,33 +191,33 @@ def signature_of(
 
     types: list[Type] = []
     divisibility: list[int] = []
-    known: dict[int, int] = {}
+    constants: dict[int, int] = {}
     for argument in spec.arguments:
         if isinstance(argument, RunTime):
             types.append(argument.type)
             divisibility.append(argument.divisibility)
         elif argument.type is not None:
             # A run-time parameter with a known value keeps its type: only its value is compiled in.
-            known[len(divisibility)] = int(argument.value)
+            constants[len(divisibility)] = int(argument.value)
             types.append(argument.type)
             divisibility.append(1)
         else:
             types.append(constant_of(kernel, argument.name, argument.value))
     if shape:
         flat = iter(types)
-        types = [_nested(one, flat, given_tuple) for one in shape]
-    return KernelSignature(tuple(types), tuple(divisibility)), known
+        types = [_nested(part, flat, given_tuple) for part in shape]
+    return KernelSignature(tuple(types), tuple(divisibility)), constants
 
 
 def numbers_of(values: Sequence[Any]) -> dict[str, Number]:
     """The numbers among the arguments of a launch, and the sizes and strides of descriptors, by the names of parts."""
     from ziggurat.backend.launch.descriptors import TensorDescriptor
 
-    found: dict[str, Number] = {}
+    numbers: dict[str, Number] = {}
     for at, value in enumerate(values):
         if isinstance(value, TensorDescriptor):
-            found |= {f"{at}.shape{axis}": size for axis, size in enumerate(value.shape)}
-            found |= {f"{at}.stride{axis}": stride for axis, stride in enumerate(value.strides)}
+            numbers |= {f"{at}.shape{axis}": size for axis, size in enumerate(value.shape)}
+            numbers |= {f"{at}.stride{axis}": stride for axis, stride in enumerate(value.strides)}
         elif isinstance(value, int | float):
-            found[str(at)] = value
-    return found
+            numbers[str(at)] = value
+    return numbers

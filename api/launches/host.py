@@ -39,7 +39,10 @@ def run(model: Op, grid: int | tuple[int, ...], *arguments: Any, strict: bool = 
         raise LaunchError(
             "the grid of zg.run must be one to three sizes; got a function", hint="call the function first"
         )
-    values = [as_array(given, f"arg{index}") if is_array(given) else given for index, given in enumerate(arguments)]
+    values = [
+        as_array(argument, f"arg{index}") if is_array(argument) else argument
+        for index, argument in enumerate(arguments)
+    ]
     sizes = sizes_of(grid, "zg.run")
     with no_faults("running", lambda: model, str(model.attributes.get("sym_name", model.NAME))):
         run_on_arrays(model, None, sizes, values, strict=strict)

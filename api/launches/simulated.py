@@ -77,19 +77,19 @@ def _simulate(
             raise LaunchError(f"{name} must be an integer of {least} or more; got {shown(number)}")
     model = expect(compiled.stages["gpu"], gpu.Module)
     sizes = gpu_sizes(grid, compiled.title)
-    given = [
+    values_of_launch = [
         as_array(value, name) if is_array(value) else value
         for name, value in zip(compiled.names, checked(compiled, arguments, keywords, in_memory=True), strict=True)
     ]
     pairs = tuple(zip(compiled.disjoint[::2], compiled.disjoint[1::2], strict=True))
-    check_disjoint(pairs, given, compiled.names, compiled.title)
-    parts = in_parts(kernel_of(model), given, compiled.scratch * math.prod(sizes), sizes)
+    check_disjoint(pairs, values_of_launch, compiled.names, compiled.title)
+    parts = in_parts(kernel_of(model), values_of_launch, compiled.scratch * math.prod(sizes), sizes)
     if compiled.persistent:
         programs = math.prod(sizes)
         sizes = min(programs, ctas), 1, 1
         max_steps *= math.ceil(programs / ctas)  # A CTA runs as many programs, one after the other.
     sizes = sizes[0] * compiled.num_ctas, *sizes[1:]
-    owners = [int(part.partition(".")[0]) for part in compiled.parts] or range(len(given))
+    owners = [int(part.partition(".")[0]) for part in compiled.parts] or range(len(values_of_launch))
     names = [compiled.names[owner] for owner in owners]
     names += ["the grid"] * 3 * compiled.persistent
     names += [names[int(part.split()[1])] for _, part in compiled.maps] + ["scratch"] * bool(compiled.scratch)
@@ -146,16 +146,16 @@ def drawn(text: str) -> list[Any]:
     random = np.random.default_rng(0)
     blocks = list[list[int]]()  # Of each array, in the order of the text; empty for one without a descriptor.
 
-    def as_type(found: re.Match[str]) -> str:
+    def as_type(match: re.Match[str]) -> str:
         """`f32[64, 64]` as the type of a tensor, which no argument of a kernel has; a string as it is."""
-        if found[1] is None:
-            return found[0]
-        shape, _, of_block = found[2].partition(";")
+        if match[1] is None:
+            return match[0]
+        shape, _, of_block = match[2].partition(";")
         sizes, block = ([size.strip() for size in part.split(",") if size.strip()] for part in (shape, of_block))
-        if found[1] not in SCALARS or not all(size.isdecimal() and int(size) for size in (*sizes, *block)):
-            raise LaunchError(f"'{found[0]}' must be a dtype and a shape of sizes from 1 on, as f32[64, 64]")
+        if match[1] not in SCALARS or not all(size.isdecimal() and int(size) for size in (*sizes, *block)):
+            raise LaunchError(f"'{match[0]}' must be a dtype and a shape of sizes from 1 on, as f32[64, 64]")
         blocks.append(list(map(int, block)))
-        return f"tensor<{''.join(f'x{size}, ' for size in sizes)}{found[1]}>"
+        return f"tensor<{''.join(f'x{size}, ' for size in sizes)}{match[1]}>"
 
     def draw(value: Any) -> Any:
         if isinstance(value, tuple):

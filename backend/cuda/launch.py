@@ -79,13 +79,13 @@ def start(loaded: driver.Loaded, sizes: tuple[int, int, int], slot: Sequence[Any
         driver.synchronize(binary.title)
 
 
-def devices_of(given: Iterable[tuple[str, Any]]) -> dict[int, str]:
+def devices_of(arguments: Iterable[tuple[str, Any]]) -> dict[int, str]:
     """The devices of the arrays and descriptors among named values, each with one of the names.
 
     Raises `LaunchError` for an array that cannot be read.
     """
-    found: dict[int, str] = {}
-    for name, value in given:
+    devices: dict[int, str] = {}
+    for name, value in arguments:
         if isinstance(value, TensorDescriptor):
             number = value.device
         elif value is None or reader_of(value) is None:
@@ -93,15 +93,15 @@ def devices_of(given: Iterable[tuple[str, Any]]) -> dict[int, str]:
         else:
             number = device_of(view(value, name))
         if number is not None:
-            found.setdefault(number, name)
-    return found
+            devices.setdefault(number, name)
+    return devices
 
 
-def stream_of(given: Iterable[Any], device: int | None) -> int:
+def stream_of(values: Iterable[Any], device: int | None) -> int:
     """The address of the stream that arrays are launched on unless a launch names one: their library's current one."""
-    readers = [reader_of(v.array if isinstance(v, TensorDescriptor) else v) for v in given if v is not None]
-    known = [reader for reader in readers if reader is not None]
-    reader = next((reader for reader in known if reader.streams), known[0] if known else None)
+    arrays = (value.array if isinstance(value, TensorDescriptor) else value for value in values if value is not None)
+    readers = [reader for reader in map(reader_of, arrays) if reader is not None]
+    reader = next((reader for reader in readers if reader.streams), readers[0] if readers else None)
     return stream_in_use(device) if reader is None else reader.stream()(device)
 
 
@@ -143,17 +143,17 @@ class Dispatcher:
     def at(self, grid: Grid) -> Callable[..., Any]:
         """The kernel over a grid, to be called with its arguments."""
         try:
-            known = self.kernel.launchers.get(grid)
+            launcher = self.kernel.launchers.get(grid)
         except TypeError:  # A list.
-            known = None
-        if known is not None and is_exact(grid):
-            return known
+            launcher = None
+        if launcher is not None and is_exact(grid):
+            return launcher
         if callable(grid):
             return self._hot(grid, None, None)
-        made = self._hot(*gpu_sizes(grid, self.name))
+        launch = self._hot(*gpu_sizes(grid, self.name))
         if isinstance(grid, tuple):
-            self.kernel.launchers[grid] = made
-        return made
+            self.kernel.launchers[grid] = launch
+        return launch
 
     def specialization(self, values: tuple[Any, ...], options: dict[str, Any]) -> Specialization:
         """The specialization for arguments in the order of the parameters, and options."""
@@ -186,11 +186,11 @@ class Dispatcher:
         more: tuple[Any, ...],
         options: dict[str, Any],
         stream: Any,
-        tried: Route | None,
+        previous: Route | None,
     ) -> Any:
-        """Launch with any arguments: find or make their route and their kernel. `tried` is a route that does not know
-        them, or could not launch them: for an empty grid, a value that it cannot write, another context, or a status of
-        the driver. Nothing was launched then, so that the slow path meets the same error, and explains it."""
+        """Launch with any arguments: find or make their route and their kernel. `previous` is a route that does not
+        know them, or could not launch them: for an empty grid, a value that it cannot write, another context, or a
+        status of the driver. Nothing was launched then: the slow path meets the same error, and explains it."""
         # A dict, extern_libs={"libdevice": path}, becomes a tuple, which a key can hold.
         options = {
             name: tuple(cast("dict[str, Any]", x).items()) if type(x) is dict else x for name, x in options.items()
@@ -200,8 +200,8 @@ class Dispatcher:
             spread = self.kernel.spread(values)
             if spread is not None:
                 grid = computed_grid(x, self.name, self._named(values)) if y is None else (x, y, z)
-                given = options if stream is None else {**options, "stream": stream}
-                return self._dispatcher_of(*spread[:2]).at(grid)(*spread[2], **given)
+                keywords = options if stream is None else {**options, "stream": stream}
+                return self._dispatcher_of(*spread[:2]).at(grid)(*spread[2], **keywords)
         stream = options.pop("stream", stream)
         kinds = tuple(kind_of(v, p, self.name) for v, p in zip(values, self.parameters, strict=True))
         if any(kind.way == "host" for kind in kinds):
@@ -212,7 +212,7 @@ class Dispatcher:
         if self._hot != route.bound:
             self._hot = route.bound
             self.kernel.launchers.clear()
-        if route is not tried:
+        if route is not previous:
             # The route of these kinds may know the arguments, though the launch before had other kinds.
             return route.seek(x, y, z, (), options if stream is None else {**options, "stream": stream}, *values)
         return self._learn(x, y, z, values, options, stream, route)
@@ -239,12 +239,13 @@ class Dispatcher:
             try:
                 loaded = self._load(spec, int(context))
                 if loaded.binary.disjoint:
-                    passed = {a.name: v for a, v in zip(spec.arguments, values, strict=True) if isinstance(a, RunTime)}
-                    check_disjoint(loaded.binary.pairs, [*passed.values()], [*passed], self.name)
+                    both = zip(spec.arguments, values, strict=True)
+                    arguments = {argument.name: value for argument, value in both if isinstance(argument, RunTime)}
+                    check_disjoint(loaded.binary.pairs, [*arguments.values()], [*arguments], self.name)
                 result = self.kernel.launched(spec, loaded)
-                found = route.learn(values, options, loaded, spec, result)
+                entry = route.learn(values, options, loaded, spec, result)
                 on = driver.STREAMS[route.stream(device) if stream is None else driver.stream_address(stream)]
-                start(loaded, sizes, route.slot(found, values), on, check)
+                start(loaded, sizes, route.slot(entry, values), on, check)
                 return result
             except ZigguratError as error:
                 if error.location is None:
@@ -260,23 +261,23 @@ class Dispatcher:
         if missing:
             raise LaunchError(f"'{self.name}' needs {', '.join(map(repr, missing))}")
         # A list that is compiled in becomes a tuple, which a key can hold.
-        made: list[Any] = list(values)
+        complete: list[Any] = list(values)
         for place, parameter in enumerate(self.parameters):
-            if parameter.constexpr and type(made[place]) is list:
-                made[place] = tuple(made[place])
-        return tuple(made)
+            if parameter.constexpr and type(complete[place]) is list:
+                complete[place] = tuple(complete[place])
+        return tuple(complete)
 
     def _run_on_host(self, grid: Any, values: tuple[Any, ...], kinds: tuple[Kind, ...], options: dict[str, Any]) -> Any:
-        named, ways = self._named(values), [kind.way for kind in kinds]
-        there = [name for name, way in zip(named, ways, strict=True) if way in ("array", "descriptor")]
+        arguments, ways = self._named(values), [kind.way for kind in kinds]
+        there = [name for name, way in zip(arguments, ways, strict=True) if way in ("array", "descriptor")]
         if there or not self.kernel.runs_on_host:
-            here = list(named)[ways.index("host")]
+            here = list(arguments)[ways.index("host")]
             also, hint = f", as '{there[0]}' is" if there else "", f"zg.to_device({here}), or .cuda() of torch"
-            if isinstance(named[here], TensorDescriptor):
+            if isinstance(arguments[here], TensorDescriptor):
                 hint = f"describe an array there: zg.TensorDescriptor(zg.to_device({here}.array), …)"
             raise HostArrayError(f"'{here}' of '{self.name}' must be on a GPU{also}; it is in memory", hint=hint)
         self.kernel.check_options(options)
-        return self.kernel.on_host(grid, named, options)
+        return self.kernel.on_host(grid, arguments, options)
 
     def _named(self, values: tuple[Any, ...]) -> dict[str, Any]:
         return {parameter.name: value for parameter, value in zip(self.parameters, values, strict=True)}
@@ -284,8 +285,8 @@ class Dispatcher:
     def _device_of(self, values: Sequence[Any]) -> int | None:
         """The device of the arrays, or else the one in use; None for that of the current context. Raises `LaunchError`
         if arrays are on several."""
-        given = ((p.name, v) for p, v in zip(self.parameters, values, strict=True) if not p.constexpr)
-        number = one_device(devices_of(given), self.name)
+        arguments = ((p.name, v) for p, v in zip(self.parameters, values, strict=True) if not p.constexpr)
+        number = one_device(devices_of(arguments), self.name)
         return device_in_use() if number is None else number
 
     def _specialization(self, values: Sequence[Any], kinds: Sequence[Kind], options: dict[str, Any]) -> Specialization:
@@ -360,10 +361,10 @@ class Launcher(Dispatcher):
         return self.in_context()
 
     def _complete(self, values: tuple[Any, ...], more: tuple[Any, ...]) -> tuple[Any, ...]:
-        given = [value for value in (*values, *more) if value is not MISSING]
-        if len(given) != len(self.parameters):
+        arguments = [value for value in (*values, *more) if value is not MISSING]
+        if len(arguments) != len(self.parameters):
             kinds = ", ".join(parameter.kind for parameter in self.binary.parameters)
-            raise LaunchError(f"'{self.name}' has the parameters ({kinds}); got {len(given)} argument(s)")
+            raise LaunchError(f"'{self.name}' has the parameters ({kinds}); got {len(arguments)} argument(s)")
         return values
 
     def _learn(

@@ -319,10 +319,10 @@ class Start:
     """`zg_start` in this process, and the address of the driver's function that it calls."""
 
     def __init__(self, address: int) -> None:
-        from ziggurat.backend.cpu.runtime.loading import Builtin, Loaded, linking, object_of
+        from ziggurat.backend.cpu.runtime.loading import Builtin, LinkedObject, linking, object_of
 
         with linking:
-            code = Loaded(object_of(TEXT), ["zg_start"])
+            code = LinkedObject(object_of(TEXT), ["zg_start"])
         self.address = address
         self.bound: Callable[[Any], Callable[..., Any]] = Builtin(b"start", code, "zg_start")
 

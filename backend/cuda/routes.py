@@ -179,14 +179,14 @@ class Writer:
         self.reader: arrays.Reader | None = None  # of an array whose library has a current stream
         self.descriptors: list[str] = []
 
-    def expect(self, known: str, condition: str) -> None:
-        """Add a condition on the next launch. `{0}` in it is the value that `known` has now."""
+    def expect(self, value: str, condition: str) -> None:
+        """Add a condition on the next launch. `{0}` in it is the value that `value` has now."""
         self.conditions.append(condition.format(f"_z_e{len(self.known)}"))
-        self.known.append(known)
+        self.known.append(value)
 
-    def move(self, given: str, fit: str | None = None) -> None:
-        self.given.append(given)
-        self.moving.append(fit or given)
+    def move(self, value: str, fit: str | None = None) -> None:
+        self.given.append(value)
+        self.moving.append(fit or value)
 
     def type_of(self, kind: Kind) -> str:
         """The name of an exact type in the text."""
@@ -203,12 +203,12 @@ class Writer:
         elif kind.way == "descriptor":
             self._descriptor(name, kind)
         elif kind.way == "integer":
-            is_int, made = takes_any_width(kind.type), f"_z_c{len(self.classes)}"
+            is_int, class_name = takes_any_width(kind.type), f"_z_c{len(self.classes)}"
             shared = f"({_INTEGER.format(name)})" if is_int else f"_z_integer_class({name})"
             again = f"_z_type({name}) is {self.type_of(kind)} and {shared} == _z_classes[{len(self.classes)}]"
             self.expect(name, f"({name} is {{0}} or {again})")
-            self.classes.append(f"{made} = {shared}")
-            self.key.append(made)
+            self.classes.append(f"{class_name} = {shared}")
+            self.key.append(class_name)
             self.move(name)
             self.whole.append(name)
             self.fields.append(kind.field)
@@ -280,19 +280,19 @@ class Writer:
         if self.reader is None and self.several:  # There are numbers alone: equal ones may be for another device.
             self.devices.append("_z_device_in_use()")
             self.conditions.append("_z_device_in_use() == _z_device")
-        placed = list(self.placed)
+        conditions = list(self.placed)
         if self.aligned:
             each = "".join(f"{address} & 15 == 0, " for address in self.aligned)
             alignment = f"({' | '.join(self.aligned)}) & 15 and ({each})"
             self.key.append(alignment)
-            placed.append(f"({alignment}) == _z_e{len(self.known)}")
+            conditions.append(f"({alignment}) == _z_e{len(self.known)}")
             self.known.append(alignment)
         self.key.append("_z_device")
         self.key.append("_z_tuple(_z_options.items()) if _z_options else ()")
         apart = "True"
         if len(self.descriptors) > 1:
             apart = f"_z_tiles[-1] is None or _z_tiles[-1]({', '.join(self.descriptors)})"
-            placed.append(f"({apart})")
+            conditions.append(f"({apart})")
         guard = ""
         for number, arguments in enumerate(self.types.values()):
             guard += f" and _z_type{number} is " + " is ".join(f"_z_type({name})" for name in arguments)
@@ -312,7 +312,7 @@ class Writer:
         }
         stream = "_z_own.address" if self.reader is arrays.OWN else "_z_stream(_z_device)"
         values = ", ".join(names)
-        named = f"{stream} if _z_on is None else _z_stream_address(_z_on)"
+        stream_in_call = f"{stream} if _z_on is None else _z_stream_address(_z_on)"
         return _TEXT.format(
             **{name: "".join(f"{part}, " for part in parts) for name, parts in lists.items()},
             apart=apart,
@@ -326,9 +326,9 @@ class Writer:
             unchanged="False"
             if self.descriptors
             else " and ".join(unchanged),  # Fields of descriptors are not compared.
-            placed=" and ".join(placed) or "True",
+            placed=" and ".join(conditions) or "True",
             again=_DRIVER.format(stream=stream, pointers="_z_pointers", values=values),
-            found=_DRIVER.format(stream=named, pointers="_z_slot[1]", values=values),
+            found=_DRIVER.format(stream=stream_in_call, pointers="_z_slot[1]", values=values),
         )
 
 
@@ -363,13 +363,13 @@ class Route:
         names = [parameter.name for parameter in parameters]
         own = mark(names)
         # A name that could be taken for one of ours stands in the text as a number until ours are renamed.
-        shown = names if own == MARK else [f"§{number}§" for number in range(len(names))]
-        for name, parameter, kind in zip(shown, parameters, kinds, strict=True):
+        placeholders = names if own == MARK else [f"§{number}§" for number in range(len(names))]
+        for name, parameter, kind in zip(placeholders, parameters, kinds, strict=True):
             writer.argument(name, kind, parameter)
-        self.text = writer.text(shown)
+        self.text = writer.text(placeholders)
         if own != MARK:
             self.text = self.text.replace(MARK, own)
-            for name, number in zip(names, shown, strict=True):
+            for name, number in zip(names, placeholders, strict=True):
                 self.text = self.text.replace(number, name)
         self.kinds = tuple(kinds)
         self._packing = Packing.of(writer.fields)
@@ -391,7 +391,7 @@ class Route:
             "_z_due": self.plans.due,
             "_z_pack": struct.Struct(self._packing.format).pack_into,
             "_z_struct_error": struct.error,
-            **{f"_z_{named.__name__}": named for named in _GLOBALS},
+            **{f"_z_{function.__name__}": function for function in _GLOBALS},
             **{f"_z_default{i}": parameter.default for i, parameter in enumerate(parameters)},
             **{f"_z_type{number}": type_ for number, type_ in enumerate(writer.types)},
         }
@@ -422,15 +422,15 @@ class Route:
                 *self._nothing,
             ]
 
-        described = (*tiles, apart(binary, spec))
-        found = (loaded.launch, loaded.function, binary.threads, binary.shared, [fresh()], fresh, described, result)
-        self._table[self._key(options, *values)] = found
-        return found
+        checks = (*tiles, apart(binary, spec))
+        entry = (loaded.launch, loaded.function, binary.threads, binary.shared, [fresh()], fresh, checks, result)
+        self._table[self._key(options, *values)] = entry
+        return entry
 
-    def slot(self, found: Found, values: Sequence[Any]) -> Any:
+    def slot(self, entry: Found, values: Sequence[Any]) -> Any:
         """A buffer with these arguments. Floats out of range become infinities."""
-        slot = found[5]()
-        self._packing.write(slot[0], self._moving(found[6], *values))
+        slot = entry[5]()
+        self._packing.write(slot[0], self._moving(entry[6], *values))
         return slot
 
 
@@ -442,13 +442,13 @@ def arranged(
     `places` has the offsets of each argument's fields. Raises `InternalError` if the parameters do not agree with the
     arguments.
     """
-    passed = [(a, place) for a, place in zip(spec.arguments, places, strict=True) if isinstance(a, RunTime)]
-    tiles = {number: NO_TILE for number, (argument, _) in enumerate(passed) if argument.field == TENSOR_MAP}
+    run_time = [(a, place) for a, place in zip(spec.arguments, places, strict=True) if isinstance(a, RunTime)]
+    tiles = {number: NO_TILE for number, (argument, _) in enumerate(run_time) if argument.field == TENSOR_MAP}
     order: list[int] = []
-    if set(binary.arguments) != set(range(len(passed))):
+    if set(binary.arguments) != set(range(len(run_time))):
         raise _disagree(binary, spec)
     for number, parameter in zip(binary.arguments, binary.parameters, strict=True):
-        argument, place = passed[number]
+        argument, place = run_time[number]
         is_address = parameter.kind == POINTER and argument.type == u64
         if parameter.part == "" and parameter.kind != argument.field and not is_address:
             raise _disagree(binary, spec)
@@ -460,14 +460,14 @@ def arranged(
 
 def apart(binary: Binary, spec: Specialization) -> Callable[..., bool] | None:
     """The check of a launch's descriptors: whether none shares memory that it must not. None without such pairs."""
-    described = [number for number, argument in enumerate(spec.run_time) if argument.field == TENSOR_MAP]
-    pairs = [(described.index(stored), described.index(loaded)) for stored, loaded in binary.pairs]
+    descriptors = [number for number, argument in enumerate(spec.run_time) if argument.field == TENSOR_MAP]
+    pairs = [(descriptors.index(target), descriptors.index(loaded)) for target, loaded in binary.pairs]
     if not pairs:
         return None
-    return lambda *found: not any(share_memory(found[stored], found[loaded]) for stored, loaded in pairs)
+    return lambda *found: not any(share_memory(found[target], found[loaded]) for target, loaded in pairs)
 
 
 def _disagree(binary: Binary, spec: Specialization) -> InternalError:
-    wanted = ", ".join(f"{argument.name}: {argument.type}" for argument in spec.run_time)
+    expected = ", ".join(f"{argument.name}: {argument.type}" for argument in spec.run_time)
     got = ", ".join(" ".join(filter(None, (parameter.kind, parameter.part))) for parameter in binary.parameters)
-    return InternalError(f"the parameters of the PTX kernel of '{binary.title}' must be ({wanted}); got ({got})")
+    return InternalError(f"the parameters of the PTX kernel of '{binary.title}' must be ({expected}); got ({got})")

@@ -185,8 +185,8 @@ def described(value: Any, kind: Kind, parameter: KernelParameter) -> RunTime | C
     if kind.way == "descriptor":
         return RunTime(name, value.type, parameter.divisor(value.row_bytes))
     if kind.way == "array":
-        seen = view(value, name)
-        return RunTime(name, PtrType(seen.element), parameter.divisor(seen.address))
+        array = view(value, name)
+        return RunTime(name, PtrType(array.element), parameter.divisor(array.address))
     scalar = parameter.type_of(value)
     assert scalar is not None
     if kind.way == "integer":

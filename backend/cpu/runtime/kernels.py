@@ -13,7 +13,7 @@ import numpy as np
 from ziggurat.backend.cpu.code import CpuCode, Parameter
 from ziggurat.backend.cpu.runtime import jitdump
 from ziggurat.backend.cpu.runtime.host import HEAD
-from ziggurat.backend.cpu.runtime.loading import Loaded
+from ziggurat.backend.cpu.runtime.loading import LinkedObject
 from ziggurat.backend.cpu.runtime.native import native
 from ziggurat.backend.cpu.runtime.objects import StoredObject
 from ziggurat.backend.cpu.sites import STRAY, Site
@@ -38,7 +38,7 @@ class NativeKernel:
 
     def __init__(self, code: CpuCode, name: str, model: Op | None = None) -> None:
         self.code, self.name, self.model = code, name, model
-        self._loaded = Loaded(code.object, [code.symbol])
+        self._loaded = LinkedObject(code.object, [code.symbol])
         (self.entry,) = self._loaded.addresses.values()
         if jitdump.folder():
             jitdump.write(code.object, code.symbol, self.entry)

@@ -47,7 +47,7 @@ def _jit() -> Any:
     return jit
 
 
-class Loaded:
+class LinkedObject:
     """The code of an object file in this process: `addresses` by symbol. It is unloaded with this object.
 
     Raises `InternalError` for an object that needs symbols which this process does not have.
@@ -100,7 +100,7 @@ class Builtin:
     """Code as built-in functions of Python (METH_FASTCALL). Each has an object of its own: its `self`. The code
     stays until the process ends, as any part of the program may hold such a function."""
 
-    def __init__(self, name: bytes, code: Loaded, symbol: str, *, keywords: bool = False) -> None:
+    def __init__(self, name: bytes, code: LinkedObject, symbol: str, *, keywords: bool = False) -> None:
         self._method = _Method(name, code.addresses[symbol], 0x80 | 0x2 * keywords, None)
         for reference in (self._method, code):
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(reference))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from ziggurat.backend.cpu.runtime import host, launcher, pool
-from ziggurat.backend.cpu.runtime.loading import Builtin, Loaded, is_known_python, linking, object_of
+from ziggurat.backend.cpu.runtime.loading import Builtin, LinkedObject, is_known_python, linking, object_of
 from ziggurat.backend.launch import checks
 from ziggurat.codemodel.errors import LaunchError, shown
 
@@ -79,7 +79,7 @@ class Native:
             names += ["zg_launch", "zg_new"]
         text = pool.text(pool=HAS_POOL) + host.text(pool=HAS_POOL)
         text += checks.declared(launcher.TEXT, text) if self._has_launcher else ""
-        self._loaded = Loaded(object_of(text), names)
+        self._loaded = LinkedObject(object_of(text), names)
         at = self._loaded.addresses
         ctypes.CFUNCTYPE(None, ctypes.c_int64)(at["zg_set_main"])(threading.main_thread().ident or 0)
         self.free: Callable[[int], None] = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(at["zg_free"])
