@@ -62,15 +62,15 @@ def grad(kernel: Kernel | Tuned, wrt: Names, of: Names) -> GradientKernel:
     if not isinstance(kernel, Kernel):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise LaunchError(f"zg.grad takes a kernel; got {kernel!r}", hint="decorate the function with @zg.kernel")
     stub = _Gradient(kernel, _listed(kernel, wrt, "wrt"), _listed(kernel, of, "of"))
-    kept = kernel.do_not_specialize
-    gradients = {stub.gradient(name) for name in kept.intersection((*stub.wrt, *stub.of))}
-    return GradientKernel(stub, kept | gradients, tuned)
+    unspecialized = kernel.do_not_specialize
+    gradients = {stub.gradient(name) for name in unspecialized.intersection((*stub.wrt, *stub.of))}
+    return GradientKernel(stub, unspecialized | gradients, tuned)
 
 
-def _listed(kernel: Kernel, given: Names, what: str) -> tuple[str, ...]:
+def _listed(kernel: Kernel, names_given: Names, what: str) -> tuple[str, ...]:
     """The names of parameters that an argument of `grad` gives."""
-    require_argument(given, Iterable, f"'{what}' of zg.grad must name parameters", 'wrt="x_ptr", of="out_ptr"')
-    names = (given,) if isinstance(given, str) else tuple(given)
+    require_argument(names_given, Iterable, f"'{what}' of zg.grad must name parameters", 'wrt="x_ptr", of="out_ptr"')
+    names = (names_given,) if isinstance(names_given, str) else tuple(names_given)
     if not names:
         raise LaunchError(
             f"'{what}' of zg.grad must name a parameter of '{kernel.name}'; got none", hint=kernel.written
@@ -100,10 +100,10 @@ class _Gradient(Models):
                 raise LaunchError(f"'{name}' must be in 'of' or in 'wrt' of zg.grad; got it in both")
         for name in kernel.models.constexprs(kernel).intersection((*wrt, *of)):
             raise LaunchError(f"'{name}' of '{kernel.name}' must be an array; it is compiled in", hint=kernel.written)
-        known = kernel.signature.parameters
-        self._gradients = {name: _name_of_gradient(name, known) for name in (*wrt, *of)}
+        own = kernel.signature.parameters
+        self._gradients = {name: _name_of_gradient(name, own) for name in (*wrt, *of)}
         parameters: list[inspect.Parameter] = []
-        for name, parameter in known.items():
+        for name, parameter in own.items():
             parameters.append(parameter)
             if name in self._gradients:
                 parameters.append(parameter.replace(name=self.gradient(name)))
@@ -123,8 +123,8 @@ class _Gradient(Models):
 
     def python(self, kernel: Function) -> Op:
         """A function with the parameters whose body is an error: the gradient is made of the Triton model."""
-        known = self.kernel.models.constexprs(self.kernel)
-        types = [constexpr_type if name in known else pyobject for name in self.__signature__.parameters]
+        constexprs = self.kernel.models.constexprs(self.kernel)
+        types = [constexpr_type if name in constexprs else pyobject for name in self.__signature__.parameters]
         inner = Builder.root(types, pyobject)
         for parameter, name in zip(inner.parameters, self.__signature__.parameters, strict=True):
             inner.add(core.Var(parameter, type=VarType(parameter.type), name=name))
@@ -136,15 +136,18 @@ class _Gradient(Models):
     def constexprs(self, kernel: Function) -> frozenset[str]:
         return self.kernel.models.constexprs(self.kernel)
 
-    def declared(self, kernel: Function, given: Mapping[str, Any]) -> Mapping[str, Type]:
+    def declared(self, kernel: Function, arguments: Mapping[str, Any]) -> Mapping[str, Type]:
         """The types that the source of the kernel declares; a gradient has that of its array."""
-        own = {name: value for name, value in given.items() if name in self.kernel.signature.parameters}
-        found = self.kernel.models.declared(self.kernel, own)
-        return {**found, **{self.gradient(name): found[name] for name in (*self.wrt, *self.of) if name in found}}
+        own = {name: value for name, value in arguments.items() if name in self.kernel.signature.parameters}
+        declarations = self.kernel.models.declared(self.kernel, own)
+        return {
+            **declarations,
+            **{self.gradient(name): declarations[name] for name in (*self.wrt, *self.of) if name in declarations},
+        }
 
     def triton(self, kernel: Function, signature: Signature) -> core.Module:
-        given = self._given(signature)
-        types = {name: type_ for name, type_, _ in given}
+        parameters = self._given(signature)
+        types = {name: type_ for name, type_, _ in parameters}
         for name in (*self.of, *self.wrt):
             if types[name] != types[self.gradient(name)]:
                 raise LaunchError(
@@ -155,10 +158,10 @@ class _Gradient(Models):
 
         kernel.callees = {self.kernel.name: self.kernel}  # A change of what the kernel uses is seen through this.
         model, of, wrt, names = self._forward(signature)
-        divisibility = tuple(number for _, _, numbers in given for number in numbers)
+        divisibility = tuple(number for _, _, numbers in parameters for number in numbers)
         with compiling, no_faults("differentiating", lambda: model, self.kernel.name):
-            made = differentiate(model, of, wrt, names)
-            return _with_divisibility(made, divisibility)
+            gradient = differentiate(model, of, wrt, names)
+            return _with_divisibility(gradient, divisibility)
 
     def accumulates(self, signature: Signature) -> dict[str, bool]:
         """Whether the kernel adds to each gradient that it computes, by the gradient's name."""
@@ -166,18 +169,18 @@ class _Gradient(Models):
 
         model, of, wrt, _ = self._forward(signature)
         with compiling, no_faults("differentiating", lambda: model, self.kernel.name):
-            found = accumulates(model, of, wrt)
-        return {self.gradient(name): found[number] for name, number in zip(self.wrt, wrt, strict=True)}
+            flags = accumulates(model, of, wrt)
+        return {self.gradient(name): flags[number] for name, number in zip(self.wrt, wrt, strict=True)}
 
     def _given(self, signature: Signature) -> list[tuple[str, Type, tuple[int, ...]]]:
         """The name and the type of each parameter, and the divisors of its run-time arguments."""
-        left: Iterator[int] = iter(signature.divisibility)
+        divisors: Iterator[int] = iter(signature.divisibility)
         typed = zip(self.__signature__.parameters, signature.types, strict=True)
-        return [(name, type_, tuple(next(left, 1) for _ in _run_time(type_))) for name, type_ in typed]
+        return [(name, type_, tuple(next(divisors, 1) for _ in _run_time(type_))) for name, type_ in typed]
 
     def _forward(self, signature: Signature) -> tuple[core.Module, list[int], list[int], list[str]]:
         """The Triton model of the kernel, the numbers of `of` and `wrt` among its parameters, and their names."""
-        own = [one for one in self._given(signature) if one[0] in self.kernel.signature.parameters]
+        own = [parameter for parameter in self._given(signature) if parameter[0] in self.kernel.signature.parameters]
         divisibility = tuple(number for _, _, numbers in own for number in numbers)
         model = self.kernel.model_for(Signature(tuple(type_ for _, type_, _ in own), divisibility))
         names = [name for name, type_, _ in own for _ in _run_time(type_)]
@@ -192,7 +195,9 @@ class _Gradient(Models):
 def _name_of_gradient(name: str, known: Container[str]) -> str:
     """The name of the gradient of an array, which is none of the known names: `d_x`, or `d2_x`, `d3_x` …"""
     names = itertools.chain([f"d_{name}"], (f"d{number}_{name}" for number in itertools.count(2)))
-    return sys.intern(next(one for one in names if one not in known))  # Launches recognise names by identity.
+    return sys.intern(
+        next(candidate for candidate in names if candidate not in known)
+    )  # Launches recognise names by identity.
 
 
 class GradientKernel(Kernel):
@@ -224,12 +229,14 @@ class GradientKernel(Kernel):
         names, parameters = tuned.signature.parameters, self.signature.parameters
 
         def launch(*arguments: Any, **keywords: Any) -> None:
-            named = {**dict(zip(parameters, arguments, strict=False)), **keywords}
-            added: dict[str, Any] = {}
-            if not named.keys() & tuning.configs[0].kwargs:
-                own = {name: value for name, value in named.items() if name in names or name not in parameters}
-                added = tuned.known_choice(own).keywords
-            run(*arguments, **{**added, **keywords})
+            arguments_by_name = {**dict(zip(parameters, arguments, strict=False)), **keywords}
+            configuration: dict[str, Any] = {}
+            if not arguments_by_name.keys() & tuning.configs[0].kwargs:
+                own = {
+                    name: value for name, value in arguments_by_name.items() if name in names or name not in parameters
+                }
+                configuration = tuned.known_choice(own).keywords
+            run(*arguments, **{**configuration, **keywords})
 
         return launch
 
@@ -253,13 +260,13 @@ def _run_time(type_: Type) -> list[Type]:
 
 def _with_divisibility(model: core.Module, divisibility: Sequence[int]) -> core.Module:
     """The model whose kernel has these divisors; the functions that it calls keep theirs."""
-    known = tuple(divisibility) if any(number > 1 for number in divisibility) else ()
+    divisors = tuple(divisibility) if any(number > 1 for number in divisibility) else ()
     kernel = kernel_of(model)
 
     def transformer(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
-        if op is not kernel or kernel.divisibility == known:
+        if op is not kernel or kernel.divisibility == divisors:
             return None
         body = builder.rewrite_body(kernel.body, isolated=True)
-        return builder.add(kernel.evolve(body=body, divisibility=known), op.location)
+        return builder.add(kernel.evolve(body=body, divisibility=divisors), op.location)
 
     return expect(transform(model, transformer), core.Module)

@@ -253,10 +253,10 @@ class TritonCModels(Models):
             raise self._undefined(missing, values) from None
         return values
 
-    def missing(self, kernel: Function, names: Sequence[str], given: Mapping[str, Any]) -> ZigguratError:
+    def missing(self, kernel: Function, names: Sequence[str], arguments: Mapping[str, Any]) -> ZigguratError:
         if not self.macros.keys() >= set(names):
-            return super().missing(kernel, names, given)
-        return self._undefined(names, {name: given[name] for name in self.macros}, at_launch=True)
+            return super().missing(kernel, names, arguments)
+        return self._undefined(names, {name: arguments[name] for name in self.macros}, at_launch=True)
 
     def _undefined(
         self, missing: Sequence[str], values: Mapping[str, Any], *, at_launch: bool = False
@@ -373,8 +373,8 @@ class TritonCModels(Models):
     def constexprs(self, kernel: Function) -> frozenset[str]:
         return frozenset(self.macros)
 
-    def declared(self, kernel: Function, given: Mapping[str, Any]) -> Mapping[str, Type]:
-        found = self.read(self.values(given))
+    def declared(self, kernel: Function, arguments: Mapping[str, Any]) -> Mapping[str, Type]:
+        found = self.read(self.values(arguments))
         return {python_name(parameter.name): parameter.type for parameter in found.parameters}
 
     def place(self, kernel: Function) -> Location | None:

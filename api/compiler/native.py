@@ -28,9 +28,9 @@ def code_of(model: Op, name: str, *, check: bool, tolerant: bool, fast_math: boo
     options = CpuOptions(*host(), check, tolerant, fast_math, line_info=bool(folder()))
     facts = f"{compiler_version()}\n{options}\n{to_text(model, locations=True)}"
     key, cache = hashlib.sha256(facts.encode()).hexdigest(), Objects()
-    kept = cache.get(key)
-    if kept is not None:
-        return restored(kept)
+    entry = cache.get(key)
+    if entry is not None:
+        return restored(entry)
     with linking, compiling:  # In this order everywhere: a fork waits for both.
         from ziggurat.backend.cpu.compile import compile_cpu
 

@@ -83,29 +83,29 @@ def compile(
     return compile_model(model, settings, python, examine)
 
 
-def _options_for(model: Op, given: Mapping[str, Any]) -> CompileOptions:
+def _options_for(model: Op, options: Mapping[str, Any]) -> CompileOptions:
     """The options of a compilation, with those that a GPU model has decided. Raises `LaunchError` where they differ."""
-    for name in given:
+    for name in options:
         if name not in COMPILE_OPTIONS:
             raise LaunchError(f"zg.compile has no option '{name}'", hint=f"options: {', '.join(COMPILE_OPTIONS)}")
     if not isinstance(model, gpu.Module | cpu.Module):
-        return CompileOptions.of(given)
+        return CompileOptions.of(options)
     on_gpu = isinstance(model, gpu.Module)
     own: dict[str, Any] = {"target": CPU}
     if isinstance(model, gpu.Module):
         own = {"target": model.target, "num_warps": model.num_warps, "num_ctas": first_kernel(model).num_ctas}
     for name, value in own.items():
-        if given.get(name, value) != value:
+        if options.get(name, value) != value:
             raise LaunchError(
                 f"this {'GPU' if on_gpu else 'CPU'} model is made for {name}={value!r}, and cannot be compiled for "
-                f"{name}={given[name]!r}",
+                f"{name}={options[name]!r}",
                 hint="compile the Triton model for that",
             )
-    if on_gpu and given.get("num_stages") is not None:
+    if on_gpu and options.get("num_stages") is not None:
         raise LaunchError("num_stages is decided in a GPU model", hint="compile the Triton model with it")
     if any(isinstance(op, gpu.WarpSpecialize) for op in model.walk()):
         del own["num_warps"]  # The option is that of a kernel without roles: a power of two.
-    return CompileOptions.of({**given, **own})
+    return CompileOptions.of({**options, **own})
 
 
 def _compilable(model: Any) -> Op:
@@ -153,7 +153,7 @@ def compile_model(
 
         demand(model, {"backend.elementwise.RULES": RULES, "backend.ptx.emitter.EMITTERS": EMITTERS})
         if isinstance(model, gpu.Module):
-            placed = model
+            gpu_model = model
             if missing := missing_pass(model, options):
                 raise LaunchError(
                     f"the pass '{missing}' has not run on the GPU model",
@@ -161,33 +161,33 @@ def compile_model(
                 )
         else:
             stages["triton"] = model
-            placed = place(model, options)
-        (examine or warn_of_registers)(placed)
+            gpu_model = place(model, options)
+        (examine or warn_of_registers)(gpu_model)
         if options.isolate:
             from ziggurat.compiler.workers import assemble_apart
 
-            texts = assemble_apart(placed, options, name or str(model.attributes.get("sym_name", "the model")))
+            texts = assemble_apart(gpu_model, options, name or str(model.attributes.get("sym_name", "the model")))
         else:
-            texts = assemble(placed, options)
-    stages |= {"gpu": placed, "llvm": texts.llvm} | ({"ptx": texts.ptx} if texts.ptx else {})
-    function = next(op for op in placed.body.entry.ops if isinstance(op, tt.Func))
+            texts = assemble(gpu_model, options)
+    stages |= {"gpu": gpu_model, "llvm": texts.llvm} | ({"ptx": texts.ptx} if texts.ptx else {})
+    function = next(op for op in gpu_model.body.entry.ops if isinstance(op, tt.Func))
     types = [parameter.type for parameter in function.body.parameters]
     # A launch makes tensor maps, or provides the memory for those that the kernel makes.
-    given = sum(not is_of_launch(part) for part in function.parts) if function.parts else len(types)
+    count = sum(not is_of_launch(part) for part in function.parts) if function.parts else len(types)
     maps = [(type_, part) for type_, part in zip(types, function.parts, strict=False) if part.startswith(MAP)]
     return Compiled(
         texts.symbol,
-        placed.target,
+        gpu_model.target,
         Stages(stages),
         _arguments(model, function),
         name,
         options,
-        num_warps=placed.num_warps,
-        shared=placed.shared,
-        parameters=tuple(types[:given]),
-        parts=function.parts[:given],
+        num_warps=gpu_model.num_warps,
+        shared=gpu_model.shared,
+        parameters=tuple(types[:count]),
+        parts=function.parts[:count],
         disjoint=function.disjoint,
-        scratch=placed.scratch,
+        scratch=gpu_model.scratch,
         maps=tuple(maps),
         persistent=is_persistent(function),
         num_ctas=function.num_ctas,
@@ -217,12 +217,12 @@ def compile_for_cpu(
     return Compiled(code.symbol, CPU, Stages(stages), arguments, name, options, code=code)
 
 
-def _arguments(model: Op, placed: tt.Func) -> tuple[Argument, ...]:
+def _arguments(model: Op, lowered: tt.Func) -> tuple[Argument, ...]:
     """The run-time arguments of a kernel, by its function in the Triton model, or in the GPU model if that is all."""
-    function = expect(model.functions()[placed.sym_name], tt.Func) if isinstance(model, core.Module) else placed
-    known = function.divisibility or (1,) * len(function.body.parameters)
+    function = expect(model.functions()[lowered.sym_name], tt.Func) if isinstance(model, core.Module) else lowered
+    divisors = function.divisibility or (1,) * len(function.body.parameters)
     by_number: dict[int, Argument] = {}
-    for index, (parameter, by) in enumerate(zip(function.body.parameters, known, strict=True)):
+    for index, (parameter, by) in enumerate(zip(function.body.parameters, divisors, strict=True)):
         number, _, field = (function.parts[index] if function.parts else "").partition(".")
         if is_of_launch(number):
             continue

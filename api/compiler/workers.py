@@ -77,11 +77,11 @@ class Job:
 
         least: float | None = None
 
-        def examine(placed: gpu.Module) -> None:
+        def examine(model: gpu.Module) -> None:
             nonlocal least
-            check_registers(placed)
+            check_registers(model)
             if self.launch is not None:
-                least = least_cycles(placed, self.launch, self.multiprocessors)
+                least = least_cycles(model, self.launch, self.multiprocessors)
             begin("LLVM")
 
         options = attrs.evolve(self.options, isolate=False)
@@ -189,10 +189,10 @@ class Worker:
         status = self._process.wait()
         how = f"signal {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
         self._written.seek(max(0, self._written.seek(0, os.SEEK_END) - _SHOWN_BYTES))
-        said = self._written.read().decode(errors="replace").strip()
+        output = self._written.read().decode(errors="replace").strip()
         self.close()
         summary = f"compiling '{job.name}' crashed in the stage {stage} ({how})"
-        return InternalError(f"{summary}: {said}" if said else summary, str(job.model))
+        return InternalError(f"{summary}: {output}" if output else summary, str(job.model))
 
     def close(self) -> None:
         """End the process."""
@@ -223,10 +223,10 @@ _closing: list[threading.Timer] = []  # The timer that ends most of the idle pro
 
 
 @atexit.register
-def close_idle(kept: int = 0) -> None:
-    """End the processes that wait for work, except for `kept` of them."""
+def close_idle(count: int = 0) -> None:
+    """End the processes that wait for work, except for `count` of them."""
     with contextlib.suppress(IndexError):  # Another thread may take the last one.
-        while len(_idle) > kept:
+        while len(_idle) > count:
             _idle.pop().close()
 
 
@@ -234,12 +234,12 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_idle.clear)  # The processes belong to the parent.
 
 
-def _error(name: str, said: str) -> ZigguratError:
+def _error(name: str, text: str) -> ZigguratError:
     """The error of a child as one of its class, with its text."""
     family = getattr(errors, name, InternalError)
-    made: ZigguratError = family.__new__(family)
-    ZigguratError.__init__(made, said)
-    return made
+    error: ZigguratError = family.__new__(family)
+    ZigguratError.__init__(error, text)
+    return error
 
 
 def serve() -> None:

@@ -77,8 +77,8 @@ class Stages(Mapping[str, Any]):
 
         kernel, fn = self._compiled, self._compiled.src.fn
         python = None if fn.fn is None else fn.model
-        made = compile_model(kernel.model, kernel.options, python, name=fn.name)
-        return made if kernel.override is None else kernel.override.applied(made)
+        compiled = compile_model(kernel.model, kernel.options, python, name=fn.name)
+        return compiled if kernel.override is None else kernel.override.applied(compiled)
 
     def __repr__(self) -> str:
         return f"<stages of {self._compiled.src.name}: {', '.join(self._NAMES[:5])}>"
@@ -108,7 +108,7 @@ class Stages(Mapping[str, Any]):
         end = text.find("tt.func private", start)
         names = dict(enumerate(self._compiled.run_time_names))
         own = text[start : end if end > 0 else len(text)]
-        own = re.sub(r"%arg(\d+)", lambda found: f"%{names.get(int(found[1]), found[0][1:])}", own)
+        own = re.sub(r"%arg(\d+)", lambda match: f"%{names.get(int(match[1]), match[0][1:])}", own)
         return text[:start] + own + (text[end:] if end > 0 else "")
 
     @property
@@ -235,28 +235,28 @@ class CompiledKernel:
         times = [time.perf_counter()]
         cache, _ = cache_of_knobs(), self.model
         times.append(time.perf_counter())
-        found = None if knobs.compilation.always_compile else cache.get(self.hash)
-        if found is not None:
-            made = placed_as(self.model, found)
+        entry = None if knobs.compilation.always_compile else cache.get(self.hash)
+        if entry is not None:
+            binary = placed_as(self.model, entry)
         else:
-            made = self.stages.binary
+            binary = self.stages.binary
             dumps.write(self)
             if self._assembler:
                 from ziggurat.backend.ptx.sass import assembled
 
-                code, _ = assembled(self.stages.ptx, made.target, self._assembler)
-                made = attrs.evolve(made, code=code)
+                code, _ = assembled(self.stages.ptx, binary.target, self._assembler)
+                binary = attrs.evolve(binary, code=code)
             times.append(time.perf_counter())
-            cache.put(self.hash, made)
+            cache.put(self.hash, binary)
         times.append(time.perf_counter())
-        self._tell(times, found is not None)
-        return made
+        self._tell(times, entry is not None)
+        return binary
 
     @property
     def _assembler(self) -> tuple[str, ...]:
         """The options of NVIDIA's assembler. Without them the driver assembles the code when it loads it."""
-        given = (self.launch_options.get("ptx_options"), knobs.nvidia.ptxas_options)
-        return tuple(" ".join(one for one in given if one).split())
+        texts = (self.launch_options.get("ptx_options"), knobs.nvidia.ptxas_options)
+        return tuple(" ".join(text for text in texts if text).split())
 
     @property
     def has_own_stages(self) -> bool:
@@ -301,8 +301,8 @@ class CompiledKernel:
         """The run-time arguments among all of a launch, with the components of tuples in their places."""
         places, has_tuples = self._places
         # A launch with too many arguments, or too few, is refused where the code is launched.
-        passed = [args[place] for place in places] if len(args) == len(self.signature.types) else args
-        return [*leaves(passed)] if has_tuples else passed
+        values = [args[place] for place in places] if len(args) == len(self.signature.types) else args
+        return [*leaves(values)] if has_tuples else values
 
     @property
     def run_time_names(self) -> list[str]:
@@ -331,12 +331,12 @@ class CompiledKernel:
             return
         steps = [round(1e6 * (end - start)) for start, end in itertools.pairwise(times)]
         lowering = [] if cache_hit else [("ptx", steps[1])]
-        told = knobs.CompileTimes(steps[0], lowering, 0 if cache_hit else steps[-1])
+        compile_times = knobs.CompileTimes(steps[0], lowering, 0 if cache_hit else steps[-1])
         listener(
             src=self.src,
             metadata={"hash": self.hash, "name": self.src.name, "target": _target(self.options.target)},
             metadata_group=self.metadata_group,
-            times=told,
+            times=compile_times,
             cache_hit=cache_hit,
         )
 
@@ -366,7 +366,7 @@ class CompiledKernel:
     @functools.cached_property
     def metadata(self) -> KernelMetadata:
         """The name, the options, and the shared memory of the kernel."""
-        binary, given = self.binary, {**DEFAULTS, **self.launch_options}
+        binary, settings = self.binary, {**DEFAULTS, **self.launch_options}
         names = (
             "maxnreg", "launch_pdl", "launch_cooperative_grid", "debug",
             "sanitize_overflow", "warp_size", "backend_name",
@@ -383,14 +383,14 @@ class CompiledKernel:
             global_scratch_size=binary.scratch,
             global_scratch_align=MAP_BYTES if binary.scratch else 1,
             arch=binary.target.removesuffix("a").replace("_", ""),
-            **{name: given[name] for name in names},
+            **{name: settings[name] for name in names},
         )
 
     @property
     def packed_metadata(self) -> tuple[Any, ...]:
         """The part of the metadata that a launch needs: warps, CTAs, and bytes of shared memory."""
-        found = self.metadata
-        return found.num_warps, found.num_ctas, found.shared
+        metadata = self.metadata
+        return metadata.num_warps, metadata.num_ctas, metadata.shared
 
     @property
     def metadata_group(self) -> dict[str, str]:
@@ -434,11 +434,11 @@ class CompiledKernel:
 
     def launch_metadata(self, grid: Any, stream: int, *args: Any) -> LazyDict:
         """The record for hooks of a launch: its name, function and stream, and what the kernel's own function adds."""
-        made = LazyDict({"name": self._fn.name, "function": self.function, "stream": stream})
+        record = LazyDict({"name": self._fn.name, "function": self.function, "stream": stream})
         if self._fn.launch_metadata is not None:
-            named = dict(zip(self._fn.arg_names, args, strict=False))
-            made.add(self._fn.launch_metadata, (grid, self.metadata, named))
-        return made
+            arguments = dict(zip(self._fn.arg_names, args, strict=False))
+            record.add(self._fn.launch_metadata, (grid, self.metadata, arguments))
+        return record
 
     def __getitem__(self, grid: Any) -> Callable[..., Any]:
         """`compiled[grid](…)` launches the kernel with all arguments, constants included."""
@@ -448,10 +448,10 @@ class CompiledKernel:
             kernel: Any = self._fn
             if kernel.fn is not None:
                 return kernel[grid](*args, **self.launch_options, **on, **options)
-            passed = self._passed(args)
-            if any(map(on_gpu, passed)):
-                return self._launcher.at(grid)(*passed, **on)
-            return self._run_here(grid, passed, **options)
+            values = self._passed(args)
+            if any(map(on_gpu, values)):
+                return self._launcher.at(grid)(*values, **on)
+            return self._run_here(grid, values, **options)
 
         return launch
 
@@ -487,21 +487,21 @@ def compile_ahead(kernels: Sequence[CompiledKernel]) -> None:
     from ziggurat.compiler.workers import Job, compile_all
 
     missing: list[CompiledKernel] = []
-    for one in kernels:
+    for kernel in kernels:
         with contextlib.suppress(ZigguratError):
-            if not one.is_compiled and not one.has_own_stages:
-                missing.append(one)
+            if not kernel.is_compiled and not kernel.has_own_stages:
+                missing.append(kernel)
     if len(missing) < 2:
         return
-    jobs = [Job(one.model, one.options, one.src.name) for one in missing]
-    for one, result in zip(missing, compile_all(jobs), strict=True):
+    jobs = [Job(kernel.model, kernel.options, kernel.src.name) for kernel in missing]
+    for kernel, result in zip(missing, compile_all(jobs), strict=True):
         if isinstance(result, Binary):
-            cache_of_knobs().put(one.hash, result)
+            cache_of_knobs().put(kernel.hash, result)
 
 
 def cache_of_knobs() -> Cache:
     """The cache of compiled kernels on disk: in Triton's folder if a program names one, else in that of ziggurat."""
     from ziggurat.backend.cuda.cache import Cache
 
-    named = "dir" in vars(knobs.cache) or knobs.getenv("TRITON_CACHE_DIR") is not None
-    return Cache(Path(knobs.cache.dir)) if named else Cache()
+    is_named = "dir" in vars(knobs.cache) or knobs.getenv("TRITON_CACHE_DIR") is not None
+    return Cache(Path(knobs.cache.dir)) if is_named else Cache()

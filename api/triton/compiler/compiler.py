@@ -42,11 +42,11 @@ def compile(
     name = _name_of(target)
     defaults = {"target": name or DEFAULT_OPTIONS.target, "raise_pointers": False}
     ours = launch_options.compile_options({**defaults, **given})
-    made = CompiledKernel(source.fn, source.compiled_signature(), ours, given)
-    made.demand()
+    kernel = CompiledKernel(source.fn, source.compiled_signature(), ours, given)
+    kernel.demand()
     if name is not None:
-        keep(made)
-    return made
+        keep(kernel)
+    return kernel
 
 
 def _name_of(target: GPUTarget | None) -> str | None:
@@ -71,8 +71,8 @@ class Backend(BaseBackend):
 
     def parse_options(self, options: Mapping[str, Any]) -> Any:
         """An object with all options of a launch: those that are given, and defaults."""
-        known = {name: value for name, value in options.items() if name in launch_options.DEFAULTS}
-        return SimpleNamespace(**{**launch_options.DEFAULTS, **known})
+        settings = {name: value for name, value in options.items() if name in launch_options.DEFAULTS}
+        return SimpleNamespace(**{**launch_options.DEFAULTS, **settings})
 
     def load_dialects(self, context: Any) -> None:
         """Do nothing: there is no context of MLIR."""

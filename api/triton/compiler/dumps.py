@@ -28,7 +28,7 @@ def write(kernel: CompiledKernel) -> None:
     if knobs.compilation.dump_ir:
         folder = Path(knobs.cache.dump_dir) / kernel.base_hash
         folder.mkdir(parents=True, exist_ok=True)
-        made = kernel.stages.stages
-        texts = {"ttir": kernel.asm["ttir"], "ttgir": made["gpu"], "llir": made["llvm"], "ptx": made["ptx"]}
+        stages = kernel.stages.stages
+        texts = {"ttir": kernel.asm["ttir"], "ttgir": stages["gpu"], "llir": stages["llvm"], "ptx": stages["ptx"]}
         for stage, text in texts.items():
             (folder / f"{kernel.src.name}.{stage}").write_text(str(text))

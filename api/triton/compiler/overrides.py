@@ -39,10 +39,10 @@ class Override:
     def read(path: Any) -> Override:
         """The override of a path. Raises `LaunchError` for a file that is no stage, and `OSError` for one that cannot
         be read."""
-        made = Path(path)
-        if made.suffix not in STAGES:
+        file = Path(path)
+        if file.suffix not in STAGES:
             raise LaunchError(f"the suffix of ir_override must be one of {', '.join(STAGES)}; got {str(path)!r}")
-        return Override(made, made.read_text())
+        return Override(file, file.read_text())
 
     @staticmethod
     def found(folder: Path, name: str) -> Override | None:
@@ -70,14 +70,14 @@ class Override:
             from ziggurat.codemodel.text.parser import parse
 
             return expect(parse(self.text), gpu.Module)
-        made = self.imported()
-        given, wanted = (first_kernel(module) for module in (made, own))
-        if _parameters(given) != _parameters(wanted):
+        model = self.imported()
+        function, expected = (first_kernel(module) for module in (model, own))
+        if _parameters(function) != _parameters(expected):
             raise LaunchError(
-                f"the kernel of {self.path} must have the parameters of '{wanted.sym_name}', "
-                f"({_listed(wanted)}); got ({_listed(given)})"
+                f"the kernel of {self.path} must have the parameters of '{expected.sym_name}', "
+                f"({_listed(expected)}); got ({_listed(function)})"
             )
-        return made
+        return model
 
     def imported(self) -> core.Module:
         """The Triton model of a file of Triton's MLIR."""
@@ -88,10 +88,10 @@ class Override:
     def _without_layouts(self) -> str:
         lines = (line for line in self.text.splitlines() if not line.lstrip().startswith("#"))
         text = _LAYOUT.sub(">", _MODULE_ATTRIBUTES.sub("module {", "\n".join(lines)))
-        found = re.search(r"\btt(?:n)?g\.\w+", text)
-        if found is not None:
+        match = re.search(r"\btt(?:n)?g\.\w+", text)
+        if match is not None:
             raise LaunchError(
-                f"{self.path} cannot be compiled: {found[0]} is an op of Triton's GPU dialect",
+                f"{self.path} cannot be compiled: {match[0]} is an op of Triton's GPU dialect",
                 hint="give the stage before it, .ttir, or our own GPU model, asm['ttgir']",
             )
         return text
@@ -120,8 +120,8 @@ class Override:
         left_out = parameters[count:]
         if len(parameters) < count or any(re.search(rf"\b{line.split()[-1]}\b", rest) for line in left_out):
             raise LaunchError(f"the kernel of {self.path} must have {count} parameters; got {len(parameters)}")
-        kept = ",\n\t".join(parameters[:count])
-        return entry[1], f"{ptx[: entry.start()]}.entry {entry[1]}(\n\t{kept}\n){ptx[entry.end() :]}"
+        signature = ",\n\t".join(parameters[:count])
+        return entry[1], f"{ptx[: entry.start()]}.entry {entry[1]}(\n\t{signature}\n){ptx[entry.end() :]}"
 
 
 def _parameters(function: tt.Func) -> list[Any]:

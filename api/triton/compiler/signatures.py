@@ -39,15 +39,15 @@ def type_of(text: Any) -> Type:
     """The type of an argument for its text. Raises `LaunchError` for a text that is none."""
     if isinstance(text, (tuple, list)):
         return TupleType(tuple(map(type_of, cast("Sequence[Any]", text))))
-    given = str(text).strip()
-    name = given.removeprefix("const ").strip()
+    text_of_type = str(text).strip()
+    name = text_of_type.removeprefix("const ").strip()
     if name.startswith("*") or name.endswith("*"):
         inner = name.removeprefix("*").removesuffix("*")
-        return PtrType(scalar_of(inner.removeprefix("k")), const=name != given or inner.startswith("k"))
-    found = _DESCRIPTOR.match(name)
-    if found is not None:
-        block = tuple(int(size) for size in found[2].split(",") if size.strip())
-        return DescriptorType(block, scalar_of(found[1]), "zero")
+        return PtrType(scalar_of(inner.removeprefix("k")), const=name != text_of_type or inner.startswith("k"))
+    match = _DESCRIPTOR.match(name)
+    if match is not None:
+        block = tuple(int(size) for size in match[2].split(",") if size.strip())
+        return DescriptorType(block, scalar_of(match[1]), "zero")
     return scalar_of(name)
 
 

@@ -85,9 +85,9 @@ class ASTSource:
                 return constant_of(self.fn, name, self.constants.get(path))
             if isinstance(text, (tuple, list)):
                 parts = cast("Sequence[Any]", text)
-                return TupleType(tuple(made(name, (*path, place), one) for place, one in enumerate(parts)))
-            found = self.attrs.get(path) or ()
-            divisibility.append(max((by for key, by in found if key == "tt.divisibility"), default=1))
+                return TupleType(tuple(made(name, (*path, place), component) for place, component in enumerate(parts)))
+            attributes = self.attrs.get(path) or ()
+            divisibility.append(max((by for key, by in attributes if key == "tt.divisibility"), default=1))
             return type_of(text)
 
         types: list[Type] = []

@@ -43,11 +43,11 @@ class AsyncCompileMode:
 
     def submit(self, kernel: CompiledKernel) -> FutureKernel:
         """Have a kernel compiled, once."""
-        found = self.future_kernels.get(id(kernel))
-        if found is None:
-            found = FutureKernel(kernel, self.executor.submit(kernel.demand))
-            self.future_kernels[id(kernel)] = found
-        return found
+        future = self.future_kernels.get(id(kernel))
+        if future is None:
+            future = FutureKernel(kernel, self.executor.submit(kernel.demand))
+            self.future_kernels[id(kernel)] = future
+        return future
 
     def __enter__(self) -> AsyncCompileMode:
         if active_mode.get() is not None:
@@ -61,6 +61,6 @@ class AsyncCompileMode:
         from concurrent.futures import as_completed
 
         active_mode.set(None)
-        by_future = {one.future: one for one in self.future_kernels.values()}
+        by_future = {future_kernel.future: future_kernel for future_kernel in self.future_kernels.values()}
         for future in as_completed(by_future):
             by_future[future].result(self.ignore_errors)

@@ -66,7 +66,11 @@ class FileCacheManager(CacheManager):
         if path is None:
             return None
         paths: dict[str, str] | None = json.loads(Path(path).read_text()).get("child_paths")
-        return None if paths is None else {name: one for name, one in paths.items() if os.path.exists(one)}
+        return (
+            None
+            if paths is None
+            else {name: path_of_file for name, path_of_file in paths.items() if os.path.exists(path_of_file)}
+        )
 
     def put_group(self, filename: str, group: dict[str, str]) -> str:
         return self.put(json.dumps({"child_paths": group}), f"__grp__{filename}", binary=False)

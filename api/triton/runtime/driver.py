@@ -122,8 +122,8 @@ _H100 = dict(zip(_PROPERTIES, (232448, 65536, 132, 32, 1980000, 2619000, 5120), 
 
 def _device_properties(device: int) -> dict[str, int]:
     """The properties of a GPU by the names that Triton gives them."""
-    found = _cuda().Device(device)
-    return {name: found.attribute(attribute) for name, attribute in _PROPERTIES.items()}
+    properties = _cuda().Device(device)
+    return {name: properties.attribute(attribute) for name, attribute in _PROPERTIES.items()}
 
 
 def _host_properties(device: int) -> dict[str, int]:

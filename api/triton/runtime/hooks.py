@@ -34,60 +34,60 @@ class NotCompiled(Exception):
     """The hook `jit_cache_hook` has returned a true value: the kernel is neither compiled nor launched."""
 
 
-def before_compilation(fn: JITFunction, made: CompiledKernel, key: str, is_warmup: bool) -> bool:
+def before_compilation(fn: JITFunction, kernel: CompiledKernel, key: str, is_warmup: bool) -> bool:
     """Tell the hook that a kernel is needed for the first time. Its result says whether not to compile it."""
-    return bool(_call(knobs.runtime.jit_cache_hook, fn, made, key, is_warmup))
+    return bool(_call(knobs.runtime.jit_cache_hook, fn, kernel, key, is_warmup))
 
 
-def after_compilation(fn: JITFunction, made: CompiledKernel, key: str, is_warmup: bool) -> None:
+def after_compilation(fn: JITFunction, kernel: CompiledKernel, key: str, is_warmup: bool) -> None:
     """Tell the hook that a kernel is there."""
-    _call(knobs.runtime.jit_post_compile_hook, fn, made, key, is_warmup)
+    _call(knobs.runtime.jit_post_compile_hook, fn, kernel, key, is_warmup)
 
 
-def _call(hook: Callable[..., Any] | None, fn: JITFunction, made: CompiledKernel, key: str, is_warmup: bool) -> Any:
+def _call(hook: Callable[..., Any] | None, fn: JITFunction, kernel: CompiledKernel, key: str, is_warmup: bool) -> Any:
     if hook is None:
         return None
-    given = {**options.DEFAULTS, **made.launch_options}
-    libraries: Any = given["extern_libs"] or {}
-    given["extern_libs"] = tuple(dict(libraries).items())
-    types = ", ".join(f"{name}: {type_}" for name, type_ in made.src.signature.items())
+    settings = {**options.DEFAULTS, **kernel.launch_options}
+    libraries: Any = settings["extern_libs"] or {}
+    settings["extern_libs"] = tuple(dict(libraries).items())
+    types = ", ".join(f"{name}: {type_}" for name, type_ in kernel.src.signature.items())
     names = ("num_warps", "num_ctas", "num_stages", "enable_fp_fusion", "launch_cooperative_grid")
-    shown = ", ".join(f"{name}={given[name]}" for name in names)
+    listing = ", ".join(f"{name}={settings[name]}" for name in names)
     return hook(
         key=key,
-        repr=f"{fn.__qualname__}[{shown}]({types})",
+        repr=f"{fn.__qualname__}[{listing}]({types})",
         fn=JitFunctionInfo(fn.__module__, fn.__qualname__, fn),
         compile={
             "key": key,
-            "signature": made.src.signature,
+            "signature": kernel.src.signature,
             "device": driver.active.get_current_device(),
-            "constants": made.src.constants,
-            "extern_libs": given["extern_libs"],
-            "configs": [made.src.attrs],
-            "specialization_data": written_specialization(fn, made, key),
+            "constants": kernel.src.constants,
+            "extern_libs": settings["extern_libs"],
+            "configs": [kernel.src.attrs],
+            "specialization_data": written_specialization(fn, kernel, key),
             "is_warmup": is_warmup,
-            **{name: given[name] for name in names},
+            **{name: settings[name] for name in names},
         },
         is_manual_warmup=is_warmup,
         already_compiled=False,
     )
 
 
-def loaded(made: CompiledKernel) -> None:
+def loaded(kernel: CompiledKernel) -> None:
     """Tell the hooks that a kernel was loaded, once."""
-    if made.announced:
+    if kernel.announced:
         return
-    made.announced = True
+    kernel.announced = True
     for chain in (knobs.runtime.kernel_load_start_hook, knobs.runtime.kernel_load_end_hook):
         if chain:
-            chain(made.module, made.function, made.src.name, made.metadata_group, made.hash)
+            chain(kernel.module, kernel.function, kernel.src.name, kernel.metadata_group, kernel.hash)
 
 
-def written_specialization(fn: JITFunction, made: CompiledKernel, key: str) -> str:
+def written_specialization(fn: JITFunction, kernel: CompiledKernel, key: str) -> str:
     """The types and options that a kernel is compiled for as JSON, for `JITFunction.preload`."""
     import json
 
-    signature = made.signature
+    signature = kernel.signature
     target = driver.active.get_current_target()
     return json.dumps(
         {
@@ -95,7 +95,7 @@ def written_specialization(fn: JITFunction, made: CompiledKernel, key: str) -> s
             "target": attrs.asdict(target),
             "types": [_written(type_) for type_ in signature.types],
             "divisibility": signature.divisibility,
-            "options": {name: value for name, value in made.launch_options.items() if name != "extern_libs"},
+            "options": {name: value for name, value in kernel.launch_options.items() if name != "extern_libs"},
             "key": key,
         }
     )
@@ -111,7 +111,7 @@ def read_specialization(fn: JITFunction, text: str) -> tuple[Signature, dict[str
     for field, value in expected.items():
         if data[field] != value:
             raise RuntimeError(f"Specialization data is for {data[field]} but trying to preload for {value}")
-    types = tuple(_read(fn, name, given) for name, given in zip(fn.arg_names, data["types"], strict=True))
+    types = tuple(_read(fn, name, type_) for name, type_ in zip(fn.arg_names, data["types"], strict=True))
     return Signature(types, tuple(data["divisibility"])), data["options"]
 
 
@@ -133,17 +133,17 @@ def _written(type_: Type) -> Any:
     return {"value": value}
 
 
-def _read(fn: JITFunction, name: str, given: Any) -> Type:
+def _read(fn: JITFunction, name: str, text: Any) -> Type:
     """The type that `_written` wrote. Raises `RuntimeError` for a function of another process."""
     from ziggurat.codemodel.text.parser import parse_values
 
-    if isinstance(given, str):
-        return parse_values(given)[0]
-    if "function" in given and given["function"] not in _FUNCTIONS:
+    if isinstance(text, str):
+        return parse_values(text)[0]
+    if "function" in text and text["function"] not in _FUNCTIONS:
         raise RuntimeError(f"Specialization data has a function for '{name}' that this process does not know")
-    if "type" in given:
-        return constant_of(fn, name, parse_values(given["type"])[0])
-    return constant_of(fn, name, _FUNCTIONS[given["function"]] if "function" in given else given["value"])
+    if "type" in text:
+        return constant_of(fn, name, parse_values(text["type"])[0])
+    return constant_of(fn, name, _FUNCTIONS[text["function"]] if "function" in text else text["value"])
 
 
 def default_target() -> str:
@@ -155,19 +155,19 @@ def default_target() -> str:
     return DEFAULT_OPTIONS.target
 
 
-def any_array(given: Any, name: str) -> tuple[Any, ScalarType, int] | None:
+def any_array(argument: Any, name: str) -> tuple[Any, ScalarType, int] | None:
     """The element type and the address of an array in any memory or in none; None for another thing."""
     from ziggurat.backend.launch.arrays import is_pointer, on_gpu, read_array
 
-    if not is_pointer(given):
-        if not on_gpu(given):
-            return read_array(given, name)
+    if not is_pointer(argument):
+        if not on_gpu(argument):
+            return read_array(argument, name)
         from ziggurat.backend.cuda.arrays import view
 
-        seen = view(given, name)
-        return None, seen.element, seen.address
-    scalar = find_scalar(getattr(given.dtype, "value", given.dtype))
-    return None if scalar is None else (None, scalar, int(given.data_ptr()))
+        array = view(argument, name)
+        return None, array.element, array.address
+    scalar = find_scalar(getattr(argument.dtype, "value", argument.dtype))
+    return None if scalar is None else (None, scalar, int(argument.data_ptr()))
 
 
 def interpreted(launch: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -180,8 +180,8 @@ def interpreted(launch: Callable[..., Any], args: Sequence[Any], kwargs: Mapping
     def here(value: Any) -> Any:
         parts = components_of(value)
         if parts is not None:
-            made = list(map(here, parts))
-            return type(value)(*made) if hasattr(value, "_fields") else type(value)(made)
+            components = list(map(here, parts))
+            return type(value)(*components) if hasattr(value, "_fields") else type(value)(components)
         if isinstance(value, TensorDescriptor):
             return TensorDescriptor(here(value.base), value.shape, value.strides, value.block_shape, value.padding)
         if isinstance(value, TensorWrapper):

@@ -101,7 +101,7 @@ class TritonModels(PythonModels):
 
     reads_warps = False  # Whether a Triton model of the function depends on the number of warps.
 
-    def declared(self, kernel: Function, given: Mapping[str, Any]) -> Mapping[str, Type]:
+    def declared(self, kernel: Function, arguments: Mapping[str, Any]) -> Mapping[str, Type]:
         assert isinstance(kernel, JITFunction)
         return kernel.declared
 
@@ -126,13 +126,14 @@ class TritonModels(PythonModels):
         assert isinstance(kernel, JITFunction)
         if signature.assertions == "none":
             return without_assertions(kernel.model_for(attrs.evolve(signature, assertions="device")))
-        for one in kernel.params:
-            if one.is_constexpr and (one.do_not_specialize or one.do_not_specialize_on_alignment):
-                said = (
-                    f"{one.name} marked as constexpr and listed in do_not_specialize/do_not_specialize_on_alignment. "
-                    "Remove constexpr designation or skip specializing it."
+        for parameter in kernel.params:
+            if parameter.is_constexpr and (parameter.do_not_specialize or parameter.do_not_specialize_on_alignment):
+                message = (
+                    f"{parameter.name} marked as constexpr and listed in "
+                    "do_not_specialize/do_not_specialize_on_alignment. Remove constexpr designation or skip "
+                    "specializing it."
                 )
-                raise as_triton(KernelValueError(said, kernel.place))
+                raise as_triton(KernelValueError(message, kernel.place))
 
         def num_warps() -> int:
             self.reads_warps = True
@@ -206,17 +207,24 @@ class JITFunction(Kernel, JITCallable):
         self.arg_names = [*parameters]
         unspecialized, unaligned = do_not_specialize or (), do_not_specialize_on_alignment or ()
         self.params = [
-            KernelParam(place, one, bool({place, one.name} & {*unspecialized}), bool({place, one.name} & {*unaligned}))
-            for place, one in enumerate(parameters.values())
+            KernelParam(
+                place,
+                parameter,
+                bool({place, parameter.name} & {*unspecialized}),
+                bool({place, parameter.name} & {*unaligned}),
+            )
+            for place, parameter in enumerate(parameters.values())
         ]
-        self.constexprs = [one.num for one in self.params if one.is_constexpr]
-        self.declared = {one.name: one.declared for one in self.params if one.declared is not None}
-        self.defaults = {one.name: one.default for one in self.params if one.has_default}
+        self.constexprs = [parameter.num for parameter in self.params if parameter.is_constexpr]
+        self.declared = {
+            parameter.name: parameter.declared for parameter in self.params if parameter.declared is not None
+        }
+        self.defaults = {parameter.name: parameter.default for parameter in self.params if parameter.has_default}
         self.do_not_specialize_on_alignment = unaligned or []
         self.version, self.debug, self.noinline = version, debug, bool(noinline)
         self.launch_metadata = launch_metadata
         self.pre_run_hooks: list[Callable[..., Any]] = []
-        self.by_name = {one.name: one for one in self.params}
+        self.by_name = {parameter.name: parameter for parameter in self.params}
         self._repr = repr
         self._src: str | None = None
         self._hash_lock = threading.RLock()
@@ -250,9 +258,9 @@ class JITFunction(Kernel, JITCallable):
         """Replace the source. The names in it are those of the module and the closure, as before."""
         from ziggurat.frontends.triton.sources import with_source
 
-        made = with_source(self.fn, new_src)
-        self.fn, self._src, self.hash = made, new_src, None
-        self.models = TritonModels(made)
+        fn = with_source(self.fn, new_src)
+        self.fn, self._src, self.hash = fn, new_src, None
+        self.models = TritonModels(fn)
         self._make_model = self.models.python
         self.forget()
 
@@ -279,7 +287,7 @@ class JITFunction(Kernel, JITCallable):
         """A text that is equal for functions with equal code, at the same line, that call such functions."""
         from ziggurat.frontends.triton.sources import digest
 
-        computed = [one.cache_key for one in self._compile_time_functions()]
+        computed = [function.cache_key for function in self._compile_time_functions()]
         text = f"{self.models.identity(self)} {self.starting_line_number} {self.noinline} {computed}"
         self.hash = digest(text)
         return self.hash
@@ -290,7 +298,7 @@ class JITFunction(Kernel, JITCallable):
         for function in reached:
             assert function.model is not None
             reached += [callee for callee in function.callees.values() if callee not in reached]
-            yield from (one for one in function.objects.values() if isinstance(one, ConstexprFunction))
+            yield from (value for value in function.objects.values() if isinstance(value, ConstexprFunction))
 
     @property
     def used_global_vals(self) -> dict[tuple[str, int], tuple[Any, Any]]:
@@ -334,7 +342,7 @@ class JITFunction(Kernel, JITCallable):
     def declared_types(self, types: Sequence[Type]) -> tuple[Type, ...]:
         """The types of the parameters, with pointers that the source declares as `tl.const`."""
         typed = zip(self.params, types, strict=True)
-        return tuple(_constant(type_) if one.is_const else type_ for one, type_ in typed)
+        return tuple(_constant(type_) if parameter.is_const else type_ for parameter, type_ in typed)
 
     def require_globals(self, caller: Function) -> None:
         """Raise `ChangedGlobalError` if a global has another value than when this function was compiled."""
@@ -355,9 +363,9 @@ class JITFunction(Kernel, JITCallable):
             return self.name
         from ziggurat.triton.compiler.signatures import type_text
 
-        named = dict(zip(self.arg_names, signature.types, strict=True))
-        constants = {name: type_.value for name, type_ in named.items() if isinstance(type_, ConstantType)}
-        types = {name: type_text(type_) for name, type_ in named.items()}
+        types_by_name = dict(zip(self.arg_names, signature.types, strict=True))
+        constants = {name: type_.value for name, type_ in types_by_name.items() if isinstance(type_, ConstantType)}
+        types = {name: type_text(type_) for name, type_ in types_by_name.items()}
         return self._repr(SimpleNamespace(constants=constants, signature=types))
 
     def repr(self, specialization: Any) -> str:
@@ -409,8 +417,8 @@ class JITFunction(Kernel, JITCallable):
         try:
             if not knobs.runtime.launch_enter_hook and not knobs.runtime.launch_exit_hook:
                 return Kernel.__getitem__(self, sizes)(*args, **kwargs)
-            named = {name: value for name, value in kwargs.items() if name in self.by_name}
-            bound = bind(self, args, named, at_launch=True)
+            parameters = {name: value for name, value in kwargs.items() if name in self.by_name}
+            bound = bind(self, args, parameters, at_launch=True)
             sizes = self.sizes(sizes, bound)
             compiled = self._prepared(args, kwargs, is_warmup=False)
         except hooks.NotCompiled:
@@ -429,14 +437,14 @@ class JITFunction(Kernel, JITCallable):
         A dtype of PyTorch stands for a tensor of it. Gives None if a hook does not let the kernel be compiled.
         """
         try:
-            made = self.prepared(*args, **kwargs)
+            kernel = self.prepared(*args, **kwargs)
         except hooks.NotCompiled:
             return None
         mode = active_mode.get()
         if mode is not None:
-            return mode.submit(made)
-        made.demand()
-        return made
+            return mode.submit(kernel)
+        kernel.demand()
+        return kernel
 
     def prepared(self, *args: Any, **kwargs: Any) -> CompiledKernel:
         """The kernel for arguments, compiled when it is first needed. Raises `NotCompiled` as `compilation`."""
@@ -444,26 +452,30 @@ class JITFunction(Kernel, JITCallable):
 
     def _prepared(self, args: Sequence[Any], kwargs: dict[str, Any], is_warmup: bool) -> CompiledKernel:
         kwargs = dict(kwargs)
-        given = {name: kwargs.pop(name) for name in [*kwargs] if name not in self.by_name}
-        if self._debugs(given.get("debug")):
-            given["debug"] = True
-        options.check(given, self)
+        launch_options = {name: kwargs.pop(name) for name in [*kwargs] if name not in self.by_name}
+        if self._debugs(launch_options.get("debug")):
+            launch_options["debug"] = True
+        options.check(launch_options, self)
         bound = bind(self, args, kwargs, at_launch=True)
         wrapped = {
             name: value if self.by_name[name].is_constexpr else MockTensor.wrap_dtype(value)
             for name, value in bound.items()
         }
         signature, _, _ = self.specialized(wrapped, hooks.any_array)
-        return self.compilation(signature, given, is_warmup)
+        return self.compilation(signature, launch_options, is_warmup)
 
-    def _debugs(self, asked: bool | None) -> bool:
+    def _debugs(self, option: bool | None) -> bool:
         """Whether a launch with this option is debugged: by the process, the launch or else the kernel."""
-        return bool(knobs.runtime.debug or (self.debug if asked is None else asked))
+        return bool(knobs.runtime.debug or (self.debug if option is None else option))
 
     # Compilations.
 
     def compilation(
-        self, signature: Signature, given: Mapping[str, Any], is_warmup: bool = False, target: str | None = None
+        self,
+        signature: Signature,
+        launch_options: Mapping[str, Any],
+        is_warmup: bool = False,
+        target: str | None = None,
     ) -> CompiledKernel:
         """The compiled kernel for types of arguments and options of launches on the current device: the same object
         each time. Raises `NotCompiled` where a hook asks for that."""
@@ -472,12 +484,12 @@ class JITFunction(Kernel, JITCallable):
         self.check_globals()
         target = target or hooks.default_target()
         device = driver.active.get_current_device()
-        used = {name: value for name, value in given.items() if name not in LAUNCH_ONLY}
-        hashable = {name: value if is_hashable(value) else repr(value) for name, value in used.items()}
+        settings = {name: value for name, value in launch_options.items() if name not in LAUNCH_ONLY}
+        hashable = {name: value if is_hashable(value) else repr(value) for name, value in settings.items()}
         key = (signature, target, device, tuple(sorted(hashable.items(), key=itemgetter(0))))
         kernel = self.compiled.used(key)
         if kernel is None:
-            kernel = CompiledKernel(self, signature, options.compile_options({"target": target, **used}), used)
+            kernel = CompiledKernel(self, signature, options.compile_options({"target": target, **settings}), settings)
             if hooks.before_compilation(self, kernel, str(key), is_warmup):
                 raise hooks.NotCompiled
             self.compiled[key] = kernel
@@ -513,10 +525,10 @@ class JITFunction(Kernel, JITCallable):
 
     def preload(self, specialization_data: str) -> CompiledKernel:
         """Compile what a hook of another process was told: see `knobs.runtime.jit_cache_hook`."""
-        signature, given = hooks.read_specialization(self, specialization_data)
-        made = self.compilation(signature, given, is_warmup=True)
-        made.demand()
-        return made
+        signature, launch_options = hooks.read_specialization(self, specialization_data)
+        kernel = self.compilation(signature, launch_options, is_warmup=True)
+        kernel.demand()
+        return kernel
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         from ziggurat.frontends.language.signature import active_recorder
@@ -583,8 +595,8 @@ def native_specialize_impl(
     """The type of an argument in a signature, and "D" if it is divisible by 16."""
     from ziggurat.triton.compiler.signatures import type_text
 
-    made = JITFunction(_argument, None, () if specialize_value else ("x",), () if align else ("x",))
-    signature = made.specialized({"x": arg}, hooks.any_array)[0]
+    kernel = JITFunction(_argument, None, () if specialize_value else ("x",), () if align else ("x",))
+    signature = kernel.specialized({"x": arg}, hooks.any_array)[0]
     text = type_text(_constant(signature.types[0]) if is_const else signature.types[0])
     return text, "D" if any(by % 16 == 0 for by in signature.divisibility) else None
 

@@ -26,11 +26,11 @@ def _parameter(kernel: Any, name: str) -> KernelParameter:
     from ziggurat.backend.cuda.specialize import KernelParameter
 
     parameter = kernel.by_name[name.partition("[")[0]]
-    declared = parameter.declared
+    dtype = parameter.declared
     return KernelParameter(
         name,
-        specialize=not parameter.do_not_specialize and (declared is None or declared.kind == "int"),
-        declared=declared,
+        specialize=not parameter.do_not_specialize and (dtype is None or dtype.kind == "int"),
+        declared=dtype,
         align=not parameter.do_not_specialize_on_alignment,
         as_triton=True,
     )
@@ -95,7 +95,7 @@ def _result(kernel: Any, signature: Signature, options: Mapping[str, Any], loade
 
 RULES: Final = LaunchRules(
     parameter=_parameter,
-    check_options=lambda kernel, given: options.check(given, kernel),
+    check_options=lambda kernel, launch_options: options.check(launch_options, kernel),
     compile_options=options.compile_options,
     runs_here=_runs_here,
     check_host=_check_host,

@@ -58,18 +58,18 @@ _DEPRECATED: Final = {"device_type": "target", "device": "device"}
 _warned: set[str] = set()
 
 
-def check(given: Mapping[str, Any], kernel: Kernel | None) -> None:
+def check(launch_options: Mapping[str, Any], kernel: Kernel | None) -> None:
     """Raise `KeyError`, in Triton's words, for a keyword that is no option, `OutOfResources` for more warps than a
     GPU has, and `LaunchError` for another value that an option cannot have. Warn, once a process, of each option
     without effect."""
-    for name, value in given.items():
+    for name, value in launch_options.items():
         if name in _DEPRECATED:
             raise AssertionError(f"{name} option is deprecated; current {_DEPRECATED[name]} will be used")
         if name not in _OWN and name not in LAUNCH_OPTIONS:
-            known = (*(() if kernel is None else kernel.signature.parameters), *DEFAULTS)
-            near = get_close_matches(name, known, 1)
-            meant = f" (did you mean {near[0]}?)" if near else ""
-            raise KeyError(f"Keyword argument {name} was specified but unrecognised{meant}")
+            names = (*(() if kernel is None else kernel.signature.parameters), *DEFAULTS)
+            near = get_close_matches(name, names, 1)
+            hint = f" (did you mean {near[0]}?)" if near else ""
+            raise KeyError(f"Keyword argument {name} was specified but unrecognised{hint}")
         if name == "num_warps":
             assert isinstance(value, int) and value > 0 and value & (value - 1) == 0, "num_warps must be a power of 2"
             if value > MAX_WARPS:
@@ -101,20 +101,20 @@ def _require_known(libraries: Any) -> None:
             )
 
 
-def compile_options(given: Mapping[str, Any]) -> CompileOptions:
+def compile_options(launch_options: Mapping[str, Any]) -> CompileOptions:
     """The options of our compiler for those of a launch. `arch="sm90"` is a target."""
-    ours = {name: value for name, value in given.items() if name not in _OWN}
+    ours = {name: value for name, value in launch_options.items() if name not in _OWN}
     if ours.get("maxnreg") is not None:
         ours["maxnreg"] = _bounded(ours["maxnreg"])
     for variable, name, settings, reason in _SETTINGS:
         if variable not in _warned and getattr(settings, name):
             _warned.add(variable)
             warn(f"{variable} has no effect: {reason}", None)
-    fused = given.get("enable_fp_fusion")
+    fused = launch_options.get("enable_fp_fusion")
     if knobs.compilation.disable_line_info:
         ours.setdefault("line_info", False)
     ours["contract"] = knobs.language.default_fp_fusion if fused is None else bool(fused)
-    if given.get("arch") is not None:
-        number = int(str(given["arch"]).removeprefix("sm_").removeprefix("sm").rstrip("a"))
+    if launch_options.get("arch") is not None:
+        number = int(str(launch_options["arch"]).removeprefix("sm_").removeprefix("sm").rstrip("a"))
         ours["target"] = target_for(number // 10, number % 10)
     return CompileOptions.of(ours, _BASE)
