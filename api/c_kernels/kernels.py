@@ -29,7 +29,6 @@ from ziggurat.codemodel.transform import transform
 from ziggurat.codemodel.types import ConstantType, ScalarType, Type
 from ziggurat.frontends.language import Function
 from ziggurat.frontends.language.signature import suggest
-from ziggurat.frontends.triton_c.declared import spelled
 from ziggurat.frontends.triton_c.names import Header, headers, undeclared
 from ziggurat.frontends.triton_c.preprocess import Preprocessed, Token, preprocess
 from ziggurat.frontends.triton_c.reader import KernelSource, read_kernel
