@@ -21,35 +21,35 @@ def test_passes_make_the_second_model_of_the_first(file: Path, case: Case, reque
     """`--bless` renews the case in its file; without `-n`, because cases share a file."""
     if request.config.getoption("--bless"):
         text = file.read_text(encoding="utf-8")
-        if case.after is None or any(str(made) != _canonical(case.after) for made in case.results()):
+        if case.after is None or any(str(model) != _canonical(case.after) for model in case.results()):
             file.write_text(text.replace(str(case), str(case.renewed())), encoding="utf-8")
         return
     assert case.after is not None, "no expected model: --bless writes it"
-    for made in case.results():
-        assert str(made) == _canonical(case.after)
+    for model in case.results():
+        assert str(model) == _canonical(case.after)
     if file.parent.name == "simplify":
         again = attrs.evolve(case, before=case.after).results()
-        assert all(str(made) == _canonical(case.after) for made in again), "the passes are not idempotent"
+        assert all(str(model) == _canonical(case.after) for model in again), "the passes are not idempotent"
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_a_file_holds_cases_as_they_print(file: Path) -> None:
     text = file.read_text(encoding="utf-8")
-    found = cases(text)
-    assert text == text[: text.index("// test:")] + "\n".join(map(str, found))
-    assert len({case.title for case in found}) == len(found)
+    inside = cases(text)
+    assert text == text[: text.index("// test:")] + "\n".join(map(str, inside))
+    assert len({case.title for case in inside}) == len(inside)
 
 
 def test_the_command_line_runs_the_passes_of_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     file = tmp_path / "model.txt"
     file.write_text('tt.func @"f" (%0 : i32)i32 -> { %1 : i32 = arith.addi %0 %0; tt.return %0; };')
-    made = "(%0 : i32)i32 -> {\n    tt.return %0;\n};\n"
+    after = "(%0 : i32)i32 -> {\n    tt.return %0;\n};\n"
     assert main(["pass", str(file), "cse", "dce"]) == 0
-    assert capsys.readouterr().out == f'tt.func @"f" {made}'
+    assert capsys.readouterr().out == f'tt.func @"f" {after}'
     titled = f"// test: unused\n// passes: dce\n{file.read_text()}\n"
     file.write_text(titled)
     assert main(["pass", str(file)]) == 0
-    assert capsys.readouterr().out == f'{titled}// becomes\ntt.func @"f" {made}'
+    assert capsys.readouterr().out == f'{titled}// becomes\ntt.func @"f" {after}'
 
 
 @pytest.mark.parametrize(

@@ -74,9 +74,10 @@ def users_of(buffer: Value) -> Iterator[Op]:
 
 def last_of(op: Op, readers: Iterable[Op]) -> Op:
     """The last op of the block of an op that is one of these readers, or has one inside."""
-    assert op.parent is not None
+    block = op.parent
+    assert block is not None
     inside = {op for reader in readers for op in (reader, *reader.path())}
-    return next(inner for inner in reversed(op.parent.ops) if inner in inside)
+    return next(inner for inner in reversed(block.ops) if inner in inside)
 
 
 def interval(alloc: Value) -> tuple[int, int]:
