@@ -8,9 +8,9 @@ import ziggurat as zg
 @zg.kernel
 def add_kernel(x_ptr, y_ptr, output_ptr, n_elements, BLOCK_SIZE: zg.constexpr):
     pid = zg.program_id(0)
-    block_start = pid * BLOCK_SIZE  # scalars use Python's operators
+    block_start = pid * BLOCK_SIZE
     range = zg.arange(0, BLOCK_SIZE)
-    offsets = zg.add(block_start, range)  # tensors use explicit calls
+    offsets = zg.add(block_start, range)
     mask = zg.compare(offsets, n_elements, zg.CompareKind.LESS_THAN)
     x = zg.load(zg.add(x_ptr, offsets), mask)
     y = zg.load(zg.add(y_ptr, offsets), mask)
