@@ -49,6 +49,7 @@ NOUNS: Final = {
     "positional": "positional ",
     "the_tuple": "the tuple ",
     "function": "@zg.function",
+    "TensorDescriptor": "zg.TensorDescriptor",
 }
 
 

@@ -19,6 +19,7 @@ import attrs
 from ziggurat.backend.cuda import driver
 from ziggurat.backend.launch.arrays import CUDA_KINDS, element_named, on_gpu
 from ziggurat.codemodel.errors import LaunchError
+from ziggurat.codemodel.messages import Phrase, say
 from ziggurat.codemodel.types import BY_NUMPY_NAME, SCALARS, ScalarType, find_scalar
 
 
@@ -70,6 +71,10 @@ def reader_of(array: Any) -> Reader | None:
     return None
 
 
+# The copy of an array on a GPU.
+ON_GPU = Phrase(zg="zg.to_device({name}), or {name}.cuda() of torch", tl="{name}.cuda() of torch")
+
+
 def view(array: Any, name: str) -> View:
     """The view of an array on a GPU. `name` is the parameter's, for messages.
 
@@ -77,9 +82,7 @@ def view(array: Any, name: str) -> View:
     """
     reader = reader_of(array)
     if reader is None:
-        raise LaunchError(
-            f"'{name}' must be an array on a GPU", hint="move it there: zg.to_device(array), or .cuda() of torch"
-        )
+        raise LaunchError(f"'{name}' must be an array on a GPU", hint=say("move it there: {}", ON_GPU(name="array")))
     if reader is _PROTOCOL:
         try:
             facts = _by_protocol(array)

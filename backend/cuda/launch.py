@@ -10,7 +10,7 @@ from typing import Any, Protocol, cast
 import attrs
 
 from ziggurat.backend.cuda import driver
-from ziggurat.backend.cuda.arrays import device_in_use, device_of, reader_of, stream_in_use, view
+from ziggurat.backend.cuda.arrays import ON_GPU, device_in_use, device_of, reader_of, stream_in_use, view
 from ziggurat.backend.cuda.binary import POINTER, TENSOR_MAP, Binary
 from ziggurat.backend.cuda.failures import failure
 from ziggurat.backend.cuda.packing import fitted
@@ -21,6 +21,7 @@ from ziggurat.backend.launch.descriptors import TensorDescriptor, check_disjoint
 from ziggurat.backend.launch.grids import MAX_LAUNCHERS, computed_grid, gpu_sizes, is_exact
 from ziggurat.codemodel.errors import LaunchError, ZigguratError, shown
 from ziggurat.codemodel.location import Location
+from ziggurat.codemodel.messages import Phrase
 from ziggurat.codemodel.recent import Recent
 from ziggurat.codemodel.types import SCALARS, ScalarType, u64
 
@@ -105,6 +106,16 @@ def stream_of(values: Iterable[Any], device: int | None) -> int:
     return stream_in_use(device) if reader is None else reader.stream()(device)
 
 
+_DESCRIBE = Phrase(
+    zg="describe an array there: zg.TensorDescriptor(zg.to_device({name}), …)",
+    tl="describe an array there: TensorDescriptor.from_tensor({name}.cuda(), …)",
+)
+_MOVE = Phrase(
+    zg="move one: zg.to_device({name}.numpy(), device={device}), or {name}.to('cuda:{device}') of torch",
+    tl="move one: {name}.to('cuda:{device}') of torch",
+)
+
+
 def one_device(arrays: Mapping[int, str], kernel: str) -> int | None:
     """The device of all arrays of a launch, given the name of one on each device; None if no array names its device.
 
@@ -114,7 +125,7 @@ def one_device(arrays: Mapping[int, str], kernel: str) -> int | None:
         (first, a), (second, b) = list(arrays.items())[:2]
         raise LaunchError(
             f"the arrays of '{kernel}' are on several devices: '{a}' on {first}, '{b}' on {second}",
-            hint=f"move one: zg.to_device({b}.numpy(), device={first}), or {b}.to('cuda:{first}') of torch",
+            hint=_MOVE(name=b, device=first),
         )
     return next(iter(arrays), None)
 
@@ -272,9 +283,9 @@ class Dispatcher:
         there = [name for name, way in zip(arguments, ways, strict=True) if way in ("array", "descriptor")]
         if there or not self.kernel.runs_on_host:
             here = list(arguments)[ways.index("host")]
-            also, hint = f", as '{there[0]}' is" if there else "", f"zg.to_device({here}), or .cuda() of torch"
+            also, hint = f", as '{there[0]}' is" if there else "", ON_GPU(name=here)
             if isinstance(arguments[here], TensorDescriptor):
-                hint = f"describe an array there: zg.TensorDescriptor(zg.to_device({here}.array), …)"
+                hint = _DESCRIBE(name=f"{here}.array")
             raise HostArrayError(f"'{here}' of '{self.name}' must be on a GPU{also}; it is in memory", hint=hint)
         self.kernel.check_options(options)
         return self.kernel.on_host(grid, arguments, options)

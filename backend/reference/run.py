@@ -21,6 +21,7 @@ from ziggurat.codemodel import scalars
 from ziggurat.codemodel.dialects import arith, core, cpu, tt
 from ziggurat.codemodel.dispatch import demand
 from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError, MemoryAccessError, shown
+from ziggurat.codemodel.messages import Phrase, say
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.printed import show
 from ziggurat.codemodel.subnormals import keep_subnormals
@@ -232,12 +233,15 @@ def _arguments(
     return arrays, values
 
 
+_DESCRIBE = Phrase(zg="zg.TensorDescriptor({name}, {block})", tl="TensorDescriptor.from_tensor({name}, {block})")
+
+
 def _described(value: object, type_: DescriptorType, name: str) -> tuple[TensorDescriptor, Array]:
     """A descriptor and its array."""
     if not isinstance(value, TensorDescriptor):
         raise LaunchError(
-            f"{name} must be a zg.TensorDescriptor for {type_}; got {type(value).__name__}",
-            hint=f"zg.TensorDescriptor({name}, {type_.block})" if is_array(value) else None,
+            say("{} must be a {TensorDescriptor} for {}; got {}", name, str(type_), type(value).__name__),
+            hint=_DESCRIBE(name=name, block=list(type_.block)) if is_array(value) else None,
         )
     if value.type != type_:
         raise LaunchError(f"{name} must be of type {type_}; got {value.type}")

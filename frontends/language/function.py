@@ -218,7 +218,7 @@ class Function:
         for use, function, now in changed:
             if use in function.uses:
                 function.forget()
-            _warn(use, now, self.name)
+            _warn(use, now, self)
 
     def __reduce__(self) -> str:
         """A copy is the function itself, and a pickle holds its qualified name, as for Python's functions."""
@@ -273,8 +273,8 @@ def changed_global(use: Use, now: Any) -> LaunchError:
     )
 
 
-def _warn(use: Use, value: Any, kernel: str) -> None:
-    name, place = use.name, use.location
+def _warn(use: Use, value: Any, function: Function) -> None:
+    name, place, kernel = use.name, use.location, function.name
     if isinstance(use.value, Function) and isinstance(value, Function):
         change = f"'{name}' was defined again after '{kernel}' was compiled"
     else:
@@ -283,7 +283,9 @@ def _warn(use: Use, value: Any, kernel: str) -> None:
     text = f"{change}; '{kernel}' is compiled again"
     lines = [text, place.excerpt()] if place is not None else [text]
     if not isinstance(use.value, Function):
-        lines.append(f"  hint: take values that change as parameters: {name}: zg.constexpr")
+        lines.append(
+            f"  hint: take values that change as parameters: {name}: {function.language.words.call('constexpr')}"
+        )
     warn("\n".join(lines), place)
 
 

@@ -45,5 +45,9 @@ def _dtype(dtype: ScalarType | PtrType) -> str:
 
 
 TRITON: Final = Words(
-    language="tl", call="tl.{}".format, type=_type, dtype=_dtype, nouns=NOUNS | {"function": "@triton.jit"}
+    language="tl",
+    call="tl.{}".format,
+    type=_type,
+    dtype=_dtype,
+    nouns=NOUNS | {"function": "@triton.jit", "TensorDescriptor": "TensorDescriptor"},
 )

@@ -6,7 +6,7 @@ from typing import Final
 
 import attrs
 
-from ziggurat.codemodel.messages import Words
+from ziggurat.codemodel.messages import NOUNS, Words
 from ziggurat.frontends.language.languages import EXPLICIT, Language
 from ziggurat.frontends.triton_c.declared import spelled
 from ziggurat.frontends.triton_c.library import BINARY
@@ -21,7 +21,7 @@ _CALLS: Final[dict[str, str]] = {
     "maximum": "max", "minimum": "min", "arange": "the range", "cast": "the cast", "program_id": "get_program_id",
     "num_programs": "get_num_programs",
 }  # fmt: skip
-_NOUNS: Final = {
+_NOUNS: Final = NOUNS | {
     "tensor": "array", "tensors": "arrays", "a_tensor": "an array", "positional": "", "the_tuple": "",
     "function": "a definition",
 }  # fmt: skip
