@@ -135,7 +135,7 @@ class Expressions(ast.NodeVisitor, Bodies):
 
     def visit_Name(self, node: ast.Name) -> Value:
         if node in self.names.early:
-            return self.outside(self.names.outer(node), node)
+            return self.known(self.names.outer(node), node)
         variable = self.variables.get(node.id)
         if variable is not None:
             return self.add(core.VarLoad(variable), node)
@@ -148,13 +148,7 @@ class Expressions(ast.NodeVisitor, Bodies):
                 )
             # An unsupported statement binds the name, such as a del, which is reported already: use any value.
             return self.constant(None, node)
-        return self.outside(self.names.outer(node), node)
-
-    def outside(self, value: Any, node: ast.expr) -> Value:
-        """The value of an expression that refers to an object from outside of the function."""
-        if isinstance(value, types.ModuleType):
-            raise self.names.rejected(node, value)
-        return self.known(value, node)
+        return self.known(self.names.outer(node), node)
 
     def known(self, value: Any, node: Any) -> Value:
         """An object from outside as a value: a constant, a function, a tuple of these, or an object of Python."""
@@ -196,7 +190,7 @@ class Expressions(ast.NodeVisitor, Bodies):
     def visit_Attribute(self, node: ast.Attribute) -> Value:
         value = self.names.static(node)
         if value is not DYNAMIC:
-            return self.outside(value, node)
+            return self.known(value, node)
         return self.add(py.Attribute(self.expression(node.value), node.attr), node)
 
     def visit_Tuple(self, node: ast.Tuple | ast.List) -> Value:
@@ -392,7 +386,7 @@ class Expressions(ast.NodeVisitor, Bodies):
             return self.invoke(node, f"{target.signature.prefix}.{target.signature.name}")
         if isinstance(target, Function):
             if any(isinstance(argument, ast.Starred) for argument in node.args) or target.is_variadic:
-                return self.call_value(node, self.outside(target, node.func))
+                return self.call_value(node, self.known(target, node.func))
             return self.call_function(node, target)
         name = builtin_name(target)
         if name not in BUILTINS:
@@ -419,7 +413,7 @@ class Expressions(ast.NodeVisitor, Bodies):
             raise self.not_callable(node, target, None)
         if builtin_name(target) in _INSTEAD:
             raise self.not_callable(node, target, builtin_name(target))
-        return self.call_value(node, self.outside(target, node.func))
+        return self.call_value(node, self.known(target, node.func))
 
     def check_form(self, node: ast.Call) -> None:
         """Raise `KernelSyntaxError` for `**arguments`."""

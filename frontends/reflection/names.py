@@ -174,25 +174,16 @@ class Names:
         return self.language.prefix
 
     def rejected(self, node: ast.expr, value: object) -> KernelSyntaxError:
-        """The error for an expression that names an object of a kind that a model cannot hold."""
+        """The error for an expression that names data that may change."""
         name, kind = ast.unparse(node), type(value).__name__
-        hint = KINDS
-        if isinstance(value, types.ModuleType):
-            what = "is a module, not a value"
-        elif isinstance(value, Call | types.FunctionType | types.BuiltinFunctionType):
-            what = "is a function, which a kernel can only call"
-            if not isinstance(value, types.BuiltinFunctionType):
-                hint = say("pass on a function that is decorated with {function}")
-                hint += f", such as one that calls {name}" * isinstance(value, Call)
-        elif isinstance(value, list | dict | set | bytearray):
-            what = f"is a {kind}, which may change after the kernel is compiled"
-        elif isinstance(value, type):
-            what = "is a class"
+        if is_array(value):
+            what, hint = (
+                f"is of the type {kind}, which a kernel cannot use",
+                "pass it as an argument, or make it a Python number; ",
+            )
         else:
-            what = f"is of the type {kind}, which a kernel cannot use"
-            if hasattr(value, "__array__") or hasattr(value, "__dlpack__"):
-                hint = f"pass it as an argument, or make it a Python number; {KINDS}"
-        return KernelSyntaxError(f"'{name}' {what}", self.source.span(node), hint)
+            what, hint = f"is a {kind}, which may change after the kernel is compiled", ""
+        return KernelSyntaxError(f"'{name}' {what}", self.source.span(node), f"{hint}{KINDS}")
 
 
 def _attribute(owner: Any, name: str) -> Any:

@@ -86,10 +86,8 @@ def test_values_may_stand_for_run_time_arguments_and_types_for_constants():
             (TensorType((4,), f32), 1, 2),
             "'x_ptr' of 'kernel': a parameter must be a scalar, a pointer or a descriptor; got tensor",
         ),
-        ((object(), 1, 2), "'x_ptr' of 'kernel' is compiled in"),
         ((F32, 2**70, 2), "'n' of 'kernel': the integer .* does not fit in 64 bits"),
-        ((F32, 1, {1: 2}), "'BLOCK' of 'kernel' is compiled in: it must be a number.*got dict"),
-        ((F32, 1, print), "got builtin_function"),
+        ((F32, 1, np.zeros(2)), "'BLOCK' of 'kernel' is compiled in: it must be a number.*got ndarray"),
     ],
 )
 def test_arguments_that_a_kernel_is_not_compiled_for(arguments, words):
