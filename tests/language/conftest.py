@@ -24,7 +24,11 @@ import pytest
 
 import ziggurat as zg
 from ziggurat.backend.reference.run import run
+from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.execute import execute
+from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.traits import LeavesIteration
+from ziggurat.transforms.early_exits import early_exits
 
 Array = np.ndarray[Any, Any]
 
@@ -340,7 +344,8 @@ def three_ways() -> Callable[..., list[Any]]:
         for flag in flags:
             expected = [function.fn(a, b, flag) for a, b in PAIRS]
             host = {"zg.static_range": range}
-            assert [execute(function.model, (a, b, flag), host=host) for a, b in PAIRS] == expected
+            for model in (function.model, without_exits(function.model)):
+                assert [execute(model, (a, b, flag), host=host) for a, b in PAIRS] == expected
             a, b = (np.array(column, np.int64) for column in zip(*PAIRS, strict=True))
             out = np.full(len(PAIRS), 99, np.int64)
             models.append(launched(caller, len(PAIRS), [a, b, out], FLAG=flag))
@@ -348,6 +353,16 @@ def three_ways() -> Callable[..., list[Any]]:
         return models
 
     return check
+
+
+def without_exits(model: Op) -> Op:
+    """The Python model after `early_exits`, verified: a function returns at its end, and a body ends at its end."""
+    plain = early_exits(model)
+    zg.verify(plain)
+    assert zg.parse(str(plain)) == plain and early_exits(plain) is plain
+    exits = [op for op in plain.walk() if isinstance(op, core.Return | LeavesIteration)]
+    assert exits == [plain.bodies[0].entry.ops[-1]]
+    return plain
 
 
 @pytest.fixture(scope="session")

@@ -184,6 +184,39 @@ def test_constants_that_a_break_changes(three_ways):
     )
 
 
+@pytest.mark.parametrize("dtype", ["u8", "i16", "i64", "f16", "f64"])
+@pytest.mark.parametrize("loop", ["for i in range(0, 5):", "for i in zg.static_range(5):", "while True:"])
+def test_literals_on_several_ways_out_take_the_type_of_the_variable(kernel, launch, dtypes, loop, dtype):
+    if loop == "while True:":
+        start, step, last = "i = -1", "i = i + 1", "if i == 4: break"
+    else:
+        start, step, last = "i = 0", "pass", "pass"
+    made = kernel(f"""
+    def made(p, out, n):
+        v = zg.load(p)
+        {start}
+        {loop}
+            {step}
+            if i == n:
+                if n > 2:
+                    v = 1
+                    break
+                v = 2
+                continue
+            elif i == n - 1:
+                v = 3
+            elif i == n + 1:
+                v = 4
+                break
+            {last}
+        zg.store(out, v)
+    """)
+    for n, expected in ((-2, 9), (-1, 4), (0, 4), (1, 4), (2, 4), (3, 1), (4, 1), (5, 3), (6, 9)):
+        out = np.zeros(1, dtypes[dtype])
+        launch(made, 1, [np.full(1, 9, dtypes[dtype]), out, n])
+        assert out[0] == expected
+
+
 def test_a_loop_whose_index_would_wrap_around_ends(kernel, launch):
     made = kernel("""
     def made(out, start, stop, step):

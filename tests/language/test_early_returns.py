@@ -173,6 +173,28 @@ def test_a_descriptor_that_is_chosen_before_a_return(kernel, launch):
         assert out[0] == expected
 
 
+def test_a_descriptor_that_is_made_after_a_return(kernel, launch):
+    pick = kernel(
+        """
+        def pick(p, q, n):
+            if n > 0:
+                if n > 5:
+                    return zg.make_tensor_descriptor(q, (4, 4), (4, 1), (4, 4))
+                table = zg.make_tensor_descriptor(q, (2, 4), (4, 1), (4, 4))
+            else:
+                table = zg.make_tensor_descriptor(p, (4, 4), (4, 1), (4, 4))
+            zg.store(p, zg.load(p) + 1)
+            return table
+        """,
+        zg.function,
+    )
+    made = kernel("def made(p, q, out, n): zg.store(out, zg.sum(zg.ravel(pick(p, q, n).load((0, 0))), 0))", pick=pick)
+    for n, expected in ((9, 32), (3, 16), (-1, 17)):
+        out = np.zeros(1, np.float32)
+        launch(made, 1, [np.ones(16, np.float32), np.full(16, 2, np.float32), out, n])
+        assert out[0] == expected
+
+
 def sequential(count: int) -> str:
     ifs = "".join(f"if a > {i}:\n    if b == {i}:\n        return a + {i}\n    b = b + a\n" for i in range(count))
     return function(ifs + "return a * 10 + b\n")

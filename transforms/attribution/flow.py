@@ -109,10 +109,13 @@ def met(
 
     def joined(var: Value) -> Type:
         types = [state.get(var, UNASSIGNED) for state in states]
-        for other in context.destinations if at_end and all(isinstance(type_, ConstantType) for type_ in types) else ():
-            above = other.get(var)
-            if isinstance(above, ScalarType) and all(join(above, type_) == above for type_ in types):
-                return above
+        if at_end and all(isinstance(type_, ConstantType) for type_ in types):
+            others = [other.get(var) for other in context.destinations]
+            for above in [
+                type_ for other in others for type_ in (other.types if isinstance(other, Unusable) else [other])
+            ]:
+                if isinstance(above, ScalarType) and all(join(above, type_) == above for type_ in types):
+                    return above
         return functools.reduce(lambda a, b: join(a, b, place, loop=loop), types)
 
     return {var: joined(var) for var in variables}
@@ -173,7 +176,8 @@ def if_(context: FunctionAttributor, op: py.If) -> Type:
     if isinstance(flag, OpResult):
         # The types of variables depend on a flag until the `if` of it in the block that declares it.
         flags = [other for other in flags if other is not flag] + [flag] * (flag.op.parent is not op.parent)
-    context.state = met(context, outcomes, before, op.location, flags, at_end=ends_iteration(op))
+    at_end = context.func is not context.function.model and ends_iteration(op)
+    context.state = met(context, outcomes, before, op.location, flags, at_end=at_end)
     record(context, op, before)
     return NONE
 
@@ -242,7 +246,7 @@ def unroll(context: FunctionAttributor, op: py.For, items: Sequence[Type]) -> No
     around = context.scope
     iterations: list[tuple[Type, Scope]] = []
     before = list(context.state)
-    destinations, context.destinations = context.destinations, list[State]()
+    destinations, context.destinations = context.destinations, [context.state]
     outermost = context.program.unrolling is None
     count = context.program.unrolling or 0
     for item in items:
@@ -287,7 +291,7 @@ def loop(context: FunctionAttributor, op: py.For | py.While, bodies: Sequence[Bo
     failed: dict[Value, ErrorType] = {}
     known_errors = len(context.program.errors)
     # Types rise a few steps each, and from one variable to the next in a visit.
-    endless = False
+    endless = is_last = False
     breaks: list[State] = []
     outer = [flag for flag in flags_of(context, op, entry) if flag is not op.flag]
     for _ in range(_MAX_VISITS * (1 + len(stored))):
@@ -306,15 +310,18 @@ def loop(context: FunctionAttributor, op: py.For | py.While, bodies: Sequence[Bo
             elif not isinstance(condition, ErrorType):
                 truth(context, condition, "while", op.condition.entry.terminator.operands[0])
         context.scope.static_branches.pop(op.result, None)
-        destinations, context.destinations = context.destinations, [head]
+        around, context.destinations = context.destinations, [head, *breaks]
         context.ops(bodies[-1].entry.ops)
-        context.destinations = destinations
+        context.destinations = around
         breaks, ends = cases(context.state, op.flag)
+        # Of unlike types at the breaks, the next visit may find one for literals.
+        unlike = any(isinstance(type_, Unusable) and type_.types for state in breaks for type_ in state.values())
         # A variable in error after an iteration keeps its type at the head, so the next visit finds the error again.
         failed = {var: ERROR for var in stored if any(isinstance(end[var], ErrorType) for end in (*ends, *breaks))}
         variables = [var for var in stored if var not in failed]
         after = met(context, [head, *ends], variables, op.location, outer, loop=True)
-        if all(after[var] == head[var] for var in variables):
+        settles = all(after[var] == head[var] for var in variables)
+        if settles and (is_last or not unlike):
             endless = isinstance(op, py.While) and isinstance(condition, ConstantType)
             if isinstance(op, py.While) and endless and not breaks:
                 raise KernelSyntaxError(
@@ -323,6 +330,7 @@ def loop(context: FunctionAttributor, op: py.For | py.While, bodies: Sequence[Bo
                     "make the condition depend on a variable that the loop changes",
                 )
             break
+        is_last = settles
         head.update(after)
     else:
         raise AssertionError("the types of a loop's variables do not settle")

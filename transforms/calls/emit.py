@@ -21,6 +21,7 @@ from ziggurat.codemodel.types import (
     element_of,
     f32,
     i1,
+    i32,
     i64,
     scalar_element,
     shape_of,
@@ -96,6 +97,14 @@ class Emitter:
         if isinstance(element, PtrType):
             null = self.add(tt.IntToPtr(self.add(arith.ConstantOp(0, i64)), element))
             return self.spread(null, shape_of(type_))
+        if isinstance(type_, DescriptorType):
+            padding = "zero" if type_.padding == "either" else type_.padding
+            known = attrs.evolve(type_, padding=padding)
+            base, *outer = self.placeholder(PtrType(type_.element)), *type_.block[1:]
+            sizes = [self.constant(1, i32) for _ in type_.block]
+            strides = [self.constant(16, i64) for _ in outer] + [self.constant(1, i64)]
+            null = self.add(tt.MakeTensorDescriptor(base, sizes, strides, known, padding=tt.Padding(padding)))
+            return self.convert(Operand(known, null), type_)
         return self.constant(0, type_)
 
     def convert(self, operand: Operand, type_: Type, *, dense: bool = False) -> Value:
