@@ -145,7 +145,7 @@ def child_parts(kernel: str) -> dict[str, float]:
     part("import the runtime")
     binary = compiled.binary
     launcher = Launcher(binary)
-    launcher.loaded()
+    launcher.in_context()
     part("the driver's assembler")
     numbers = [SIZE * SIZE] if kernel == "add" else [SIZE] * 6
     launcher((1,), *arrays, *numbers)
