@@ -209,3 +209,17 @@ def test_cupy_arrays_bring_their_stream(driver, compiled, monkeypatch):
     made = zg.compile(compiled.stages["gpu"])  # A loaded kernel keeps the driver of the test that loaded it.
     made[(1,)](ndarray(), ndarray(), 16, 1.0)
     assert driver.launches[-1]["stream"] == ("stream", 55)
+
+
+def test_a_kernel_is_launched_on_a_gpu_and_here_in_turn(driver):
+    """Both kinds of launches share one table of launchers."""
+    kernel = zg.kernel(scale.fn)
+    kept = kernel[(1,)]
+    x, y = np.arange(64, dtype=np.float32), np.zeros(64, np.float32)
+    for count in range(1, 4):
+        for launch in (kernel[(1,)], kept):
+            launch(array(0x1000), array(0x2000), 32, 0.5, 64)
+            y[:] = 0
+            launch(x, y, 32, 0.5, 64)
+            assert (y[:32] == x[:32] / 2).all() and not y[32:].any()
+        assert len(driver.launches) == 2 * count
