@@ -172,10 +172,14 @@ class Kernel(Function):
         self._models.clear()
         self._reset()
 
+    def known_model(self, signature: Signature) -> core.Module | None:
+        """The Triton code model for a signature, if it is kept."""
+        return self._models.used(self.models.key(signature))
+
     def model_for(self, signature: Signature) -> core.Module:
         """The Triton code model for a signature, made once until a global that the kernel reads changes."""
         self.check_globals()
-        model = self._models.used(self.models.key(signature))
+        model = self.known_model(signature)
         if model is None:
             model = self.models.triton(self, signature)
             self._models[self.models.key(signature)] = model

@@ -125,7 +125,8 @@ class TritonModels(PythonModels):
         """The Triton model with the assertions of the signature."""
         assert isinstance(kernel, JITFunction)
         if signature.assertions == "none":
-            return without_assertions(kernel.model_for(attrs.evolve(signature, assertions="device")))
+            plain = attrs.evolve(signature, assertions="device")
+            return without_assertions(kernel.known_model(plain) or self.triton(kernel, plain))
         for parameter in kernel.params:
             if parameter.is_constexpr and (parameter.do_not_specialize or parameter.do_not_specialize_on_alignment):
                 message = (
@@ -203,6 +204,7 @@ class JITFunction(Kernel, JITCallable):
         if knobs.compilation.allow_non_constexpr_globals:
             self.language = attrs.evolve(TRITON, strict_globals=False)
         super().__init__(fn)
+        self.compiled.limit *= 2  # A launch has a `CompiledKernel` there besides its code.
         parameters = self.signature.parameters
         self.arg_names = [*parameters]
         unspecialized, unaligned = do_not_specialize or (), do_not_specialize_on_alignment or ()
