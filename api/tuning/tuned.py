@@ -90,7 +90,7 @@ class Tuned:
     launches_unfit = False
     decorator = "zg.autotune"
     # The settings of the process that compiled code depends on.
-    environment: Callable[[], dict[str, str]] = staticmethod(dict)
+    environment: Callable[[], dict[str, str]] = staticmethod(dict[str, str])
     __name__: str
     __qualname__: str
 

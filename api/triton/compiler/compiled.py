@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
 import itertools
@@ -16,7 +15,7 @@ import attrs
 
 from ziggurat.backend.launch.arrays import on_gpu
 from ziggurat.codemodel.dialects import core
-from ziggurat.codemodel.errors import ZigguratError, warn
+from ziggurat.codemodel.errors import warn
 from ziggurat.codemodel.gpu.fragments import MAP_BYTES
 from ziggurat.codemodel.gpu.options import MAX_WARPS, CompileOptions, boolean
 from ziggurat.codemodel.op import Op
@@ -479,24 +478,6 @@ class CompiledKernel:
 def _target(name: str) -> GPUTarget:
     """The target of a name, `sm_90a`."""
     return GPUTarget("cuda", int("".join(filter(str.isdigit, name))), 32)
-
-
-def compile_ahead(kernels: Sequence[CompiledKernel]) -> None:
-    """Compile kernels in several processes. One that fails is left to be compiled, and to fail, where it is needed."""
-    from ziggurat.backend.cuda.binary import Binary
-    from ziggurat.compiler.workers import Job, compile_all
-
-    missing: list[CompiledKernel] = []
-    for kernel in kernels:
-        with contextlib.suppress(ZigguratError):
-            if not kernel.is_compiled and not kernel.has_own_stages:
-                missing.append(kernel)
-    if len(missing) < 2:
-        return
-    jobs = [Job(kernel.model, kernel.options, kernel.src.name) for kernel in missing]
-    for kernel, result in zip(missing, compile_all(jobs), strict=True):
-        if isinstance(result, Binary):
-            cache_of_knobs().put(kernel.hash, result)
 
 
 def cache_of_knobs() -> Cache:

@@ -245,7 +245,7 @@ class Autotuner(_Decorated):
         dtypes = [str(value.dtype) for value in named.values() if hasattr(value, "dtype")]
         return (*(named[name] for name in self.keys if name in named), *dtypes)
 
-    def prune_configs(self, kwargs: Mapping[str, Any]) -> list[Config]:
+    def prune_configs(self, kwargs: Mapping[str, Any]) -> list[Any]:
         """The configurations that the functions of `prune_configs_by` keep, for the arguments of `nargs`."""
         return self._pruned([*(self.nargs or {}).values()], dict(kwargs))
 
@@ -273,12 +273,10 @@ class Autotuner(_Decorated):
     ) -> Any:
         if knobs.autotuning.print:
             print(f"Autotuning kernel {self.__name__} with config {config}")
-
-        def quantiles(run: Callable[[], None]) -> Any:
-            return self.do_bench(run, quantiles=_QUANTILES)
-
         try:
-            return super().measured(config, grid, arguments, keywords, quantiles)
+            return super().measured(
+                config, grid, arguments, keywords, lambda run: self.do_bench(run, quantiles=_QUANTILES)
+            )
         except TargetError as error:
             warn(f"'{self.__name__}' is not launched with {config}: {error}", self.base.place)
             raise

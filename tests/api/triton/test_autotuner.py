@@ -14,8 +14,7 @@ import pytest
 import ziggurat as zg
 import ziggurat.triton as triton
 import ziggurat.triton.language as tl
-from ziggurat.codemodel.errors import LaunchError, StaticAssertionError, ZigguratError, ZigguratWarning
-from ziggurat.triton.compiler.compiled import compile_ahead
+from ziggurat.codemodel.errors import LaunchError, ZigguratError, ZigguratWarning
 from ziggurat.triton.tools.tensor_descriptor import TensorDescriptor
 
 
@@ -293,13 +292,17 @@ def test_a_hook_sets_the_blocks_of_descriptors():
     np.testing.assert_array_equal(out, 2 * x)
 
 
-def test_a_configuration_that_fails_is_not_compiled_ahead():
-    class Failing:
-        @property
-        def is_compiled(self) -> bool:
-            raise StaticAssertionError("static assertion failed")
+def test_a_configuration_that_cannot_be_compiled_is_left_out(gpu):
+    @triton.autotune(configs=[triton.Config({"BLOCK": size}) for size in (8, 16, 32)], key=[], do_bench=measured)
+    @triton.jit
+    def double(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+        tl.static_assert(BLOCK > 8, "a block of 8 is too small")
+        at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        tl.store(out_ptr + at, tl.load(x_ptr + at, mask=at < n) * 2, mask=at < n)
 
-    compile_ahead([Failing(), Failing(), Failing()])
+    double[(1,)](zg.empty(8), zg.empty(8), 8)
+    (reason,) = double.last.left_out.values()
+    assert "a block of 8 is too small" in reason and double.best_config is double.configs[1]
 
 
 @triton.autotune(configs=[triton.Config({"BLOCK": 16}), triton.Config({"BLOCK": 32})], key=[])
