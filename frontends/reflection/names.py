@@ -176,14 +176,11 @@ class Names:
     def rejected(self, node: ast.expr, value: object) -> KernelSyntaxError:
         """The error for an expression that names data that may change."""
         name, kind = ast.unparse(node), type(value).__name__
+        what, hint = f"is a {kind}, which may change after the kernel is compiled", KINDS
         if is_array(value):
-            what, hint = (
-                f"is of the type {kind}, which a kernel cannot use",
-                "pass it as an argument, or make it a Python number; ",
-            )
-        else:
-            what, hint = f"is a {kind}, which may change after the kernel is compiled", ""
-        return KernelSyntaxError(f"'{name}' {what}", self.source.span(node), f"{hint}{KINDS}")
+            what = f"is of the type {kind}, which a kernel cannot use"
+            hint = say("pass it as an argument, or make it a Python number; {}", KINDS)
+        return KernelSyntaxError(f"'{name}' {what}", self.source.span(node), hint)
 
 
 def _attribute(owner: Any, name: str) -> Any:
