@@ -221,7 +221,7 @@ def call_value(context: FunctionMirror, op: py.Call) -> Built:
     result = context.scope.type_of(op.result)
     if isinstance(target, Call | Spelling) and isinstance(result, ConstantType) and result != NONE:
         return None
-    return call_by_rule(context, op, meant_call(target) if isinstance(target, Call | Spelling) else "")
+    return call_by_rule(context, op, meant_call(target) if isinstance(target, Call | Spelling) else "")  # pyright: ignore[reportUnknownArgumentType]
 
 
 @handles(core.FuncCall)
