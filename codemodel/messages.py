@@ -39,7 +39,11 @@ class Words:
 
     def for_op(self, call: str) -> Words:
         """The words in which the name of an op is `call`, which the op is built for."""
-        return attrs.evolve(self, op=lambda _: call)
+
+        def name(_: str) -> str:
+            return call
+
+        return attrs.evolve(self, op=name)
 
 
 NOUNS: Final = {
@@ -64,6 +68,7 @@ class Part(str):
     """A text that depends on the language. As a `str` it is the text for explicit calls."""
 
     __slots__ = ("write",)
+    write: Callable[[Words], str]
 
     def __new__(cls, write: Callable[[Words], str]) -> Part:
         self = super().__new__(cls, write(EXPLICIT_WORDS))
