@@ -151,7 +151,6 @@ def test_strict_finds_a_store_of_an_undefined_element():
         (({"a": 1}, 2), "got dict", "pass the arrays and numbers in it as arguments of their own"),
         ((iter([1.0]), 2), "got list_iterator", "pass an array of the element type: np.array(list(x_ptr), np.float32)"),
         (("text", 2), "'x_ptr' of 'double' must be an array or a number; got str", "annotate it as zg.constexpr"),
-        ((F32, 2), "got the type ptr<f32>", "annotate it"),
         ((np.zeros(4, complex), 2), "'x_ptr' is an array of complex128", "they have bool"),
         ((np.zeros(4, np.float32), 2**64), "'n' of 'double': an integer must fit in 64 bits; got", None),
         ((np.zeros(4, np.float32),), "'double' needs 'n'", "double[grid](x_ptr, n"),
