@@ -23,7 +23,7 @@ def test_the_list_has_every_example():
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: str(file.relative_to(ROOT / "examples")))
 def test_the_example_runs_and_prints(file: Path, tmp_path: Path):
     assert re.search(r"^ +(np\.testing\.|assert )", file.read_text(encoding="utf-8"), re.MULTILINE)
-    with_triton = ["-m", "ziggurat.triton"] if file.parent.name == "triton" else []
+    with_triton = ["-m", "ziggurat.triton"] if file.parent.name == "triton_programs" else []
     done = subprocess.run(
         [sys.executable, "-W", "error", *with_triton, str(file)],
         cwd=tmp_path,
