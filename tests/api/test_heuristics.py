@@ -198,4 +198,4 @@ def test_what_a_heuristic_does_wrong():
     with pytest.raises(ZeroDivisionError):
         computed(EVEN=lambda args: 1 / 0)[(1,)](x, out, 1000, 64)
     with pytest.raises(zg.LaunchError, match="'EVEN' of 'scale' is compiled in"):
-        computed(EVEN=lambda args: {})[(1,)](x, out, 1000, 64)
+        computed(EVEN=lambda args: x)[(1,)](x, out, 1000, 64)
