@@ -87,25 +87,31 @@ def met(
     states: Sequence[State],
     variables: Iterable[Value],
     place: Location | None,
-    flags: Sequence[Value] = (),
+    dropped: Value | None = None,
     loop: bool = False,
     at_end: bool = False,
 ) -> State:
     """The state where control flow meets: each variable has a type above those that it has on the paths.
 
-    Where the paths differ in one of the flags, the types depend on it. `at_end` says that the iteration of a loop ends
-    here. Literals then take the type that the variable has on other paths to the same place.
+    Where the paths differ in a flag, other than the one that is `dropped`, the types depend on it. `at_end` says that
+    the iteration of a loop ends here. Literals then take the type that the variable has on other paths to the same
+    place.
     """
     variables = list(variables)
-    if flags:
-        flag, *others = flags
+    flags = [var for var in variables if is_flag(var) and var is not dropped]
+    for flag in sorted(flags, key=list(states[0]).index, reverse=True):  # The innermost first.
+        first = states[0][flag]
+        if isinstance(first, Unusable):
+            continue
+        if isinstance(first, ConstantType) and all(state[flag] == first for state in states):
+            continue
         parts = [cases(state, flag) for state in states]
         no, yes = ([state for part in parts for state in part[value]] for value in (False, True))
         if not no or not yes:
-            return met(context, [*no, *yes], variables, place, others, loop, at_end)
-        first = met(context, no, variables, place, others, loop, at_end)
-        second = met(context, yes, variables, place, others, loop, at_end=True)
-        return {**{var: split(flag, first[var], second[var]) for var in variables}, flag: i1}
+            return met(context, [*no, *yes], variables, place, dropped, loop, at_end)
+        low = met(context, no, variables, place, dropped, loop, at_end)
+        high = met(context, yes, variables, place, dropped, loop, at_end=True)
+        return {**{var: split(flag, low[var], high[var]) for var in variables}, flag: i1}
 
     def joined(var: Value) -> Type:
         types = [state.get(var, UNASSIGNED) for state in states]
@@ -129,12 +135,6 @@ def ends_iteration(op: Op) -> bool:
         return False
     around = op.parent_op
     return isinstance(around, py.For | py.While) or (isinstance(around, py.If) and ends_iteration(around))
-
-
-def flags_of(context: FunctionAttributor, op: Op, state: State) -> list[Value]:
-    """The flags that are stored to inside an op and are declared before it, the innermost first."""
-    stored = stored_variables(context, op)
-    return [var for var in reversed(state) if is_flag(var) and var in stored]
 
 
 def expression(context: FunctionAttributor, body: Body) -> Type:
@@ -172,12 +172,12 @@ def if_(context: FunctionAttributor, op: py.If) -> Type:
         context.ops(body.entry.ops)
         outcomes.append(context.state)
     context.destinations = destinations
-    flags = flags_of(context, op, before)
-    if isinstance(flag, OpResult):
-        # The types of variables depend on a flag until the `if` of it in the block that declares it.
-        flags = [other for other in flags if other is not flag] + [flag] * (flag.op.parent is not op.parent)
+    # The types of variables depend on a flag until the `if` of it in the block that declares it.
+    dropped = flag if isinstance(flag, OpResult) and flag.op.parent is op.parent else None
     at_end = context.func is not context.function.model and ends_iteration(op)
-    context.state = met(context, outcomes, before, op.location, flags, at_end=at_end)
+    context.state = met(context, outcomes, before, op.location, dropped, at_end=at_end)
+    if dropped is not None:
+        context.state[dropped] = UNASSIGNED
     record(context, op, before)
     return NONE
 
@@ -271,10 +271,11 @@ def unroll(context: FunctionAttributor, op: py.For, items: Sequence[Type]) -> No
             )
     around.unrolled[op.result] = iterations
     at_end = context.state
-    outer = [flag for flag in flags_of(context, op, at_end) if flag is not op.flag]
-    context.state = met(
-        context, [state for part in cases(at_end, op.flag) for state in part], before, op.location, outer
-    )
+    if op.flag is not None:
+        context.state = met(
+            context, [state for part in cases(at_end, op.flag) for state in part], before, op.location, op.flag
+        )
+        context.state[op.flag] = UNASSIGNED
     around.joins[op.result] = {var: type_ for var, type_ in context.state.items() if type_ != at_end[var]}
 
 
@@ -293,7 +294,6 @@ def loop(context: FunctionAttributor, op: py.For | py.While, bodies: Sequence[Bo
     # Types rise a few steps each, and from one variable to the next in a visit.
     endless = is_last = False
     breaks: list[State] = []
-    outer = [flag for flag in flags_of(context, op, entry) if flag is not op.flag]
     for _ in range(_MAX_VISITS * (1 + len(stored))):
         del context.program.errors[known_errors:]
         context.state = dict(head)
@@ -319,7 +319,7 @@ def loop(context: FunctionAttributor, op: py.For | py.While, bodies: Sequence[Bo
         # A variable in error after an iteration keeps its type at the head, so the next visit finds the error again.
         failed = {var: ERROR for var in stored if any(isinstance(end[var], ErrorType) for end in (*ends, *breaks))}
         variables = [var for var in stored if var not in failed]
-        after = met(context, [head, *ends], variables, op.location, outer, loop=True)
+        after = met(context, [head, *ends], variables, op.location, loop=True)
         settles = all(after[var] == head[var] for var in variables)
         if settles and (is_last or not unlike):
             endless = isinstance(op, py.While) and isinstance(condition, ConstantType)
@@ -337,11 +337,13 @@ def loop(context: FunctionAttributor, op: py.For | py.While, bodies: Sequence[Bo
     context.state = head
     joins = {var: head[var] for var in stored if var is not op.flag}
     if breaks and op.flag is not None:
-        context.state = met(context, breaks if endless else [head, *breaks], entry, op.location, outer)
+        context.state = met(context, breaks if endless else [head, *breaks], entry, op.location, op.flag)
         after = {var: split(op.flag, context.state[var], type_) for var, type_ in joins.items()}
         joins = {op.flag: i1, **after}
     context.scope.joins[op.result] = joins
     context.state = {**context.state, **failed}
+    if op.flag is not None:
+        context.state[op.flag] = UNASSIGNED
     return context.in_error(op) if isinstance(condition, ErrorType) else NONE
 
 
