@@ -39,9 +39,12 @@ def as_constant(value: Any) -> tuple[bool, Any]:
 
 
 def is_array(value: Any) -> bool:
-    """True of arrays and tensors of libraries, whose elements may change."""
-    is_one = hasattr(value, "__array__") or hasattr(value, "__dlpack__")
-    return is_one and not isinstance(value, type) and not as_constant(value)[0]
+    """True of arrays and tensors of libraries, whose elements may change, and of descriptors of such."""
+    if isinstance(value, type):
+        return False
+    if hasattr(value, "block") and is_array(getattr(value, "array", None)):
+        return True
+    return (hasattr(value, "__array__") or hasattr(value, "__dlpack__")) and not as_constant(value)[0]
 
 
 def is_enum(value: Any) -> bool:
